@@ -14,23 +14,23 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from rlctl.runtime.rewards.programs import Limits, Program, run_programs
+from rlctl.runtime.rewards.programs import Limits, SandboxedProgram, run_programs
 from rlctl.runtime.rewards.trials import IMPORTS
 
 DOUBLE = "def double(n):\n    return 2 * n"
 PROGRAMS = {
-    "output": Program("print(2 * int(input()))", stdin="3", prelude=IMPORTS),
-    "function": Program(DOUBLE, function="double", arguments=(3,), prelude=IMPORTS),
-    "assertion": Program(DOUBLE, tests="assert double(3) == 6", prelude=IMPORTS),
+    "output": SandboxedProgram("print(2 * int(input()))", stdin="3", prelude=IMPORTS),
+    "function": SandboxedProgram(DOUBLE, function="double", arguments=(3,), prelude=IMPORTS),
+    "assertion": SandboxedProgram(DOUBLE, tests="assert double(3) == 6", prelude=IMPORTS),
 }
 
 
-def in_sandbox(program: Program, cases: int) -> None:
+def in_sandbox(program: SandboxedProgram, cases: int) -> None:
     ran = run_programs([program] * cases, Limits(), "namespaces")
     assert {each.how for each in ran} == {"ended"}, ran
 
 
-def bare(program: Program, cases: int) -> None:
+def bare(program: SandboxedProgram, cases: int) -> None:
     code = f"{program.prelude}\n{program.code}\n{program.tests}"
     for _ in range(cases):
         subprocess.run(
@@ -38,7 +38,7 @@ def bare(program: Program, cases: int) -> None:
         )
 
 
-def seconds(work: Callable[[Program, int], None], program: Program, cases: int) -> float:
+def seconds(work: Callable[[SandboxedProgram, int], None], program: SandboxedProgram, cases: int) -> float:
     began = time.perf_counter()
     work(program, cases)
     return (time.perf_counter() - began) / cases

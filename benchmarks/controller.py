@@ -52,7 +52,7 @@ from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.texts import with_texts
 from rlctl.runtime.serialization.records import Records
 from rlctl.runtime.serialization.sequences import ResponseGroups, Values
-from rlctl.runtime.stage_context import Given
+from rlctl.runtime.stage_context import StageContext
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.types import Request, Response
 
@@ -247,7 +247,7 @@ def run(
     (folder / "run").mkdir()
     events = Events(folder / "run" / "events.jsonl", observe)
     read = replace(stage_inputs.read_materials(stage, plan, events), tokenizer=words)
-    given = Given(stage, plan, "cpu", read, folder / "run", events, StopSwitch(folder))
+    given = StageContext(stage, plan, "cpu", read, folder / "run", events, StopSwitch(folder))
     with loaded_set_aside():
         run_stage(build.make_run(given, groups))  # type: ignore[arg-type]
     events.close()

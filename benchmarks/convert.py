@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from rlctl.adapters import dialect
-from rlctl.adapters.engine.rules import ABSENT, Absent, Like, version_of
+from rlctl.adapters.engine.rules import ABSENT, Absent, DefaultFrom, version_of
 from rlctl.adapters.engine.tree import find, put
 from rlctl.common.errors import RlctlError
 from rlctl.config import presets
@@ -99,7 +99,7 @@ def thousand(folder: Path) -> Path:
     for path in sorted(table.known, key=len):
         if verl.newest in table.known[path] and isinstance(find(values, path[:-1]), (dict, Absent)):
             default = table.default_at(path, version)
-            put(values, path, None if default is ABSENT or isinstance(default, (Absent, Like)) else default)
+            put(values, path, None if default is ABSENT or isinstance(default, (Absent, DefaultFrom)) else default)
     put(values, ("actor_rollout_ref", "model", "path"), "org/model")
     target = folder / "thousand.yaml"
     target.write_text(write_yaml(values), encoding="utf-8")

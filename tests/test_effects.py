@@ -377,7 +377,7 @@ def shaped(config: Config) -> Any:
     """
     import torch
 
-    from rlctl.runtime.experience.samples import Answered, samples_of
+    from rlctl.runtime.experience.samples import RolloutGroup, samples_of
     from rlctl.runtime.experience.shaping import Shaping
     from rlctl.runtime.rewards.routing import Score
     from rlctl.runtime.types import Prompt, Response
@@ -390,7 +390,9 @@ def shaped(config: Config) -> Any:
     answers = [Response((3, 4, 5), (-1.0, -0.5, -0.2), "stop", 0), Response((6,), (-2.0,), "length", 0)]
     greedy = Response((7,), (-0.1,), "stop", 0), Score(0.5)
     answered = [
-        Answered(prompt, answers, rewards, [Score(reward, {"format": 1.0}, reward > 0.2) for reward in rewards], greedy)
+        RolloutGroup(
+            prompt, answers, rewards, [Score(reward, {"format": 1.0}, reward > 0.2) for reward in rewards], greedy
+        )
         for prompt, rewards in zip(prompts, ([1.0, 0.25], [0.5, 0.0], [2.0, 2.0]), strict=True)
     ]
     shaping, seen = Shaping.of(config), []
@@ -419,15 +421,15 @@ def drawn_prompts(config: Config) -> Any:
 
     from rlctl.common.errors import RunError
     from rlctl.runtime.experience.explore import Explorer
-    from rlctl.runtime.experience.samples import Answered
+    from rlctl.runtime.experience.samples import RolloutGroup
     from rlctl.runtime.experience.shaping import Shaping
     from rlctl.runtime.types import Prompt, Response
 
     class Rounds(Explorer):
-        def _round(self, prompts: Any, purpose: str, phase: Any) -> list[Answered]:
+        def _round(self, prompts: Any, purpose: str, phase: Any) -> list[RolloutGroup]:
             rewards = [[1.0, float(prompt.index < 2)] for prompt in prompts]
             one = Response((1,), (0.0,), "stop", 0)
-            return [Answered(prompt, [one, one], each) for prompt, each in zip(prompts, rewards, strict=True)]
+            return [RolloutGroup(prompt, [one, one], each) for prompt, each in zip(prompts, rewards, strict=True)]
 
     class Prompts:
         taken = 0
@@ -448,11 +450,11 @@ def drawn_prompts(config: Config) -> Any:
 
 def wrong_and_long(config: Config) -> Any:
     """Whether a wrong response of three tokens is trained on."""
-    from rlctl.runtime.experience.samples import Answered, samples_of
+    from rlctl.runtime.experience.samples import RolloutGroup, samples_of
     from rlctl.runtime.experience.shaping import Shaping
     from rlctl.runtime.types import Prompt, Response
 
-    answered = [Answered(Prompt(0, "s", (1, 2), ""), [Response((3, 4, 5), (0.0,) * 3, "stop", 0)], [0.0])]
+    answered = [RolloutGroup(Prompt(0, "s", (1, 2), ""), [Response((3, 4, 5), (0.0,) * 3, "stop", 0)], [0.0])]
     samples = samples_of(answered, train_on_cut_prompts=True)
     Shaping.of(config).shape(samples, answered)
     return samples[0].mask.tolist()
@@ -460,11 +462,11 @@ def wrong_and_long(config: Config) -> Any:
 
 def trained_tokens(config: Config) -> Any:
     """Of a response to a prompt that was cut."""
-    from rlctl.runtime.experience.samples import Answered, samples_of
+    from rlctl.runtime.experience.samples import RolloutGroup, samples_of
     from rlctl.runtime.types import Prompt, Response
 
     prompt = Prompt(index=0, source="s", token_ids=(1, 2), text="", extra={"truncated": True})
-    answered = [Answered(prompt, [Response((3, 4), (-1.0, -0.5), "stop", 0)], [1.0])]
+    answered = [RolloutGroup(prompt, [Response((3, 4), (-1.0, -0.5), "stop", 0)], [1.0])]
     (sample,) = samples_of(answered, train_on_cut_prompts=config.data.truncated_prompts_train)
     return int(sample.mask.sum())
 

@@ -27,7 +27,7 @@ from rlctl.checks import (
 )
 from rlctl.checks.hints import in_canonical_words, nearest_fixes
 from rlctl.checks.mistyped import refuse_unused, with_mistyped_keys
-from rlctl.checks.problem import CODES, Problem, Surroundings, codes_page
+from rlctl.checks.problem import CODES, CheckContext, Problem, codes_page
 from rlctl.common.errors import Location
 from rlctl.common.report import Finding, Level
 from rlctl.config import Config, resolve_stages
@@ -47,12 +47,12 @@ __all__ = [
 ]
 
 Locate = Callable[[KeyPath], Location | None]
-Rule = Callable[[Config, Surroundings], Iterator[Problem]]
+Check = Callable[[Config, CheckContext], Iterator[Problem]]
 
 ABOUT_THIS_MACHINE = ("path-missing", "hub-name", "code-import")
 """Findings that say nothing of a run on other machines."""
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[Check, ...] = (
     *sources.RULES,
     *batch.RULES,
     *algorithm.RULES,
@@ -65,10 +65,10 @@ RULES: tuple[Rule, ...] = (
 )
 """Every rule on the config itself, in the order that findings are shown."""
 
-RULES_OF_FILES: tuple[Rule, ...] = (*user_code.RULES, *data_files.RULES)
+RULES_OF_FILES: tuple[Check, ...] = (*user_code.RULES, *data_files.RULES)
 """Rules that read the code and the data that a config names."""
 
-RULES_OF_ROWS: tuple[Rule, ...] = lengths.RULES
+RULES_OF_ROWS: tuple[Check, ...] = lengths.RULES
 """Rules that tokenize some of the data."""
 
 
@@ -79,7 +79,7 @@ def check(
     cluster: Cluster | None = None,
     symbolic: Collection[KeyPath] | None = None,
     silent: Collection[KeyPath] = (),
-    more: Iterable[Rule] = (),
+    more: Iterable[Check] = (),
 ) -> list[Finding]:
     """Check a config, each of its stages as it will run.
 
@@ -92,7 +92,7 @@ def check(
         more: further rules, such as ``RULES_OF_FILES``.
     """
     rules = (*RULES, *more)
-    surroundings = Surroundings(cluster, symbolic, silent)
+    surroundings = CheckContext(cluster, symbolic, silent)
     if not config.stages:
         return [_finding(problem, (), locate) for problem in _problems(config, surroundings, rules)]
     stages, broken = resolve_stages(config)
@@ -110,7 +110,7 @@ def check(
     return findings
 
 
-def _of_stage(surroundings: Surroundings, index: int) -> Surroundings:
+def _of_stage(surroundings: CheckContext, index: int) -> CheckContext:
     """The same, with the silent keys of a stage under the names they have in its own config."""
     own = {path[2:] for path in surroundings.silent if path[:2] == ("stages", index)}
     return replace(surroundings, silent=own or surroundings.silent)
@@ -130,7 +130,7 @@ def _in_stage(config: Config, index: int, locate: Locate) -> Locate:
     return located
 
 
-def _problems(config: Config, surroundings: Surroundings, rules: Iterable[Rule]) -> list[Problem]:
+def _problems(config: Config, surroundings: CheckContext, rules: Iterable[Check]) -> list[Problem]:
     return [problem for rule in rules for problem in rule(config, surroundings)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Cispo, Gspo, Other, PpoClip
 from rlctl.config.sections.train import Fsdp2, Train
@@ -27,7 +27,7 @@ def _is_rl(config: Config) -> bool:
     return config.algorithm.objective.choice in ("rl", "mix") and arithmetic.trains(config)
 
 
-def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def advantage(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """The advantage has what it compares with."""
     chosen = config.algorithm.advantage
     name = chosen.kind if isinstance(chosen, Other) else chosen.choice
@@ -74,7 +74,7 @@ def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         )
 
 
-def kl(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def kl(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A KL that is configured measures something, and so does a reference."""
     for name in ("kl_in_loss", "kl_in_reward"):
         penalty = getattr(config.algorithm, name)
@@ -105,7 +105,7 @@ def kl(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         )
 
 
-def sampling(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def sampling(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Training responses are drawn from the policy that is trained."""
     if not _is_rl(config):
         return
@@ -145,7 +145,7 @@ def _own_temperatures(config: Config) -> Iterator[Problem]:
             )
 
 
-def learning_rate(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def learning_rate(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Learning rates are neither 0 nor implausibly high, and the warm-up ends."""
     if not arithmetic.trains(config):
         return
@@ -214,7 +214,7 @@ def _warmup(config: Config) -> Iterator[Problem]:
         )
 
 
-def clip_range(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def clip_range(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Bounds of the policy loss can act."""
     loss = config.algorithm.policy_loss
     if not _is_rl(config) or not isinstance(loss, (PpoClip, Gspo, Cispo)):
@@ -243,7 +243,7 @@ def clip_range(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         )
 
 
-def experts(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def experts(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Expert responses are there for mix, and for nothing else."""
     objective, key = config.algorithm.objective.choice, ("buffer", "auxiliary")
     named = config.algorithm.sample_strategy_args
@@ -281,7 +281,7 @@ def experts(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         )
 
 
-def router_replay(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def router_replay(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """The experts that updates go to are recorded by a pass before them."""
     algorithm, key = config.algorithm, ("algorithm", "router_replay")
     if algorithm.router_replay != "recompute":

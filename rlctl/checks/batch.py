@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from math import isqrt
 
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.common.errors import PlanError
 from rlctl.config import Config
 from rlctl.planning import arithmetic
@@ -14,7 +14,7 @@ from rlctl.planning.memory import context_tokens
 from rlctl.planning.models import read_shape
 
 
-def mini_batches(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def mini_batches(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A step's responses divide into mini-batches, and these by the replicas."""
     if not arithmetic.trains(config):
         return
@@ -93,7 +93,7 @@ def _replicas(config: Config, mini: int) -> Iterator[Problem]:
         )
 
 
-def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def lengths(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Sequences fit into the context, into the model and into a micro-batch."""
     prompt, response = config.data.max_prompt_tokens, config.rollout.max_response_tokens
     context = config.model.max_context_tokens
@@ -135,7 +135,7 @@ def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             )
 
 
-def schedule(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def schedule(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """The run has an end, and evaluates where it has something to evaluate on."""
     limits = (config.schedule.total_steps, config.schedule.total_epochs, config.schedule.total_optimizer_steps)
     if arithmetic.trains(config) and not any(limits) and not arithmetic.drains_buffer(config):

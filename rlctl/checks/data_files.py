@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.common.errors import nearest
 from rlctl.common.filenames import expanded
 from rlctl.config import Config
@@ -93,7 +93,7 @@ REQUIRED = {
 """By objective, the fields that name a column which must exist; with ``messages_key`` no prompts are read."""
 
 
-def sources(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def sources(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Local data files have the columns that the config names, and rows for a step."""
     readable = True
     for name in ("train", "eval"):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.config import Config, to_plain
 from rlctl.documents.paths import KeyPath
 from rlctl.planning.memory import context_tokens
@@ -20,7 +20,7 @@ SECONDS = 300.0
 """How long the process may take; a tokenizer that is downloaded counts."""
 
 
-def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def lengths(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Prompts, or sequences that are data, fit into their limit."""
     key: KeyPath = ("data", "train")
     objective = config.algorithm.objective.choice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.common.errors import PlanError
 from rlctl.config import Config
 from rlctl.config.sections.train import Megatron
@@ -15,7 +15,7 @@ from rlctl.planning.memory import context_tokens
 from rlctl.planning.models import read_shape
 
 
-def layouts(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def layouts(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """What a model is shared by divides it, and the devices."""
     found: list[Problem] = []
     for asked in asked_of(config):
@@ -28,7 +28,7 @@ def layouts(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     yield from _once(found)
 
 
-def beyond(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def beyond(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """What is asked of the Megatron engine is there, or no number hangs on it."""
     found: list[Problem] = []
     for each in (limit for asked in asked_of(config) for limit in limits(asked)):
@@ -38,7 +38,7 @@ def beyond(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     yield from _once(found)
 
 
-def idle_stages(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def idle_stages(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A mini-batch has micro-batches for all stages of the policy's pipeline."""
     engine = config.train.engine
     if not isinstance(engine, Megatron) or engine.pipeline == 1 or not arithmetic.trains(config):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.common.filenames import expanded, is_there
 from rlctl.config import Config
 from rlctl.config.inspect import secrets
@@ -13,7 +13,7 @@ from rlctl.documents.paths import dotted
 from rlctl.planning import arithmetic
 
 
-def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def checkpoints(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A checkpoint to resume from is named exactly when it is asked for, and the run leaves weights behind."""
     checkpoint = config.checkpoint
     key = ("checkpoint", "resume_path")
@@ -67,7 +67,7 @@ def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]
         )
 
 
-def trackers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def trackers(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Trackers can start where the run does."""
     for index, tracker in enumerate(config.tracking):
         mode = getattr(tracker, "mode", "")
@@ -83,7 +83,7 @@ def trackers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             yield Problem("tracker-twice", ("tracking",), f"{name} is listed {count} times", "keep one")
 
 
-def literal_secrets(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def literal_secrets(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Keys, tokens and passwords come from the environment."""
     if surroundings.symbolic is None:
         return
@@ -102,7 +102,7 @@ NAMES = (("run", "name"), ("run", "folder"), ("checkpoint", "folder"), ("environ
 """Keys that become names of files, which anyone on the machine can list."""
 
 
-def secret_names(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def secret_names(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """No file or folder is named after a secret."""
     for path in NAMES:
         value = getattr(getattr(config, path[0]), path[1])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rlctl.checks.hints import shown
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.common.errors import PlanError
 from rlctl.config import Config
 from rlctl.config.sections.train import TrainEngine
@@ -19,7 +19,7 @@ from rlctl.planning.support import generating
 ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge")
 
 
-def divisible(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def divisible(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Devices divide into replicas of what is trained, and into rollout engines."""
     roles = ["policy"]
     if arithmetic.needs_critic(config):
@@ -46,13 +46,13 @@ def _sharing(section: str, engine: TrainEngine) -> KeyPath:
     return (section, "engine", max(counts, key=counts.__getitem__)) if counts else (section, "engine")
 
 
-def _generated(config: Config, surroundings: Surroundings) -> Config:
+def _generated(config: Config, surroundings: CheckContext) -> Config:
     """With rollout engines as they are on these machines: the built-in engine is not split."""
     device = surroundings.cluster.device if surroundings.cluster is not None else None
     return arithmetic.unsplit(config) if generating(config, device) == "transformers" else config
 
 
-def within_node(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def within_node(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """What exchanges data in every layer stays within a node."""
     per_node = config.placement.devices_per_node
     tensor = _generated(config, surroundings).rollout.parallel.tensor
@@ -65,7 +65,7 @@ def within_node(config: Config, surroundings: Surroundings) -> Iterator[Problem]
         )  # no fix: in fewer devices a large model does not fit, and other frameworks span nodes
 
 
-def roles(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def roles(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Roles are given devices that exist."""
     placement, total = config.placement, arithmetic.devices(config)
     if placement.layout == "split" and arithmetic.train_devices(config) < 1:
@@ -110,7 +110,7 @@ SMALLER = (
 )
 
 
-def cluster(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def cluster(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """The cluster has the devices."""
     known, placement = surroundings.cluster, config.placement
     if known is None:
@@ -154,7 +154,7 @@ def _cores(config: Config, known: Cluster) -> Iterator[Problem]:
         )
 
 
-def memory(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def memory(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Each phase of a step fits the devices, if their memory and the size of the model are known."""
     known = surroundings.cluster
     if known is None or known.device == "cpu" or config.placement.device == "cpu":
@@ -175,7 +175,7 @@ def memory(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         yield Problem("memory", key, fit.problem, f"set {settings}" if settings else "use more or larger GPUs")
 
 
-def role_variables(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def role_variables(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Variables are set for roles that there are."""
     for name in config.environment.role_variables:
         if name not in (*ROLES, "environments", "evaluation_environments"):

@@ -27,7 +27,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CheckContext:
     """What is known beside the config."""
 
     cluster: Cluster | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.common.errors import nearest
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath, dotted
@@ -24,7 +24,7 @@ UNUSED: Mapping[str, tuple[str, ...]] = {
 ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge")
 
 
-def profiler(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def profiler(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A profiler is told steps, roles that there are, and settings that it takes, and finds the device that it needs."""
     profiling = config.profiling
     tool = profiling.tool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.config import Config
 from rlctl.config.sections.execution import FileBuffer
 from rlctl.planning import arithmetic, rollout_schedule
@@ -14,7 +14,7 @@ def _trains_on_rollout(config: Config) -> bool:
     return config.run.mode == "online" and config.algorithm.objective.choice in ("rl", "mix")
 
 
-def staleness(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def staleness(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """What the schedule makes old is not dropped for its age."""
     sync = config.sync
     if not _trains_on_rollout(config):
@@ -49,7 +49,7 @@ def _too_old_in_turns(config: Config) -> Iterator[Problem]:
         )
 
 
-def capacity(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def capacity(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A step fits into the buffer."""
     responses = arithmetic.drawn_responses(config)
     limit = config.buffer.capacity
@@ -65,7 +65,7 @@ def capacity(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         )
 
 
-def over_rollout(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def over_rollout(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Somebody is waited for."""
     if config.rollout.over_rollout.ratio >= 1:
         yield Problem(
@@ -76,7 +76,7 @@ def over_rollout(config: Config, surroundings: Surroundings) -> Iterator[Problem
         )
 
 
-def measured_order(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def measured_order(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """An order by measured difficulty knows the answers before."""
     if _trains_on_rollout(config) and config.data.curriculum.order == "difficulty" and rollout_schedule.streams(config):
         yield Problem(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.common.errors import PlanError
 from rlctl.common.filenames import expanded, is_there
 from rlctl.config import Config
@@ -16,7 +16,7 @@ from rlctl.planning import arithmetic
 DATA_ENDINGS = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".py", ".jinja")
 
 
-def present(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def present(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A model, data and rewards are named."""
     if not config.model.path and (arithmetic.trains(config) or arithmetic.needs_rollout(config)):
         yield Problem("no-model", ("model", "path"), "model.path is not set", "name a folder, or a model on the hub")
@@ -37,7 +37,7 @@ def present(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         yield Problem("no-reward", ("rewards",), "no reward scores the responses", "add one: {type: rule}")
 
 
-def reward_names(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def reward_names(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Rewards can be told apart in metrics."""
     for name, count in Counter(reward.name for reward in config.rewards).items():
         if count > 1:
@@ -46,7 +46,7 @@ def reward_names(config: Config, surroundings: Surroundings) -> Iterator[Problem
             )
 
 
-def judges(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def judges(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A judge has a model; one that the run serves has devices, and is the only one."""
     for index, reward in enumerate(config.rewards):
         if isinstance(reward, JudgeReward) and not reward.model:
@@ -62,7 +62,7 @@ def judges(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         yield Problem("judge-model", ("rewards",), error.message, error.hint)
 
 
-def paths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def paths(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Files and folders that are local exist."""
     for key, path, what in _paths(config):
         if not path or "://" in path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.config import Config
 from rlctl.config.sections.execution import Sync
 from rlctl.config.sections.rollout import ExternalEngine
@@ -13,7 +13,7 @@ from rlctl.planning import arithmetic
 from rlctl.planning.support import Status, unhonoured
 
 
-def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def supported(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Every key that is set is one the runtime honours; one that no number hangs on is told.
 
     No fix is offered: a key that only rlctl's own runtime ignores may well matter to the framework that the file is for.
@@ -31,7 +31,7 @@ def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             )
 
 
-def outside_endpoint(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def outside_endpoint(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """An endpoint has an address, and generates only where nothing is trained: no weights can be sent to it."""
     engine = config.rollout.engine
     if not isinstance(engine, ExternalEngine) or not arithmetic.needs_rollout(config):
@@ -54,7 +54,7 @@ def outside_endpoint(config: Config, surroundings: Surroundings) -> Iterator[Pro
         )
 
 
-def recorded_responses(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def recorded_responses(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Responses go to a file where a run only explores, and come from a file only where a run evaluates and nothing else."""
     if arithmetic.writes_responses(config) and config.rollout.responses_folder is None:
         message = "'run.mode' explore_only: there is no buffer that outlives the run, and no file for its responses"
@@ -77,7 +77,7 @@ def recorded_responses(config: Config, surroundings: Surroundings) -> Iterator[P
             yield Problem("not-supported", key, message, hint)
 
 
-def buffers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def buffers(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A run that trains on what another explored names a buffer that both find."""
     key = {"sql": "url", "file": "path"}.get(config.buffer.choice)
     if arithmetic.drains_buffer(config) and key is None:

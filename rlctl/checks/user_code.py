@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlctl.checks.problem import Problem, Surroundings
+from rlctl.checks.problem import CheckContext, Problem
 from rlctl.common.errors import nearest
 from rlctl.common.filenames import expanded
 from rlctl.config import Config
@@ -57,7 +57,7 @@ def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
             yield from _bound(handler.body)
 
 
-def rewards(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def rewards(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """The functions of rewards are in their files, and take what they are called with."""
     for index, reward in enumerate(config.rewards):
         if not isinstance(reward, FunctionReward) or reward.path.startswith(PACKAGE):
@@ -74,7 +74,7 @@ def rewards(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             yield from _signature(code, node, reward, index)
 
 
-def datasets(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+def datasets(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A data-set class of the user's is in its file."""
     custom = config.data.custom
     if custom is None or custom.path.startswith(PACKAGE):

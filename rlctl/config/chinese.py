@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rlctl.common.language import chosen
 from rlctl.config.fields import Choice
-from rlctl.config.inspect import Key, sections_in, summary_of, walk
+from rlctl.config.inspect import KeyInfo, sections_in, summary_of, walk
 from rlctl.config.root import Config
 
 LANGUAGE = chosen()
@@ -83,7 +83,7 @@ WORDS = {
 """What types, units, ranges, origins and accounts of keys are made of; the longer before what it begins with."""
 
 
-def key_help(key: Key) -> str:
+def key_help(key: KeyInfo) -> str:
     """What a key is, in the reader's language."""
     return (LANGUAGE == "zh" and chinese(name_of(key))) or key.help
 
@@ -118,7 +118,7 @@ def mark_of(english: str) -> str:
     return hashlib.sha256(english.encode()).hexdigest()[:6]
 
 
-def name_of(key: Key) -> str:
+def name_of(key: KeyInfo) -> str:
     """A key's name in the table: the section that explains it, which a section derived from it shares, and the field."""
     owner = next(cls for cls in key.owner.__mro__ if key.info.attribute in get_annotations(cls))
     return f"{owner.__name__}.{key.info.name}"

@@ -18,7 +18,7 @@ from rlctl.common.errors import ConfigError
 from rlctl.config.chinese import key_help, option_help
 from rlctl.config.dump import to_plain
 from rlctl.config.fields import Choice
-from rlctl.config.inspect import FieldInfo, Key, fields_of, help_of, sections_in, type_text, walk
+from rlctl.config.inspect import FieldInfo, KeyInfo, fields_of, help_of, sections_in, type_text, walk
 from rlctl.config.root import Config
 
 _TOKEN = re.compile(r"\.?(?P<name>[^.\[\]<>{}]+)|(?P<item>\[[^\]]*\]|\{[^}]*\})|<(?P<option>[^<>]+)>")
@@ -92,7 +92,7 @@ def nearest_keys(key: str, *, limit: int = 3) -> list[str]:
 
 
 @cache
-def _keys() -> dict[str, Key]:
+def _keys() -> dict[str, KeyInfo]:
     return {key.pattern: key for key in walk(Config)}
 
 
@@ -142,7 +142,7 @@ def _after_items(info: FieldInfo, tokens: Sequence[Token]) -> Sequence[Token]:
     return tokens
 
 
-def _explanation(key: Key, also: tuple[str, ...]) -> Explanation:
+def _explanation(key: KeyInfo, also: tuple[str, ...]) -> Explanation:
     info = key.info
     return Explanation(
         pattern=key.pattern,
@@ -178,7 +178,7 @@ def shown_default(value: Any) -> str:
     return _inline(to_plain(value, sparse=True))
 
 
-def default_of(key: Key) -> Any:
+def default_of(key: KeyInfo) -> Any:
     """What a key holds when a file is silent: its own default, or what the section above it sets instead."""
     above = key.pattern.rpartition(".")[0]
     parent = _keys().get(re.sub(r"(\[\]|\{\})?(<[^<>]*>)?$", "", above))
@@ -203,7 +203,7 @@ def _choices(info: FieldInfo) -> Iterable[tuple[type[Choice], str]]:
     return [(cls, suffix) for cls, suffix in sections_in(info.type) if _is_choice(cls)]
 
 
-def _options(key: Key) -> Iterable[Option]:
+def _options(key: KeyInfo) -> Iterable[Option]:
     for setting, suffix in _choices(key.info):
         options: Mapping[str, type] = setting.registry
         for name, cls in options.items():
@@ -211,7 +211,7 @@ def _options(key: Key) -> Iterable[Option]:
             yield Option(name, pattern, option_help(cls), tuple(f"{pattern}.{field}" for field in help_of(cls)))
 
 
-def _below(key: Key) -> Iterable[str]:
+def _below(key: KeyInfo) -> Iterable[str]:
     for cls, suffix in sections_in(key.info.type):
         if not _is_choice(cls):
             yield from (f"{key.pattern}{suffix}.{name}" for name in fields_of(cls))

@@ -117,7 +117,7 @@ def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyInfo:
     """One key of the canonical config, as ``walk`` finds it."""
 
     pattern: str
@@ -142,11 +142,11 @@ class Key:
         return bool(sections_in(self.info.type))
 
 
-def walk(cls: type, prefix: str = "") -> Iterator[Key]:
+def walk(cls: type, prefix: str = "") -> Iterator[KeyInfo]:
     """Every key below a section, sections before what they hold, options of every choice."""
     for name, info in fields_of(cls).items():
         pattern = f"{prefix}{name}"
-        yield Key(pattern, info, cls)
+        yield KeyInfo(pattern, info, cls)
         for held, suffix in sections_in(info.type):
             if isinstance(held, type) and issubclass(held, Choice):
                 for option, option_cls in held.registry.items():
@@ -191,7 +191,7 @@ def type_text(hint: Any) -> str:
     return plain.get(hint) or getattr(hint, "__name__", str(hint)).lower()
 
 
-def is_container(key: Key) -> bool:
+def is_container(key: KeyInfo) -> bool:
     """Whether a key always holds a section and has no value of its own, as ``run`` and ``data.curriculum``."""
     default = key.info.default
     return dataclasses.is_dataclass(default) and not isinstance(default, (Choice, Interval))

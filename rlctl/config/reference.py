@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from rlctl.config.explain import default_of, shown_default, shown_type
 from rlctl.config.fields import Choice
-from rlctl.config.inspect import Key, sections_in, summary_of, walk
+from rlctl.config.inspect import KeyInfo, sections_in, summary_of, walk
 from rlctl.config.root import SCHEMA_VERSION, Config
 
 _HEAD = f"""# The canonical config, key by key
@@ -44,7 +44,7 @@ def reference_page() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _groups(top: Key, below: list[Key], seen: dict[type, str]) -> Iterator[str]:
+def _groups(top: KeyInfo, below: list[KeyInfo], seen: dict[type, str]) -> Iterator[str]:
     """The tables of one top-level section: its plain keys, then each option of each choice in it."""
     groups: dict[str, list[str]] = {"": [_row(top, "")]} if _is_choice(top) else {"": []}
     titles = dict(_option_titles([top, *below]))
@@ -62,7 +62,7 @@ def _groups(top: Key, below: list[Key], seen: dict[type, str]) -> Iterator[str]:
         yield f"### `{option}`\n\n{titles[option]}\n\n{table}"
 
 
-def _is_choice(key: Key) -> bool:
+def _is_choice(key: KeyInfo) -> bool:
     return any(issubclass(held, Choice) for held, _ in sections_in(key.info.type))
 
 
@@ -71,7 +71,7 @@ def _option(pattern: str) -> str:
     return pattern[: pattern.rindex(">") + 1] if ">" in pattern else ""
 
 
-def _option_titles(keys: list[Key]) -> Iterator[tuple[str, str]]:
+def _option_titles(keys: list[KeyInfo]) -> Iterator[tuple[str, str]]:
     for key in keys:
         for held, suffix in sections_in(key.info.type):
             if issubclass(held, Choice):
@@ -79,7 +79,7 @@ def _option_titles(keys: list[Key]) -> Iterator[tuple[str, str]]:
                     yield f"{key.pattern}{suffix}<{name}>", _prose(summary_of(cls))
 
 
-def _repeats(key: Key, seen: dict[type, str], hidden: list[str]) -> str:
+def _repeats(key: KeyInfo, seen: dict[type, str], hidden: list[str]) -> str:
     """Where the keys of a section were printed before; remembers those that are printed here."""
     for held, suffix in sections_in(key.info.type):
         where = f"{key.pattern}{suffix}"
@@ -90,7 +90,7 @@ def _repeats(key: Key, seen: dict[type, str], hidden: list[str]) -> str:
     return ""
 
 
-def _row(key: Key, note: str) -> str:
+def _row(key: KeyInfo, note: str) -> str:
     info = key.info
     default = "must be set" if info.required else f"`{_cell(shown_default(default_of(key)))}`"
     limits = ", ".join(part for part in (info.unit, str(info.range) if info.range else "") if part)

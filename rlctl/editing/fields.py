@@ -13,7 +13,7 @@ from rlctl.config import EDITED, Config, Loaded
 from rlctl.config.chinese import in_words, key_help, option_help
 from rlctl.config.explain import shown_type
 from rlctl.config.fields import Choice, Interval
-from rlctl.config.inspect import FieldInfo, Key, fields_of, sections_in, settings, walk
+from rlctl.config.inspect import FieldInfo, KeyInfo, fields_of, sections_in, settings, walk
 from rlctl.documents import KeyPath
 from rlctl.editing.session import Session
 from rlctl.editing.values import alternatives, text_of
@@ -270,7 +270,7 @@ def values_of(config: Config, top: str) -> dict[KeyPath, Any]:
 
 
 @cache
-def keys() -> dict[str, Key]:
+def keys() -> dict[str, KeyInfo]:
     return {key.pattern: key for key in walk(Config)}
 
 
@@ -287,7 +287,7 @@ def _nature(pattern: str) -> tuple[Kind, str, tuple[str, ...]]:
 
 
 def field_at(
-    key: Key, path: KeyPath, value: Any, default: Any, loaded: Loaded, *, dormant: list[str], edited: bool = False
+    key: KeyInfo, path: KeyPath, value: Any, default: Any, loaded: Loaded, *, dormant: list[str], edited: bool = False
 ) -> FieldView:
     """One field, at a place of a config."""
     info = key.info

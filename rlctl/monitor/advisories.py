@@ -40,7 +40,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AdviceRule:
     """A metric that says over the last steps that something is wrong."""
 
     code: str
@@ -59,7 +59,7 @@ def _farthest(values: Sequence[float]) -> float:
 
 
 RULES = (
-    Rule(
+    AdviceRule(
         "equal-groups",
         "group/equal_share",
         lambda share: share >= 0.5,
@@ -68,21 +68,21 @@ RULES = (
             "mix in prompts of another difficulty, raise rollout.sampling.temperature, or filter such groups (algorithm.filters)"
         ),
     ),
-    Rule(
+    AdviceRule(
         "truncation",
         "response/truncated_share",
         lambda share: share >= 0.25,
         later("{value:.0%} of the responses are cut off at the longest length"),
         later("raise rollout.max_response_tokens, or penalize length (algorithm.reward_shaping)"),
     ),
-    Rule(
+    AdviceRule(
         "reward-errors",
         "reward/failed_share",
         lambda share: share >= 0.01,
         later("{value:.1%} of the rewards failed and count as 0"),
         later("look at the reward's log, and try it with `rlctl try`"),
     ),
-    Rule(
+    AdviceRule(
         "no-rewards",
         "reward/max",
         lambda reward: reward == 0,
@@ -90,14 +90,14 @@ RULES = (
         later("read the responses on the samples page: does the prompt ask for the form that the reward expects?"),
         _farthest,
     ),
-    Rule(
+    AdviceRule(
         "mismatch",
         "policy/mismatch_k3",
         lambda kl: kl >= 0.01,
         later("rollout and training disagree on the log-probs of what was drawn: a KL of {value:.3g}"),
         later("compare rollout.precision with train.precision, or set algorithm.rollout_correction"),
     ),
-    Rule(
+    AdviceRule(
         "skipped-updates",
         "policy/skipped_updates",
         lambda share: share > 0,
@@ -106,7 +106,7 @@ RULES = (
             "lower train.optimizer.learning_rate, or set train.precision.compute to float32 to see whether that is it"
         ),
     ),
-    Rule(
+    AdviceRule(
         "skipped-critic-updates",
         "critic/skipped_updates",
         lambda share: share > 0,
@@ -115,7 +115,7 @@ RULES = (
             "lower critic.optimizer.learning_rate, or set critic.precision.compute to float32 to see whether that is it"
         ),
     ),
-    Rule(
+    AdviceRule(
         "low-mfu",
         "throughput/mfu",
         lambda share: share < 0.15,

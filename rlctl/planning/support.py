@@ -10,7 +10,7 @@
 Every key pattern of the schema that holds a value, and every option of a choice (``algorithm.advantage<rloo>``), is in
 exactly one row of ``TABLE``; a test enumerates the schema. In a row, names follow ``under``, ``name*`` is a key with all
 that is below it, and ``<a|b>`` stands for both options. ``REFUSED_VALUES`` and ``NOTED_VALUES`` are values of keys that are
-otherwise honoured; ``IDLE`` says in which configs such a key has nothing to act on.
+otherwise honoured; ``INEFFECTIVE_WHEN`` says in which configs such a key has nothing to act on.
 
 To add a key: put it in a row. To make the runtime honour a key: move it, with a test that shows it to matter.
 """
@@ -551,7 +551,7 @@ def _is_ipo(config: Config) -> bool:
     return isinstance(chosen, DpoObjective) and chosen.ipo
 
 
-IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
+INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
     "algorithm.objective<dpo>.label_smoothing": (_is_ipo, "the squared loss of ipo has no labels to smooth"),
     "algorithm.objective<mix>.mu": (
         _schedules_mu,
@@ -803,7 +803,7 @@ def _judged(setting: Setting, engine: str, config: Config, device: str | None) -
         return kept
     if setting.pattern == "sync.method":
         return Status.NOTED, way_of(config, engine, device).reason
-    idle, why = IDLE.get(setting.pattern, (None, ""))
+    idle, why = INEFFECTIVE_WHEN.get(setting.pattern, (None, ""))
     if idle is not None and idle(config):
         return Status.NOTED, why
     if row.reason or not isinstance(setting.value, str):

@@ -19,7 +19,7 @@ HOST = "weights travel through the host's memory"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class WeightTransfer:
     """How weights travel."""
 
     name: Name
@@ -27,7 +27,7 @@ class Way:
     """Why it is not the one that ``sync.method`` names; empty where it is, or where it names none."""
 
 
-def way_of(config: Config, engine: str, device: str | None) -> Way:
+def way_of(config: Config, engine: str, device: str | None) -> WeightTransfer:
     """The way of a run's weights.
 
     Args:
@@ -37,17 +37,17 @@ def way_of(config: Config, engine: str, device: str | None) -> Way:
     """
     asked = config.sync.method
     if asked == "checkpoint":
-        return Way(asked)
+        return WeightTransfer(asked)
     if config.run.mode in ("explore_only", "train_only"):
-        return Way("memory", "weights travel through a folder where runs explore and train apart")
+        return WeightTransfer("memory", "weights travel through a folder where runs explore and train apart")
     if asked == "memory":
-        return Way(asked)
+        return WeightTransfer(asked)
     if asked == "in_place":
-        return Way("memory", f"training and rollout are processes of their own: {HOST}")
+        return WeightTransfer("memory", f"training and rollout are processes of their own: {HOST}")
     problems = _problems(config, engine, device)
     if asked != "auto":
-        return Way("memory", f"{problems[asked]}: {HOST}") if problems[asked] else Way(asked)
-    return Way(next((name for name, problem in problems.items() if not problem), "memory"))
+        return WeightTransfer("memory", f"{problems[asked]}: {HOST}") if problems[asked] else WeightTransfer(asked)
+    return WeightTransfer(next((name for name, problem in problems.items() if not problem), "memory"))
 
 
 def _problems(config: Config, engine: str, device: str | None) -> dict[Name, str]:

@@ -122,7 +122,7 @@ def start(
         plan = replace(plan, run=loaded.config.run.name)
     folder = folder_of(loaded.config)
     make_folder(folder)
-    with held(folder):
+    with run_lock(folder):
         _refuse_other(folder, loaded.config)
         write_folder(folder, loaded, plan)
         return _run(folder, loaded.config, plan, observer, accept_changes)
@@ -157,7 +157,7 @@ def resume(
         raise RunError(
             f"run {run.name} is finished; there is nothing to resume", hint="launch with --new to run it again"
         )
-    with where_it_began(run) as folder, held(folder):
+    with where_it_began(run) as folder, run_lock(folder):
         config = read_config(folder)
         if address is not None:
             ray = replace(config.environment.ray, address=address)
@@ -184,7 +184,7 @@ def where_it_began(run: RunInfo) -> Iterator[Path]:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def run_lock(folder: Path) -> Iterator[None]:
     """Hold a run folder, so that two processes never run in it; the system lets go of it whatever ends this process.
 
     Raises:
@@ -401,7 +401,7 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     if isinstance(value, dict) and value:
         return {
             key: item
-            for name, held in value.items()
-            for key, item in _flat(held, f"{prefix}.{name}" if prefix else name).items()
+            for name, run_lock in value.items()
+            for key, item in _flat(run_lock, f"{prefix}.{name}" if prefix else name).items()
         }
     return {prefix: value}

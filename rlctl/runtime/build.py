@@ -14,14 +14,14 @@ from rlctl.runtime.evaluation.held_out import make_evaluator
 from rlctl.runtime.judges import Judges, Modelled, SideBySide
 from rlctl.runtime.processes.calls import WorkerLost
 from rlctl.runtime.processes.environment import variables_by_role, worker_environment
-from rlctl.runtime.processes.group import Again, Group, Replicas
+from rlctl.runtime.processes.group import Group, Replicas, RetryPolicy
 from rlctl.runtime.processes.placement import Placement
 from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.remote.checkpoints import copies_of
 from rlctl.runtime.reporting.sample_files import SampleFiles
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
 from rlctl.runtime.sourcing import make_gather, make_groups, old_is_current
-from rlctl.runtime.stage_context import Given, Roles
+from rlctl.runtime.stage_context import Roles, StageContext
 from rlctl.runtime.stage_run import StageRun
 from rlctl.runtime.start_workers import start_workers
 from rlctl.runtime.sync.ways import transport_of
@@ -39,7 +39,7 @@ TRAINED = ("policy", "critic", "reference")
 
 
 @contextmanager
-def build_stage(given: Given, placement: Placement, model_path: str) -> Iterator[StageRun]:
+def build_stage(given: StageContext, placement: Placement, model_path: str) -> Iterator[StageRun]:
     """Make everything a stage needs, and end it again.
 
     Args:
@@ -63,7 +63,7 @@ def build_stage(given: Given, placement: Placement, model_path: str) -> Iterator
         yield run
 
 
-def make_run(given: Given, groups: Groups, trackers: Sequence[SafeTracker] = ()) -> StageRun:
+def make_run(given: StageContext, groups: Groups, trackers: Sequence[SafeTracker] = ()) -> StageRun:
     """The stage on workers that are there."""
     config, stage, events = given.stage.config, given.stage, given.events
     meter = Meter.of(config, given.plan, groups, given.folder, events.advise)
@@ -101,17 +101,17 @@ def make_run(given: Given, groups: Groups, trackers: Sequence[SafeTracker] = ())
     return run
 
 
-def make_roles(given: Given, groups: Groups, *, renew: Callable[[int], None]) -> Roles:
+def make_roles(given: StageContext, groups: Groups, *, renew: Callable[[int], None]) -> Roles:
     """The roles as the controller sees them. ``renew`` brings a rollout engine that is new to where the others are."""
     config, tokenizer, advise = given.stage.config, given.materials.tokenizer, given.events.advise
 
     def lost(error: WorkerLost) -> None:
         advise(f"{error.message}; another takes its place", error.hint)
 
-    stateless = Again(SCORED_AGAIN, lost)
+    stateless = RetryPolicy(SCORED_AGAIN, lost)
     models = _modelled(config, groups, stateless)
     failed = partial(advise, hint="a reward that fails counts as 0")
-    drawing = Again(config.rollout.timeouts.retries, lost, renew)
+    drawing = RetryPolicy(config.rollout.timeouts.retries, lost, renew)
     groups = {name: _replicas(config, name, group) if name in TRAINED else group for name, group in groups.items()}
     return Roles(
         policy=_policy(given, groups["policy"]) if "policy" in groups else None,
@@ -122,7 +122,7 @@ def make_roles(given: Given, groups: Groups, *, renew: Callable[[int], None]) ->
     )
 
 
-def _modelled(config: Config, groups: Groups, again: Again) -> Modelled | None:
+def _modelled(config: Config, groups: Groups, again: RetryPolicy) -> Modelled | None:
     """The workers that compute rewards of models; None where there are none."""
     parts: list[Modelled] = []
     if "reward_model" in groups:
@@ -143,7 +143,7 @@ def _replicas(config: Config, role: str, group: Group) -> Group:
     return group if len(members) == len(group) else Replicas(group, members)
 
 
-def _policy(given: Given, group: Group) -> Policy:
+def _policy(given: StageContext, group: Group) -> Policy:
     config = given.stage.config
     return Policy(group, config, transport_of(config, given.device, given.place))
 

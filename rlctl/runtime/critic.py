@@ -14,7 +14,7 @@ from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.critic import Critic
 from rlctl.runtime.workers.sharding import cost, linear_tokens, mini_batches, split_over_replicas
-from rlctl.runtime.workers.trainer import Part, dealt
+from rlctl.runtime.workers.trainer import Part, shard_mini_batches
 
 
 class ValueModel:
@@ -37,7 +37,7 @@ class ValueModel:
         samples = [_learned(sample) for sample in samples]
         parts = mini_batches(len(samples), self._batch, seed=self._seed, step=step)
         shares = [self._shares(samples, part) for part in parts]
-        by_rank = dealt(samples, [[share[rank] for share in shares] for rank in range(len(self._group))])
+        by_rank = shard_mini_batches(samples, [[share[rank] for share in shares] for rank in range(len(self._group))])
         metrics: list[dict[str, float]] = self._group.each(Critic.train_step, [(own,) for own in by_rank])[0]
         return {f"critic/{name}": fmean(each[name] for each in metrics) for name in (metrics[0] if metrics else ())}
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from rlctl.config.sections.rewards import Reward
 from rlctl.planning import arithmetic
-from rlctl.runtime.processes.group import Again, Group
+from rlctl.runtime.processes.group import Group, RetryPolicy
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import rewards_for
 from rlctl.runtime.workers.judge import JudgeWorker
@@ -31,7 +31,7 @@ class Judges:
     group: Group
     rewards: Sequence[Reward]
     """All of the config."""
-    again: Again | None = None
+    again: RetryPolicy | None = None
     """How an engine that is lost is replaced."""
 
     def score(self, items: Sequence[RewardItem]) -> dict[int, list[Outcome | Failure]]:

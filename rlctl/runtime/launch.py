@@ -50,8 +50,8 @@ from rlctl.runtime.stopping import StopSwitch
 
 if TYPE_CHECKING:
     from rlctl.runtime.processes.placement import Placement
-    from rlctl.runtime.stage_context import Given
-    from rlctl.runtime.stage_inputs import Materials
+    from rlctl.runtime.stage_context import StageContext
+    from rlctl.runtime.stage_inputs import StageInputs
 
 Status = Literal["finished", "stopped", "failed"]
 Tell = Callable[[str], None]
@@ -147,11 +147,11 @@ def _tell_end(events: Events, tell: Tell, lost: RayLost) -> None:
 
 def _read_stages(
     plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch, accept_changes: bool
-) -> dict[str, Materials]:
+) -> dict[str, StageInputs]:
     """What every stage works on, by name: a bad file of the last one ends the run before anything is trained."""
     from rlctl.runtime.stage_inputs import read_materials
 
-    materials: dict[str, Materials] = {}
+    materials: dict[str, StageInputs] = {}
     for stage, stage_plan in zip(resolved_stages(config, plan.device), plan.stages, strict=True):
         if finished_stage(place_of(stage, folder)) is None:
             events.enter_stage(stage.name)
@@ -167,13 +167,13 @@ def _run_stages(
     plan: Plan,
     config: Config,
     folder: Path,
-    materials: Mapping[str, Materials],
+    materials: Mapping[str, StageInputs],
     events: Events,
     stop: StopSwitch,
     accept_changes: bool,
 ) -> Outcome:
     from rlctl.runtime.processes.placement import reserve
-    from rlctl.runtime.stage_context import Given
+    from rlctl.runtime.stage_context import StageContext
 
     restarts = Restarts(config.run.max_restarts)
     summaries: dict[str, dict[str, Any]] = {}
@@ -199,7 +199,7 @@ def _run_stages(
                 feeds_next = index + 1 < len(stages) and stages[index + 1].continues
                 model = str(start_from) if stage.continues and start_from else stage.config.model.path
                 read = materials[stage.name]
-                given = Given(stage, stage_plan, plan.device, read, folder, events, stop, accept_changes)
+                given = StageContext(stage, stage_plan, plan.device, read, folder, events, stop, accept_changes)
                 done = _run_with_restarts(given, placement, model, restarts, feeds_next=feeds_next)
             if done is None:
                 return Outcome("stopped", stages=summaries)
@@ -209,7 +209,7 @@ def _run_stages(
 
 
 def _run_with_restarts(
-    given: Given, placement: Placement, model_path: str, restarts: Restarts, *, feeds_next: bool
+    given: StageContext, placement: Placement, model_path: str, restarts: Restarts, *, feeds_next: bool
 ) -> dict[str, Any] | None:
     """Run a stage, anew from its last checkpoint where workers are lost; see ``_run_one``."""
     from rlctl.runtime.build import build_stage

@@ -9,8 +9,8 @@
             sync     sync              the next responses are drawn by the weights just trained
             [evaluate] [save]          where they are due
 
-    gather    rl: ``GroupSource.take`` draws, scores and filters groups; ``RolloutGather`` adds log-probs of the old policy and
-              the reference, values and advantages. sft, dpo: the next sequences or pairs of the data (``gather``)
+    gather    rl: ``GroupSource.take`` draws, scores and filters groups; ``RolloutBatchBuilder`` adds log-probs of the old policy
+              and the reference, values and advantages. sft, dpo: the next sequences or pairs of the data (``gather``)
     train     critic, then policy: every optimizer step of every epoch over the step's samples (``Policy.train``,
               ``Trainer.train_step``)
     sync      the policy's weights go to the rollout engines (``WeightSync``)

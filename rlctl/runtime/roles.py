@@ -22,7 +22,7 @@ from rlctl.runtime.algorithms.distributions import LOG_PROBS
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.experience.selection import measured_by
 from rlctl.runtime.judges import Modelled
-from rlctl.runtime.processes.group import Again, Group
+from rlctl.runtime.processes.group import Group, RetryPolicy
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score, rewards_for
 from rlctl.runtime.rollout.interface import Finished
@@ -47,7 +47,7 @@ from rlctl.runtime.workers.sharding import (
     split_over_replicas,
     split_pairs,
 )
-from rlctl.runtime.workers.trainer import Part, Trainer, dealt
+from rlctl.runtime.workers.trainer import Part, Trainer, shard_mini_batches
 
 
 class Policy:
@@ -88,7 +88,7 @@ class Policy:
         shares = [
             self._shares(samples, part, number=before * each + place % each + 1) for place, part in enumerate(parts)
         ]
-        by_rank = dealt(samples, [[share[rank] for share in shares] for rank in range(len(self._group))])
+        by_rank = shard_mini_batches(samples, [[share[rank] for share in shares] for rank in range(len(self._group))])
         calls = [(own, old_is_current) for own in by_rank]
         metrics: list[dict[str, float]] = self._group.each(Trainer.train_step, calls)[0]
         return {f"policy/{name}": fmean(each[name] for each in metrics) for name in (metrics[0] if metrics else ())}
@@ -173,7 +173,7 @@ def _write(column: str, samples: Sequence[Sample], split: Sequence[Sequence[int]
 class RolloutEngines:
     """All rollout engines together."""
 
-    def __init__(self, group: Group, again: Again | None = None, sync_timeout: float = math.inf) -> None:
+    def __init__(self, group: Group, again: RetryPolicy | None = None, sync_timeout: float = math.inf) -> None:
         """
         Args:
             group: of the workers.
@@ -233,7 +233,7 @@ class RewardModel:
     group: Group
     rewards: Sequence[Reward]
     """All of the config."""
-    again: Again | None = None
+    again: RetryPolicy | None = None
     """How a worker that is lost is replaced."""
 
     def score(self, items: Sequence[RewardItem]) -> dict[int, list[Outcome | Failure]]:
@@ -262,7 +262,7 @@ class Rewards:
     models: Modelled | None = None
     tell: Callable[[str], None] = lambda message: None
     """Gets what went wrong, for people."""
-    again: Again | None = None
+    again: RetryPolicy | None = None
     """How a worker that is lost is replaced."""
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[Sequence[Response]]) -> list[list[Score]]:

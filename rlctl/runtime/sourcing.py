@@ -15,15 +15,15 @@ from rlctl.runtime.buffers.make import make_buffer, shared_buffer
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.evaluation.response_files import JsonLines
 from rlctl.runtime.experience.batch_builders import (
-    DataGather,
-    ExploreGather,
-    Gather,
-    MixGather,
-    NoGather,
-    PairGather,
-    RolloutGather,
+    BatchBuilder,
+    DataBatchBuilder,
+    ExploreBatchBuilder,
+    MixBatchBuilder,
+    NoBatchBuilder,
+    PairBatchBuilder,
+    RolloutBatchBuilder,
 )
-from rlctl.runtime.experience.buffered import Buffered, Drained, Filling
+from rlctl.runtime.experience.buffered import Buffered, BufferReader, BufferWriter
 from rlctl.runtime.experience.explore import Explorer, GroupSource
 from rlctl.runtime.experience.recorded import with_skips
 from rlctl.runtime.experience.samples import training_sampling
@@ -32,21 +32,21 @@ from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.schedules.scheduler import Scheduler
-from rlctl.runtime.stage_context import Given, Roles
+from rlctl.runtime.stage_context import Roles, StageContext
 from rlctl.runtime.train.distillation import Teaching
 
 
-def make_gather(given: Given, roles: Roles, groups: GroupSource | None) -> Gather:
+def make_gather(given: StageContext, roles: Roles, groups: GroupSource | None) -> BatchBuilder:
     """What a step of the stage is trained on. ``groups``: of ``make_groups``."""
     config, stream, tokenizer = given.stage.config, given.materials.stream, given.materials.tokenizer
     if roles.policy is None:
-        return NoGather() if groups is None else ExploreGather(groups, tokenizer)
+        return NoBatchBuilder() if groups is None else ExploreBatchBuilder(groups, tokenizer)
     if config.algorithm.objective.choice == "dpo" and roles.reference is not None:
-        return PairGather(stream, tokenizer, roles.reference)  # type: ignore[arg-type]
+        return PairBatchBuilder(stream, tokenizer, roles.reference)  # type: ignore[arg-type]
     if groups is None:
         teaching = Teaching.of(config)
-        return DataGather(stream, tokenizer, teaching is not None and teaching.on_prompt)  # type: ignore[arg-type]
-    drawn = RolloutGather(
+        return DataBatchBuilder(stream, tokenizer, teaching is not None and teaching.on_prompt)  # type: ignore[arg-type]
+    drawn = RolloutBatchBuilder(
         config=config,
         groups=groups,
         tokenizer=tokenizer,
@@ -56,25 +56,25 @@ def make_gather(given: Given, roles: Roles, groups: GroupSource | None) -> Gathe
         shaping=Shaping.of(config),
         critic=roles.critic,
     )
-    return drawn if given.materials.experts is None else MixGather(drawn, given.materials.experts)
+    return drawn if given.materials.experts is None else MixBatchBuilder(drawn, given.materials.experts)
 
 
-def make_groups(given: Given, roles: Roles) -> GroupSource | None:
+def make_groups(given: StageContext, roles: Roles) -> GroupSource | None:
     """Where training takes its groups from, as the schedule says; None where it takes none."""
     config, place = given.stage.config, given.place
     if roles.policy is not None and arithmetic.drains_buffer(config):
         buffer = shared_buffer(config, place, given.stop.now)
-        return Drained(config, buffer, roles.policy, place / "weights", Shaping.of(config), given.events.advise)
+        return BufferReader(config, buffer, roles.policy, place / "weights", Shaping.of(config), given.events.advise)
     draws = given.materials.stream is not None and config.algorithm.objective.choice in ("rl", "mix")
     if not draws or roles.rollout is None or roles.rewards is None:
         return None
     source = _ahead(given, roles) if rollout_schedule.streams(config) else _when_asked(given, roles)
     if arithmetic.fills_buffer(config):
-        return Filling(config, source, shared_buffer(config, place, given.stop.now), roles.rollout)
+        return BufferWriter(config, source, shared_buffer(config, place, given.stop.now), roles.rollout)
     return source
 
 
-def _when_asked(given: Given, roles: Roles) -> GroupSource:
+def _when_asked(given: StageContext, roles: Roles) -> GroupSource:
     """Groups that are drawn when a step asks for them."""
     config, materials = given.stage.config, given.materials
     explorer = Explorer(
@@ -91,7 +91,7 @@ def _when_asked(given: Given, roles: Roles) -> GroupSource:
     return Buffered(config, explorer, make_buffer(config, given.place, given.stop.now)) if buffered else explorer
 
 
-def _ahead(given: Given, roles: Roles) -> GroupSource:
+def _ahead(given: StageContext, roles: Roles) -> GroupSource:
     """Groups that a thread draws while others are trained on."""
     config, materials, rewards = given.stage.config, given.materials, roles.rewards
     assert roles.rollout is not None, "there are engines to draw from"

@@ -11,18 +11,18 @@ from rlctl.runtime.checkpoints.checkpoint import place_of
 from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.roles import Policy, ReferencePolicy, Rewards, RolloutEngines
-from rlctl.runtime.stage_inputs import Materials
+from rlctl.runtime.stage_inputs import StageInputs
 from rlctl.runtime.stopping import StopSwitch
 
 
 @dataclass(frozen=True)
-class Given:
+class StageContext:
     """A stage before it is one: what it is, what was read for it, where it is, and whom it tells and obeys."""
 
     stage: Stage
     plan: StagePlan
     device: Device
-    materials: Materials
+    materials: StageInputs
     folder: Path
     """Of the run."""
     events: Events

@@ -47,7 +47,7 @@ from rlctl.runtime.workers.trainer import make_loss
 
 
 @dataclass(frozen=True)
-class Materials:
+class StageInputs:
     """What a stage works on: read before any worker starts, so that a bad file ends the run at once."""
 
     tokenizer: Any
@@ -61,7 +61,7 @@ class Materials:
     """What the stage is made from: what its checkpoints keep of that."""
 
 
-def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
+def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs:
     """Load the tokenizer and open the data.
 
     Raises:
@@ -109,7 +109,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
             check_section(section_of(config), total_ticks=critic_ticks(config, clock))
     if experts is not None:
         check_experts_last(config, experts, clock.total_steps)
-    return Materials(tokenizer, stop_token_ids, stream, held_out, clock, experts, inputs_of(config))
+    return StageInputs(tokenizer, stop_token_ids, stream, held_out, clock, experts, inputs_of(config))
 
 
 def _check_engine(config: Config, engine: str) -> None:

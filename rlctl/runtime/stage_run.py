@@ -16,11 +16,11 @@ from rlctl.config import Config
 from rlctl.planning.plan import StagePlan
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, replace_folder, verified
 from rlctl.runtime.checkpoints.inputs import REFUSED, Change, Inputs, accept, changes, check_data
-from rlctl.runtime.checkpoints.resume_path import taken_up, terms
+from rlctl.runtime.checkpoints.resume_path import describe_resume_diff, terms
 from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.evaluation.evaluation import Evaluator
-from rlctl.runtime.experience.batch_builders import Gather, Gathered
-from rlctl.runtime.experience.buffered import Filling
+from rlctl.runtime.experience.batch_builders import BatchBuilder, BuiltBatch
+from rlctl.runtime.experience.buffered import BufferWriter
 from rlctl.runtime.experience.explore import GroupSource
 from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.reporting.events import Events
@@ -103,7 +103,7 @@ class StageRun:
     config: Config
     plan: StagePlan
     clock: Clock
-    source: Gather
+    source: BatchBuilder
     policy: Policy | None
     """None where nothing is trained (evaluate_only)."""
     rollout: RolloutEngines | None
@@ -166,7 +166,7 @@ class StageRun:
         self.saved_step = self.progress.step
         self.events.emit("resumed", step=self.progress.step, folder=str(saved.folder))
         if not own:
-            told = taken_up(self.config, saved.step, saved.controller.get("terms"))
+            told = describe_resume_diff(self.config, saved.step, saved.controller.get("terms"))
             told += "".join(f"\n  {each}" for each in self._changes(saved) if each.kind in OF_ANOTHER_RUN)
             hint = "train.learning_rate_schedule.restore_from_checkpoint=false takes the schedule of here; model.path begins anew"
             self.events.advise(told, hint)
@@ -236,7 +236,7 @@ class StageRun:
 
     def gather(self, step: int) -> tuple[list[Sample], dict[str, float]]:
         """The samples to train on in this step, and their metrics."""
-        gathered: Gathered = self.source.gather(step, self.phase)
+        gathered: BuiltBatch = self.source.gather(step, self.phase)
         if gathered.shown and self.config.rollout.log_responses:
             self.write_samples(STEP, step, gathered.shown)
             self.events.emit("samples", step=step, beside={"samples": gathered.shown})
@@ -295,7 +295,7 @@ class StageRun:
         """Bring a rollout engine that took the place of a lost one to the weights that the others have."""
         if self.policy is not None:
             self.send_weights(engine)
-        elif isinstance(self.groups, Filling):
+        elif isinstance(self.groups, BufferWriter):
             self.groups.renew(engine)
 
     def record(self, step: int, samples: Sequence[Sample], metrics: Mapping[str, float]) -> None:

@@ -27,7 +27,7 @@ SWEEPS = ("--multirun", "-m")
 
 
 @dataclass(frozen=True)
-class Program:
+class LaunchProgram:
     """A program and its arguments."""
 
     name: str
@@ -40,7 +40,7 @@ class Program:
 
 
 @dataclass
-class Told:
+class ParsedCommand:
     """What a program is told on its command line."""
 
     overrides: list[Text] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Told:
     others: list[Text] = field(default_factory=list)
 
 
-def program_of(words: Sequence[Text], at: Location, folder: str = ".") -> Program | None:
+def program_of(words: Sequence[Text], at: Location, folder: str = ".") -> LaunchProgram | None:
     """The program a command line starts; None where it starts none that could take a config."""
     rest = list(words)
     while rest:
@@ -71,7 +71,7 @@ def program_of(words: Sequence[Text], at: Location, folder: str = ".") -> Progra
         elif _PYTHON.fullmatch(name):
             return _in_python(rest[1:], at, folder)
         else:
-            return Program(name, tuple(rest[1:]), at, folder)
+            return LaunchProgram(name, tuple(rest[1:]), at, folder)
     return None
 
 
@@ -110,18 +110,18 @@ def _after_dashes(words: list[Text]) -> list[Text]:
     return next((words[index:] for index, text in enumerate(texts) if _PYTHON.fullmatch(text)), [])
 
 
-def _in_launcher(words: list[Text], at: Location, folder: str) -> Program | None:
+def _in_launcher(words: list[Text], at: Location, folder: str) -> LaunchProgram | None:
     """What torchrun and the like start: the first module, script or Python among their arguments."""
     options: dict[str, Text] = {}
     for index, word in enumerate(words):
         text = plain(word)
         if text in ("-m", "--module") and index + 1 < len(words):
-            return Program(plain(words[index + 1]), tuple(words[index + 2 :]), at, folder, options)
+            return LaunchProgram(plain(words[index + 1]), tuple(words[index + 2 :]), at, folder, options)
         if _PYTHON.fullmatch(text):
             inner = _in_python(words[index + 1 :], at, folder)
             return replace(inner, launcher=options) if inner is not None else None
         if text.endswith(".py"):
-            return Program(text, tuple(words[index + 1 :]), at, folder, options)
+            return LaunchProgram(text, tuple(words[index + 1 :]), at, folder, options)
         if text.startswith("--"):
             name, equals, _ = text.partition("=")
             following = words[index + 1] if index + 1 < len(words) else ()
@@ -129,28 +129,28 @@ def _in_launcher(words: list[Text], at: Location, folder: str) -> Program | None
     return None
 
 
-def _in_python(words: list[Text], at: Location, folder: str) -> Program | None:
+def _in_python(words: list[Text], at: Location, folder: str) -> LaunchProgram | None:
     while words:
         text = plain(words[0])
         if text == "-m" and len(words) > 1:
             if plain(words[1]) in _DISTRIBUTED:
                 return _in_launcher(words[2:], at, folder)
-            return Program(plain(words[1]), tuple(words[2:]), at, folder)
+            return LaunchProgram(plain(words[1]), tuple(words[2:]), at, folder)
         if text in ("-c", "-"):
             return None
         if not text.startswith("-"):
-            return Program(text, tuple(words[1:]), at, folder)
+            return LaunchProgram(text, tuple(words[1:]), at, folder)
         words = words[2:] if text in ("-W", "-X") else words[1:]
     return None
 
 
-def told(program: Program) -> Told:
+def told(program: LaunchProgram) -> ParsedCommand:
     """The overrides, options and other words on a program's command line.
 
     Raises:
         DocumentError: a word is not known.
     """
-    found = Told()
+    found = ParsedCommand()
     words = list(program.arguments)
     while words:
         word = words.pop(0)

@@ -55,7 +55,7 @@ class Command:
 
 
 @dataclass
-class Reading:
+class ScriptReading:
     """What a script does."""
 
     state: State
@@ -92,7 +92,7 @@ def read_script(
     arguments: Sequence[Text] = (),
     environment: Mapping[str, str],
     given: Mapping[str, str] | None = None,
-) -> Reading:
+) -> ScriptReading:
     """Read a script to its end.
 
     Args:
@@ -116,7 +116,7 @@ def read_script(
         raise MissingError(message, at=error.at, wanted=wanted) from None
 
 
-def _whole(text: str, state: State) -> Reading:
+def _whole(text: str, state: State) -> ScriptReading:
     reader = _Reader(state)
     script = parse(text, state.script)
     try:
@@ -127,7 +127,7 @@ def _whole(text: str, state: State) -> Reading:
         pass
     except RecursionError:
         raise DocumentError("is nested too deep", at=Location(state.script)) from None
-    return Reading(state, reader.commands, reader.ended, reader.said)
+    return ScriptReading(state, reader.commands, reader.ended, reader.said)
 
 
 def survey(

@@ -9,7 +9,7 @@ from typing import Any
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.dialect import File
 from rlctl.adapters.engine.lacking import lacking
-from rlctl.adapters.engine.writing import Fate
+from rlctl.adapters.engine.writing import WriteOutcome
 from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import Bucket, Entry, Finding, Level, option_for_fact
 from rlctl.documents import parse_dotted
@@ -42,7 +42,7 @@ def joined(entry: Entry, file: File, source: str) -> Entry:
         return replace(
             entry, bucket=Bucket.UNSUPPORTED, targets=(), note=lacking(file.name, parse_dotted(entry.targets[0][0]))
         )
-    return judged(entry, fates)
+    return resolve_bucket(entry, fates)
 
 
 def rank_in(entry: Entry, source: str) -> Rank:
@@ -52,7 +52,7 @@ def rank_in(entry: Entry, source: str) -> Rank:
     return min(ranks, key=lambda rank: rank.place) if ranks else own or Rank.NAMES
 
 
-def fate_in(key: str, file: File) -> Fate | None:
+def fate_in(key: str, file: File) -> WriteOutcome | None:
     """What became of a canonical key, in the stage that holds it."""
     path = parse_dotted(key)
     stage = path[1] if path[:1] == ("stages",) and len(path) > 2 else None
@@ -63,7 +63,7 @@ def fate_in(key: str, file: File) -> Fate | None:
     return None
 
 
-def judged(entry: Entry, fates: Sequence[Fate]) -> Entry:
+def resolve_bucket(entry: Entry, fates: Sequence[WriteOutcome]) -> Entry:
     """An entry with the targets, the bucket and the reasons that the fates of its canonical keys give it."""
     lost = "; ".join(dict.fromkeys(fate.lost for fate in fates if fate.lost))
     targets = tuple(dict.fromkeys((key, _frozen(value)) for fate in fates for key, value in fate.targets))
@@ -86,5 +86,5 @@ def _frozen(value: Any) -> str:
     return repr(value)
 
 
-def _thawed(fates: Sequence[Fate], key: str, frozen: str) -> Any:
+def _thawed(fates: Sequence[WriteOutcome], key: str, frozen: str) -> Any:
     return next(value for fate in fates for name, value in fate.targets if name == key and repr(value) == frozen)

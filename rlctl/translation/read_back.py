@@ -77,7 +77,7 @@ def read_back(loaded: Loaded, file: File, options: Mapping[str, str]) -> Back:
     target, document = dialect_called(file.name), _written(file)
     try:
         kind = file.kind if options.get("format") == "sh" else ""  # a script names the program, YAML does not
-        taken = target.take(document, version=file.release, kind=kind)
+        taken = target.detect(document, version=file.release, kind=kind)
         again = target.read(document, taken, environment={}, options=options, restored={})
     except RlctlError as error:
         return Back(problem=_unreadable(target.name, error.message))

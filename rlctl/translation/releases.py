@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rlctl.adapters.engine.dialect import Dialect, Taken
+from rlctl.adapters.engine.dialect import Detection, Dialect
 from rlctl.adapters.engine.reading import Read
 from rlctl.adapters.engine.rules import version_of
 from rlctl.common.errors import ConfigError, TranslationError
@@ -18,18 +18,18 @@ SHOWN = 4
 """Differences that are named; of more the number is shown."""
 
 
-def fitting(found: Dialect, document: Document, taken: Taken) -> list[str]:
+def fitting(found: Dialect, document: Document, taken: Detection) -> list[str]:
     """Older releases that know as many keys of a file as the one it is read as, oldest first."""
     if len(found.versions) < 2:
         return []
     table = found.tables[taken.kind]
     older = [name for name in found.versions if version_of(name) < version_of(taken.version)]
     older = [name for name in older if not table.releases_with or name in table.releases_with]
-    return [name for name in older if found.take(document, version=name, kind=taken.kind) == _as(taken, name)]
+    return [name for name in older if found.detect(document, version=name, kind=taken.kind) == _as(taken, name)]
 
 
-def _as(taken: Taken, release: str) -> Taken:
-    return Taken(release, taken.kind, taken.unknown, taken.leaves)
+def _as(taken: Detection, release: str) -> Detection:
+    return Detection(release, taken.kind, taken.unknown, taken.leaves)
 
 
 def spoken(releases: Sequence[str], versions: Sequence[str]) -> str:
@@ -44,7 +44,7 @@ def spoken(releases: Sequence[str], versions: Sequence[str]) -> str:
 
 
 def differing(
-    found: Dialect, taken: Taken, loaded: Loaded, older: Sequence[str], read: Callable[[Taken], Read]
+    found: Dialect, taken: Detection, loaded: Loaded, older: Sequence[str], read: Callable[[Detection], Read]
 ) -> list[Finding]:
     """A note for each older release whose defaults change training, up to the first that changes nothing."""
     told: list[Finding] = []
@@ -65,7 +65,7 @@ def _training(older: Loaded, newer: Loaded) -> list[Difference]:
     return [item for item in found if (rank_of(item.key) or Rank.NAMES).changes_training]
 
 
-def _finding(found: Dialect, taken: Taken, release: str, items: Sequence[Difference]) -> Finding:
+def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Difference]) -> Finding:
     own = {canonical: name for name, canonical in reversed(list(found.tables[taken.kind].plain.items()))}
     texts = [
         f"{own.get(item.key, item.key)} is {_shown(item.first.value)} (in {taken.version} {_shown(item.second.value)})"

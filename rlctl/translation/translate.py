@@ -15,7 +15,7 @@ from typing import Any, TypedDict, Unpack
 from rlctl.adapters import SIGNS, names, signed
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.carried import HEAD, kept_in, without_block
-from rlctl.adapters.engine.dialect import Dialect, Taken
+from rlctl.adapters.engine.dialect import Detection, Dialect
 from rlctl.adapters.engine.reading import Read
 from rlctl.adapters.engine.secrets import without_literals
 from rlctl.adapters.engine.stages import combined
@@ -35,7 +35,7 @@ from rlctl.documents import (
 )
 from rlctl.shell.override_lists import with_quoted_home
 from rlctl.translation.annotation import annotated, missing
-from rlctl.translation.ledger import joined, judged, unsupported
+from rlctl.translation.ledger import joined, resolve_bucket, unsupported
 from rlctl.translation.read_back import accounted, ranked, read_back, refusals
 from rlctl.translation.releases import differing, fitting, spoken
 from rlctl.translation.rendering import write_out
@@ -66,7 +66,7 @@ def check_facts(facts: Mapping[str, str]) -> None:
             raise UsageError(f"--assume {name}={value}: it must be a number of at least 1")
 
 
-class Reading(TypedDict, total=False):
+class ReadOptions(TypedDict, total=False):
     """How a text is read, as keyword arguments."""
 
     dialect: str | None
@@ -123,22 +123,22 @@ def detect(document: Document) -> tuple[str, str]:
     return f"{found.name}@{taken.version}", _known_keys(found, taken)
 
 
-def _known_keys(found: Dialect, taken: Taken) -> str:
+def _known_keys(found: Dialect, taken: Detection) -> str:
     return f"{taken.leaves - taken.unknown} of {taken.leaves} keys are {found.name}'s, release {taken.version}"
 
 
-def _alone(name: str, document: Document) -> Taken | None:
+def _alone(name: str, document: Document) -> Detection | None:
     """What a dialect takes a text for, where no other can know as many leaves: more stand under its signs than it lacks."""
-    taken = dialect_called(name).take(document)
+    taken = dialect_called(name).detect(document)
     own = sum(1 for path, _ in document.leaves() if path[0] in SIGNS[name])
     return taken if taken.unknown < own and taken.unknown <= taken.leaves / 2 else None
 
 
-def _detected(document: Document) -> tuple[Dialect, Taken]:
+def _detected(document: Document) -> tuple[Dialect, Detection]:
     if (name := signed(document.values)) and (taken := _alone(name, document)):
         return dialect_called(name), taken
     ranked = sorted(
-        ((dialect_called(name), dialect_called(name).take(document)) for name in names()),
+        ((dialect_called(name), dialect_called(name).detect(document)) for name in names()),
         key=lambda pair: pair[1].unknown,
     )
     best = ranked[0]
@@ -162,7 +162,7 @@ def _detected(document: Document) -> tuple[Dialect, Taken]:
 
 
 def read(
-    source: str | Path, *, trace: bool = False, variables: Mapping[str, str] | None = None, **how: Unpack[Reading]
+    source: str | Path, *, trace: bool = False, variables: Mapping[str, str] | None = None, **how: Unpack[ReadOptions]
 ) -> tuple[Loaded | None, Report]:
     """Read a file (``-`` is standard input) in any dialect: YAML, a launch script, a list of overrides.
 
@@ -170,7 +170,7 @@ def read(
         source: path of the file.
         trace: run a launch script in isolation to see what it starts, instead of reading it.
         variables: variables that are set for a launch script.
-        how: see ``Reading``; a launch script may have arguments that are no overrides too.
+        how: see ``ReadOptions``; a launch script may have arguments that are no overrides too.
 
     Raises:
         RlctlError: the text cannot be read at all, or its dialect cannot be told.
@@ -178,19 +178,19 @@ def read(
     return _read_gathered(gather(source, _script(how, trace, variables)), how)
 
 
-def _script(how: Reading, trace: bool = False, variables: Mapping[str, str] | None = None) -> Script:
+def _script(how: ReadOptions, trace: bool = False, variables: Mapping[str, str] | None = None) -> Script:
     """What a launch script is given, should the source be one."""
     around = how.get("environment")
     return Script(tuple(how.get("overrides", ())), variables or {}, os.environ if around is None else around, trace)
 
 
-def _read_gathered(given: Input, how: Reading) -> tuple[Loaded | None, Report]:
+def _read_gathered(given: Input, how: ReadOptions) -> tuple[Loaded | None, Report]:
     """Read what was gathered, with the overrides that no script took as its arguments."""
-    left: Reading = {**how, "overrides": [line for line in how.get("overrides", ()) if line not in given.taken]}
+    left: ReadOptions = {**how, "overrides": [line for line in how.get("overrides", ()) if line not in given.taken]}
     return read_input(given, **left)
 
 
-def read_document(document: Document, **how: Unpack[Reading]) -> tuple[Loaded | None, Report]:
+def read_document(document: Document, **how: Unpack[ReadOptions]) -> tuple[Loaded | None, Report]:
     """As ``read``, for a document. An empty one with overrides is a list of overrides alone.
 
     Raises:
@@ -221,7 +221,7 @@ def read_input(
     found, taken = _taken(document, dialect or given.dialect, kind)
     plain = _without_kept(document)
 
-    def read_as(taken: Taken) -> Read:
+    def read_as(taken: Detection) -> Read:
         return found.read(plain, taken, environment=environment, options=options or {}, restored=kept)
 
     outcome = read_as(taken)
@@ -288,10 +288,10 @@ def _prepared(document: Document, changes: list[Override], dialect: str | None) 
         return dialect_called(name).prepare(document, changes)
     known = [dialect_called(name) for name in names() if name != "rlctl"]
     candidates = [(found, found.prepare(document, changes)) for found in known]
-    return min(candidates, key=lambda pair: pair[0].take(pair[1]).unknown)[1]
+    return min(candidates, key=lambda pair: pair[0].detect(pair[1]).unknown)[1]
 
 
-def _reason(asked: str | None, given: Input, found: Dialect, taken: Taken, older: Sequence[str]) -> str:
+def _reason(asked: str | None, given: Input, found: Dialect, taken: Detection, older: Sequence[str]) -> str:
     """Why a text was taken for a dialect and release, and which older releases its keys fit as well."""
     keys = _known_keys(found, taken) + (f"; {spoken(older, found.versions)} fit as well" if older else "")
     if asked:
@@ -299,12 +299,12 @@ def _reason(asked: str | None, given: Input, found: Dialect, taken: Taken, older
     return f"{given.reason}; {keys}" if given.dialect else keys
 
 
-def _taken(document: Document, dialect: str | None, kind: str) -> tuple[Dialect, Taken]:
+def _taken(document: Document, dialect: str | None, kind: str) -> tuple[Dialect, Detection]:
     name, version = _asked(dialect)
     if not name:
         return _detected(document)
     found = dialect_called(name)
-    return found, found.take(document, version=found.release(version) if version else "", kind=kind)
+    return found, found.detect(document, version=found.release(version) if version else "", kind=kind)
 
 
 def _without_kept(document: Document) -> Document:
@@ -318,7 +318,7 @@ def _without_kept(document: Document) -> Document:
     return replace(document, comments=comments)
 
 
-def _other_release(found: Dialect, taken: Taken, report: Report) -> list[Finding]:
+def _other_release(found: Dialect, taken: Detection, report: Report) -> list[Finding]:
     """One note on keys that the release taken does not have, although another one does."""
     unknown = sum(1 for entry in report.accounting if entry.bucket is Bucket.UNKNOWN)
     others = taken.unknown - unknown
@@ -340,7 +340,7 @@ def read_many(
     *,
     trace: bool = False,
     variables: Mapping[str, str] | None = None,
-    **how: Unpack[Reading],
+    **how: Unpack[ReadOptions],
 ) -> tuple[Loaded | None, Report]:
     """Read several files, of any dialects, as the stages of one config, each named after its file.
 
@@ -419,21 +419,21 @@ def write(loaded: Loaded, target: str, *, options: Mapping[str, str] | None = No
             own = path[2:] if part is not None else path
             fate = written.fate_of(own)
             entry = Entry(source.key or f"{prefix}{dotted(own)}", Bucket.MAPPED, None, source.at)
-            report.accounting.append(judged(entry, [fate] if fate else []))
+            report.accounting.append(resolve_bucket(entry, [fate] if fate else []))
     return text, report
 
 
 # Both ways, with one ledger
 
 
-def translate(sources: str | Path | Sequence[str | Path], target: str, **how: Unpack[Reading]) -> Translation:
+def translate(sources: str | Path | Sequence[str | Path], target: str, **how: Unpack[ReadOptions]) -> Translation:
     """Translate a file, or several as stages, to a dialect."""
     paths = [sources] if isinstance(sources, (str, Path)) else list(sources)
     loaded, report = read_many(paths, **how)
     return translate_loaded(loaded, report, target, options=how.get("options"))
 
 
-def convert(source: str | Path, to: str, **how: Unpack[Reading]) -> Translation:
+def convert(source: str | Path, to: str, **how: Unpack[ReadOptions]) -> Translation:
     """Translate a text or a file, as ``rlctl.convert`` says.
 
     Raises:

@@ -13,7 +13,7 @@ from rlctl.adapters.engine.tree import find, put
 from rlctl.common.errors import ConfigError
 from rlctl.config import Config, config_from, to_plain
 from rlctl.config.fields import Choice, Interval
-from rlctl.config.inspect import FieldInfo, Key, fields_of, walk
+from rlctl.config.inspect import FieldInfo, KeyInfo, fields_of, walk
 
 BASE: dict[str, Any] = {
     "model": {"path": "org/model"},
@@ -111,18 +111,18 @@ def _in_range(value: float, info: FieldInfo) -> bool:
     )
 
 
-def leaves() -> list[Key]:
+def leaves() -> list[KeyInfo]:
     """Every canonical key that holds a value of its own."""
     return [key for key in walk(Config) if not key.is_section and "{}" not in key.pattern]
 
 
-def build(key: Key, value: Any, base: dict[str, Any] = BASE) -> tuple[Config, tuple[Any, ...]]:
+def build(key: KeyInfo, value: Any, base: dict[str, Any] = BASE) -> tuple[Config, tuple[Any, ...]]:
     """A config that has ``value`` at ``key``, with all that the key needs, and the key's path in it."""
     tree, place = tree_of(key, value, base)
     return config_from(tree), place
 
 
-def tree_of(key: Key, value: Any, base: dict[str, Any] = BASE) -> tuple[dict[str, Any], tuple[Any, ...]]:
+def tree_of(key: KeyInfo, value: Any, base: dict[str, Any] = BASE) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """The same as plain values."""
     tree = _copy(base)
     for prefix, extra in NEEDS:
@@ -143,12 +143,12 @@ class Several:
     tree: dict[str, Any]
     chosen: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     """What the keys set, by place."""
-    keys: dict[tuple[Any, ...], tuple[Key, Any]] = field(default_factory=dict)
+    keys: dict[tuple[Any, ...], tuple[KeyInfo, Any]] = field(default_factory=dict)
     """The keys and their values, by place."""
     options: frozenset[str] = frozenset()
     """The options of choices that the keys belong to: keys of one option are together, and no others with them."""
 
-    def take(self, key: Key, value: Any, base: dict[str, Any]) -> bool:
+    def take(self, key: KeyInfo, value: Any, base: dict[str, Any]) -> bool:
         """Add a key, unless it contradicts what is there, or the config would be none."""
         options = frozenset(part for part in key.pattern.split(".") if "<" in part)
         if self.keys and options != self.options:
@@ -178,7 +178,7 @@ class Several:
         return config_from(self.tree)
 
 
-def together(drawn: Iterable[tuple[Key, Any]], base: dict[str, Any] = BASE, most: int = 20) -> list[Several]:
+def together(drawn: Iterable[tuple[KeyInfo, Any]], base: dict[str, Any] = BASE, most: int = 20) -> list[Several]:
     """The keys with their values, in as few configs as they fit into; those that fit into none are left out."""
     groups: list[Several] = []
     for key, value in drawn:
@@ -205,7 +205,7 @@ def _holds_sections(value: list[Any]) -> bool:
     return bool(value) and isinstance(value[0], dict)
 
 
-def _place(key: Key, tree: dict[str, Any]) -> tuple[Any, ...]:
+def _place(key: KeyInfo, tree: dict[str, Any]) -> tuple[Any, ...]:
     """Walk the key's pattern, choosing the option of every choice and the first item of every list on the way."""
     place: list[Any] = []
     item = ".1" if key.pattern.startswith("tracking") else ".0"
@@ -223,7 +223,7 @@ def _place(key: Key, tree: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(place)
 
 
-def _tag(key: Key, place: tuple[Any, ...]) -> str:
+def _tag(key: KeyInfo, place: tuple[Any, ...]) -> str:
     return "type" if place[0] == "rewards" else "name"
 
 

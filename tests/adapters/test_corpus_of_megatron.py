@@ -10,7 +10,7 @@ import pytest
 
 from rlctl.adapters import names
 from rlctl.checks.megatron import RULES
-from rlctl.checks.problem import Surroundings
+from rlctl.checks.problem import CheckContext
 from rlctl.config import Config, stages_of
 from rlctl.config.sections.train import Megatron
 from rlctl.documents import dotted
@@ -53,7 +53,7 @@ def test_examples_on_megatron_plan_with_every_key_of_their_layout(dialect: str) 
             if not list(asked_of(stage.config)):
                 continue
             config = with_devices(stage.config)
-            found = [problem for rule in RULES for problem in rule(config, Surroundings())]
+            found = [problem for rule in RULES for problem in rule(config, CheckContext())]
             wrong = [each.message for each in found if each.code in ("megatron-layout", "tensor-over-node")]
             not_done = [each for each in unhonoured(config) if SIZES.fullmatch(dotted(each.key))]
             refused = [each for each in refusals(config) if each.key[1:2] == ("engine",)]

@@ -19,7 +19,7 @@ from rlctl.adapters.engine.tree import find
 from rlctl.common.errors import TranslationError
 from rlctl.common.report import Bucket, Report
 from rlctl.config import Config, Loaded, Source, to_plain
-from rlctl.config.inspect import Key
+from rlctl.config.inspect import KeyInfo
 from rlctl.documents import KeyPath, dotted, read_yaml
 from rlctl.translation.rendering import write_out
 from rlctl.translation.translate import read_document, translate_loaded, write
@@ -44,7 +44,7 @@ PENDING = {
 """Values that are known not to come back from a dialect without a word, and are not mended yet."""
 
 
-def _keys(section: str) -> Iterator[Key]:
+def _keys(section: str) -> Iterator[KeyInfo]:
     return (key for key in KEYS if key.pattern.split(".")[0].split("[")[0] == section)
 
 

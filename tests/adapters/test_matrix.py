@@ -8,7 +8,7 @@ import pytest
 
 from rlctl.adapters import dialect
 from rlctl.adapters.engine.matrix import canonical_paths, default_text, meanings, nearest, others, page, spellings
-from rlctl.adapters.engine.rules import ABSENT, By, Like
+from rlctl.adapters.engine.rules import ABSENT, DefaultFrom, VersionedDefault
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "matrix.md"
 
@@ -81,7 +81,7 @@ def test_names_that_nobody_has_are_answered_with_near_ones() -> None:
 
 
 def test_defaults_read_as_people_write_them() -> None:
-    values = (ABSENT, None, True, 1, 0.5, Like("a.b"), By({"0.3": 1, "0.6": False}))
+    values = (ABSENT, None, True, 1, 0.5, DefaultFrom("a.b"), VersionedDefault({"0.3": 1, "0.6": False}))
     assert [default_text(value) for value in values] == [
         "",
         "null",

@@ -58,5 +58,5 @@ def test_the_tenth_release_comes_after_the_ninth() -> None:
     table = Table((Key("model", "model.path", ""), Key("steps", "schedule.total_steps", None, since="0.10")))
     mini = Dialect("mini", ("0.9", "0.10"), {"run": table})
     assert mini.newest == "0.10"
-    assert mini.take(read_yaml("steps: 10\n", "run.yaml")).version == "0.10"
-    assert mini.take(read_yaml("steps: 10\n", "run.yaml"), version="0.9").unknown == 1
+    assert mini.detect(read_yaml("steps: 10\n", "run.yaml")).version == "0.10"
+    assert mini.detect(read_yaml("steps: 10\n", "run.yaml"), version="0.9").unknown == 1

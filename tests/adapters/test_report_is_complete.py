@@ -17,7 +17,7 @@ import rlctl
 from rlctl.common.ranks import BY_CODE, BY_KEY, HEADINGS, OF_THEIR_KEY, Rank, rank_of
 from rlctl.common.report import Bucket, Finding, Level, Report
 from rlctl.config import Config, Loaded, Source, config_from, to_plain
-from rlctl.config.inspect import Key, walk
+from rlctl.config.inspect import KeyInfo, walk
 from rlctl.documents import dotted, read_yaml
 from rlctl.translation.difference import differences
 from rlctl.translation.read_back import LENGTHS
@@ -31,7 +31,7 @@ FACTS = {"dataset_rows": str(ROWS)}
 SECTIONS = ("algorithm", "batch", "schedule", "train", "critic", "sync")
 
 
-def _keys(section: str) -> list[Key]:
+def _keys(section: str) -> list[KeyInfo]:
     return [key for key in leaves() if key.pattern.split(".")[0] == section and not key.info.secret]
 
 

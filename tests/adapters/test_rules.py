@@ -14,10 +14,10 @@ from rlctl.adapters.engine.reading import TextView
 from rlctl.adapters.engine.rules import Absent, Flow, InexpressibleError, Key, Rule, Section, When, version_of
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import find, put
-from rlctl.adapters.engine.writing import ConfigView, Given
+from rlctl.adapters.engine.writing import ConfigView, ConfigWithOrigins
 from rlctl.common.errors import ConfigError
 from rlctl.config import Source
-from rlctl.config.inspect import Key as Canonical
+from rlctl.config.inspect import KeyInfo
 from rlctl.documents import KeyPath
 
 from .cases import build, leaves, values
@@ -51,9 +51,9 @@ def _inner(rules: tuple[Rule, ...]) -> Iterator[Rule]:
 
 
 @cache
-def _canonical() -> dict[str, list[Canonical]]:
+def _canonical() -> dict[str, list[KeyInfo]]:
     """The schema's keys by the name that tables give them; a key of several options is there for each."""
-    found: dict[str, list[Canonical]] = {}
+    found: dict[str, list[KeyInfo]] = {}
     for key in leaves():
         found.setdefault(key.path.replace("[]", ".0"), []).append(key)
     return found
@@ -76,18 +76,18 @@ def _drawn(pattern: str) -> tuple[Any, ...]:
 
 
 @cache
-def _given(pattern: str, number: int) -> tuple[Given, KeyPath] | None:
+def _given(pattern: str, number: int) -> tuple[ConfigWithOrigins, KeyPath] | None:
     """A config with one of these values, and its place; None where there is none like it."""
     key = next(key for keys in _canonical().values() for key in keys if key.pattern == pattern)
     try:
         config, place = build(key, _drawn(pattern)[number])
     except ConfigError:
         return None
-    found = Given(config, {place: Source("file", "x")})
+    found = ConfigWithOrigins(config, {place: Source("file", "x")})
     return None if isinstance(find(found.plain, place), Absent) else (found, place)
 
 
-def _comes_back(rule: Key, table: Table, release: str, given_: Given, place: KeyPath) -> bool:
+def _comes_back(rule: Key, table: Table, release: str, given_: ConfigWithOrigins, place: KeyPath) -> bool:
     """Whether what the rule writes of a config is read by the rule as the same value."""
     version = version_of(release)
     view = ConfigView(given_, version, {})

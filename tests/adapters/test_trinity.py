@@ -380,7 +380,7 @@ def test_the_release_is_told_by_what_only_one_of_them_reads() -> None:
         tree = yaml.safe_load(yaml.safe_dump(PLAIN))
         for name, value in keys.items():
             put(tree, parse_dotted(name), value)
-        return dialect("trinity").take(read_yaml(yaml.safe_dump(tree), "run.yaml")).version
+        return dialect("trinity").detect(read_yaml(yaml.safe_dump(tree), "run.yaml")).version
 
     assert taken() == "0.6"
     assert taken(**{"trainer.grad_clip": 1.0}) == "0.6"

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from rlctl.checks.problem import Surroundings
+from rlctl.checks.problem import CheckContext
 from rlctl.checks.profiling import profiler
 from rlctl.config import config_from
 from rlctl.planning.arithmetic import Cluster
 
-ON_GPU, ON_CPU = Surroundings(Cluster(1, 8, "cuda")), Surroundings(Cluster(1, 2, "cpu"))
+ON_GPU, ON_CPU = CheckContext(Cluster(1, 8, "cuda")), CheckContext(Cluster(1, 2, "cpu"))
 MEMORY = {"tool": "torch_memory", "steps": [1]}
 
 
-def found(profiling: dict[str, Any], surroundings: Surroundings = ON_CPU) -> list[tuple[str, str]]:
+def found(profiling: dict[str, Any], surroundings: CheckContext = ON_CPU) -> list[tuple[str, str]]:
     return [
         (problem.code, problem.message) for problem in profiler(config_from({"profiling": profiling}), surroundings)
     ]

@@ -17,7 +17,7 @@ import pytest
 
 from rlctl.config import Config
 from rlctl.config.fields import Choice
-from rlctl.config.inspect import Key, option_patterns, type_text, walk
+from rlctl.config.inspect import KeyInfo, option_patterns, type_text, walk
 from rlctl.documents import read_yaml
 
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ def read() -> Concepts:
     return Concepts(list(values["concepts"]), list(values["extensions"]))
 
 
-def schema() -> dict[str, Key | None]:
+def schema() -> dict[str, KeyInfo | None]:
     """Every key pattern of the schema, and every option of a choice (which has no key of its own)."""
     return {**dict.fromkeys(option_patterns(Config)), **{key.pattern: key for key in walk(Config)}}
 
@@ -71,7 +71,7 @@ def page() -> str:
     return "\n".join([*lines, *_extensions(table)]) + "\n"
 
 
-def _facts(key: Key | None) -> tuple[str, str]:
+def _facts(key: KeyInfo | None) -> tuple[str, str]:
     if key is None:
         return "an option", "off"
     default = key.info.default

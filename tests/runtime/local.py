@@ -21,7 +21,7 @@ from rlctl.runtime.loop import run_stage
 from rlctl.runtime.processes import placement
 from rlctl.runtime.processes.group import LocalGroup, _address
 from rlctl.runtime.reporting.events import Events
-from rlctl.runtime.stage_context import Given
+from rlctl.runtime.stage_context import StageContext
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.train.distributed import leave
 from rlctl.runtime.workers.reference import Reference
@@ -51,7 +51,7 @@ def run_here(
     makers = _makers(stage.config, plan, stage.config.model.path, read.clock, folder)
     groups: Any = {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
     try:
-        given = Given(stage, plan, "cpu", read, folder, events, StopSwitch(folder))
+        given = StageContext(stage, plan, "cpu", read, folder, events, StopSwitch(folder))
         run = build.make_run(given, groups, list(trackers))
         with closing(run):
             run_stage(run)

@@ -14,7 +14,7 @@ import pytest
 from rlctl.config import Config
 from rlctl.runtime.buffers.sql import SqlBuffer
 from rlctl.runtime.processes.calls import WorkerLost
-from rlctl.runtime.processes.group import Again, LocalGroup
+from rlctl.runtime.processes.group import LocalGroup, RetryPolicy
 from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.workers.rollout import RolloutWorker
 
@@ -33,7 +33,7 @@ class Mortal(LocalGroup):
         self._make, self._deaths, self.streamed = make, set(deaths), 0
 
     def each(
-        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
     ) -> list[Any]:
         if method is RolloutWorker.stream:
             self.streamed += 1

@@ -15,14 +15,14 @@ import pytest
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.shell.arithmetic import evaluate
-from rlctl.shell.run import Reading, read_script
+from rlctl.shell.run import ScriptReading, read_script
 from rlctl.shell.text import literal, plain, problem, symbolic
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 ENVIRONMENT = {"HOME": "/home/me", "NODES": "2", "MODEL": "Qwen/Qwen3-8B"}
 
 
-def read(script: str, *arguments: str, **given: str) -> Reading:
+def read(script: str, *arguments: str, **given: str) -> ScriptReading:
     words = [literal(word, Location("command line")) or () for word in arguments]
     return read_script(script, "run.sh", arguments=words, environment=ENVIRONMENT, given=given)
 

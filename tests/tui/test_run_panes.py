@@ -19,7 +19,7 @@ from textual.widgets import DataTable, OptionList, Static
 from rlctl import runs
 from rlctl.common.errors import RunError
 from rlctl.runs.record import began
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.processes.vitals import Vitals
 from rlctl.runtime.reporting.sample_files import EVALUATION, STEP, SampleFiles
 from rlctl.runtime.reporting.shown_samples import shown_group
@@ -48,7 +48,7 @@ def shown(index: int, prompt: str, *answers: tuple[str, float]) -> dict[str, Any
     ]  # fmt: skip
     rewards = [reward for _, reward in answers]
     scores = [Score(reward, {"math": reward}, correct=reward > 0) for reward in rewards]
-    answered = Answered(asked, responses, rewards, scores)
+    answered = RolloutGroup(asked, responses, rewards, scores)
     group = shown_group(asked, [text for text, _ in answers], rewards, answered.scores, responses, spans=spans)
     for detail, reward in zip(group["details"], rewards, strict=True):
         detail["advantage"] = reward - 0.5

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.adapters.engine.dialect import Dialect, File, Taken
+from rlctl.adapters.engine.dialect import Detection, Dialect, File
 from rlctl.adapters.engine.reading import Read
 from rlctl.adapters.engine.table import generic
 from rlctl.adapters.engine.tree import find, gates, put
-from rlctl.adapters.engine.writing import Fate, Written
+from rlctl.adapters.engine.writing import WriteOutcome, Written
 from rlctl.common.errors import nearest
 from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry
 from rlctl.config import Loaded, load, to_file, to_plain
@@ -21,16 +21,16 @@ from rlctl.documents import Document, KeyPath, dotted
 class Canonical(Dialect):
     """rlctl's own files."""
 
-    def take(self, document: Document, *, version: str = "", kind: str = "") -> Taken:
+    def detect(self, document: Document, *, version: str = "", kind: str = "") -> Detection:
         """Known are the keys of the schema."""
         leaves = [path for path, _ in document.leaves()]
         unknown = sum(1 for path in leaves if gates(generic(path)) is None)
-        return Taken("1", "config", 0 if "rlctl" in document.values else unknown, len(leaves))
+        return Detection("1", "config", 0 if "rlctl" in document.values else unknown, len(leaves))
 
     def read(
         self,
         document: Document,
-        taken: Taken,
+        taken: Detection,
         *,
         environment: Mapping[str, str] | None,
         options: Mapping[str, str],
@@ -71,7 +71,7 @@ class Canonical(Dialect):
             written.origins.append(OriginEntry(dotted(path), origin, value))
         for path in loaded.sources:
             value = find(values, path)
-            written.fates[path] = Fate(
+            written.fates[path] = WriteOutcome(
                 [(dotted(path), value)]
                 if not _absent(value)
                 else [(dotted(_unstaged(path)), find(plain, _unstaged(path)))]

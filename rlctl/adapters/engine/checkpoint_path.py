@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rules import Absent, Code, Flow, K, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.rules import Absent, CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Writing
 
 
-def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any = None) -> Code:
+def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any = None) -> CustomRule:
     """Both keys of a Megatron block.
 
     Args:
@@ -42,7 +42,7 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
         if found is None and is_on and _kept(view) in view.config.carried_for(dialect):
             yield Flow((), None, used, "mapped", "as it was written, with a path to come")
         elif found is None and is_on and view.explicit(own):
-            yield Lost(used, "verl starts from a checkpoint where it is on, and there is none", idle=True)
+            yield Inexpressible(used, "verl starts from a checkpoint where it is on, and there is none", idle=True)
         else:
             moved = is_on is not bool(found)
             note = "on where a run starts from a checkpoint" if moved else ""
@@ -52,5 +52,7 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
     def _kept(view: Reading | Writing) -> str:
         return ".".join(str(part) for part in view.path(switch))
 
-    keys = (K(switch, on), K(place, path))
-    return Code(f"checkpoint of {block}", keys, (own, start), read, write, "read where use_dist_checkpointing is on")
+    keys = (DialectKey(switch, on), DialectKey(place, path))
+    return CustomRule(
+        f"checkpoint of {block}", keys, (own, start), read, write, "read where use_dist_checkpointing is on"
+    )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rlctl.adapters.engine.reading import Read, read_document, unknown_keys
 from rlctl.adapters.engine.rules import version_of
 from rlctl.adapters.engine.table import Table
-from rlctl.adapters.engine.writing import Given, Written, write_by_table
+from rlctl.adapters.engine.writing import ConfigWithOrigins, Written, write_by_table
 from rlctl.common.errors import TranslationError, UsageError, nearest
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Entry, Finding
@@ -18,7 +18,7 @@ from rlctl.documents import Comment, Document, KeyPath, Override, apply_override
 
 
 @dataclass(frozen=True)
-class Taken:
+class Detection:
     """What a text was taken for."""
 
     version: str
@@ -51,7 +51,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Program:
+class TrainerProgram:
     """A program that a launch script starts, and how its command line says what to run."""
 
     style: Literal["hydra", "file"]
@@ -84,7 +84,7 @@ class Dialect:
     """Top-level keys in the order that the dialect's own examples have."""
     formats: tuple[str, ...] = field(default=("yaml",), kw_only=True)
     """What a file can be written as, the usual one first."""
-    programs: Mapping[str, Program] = field(default_factory=dict)
+    programs: Mapping[str, TrainerProgram] = field(default_factory=dict)
     """By module (``verl.trainer.main_ppo``), command (``trinity``) or script (``start_*_pipeline.py``); ``*`` as in a shell."""
     configs: Mapping[str, Shipped] = field(default_factory=dict)
     """By name, as ``ppo_trainer``."""
@@ -113,7 +113,7 @@ class Dialect:
             hint=nearest(asked, self.versions),
         )
 
-    def take(self, document: Document, *, version: str = "", kind: str = "") -> Taken:
+    def detect(self, document: Document, *, version: str = "", kind: str = "") -> Detection:
         """The version and kind that know most of the text's keys; the newest and most usual of those that know as many.
 
         Args:
@@ -123,12 +123,12 @@ class Dialect:
         """
         leaves = [path for path, _ in document.leaves()]
         releases = [version] if version else list(reversed(self.versions))
-        best: Taken | None = None
+        best: Detection | None = None
         for name, table in self._tables_of(kind, releases).items():
             for release in [item for item in releases if not table.releases_with or item in table.releases_with]:
                 missing = sum(1 for _ in unknown_keys(table, version_of(release), release, leaves))
                 if best is None or missing < best.unknown:
-                    best = Taken(release, name, missing, len(leaves))
+                    best = Detection(release, name, missing, len(leaves))
                 if not missing:
                     return best
         if best is None:
@@ -153,7 +153,7 @@ class Dialect:
     def read(
         self,
         document: Document,
-        taken: Taken,
+        taken: Detection,
         *,
         environment: Mapping[str, str] | None,
         options: Mapping[str, str],
@@ -207,7 +207,7 @@ class Dialect:
         """
         return write_yaml(file.values, comments=comments, tail=tail)
 
-    def _chosen(self, stages: list[tuple[int | None, str, Given]], options: Mapping[str, str]) -> Any:
+    def _chosen(self, stages: list[tuple[int | None, str, ConfigWithOrigins]], options: Mapping[str, str]) -> Any:
         names = [name for _, name, _ in stages]
         wanted = options.get("stage", "")
         for stage in stages:
@@ -218,7 +218,7 @@ class Dialect:
             hint=f"write one file for each: state stage={names[0]}" if not wanted else nearest(wanted, names),
         )
 
-    def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:
+    def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:
         """Write a config without stages."""
         table = self.tables[self.kind_for(given.config, version)]
         return write_by_table(table, version_of(version), given, options, dialect=self.name)
@@ -229,15 +229,19 @@ class Dialect:
         return {key: values[key] for key in sorted(values, key=lambda key: rank.get(key, len(rank)))}
 
 
-def stage_parts(loaded: Loaded) -> list[tuple[int | None, str, Given]]:
+def stage_parts(loaded: Loaded) -> list[tuple[int | None, str, ConfigWithOrigins]]:
     """The stages of a config, each with what is known of its own values; one without a number where there are none."""
     if not loaded.config.stages:
-        return [(None, "main", Given(loaded.config, loaded.sources, loaded.expressions, loaded.comments))]
+        return [(None, "main", ConfigWithOrigins(loaded.config, loaded.sources, loaded.expressions, loaded.comments))]
     stages, problems = resolve_stages(loaded.config)
     if problems:
         raise TranslationError("\n".join(problem.message for problem in problems), at=problems[0].at)
     return [
-        (index, stage.name, Given(replace_extensions(stage.config, loaded.config), *_of_stage(loaded, index)))
+        (
+            index,
+            stage.name,
+            ConfigWithOrigins(replace_extensions(stage.config, loaded.config), *_of_stage(loaded, index)),
+        )
         for index, stage in enumerate(stages)
     ]
 

@@ -17,16 +17,16 @@ from typing import Any
 from rlctl.adapters import dialect, names
 from rlctl.adapters.engine.rules import (
     Absent,
-    By,
     Chosen,
-    Code,
+    CustomRule,
+    DefaultFrom,
+    DialectKey,
     Dropped,
-    K,
     Key,
-    Like,
     Noted,
     Rule,
     Section,
+    VersionedDefault,
     When,
     matches,
     split,
@@ -46,7 +46,7 @@ class Spelling:
 
     dialect: str
     kinds: tuple[str, ...]
-    keys: tuple[K, ...] = ()
+    keys: tuple[DialectKey, ...] = ()
     """None where the dialect has nothing for it."""
     how: str = "mapped"
     notes: tuple[str, ...] = ()
@@ -174,7 +174,7 @@ def _how(rule: Rule) -> str:
         rule.convert.how
         if isinstance(rule, Key)
         else "derived"
-        if isinstance(rule, Code) and rule.formula
+        if isinstance(rule, CustomRule) and rule.formula
         else "mapped"
     )
 
@@ -182,7 +182,7 @@ def _how(rule: Rule) -> str:
 def _notes(rule: Rule) -> list[str]:
     if isinstance(rule, Key):
         return [note for note in (rule.note or rule.convert.note,) if note]
-    if isinstance(rule, Code):
+    if isinstance(rule, CustomRule):
         return [rule.formula] if rule.formula else []
     if isinstance(rule, Chosen):
         return [", ".join(f"{theirs} is {ours}" for theirs, ours in rule.names.items() if theirs != ours)] * bool(
@@ -195,9 +195,9 @@ def default_text(value: Any) -> str:
     """A dialect's default as shown to a person; empty where there is none."""
     if isinstance(value, Absent):
         return ""
-    if isinstance(value, Like):
+    if isinstance(value, DefaultFrom):
         return f"that of {value.key}"
-    if isinstance(value, By):
+    if isinstance(value, VersionedDefault):
         return "; ".join(f"{default_text(item)} from {start}" for start, item in value.values.items())
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
@@ -318,7 +318,7 @@ def _likeness(one: str, other: str) -> float:
     return difflib.SequenceMatcher(None, one, other).ratio()
 
 
-def _key_text(key: K) -> str:
+def _key_text(key: DialectKey) -> str:
     default = default_text(key.default)
     years = " ".join(
         part for part in (f"from {key.since}" if key.since else "", f"to {key.until}" if key.until else "") if part

@@ -10,7 +10,18 @@ from functools import cached_property
 from typing import Any
 
 from rlctl.adapters.engine.misspelled import NearestKeys
-from rlctl.adapters.engine.rules import ABSENT, Absent, BadValueError, Flow, K, Like, Noted, Rule, Version, split
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    Absent,
+    BadValueError,
+    DefaultFrom,
+    DialectKey,
+    Flow,
+    Noted,
+    Rule,
+    Version,
+    split,
+)
 from rlctl.adapters.engine.secrets import is_secret
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import find, missing_section, name_choices, put, remove
@@ -59,7 +70,7 @@ class TextView:
         target = self.to(canonical) if isinstance(canonical, str) else self.target + canonical
         return TextView(self.table, self.version, self.values, self.options, root, target)
 
-    def default(self, key: K) -> Any:
+    def default(self, key: DialectKey) -> Any:
         if not key.exists(self.version):
             return ABSENT
         value = key.default_in(self.version)
@@ -69,7 +80,7 @@ class TextView:
         return self._follow(self.table.default_at(path, self.version))
 
     def _follow(self, value: Any) -> Any:
-        if isinstance(value, Like):
+        if isinstance(value, DefaultFrom):
             top = TextView(self.table, self.version, self.values, self.options)
             return top.get(value.key, ABSENT)
         if isinstance(value, str) and "${" in value:

@@ -114,7 +114,7 @@ def refused(
         environment: variables that the file may name.
         kind: of the file, where it does not say; "" to see by its keys.
     """
-    taken = dialect.take(document, version=release, kind=kind)
+    taken = dialect.detect(document, version=release, kind=kind)
     if requirements.kinds and taken.kind not in requirements.kinds:
         return []
     table, version = dialect.tables[taken.kind], version_of(taken.version)

@@ -1,7 +1,7 @@
 """What a dialect's table is made of: keys with their defaults, and the kinds of rule, each read in both directions.
 
-A rule turns values of one side into flows to the other: ``Flow`` says where a value goes, ``Lost`` that it cannot go there.
-Rules are pure: they look at a ``Reading`` (the dialect's values) or a ``Writing`` (the canonical ones) and keep no state.
+A rule turns values of one side into flows to the other: ``Flow`` says where a value goes, ``Inexpressible`` that it cannot go
+there. Rules are pure: they look at a ``Reading`` (the dialect's values) or a ``Writing`` (the canonical ones) and keep no state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rlctl.adapters.engine.lacking import lacking
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
 
-How = Literal["mapped", "derived", "assumed", "dead", "carried"]
+Provenance = Literal["mapped", "derived", "assumed", "dead", "carried"]
 Version = tuple[int, ...]
 
 
@@ -33,14 +33,14 @@ ABSENT = Absent()
 
 
 @dataclass(frozen=True, slots=True)
-class By:
+class VersionedDefault:
     """A default that changed: the value from each version on, oldest first."""
 
     values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Like:
+class DefaultFrom:
     """A default that follows another key of the dialect."""
 
     key: str
@@ -65,7 +65,7 @@ def version_of(text: str) -> Version:
 
 
 @dataclass(frozen=True)
-class K:
+class DialectKey:
     """One key of a dialect: what its absence means, and the versions that have it."""
 
     name: str
@@ -86,8 +86,8 @@ class K:
         return after and (not self.until or version <= version_of(self.until))
 
     def default_in(self, version: Version) -> Any:
-        """Its default in a version; ABSENT where there is none. A ``Like`` is left to the caller."""
-        if not isinstance(self.default, By):
+        """Its default in a version; ABSENT where there is none. A ``DefaultFrom`` is left to the caller."""
+        if not isinstance(self.default, VersionedDefault):
             return self.default
         known = [value for start, value in self.default.values.items() if version >= version_of(start)]
         return known[-1] if known else next(iter(self.default.values.values()))
@@ -108,7 +108,7 @@ class Flow:
     value: Any
     keys: tuple[KeyPath, ...]
     """The places of this side that it came from; a mapping stands for all that is in it."""
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
     same: bool = False
     """Whether the value itself is unchanged, so that an expression can stand for it."""
@@ -123,7 +123,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Inexpressible:
     """A canonical value that the dialect cannot express."""
 
     keys: tuple[KeyPath, ...]
@@ -155,7 +155,7 @@ class Reading(Protocol):
     def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> Reading:
         """The same, with keys counted from a mapping in the text and from a canonical section."""
 
-    def default(self, key: K) -> Any:
+    def default(self, key: DialectKey) -> Any:
         """The dialect's default of a key, that of the key it follows included."""
 
 
@@ -185,7 +185,7 @@ class Writing(Protocol):
         """The same, with keys counted from a mapping in the text and from a canonical section."""
 
 
-Out = Flow | Lost
+Out = Flow | Inexpressible
 Reader = Callable[[Reading], Iterable[Flow]]
 Writer = Callable[[Writing], Iterable[Out]]
 
@@ -194,7 +194,7 @@ class Converter(Protocol):
     """How one value changes between the two sides."""
 
     @property
-    def how(self) -> How: ...
+    def how(self) -> Provenance: ...
     @property
     def note(self) -> str: ...
 
@@ -209,7 +209,7 @@ class Converter(Protocol):
 class Same:
     """The value itself."""
 
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -238,7 +238,7 @@ class Rule:
     """One concept of a table."""
 
     @property
-    def keys(self) -> tuple[K, ...]:
+    def keys(self) -> tuple[DialectKey, ...]:
         """The dialect's keys that it reads and writes."""
         raise NotImplementedError
 
@@ -264,7 +264,7 @@ class Key(Rule):
     convert: Converter = SAME
     since: str = ""
     until: str = ""
-    also: tuple[K, ...] = ()
+    also: tuple[DialectKey, ...] = ()
     """Other spellings; the first that is written and not null decides."""
     always: bool = False
     quiet: bool = False
@@ -278,8 +278,8 @@ class Key(Rule):
     """Whether what is read gives way to a value that is kept for the way back."""
 
     @cached_property
-    def keys(self) -> tuple[K, ...]:
-        return (K(self.key, self.default, self.since, self.until), *self.also)
+    def keys(self) -> tuple[DialectKey, ...]:
+        return (DialectKey(self.key, self.default, self.since, self.until), *self.also)
 
     @property
     def canonical(self) -> tuple[str, ...]:
@@ -304,9 +304,9 @@ class Key(Rule):
             if key is not deciding:
                 yield Flow((), None, (view.path(key.name),), "dead", f"{deciding.name} decides")
 
-    def _may_be_null(self, target: K, view: Writing) -> bool:
+    def _may_be_null(self, target: DialectKey, view: Writing) -> bool:
         default = target.default_in(view.version)
-        return default is None or isinstance(default, (Absent, Like)) or self.convert is not SAME
+        return default is None or isinstance(default, (Absent, DefaultFrom)) or self.convert is not SAME
 
     def write(self, view: Writing) -> Iterator[Out]:
         value = view.get(self.to)
@@ -316,12 +316,12 @@ class Key(Rule):
         used = (view.to(self.to),)
         if target is None:
             if view.explicit(self.to):
-                yield Lost(used, f"this version has no {self.key}")
+                yield Inexpressible(used, f"this version has no {self.key}")
             return
         try:
             raw = self.convert.write(value, view)
         except InexpressibleError as error:
-            yield Lost(used, str(error))
+            yield Inexpressible(used, str(error))
             return
         if isinstance(raw, Absent):
             return
@@ -357,8 +357,11 @@ class Tree(Rule):
     """Another mapping of the dialect, which is used if this one is not written."""
 
     @cached_property
-    def keys(self) -> tuple[K, ...]:
-        return (K(self.key, self.default, self.since, self.until), K(f"{self.key}.**", ABSENT, self.since, self.until))
+    def keys(self) -> tuple[DialectKey, ...]:
+        return (
+            DialectKey(self.key, self.default, self.since, self.until),
+            DialectKey(f"{self.key}.**", ABSENT, self.since, self.until),
+        )
 
     @property
     def canonical(self) -> tuple[str, ...]:
@@ -381,7 +384,7 @@ class Tree(Rule):
             return
         used = (view.to(self.to),)
         if not self.keys[0].exists(view.version):
-            yield Lost(used, f"this version has no {self.key}")
+            yield Inexpressible(used, f"this version has no {self.key}")
         elif self.but:
             for name, item in value.items():
                 yield Flow((*view.path(self.key), name), item, used)
@@ -390,11 +393,11 @@ class Tree(Rule):
 
 
 @dataclass(frozen=True)
-class Code(Rule):
+class CustomRule(Rule):
     """What no table can say: its keys and canonical keys are declared, and two functions do the rest."""
 
     name: str
-    own: tuple[K, ...]
+    own: tuple[DialectKey, ...]
     fills: tuple[str, ...]
     reader: Reader
     writer: Writer
@@ -402,7 +405,7 @@ class Code(Rule):
     """The rule in one line, for the printed table."""
 
     @property
-    def keys(self) -> tuple[K, ...]:
+    def keys(self) -> tuple[DialectKey, ...]:
         return self.own
 
     @property
@@ -433,8 +436,8 @@ class Switch(Rule):
     write_off: Any = False
 
     @cached_property
-    def keys(self) -> tuple[K, ...]:
-        return (K(self.key, self.default, self.since, self.until),)
+    def keys(self) -> tuple[DialectKey, ...]:
+        return (DialectKey(self.key, self.default, self.since, self.until),)
 
     @property
     def canonical(self) -> tuple[str, ...]:
@@ -475,8 +478,8 @@ class Chosen(Rule):
     """Options that are the target's own choice: nothing is written."""
 
     @cached_property
-    def keys(self) -> tuple[K, ...]:
-        return (K(self.key, self.default, self.since, self.until),)
+    def keys(self) -> tuple[DialectKey, ...]:
+        return (DialectKey(self.key, self.default, self.since, self.until),)
 
     @property
     def canonical(self) -> tuple[str, ...]:
@@ -508,7 +511,7 @@ class Chosen(Rule):
             yield Flow((), None, used, "mapped", f"releases before {self.since} have this one only")
             return
         if raw is None or not self.keys[0].exists(view.version):
-            yield Lost(used, self.missing.format(name) or f"{self.key} has no value that means {name}")
+            yield Inexpressible(used, self.missing.format(name) or f"{self.key} has no value that means {name}")
             return
         yield Flow(view.path(self.key), raw, used, always=self.always)
 
@@ -522,7 +525,7 @@ class Section(Rule):
     """With whole keys on both sides."""
 
     @cached_property
-    def keys(self) -> tuple[K, ...]:
+    def keys(self) -> tuple[DialectKey, ...]:
         return tuple(key for rule in self.rules for key in rule.keys)
 
     @property
@@ -554,7 +557,7 @@ class When(Rule):
     reason: str
 
     @cached_property
-    def keys(self) -> tuple[K, ...]:
+    def keys(self) -> tuple[DialectKey, ...]:
         return tuple(key for rule in self.rules for key in rule.keys)
 
     @property
@@ -595,7 +598,7 @@ class Dropped(Rule):
     """No result hangs on it: it is called carried, not unsupported."""
 
     @property
-    def keys(self) -> tuple[K, ...]:
+    def keys(self) -> tuple[DialectKey, ...]:
         return ()
 
     @property
@@ -636,7 +639,7 @@ class Noted:
 
     def applies(self, version: Version) -> bool:
         """Whether it says something of the key in this version."""
-        return K(self.key, ABSENT, self.since, self.until).exists(version)
+        return DialectKey(self.key, ABSENT, self.since, self.until).exists(version)
 
 
 def carried(reason: str, *keys: str, since: str = "", until: str = "", free: bool = False) -> list[Noted]:

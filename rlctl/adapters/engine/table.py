@@ -8,7 +8,19 @@ from functools import cached_property
 from typing import Any
 
 from rlctl.adapters.engine.known import Known
-from rlctl.adapters.engine.rules import ABSENT, Absent, Dropped, K, Key, Like, Noted, Rule, Same, Version, matches
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    Absent,
+    DefaultFrom,
+    DialectKey,
+    Dropped,
+    Key,
+    Noted,
+    Rule,
+    Same,
+    Version,
+    matches,
+)
 from rlctl.documents.paths import KeyPath, copied
 
 
@@ -30,9 +42,9 @@ class Table:
     """The releases that have this kind of file; all of them where it is empty."""
 
     @cached_property
-    def index(self) -> dict[KeyPath, K]:
+    def index(self) -> dict[KeyPath, DialectKey]:
         """Every key that a rule reads, by generic path; the first rule that names it wins."""
-        found: dict[KeyPath, K] = {}
+        found: dict[KeyPath, DialectKey] = {}
         for rule in self.rules:
             for key in rule.keys:
                 before = found.get(key.path)
@@ -81,7 +93,7 @@ class Table:
                 found[tuple(rule.to.replace("[]", ".*").replace("{}", ".*").split("."))] = rule
         return found
 
-    def key_at(self, path: KeyPath) -> K | None:
+    def key_at(self, path: KeyPath) -> DialectKey | None:
         """The table's key at a place in the text."""
         wanted = generic(path)
         exact = self.index.get(wanted)
@@ -90,7 +102,7 @@ class Table:
         return next((self.index[item] for item in self.patterns.get(wanted[0], ()) if matches(item, wanted)), None)
 
     def default_at(self, path: KeyPath, version: Version) -> Any:
-        """The default of the key at a place; ABSENT where it has none, ``Like`` where it follows another."""
+        """The default of the key at a place; ABSENT where it has none, ``DefaultFrom`` where it follows another."""
         key = self.index.get(generic(path))
         return ABSENT if key is None or not key.exists(version) else key.default_in(version)
 
@@ -130,7 +142,7 @@ class Table:
         tree: dict[str, Any] = {}
         for path, key in self.index.items():
             value = key.default_in(version)
-            if isinstance(value, (Absent, Like)) or not key.exists(version) or "*" in path or "**" in path:
+            if isinstance(value, (Absent, DefaultFrom)) or not key.exists(version) or "*" in path or "**" in path:
                 continue
             _put(tree, path, copied(value) if isinstance(value, (dict, list)) else value)
         return tree

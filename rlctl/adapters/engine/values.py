@@ -10,14 +10,14 @@ from rlctl.adapters.engine.implied import MANAGERS, WORKFLOWS, told
 from rlctl.adapters.engine.rules import (
     ABSENT,
     BadValueError,
-    Code,
+    CustomRule,
     Dropped,
     Flow,
-    How,
+    Inexpressible,
     InexpressibleError,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Same,
     Writing,
@@ -44,7 +44,7 @@ CORRECTION_FIELDS = tuple(
 """The canonical fields of a correction between rollout and training."""
 
 
-def manager_rule(framework: str) -> Code:
+def manager_rule(framework: str) -> CustomRule:
     """verl's reward manager in a framework that has none: lost unless it only calls the reward for each response."""
     to = "reward_loop.manager"
 
@@ -58,12 +58,12 @@ def manager_rule(framework: str) -> Code:
             yield Flow((), None, used, "mapped", f"{framework} calls its reward for each response, too")
         else:
             does = f", which {row.does}" if row is not None else ""
-            yield Lost(used, f"{framework} has no reward manager {name}{does}")
+            yield Inexpressible(used, f"{framework} has no reward manager {name}{does}")
 
-    return Code("reward manager", (), (to,), read, write, "each response is scored by itself")
+    return CustomRule("reward manager", (), (to,), read, write, "each response is scored by itself")
 
 
-def workflow_rule(reason: str) -> Code:
+def workflow_rule(reason: str) -> CustomRule:
     """Trinity's workflow in a framework that has none: what its name implies is lost with it."""
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -71,9 +71,9 @@ def workflow_rule(reason: str) -> Code:
 
     def write(view: Writing) -> Iterator[Out]:
         if (name := view.get("rollout.workflow")) is not None:
-            yield Lost((view.to("rollout.workflow"),), f"{reason}{told(WORKFLOWS, name)}")
+            yield Inexpressible((view.to("rollout.workflow"),), f"{reason}{told(WORKFLOWS, name)}")
 
-    return Code("workflow", (), ("rollout.workflow",), read, write)
+    return CustomRule("workflow", (), ("rollout.workflow",), read, write)
 
 
 def shaping_dropped(reason: str) -> list[Dropped]:
@@ -107,7 +107,7 @@ class Names:
     """What is said of a canonical name that the dialect has none for."""
     fallback: Any = ABSENT
     """The canonical value for a name that is not in the list; ABSENT refuses it."""
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -132,7 +132,7 @@ class Partly:
     """A few values have another name; the others are the same on both sides."""
 
     names: Mapping[Any, Any]
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -147,7 +147,7 @@ class Off:
     """A number that stands for off, where the canonical config has null; it and everything below reads as null."""
 
     sentinel: int | float = -1
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -186,7 +186,7 @@ class Unclipped(NoClip):
 class Not:
     """The opposite."""
 
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -204,7 +204,7 @@ class Listed:
     """Write one value without a list."""
     empty: Any = None
     """What is written for none."""
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -225,7 +225,7 @@ class Steps:
     """An interval in steps, where the dialect has a number that means never."""
 
     never: int = -1
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -248,7 +248,7 @@ class NullReads:
     """Null in the dialect means its default; ABSENT says nothing."""
 
     value: Any = ABSENT
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -263,7 +263,7 @@ class Emptied:
     """Null here is an empty text, number or mapping there."""
 
     empty: Any = ""
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -306,7 +306,7 @@ class OrDefault:
 
     names: Names
     left: Any
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -407,7 +407,7 @@ def _items(text: str) -> list[Any]:
     return [plain_value(item) for item in items]
 
 
-def interval(key: str, to: str, default: int = -1, never: int = -1, *, always: bool = False) -> Code:
+def interval(key: str, to: str, default: int = -1, never: int = -1, *, always: bool = False) -> CustomRule:
     """How often something happens, in whole steps; what is counted otherwise is rounded to them."""
     rule = Key(key, to, default, Steps(never), always=always)
 
@@ -420,7 +420,7 @@ def interval(key: str, to: str, default: int = -1, never: int = -1, *, always: b
             else:
                 yield flow
 
-    return Code(f"interval {key}", rule.keys, (to,), rule.read, write, "in whole steps, at least 1")
+    return CustomRule(f"interval {key}", rule.keys, (to,), rule.read, write, "in whole steps, at least 1")
 
 
 def rows(options: Mapping[str, str]) -> int | None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rlctl.adapters.engine.rules import Absent, Code, Flow, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.rules import Absent, CustomRule, Flow, Inexpressible, Out, Reading, Writing
 
 __all__ = ["norms_and_biases"]
 
 
-def norms_and_biases(optimizer: str, in_text: Callable[[Reading], bool], in_config: Callable[[Writing], bool]) -> Code:
+def norms_and_biases(
+    optimizer: str, in_text: Callable[[Reading], bool], in_config: Callable[[Writing], bool]
+) -> CustomRule:
     """Whether norms and biases decay, of the optimizer at a canonical place.
 
     Args:
@@ -39,6 +41,6 @@ def norms_and_biases(optimizer: str, in_text: Callable[[Reading], bool], in_conf
             if does
             else "Megatron-core never decays norms and biases"
         )
-        yield Lost(used, reason, idle=not view.get(f"{optimizer}.weight_decay"))
+        yield Inexpressible(used, reason, idle=not view.get(f"{optimizer}.weight_decay"))
 
-    return Code(f"what {optimizer} pulls on", (), (to,), read, write, "Megatron-core leaves norms and biases out")
+    return CustomRule(f"what {optimizer} pulls on", (), (to,), read, write, "Megatron-core leaves norms and biases out")

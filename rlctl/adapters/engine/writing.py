@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from rlctl.adapters.engine.lacking import lacking
-from rlctl.adapters.engine.rules import ABSENT, Absent, Flow, Like, Lost, Version, split
+from rlctl.adapters.engine.rules import ABSENT, Absent, DefaultFrom, Flow, Inexpressible, Version, split
 from rlctl.adapters.engine.secrets import without_literal
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import CHOICES, find, put
@@ -22,7 +22,7 @@ _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 
 
 @dataclass(frozen=True)
-class Given:
+class ConfigWithOrigins:
     """A config to write, with what is known of where its values came from."""
 
     config: Config
@@ -73,7 +73,7 @@ class Given:
 class ConfigView:
     """The canonical values as rules see them."""
 
-    given: Given
+    given: ConfigWithOrigins
     version: Version
     options: Mapping[str, str]
     root: KeyPath = ()
@@ -103,7 +103,7 @@ class ConfigView:
 
 
 @dataclass
-class Fate:
+class WriteOutcome:
     """What became of one canonical value."""
 
     targets: list[tuple[str, Any]] = field(default_factory=list)
@@ -124,7 +124,7 @@ class Written:
     """The value of each leaf that is written as an expression."""
     comments: dict[KeyPath, Comment] = field(default_factory=dict)
     origins: list[OriginEntry] = field(default_factory=list)
-    fates: dict[KeyPath, Fate] = field(default_factory=dict)
+    fates: dict[KeyPath, WriteOutcome] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def lost_paths(self, said: Callable[[KeyPath], bool]) -> list[KeyPath]:
@@ -136,7 +136,7 @@ class Written:
                 found.append(path[:-1] if path[:-1] in CHOICES and path[-1] in ("name", "kind", "args") else path[:cut])
         return list(dict.fromkeys(found))
 
-    def fate_of(self, canonical: KeyPath) -> Fate | None:
+    def fate_of(self, canonical: KeyPath) -> WriteOutcome | None:
         """What became of a canonical value: its own fate, that of the mapping it is in, or of what is in it."""
         for length in range(len(canonical), 0, -1):
             if canonical[:length] in self.fates:
@@ -145,12 +145,12 @@ class Written:
         return _together(below) if below else None
 
 
-def _together(fates: Sequence[Fate]) -> Fate:
+def _together(fates: Sequence[WriteOutcome]) -> WriteOutcome:
     lost, kept = (
         "; ".join(dict.fromkeys(reason for reason in reasons if reason))
         for reasons in ([fate.lost for fate in fates], [fate.kept for fate in fates])
     )
-    return Fate(
+    return WriteOutcome(
         [target for fate in fates for target in fate.targets],
         any(fate.derived for fate in fates),
         [note for fate in fates for note in fate.notes],
@@ -166,7 +166,7 @@ class Writer:
 
     table: Table
     version: Version
-    given: Given
+    given: ConfigWithOrigins
     options: Mapping[str, str]
     dialect: str = ""
     """The dialect's name, whose carried keys are put back."""
@@ -181,7 +181,7 @@ class Writer:
         view = ConfigView(self.given, self.version, self.options)
         for rule in self.table.rules:
             for flow in rule.write(view):
-                self._lose(flow) if isinstance(flow, Lost) else self._flow(flow)
+                self._lose(flow) if isinstance(flow, Inexpressible) else self._flow(flow)
         self._settle_expressions()
         self._put_comments()
         self._drop()
@@ -190,7 +190,7 @@ class Writer:
 
     def _flow(self, flow: Flow) -> None:
         explicit = any(self.given.is_explicit(key) for key in flow.keys)
-        fates = [self.out.fates.setdefault(key, Fate()) for key in flow.keys]
+        fates = [self.out.fates.setdefault(key, WriteOutcome()) for key in flow.keys]
         for fate in fates:
             fate.derived |= flow.how == "derived"
             if flow.note and flow.note not in fate.notes:
@@ -289,18 +289,18 @@ class Writer:
 
     def _differs(self, flow: Flow) -> bool:
         default = self.table.default_at(flow.to, self.version)
-        if isinstance(default, Like):
+        if isinstance(default, DefaultFrom):
             default = self._followed(default)
         if isinstance(default, Absent):
             return flow.value is not None and flow.value not in ([], {})
         return bool(default != flow.value) or isinstance(default, bool) != isinstance(flow.value, bool)
 
-    def _followed(self, like: Like) -> Any:
+    def _followed(self, like: DefaultFrom) -> Any:
         value = find(self.out.values, split(like.key))
         if not isinstance(value, Absent):
             return value
         default = self.table.default_at(split(like.key), self.version)
-        return self._followed(default) if isinstance(default, Like) else default
+        return self._followed(default) if isinstance(default, DefaultFrom) else default
 
     def _origin(self, flow: Flow, explicit: bool) -> Origin:
         if flow.how == "assumed":
@@ -351,9 +351,9 @@ class Writer:
         """Canonical key to the dialect's key, where the value is the same; only keys that are written can be named."""
         return {canonical: name for name, canonical in reversed(list(self.table.plain.items()))}
 
-    def _lose(self, lost: Lost) -> None:
+    def _lose(self, lost: Inexpressible) -> None:
         for key in lost.keys:
-            fate = self.out.fates.setdefault(key, Fate())
+            fate = self.out.fates.setdefault(key, WriteOutcome())
             if lost.idle:
                 fate.kept = lost.reason
             else:
@@ -361,7 +361,7 @@ class Writer:
         if not lost.idle and not any(self.given.is_explicit(key) for key in lost.keys):
             self._tell_silent(lost)
 
-    def _tell_silent(self, lost: Lost) -> None:
+    def _tell_silent(self, lost: Inexpressible) -> None:
         """Say of a value that the source's silence means, and that cannot be said, that the two differ there."""
         meant = [key for key in lost.keys if key in self.given.sources]
         values = [(key, find(self.given.plain, key)) for key in meant]
@@ -388,7 +388,7 @@ class Writer:
             neutral = _default_of(path) if isinstance(rule.neutral, Absent) else rule.neutral
             same = value == neutral
             explicit, reason = self.given.is_explicit(path), rule.why(self.dialect, path)
-            fate = self.out.fates.setdefault(path, Fate())
+            fate = self.out.fates.setdefault(path, WriteOutcome())
             if explicit and rule.idle and isinstance(rule.neutral, Absent):
                 fate.kept = reason
             elif same or isinstance(value, Absent):
@@ -409,13 +409,13 @@ class Writer:
             return
         if value == _default_at(path):
             if self.out.fate_of(path) is None:
-                self.out.fates[path] = Fate(notes=["the default, for which nothing is written"])
+                self.out.fates[path] = WriteOutcome(notes=["the default, for which nothing is written"])
             return
         if isinstance(value, (dict, list)) and ".".join(str(p) for p in path if not isinstance(p, int)) in _sections():
             return
         fate = self.out.fate_of(path)
         if fate is None or not (fate.targets or fate.notes or fate.lost or fate.kept):
-            self.out.fates.setdefault(path, Fate()).lost = lacking(self.dialect, path)
+            self.out.fates.setdefault(path, WriteOutcome()).lost = lacking(self.dialect, path)
 
     def _put_back(self) -> None:
         kept = self.given.plain["extensions"].get(self.dialect, {})
@@ -428,7 +428,7 @@ class Writer:
                 self.out.origins.remove(defaulted[0])
             put(self.out.values, path, value)
             self.out.origins.append(OriginEntry(name, Origin.CARRIED, value, "carried"))
-            self.out.fates[("extensions", self.dialect, name)] = Fate([(name, value)], carried=True)
+            self.out.fates[("extensions", self.dialect, name)] = WriteOutcome([(name, value)], carried=True)
 
 
 def _parsed(name: str) -> KeyPath:
@@ -476,7 +476,7 @@ def _sections() -> frozenset[str]:
 
 
 def write_by_table(
-    table: Table, version: Version, given: Given, options: Mapping[str, str], *, dialect: str = ""
+    table: Table, version: Version, given: ConfigWithOrigins, options: Mapping[str, str], *, dialect: str = ""
 ) -> Written:
     """Write a config by a table."""
     return Writer(table, version, given, options, dialect).run()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.adapters.engine.rules import Code, Flow, How, K, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.rules import CustomRule, DialectKey, Flow, Inexpressible, Out, Provenance, Reading, Writing
 from rlctl.adapters.roll.numbers import number
 from rlctl.documents.paths import KeyPath
 
@@ -163,15 +163,15 @@ UNDIVIDED = (
 )
 
 
-def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Lost]]:
+def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpressible]]:
     """The canonical estimator that is written or the nearest, ROLL's, normalisation and whitening, and what differs."""
     advantage, shaping = view.get(ADV), view.get(SHAPE)
     mean, std = shaping["normalize"]["mean"], shaping["normalize"]["std"]
     whiten, name = shaping["whiten_advantages"], advantage["name"]
-    lost: list[Lost] = []
+    lost: list[Inexpressible] = []
     if name in GROUPED and (mean, std) != (None, None):
         used = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
-        lost.append(Lost(used, f"ROLL normalises rewards once, and {name} is such a normalisation"))
+        lost.append(Inexpressible(used, f"ROLL normalises rewards once, and {name} is such a normalisation"))
     if name == "grpo":
         mean, std = "group", "group" if advantage["normalize_by_std"] else None
     elif name == "reinforce_plus_plus_baseline":
@@ -183,7 +183,7 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Lost]]:
         reason = (
             "ROLL has no rloo: rewards minus their group's mean are written, which are (n-1)/n of RLOO's advantages"
         )
-        lost.append(Lost((view.to(f"{ADV}.name"),), reason))
+        lost.append(Inexpressible((view.to(f"{ADV}.name"),), reason))
     elif name in ("gae", "reinforce"):
         whiten = whiten or advantage["whiten"]
     elif name != "other" or advantage["kind"] not in OWN:
@@ -194,7 +194,7 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Lost]]:
             name, mean, std = "grpo", "group", "group" if divides else None
         chosen = tuple(view.to(f"{ADV}.{field}") for field in advantage)
         nearest = ("grpo" if std else "rewards minus their group's mean") if grouped else "reinforce"
-        lost.append(Lost(chosen, f"ROLL has no estimator {shown}; the nearest is written, {nearest}"))
+        lost.append(Inexpressible(chosen, f"ROLL has no estimator {shown}; the nearest is written, {nearest}"))
     kind = {"gae": "gae", "other": advantage.get("kind")}.get(name, "reinforce")
     return name, kind if kind in ("gae", *OWN) else "reinforce", mean, std, whiten, iter(lost)
 
@@ -203,7 +203,7 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     advantage, to = view.get(ADV), view.to(ADV)
     places = ((*to, "whiten"), view.to(f"{SHAPE}.whiten_advantages"), (*to, "name"))
     plain = view.get(f"{SHAPE}.normalize.mean") is None
-    how: How = "derived" if whiten and plain and advantage["name"] == "reinforce" else "mapped"
+    how: Provenance = "derived" if whiten and plain and advantage["name"] == "reinforce" else "mapped"
     note = "which REINFORCE++ is" if how == "derived" else ""
     yield Flow(view.path("whiten_advantages"), whiten, places, how, note)
     gamma = advantage.get("gamma", advantage.get("args", {}).get("gamma") if kind in OWN else None)
@@ -213,22 +213,22 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     if kind == "gae":
         yield Flow(view.path("lambd"), advantage["lambda"], ((*to, "lambda"),), same=True)
     if advantage.get("epsilon", 1e-6) != 1e-6:
-        yield Lost(((*to, "epsilon"),), "ROLL adds 1e-6 to the standard deviation")
+        yield Inexpressible(((*to, "epsilon"),), "ROLL adds 1e-6 to the standard deviation")
     penalty, shaping = view.get("algorithm.kl_in_reward"), view.get(SHAPE)
     if advantage["name"] == "reinforce_plus_plus_baseline" and (
         (isinstance(penalty, Mapping) and penalty["coefficient"]) or shaping["clip"] or shaping["whiten"]
     ):
         reason = "ROLL takes the group's mean off before KL, clip and whitening of rewards, not after"
-        yield Lost(((*to, "name"),), reason)
+        yield Inexpressible(((*to, "name"),), reason)
     if advantage.get("kl_order") == "before_normalisation" and isinstance(penalty, Mapping) and penalty["coefficient"]:
         reason = "ROLL subtracts KL from rewards after it has normalised them by group, not before"
-        yield Lost(((*to, "kl_order"), view.to("algorithm.kl_in_reward")), reason)
+        yield Inexpressible(((*to, "kl_order"), view.to("algorithm.kl_in_reward")), reason)
     elif "kl_order" in advantage:
         yield Flow((), None, ((*to, "kl_order"),), "mapped", "without KL in the reward there is no order")
     args = advantage.get("args", {})
     known = (*STEP_REWARDS, "gamma") if kind in OWN else ()
     if any(name not in known for name in args):
-        yield Lost(((*to, "args"),), f"ROLL's {kind} takes no such arguments")
+        yield Inexpressible(((*to, "args"),), f"ROLL's {kind} takes no such arguments")
 
 
 def _write_rlvr(view: Writing) -> Iterator[Out]:
@@ -243,19 +243,21 @@ def _write_rlvr(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("adv_estimator"), kind, used, always=True)
         sources = (*used[:1], view.to(f"{ADV}.normalize_by_std")) if by_name else norms
         note = "the normalisation that it is" if by_name else ""
-        how: How = "derived" if by_name else "mapped"
+        how: Provenance = "derived" if by_name else "mapped"
         yield Flow(view.path("norm_mean_type"), mean, sources[:1], how, note, always=by_name)
         yield Flow(view.path("norm_std_type"), std, sources[1:], how, note, always=by_name)
     yield from _write_common(view, kind, whiten)
     if kind == "agentic_reinforce":
-        yield Lost(used, "ROLL has agentic_reinforce in agentic runs only")
+        yield Inexpressible(used, "ROLL has agentic_reinforce in agentic runs only")
     if view.get(f"{SHAPE}.group_by") != "prompt":
-        yield Lost((view.to(f"{SHAPE}.group_by"),), "ROLL groups by prompt; other groups are for agentic runs")
+        yield Inexpressible((view.to(f"{SHAPE}.group_by"),), "ROLL groups by prompt; other groups are for agentic runs")
     several = len(view.config.rewards) > 1
     if view.get(f"{SHAPE}.normalize_per_domain") != several and "batch" in (mean, std):
-        yield Lost((view.to(f"{SHAPE}.normalize_per_domain"),), "ROLL normalises each domain by itself")
+        yield Inexpressible((view.to(f"{SHAPE}.normalize_per_domain"),), "ROLL normalises each domain by itself")
     elif view.get(f"{SHAPE}.normalize_per_domain") != several and view.explicit(f"{SHAPE}.normalize_per_domain"):
-        yield Lost((view.to(f"{SHAPE}.normalize_per_domain"),), "ROLL has as many domains as rewards, each by itself")
+        yield Inexpressible(
+            (view.to(f"{SHAPE}.normalize_per_domain"),), "ROLL has as many domains as rewards, each by itself"
+        )
 
 
 def _write_agentic(view: Writing) -> Iterator[Out]:
@@ -268,10 +270,10 @@ def _write_agentic(view: Writing) -> Iterator[Out]:
     yield from _write_common(view, kind, whiten)
     place, named = view.to(f"{SHAPE}.group_by"), view.get(f"{SHAPE}.group_by")
     sources = used if grouped else (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
-    how: How = "derived" if grouped else "mapped"
+    how: Provenance = "derived" if grouped else "mapped"
     for name, value in (("norm_mean_type", mean), ("norm_std_type", std)):
         if value == "running":
-            yield Lost(sources, "ROLL's agentic runs keep no running statistics")
+            yield Inexpressible(sources, "ROLL's agentic runs keep no running statistics")
         elif value is None:
             yield Flow(
                 (),
@@ -304,26 +306,31 @@ ADVANTAGE_FILLS = (
         for name in ("normalize.mean", "normalize.std", "normalize_per_domain", "whiten_advantages", "group_by")
     ),
 )
-ADVANTAGE_KEYS = (K("adv_estimator", "gae"), K("gamma", 1), K("lambd", 0.95), K("whiten_advantages", False))
-RLVR_ADVANTAGE = Code(
+ADVANTAGE_KEYS = (
+    DialectKey("adv_estimator", "gae"),
+    DialectKey("gamma", 1),
+    DialectKey("lambd", 0.95),
+    DialectKey("whiten_advantages", False),
+)
+RLVR_ADVANTAGE = CustomRule(
     "advantage",
-    (*ADVANTAGE_KEYS, K("norm_mean_type", None), K("norm_std_type", None)),
+    (*ADVANTAGE_KEYS, DialectKey("norm_mean_type", None), DialectKey("norm_std_type", None)),
     ADVANTAGE_FILLS,
     _read_rlvr,
     _write_rlvr,
     "reinforce after a normalisation: group mean and std = GRPO, group mean = Dr. GRPO, whitened = REINFORCE++",
 )
-AGENTIC_ADVANTAGE = Code(
+AGENTIC_ADVANTAGE = CustomRule(
     "advantage",
     (
         *ADVANTAGE_KEYS,
-        K(f"{N}.grouping", "batch"),
-        K(f"{N}.method", "identity"),
-        K(f"{N}.norm_mean_type", None),
-        K(f"{N}.norm_std_type", None),
-        K("episode_reward_weight", 1.0),
-        K("step_reward_weight", 1.0),
-        K("step_reward_gamma", 0.95),
+        DialectKey(f"{N}.grouping", "batch"),
+        DialectKey(f"{N}.method", "identity"),
+        DialectKey(f"{N}.norm_mean_type", None),
+        DialectKey(f"{N}.norm_std_type", None),
+        DialectKey("episode_reward_weight", 1.0),
+        DialectKey("step_reward_weight", 1.0),
+        DialectKey("step_reward_gamma", 0.95),
     ),
     ADVANTAGE_FILLS,
     _read_agentic,

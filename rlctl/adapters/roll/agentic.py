@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    CustomRule,
+    DialectKey,
+    Dropped,
+    Flow,
+    Inexpressible,
+    Key,
+    Out,
+    Reading,
+    Rule,
+    Writing,
+)
 from rlctl.adapters.engine.values import Off
 from rlctl.adapters.roll.numbers import number
 from rlctl.adapters.roll.renamed_roles import Spelled
@@ -124,7 +136,7 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
         if field == "group_size" and manager == "train_env_manager":
             whole = view.config.batch.responses_per_prompt
             if whole != value and view.explicit(f"{section}.{field}"):
-                yield Lost(
+                yield Inexpressible(
                     ((*to, field),), f"ROLL has one group: the batch's, of {whole} responses a prompt, is written"
                 )
         yield Flow(view.path(f"{manager}.{key}"), whole, ((*to, field),), same=whole == value, always=always)
@@ -145,7 +157,7 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
             view.path(f"{manager}.max_traj_per_env"), found["max_trajectories"], ((*to, "max_trajectories"),), same=True
         )
     if found["template"] is not None:
-        yield Lost(
+        yield Inexpressible(
             ((*to, "template"),), "ROLL takes the template of each kind of environment: custom_envs.NAME.agent_template"
         )
     for key, value in found["args"].items():
@@ -155,7 +167,7 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
         elif key in TOP or key == "env_monitor":
             yield Flow(view.path(key), value, used, same=True, always=True)
         else:
-            yield Lost(((*to, "args"),), f"ROLL's environment manager takes no {key}")
+            yield Inexpressible(((*to, "args"),), f"ROLL's environment manager takes no {key}")
 
 
 # Sampling: that of actor_infer for all managers, or, where it has none, each manager's own.
@@ -180,7 +192,7 @@ class Sampled(Rule):
         return Spelled(self.rule, MANAGER)
 
     @cached_property
-    def keys(self) -> tuple[K, ...]:
+    def keys(self) -> tuple[DialectKey, ...]:
         return (*self.rule.keys, *self._managers.keys)
 
     @property
@@ -222,12 +234,16 @@ FIELDS = (
     "custom",
     "args",
 )
-ENVIRONMENTS = Code(
+ENVIRONMENTS = CustomRule(
     "environments",
     (
-        *(K(f"{manager}.{key}", default) for manager in MANAGERS for key, (_, default) in {**PLAIN, **LISTS}.items()),
         *(
-            K(f"{manager}.{key}", default)
+            DialectKey(f"{manager}.{key}", default)
+            for manager in MANAGERS
+            for key, (_, default) in {**PLAIN, **LISTS}.items()
+        ),
+        *(
+            DialectKey(f"{manager}.{key}", default)
             for manager in MANAGERS
             for key, default in (
                 ("worker_cls", WORKER),
@@ -238,12 +254,12 @@ ENVIRONMENTS = Code(
                 ("group_filter_cls", FILTER),
             )
         ),
-        *(K(key, default) for key, default in TOP.items()),
-        K("env_monitor", ABSENT),
-        K("env_monitor.**", ABSENT),
-        K(f"val_env_manager.{OWN_SAMPLING}", ABSENT),
-        K("custom_envs", ABSENT),
-        K("custom_envs.**", ABSENT),
+        *(DialectKey(key, default) for key, default in TOP.items()),
+        DialectKey("env_monitor", ABSENT),
+        DialectKey("env_monitor.**", ABSENT),
+        DialectKey(f"val_env_manager.{OWN_SAMPLING}", ABSENT),
+        DialectKey("custom_envs", ABSENT),
+        DialectKey("custom_envs.**", ABSENT),
     ),
     tuple(item for section in MANAGERS.values() for item in (section, *(f"{section}.{field}" for field in FIELDS))),
     _read,

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
+    Inexpressible,
     InexpressibleError,
-    K,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Writing,
@@ -31,7 +31,7 @@ from rlctl.adapters.roll.numbers import number
 class Aggregation:
     """ROLL's ways to aggregate; it has no plain sum."""
 
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -79,7 +79,7 @@ def _write_kl_loss(view: Writing) -> Iterator[Out]:
         return
     yield Flow(view.path("kl_loss_coef"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     if section["estimator"] != "k3":
-        yield Lost(((*to, "estimator"),), f"ROLL's loss always takes k3, not {section['estimator']}")
+        yield Inexpressible(((*to, "estimator"),), f"ROLL's loss always takes k3, not {section['estimator']}")
 
 
 ESTIMATORS = Names({"kl": "k1", "abs": "abs", "mse": "k2", "full": "full"}, "ROLL's rewards take kl, abs, mse or full")
@@ -118,7 +118,7 @@ def _write_kl_reward(view: Writing) -> Iterator[Out]:
         value = ESTIMATORS.write(section["estimator"], view)
         yield Flow(view.path("kl_penalty"), value, ((*to, "estimator"),))
     except InexpressibleError as error:
-        yield Lost(((*to, "estimator"),), f"{error}, not {section['estimator']}")
+        yield Inexpressible(((*to, "estimator"),), f"{error}, not {section['estimator']}")
     yield Flow(view.path("init_kl_coef"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     places = ((*to, "adaptive"), (*to, "target"))
     yield Flow(view.path("target_kl"), section["target"] if section["adaptive"] else None, places[:1])
@@ -130,22 +130,22 @@ def _write_kl_reward(view: Writing) -> Iterator[Out]:
 
 
 KL: list[Rule] = [
-    Code(
+    CustomRule(
         "KL in the loss",
-        (K("use_kl_loss", False), K("kl_loss_coef", 0)),
+        (DialectKey("use_kl_loss", False), DialectKey("kl_loss_coef", 0)),
         ("algorithm.kl_in_loss", "algorithm.kl_in_loss.estimator", "algorithm.kl_in_loss.coefficient"),
         _read_kl_loss,
         _write_kl_loss,
         "always k3",
     ),
-    Code(
+    CustomRule(
         "KL in the reward",
         (
-            K("add_token_level_kl", False),
-            K("kl_penalty", "kl"),
-            K("init_kl_coef", 0.2),
-            K("target_kl", None),
-            K("kl_horizon", 10000),
+            DialectKey("add_token_level_kl", False),
+            DialectKey("kl_penalty", "kl"),
+            DialectKey("init_kl_coef", 0.2),
+            DialectKey("target_kl", None),
+            DialectKey("kl_horizon", 10000),
         ),
         (
             "algorithm.kl_in_reward",
@@ -176,16 +176,16 @@ def _read_old(view: Reading) -> Iterator[Flow]:
 def _write_old(view: Writing) -> Iterator[Out]:
     value, used = view.get("algorithm.old_log_probs"), (view.to("algorithm.old_log_probs"),)
     if value == "rollout":
-        yield Lost(used, "ROLL never takes the rollout engine's log-probs as the old policy's")
+        yield Inexpressible(used, "ROLL never takes the rollout engine's log-probs as the old policy's")
     else:
         yield Flow(
             (), None, used, "mapped" if value == "recompute" else "derived", "ROLL decides it by the batch sizes"
         )
 
 
-OLD = Code(
+OLD = CustomRule(
     "old log-probs",
-    (K("enable_old_logprobs_recompute", False), K("force_disable_old_logprobs_recompute", False)),
+    (DialectKey("enable_old_logprobs_recompute", False), DialectKey("force_disable_old_logprobs_recompute", False)),
     ("algorithm.old_log_probs",),
     _read_old,
     _write_old,
@@ -204,12 +204,14 @@ def _write_temperature(view: Writing) -> Iterator[Out]:
     elif heat == 1:
         yield Flow((), None, used, "derived", "at temperature 1 it is the same")
     else:
-        yield Lost(
+        yield Inexpressible(
             used, f"ROLL trains on logits at temperature 1, not at {heat:g}: log-probs are those of another policy"
         )
 
 
-TEMPERATURE = Code("training temperature", (), ("algorithm.train_temperature",), _read_temperature, _write_temperature)
+TEMPERATURE = CustomRule(
+    "training temperature", (), ("algorithm.train_temperature",), _read_temperature, _write_temperature
+)
 
 
 class RouterReplay(Names):
@@ -222,7 +224,7 @@ class RouterReplay(Names):
 
 
 REPLAY = RouterReplay({"disable": "off", "R3": "rollout", "R2": "recompute"})
-PRESET = Code(
+PRESET = CustomRule(
     "preset",
     (),
     ("algorithm.preset",),
@@ -271,10 +273,10 @@ WEIGHTS: list[Rule] = [
     Key("difficulty_loss_weight", "algorithm.loss_weights.difficulty", False),
     Key("length_loss_weight", "algorithm.loss_weights.length", False),
 ]
-RLVR: list[Rule] = [RLVR_ADVANTAGE, loss_rule(K("importance_sampling", "token")), *COMMON, *WEIGHTS]
+RLVR: list[Rule] = [RLVR_ADVANTAGE, loss_rule(DialectKey("importance_sampling", "token")), *COMMON, *WEIGHTS]
 AGENTIC: list[Rule] = [
     AGENTIC_ADVANTAGE,
-    loss_rule(K("ratio_type", "token")),
+    loss_rule(DialectKey("ratio_type", "token")),
     *COMMON,
     *[
         Dropped(f"algorithm.loss_weights.{name}", "ROLL weighs nothing in agentic runs")

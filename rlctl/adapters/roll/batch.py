@@ -12,14 +12,14 @@ from typing import Any
 
 from rlctl.adapters.engine.rules import (
     BadValueError,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     When,
@@ -96,7 +96,7 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
     try:
         count = ranks(view)
     except PlanError as error:
-        yield Lost(places, f"ROLL counts responses on each rank: {error}")
+        yield Inexpressible(places, f"ROLL counts responses on each rank: {error}")
         return
     share, rest = divmod(total, count)
     if rest or not share:
@@ -104,7 +104,7 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
         reason = (
             f"{total} responses are no whole number on each of {count} ranks ({total} / {count} = {total / count:g})"
         )
-        yield Lost((view.to(source),), f"{reason}; {near} would be")
+        yield Inexpressible((view.to(source),), f"{reason}; {near} would be")
         share = max(1, round(total / count))
     if micro.by == "tokens" and keeps(view, DYNAMIC):
         yield Flow(view.path(DYNAMIC), True, places[2:])
@@ -120,7 +120,7 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
     else:
         each = largest_divisor(share, micro.per_replica)
         note = f"{total} responses / {count} ranks = {share}, in micro-batches of {each}"
-    how: How = "mapped" if micro.by == "responses" and each == micro.per_replica else "derived"
+    how: Provenance = "mapped" if micro.by == "responses" and each == micro.per_replica else "derived"
     yield Flow(view.path(PER_DEVICE), each, places[1:], how, note if how == "derived" else "", always=True)
     formula = f"{total} responses / ({each} a rank x {count} ranks) = {share // each}"
     yield Flow(view.path(ACCUMULATE), share // each, (places[0],), "derived", formula, always=True)
@@ -145,22 +145,22 @@ def _write_mini(view: Writing) -> Iterator[Out]:
         reason = (
             f"ROLL trains on the {step} responses of a step, and never fills a mini-batch of {mini}: {step} is written"
         )
-        yield Lost((view.to("batch.mini_batch_responses"),), reason)
+        yield Inexpressible((view.to("batch.mini_batch_responses"),), reason)
     yield from split(view, min(mini, step), "batch.mini_batch_responses")
 
 
 def mini_rule(reader: Any, writer: Any, fills: tuple[str, ...]) -> list[Rule]:
     return [
-        Code(
+        CustomRule(
             "micro-batch",
-            (K(DYNAMIC, False), K(TOKENS, 0)),
+            (DialectKey(DYNAMIC, False), DialectKey(TOKENS, 0)),
             ("batch.micro.by", "batch.micro.per_replica"),
             _read_micro,
             lambda view: iter(()),
         ),
-        Code(
+        CustomRule(
             "mini-batch",
-            (K(PER_DEVICE, 8), K(ACCUMULATE, 1)),
+            (DialectKey(PER_DEVICE, 8), DialectKey(ACCUMULATE, 1)),
             fills,
             reader,
             writer,
@@ -206,9 +206,9 @@ def _write_log_probs(view: Writing) -> Iterator[Out]:
     yield Flow(view.path(f"{A}.infer_batch_size"), micro.per_replica, used[:1], same=True, always=True)
 
 
-LOG_PROBS = Code(
+LOG_PROBS = CustomRule(
     "log-prob micro-batch",
-    (K(f"{A}.infer_batch_size", 16), K(DYNAMIC_INFER, False), K(TOKENS_INFER, None)),
+    (DialectKey(f"{A}.infer_batch_size", 16), DialectKey(DYNAMIC_INFER, False), DialectKey(TOKENS_INFER, None)),
     ("batch.log_prob_micro", "batch.log_prob_micro.by", "batch.log_prob_micro.per_replica"),
     _read_log_probs,
     _write_log_probs,
@@ -284,10 +284,10 @@ def _write_whole(view: Writing) -> Iterator[Out]:
     yield Flow(view.path("sequence_length"), prompt + response, places, "derived", note, always=True)
 
 
-def _length_rule(writer: Any) -> Code:
-    return Code(
+def _length_rule(writer: Any) -> CustomRule:
+    return CustomRule(
         "lengths",
-        (K("prompt_length", 1024), K("response_length", None), K("sequence_length", None)),
+        (DialectKey("prompt_length", 1024), DialectKey("response_length", None), DialectKey("sequence_length", None)),
         ("data.max_prompt_tokens", "rollout.max_response_tokens"),
         _read_lengths,
         writer,
@@ -332,11 +332,11 @@ def _write_evaluation(view: Writing) -> Iterator[Out]:
     if first:
         yield Flow((), None, used, "mapped", "ROLL evaluates at step 0")
     else:
-        yield Lost(used, "ROLL evaluates at step 0, before it trains, where it evaluates at all")
+        yield Inexpressible(used, "ROLL evaluates at step 0, before it trains, where it evaluates at all")
 
 
 AGENTIC_EVALUATION: list[Rule] = [
-    Code(
+    CustomRule(
         "evaluation",
         EVERY.keys,
         ("schedule.evaluate_every", "schedule.evaluate_first"),
@@ -362,10 +362,10 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
     used = (view.to("sync.ahead"),)
     agentic = view.config.rollout.environments is not None
     if 0 < ahead < 1:
-        yield Lost(used, f"{ahead:g} steps ahead: ROLL takes 0, or 1 and more")
+        yield Inexpressible(used, f"{ahead:g} steps ahead: ROLL takes 0, or 1 and more")
         ahead = 1
     elif agentic and ahead != int(ahead):
-        yield Lost(
+        yield Inexpressible(
             used, f"{ahead:g} steps ahead: ROLL's agentic runs take whole steps, {int(ahead)} or {int(ahead) + 1}"
         )
         ahead = ceil(ahead)
@@ -375,14 +375,16 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
     if staleness is None or staleness == ceil(ahead):
         yield Flow((), None, place, "derived", "follows from async_generation_ratio")
     elif staleness and view.explicit("sync.max_staleness"):
-        yield Lost(place, f"ROLL keeps responses up to {ceil(ahead)} updates old, which async_generation_ratio says")
+        yield Inexpressible(
+            place, f"ROLL keeps responses up to {ceil(ahead)} updates old, which async_generation_ratio says"
+        )
 
 
 SYNC: list[Rule] = [
     Key(f"{A}.model_update_frequency", "sync.every", 1),
-    Code(
+    CustomRule(
         "steps ahead",
-        (K("async_generation_ratio", 0),),
+        (DialectKey("async_generation_ratio", 0),),
         ("sync.ahead", "sync.max_staleness"),
         _read_ahead,
         _write_ahead,
@@ -476,16 +478,16 @@ RLVR: list[Rule] = [
     *EVALUATION,
     *SYNC,
     *SCHEDULER,
-    Code(
+    CustomRule(
         "additional prompts",
-        (K("is_use_additional_prompts", False), K("max_additional_running_prompts", 16)),
+        (DialectKey("is_use_additional_prompts", False), DialectKey("max_additional_running_prompts", 16)),
         ("rollout.over_rollout.additional_prompts",),
         _read_more_prompts,
         _write_more_prompts,
     ),
-    Code(
+    CustomRule(
         "split groups",
-        (K("is_num_return_sequences_expand", False),),
+        (DialectKey("is_num_return_sequences_expand", False),),
         ("rollout.split_groups",),
         _read_split,
         _write_split,
@@ -511,14 +513,14 @@ def _write_trajectories(view: Writing) -> Iterator[Out]:
     prompts, group = view.get("batch.prompts_per_step"), view.get("batch.responses_per_prompt")
     places = (view.to("batch.prompts_per_step"), view.to("batch.responses_per_prompt"))
     note = f"{prompts} groups x {group} trajectories"
-    how: How = "derived" if group > 1 else "mapped"
+    how: Provenance = "derived" if group > 1 else "mapped"
     yield Flow(view.path("rollout_batch_size"), prompts * group, places, how, note if group > 1 else "", always=True)
 
 
 AGENTIC: list[Rule] = [
-    Code(
+    CustomRule(
         "trajectories",
-        (K("rollout_batch_size", 128),),
+        (DialectKey("rollout_batch_size", 128),),
         ("batch.prompts_per_step", "batch.responses_per_prompt"),
         _read_trajectories,
         _write_trajectories,

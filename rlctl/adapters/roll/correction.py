@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Writing
 from rlctl.adapters.engine.values import CORRECTION_FIELDS
 from rlctl.adapters.roll.numbers import is_number, number
 
@@ -96,13 +96,13 @@ def _write(view: Writing) -> Iterator[Out]:
     elif view.explicit(f"{C}.weight_upper", f"{C}.detach"):
         yield Flow((), None, used("weight_upper", "detach"), "derived", "without a weight there is no bound")
     if section["weight_lower"] is not None:
-        yield Lost(used("weight_lower"), "ROLL's weights have no lower bound")
+        yield Inexpressible(used("weight_lower"), "ROLL's weights have no lower bound")
     if section["weight_normalize"]:
-        yield Lost(used("weight_normalize"), "ROLL does not normalise weights over the batch")
+        yield Inexpressible(used("weight_normalize"), "ROLL does not normalise weights over the batch")
     if section["veto_threshold"] is not None:
-        yield Lost(used("veto_threshold"), "ROLL has no veto")
+        yield Inexpressible(used("veto_threshold"), "ROLL has no veto")
     if section["use_policy_gradient"]:
-        yield Lost(
+        yield Inexpressible(
             used("use_policy_gradient"), "in ROLL pg_variant vanilla is that, and it goes with the old log-probs"
         )
     yield from _write_filters(view, section)
@@ -117,7 +117,7 @@ def _write_filters(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
         bound = bounds[0] if len(bounds) == 1 else bounds[index] if index < len(bounds) else ""
         ends = _ends(bound)
         if rule not in levels or ends is None:
-            yield Lost(
+            yield Inexpressible(
                 places, f"ROLL rejects by ratios of tokens, of sequences or of their mean, not by {rule} {bound}"
             )
             continue
@@ -126,7 +126,7 @@ def _write_filters(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
     if written:
         yield Flow(view.path(FILTERS), written, places, "derived", TURNED, always=True)
     elif section["rejection_bounds"] and not section["rejection"]:
-        yield Lost(places[1:], "bounds without a rule")
+        yield Inexpressible(places[1:], "bounds without a rule")
 
 
 def _turned(end: float) -> float:
@@ -149,16 +149,16 @@ def _ends(bound: str) -> tuple[float, float] | None:
     return float(f"{ends[0]:.10g}"), float(f"{ends[1]:.10g}")
 
 
-CORRECTION = Code(
+CORRECTION = CustomRule(
     "rollout correction",
     (
-        K(f"{WEIGHT}.enabled", False),
-        K(f"{WEIGHT}.weight_type", "token"),
-        K(f"{WEIGHT}.upper_bound", 1.2),
-        K(f"{WEIGHT}.detach", True),
-        K(FILTERS, ABSENT),
+        DialectKey(f"{WEIGHT}.enabled", False),
+        DialectKey(f"{WEIGHT}.weight_type", "token"),
+        DialectKey(f"{WEIGHT}.upper_bound", 1.2),
+        DialectKey(f"{WEIGHT}.detach", True),
+        DialectKey(FILTERS, ABSENT),
         *(
-            K(f"{FILTERS}.*.{name}", ABSENT)
+            DialectKey(f"{FILTERS}.*.{name}", ABSENT)
             for name in ("enabled", "agg_type", "ratio_enabled", "ratio_low", "ratio_high")
         ),
     ),

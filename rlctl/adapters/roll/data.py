@@ -6,7 +6,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.implied import WORKFLOWS, told
-from rlctl.adapters.engine.rules import ABSENT, NO_KEY, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    NO_KEY,
+    CustomRule,
+    DialectKey,
+    Dropped,
+    Flow,
+    Inexpressible,
+    Key,
+    Out,
+    Reading,
+    Rule,
+    Writing,
+)
 from rlctl.adapters.engine.values import NullReads, Partly
 from rlctl.adapters.roll.rewards import domains
 from rlctl.adapters.roll.rollout import NO_WORKFLOW
@@ -123,7 +136,7 @@ def _write_prompts(view: Writing) -> Iterator[Out]:
     for kind, index, source in sources:
         place = ("data", kind, index)
         if (source["prompt_key"], source["prompt_type"] == "raw") != (first["prompt_key"], raw):
-            yield Lost(
+            yield Inexpressible(
                 ((*place, "prompt_key"), (*place, "prompt_type")), "ROLL reads one column of prompts in all files"
             )
             yield from _columns(view, place, source)
@@ -133,7 +146,9 @@ def _write_prompts(view: Writing) -> Iterator[Out]:
         to = view.path(f"{D}.prompt" if raw else f"{D}.messages")
         yield Flow(to, source["prompt_key"], used, "derived" if note else "mapped", note, always=True)
         if source["prompt_type"] == "text":
-            yield Lost(used[1:], "ROLL puts no text into a message: write chat messages, or the whole raw prompt")
+            yield Inexpressible(
+                used[1:], "ROLL puts no text into a message: write chat messages, or the whole raw prompt"
+            )
         yield from _columns(view, place, source)
 
 
@@ -143,7 +158,7 @@ def _columns(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any]) -
         yield Flow(view.path(f"{D}.tag"), tag, ((*place, "tag_key"),), same=True)
     answer, used = source["answer_key"], ((*place, "answer_key"),)
     if answer not in (None, ANSWER) and view.explicit(".".join(map(str, used[0]))):
-        yield Lost(used, f"ROLL's rewards read the column {ANSWER}: rename {answer} to it")
+        yield Inexpressible(used, f"ROLL's rewards read the column {ANSWER}: rename {answer} to it")
     else:
         yield Flow((), None, used, "derived", f"ROLL's rewards read the column {ANSWER}")
     yield from others(view, place, source, {"path", "prompt_key", "prompt_type", "answer_key", "tag_key"})
@@ -160,7 +175,7 @@ def _write_seen(view: Writing, sources: list[tuple[str, int, Mapping[str, Any]]]
                 yield Flow((), None, used, "mapped", note)
             elif view.explicit(".".join(map(str, used[0]))):
                 reason = f"start_rlvr_vl_pipeline.py reads the column {column}: rename {source[field]} to it"
-                yield Lost(used, reason)
+                yield Inexpressible(used, reason)
         yield Flow((), None, ((*place, "prompt_type"), (*place, "source_key")), "mapped", "as the column has it")
         yield from others(view, place, source, {"path", "prompt_type", "source_key", *SEEN})
     used = (("data", "train", 0, "image_key"),)
@@ -213,30 +228,30 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
         elif value in NEUTRAL.get(field, (None,)) or value == {}:
             yield Flow((), None, ((*place, field),), "mapped", "what ROLL does anyway")
         elif field == "name":
-            yield Lost(((*place, field),), "ROLL names validation sets by their rows' data_source", idle=True)
+            yield Inexpressible(((*place, field),), "ROLL names validation sets by their rows' data_source", idle=True)
         elif field in READ:
-            yield Lost(((*place, field),), READ[field], idle=True)
+            yield Inexpressible(((*place, field),), READ[field], idle=True)
         elif field in IMITATED and view.config.algorithm.objective.choice == "rl":
-            yield Lost(((*place, field),), "nothing is imitated", idle=True)
+            yield Inexpressible(((*place, field),), "nothing is imitated", idle=True)
         elif field == "messages_key":
             reason = "ROLL reads one prompt and one response a row, and no conversations: write a row for each response"
-            yield Lost(((*place, field),), reason)
+            yield Inexpressible(((*place, field),), reason)
         elif field in MEDIA:
             if view.explicit(".".join(map(str, (*place, field)))):
-                yield Lost(((*place, field),), MEDIA[field])
+                yield Inexpressible(((*place, field),), MEDIA[field])
         else:
             implied = told(WORKFLOWS, value) if field == "workflow" else ""
-            yield Lost(((*place, field),), ALONE.get(field, f"ROLL has no {field} of one file") + implied)
+            yield Inexpressible(((*place, field),), ALONE.get(field, f"ROLL has no {field} of one file") + implied)
 
 
-PROMPTS = Code(
+PROMPTS = CustomRule(
     "prompts",
     (
-        K(f"{D}.file_name", None),
-        K(f"{V}.data_args.file_name", None),
-        K(f"{D}.messages", None),
-        K(f"{D}.prompt", None),
-        K(f"{D}.tag", "tag"),
+        DialectKey(f"{D}.file_name", None),
+        DialectKey(f"{V}.data_args.file_name", None),
+        DialectKey(f"{D}.messages", None),
+        DialectKey(f"{D}.prompt", None),
+        DialectKey(f"{D}.tag", "tag"),
     ),
     ("data.train", "data.eval", "data.train[].**", "data.eval[].**"),
     _read_prompts,
@@ -254,7 +269,7 @@ def _write_shares(view: Writing) -> Iterator[Out]:
     names, used = domains(view), (view.to("data.mixing"),)
     weighs = view.get("data.mixing") != "concatenate"
     if weighs:
-        yield Lost(used, "ROLL draws by shares of domains, which rows' tags name, not of files")
+        yield Inexpressible(used, "ROLL draws by shares of domains, which rows' tags name, not of files")
     if any(key.startswith(f"{SHARES}.") for key in view.config.carried_for("roll")) or not names:
         return
     if len(names) == 1:
@@ -267,9 +282,9 @@ def _write_shares(view: Writing) -> Iterator[Out]:
         yield Flow((*view.path(SHARES), name), share, (view.to("rewards"),), "assumed", note, always=True)
 
 
-MIXING = Code(
+MIXING = CustomRule(
     "shares of domains",
-    (K(SHARES, ABSENT), K(f"{SHARES}.*", ABSENT)),
+    (DialectKey(SHARES, ABSENT), DialectKey(f"{SHARES}.*", ABSENT)),
     ("data.mixing",),
     _read_shares,
     _write_shares,
@@ -318,7 +333,7 @@ def _write_validation(view: Writing) -> Iterator[Out]:
             used: tuple[KeyPath, ...] = ((*place, "evaluation_sampling", name),)
             value = source["evaluation_sampling"][name]
             if value != first["evaluation_sampling"][name]:
-                yield Lost(used, "ROLL draws from all validation sets alike")
+                yield Inexpressible(used, "ROLL draws from all validation sets alike")
             elif name == "max_response_tokens":
                 yield from _write_validation_length(view, value, used)
             else:
@@ -326,7 +341,7 @@ def _write_validation(view: Writing) -> Iterator[Out]:
                 yield Flow(view.path(f"{root}.{name}"), raw, used, same=raw == value, always=True)
         used = ((*place, "responses_per_prompt"),)
         if source["responses_per_prompt"] != first["responses_per_prompt"]:
-            yield Lost(used, "ROLL draws as many responses of each validation set")
+            yield Inexpressible(used, "ROLL draws as many responses of each validation set")
         else:
             to = view.path(f"{root}.num_return_sequences")
             yield Flow(to, source["responses_per_prompt"], used, same=True, always=True)
@@ -342,7 +357,7 @@ def _write_penalties(view: Writing) -> Iterator[Out]:
         ("data", "eval", index, "sampling", PENALTY) for index, sampling in enumerate(own) if PENALTY in sampling
     )
     if used and not alike:
-        yield Lost(used, "ROLL draws from all validation sets alike")
+        yield Inexpressible(used, "ROLL draws from all validation sets alike")
     if own and value != 1:
         places = used if used and alike else (view.to(f"rollout.sampling.{PENALTY}"),)
         yield Flow(view.path(f"{V}.generating_args.{PENALTY}"), value, places, same=True)
@@ -350,7 +365,7 @@ def _write_penalties(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used, "mapped", "ROLL's own default")
     for index, sampling in enumerate(own):
         for name in sorted(sampling.keys() - {PENALTY}):
-            yield Lost((("data", "eval", index, "sampling", name),), "ROLL has no such setting of validation")
+            yield Inexpressible((("data", "eval", index, "sampling", name),), "ROLL has no such setting of validation")
 
 
 def _write_validation_length(view: Writing, value: Any, used: tuple[Any, ...]) -> Iterator[Out]:
@@ -362,17 +377,17 @@ def _write_validation_length(view: Writing, value: Any, used: tuple[Any, ...]) -
     yield Flow(view.path("val_sequence_length"), prompt + value, used, "derived", note, always=True)
 
 
-VALIDATION = Code(
+VALIDATION = CustomRule(
     "validation",
     (
-        K(f"{V}.generating_args.temperature", 0.95),
-        K(f"{V}.generating_args.top_p", 0.7),
-        K(f"{V}.generating_args.top_k", 50),
-        K(f"{V}.generating_args.num_return_sequences", 1),
-        K(f"{V}.generating_args.num_beams", 1),
-        K(f"{V}.generating_args.{PENALTY}", 1.0),
-        K("val_prompt_length", None),
-        K("val_sequence_length", None),
+        DialectKey(f"{V}.generating_args.temperature", 0.95),
+        DialectKey(f"{V}.generating_args.top_p", 0.7),
+        DialectKey(f"{V}.generating_args.top_k", 50),
+        DialectKey(f"{V}.generating_args.num_return_sequences", 1),
+        DialectKey(f"{V}.generating_args.num_beams", 1),
+        DialectKey(f"{V}.generating_args.{PENALTY}", 1.0),
+        DialectKey("val_prompt_length", None),
+        DialectKey("val_sequence_length", None),
     ),
     (
         "data.eval[].responses_per_prompt",
@@ -403,7 +418,7 @@ RLVR: list[Rule] = [PROMPTS, MIXING, VALIDATION, WORKERS, *ORDER]
 # Supervised training
 
 
-def _supervised(columns: Mapping[str, tuple[str, Any]], fixed: Mapping[str, Any]) -> Code:
+def _supervised(columns: Mapping[str, tuple[str, Any]], fixed: Mapping[str, Any]) -> CustomRule:
     """Files of rows whose columns are named by top-level keys."""
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -422,10 +437,10 @@ def _supervised(columns: Mapping[str, tuple[str, Any]], fixed: Mapping[str, Any]
             for index, source in enumerate(view.get(f"data.{kind}")):
                 yield from _supervised_columns(view, ("data", kind, index), source, columns, fixed)
 
-    keys = [K(key, default) for key, default in columns.values()]
-    return Code(
+    keys = [DialectKey(key, default) for key, default in columns.values()]
+    return CustomRule(
         "rows",
-        (K(f"{D}.file_name", None), K(f"{V}.data_args.file_name", None), *keys),
+        (DialectKey(f"{D}.file_name", None), DialectKey(f"{V}.data_args.file_name", None), *keys),
         ("data.train", "data.eval", "data.train[].**", "data.eval[].**"),
         read,
         write,
@@ -443,13 +458,13 @@ def _supervised_columns(
     for field, (key, default) in columns.items():
         used = ((*place, field),)
         if source[field] != first[field]:
-            yield Lost(used, f"ROLL has one {key} for all files")
+            yield Inexpressible(used, f"ROLL has one {key} for all files")
         elif source[field] is None and field == "response_key" and source["messages_key"] is None:
             yield Flow(view.path(key), "response", used, "derived", "the column that null takes first", always=True)
         elif source[field] is None and default is None:
             yield Flow((), None, used, "mapped", "no such column")
         elif source[field] is None:
-            yield Lost(used, f"ROLL reads a column of each row, by {key}: {default}, which the rows must have")
+            yield Inexpressible(used, f"ROLL reads a column of each row, by {key}: {default}, which the rows must have")
         else:
             yield Flow(view.path(key), source[field], used, same=True)
     for field, value in fixed.items():
@@ -460,10 +475,10 @@ def _supervised_columns(
             asks = (
                 "the prompt as text" if field == "prompt_type" else f"the column {value}: rename {source[field]} to it"
             )
-            yield Lost(used, f"ROLL reads {asks}")
+            yield Inexpressible(used, f"ROLL reads {asks}")
     for field in ("responses_per_prompt", "evaluation_sampling", "sampling"):
         if field in source and place[1] == "eval":
-            yield Lost(((*place, field),), "nothing is drawn in supervised training", idle=True)
+            yield Inexpressible(((*place, field),), "nothing is drawn in supervised training", idle=True)
     yield from others(view, place, source, {"path", *columns, *fixed})
 
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.adapters.engine.dialect import Dialect, Program, Taken
+from rlctl.adapters.engine.dialect import Detection, Dialect, TrainerProgram
 from rlctl.adapters.engine.reading import Read, unknown_keys
-from rlctl.adapters.engine.rules import Code, Dropped, Key, Noted, Rule, version_of
+from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, Noted, Rule, version_of
 from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find, put
 from rlctl.adapters.engine.values import Names, Off
-from rlctl.adapters.engine.writing import ConfigView, Given, Written
+from rlctl.adapters.engine.writing import ConfigView, ConfigWithOrigins, Written
 from rlctl.adapters.roll import (
     agentic,
     algorithm,
@@ -55,7 +55,10 @@ AWAY = ("algorithm", "critic", "rewards", "reward_loop", "batch")
 def _model(*keys: str) -> list[Rule]:
     """The rules of the model, with one key for its path where not each role has its own."""
     paths = [Key(key, "model.path", None, always=True) for key in keys]
-    return [*paths, *(rule for rule in model.RULES if not (isinstance(rule, Code) and rule.name == "model paths"))]
+    return [
+        *paths,
+        *(rule for rule in model.RULES if not (isinstance(rule, CustomRule) and rule.name == "model paths")),
+    ]
 
 
 def _away(objective: str, *kept: str) -> list[Rule]:
@@ -216,14 +219,14 @@ WORKER = (
 class Roll(Dialect):
     """ROLL, whose users write one Hydra YAML for a start script."""
 
-    def take(self, document: Document, *, version: str = "", kind: str = "") -> Taken:
+    def detect(self, document: Document, *, version: str = "", kind: str = "") -> Detection:
         """The pipeline whose own keys the file has. Keys that only name values for other keys are no unknown ones."""
         kind = kind or self._pipeline(document.values)
         release = version or self.newest
         leaves = [path for path, _ in document.leaves()]
         counted = unexplained(document)
         missing = sum(1 for _ in unknown_keys(self.tables[kind], version_of(release), release, counted))
-        return Taken(release, kind, missing, len(leaves))
+        return Detection(release, kind, missing, len(leaves))
 
     def _pipeline(self, values: Mapping[str, Any]) -> str:
         found = next((kind for kind, keys in SIGNS if any(key in values for key in keys)), "rlvr")
@@ -232,7 +235,7 @@ class Roll(Dialect):
     def read(
         self,
         document: Document,
-        taken: Taken,
+        taken: Detection,
         *,
         environment: Mapping[str, str] | None,
         options: Mapping[str, str],
@@ -243,7 +246,7 @@ class Roll(Dialect):
         explained(found.report, document)
         return found
 
-    def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:
+    def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:
         """Write a config; what ROLL asks of its data is told where the data was made for another framework."""
         written = super().write_one(given, version, options)
         self._name_teachers(written, given)
@@ -251,7 +254,7 @@ class Roll(Dialect):
         written.findings += needs(view, self.kind_for(given.config, version))
         return written
 
-    def _name_teachers(self, written: Written, given: Given) -> None:
+    def _name_teachers(self, written: Written, given: ConfigWithOrigins) -> None:
         """Put the first of several teachers, which came with their names, among the others instead of beside them."""
         block = written.values.get("teacher")
         table = self.tables["opd"]
@@ -407,6 +410,6 @@ ROLL = Roll(
         "val_env_manager",
         "custom_envs",
     ),
-    programs={f"*{name}": Program("file", kind) for name, kind in SCRIPTS.items()},
+    programs={f"*{name}": TrainerProgram("file", kind) for name, kind in SCRIPTS.items()},
     ranks=RANKS,
 )

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rules import Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import (
+    CustomRule,
+    DialectKey,
+    Dropped,
+    Flow,
+    Inexpressible,
+    Key,
+    Out,
+    Reading,
+    Rule,
+    Writing,
+)
 from rlctl.adapters.roll.numbers import number
 
 D = "algorithm.distillation"
@@ -46,30 +57,30 @@ def _write_offline(view: Writing) -> Iterator[Out]:
     if section["loss"] in OBJECTIVES:
         yield Flow(view.path("kd_objective"), section["loss"], ((*to, "loss"),), same=True, always=True)
     else:
-        yield Lost(((*to, "loss"),), f"ROLL distils by {', '.join(OBJECTIVES)}, not by {section['loss']}")
+        yield Inexpressible(((*to, "loss"),), f"ROLL distils by {', '.join(OBJECTIVES)}, not by {section['loss']}")
     yield Flow(
         view.path("distill_loss_weight"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True
     )
     if section["top_k"] is not None:
         yield Flow(view.path("logits_topk"), section["top_k"], ((*to, "top_k"),), same=True)
     else:
-        yield Lost(((*to, "top_k"),), "ROLL compares the 64 likeliest tokens, or as many as logits_topk says")
+        yield Inexpressible(((*to, "top_k"),), "ROLL compares the 64 likeliest tokens, or as many as logits_topk says")
     for name, value in section["args"].items():
         if name in OFFLINE_ARGS:
             yield Flow(view.path(name), value, ((*to, "args", name), (*to, "args")), same=True)
         else:
-            yield Lost(((*to, "args"),), f"ROLL's distillation takes no {name}")
+            yield Inexpressible(((*to, "args"),), f"ROLL's distillation takes no {name}")
 
 
 OFFLINE: list[Rule] = [
-    Code(
+    CustomRule(
         "distillation",
         (
-            K("teacher_pretrain", None),
-            K("kd_objective", "forward_kl"),
-            K("distill_loss_weight", 0.5),
-            K("logits_topk", 64),
-            *(K(name, default) for name, default in OFFLINE_ARGS.items()),
+            DialectKey("teacher_pretrain", None),
+            DialectKey("kd_objective", "forward_kl"),
+            DialectKey("distill_loss_weight", 0.5),
+            DialectKey("logits_topk", 64),
+            *(DialectKey(name, default) for name, default in OFFLINE_ARGS.items()),
         ),
         (D, *(f"{D}.{name}" for name in FIELDS)),
         _read_offline,
@@ -135,33 +146,35 @@ def _write_online(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(key), "${pretrain}", (view.to("model.path"),), "derived", note, always=True)
     yield Flow(view.path(WEIGHT), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     if section["loss"] != "reverse_kl":
-        yield Lost(((*to, "loss"),), f"ROLL's on-policy distillation takes the reverse KL, not {section['loss']}")
+        yield Inexpressible(
+            ((*to, "loss"),), f"ROLL's on-policy distillation takes the reverse KL, not {section['loss']}"
+        )
     if section["top_k"] is not None:
-        yield Lost(((*to, "top_k"),), "ROLL's on-policy distillation compares the tokens that were drawn")
+        yield Inexpressible(((*to, "top_k"),), "ROLL's on-policy distillation compares the tokens that were drawn")
     for name, value in section["args"].items():
         place = ((*to, "args", name), (*to, "args"))
         if name == "estimator" and value in ESTIMATORS:
             yield Flow(view.path("kl_penalty"), ESTIMATORS[value], place)
         elif name == "estimator":
             known = ", ".join(sorted(set(ESTIMATORS.values())))
-            yield Lost(place, f"ROLL estimates the divergence by {known}, not by {value}")
+            yield Inexpressible(place, f"ROLL estimates the divergence by {known}, not by {value}")
         elif name == "policy_gradient" and not value:
-            yield Lost(place, "ROLL takes the divergence as a reward; it does not differentiate through it")
+            yield Inexpressible(place, "ROLL takes the divergence as a reward; it does not differentiate through it")
         elif name not in ("policy_gradient", "with_rewards"):
             reason = "ROLL has no such setting of the divergence; the teacher's are those of its block"
-            yield Lost(place, reason, idle=name.startswith("teacher_engine."))
+            yield Inexpressible(place, reason, idle=name.startswith("teacher_engine."))
 
 
 ONLINE: list[Rule] = [
-    Code(
+    CustomRule(
         "on-policy distillation",
         (
-            K(PATH, None),
-            *(K(key, None) for key in STUDENTS),
-            K(WEIGHT, None),
-            K("kl_penalty", "kl"),
-            K("use_opd", False),
-            K("is_pure_opd", False),
+            DialectKey(PATH, None),
+            *(DialectKey(key, None) for key in STUDENTS),
+            DialectKey(WEIGHT, None),
+            DialectKey("kl_penalty", "kl"),
+            DialectKey("use_opd", False),
+            DialectKey("is_pure_opd", False),
         ),
         (D, *(f"{D}.{name}" for name in FIELDS)),
         _read_online,

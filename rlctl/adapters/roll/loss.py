@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rules import Code, Flow, How, K, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.rules import CustomRule, DialectKey, Flow, Inexpressible, Out, Provenance, Reading, Writing
 from rlctl.adapters.roll.numbers import is_number
 
 LOSS = "algorithm.policy_loss"
@@ -54,7 +54,7 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
         "vanilla": "policy_gradient",
         "tis": "policy_gradient",
     }
-    how: How = "derived" if variant == "topr" else "mapped"
+    how: Provenance = "derived" if variant == "topr" else "mapped"
     yield Flow((*to, "name"), names.get(variant, "other"), used, how, SIGN if variant == "topr" else "")
     if variant in ("ppo", "seq"):
         low, high, clips = _clips(view)
@@ -123,16 +123,16 @@ def _write_loss(view: Writing) -> Iterator[Out]:
     if name == "policy_gradient":
         variant = {"none": "vanilla", "truncated_ratio": "tis"}.get(loss["importance_weight"])
         if variant is None:
-            yield Lost(used[2:], "ROLL's policy gradient takes no weight, or one cut at 1")
+            yield Inexpressible(used[2:], "ROLL's policy gradient takes no weight, or one cut at 1")
             variant = "tis"
     if name == "other":
         variant = yield from _write_other(view, loss, agentic)
     if name == "sapo":
         places = tuple((*to, field) for field in ("name", "tau_positive", "tau_negative"))
-        yield Lost(places, "ROLL has no soft gate; its clipped loss is written")
+        yield Inexpressible(places, "ROLL has no soft gate; its clipped loss is written")
     if variant is not None:
         yield Flow(view.path(CLASS), PG_WORKERS[agentic], used, always=True)
-        how: How = "derived" if variant == "topr" else "mapped"
+        how: Provenance = "derived" if variant == "topr" else "mapped"
         yield Flow(view.path(VARIANT), variant, used, how, SIGN if variant == "topr" else "", always=True)
     else:
         yield from _write_clipped(view, loss, name, agentic)
@@ -149,7 +149,7 @@ def _write_other(view: Writing, loss: Mapping[str, Any], agentic: bool) -> Any:
         yield Flow(view.path(CLASS), kind, used, always=True)
     elif kind != "kimi15":
         places = (*used, (*to, "args"), *((*to, "args", key) for key in args))
-        yield Lost(places, f"ROLL has no loss {kind}; its clipped loss is written")
+        yield Inexpressible(places, f"ROLL has no loss {kind}; its clipped loss is written")
         return None
     for key, value in args.items():
         if key in (*CLIPS, "dual_clip_loss"):
@@ -161,7 +161,7 @@ def _write_clipped(view: Writing, loss: Mapping[str, Any], name: str, agentic: b
     to = view.to(LOSS)
     if name == "gspo":
         if agentic:
-            yield Lost(
+            yield Inexpressible(
                 ((*to, "name"),), "ROLL takes ratios of sequences in RLVR runs only; those of segments are written"
             )
             yield Flow(view.path("ratio_type"), "segment", ((*to, "name"),), "derived", "the nearest", always=True)
@@ -196,28 +196,28 @@ def _write_fixed(view: Writing, loss: Mapping[str, Any], name: str) -> Iterator[
         for field in ("positive_weight", "negative_weight"):
             yield Flow(view.path(f"actor_train.topr_{field}"), loss[field], ((*to, field),), same=True)
     if name == "cispo" and (loss["clip_low"], loss["clip_high"]) != (0.1, 0.1):
-        yield Lost(
+        yield Inexpressible(
             ((*to, "clip_low"), (*to, "clip_high")), "ROLL's CISPO clips at 0.1 on both sides, which no key changes"
         )
     if name == "policy_gradient" and loss["importance_weight"] == "truncated_ratio" and loss["weight_bound"] != 1:
-        yield Lost(((*to, "weight_bound"),), "ROLL's weight is cut at 1, which no key changes")
+        yield Inexpressible(((*to, "weight_bound"),), "ROLL's weight is cut at 1, which no key changes")
 
 
-def loss_rule(ratio: K) -> Code:
+def loss_rule(ratio: DialectKey) -> CustomRule:
     """The policy loss; RLVR and agentic runs have different ratios."""
-    return Code(
+    return CustomRule(
         "policy loss",
         (
-            K(CLASS, None),
-            K(VARIANT, None),
+            DialectKey(CLASS, None),
+            DialectKey(VARIANT, None),
             ratio,
-            K("pg_clip", 0.2),
-            K("use_pg_clip_range", False),
-            K("pg_clip_low", 0.2),
-            K("pg_clip_high", 0.2),
-            K("dual_clip_loss", False),
-            K("actor_train.topr_positive_weight", 1.0),
-            K("actor_train.topr_negative_weight", 1.0),
+            DialectKey("pg_clip", 0.2),
+            DialectKey("use_pg_clip_range", False),
+            DialectKey("pg_clip_low", 0.2),
+            DialectKey("pg_clip_high", 0.2),
+            DialectKey("dual_clip_loss", False),
+            DialectKey("actor_train.topr_positive_weight", 1.0),
+            DialectKey("actor_train.topr_negative_weight", 1.0),
         ),
         (
             f"{LOSS}.name",

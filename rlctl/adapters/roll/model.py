@@ -11,15 +11,15 @@ from typing import Any
 
 from rlctl.adapters.engine.rules import (
     Absent,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
+    Inexpressible,
     InexpressibleError,
-    K,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Same,
@@ -55,7 +55,7 @@ TEMPLATES: Mapping[str, tuple[str | None, Mapping[str, Any]]] = {
 # Paths
 
 
-def paths(*roles: str) -> Code:
+def paths(*roles: str) -> CustomRule:
     """The key of the whole file and those of roles, which hold only where each of them is written; the first is trained."""
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -86,9 +86,9 @@ def paths(*roles: str) -> Code:
             to = "reference.model.path" if role == REF else "model.path"
             yield Flow(view.path(f"{role}.{PATH}"), view.get(to), (view.to(to),), same=True, always=True)
 
-    return Code(
+    return CustomRule(
         "model paths",
-        (K("pretrain", None), *(K(f"{role}.{PATH}", None) for role in roles)),
+        (DialectKey("pretrain", None), *(DialectKey(f"{role}.{PATH}", None) for role in roles)),
         ("model.path", "reference.model", "reference.model.path"),
         read,
         write,
@@ -130,9 +130,9 @@ def _write_template(view: Writing) -> Iterator[Out]:
     plain = next((name for name, known in TEMPLATES.items() if known == (text, {})), None)
     said = used if both else used[:1] if plain else ()
     if not plain:
-        yield Lost(used[:1], "ROLL has named templates, and nothing for one of one's own")
+        yield Inexpressible(used[:1], "ROLL has named templates, and nothing for one of one's own")
     if not both and args:
-        yield Lost(used[1:], f"ROLL has named templates; none takes {args}")
+        yield Inexpressible(used[1:], f"ROLL has named templates; none takes {args}")
     yield Flow(view.path(f"{A}.data_args.template"), both or plain or next(iter(TEMPLATES)), said)
 
 
@@ -172,11 +172,11 @@ def _write_lora(view: Writing) -> Iterator[Out]:
     alpha = lora["alpha"]
     used = (view.to("model.lora.target_modules"), view.to("model.lora.rank"), view.to("model.lora.alpha"))
     if alpha != int(alpha):
-        yield Lost(used[2:], f"ROLL's lora_alpha is a whole number; {round(alpha)} is used")
+        yield Inexpressible(used[2:], f"ROLL's lora_alpha is a whole number; {round(alpha)} is used")
     for role, target in ((A, names), (INFER, names.replace("all-linear", LINEAR))):
         m = f"{role}.model_args."
         note = "" if target == names else "the engine wants modules by name; these are those of Qwen and Llama"
-        how: How = "derived" if note else "mapped"
+        how: Provenance = "derived" if note else "mapped"
         yield Flow(view.path(f"{m}lora_target"), target, (*used[:1], view.to("model.lora")), how, note, always=True)
         yield Flow(view.path(f"{m}lora_rank"), lora["rank"], used[1:2], same=True, always=True)
         yield Flow(view.path(f"{m}lora_alpha"), round(alpha), used[2:], always=True)
@@ -202,9 +202,9 @@ class Prefixes(Same):
 NOT_MEGATRON = "Megatron takes the model as its own classes build it"
 RULES: list[Rule] = [
     paths(A, INFER, REF),
-    Code(
+    CustomRule(
         "chat template",
-        (K("global_template", None), K(f"{A}.data_args.template", "native")),
+        (DialectKey("global_template", None), DialectKey(f"{A}.data_args.template", "native")),
         ("model.chat_template", "model.chat_template_args"),
         _read_template,
         _write_template,
@@ -221,17 +221,17 @@ RULES: list[Rule] = [
     Dropped("model.attention", "Megatron picks the attention itself"),
     Dropped("model.overrides", "Megatron takes strategy_config.additional_configs"),
     Key(f"{A}.model_args.freeze_module_prefix", "model.freeze", None, Prefixes()),
-    Code(
+    CustomRule(
         "auxiliary loss",
-        (K(f"{A}.model_args.moe_aux_loss_coef", None),),
+        (DialectKey(f"{A}.model_args.moe_aux_loss_coef", None),),
         (),
         lambda view: _read_auxiliary(view),
         lambda view: iter(()),
     ),
-    Code(
+    CustomRule(
         "LoRA",
         tuple(
-            K(f"{role}.model_args.{name}", default)
+            DialectKey(f"{role}.model_args.{name}", default)
             for role in (A, INFER)
             for name, default in (("lora_target", None), ("lora_rank", 8), ("lora_alpha", None))
         ),

@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl.adapters.engine.rules import BadValueError, Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import (
+    BadValueError,
+    CustomRule,
+    DialectKey,
+    Dropped,
+    Flow,
+    Inexpressible,
+    Out,
+    Provenance,
+    Reading,
+    Rule,
+    Writing,
+)
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
 from rlctl.adapters.roll.workers import devices_of, has_critic, has_reference, trains_critic
 from rlctl.planning import arithmetic
@@ -20,7 +32,7 @@ REWARDS = ("rewards", "reward_model", "reward")
 Devices = tuple[int, ...]
 
 
-def _valid(worker: str) -> Code:
+def _valid(worker: str) -> CustomRule:
     """A worker's mapping can be read at all."""
     key = f"{worker}.device_mapping"
 
@@ -33,7 +45,7 @@ def _valid(worker: str) -> Code:
         if not devices:
             yield Flow((), None, (view.path(key),), "mapped", "names no device")
 
-    return Code(f"devices of {worker}", (K(key, None),), (), read, lambda view: iter(()))
+    return CustomRule(f"devices of {worker}", (DialectKey(key, None),), (), read, lambda view: iter(()))
 
 
 def _placed(view: Reading) -> dict[str, Devices]:
@@ -122,7 +134,7 @@ def _write(view: Writing) -> Iterator[Out]:
             continue
         listed = ((*view.to("placement.roles"), role, "devices"), *layout[:1])
         devices, used = _devices_of(view, role, total), listed if placement.layout == "explicit" else layout
-        how: How = "derived"
+        how: Provenance = "derived"
         note = ""
         if len(devices) < least:
             note = (
@@ -151,29 +163,31 @@ def _lose(view: Writing) -> Iterator[Out]:
     placement = view.config.placement
     own, total = arithmetic.rollout_devices(view.config), arithmetic.devices(view.config)
     if placement.layout == "split" and own >= total:
-        yield Lost((view.to("placement.rollout_devices"),), f"{own} of {total} devices for rollout leave none to train")
+        yield Inexpressible(
+            (view.to("placement.rollout_devices"),), f"{own} of {total} devices for rollout leave none to train"
+        )
     for role, place in placement.roles.items():
         at = (*view.to("placement.roles"), role)
         if placement.layout != "explicit":
             yield Flow((), None, (at,), "mapped", f"the layout is {placement.layout}")
         elif role not in ROLES and role != "reward":
-            yield Lost((at,), f"ROLL has no role {role!r}")
+            yield Inexpressible((at,), f"ROLL has no role {role!r}")
         elif not place.devices:
-            yield Lost((at,), "ROLL wants the device numbers of a role: placement.roles.*.devices")
+            yield Inexpressible((at,), "ROLL wants the device numbers of a role: placement.roles.*.devices")
     if placement.device == "cpu":
-        yield Lost((view.to("placement.device"),), "ROLL's workers want accelerators")
+        yield Inexpressible((view.to("placement.device"),), "ROLL's workers want accelerators")
 
 
 NODE = 8
 """Devices of a usual node."""
 RULES: list[Rule] = [
     *[_valid(worker) for worker in ROLES.values()],
-    Code(
+    CustomRule(
         "placement",
         (
-            *(K(f"{worker}.device_mapping", None) for worker in ROLES.values()),
-            K("num_gpus_per_node", 8),
-            K("num_nodes", 1),
+            *(DialectKey(f"{worker}.device_mapping", None) for worker in ROLES.values()),
+            DialectKey("num_gpus_per_node", 8),
+            DialectKey("num_nodes", 1),
         ),
         (
             "placement.layout",

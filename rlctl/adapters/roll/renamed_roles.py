@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
-from rlctl.adapters.engine.rules import Flow, K, Like, Noted, Out, Reading, Rule, Version, Writing
+from rlctl.adapters.engine.rules import DefaultFrom, DialectKey, Flow, Noted, Out, Reading, Rule, Version, Writing
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
 
@@ -53,7 +53,7 @@ class _Read(_Renamed):
     def written(self, *keys: str) -> bool:
         return bool(self.view.written(*(renamed(key, self.names) for key in keys)))
 
-    def default(self, key: K) -> Any:
+    def default(self, key: DialectKey) -> Any:
         return self.view.default(_key(key, self.names))
 
 
@@ -72,9 +72,9 @@ class _Write(_Renamed):
         return bool(self.view.explicit(*canonical))
 
 
-def _key(key: K, names: Mapping[str, str]) -> K:
-    default = Like(renamed(key.default.key, names)) if isinstance(key.default, Like) else key.default
-    return K(renamed(key.name, names), default, key.since, key.until)
+def _key(key: DialectKey, names: Mapping[str, str]) -> DialectKey:
+    default = DefaultFrom(renamed(key.default.key, names)) if isinstance(key.default, DefaultFrom) else key.default
+    return DialectKey(renamed(key.name, names), default, key.since, key.until)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Spelled(Rule):
     names: Mapping[str, str]
 
     @cached_property
-    def keys(self) -> tuple[K, ...]:
+    def keys(self) -> tuple[DialectKey, ...]:
         return tuple(_key(key, self.names) for key in self.rule.keys)
 
     @property
@@ -107,7 +107,7 @@ class Without(Rule):
     roles: frozenset[str]
 
     @cached_property
-    def keys(self) -> tuple[K, ...]:
+    def keys(self) -> tuple[DialectKey, ...]:
         return tuple(key for key in self.rule.keys if key.name.partition(".")[0] not in self.roles)
 
     @property

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    CustomRule,
+    DialectKey,
+    Dropped,
+    Flow,
+    Inexpressible,
+    Out,
+    Provenance,
+    Reading,
+    Rule,
+    Writing,
+)
 from rlctl.adapters.engine.values import REWARD_FIELDS, manager_rule
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
 from rlctl.adapters.roll.numbers import is_number, number
@@ -237,15 +249,17 @@ def _write_one(view: Writing, index: int, reward: Mapping[str, Any], name: str) 
         note = "its tokenizer reads responses"
         used = (view.to("model.path"),)
         yield Flow((*to, "model_args", "model_name_or_path"), "${pretrain}", used, "derived", note, always=True)
-    how: How = "mapped" if name == reward["name"] else "derived"
+    how: Provenance = "mapped" if name == reward["name"] else "derived"
     yield Flow((), None, ((*place, "name"),), how, f"the domain {name}")
     own = PROGRAM_SECONDS if reward["type"] == "sandbox" and reward["url"] is None else 30.0
     for field, usual in (("weight", 1.0), ("timeout", own), ("on_error", "zero")):
         if reward[field] != usual:
-            yield Lost(((*place, field),), f"ROLL's rewards have no {field}; rows of a domain get its reward as it is")
+            yield Inexpressible(
+                ((*place, field),), f"ROLL's rewards have no {field}; rows of a domain get its reward as it is"
+            )
     for field in ("score_right", "score_wrong"):
         if field in reward and reward[field] != (1.0 if field == "score_right" else 0.0):
-            yield Lost(((*place, field),), "ROLL's worker scores 1 and 0")
+            yield Inexpressible(((*place, field),), "ROLL's worker scores 1 and 0")
 
 
 def _write_class(
@@ -271,7 +285,7 @@ def _write_class(
         )
         key = ".".join(map(str, (*to, "worker_cls")))
         reason = f"ROLL scores with worker classes and has none for {what}: write one and name it as {key}"
-        yield Lost((*used, (*place, "path"), (*place, "function")), reason)
+        yield Inexpressible((*used, (*place, "path"), (*place, "function")), reason)
         fields = (
             "signature",
             "tokenizer",
@@ -284,7 +298,7 @@ def _write_class(
         )
         for field in fields:
             if field in reward and kind != "external":
-                yield Lost(((*place, field),), "a setting of that reward")
+                yield Inexpressible(((*place, field),), "a setting of that reward")
         if kind != "external":
             return
     for key, value in reward.get("args", {}).items():
@@ -313,7 +327,7 @@ def _write_rule(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any
         if name in keys:
             yield Flow((*to, keys[name]), value, ((*place, "args", name), (*place, "args")), same=True, always=True)
         elif name not in own:
-            yield Lost(((*place, "args", name), (*place, "args")), f"ROLL's worker takes no {name}")
+            yield Inexpressible(((*place, "args", name), (*place, "args")), f"ROLL's worker takes no {name}")
     if own and not reward["args"]:
         yield Flow((), None, ((*place, "args"),))
 
@@ -325,7 +339,9 @@ def _write_sandbox(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[
     if local and reward["method"] == "roll":
         yield Flow((), None, ((*place, "method"),), "mapped", "ROLL's own test cases")
     else:
-        yield Lost(((*place, "method"),), "ROLL reads the columns case_type, test_cases and test_case_function")
+        yield Inexpressible(
+            ((*place, "method"),), "ROLL reads the columns case_type, test_cases and test_case_function"
+        )
     if local:
         note = "ROLL runs programs with nothing taken from them"
         yield Flow((), None, ((*place, "isolation"),), "mapped", note)
@@ -333,7 +349,7 @@ def _write_sandbox(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[
         yield Flow((*to, "code_url"), reward["url"], ((*place, "url"),), "derived", always=True)
     for field, usual in (("max_concurrent", 64), ("memory_limit_mb", 1024), ("continuous", False)):
         if reward[field] != usual:
-            yield Lost(((*place, field),), f"ROLL's sandbox worker takes no {field}")
+            yield Inexpressible(((*place, field),), f"ROLL's sandbox worker takes no {field}")
 
 
 def _write_judge(
@@ -345,11 +361,11 @@ def _write_judge(
     if reward["scoring"] == "yes_no":
         yield Flow((), None, ((*place, "scoring"),), "mapped", JUDGED)
     else:
-        yield Lost(((*place, "scoring"),), JUDGED)
+        yield Inexpressible(((*place, "scoring"),), JUDGED)
     if reward["prompt"]:
-        yield Lost(((*place, "prompt"),), "ROLL's judge takes the name of a prompt in its code, not a text")
+        yield Inexpressible(((*place, "prompt"),), "ROLL's judge takes the name of a prompt in its code, not a text")
     if reward["max_concurrent"] != 64:
-        yield Lost(((*place, "max_concurrent"),), "ROLL's judge answers one question after the other")
+        yield Inexpressible(((*place, "max_concurrent"),), "ROLL's judge answers one question after the other")
     if not reward["base_url"]:
         yield from _write_served_judge(view, reward, place, to)
         return
@@ -363,7 +379,7 @@ def _write_judge(
         *(("replicas", 1), ("tensor", 1), ("engine", "auto"), ("engine_args", {}), ("max_context_tokens", None)),
     ):
         if reward[field] != usual:
-            yield Lost(((*place, field),), "the endpoint serves the judge")
+            yield Inexpressible(((*place, field),), "the endpoint serves the judge")
 
 
 def _write_served_judge(
@@ -394,7 +410,7 @@ def _write_served_judge(
         if name in keys:
             yield Flow((*to, "generating_args", keys[name]), value, at, always=True)
         else:
-            yield Lost(at, f"ROLL's judge takes no {name}")
+            yield Inexpressible(at, f"ROLL's judge takes no {name}")
     for name, (key, usual) in ((name, (key, usual)) for key, (name, usual) in JUDGE_SAMPLING.items()):
         if name not in reward["sampling"] and usual is not None and name in ENDPOINT_SAMPLING:
             value = ENDPOINT_SAMPLING[name]
@@ -403,9 +419,9 @@ def _write_served_judge(
             )
 
 
-REWARDS = Code(
+REWARDS = CustomRule(
     "rewards",
-    (K("rewards", ABSENT), K("rewards.**", ABSENT)),
+    (DialectKey("rewards", ABSENT), DialectKey("rewards.**", ABSENT)),
     (
         "rewards",
         *(f"rewards[].{name}" for name in ("type", *REWARD_FIELDS)),
@@ -488,7 +504,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     filters, used = view.get("algorithm.filters"), (view.to("algorithm.filters"),)
     by_name = {item["name"]: item for item in filters}
     if len(by_name) < len(filters):
-        yield Lost(used, "ROLL takes one filter of each kind")
+        yield Inexpressible(used, "ROLL takes one filter of each kind")
     yield Flow(view.path("max_len_mask"), "overlong" in by_name, used, always="overlong" in by_name)
     difficulty = by_name.get("difficulty_mask")
     yield Flow(view.path("difficulty_mask"), difficulty is not None, used)
@@ -501,7 +517,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("error_max_len_threshold"), error["max_tokens"], used)
     groups = [item for item in filters if item["name"] in ("equal_groups", "group_mean")]
     if len(groups) > 1:
-        yield Lost(used, "ROLL takes one filter of groups")
+        yield Inexpressible(used, "ROLL takes one filter of groups")
     for item in groups[:1]:
         yield from _write_groups(view, item, used)
 
@@ -510,28 +526,28 @@ def _write_groups(view: Writing, item: Mapping[str, Any], used: tuple[Any, ...])
     if item["name"] == "equal_groups":
         config: dict[str, Any] = {"type": "std_filter", "filter_args": {"std_threshold": item["threshold"]}}
         if item["metric"] not in ("reward", "seq_reward", "seq_final_reward", "score"):
-            yield Lost(used, f"ROLL compares the reward, not {item['metric']}")
+            yield Inexpressible(used, f"ROLL compares the reward, not {item['metric']}")
     else:
         config = {"type": "mean_filter", "filter_args": {"threshold_down": item["low"], "threshold_up": item["high"]}}
     if not domains(view):
-        yield Lost(used, "ROLL filters by the domains of its rewards, and there are none")
+        yield Inexpressible(used, "ROLL filters by the domains of its rewards, and there are none")
     for name in domains(view):
         yield Flow((*view.path("rewards"), name, FILTERS), config, used, always=True)
     if not item["refill"] and view.config.rollout.over_rollout.additional_prompts:
-        yield Lost(used, "ROLL fills up with additional prompts")
+        yield Inexpressible(used, "ROLL fills up with additional prompts")
 
 
-FILTER_RULE = Code(
+FILTER_RULE = CustomRule(
     "filters",
     (
-        K("max_len_mask", False),
-        K("difficulty_mask", False),
-        K("difficulty_low_threshold", 0.0),
-        K("difficulty_high_threshold", 1.0),
-        K("error_max_len_clip", False),
-        K("error_max_len_threshold", 9999999999),
-        K(f"rewards.*.{FILTERS}", ABSENT),
-        K(f"rewards.*.{FILTERS}.**", ABSENT),
+        DialectKey("max_len_mask", False),
+        DialectKey("difficulty_mask", False),
+        DialectKey("difficulty_low_threshold", 0.0),
+        DialectKey("difficulty_high_threshold", 1.0),
+        DialectKey("error_max_len_clip", False),
+        DialectKey("error_max_len_threshold", 9999999999),
+        DialectKey(f"rewards.*.{FILTERS}", ABSENT),
+        DialectKey(f"rewards.*.{FILTERS}.**", ABSENT),
     ),
     ("algorithm.filters", "algorithm.filters[].**"),
     _read_filters,

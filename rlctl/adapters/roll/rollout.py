@@ -12,12 +12,12 @@ from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     BadValueError,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
     Reading,
     Rule,
@@ -116,7 +116,9 @@ def _write_engine(view: Writing) -> Iterator[Out]:
     elif name == "auto":
         yield Flow(key, "vllm", used, "derived", "ROLL needs a name; vLLM where there is a GPU", always=True)
     else:
-        yield Lost(used, f"ROLL generates with vLLM or SGLang, not with {view.get('rollout.engine.kind', name)}")
+        yield Inexpressible(
+            used, f"ROLL generates with vLLM or SGLang, not with {view.get('rollout.engine.kind', name)}"
+        )
         yield Flow(key, "vllm", used, always=True)
 
 
@@ -138,7 +140,9 @@ def _write_experts(view: Writing) -> Iterator[Out]:
     wanted, width = view.get("rollout.parallel.expert"), arithmetic.devices_per_rollout_engine(view.config)
     used = (view.to("rollout.parallel.expert"),)
     if wanted not in (1, width):
-        yield Lost(used, f"vLLM splits experts over all {width} devices of an engine, or not at all; not over {wanted}")
+        yield Inexpressible(
+            used, f"vLLM splits experts over all {width} devices of an engine, or not at all; not over {wanted}"
+        )
     yield Flow(view.path(f"{S}.enable_expert_parallel"), wanted > 1, used)
 
 
@@ -200,14 +204,14 @@ def _write_width(view: Writing) -> Iterator[Out]:
     replicas, place = parallel.replicas, (view.to("rollout.parallel.replicas"),)
     if total % wide:
         near = arithmetic.nearest_multiples(total, wide)
-        yield Lost(
+        yield Inexpressible(
             used[:1],
             f"{total} devices do not divide into workers of {wide} ({total} / {wide} = {total / wide:g}); {near} would",
         )
     elif replicas == "auto" or replicas * each == total:
         yield Flow((), None, place, "mapped", "follows from device_mapping")
     else:
-        yield Lost(place, f"ROLL fills all {total} devices with engines of {each}: {total // each} of them")
+        yield Inexpressible(place, f"ROLL fills all {total} devices with engines of {each}: {total // each} of them")
 
 
 def _write_data(view: Writing) -> Iterator[Out]:
@@ -218,16 +222,18 @@ def _write_data(view: Writing) -> Iterator[Out]:
     if parallel.data in (1, workers):
         yield Flow(view.path(f"{S}.data_parallel_size"), parallel.data, used, same=True)
     else:
-        yield Lost(used, f"ROLL makes all its {workers} workers ranks of one engine, or none; not {parallel.data}")
+        yield Inexpressible(
+            used, f"ROLL makes all its {workers} workers ranks of one engine, or none; not {parallel.data}"
+        )
 
 
-def _data_rule() -> Code:
+def _data_rule() -> CustomRule:
     def read(view: Reading) -> Iterator[Flow]:
         key = f"{S}.data_parallel_size"
         yield Flow(view.to("rollout.parallel.data"), _count(view, "data_parallel_size"), (view.path(key),), same=True)
 
-    own = (K(f"{S}.data_parallel_size", 1),)
-    return Code("data-parallel ranks", own, ("rollout.parallel.data",), read, _write_data)
+    own = (DialectKey(f"{S}.data_parallel_size", 1),)
+    return CustomRule("data-parallel ranks", own, ("rollout.parallel.data",), read, _write_data)
 
 
 def _write_fraction(view: Writing) -> Iterator[Out]:
@@ -240,9 +246,9 @@ def _write_fraction(view: Writing) -> Iterator[Out]:
         )
 
 
-WIDTH = Code(
+WIDTH = CustomRule(
     "devices of an engine",
-    (K(f"{S}.tensor_parallel_size", 1), K(f"{W}.num_gpus_per_worker", 1)),
+    (DialectKey(f"{S}.tensor_parallel_size", 1), DialectKey(f"{W}.num_gpus_per_worker", 1)),
     ("rollout.parallel.tensor", "rollout.parallel.replicas"),
     _read_width,
     _write_width,
@@ -251,9 +257,9 @@ WIDTH = Code(
 VLLM: list[Rule] = [
     Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline", 1),
     _data_rule(),
-    Code(
+    CustomRule(
         "experts",
-        (K(f"{S}.enable_expert_parallel", False),),
+        (DialectKey(f"{S}.enable_expert_parallel", False),),
         ("rollout.parallel.expert",),
         _read_experts,
         _write_experts,
@@ -287,7 +293,7 @@ SGLANG: list[Rule] = [
     Key(f"{S}.disable_cuda_graph", f"{M}eager", False),
     Key(f"{S}.load_format", f"{M}load_format", "auto", LOAD, always=True),
     Key(f"{S}.quantization", f"{M}quantization", None),
-    Code("SGLang's share of memory", (), (), lambda view: iter(()), _write_fraction),
+    CustomRule("SGLang's share of memory", (), (), lambda view: iter(()), _write_fraction),
     _args("sglang", SGLANG_NAMED),
 ]
 
@@ -330,7 +336,7 @@ def _write_seed(view: Writing) -> Iterator[Out]:
     if seed in (None, run):
         yield Flow((), None, used, "mapped", "the run's seed, which ROLL gives its engines, too")
     elif view.explicit("rollout.sampling.seed"):
-        yield Lost(used, f"ROLL gives its engines the run's seed, {run}")
+        yield Inexpressible(used, f"ROLL gives its engines the run's seed, {run}")
 
 
 SAMPLING: list[Rule] = [
@@ -339,16 +345,16 @@ SAMPLING: list[Rule] = [
     Key(f"{G}.top_k", "rollout.sampling.top_k", 50, Off(-1), always=True),
     Key(f"{G}.repetition_penalty", "rollout.sampling.repetition_penalty", 1.0),
     Key(f"{G}.stop_strings", "rollout.sampling.stop", None, Listed()),
-    Code(
+    CustomRule(
         "texts that end a response",
-        (K(f"{G}.include_stop_str_in_output"),),
+        (DialectKey(f"{G}.include_stop_str_in_output"),),
         ("rollout.sampling.include_stop",),
         _read_stop,
         _write_stop,
     ),
     Key(f"{G}.num_beams", "rollout.sampling.num_beams", 1),
     Key(f"{G}.logprobs", "rollout.sampling.log_probs", 0),
-    Code(
+    CustomRule(
         "engines' seed",
         (),
         ("rollout.sampling.seed",),
@@ -365,12 +371,12 @@ NO_WORKFLOW = (
     "without them each prompt is asked once and its answer scored by rewards"
 )
 RULES: list[Rule] = [
-    Code(
+    CustomRule(
         "engine",
         (
-            K(f"{W}.strategy_args.strategy_name", "vllm"),
-            K(S, None),
-            *(K(f"{S}.{name}") for names in OVERWRITTEN.values() for name in names),
+            DialectKey(f"{W}.strategy_args.strategy_name", "vllm"),
+            DialectKey(S, None),
+            *(DialectKey(f"{S}.{name}") for names in OVERWRITTEN.values() for name in names),
         ),
         ("rollout.engine.name", "rollout.engine.kind"),
         _read_engine,
@@ -379,9 +385,9 @@ RULES: list[Rule] = [
     WIDTH,
     When(tuple(VLLM), *_is("vllm")),
     When(tuple(SGLANG), *_is("sglang")),
-    Code(
+    CustomRule(
         "engine's type",
-        (K(f"{W}.model_args.dtype", "bf16"),),
+        (DialectKey(f"{W}.model_args.dtype", "bf16"),),
         ("rollout.precision",),
         _read_precision,
         _write_precision,

@@ -12,15 +12,15 @@ from typing import Any
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
+    Inexpressible,
     InexpressibleError,
-    K,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Writing,
@@ -48,11 +48,11 @@ def _read_total(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("schedule.total_steps"), None if endless else steps, (view.path("max_steps"),), same=not endless)
 
 
-def steps_to_write(view: Writing) -> tuple[int | None, How, str]:
+def steps_to_write(view: Writing) -> tuple[int | None, Provenance, str]:
     """The steps after which the run ends: the first of steps, optimizer steps and epochs, where these are known."""
     schedule = view.config.schedule
     steps = schedule.total_steps
-    how: How = "mapped"
+    how: Provenance = "mapped"
     notes = []
     if schedule.total_optimizer_steps is not None:
         each = arithmetic.optimizer_steps_per_step(view.config)
@@ -79,9 +79,9 @@ def _write_total(view: Writing) -> Iterator[Out]:
         yield from _epochs(view, steps)
     if steps is None:
         if schedule.total_epochs is None:
-            yield Lost((used,), "ROLL ends after max_steps, 500 where it is not said")
+            yield Inexpressible((used,), "ROLL ends after max_steps, 500 where it is not said")
         else:
-            yield Lost((used,), "ROLL ends after 500 steps if max_steps is not set", idle=True)
+            yield Inexpressible((used,), "ROLL ends after 500 steps if max_steps is not set", idle=True)
         return
     limits = (used, view.to("schedule.total_optimizer_steps"), view.to("schedule.total_epochs"))
     places = limits if how == "derived" else (used,)
@@ -95,14 +95,16 @@ def _epochs(view: Writing, steps: int | None) -> Iterator[Out]:
         yield Flow((), None, used, "derived", "counted in max_steps")
     elif steps is None:
         reason = f"ROLL counts steps only: {epochs} epochs need the number of training rows: state dataset_rows"
-        yield Lost(used, f"{reason} (ROLL runs 500 steps where max_steps is not said)")
+        yield Inexpressible(used, f"{reason} (ROLL runs 500 steps where max_steps is not said)")
     else:
-        yield Lost(used, f"ROLL counts steps only: it does not end after {epochs} epochs, only after {steps} steps")
+        yield Inexpressible(
+            used, f"ROLL counts steps only: it does not end after {epochs} epochs, only after {steps} steps"
+        )
 
 
-TOTAL = Code(
+TOTAL = CustomRule(
     "total steps",
-    (K("max_steps", 500),),
+    (DialectKey("max_steps", 500),),
     ("schedule.total_steps", "schedule.total_epochs", "schedule.total_optimizer_steps"),
     _read_total,
     _write_total,
@@ -137,12 +139,12 @@ def _write_resume(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used[:1])
         return
     if path is not None:
-        yield Lost(used[1:], f"the path is not read where checkpoint.resume is {kind}", idle=True)
+        yield Inexpressible(used[1:], f"the path is not read where checkpoint.resume is {kind}", idle=True)
     if kind == "auto" and not _finds_newest(view):
         reason = (
             "ROLL finds no checkpoint by itself, as it adds the time to their folder: name it in resume_from_checkpoint"
         )
-        yield Lost(used[:1], reason)
+        yield Inexpressible(used[:1], reason)
     yield Flow(view.path("resume_from_checkpoint"), _finds_newest(view), used[:1], always=True)
 
 
@@ -178,11 +180,11 @@ def _write_folder(view: Writing) -> Iterator[Out]:
     later = view.get("checkpoint.asynchronous")
     if _finds_newest(view):
         if later:
-            yield Lost(used, "ROLL writes at once where it resumes by itself")
+            yield Inexpressible(used, "ROLL writes at once where it resumes by itself")
         return
     if folder is None and remote is None:
         if later:
-            yield Lost(used, "ROLL copies checkpoints only where checkpoint_config says to", idle=True)
+            yield Inexpressible(used, "ROLL copies checkpoints only where checkpoint_config says to", idle=True)
         return
     yield Flow(view.path("checkpoint_config.async_upload"), later, used)
 
@@ -204,39 +206,39 @@ def _write_export(view: Writing) -> Iterator[Out]:
     value, used = view.get("checkpoint.export"), (view.to("checkpoint.export"),)
     if engine_written(view, "train.engine") != "megatron":
         if value != "always" and view.explicit("checkpoint.export"):
-            yield Lost(used, "ROLL saves every checkpoint in Hugging Face format, too")
+            yield Inexpressible(used, "ROLL saves every checkpoint in Hugging Face format, too")
         else:
             yield Flow((), None, used, "mapped", "ROLL saves every checkpoint in Hugging Face format, too")
         return
     if value == "last" and view.explicit("checkpoint.export"):
-        yield Lost(used, "ROLL exports every checkpoint or none; every one is")
+        yield Inexpressible(used, "ROLL exports every checkpoint or none; every one is")
     yield Flow(view.path(HF), value != "never", used)
 
 
 CHECKPOINT: list[Rule] = [
     interval("save_steps", "checkpoint.every", 50, NEVER, always=True),
     Dropped("checkpoint.last", "ROLL always saves the last step", True, matters=True),
-    Code(
+    CustomRule(
         "resume",
-        (K("resume_from_checkpoint", False),),
+        (DialectKey("resume_from_checkpoint", False),),
         ("checkpoint.resume", "checkpoint.resume_path"),
         _read_resume,
         _write_resume,
     ),
     Key("max_ckpt_to_keep", "checkpoint.keep_last", 0, Off(0)),
     Dropped("checkpoint.keep_last_critic", "ROLL keeps as many of each role"),
-    Code(
+    CustomRule(
         "checkpoint folder",
         (
-            K("checkpoint_config.type", None),
-            K("checkpoint_config.output_dir", None),
-            K("checkpoint_config.async_upload", ABSENT),
+            DialectKey("checkpoint_config.type", None),
+            DialectKey("checkpoint_config.output_dir", None),
+            DialectKey("checkpoint_config.async_upload", ABSENT),
         ),
         ("checkpoint.folder", "checkpoint.remote", "checkpoint.asynchronous"),
         _read_folder,
         _write_folder,
     ),
-    Code("export", (K(HF, False),), ("checkpoint.export",), _read_export, _write_export),
+    CustomRule("export", (DialectKey(HF, False),), ("checkpoint.export",), _read_export, _write_export),
     Dropped("checkpoint.save_contents", "ROLL saves weights, optimizer and counters"),
     Dropped("checkpoint.load_contents", "ROLL loads all that it saved"),
     *[Dropped(f"checkpoint.{name}", NO_KEY) for name in ("delete_after_load", "delete_previous", "writers")],
@@ -299,7 +301,9 @@ def _write_tracker(view: Writing) -> Iterator[Out]:
             yield Flow((), None, (place, (*place, "name")), "mapped", "ROLL always logs to the console")
         elif index != chosen and item["name"] != "console":
             kept = trackers[chosen]["name"] if chosen is not None else "stdout"
-            yield Lost((place, (*place, "name")), f"ROLL has one tracker and not this one beside it; {kept} is kept")
+            yield Inexpressible(
+                (place, (*place, "name")), f"ROLL has one tracker and not this one beside it; {kept} is kept"
+            )
     if chosen is None:
         used = tuple(("tracking", index, "name") for index in range(len(trackers))) or (view.to("tracking"),)
         yield Flow(view.path("track_with"), "stdout", used, always=True)
@@ -331,7 +335,7 @@ def _arguments(view: Writing, item: Mapping[str, Any], place: tuple[Any, ...]) -
     handled = {"name", "kind", "args", "api_key", *fields.values()}
     for field, value in item.items():
         if field not in handled and value is not None:
-            yield Lost(((*place, field),), f"ROLL's {item['name']} tracker takes no {field}")
+            yield Inexpressible(((*place, field),), f"ROLL's {item['name']} tracker takes no {field}")
 
 
 def _project(view: Writing, kind: str) -> Iterator[Out]:
@@ -341,12 +345,12 @@ def _project(view: Writing, kind: str) -> Iterator[Out]:
             (*view.path(T), "project"), view.get("run.project"), used, same=True, always=view.explicit("run.project")
         )
     elif view.explicit("run.project"):
-        yield Lost(used, f"ROLL tells a project only to {', '.join(PROJECTS)}", idle=True)
+        yield Inexpressible(used, f"ROLL tells a project only to {', '.join(PROJECTS)}", idle=True)
 
 
-TRACKING = Code(
+TRACKING = CustomRule(
     "tracker",
-    (K("track_with", "tensorboard"), K(T, ABSENT), K(f"{T}.**", ABSENT)),
+    (DialectKey("track_with", "tensorboard"), DialectKey(T, ABSENT), DialectKey(f"{T}.**", ABSENT)),
     (
         "run.project",
         "tracking",
@@ -372,7 +376,7 @@ def _read_profiling(view: Reading) -> Iterator[Flow]:
 def _write_profiling(view: Writing) -> Iterator[Out]:
     tool, used = view.get("profiling.tool"), (view.to("profiling.tool"),)
     if tool not in (None, "torch", "torch_memory"):
-        yield Lost(used, f"ROLL profiles with torch only, not with {tool}")
+        yield Inexpressible(used, f"ROLL profiles with torch only, not with {tool}")
         return
     yield Flow(view.path("profiler_timeline"), tool == "torch", used)
     yield Flow(view.path("profiler_memory"), tool == "torch_memory", used)
@@ -424,7 +428,7 @@ def _write_variables(view: Writing) -> Iterator[Out]:
     for role, variables in view.get("environment.role_variables").items():
         place = (*view.to("environment.role_variables"), role)
         if role not in blocks or not isinstance(variables, Mapping):
-            yield Lost((view.to("environment.role_variables"), place), f"ROLL has no worker for {role}")
+            yield Inexpressible((view.to("environment.role_variables"), place), f"ROLL has no worker for {role}")
             continue
         for name, value in variables.items():
             to = (*view.path(f"{blocks[role]}.system_envs"), name)
@@ -435,7 +439,7 @@ def _write_variables(view: Writing) -> Iterator[Out]:
 class Minutes:
     """ROLL counts the wait of a collective operation in minutes."""
 
-    how: How = "derived"
+    how: Provenance = "derived"
     note: str = "minutes there, seconds here"
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -452,7 +456,7 @@ class Minutes:
 class Seconds:
     """Whole seconds there."""
 
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -465,9 +469,9 @@ class Seconds:
 
 
 ENVIRONMENT: list[Rule] = [
-    Code(
+    CustomRule(
         "profiler",
-        (K("profiler_timeline", False), K("profiler_memory", False)),
+        (DialectKey("profiler_timeline", False), DialectKey("profiler_memory", False)),
         ("profiling.tool",),
         _read_profiling,
         _write_profiling,
@@ -486,12 +490,16 @@ ENVIRONMENT: list[Rule] = [
             "ray_timeline",
         )
     ],
-    Code(
+    CustomRule(
         "variables",
         (
-            K("system_envs", ABSENT),
-            K("system_envs.**", ABSENT),
-            *(key for block in ROLES for key in (K(f"{block}.system_envs"), K(f"{block}.system_envs.**"))),
+            DialectKey("system_envs", ABSENT),
+            DialectKey("system_envs.**", ABSENT),
+            *(
+                key
+                for block in ROLES
+                for key in (DialectKey(f"{block}.system_envs"), DialectKey(f"{block}.system_envs.**"))
+            ),
         ),
         ("environment.variables", "environment.role_variables"),
         _read_variables,
@@ -527,9 +535,13 @@ RUN: list[Rule] = [
         "what runs is chosen by ROLL's start script, not by a key: start_*_rollout_pipeline.py only evaluates",
     ),
     Dropped("run.group", "ROLL's trackers take no group", idle=True),
-    Code(
+    CustomRule(
         "rollout mock",
-        (K("rollout_mock.enable", False), K("rollout_mock.mode", "dump"), K("rollout_mock.dump_dir", ABSENT)),
+        (
+            DialectKey("rollout_mock.enable", False),
+            DialectKey("rollout_mock.mode", "dump"),
+            DialectKey("rollout_mock.dump_dir", ABSENT),
+        ),
         ("run.skip.rollout", "run.skip.folder"),
         _read_mock,
         _write_mock,

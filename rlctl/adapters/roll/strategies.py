@@ -14,15 +14,15 @@ from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
     BadValueError,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
+    Inexpressible,
     InexpressibleError,
-    K,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Same,
@@ -143,7 +143,7 @@ class Shards(Same):
         return arithmetic.train_devices(view.config) if isinstance(shared, int) and shared > 1 else 1
 
 
-def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_train") -> Code:
+def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_train") -> CustomRule:
     """Which engine a worker runs on: ``strategy_args.strategy_name``."""
     key, config = f"{worker}.strategy_args.strategy_name", f"{worker}.strategy_args.strategy_config"
     kind = "infer" if infers else "train"
@@ -171,20 +171,20 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
         engine = engine_written(view, to)
         if name != engine:
             wanted = view.get(f"{to}.kind") if name == "other" else "Megatron critic"
-            yield Lost((*used[:1], view.to(f"{to}.kind")), f"ROLL has no {wanted}; FSDP2 is used")
+            yield Inexpressible((*used[:1], view.to(f"{to}.kind")), f"ROLL has no {wanted}; FSDP2 is used")
         raw = f"{engine}_{kind}"
-        how: How = "mapped"
+        how: Provenance = "mapped"
         note = ""
         if unsharded(view, to):
             raw = "hf_infer"
             yield Flow((), None, (view.to(f"{to}.shard"),), "mapped", "each device holds the whole model")
         elif name == "fsdp2" and view.get(f"{to}.source") != "fsdp2":
             how, note = "derived", f"ROLL has no {view.get(f'{to}.source')}; FSDP2 is used"
-            yield Lost(used[1:], note, idle=True)
+            yield Inexpressible(used[1:], note, idle=True)
         yield Flow(view.path(key), raw, used, how, note, always=True)
 
     fills = (f"{to}.name", f"{to}.source", f"{to}.kind", f"{to}.shard")
-    return Code(f"engine of {worker}", (K(key, default), K(config, None)), fills, read, write)
+    return CustomRule(f"engine of {worker}", (DialectKey(key, default), DialectKey(config, None)), fills, read, write)
 
 
 def sizes(worker: str, to: str) -> list[Rule]:
@@ -273,7 +273,7 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
                 ),
                 Key(f"{worker}.use_sequence_packing", f"{to}.sequence_packing", unasked(False), quiet=infers),
                 *[Key(f"{s}{name}", f"{to}.ddp.{there}") for name, there in DDP.items()],
-                Code("other DDP settings", (), (f"{to}.ddp",), _nothing, _write_ddp(to)),
+                CustomRule("other DDP settings", (), (f"{to}.ddp",), _nothing, _write_ddp(to)),
             ],
         ),
         _deepspeed(worker, to),
@@ -301,9 +301,9 @@ def _nothing(view: Reading) -> Iterator[Flow]:
     return iter(())
 
 
-def _transformer(s: str, to: str) -> Code:
+def _transformer(s: str, to: str) -> CustomRule:
     """Values over Megatron's TransformerConfig: those that ROLL has keys for, and all others in ``additional_configs``."""
-    own = tuple(K(f"{s}{name}") for name in TRANSFORMER)
+    own = tuple(DialectKey(f"{s}{name}") for name in TRANSFORMER)
     more = f"{s}additional_configs"
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -320,7 +320,7 @@ def _transformer(s: str, to: str) -> Code:
             place = view.path(f"{s}{name}") if name in TRANSFORMER else (*view.path(more), name)
             yield Flow(place, value, ((*view.to(f"{to}.transformer"), name),), same=True)
 
-    return Code(f"transformer of {to}", (*own, K(f"{more}.**")), (f"{to}.transformer",), read, write)
+    return CustomRule(f"transformer of {to}", (*own, DialectKey(f"{more}.**")), (f"{to}.transformer",), read, write)
 
 
 def _write_ddp(to: str) -> Any:
@@ -328,15 +328,15 @@ def _write_ddp(to: str) -> Any:
         values = view.get(f"{to}.ddp")
         for name in values if isinstance(values, Mapping) else ():
             if name not in DDP.values():
-                yield Lost(((*view.to(f"{to}.ddp"), name),), f"ROLL hands Megatron's DDP no {name}")
+                yield Inexpressible(((*view.to(f"{to}.ddp"), name),), f"ROLL hands Megatron's DDP no {name}")
 
     return write
 
 
-def _deepspeed(worker: str, to: str) -> Code:
+def _deepspeed(worker: str, to: str) -> CustomRule:
     """ZeRO of older files: stage 3 drops gathered weights after the forward pass, as FSDP2 does; lower stages keep them."""
     config = f"{worker}.strategy_args.strategy_config"
-    own = tuple(K(f"{config}.{name}") for name in DEEPSPEED_KEYS)
+    own = tuple(DialectKey(f"{config}.{name}") for name in DEEPSPEED_KEYS)
 
     def read(view: Reading) -> Iterator[Flow]:
         values = view.get(config)
@@ -362,16 +362,16 @@ def _deepspeed(worker: str, to: str) -> Code:
 
     def write(view: Writing) -> Iterator[Out]:
         if view.get(f"{to}.source_args"):
-            yield Lost((view.to(f"{to}.source_args"),), "ROLL hands FSDP2 no such settings")
+            yield Inexpressible((view.to(f"{to}.source_args"),), "ROLL hands FSDP2 no such settings")
 
-    return Code(f"ZeRO of {worker}", own, (f"{to}.source_args", f"{to}.reshard_after_forward"), read, write)
+    return CustomRule(f"ZeRO of {worker}", own, (f"{to}.source_args", f"{to}.reshard_after_forward"), read, write)
 
 
 def _on_cpu(block: Any) -> bool:
     return isinstance(block, Mapping) and block.get("device") == "cpu"
 
 
-def always_offloads(worker: str, to: str, *, infers: bool = False) -> Code:
+def always_offloads(worker: str, to: str, *, infers: bool = False) -> CustomRule:
     """ROLL moves what is idle to CPU memory after each phase, unasked: with Megatron everything, with FSDP2 the parameters."""
     word, gradients = f"{to}.offload", f"{to}.offload_gradients"
 
@@ -397,10 +397,10 @@ def always_offloads(worker: str, to: str, *, infers: bool = False) -> Code:
                 continue
             if key == gradients and (infers or engine_written(view, to) != "megatron"):
                 reason = "a reference has no gradients" if infers else "ROLL's FSDP2 moves the parameters only"
-                yield Lost(used, reason, idle=True)
+                yield Inexpressible(used, reason, idle=True)
             elif value != does:
-                yield Lost(used, "ROLL always moves an idle role to CPU memory", idle=True)
+                yield Inexpressible(used, "ROLL always moves an idle role to CPU memory", idle=True)
             else:
                 yield Flow((), None, used, "mapped", "ROLL moves an idle role to CPU memory")
 
-    return Code(f"offload of {worker}", (), (word, gradients), read, write)
+    return CustomRule(f"offload of {worker}", (), (word, gradients), read, write)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rules import Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import (
+    CustomRule,
+    DialectKey,
+    Dropped,
+    Flow,
+    Inexpressible,
+    Out,
+    Provenance,
+    Reading,
+    Rule,
+    Writing,
+)
 from rlctl.adapters.engine.values import rows
 from rlctl.adapters.roll.batch import (
     ACCUMULATE,
@@ -35,7 +46,7 @@ def _read_rows(view: Reading) -> Iterator[Flow]:
 def _write_rows(view: Writing) -> Iterator[Out]:
     batch = view.config.batch
     if batch.mini_batch_responses not in (None, batch.prompts_per_step):
-        yield Lost(
+        yield Inexpressible(
             (view.to("batch.mini_batch_responses"),), "ROLL takes one optimizer step a step in supervised training"
         )
     yield from split(view, batch.prompts_per_step, "batch.prompts_per_step")
@@ -70,16 +81,18 @@ def _write_epochs(view: Writing) -> Iterator[Out]:
     limits = [name for name in ("total_steps", "total_optimizer_steps") if getattr(schedule, name) is not None]
     if limits:
         places = tuple(view.to(f"schedule.{name}") for name in limits)
-        yield Lost(places, f"ROLL's SFT counts epochs only: it ends after {epochs or 1}, not after so many steps")
+        yield Inexpressible(
+            places, f"ROLL's SFT counts epochs only: it ends after {epochs or 1}, not after so many steps"
+        )
 
 
 RULES: list[Rule] = [
     *mini_rule(
         _read_rows, _write_rows, ("batch.prompts_per_step", "batch.responses_per_prompt", "batch.mini_batch_responses")
     ),
-    Code(
+    CustomRule(
         "sequence length",
-        (K("sequence_length", None), K("prompt_length", 1024), K("response_length", None)),
+        (DialectKey("sequence_length", None), DialectKey("prompt_length", 1024), DialectKey("response_length", None)),
         ("data.max_sequence_tokens",),
         _sequence,
         _write_sequence,
@@ -92,9 +105,9 @@ RULES: list[Rule] = [
     Dropped("data.max_prompt_tokens", "ROLL drops rows whose whole sequence is too long", idle=True),
     Dropped("model.max_context_tokens", "ROLL's limit is sequence_length", idle=True),
 ]
-EPOCHS = Code(
+EPOCHS = CustomRule(
     "epochs",
-    (K(f"{T}.num_train_epochs", 1.0),),
+    (DialectKey(f"{T}.num_train_epochs", 1.0),),
     ("schedule.total_epochs", "schedule.total_steps", "schedule.total_optimizer_steps"),
     _read_epochs,
     _write_epochs,
@@ -126,7 +139,7 @@ def _write_steps(view: Writing) -> Iterator[Out]:
         steps = min(steps or schedule.total_optimizer_steps, schedule.total_optimizer_steps)
     if steps is None and (steps := arithmetic.total_steps(view.config, rows(view.options))) is not None:
         used, same = (view.to("schedule.total_epochs"),), False
-    how: How = "mapped" if same and steps is not None else "derived"
+    how: Provenance = "mapped" if same and steps is not None else "derived"
     note = "the epochs end it" if steps is None else "" if same else "one optimizer step a step, as many as there are"
     yield Flow(view.path("max_steps"), steps or NO_END, used, how, note, same=how == "mapped", always=True)
 
@@ -165,7 +178,7 @@ def _write_length(view: Writing) -> Iterator[Out]:
     moves = view.get(f"{SCHEDULE}.name") != "constant" or view.get(f"{SCHEDULE}.warmup.ratio")
     if moves and steps is None:
         reason = "ROLL's DPO counts its schedule in max_steps, which nothing says here: state dataset_rows"
-        yield Lost(used, reason)
+        yield Inexpressible(used, reason)
     elif not moves or ticks == own:
         yield Flow((), None, (view.to(TOTAL_TICKS),), "mapped", "the length that ROLL's DPO gives it")
     else:
@@ -173,20 +186,22 @@ def _write_length(view: Writing) -> Iterator[Out]:
         reason = (
             f"ROLL's DPO divides the steps of its schedule by the ranks: it ends after {shown}; constant has no end"
         )
-        yield Lost(used, reason)
+        yield Inexpressible(used, reason)
 
 
 NO_END = 1_000_000
 BOTH: list[Rule] = [
-    Code("epochs", (K(f"{T}.num_train_epochs", 1.0),), ("schedule.total_epochs",), _read_both, _write_both),
-    Code(
+    CustomRule(
+        "epochs", (DialectKey(f"{T}.num_train_epochs", 1.0),), ("schedule.total_epochs",), _read_both, _write_both
+    ),
+    CustomRule(
         "steps",
-        (K("max_steps", 500),),
+        (DialectKey("max_steps", 500),),
         ("schedule.total_steps", "schedule.total_optimizer_steps"),
         _read_steps,
         _write_steps,
         "the first of steps and epochs",
     ),
-    Code("length of the schedule", (), (TOTAL_TICKS,), _read_length, _write_length, "max_steps / ranks"),
+    CustomRule("length of the schedule", (), (TOTAL_TICKS,), _read_length, _write_length, "max_steps / ranks"),
 ]
 """ROLL's DPO ends at the first of steps and epochs."""

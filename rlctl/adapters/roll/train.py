@@ -16,14 +16,14 @@ from typing import Any
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Writing,
@@ -50,7 +50,7 @@ from rlctl.planning import arithmetic
 A, C, REF = "actor_train", "critic", "reference"
 
 
-def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -> Code:
+def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -> CustomRule:
     """The micro-batch of passes without gradients: responses, or tokens where the worker batches by length."""
     size, switch = f"{worker}.infer_batch_size", f"{worker}.use_dynamic_batching_in_infer"
     tokens = f"{worker}.max_tokens_per_microbatch_in_infer"
@@ -82,12 +82,12 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
                 if count <= most
                 else f"{most} a rank: ROLL's DPO stops where the reference takes more than a step has"
             )
-            how: How = "derived" if note else "mapped"
+            how: Provenance = "derived" if note else "mapped"
             kept = min(count, most)
             yield Flow(view.path(size), kept, used, how, note, same=kept == micro["per_replica"], always=True)
 
-    own = (K(size, 16), K(switch, False), K(tokens, None))
-    return Code(f"passes of {worker}", own, (to, f"{to}.by", f"{to}.per_replica"), read, write)
+    own = (DialectKey(size, 16), DialectKey(switch, False), DialectKey(tokens, None))
+    return CustomRule(f"passes of {worker}", own, (to, f"{to}.by", f"{to}.per_replica"), read, write)
 
 
 def _most(view: Writing, worker: str) -> int:
@@ -113,7 +113,7 @@ def _read_critic(view: Reading) -> Iterator[Flow]:
 
 def _write_critic(view: Writing) -> Iterator[Out]:
     if has_critic(view) != (view.config.algorithm.advantage.choice == "gae"):
-        yield Lost((view.to("critic"),), "ROLL has a critic exactly where the advantage is gae")
+        yield Inexpressible((view.to("critic"),), "ROLL has a critic exactly where the advantage is gae")
 
 
 def _read_critic_batch(view: Reading) -> Iterator[Flow]:
@@ -140,12 +140,12 @@ def _write_critic_batch(view: Writing) -> Iterator[Out]:
     try:
         count = ranks(view, "critic")
     except PlanError as error:
-        yield Lost(used, str(error))
+        yield Inexpressible(used, str(error))
         return
     share, rest = divmod(total, count)
     if rest or not share:
         near = arithmetic.nearest_multiples(total, count)
-        yield Lost(used[:1], f"{total} responses do not divide over {count} ranks of the critic; {near} would")
+        yield Inexpressible(used[:1], f"{total} responses do not divide over {count} ranks of the critic; {near} would")
         share = max(1, share)
     each = largest_divisor(share, responses_of(view, view.get(place)))
     t = f"{C}.training_args."
@@ -179,13 +179,13 @@ def _write_critic_model(view: Writing) -> Iterator[Out]:
 
 
 CRITIC: list[Rule] = [
-    Code("critic", (), ("critic",), _read_critic, _write_critic, "adv_estimator gae"),
-    Code(
+    CustomRule("critic", (), ("critic",), _read_critic, _write_critic, "adv_estimator gae"),
+    CustomRule(
         "critic model",
         (
-            K("reward_pretrain", None),
-            K(f"{C}.model_args.model_name_or_path", None),
-            K(f"{C}.model_args.model_type", None),
+            DialectKey("reward_pretrain", None),
+            DialectKey(f"{C}.model_args.model_name_or_path", None),
+            DialectKey(f"{C}.model_args.model_type", None),
         ),
         ("critic.model", "critic.model.path"),
         _read_critic_model,
@@ -193,11 +193,11 @@ CRITIC: list[Rule] = [
     ),
     *training(C, "critic"),
     always_offloads(C, "critic.engine"),
-    Code(
+    CustomRule(
         "critic mini-batch",
         (
-            K(f"{C}.training_args.per_device_train_batch_size", 8),
-            K(f"{C}.training_args.gradient_accumulation_steps", 1),
+            DialectKey(f"{C}.training_args.per_device_train_batch_size", 8),
+            DialectKey(f"{C}.training_args.gradient_accumulation_steps", 1),
         ),
         ("critic.mini_batch_responses", "critic.micro", "critic.micro.by", "critic.micro.per_replica"),
         _read_critic_batch,
@@ -231,7 +231,7 @@ class Following(Rule):
     policys: tuple[Rule, ...]
 
     @cached_property
-    def keys(self) -> tuple[K, ...]:
+    def keys(self) -> tuple[DialectKey, ...]:
         return tuple(key for rule in self.own for key in rule.keys)
 
     @property
@@ -291,7 +291,7 @@ def _write_types(view: Writing) -> Iterator[Out]:
         if same:
             yield Flow((), None, places[:1], "derived", "a reference keeps its weights in the type it computes in")
         else:
-            yield Lost(places[:1], f"ROLL's reference keeps its weights in the type it computes in, {compute}")
+            yield Inexpressible(places[:1], f"ROLL's reference keeps its weights in the type it computes in, {compute}")
 
 
 def _read_attention(view: Reading) -> Iterator[Flow]:
@@ -311,7 +311,7 @@ def _write_attention(view: Writing) -> Iterator[Out]:
 
 
 _types = tuple(
-    K(f"{REF}.{name}")
+    DialectKey(f"{REF}.{name}")
     for name in (
         "model_args.dtype",
         *(
@@ -333,16 +333,16 @@ REFERENCE: list[Rule] = [
         (named(REF, "train.engine", infers=True, default=ABSENT), *sizes(REF, "train.engine")),
     ),
     *(rule for rule in ENGINE if isinstance(rule, Dropped)),
-    Code(
+    CustomRule(
         "number types of the reference",
         _types,
         ("reference.precision", *(f"reference.precision.{kind}" for kind in ("parameters", "compute", "reduce"))),
         _read_types,
         _write_types,
     ),
-    Code(
+    CustomRule(
         "attention of the reference",
-        (K(f"{REF}.model_args.attn_implementation", None),),
+        (DialectKey(f"{REF}.model_args.attn_implementation", None),),
         (),
         _read_attention,
         _write_attention,

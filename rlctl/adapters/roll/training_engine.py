@@ -8,13 +8,13 @@ from typing import Any
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
+    Inexpressible,
     InexpressibleError,
-    K,
     Key,
-    Lost,
     Out,
     Reading,
     Rule,
@@ -98,8 +98,8 @@ def optimizer(worker: str, to: str) -> list[Rule]:
     ]
 
 
-def _betas(t: str, c: str) -> Code:
-    keys = (K(f"{t}adam_beta1", 0.9), K(f"{t}adam_beta2", 0.999))
+def _betas(t: str, c: str) -> CustomRule:
+    keys = (DialectKey(f"{t}adam_beta1", 0.9), DialectKey(f"{t}adam_beta2", 0.999))
 
     def read(view: Reading) -> Iterator[Flow]:
         yield Flow(
@@ -111,7 +111,7 @@ def _betas(t: str, c: str) -> Code:
         for key, value in zip(keys, both if isinstance(both, (list, tuple)) else (), strict=False):
             yield Flow(view.path(key.name), value, (view.to(f"{c}betas"),))
 
-    return Code(f"{t}betas", keys, (f"{c}betas",), read, write, "betas = [adam_beta1, adam_beta2]")
+    return CustomRule(f"{t}betas", keys, (f"{c}betas",), read, write, "betas = [adam_beta1, adam_beta2]")
 
 
 def _clip(to: str) -> Rule:
@@ -131,9 +131,9 @@ def _clip(to: str) -> Rule:
         if mine == policys:
             yield Flow((), None, (view.to(own),), "mapped", "the policy's")
         else:
-            yield Lost((view.to(own),), f"ROLL has one max_grad_norm for all; the policy's {policys} is used")
+            yield Inexpressible((view.to(own),), f"ROLL has one max_grad_norm for all; the policy's {policys} is used")
 
-    return Code(f"gradient limit of {to}", (K("max_grad_norm", 1.0),), (own,), read, write)
+    return CustomRule(f"gradient limit of {to}", (DialectKey("max_grad_norm", 1.0),), (own,), read, write)
 
 
 def schedule(worker: str, to: str) -> list[Rule]:
@@ -185,7 +185,7 @@ def schedule(worker: str, to: str) -> list[Rule]:
     ]
 
 
-def _ends(worker: str, to: str) -> Code:
+def _ends(worker: str, to: str) -> CustomRule:
     """Where FSDP2's schedule begins and ends, which is 0 for all that move."""
     c = f"{to}.learning_rate_schedule."
     fills = (f"{c}warmup.start", f"{c}min_ratio", f"{c}min_learning_rate")
@@ -198,21 +198,21 @@ def _ends(worker: str, to: str) -> Code:
         begins, *ends = fills
         if view.get(begins):
             reason = "ROLL's FSDP2 warms up from 0" if warms else "nothing is warmed up"
-            yield Lost((view.to(begins),), reason, idle=not warms)
+            yield Inexpressible((view.to(begins),), reason, idle=not warms)
         for end in ends:
             if moving == "constant":
-                yield Lost((view.to(end),), "a constant rate falls nowhere", idle=True)
+                yield Inexpressible((view.to(end),), "a constant rate falls nowhere", idle=True)
             elif view.get(end):
-                yield Lost((view.to(end),), "ROLL's FSDP2 schedules end at 0")
+                yield Inexpressible((view.to(end),), "ROLL's FSDP2 schedules end at 0")
 
-    return Code(f"ends of the schedule of {worker}", (), fills, lambda view: iter(()), write)
+    return CustomRule(f"ends of the schedule of {worker}", (), fills, lambda view: iter(()), write)
 
 
 def _is_wsd(c: str) -> Any:
     return lambda view: view.get(f"{c}name") == "wsd"
 
 
-def _shape(worker: str, to: str) -> Code:
+def _shape(worker: str, to: str) -> CustomRule:
     """The schedule's name, by the names that the strategy knows."""
     key, own = f"{worker}.training_args.lr_scheduler_type", f"{to}.learning_rate_schedule.name"
 
@@ -228,14 +228,14 @@ def _shape(worker: str, to: str) -> Code:
         try:
             raw = (MEGATRON_SCHEDULES if megatron else HF_SCHEDULES).write(name, view)
         except InexpressibleError as error:
-            yield Lost(used, f"{error}; its default, linear, is used")
+            yield Inexpressible(used, f"{error}; its default, linear, is used")
             return
         warmup = view.get(f"{to}.learning_rate_schedule.warmup")
         if raw == "constant" and not megatron and (warmup.get("ticks") or warmup.get("ratio")):
             raw = "constant_with_warmup"
         yield Flow(view.path(key), raw, used, always=True)
 
-    return Code(f"schedule of {worker}", (K(key, "linear"),), (own,), read, write)
+    return CustomRule(f"schedule of {worker}", (DialectKey(key, "linear"),), (own,), read, write)
 
 
 def _never_warms(view: Reading, worker: str) -> bool:
@@ -244,7 +244,7 @@ def _never_warms(view: Reading, worker: str) -> bool:
     )
 
 
-def _floor(worker: str, to: str, kwargs: str) -> Code:
+def _floor(worker: str, to: str, kwargs: str) -> CustomRule:
     """The lowest learning rate, which Megatron takes as a number: a share is multiplied by the peak."""
     key, c = f"{kwargs}min_lr", f"{to}.learning_rate_schedule."
 
@@ -261,26 +261,26 @@ def _floor(worker: str, to: str, kwargs: str) -> Code:
         elif share:
             yield Flow(view.path(key), share * peak, used[1:], "derived", f"{share:g} x {peak:g}")
         elif view.get(f"{c}name") == "constant":
-            yield Lost(used[1:], "a constant rate falls nowhere", idle=True)
+            yield Inexpressible(used[1:], "a constant rate falls nowhere", idle=True)
 
     fills = (f"{c}min_learning_rate", f"{c}min_ratio")
-    return Code(f"lowest rate of {worker}", (K(key),), fills, read, write, "min_ratio x learning_rate")
+    return CustomRule(f"lowest rate of {worker}", (DialectKey(key),), fills, read, write, "min_ratio x learning_rate")
 
 
 # Number types
 
 
-def precision(worker: str, to: str) -> Code:
+def precision(worker: str, to: str) -> CustomRule:
     """Number types. Megatron keeps float32 masters of a half-precision model; FSDP2 keeps none where ``param_dtype`` is set."""
     m, t, s = f"{worker}.model_args.dtype", f"{worker}.training_args.", f"{worker}.strategy_args.strategy_config."
     c = f"{to}.precision."
     kinds = ("parameters", "compute", "reduce")
     own = (
-        K(m, "bf16"),
-        *(K(f"{t}{name}", False) for name in ("bf16", "fp16")),
-        *(K(f"{s}{name}") for name in ("bf16", "fp16", "param_dtype")),
-        K(f"{s}accumulate_allreduce_grads_in_fp32", False),
-        K(f"{s}reduce_dtype", "fp32"),
+        DialectKey(m, "bf16"),
+        *(DialectKey(f"{t}{name}", False) for name in ("bf16", "fp16")),
+        *(DialectKey(f"{s}{name}") for name in ("bf16", "fp16", "param_dtype")),
+        DialectKey(f"{s}accumulate_allreduce_grads_in_fp32", False),
+        DialectKey(f"{s}reduce_dtype", "fp32"),
     )
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -294,7 +294,7 @@ def precision(worker: str, to: str) -> Code:
         if not isinstance(view.get(f"{c}compute"), Absent):
             yield from write_types(view, worker, c, engine_written(view, f"{to}.engine") == "megatron")
 
-    return Code(f"number types of {worker}", own, tuple(f"{c}{kind}" for kind in kinds), read, write)
+    return CustomRule(f"number types of {worker}", own, tuple(f"{c}{kind}" for kind in kinds), read, write)
 
 
 def types_of(view: Reading, worker: str) -> tuple[tuple[str, str, str], tuple[tuple[str, ...], ...]]:
@@ -336,9 +336,9 @@ def write_types(view: Writing, worker: str, c: str, megatron: bool) -> Iterator[
     yield Flow(view.path(f"{worker}.model_args.dtype"), DTYPES.write(compute, view), used[1:2], always=True)
     if megatron:
         if kept != "float32":
-            yield Lost(used[:1], "Megatron keeps float32 masters of the weights")
+            yield Inexpressible(used[:1], "Megatron keeps float32 masters of the weights")
         if compute == "bfloat16" and reduce != "float32":
-            yield Lost(used[2:], "ROLL's Megatron reduces gradients in float32 where it computes in bfloat16")
+            yield Inexpressible(used[2:], "ROLL's Megatron reduces gradients in float32 where it computes in bfloat16")
         elif compute == "float16":
             yield Flow(view.path(f"{s}accumulate_allreduce_grads_in_fp32"), reduce == "float32", used[2:])
         return
@@ -348,7 +348,7 @@ def write_types(view: Writing, worker: str, c: str, megatron: bool) -> Iterator[
         yield Flow((), None, used[:2], "mapped", "what FSDP2 does without param_dtype")
     else:
         yield Flow(view.path(f"{s}param_dtype"), DTYPES.write(compute, view), used[1:2])
-        yield Lost(used[:1], f"ROLL's FSDP2 keeps the weights in the type it computes in, {compute}")
+        yield Inexpressible(used[:1], f"ROLL's FSDP2 keeps the weights in the type it computes in, {compute}")
     yield Flow(view.path(f"{s}reduce_dtype"), DTYPES.write(reduce, view), used[2:])
 
 
@@ -377,7 +377,7 @@ def memory(worker: str, to: str) -> list[Rule]:
     ]
 
 
-def _recompute(worker: str, to: str) -> Code:
+def _recompute(worker: str, to: str) -> CustomRule:
     """Gradient checkpointing: a key of its own beside FSDP2, Megatron's granularity there."""
     key, granularity = f"{worker}.model_args.disable_gradient_checkpointing", f"{to}.engine.recompute_granularity"
     own = f"{to}.memory.recompute_activations"
@@ -399,14 +399,14 @@ def _recompute(worker: str, to: str) -> Code:
         if engine_written(view, f"{to}.engine") != "megatron":
             yield Flow(view.path(key), not value, used)
         elif view.explicit(own) and value != (view.get(granularity) != "none"):
-            yield Lost(used, "Megatron goes by train.engine.recompute_granularity", idle=True)
+            yield Inexpressible(used, "Megatron goes by train.engine.recompute_granularity", idle=True)
         else:
             yield Flow((), None, used, "mapped", "Megatron goes by recompute_granularity")
 
-    return Code(f"recomputation of {worker}", (K(key, False),), (own,), read, write)
+    return CustomRule(f"recomputation of {worker}", (DialectKey(key, False),), (own,), read, write)
 
 
-def _padding(worker: str, to: str) -> Code:
+def _padding(worker: str, to: str) -> CustomRule:
     """Whether padding is computed: Megatron packs sequences where it is told to, FSDP2 never does."""
     key, own = f"{worker}.use_sequence_packing", f"{to}.memory.remove_padding"
 
@@ -421,13 +421,15 @@ def _padding(worker: str, to: str) -> Code:
         if isinstance(value, Absent):
             return
         if value and view.config.algorithm.objective.choice == "dpo":
-            yield Lost(used, "ROLL's DPO pipeline refuses use_sequence_packing, and computes padding", idle=True)
+            yield Inexpressible(
+                used, "ROLL's DPO pipeline refuses use_sequence_packing, and computes padding", idle=True
+            )
         elif engine_written(view, f"{to}.engine") == "megatron":
             yield Flow(view.path(key), value, used)
         else:
-            yield Lost(used, "ROLL's FSDP2 computes padding", idle=True)
+            yield Inexpressible(used, "ROLL's FSDP2 computes padding", idle=True)
 
-    return Code(f"padding of {worker}", (K(key, False),), (own,), read, write)
+    return CustomRule(f"padding of {worker}", (DialectKey(key, False),), (own,), read, write)
 
 
 def training(worker: str, to: str) -> list[Rule]:

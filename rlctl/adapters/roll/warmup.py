@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rules import Absent, Code, Flow, How, K, Out, Reading, Writing
+from rlctl.adapters.engine.rules import Absent, CustomRule, DialectKey, Flow, Out, Provenance, Reading, Writing
 from rlctl.adapters.engine.values import Off, rows
 from rlctl.adapters.roll.numbers import is_number
 from rlctl.adapters.roll.workers import data_parallel
@@ -21,7 +21,7 @@ EXACT = 1e-9
 """What a product of a share and a count may be off by, as 0.07 x 100 is."""
 
 
-def ticks(key: str, to: str) -> Code:
+def ticks(key: str, to: str) -> CustomRule:
     """Optimizer steps; ticks of whole steps are multiplied by the optimizer steps of one."""
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -30,13 +30,13 @@ def ticks(key: str, to: str) -> Code:
     def write(view: Writing) -> Iterator[Out]:
         yield from _write_ticks(view, key, to)
 
-    return Code(key, (K(key, 0),), (to,), read, write, "in optimizer steps")
+    return CustomRule(key, (DialectKey(key, 0),), (to,), read, write, "in optimizer steps")
 
 
 def _write_ticks(view: Writing, key: str, to: str) -> Iterator[Out]:
     value, times = view.get(to), _optimizer_steps_of_tick(view)
     if isinstance(value, int):
-        how: How = "derived" if times > 1 else "mapped"
+        how: Provenance = "derived" if times > 1 else "mapped"
         note = f"{value} steps x {times} optimizer steps" if times > 1 else ""
         yield Flow(view.path(key), value * times, (view.to(to),), how, note)
     elif value is None:
@@ -49,7 +49,7 @@ def _optimizer_steps_of_tick(view: Writing) -> int:
     return arithmetic.optimizer_steps_per_step(view.config)
 
 
-def warmup(worker: str, to: str) -> Code:
+def warmup(worker: str, to: str) -> CustomRule:
     """How long a training worker warms up: ``warmup_steps``, or a share of its optimizer steps where that is 0."""
     steps, share = f"{worker}.training_args.warmup_steps", f"{worker}.training_args.warmup_ratio"
     own, part = f"{to}.learning_rate_schedule.warmup.ticks", f"{to}.learning_rate_schedule.warmup.ratio"
@@ -91,8 +91,8 @@ def warmup(worker: str, to: str) -> Code:
         else:
             yield Flow(view.path(share), 0.0, used, "derived", f"{ratio:g} of {total} optimizer steps is none")
 
-    keys = (K(steps, 0), K(share, 0.0))
-    return Code(f"warm-up of {worker}", keys, (own, part), read, write, "ROLL rounds a share up")
+    keys = (DialectKey(steps, 0), DialectKey(share, 0.0))
+    return CustomRule(f"warm-up of {worker}", keys, (own, part), read, write, "ROLL rounds a share up")
 
 
 def _write_own(view: Writing, count: Any, steps: str, own: str, share: str) -> Iterator[Out]:

@@ -8,7 +8,7 @@ from typing import Any
 from rlctl.adapters.engine.implied import ENVIRONMENTS, environment_types, told
 from rlctl.adapters.engine.rules import ABSENT, Version
 from rlctl.adapters.engine.tree import find
-from rlctl.adapters.engine.writing import Given
+from rlctl.adapters.engine.writing import ConfigWithOrigins
 from rlctl.adapters.trinity.algorithm import TYPES
 from rlctl.adapters.trinity.workflows import ONE_TURN, can_call, one_turn
 from rlctl.common.errors import nearest
@@ -34,7 +34,7 @@ CUT = (
 )
 
 
-def on_written(given: Given, values: Mapping[str, Any], version: Version) -> list[Finding]:
+def on_written(given: ConfigWithOrigins, values: Mapping[str, Any], version: Version) -> list[Finding]:
     """What differs in a run of a written file although its keys say the same; nothing where it was Trinity's before."""
     source = given.sources.get(("batch", "responses_per_prompt"))
     if given.config.algorithm.objective.choice != "rl" or (source and source.key == "algorithm.repeat_times"):

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
     Reading,
     Rule,
@@ -141,7 +141,9 @@ def _write_type(view: Writing) -> Iterator[Out]:
         used = (*used, view.to("algorithm.policy_loss.name"))
     yield Flow(view.path("algorithm.algorithm_type"), name, used, same=False, always=True)
     if view.config.algorithm.preset not in (None, name):
-        yield Lost(used[:1], f"Trinity has no algorithm_type of this name, or it does not fit: {name} is written")
+        yield Inexpressible(
+            used[:1], f"Trinity has no algorithm_type of this name, or it does not fit: {name} is written"
+        )
 
 
 def is_rl(view: Writing) -> bool:
@@ -237,7 +239,7 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
         and name not in EXTRA
     ):
         every = tuple(view.to(f"algorithm.advantage.{field}") for field in advantage)
-        yield Lost(
+        yield Inexpressible(
             every, f"Trinity has no advantage {advantage.get('kind') or advantage['name']}; {kind.advantage} is written"
         )
         return
@@ -277,7 +279,7 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
             continue
         path = (view.to(f"algorithm.advantage.{field}"),)
         if value != usual.get(field, value):
-            yield Lost(path, f"Trinity's {name} has no {field}; it does as with {usual[field]}")
+            yield Inexpressible(path, f"Trinity's {name} has no {field}; it does as with {usual[field]}")
         else:
             yield Flow((), None, path, "mapped", "what Trinity does anyway")
     threshold = _threshold(view) if name == "grpo" else None
@@ -313,7 +315,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     if len(plain) != len(filters) or len(filters) > 1 or not grouped:
         names = ", ".join(item["name"] for item in filters)
         reason = "Trinity's grpo leaves out groups of equal reward (std_threshold) without refilling the batch; not so"
-        yield Lost(used, f"{reason}: {names}. Operators in data_processor.experience_pipeline can do more")
+        yield Inexpressible(used, f"{reason}: {names}. Operators in data_processor.experience_pipeline can do more")
 
 
 # Rewards
@@ -350,7 +352,9 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     functions = [function_scoring(view, source) or "math_reward" for source in sources]
     deaf = [name for name in functions if not takes_overlong(name)]
     if deaf:
-        yield Lost((view.to(to), *places.values()), f"Trinity's {deaf[0]} takes no overlong penalty, only {DAPO} does")
+        yield Inexpressible(
+            (view.to(to), *places.values()), f"Trinity's {deaf[0]} takes no overlong penalty, only {DAPO} does"
+        )
         return
     limit = section["limit"] or view.config.rollout.max_response_tokens
     for root in train_places(view):
@@ -365,7 +369,7 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
             (), None, (places["clamp"],), "mapped", "the same numbers as long as responses are no longer than the limit"
         )
     else:
-        yield Lost(
+        yield Inexpressible(
             (places["clamp"],),
             f"Trinity never takes more than the factor; responses of {longest} tokens go beyond the limit of {limit}",
         )
@@ -383,21 +387,21 @@ class Strategy(Names):
 
 P, STRATEGY = "algorithm.advantage", Strategy({})
 RULES: list[Rule] = [
-    Code(
+    CustomRule(
         "algorithm type",
-        (K(f"{X}algorithm_type", "ppo"),),
+        (DialectKey(f"{X}algorithm_type", "ppo"),),
         ("algorithm.preset", "algorithm.objective.name"),
         _read_type,
         _write_type,
         "advantage, loss and objective as one name",
     ),
-    Code(
+    CustomRule(
         "advantage",
         (
-            K(f"{X}advantage_fn", None),
-            K(f"{X}advantage_fn_args", None),
+            DialectKey(f"{X}advantage_fn", None),
+            DialectKey(f"{X}advantage_fn_args", None),
             *(
-                K(f"{X}advantage_fn_args.{name}")
+                DialectKey(f"{X}advantage_fn_args.{name}")
                 for name in ("gamma", "lam", "epsilon", "std_threshold", "opmd_baseline", "tau", "**")
             ),
         ),
@@ -421,7 +425,7 @@ RULES: list[Rule] = [
         _write_advantage,
         "advantage_fn and its arguments",
     ),
-    Code(
+    CustomRule(
         "filters",
         (),
         (
@@ -433,10 +437,10 @@ RULES: list[Rule] = [
     ),
     Dropped("algorithm.rollout_correction", "Trinity's trainer corrects nothing between rollout and training", None),
     Dropped("algorithm.rollout_correction.**", "Trinity's trainer corrects nothing between rollout and training"),
-    Code(
+    CustomRule(
         "overlong penalty",
         tuple(
-            K(f"buffer.explorer_input.taskset.reward_fn_args.{name}")
+            DialectKey(f"buffer.explorer_input.taskset.reward_fn_args.{name}")
             for name in ("enable_overlong_penalty", "penalty_factor", "max_response_length", "cache_length")
         ),
         tuple(

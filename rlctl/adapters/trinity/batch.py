@@ -15,15 +15,15 @@ from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
     BadValueError,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
+    Inexpressible,
     InexpressibleError,
-    K,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Writing,
@@ -93,7 +93,7 @@ def _read_batch(view: Reading) -> Iterator[Flow]:
         yield Flow((), None, (keys[1],), "dead", "Trinity takes trainer.save_interval instead for sft and dpo")
         return
     prompts = batch * interval
-    how: How = "derived" if interval > 1 else "mapped"
+    how: Provenance = "derived" if interval > 1 else "mapped"
     note = f"{batch} tasks x {interval} steps between synchronisations = {prompts} prompts" if interval > 1 else ""
     yield Flow(
         view.to("batch.prompts_per_step"),
@@ -165,10 +165,10 @@ def _write_batch(view: Writing) -> Iterator[Out]:
         return
     tasks, train, interval, problem = geometry(view)
     if problem:
-        yield Lost((used["prompts_per_step"], used["mini_batch_responses"]), problem)
+        yield Inexpressible((used["prompts_per_step"], used["mini_batch_responses"]), problem)
     group = view.config.batch.responses_per_prompt
     prompts = view.config.batch.prompts_per_step
-    how: How = "mapped" if interval == 1 else "derived"
+    how: Provenance = "mapped" if interval == 1 else "derived"
     note = (
         ""
         if interval == 1
@@ -264,10 +264,10 @@ def whole_steps(exact: Fraction) -> int:
     return max(1, math.floor(exact + Fraction(1, 2)))
 
 
-def _rounded(exact: Fraction, value: int, used: tuple[KeyPath, ...]) -> Iterator[Lost]:
+def _rounded(exact: Fraction, value: int, used: tuple[KeyPath, ...]) -> Iterator[Inexpressible]:
     """That a number of steps is none in Trinity; nothing where it is."""
     if exact != value:
-        yield Lost(used, f"Trinity counts whole steps: {float(exact):g} became {value}")
+        yield Inexpressible(used, f"Trinity counts whole steps: {float(exact):g} became {value}")
 
 
 def _read_save(view: Reading) -> Iterator[Flow]:
@@ -281,7 +281,7 @@ def _write_save(view: Writing) -> Iterator[Out]:
     if steps is not None:
         yield from _scaled(view, "checkpoint.every", "trainer.save_interval", steps)
     elif isinstance(value, Mapping):
-        yield Lost(used, "an interval in epochs needs the number of training rows: state dataset_rows")
+        yield Inexpressible(used, "an interval in epochs needs the number of training rows: state dataset_rows")
     elif view.config.algorithm.objective.choice in SUPERVISED:
         total = arithmetic.total_steps(view.config, rows(view.options)) or NEVER
         note = "Trinity takes it for sync_interval in sft and dpo, and refuses 0; the end is saved anyway"
@@ -298,7 +298,7 @@ def _write_eval(view: Writing) -> Iterator[Out]:
     value, used = view.get("schedule.evaluate_every"), (view.to("schedule.evaluate_every"),)
     if view.config.algorithm.objective.choice in SUPERVISED:
         if value is not None:
-            yield Lost(used, "Trinity does not evaluate while it trains with sft or dpo")
+            yield Inexpressible(used, "Trinity does not evaluate while it trains with sft or dpo")
         else:
             yield Flow((), None, used, "mapped", "Trinity evaluates nothing in sft and dpo")
         return
@@ -306,7 +306,7 @@ def _write_eval(view: Writing) -> Iterator[Out]:
     if steps is not None:
         yield from _scaled(view, "schedule.evaluate_every", "explorer.eval_interval", steps, explore=True)
     elif isinstance(value, Mapping):
-        yield Lost(used, "an interval in epochs needs the number of training rows: state dataset_rows")
+        yield Inexpressible(used, "an interval in epochs needs the number of training rows: state dataset_rows")
     elif view.config.data.eval:
         yield Flow(view.path("explorer.eval_interval"), NEVER, used, "derived", "Trinity has no word for never")
     else:
@@ -337,7 +337,7 @@ def _read_total(view: Reading) -> Iterator[Flow]:
     keys = tuple(view.path(key) for key, _, _ in found)
     if len(whole) == len(found):
         steps = min((value for _, value in whole), default=None)
-        how: How = "derived" if any(per != 1 for _, _, per in found) else "mapped"
+        how: Provenance = "derived" if any(per != 1 for _, _, per in found) else "mapped"
         note = "; ".join(f"{value} / {per:g}" for _, value, per in found) if how == "derived" else ""
         yield Flow(
             view.to("schedule.total_steps"),
@@ -405,7 +405,7 @@ def _write_total(view: Writing) -> Iterator[Out]:
         yield from _rounded(Fraction(steps) * Fraction(each), trainer, used)
     elif schedule.total_optimizer_steps is not None and trainer == limit:
         yield from _rounded(Fraction(schedule.total_optimizer_steps, view.config.batch.ppo_epochs), trainer, used[-1:])
-    how: How = "derived" if each != 1 or schedule.total_optimizer_steps is not None else "mapped"
+    how: Provenance = "derived" if each != 1 or schedule.total_optimizer_steps is not None else "mapped"
     if schedule.total_epochs is not None and view.config.algorithm.preset is not None:
         yield Flow(view.path("buffer.total_epochs"), schedule.total_epochs, epochs, same=True, always=True)
     else:
@@ -483,7 +483,7 @@ def _read_sync(view: Reading) -> Iterator[Flow]:
         yield Flow((), None, (view.path(key),), "mapped", "the same in trainer steps")
     offset = view.get("synchronizer.sync_offset")
     if isinstance(offset, int):
-        how: How = "derived" if interval > 1 and offset else "mapped"
+        how: Provenance = "derived" if interval > 1 and offset else "mapped"
         note = f"{offset} explore steps / {interval} a step" if how == "derived" else ""
         yield Flow(view.to("sync.ahead"), offset / interval, (view.path("synchronizer.sync_offset"),), how, note)
 
@@ -492,7 +492,7 @@ def _write_sync(view: Writing) -> Iterator[Out]:
     ahead, each, used = view.config.sync.ahead, factor(view, explore=True), (view.to("sync.ahead"),)
     offset = ahead * each
     if offset != int(offset):
-        yield Lost(
+        yield Inexpressible(
             used,
             f"{ahead:g} steps ahead are {offset:g} explore steps; Trinity takes {int(offset)} or {int(offset) + 1}",
         )
@@ -505,7 +505,7 @@ NO_LIMIT_SECONDS = 7 * 24 * 3600
 """What stands for no limit where Trinity has none such."""
 
 
-def seconds(key: str, to: str, default: int) -> Code:
+def seconds(key: str, to: str, default: int) -> CustomRule:
     """A time that Trinity counts in whole seconds: parts of one are rounded up, and none at all is a long one."""
     plain = Key(key, to, default)
 
@@ -516,11 +516,11 @@ def seconds(key: str, to: str, default: int) -> Code:
             yield Flow(view.path(key), NO_LIMIT_SECONDS, (view.to(to),), "derived", note)
         elif isinstance(value, float) and not value.is_integer():
             yield Flow(view.path(key), math.ceil(value), (view.to(to),))
-            yield Lost((view.to(to),), f"Trinity counts whole seconds: {value:g} became {math.ceil(value)}")
+            yield Inexpressible((view.to(to),), f"Trinity counts whole seconds: {value:g} became {math.ceil(value)}")
         elif not isinstance(value, Absent):
             yield Flow(view.path(key), int(value), (view.to(to),), same=True)
 
-    return Code(f"seconds of {key}", plain.keys, (to,), plain.read, write)
+    return CustomRule(f"seconds of {key}", plain.keys, (to,), plain.read, write)
 
 
 class Style(Partly):
@@ -556,13 +556,13 @@ class Method(Names):
 
 
 RULES: list[Rule] = [
-    Code(
+    CustomRule(
         "batch",
         (
-            K("buffer.batch_size", 1),
-            K("algorithm.repeat_times", 1),
-            K("buffer.train_batch_size", 0),
-            K("synchronizer.sync_interval", 1),
+            DialectKey("buffer.batch_size", 1),
+            DialectKey("algorithm.repeat_times", 1),
+            DialectKey("buffer.train_batch_size", 0),
+            DialectKey("synchronizer.sync_interval", 1),
         ),
         ("batch.prompts_per_step", "batch.responses_per_prompt", "batch.mini_batch_responses", "sync.every"),
         _read_batch,
@@ -577,16 +577,21 @@ RULES: list[Rule] = [
         "batch.balance",
         True,
         since="0.6",
-        also=(K("trainer.trainer_config.trainer.balance_batch", True, until="0.5"),),
+        also=(DialectKey("trainer.trainer_config.trainer.balance_batch", True, until="0.5"),),
     ),
     Dropped("batch.round_tokens_to", "Trinity pads as its engines need it"),
-    Code(
-        "save interval", (K("trainer.save_interval", 0),), ("checkpoint.every",), _read_save, _write_save, "steps x k"
+    CustomRule(
+        "save interval",
+        (DialectKey("trainer.save_interval", 0),),
+        ("checkpoint.every",),
+        _read_save,
+        _write_save,
+        "steps x k",
     ),
     Dropped("checkpoint.last", "Trinity always saves at the end", True, matters=False),
-    Code(
+    CustomRule(
         "evaluation interval",
-        (K("explorer.eval_interval", 100),),
+        (DialectKey("explorer.eval_interval", 100),),
         ("schedule.evaluate_every",),
         _read_eval,
         _write_eval,
@@ -594,28 +599,35 @@ RULES: list[Rule] = [
     ),
     Key("explorer.eval_on_startup", "schedule.evaluate_first", True),
     Dropped("schedule.evaluate_last", "Trinity always evaluates at the end"),
-    Code(
+    CustomRule(
         "length of the run",
-        (K("buffer.total_epochs", 1), K("buffer.total_steps", None), K("trainer.total_steps", None)),
+        (
+            DialectKey("buffer.total_epochs", 1),
+            DialectKey("buffer.total_steps", None),
+            DialectKey("trainer.total_steps", None),
+        ),
         ("schedule.total_epochs", "schedule.total_steps", "schedule.total_optimizer_steps"),
         _read_total,
         _write_total,
         "total_steps x k",
     ),
-    Code(
+    CustomRule(
         "critic warm-up",
-        (K("trainer.critic_warmup", 0, "0.6"), K("trainer.trainer_config.trainer.critic_warmup", 0, until="0.5")),
+        (
+            DialectKey("trainer.critic_warmup", 0, "0.6"),
+            DialectKey("trainer.trainer_config.trainer.critic_warmup", 0, until="0.5"),
+        ),
         ("schedule.critic_warmup_steps",),
         _read_critic_warmup,
         _write_critic_warmup,
         "steps x k + 1",
     ),
-    Code(
+    CustomRule(
         "run ahead",
         (
-            K("synchronizer.sync_offset", 0),
-            K("synchronizer.explorer_sync_interval", None, "0.6"),
-            K("synchronizer.trainer_sync_interval", None, "0.6"),
+            DialectKey("synchronizer.sync_offset", 0),
+            DialectKey("synchronizer.explorer_sync_interval", None, "0.6"),
+            DialectKey("synchronizer.trainer_sync_interval", None, "0.6"),
         ),
         ("sync.ahead",),
         _read_sync,

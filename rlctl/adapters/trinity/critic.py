@@ -9,20 +9,20 @@ from rlctl.adapters.engine.rules import (
     NO_KEY,
     SAME,
     Absent,
-    By,
-    Code,
+    CustomRule,
+    DefaultFrom,
+    DialectKey,
     Dropped,
     Flow,
-    How,
-    K,
+    Inexpressible,
     Key,
-    Like,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Tree,
     Version,
+    VersionedDefault,
     When,
     Writing,
     converted,
@@ -63,7 +63,7 @@ def _write_critic(view: Writing) -> Iterator[Out]:
     there = view.get("critic") is not None
     gae = view.config.algorithm.advantage.choice == "gae" and view.config.algorithm.objective.choice == "rl"
     if there != gae:
-        yield Lost((view.to("critic"),), "Trinity has a critic exactly where the advantage is gae")
+        yield Inexpressible((view.to("critic"),), "Trinity has a critic exactly where the advantage is gae")
 
 
 def _read_critic_model(view: Reading) -> Iterator[Flow]:
@@ -128,7 +128,7 @@ def _write_clip(view: Writing) -> Iterator[Out]:
     key = _clip_key(view.version, str(view.get("train.engine.name")))
     note = "so large a bound never acts" if value is None else ""
     other = view.version < (0, 6) and value != view.get("train.optimizer.max_grad_norm")
-    how: How = "derived" if note else "mapped"
+    how: Provenance = "derived" if note else "mapped"
     yield Flow(view.path(key), NoClip().write(value, view), used, how, note, same=not note, always=other)
 
 
@@ -150,19 +150,19 @@ def _engine() -> list[Rule]:
             default,
             convert,
             since="0.6",
-            also=(K(f"{old}.{key}", default, until="0.5"),),
+            also=(DialectKey(f"{old}.{key}", default, until="0.5"),),
         )
         for key, field, default, convert in FSDP
     ]
-    policy = K(f"{old}.offload_policy", False, until="0.5")
-    common = Like("trainer.offload_policy")
+    policy = DialectKey(f"{old}.offload_policy", False, until="0.5")
+    common = DefaultFrom("trainer.offload_policy")
     return [
         *found,
         Key(f"{new}.offload_policy", "critic.engine.cpu_offload_policy", common, since="0.6", also=(policy,)),
     ]
 
 
-def settled(key: str, to: str, policy: str | None) -> Code:
+def settled(key: str, to: str, policy: str | None) -> CustomRule:
     """A switch of the critic's model, which since 0.6 is on, or as the policy's."""
     plain = Key(key, to, True, until="0.5")
 
@@ -177,21 +177,21 @@ def settled(key: str, to: str, policy: str | None) -> Code:
         elif not isinstance(value, Absent):
             own = view.get(policy) if policy else True
             same, reason = value == own, f"Trinity's critic has {own}, {'as the policy' if policy else 'always'}"
-            yield Flow((), None, used, "mapped", reason) if same else Lost(used, reason)
+            yield Flow((), None, used, "mapped", reason) if same else Inexpressible(used, reason)
 
-    return Code(key.rpartition(".")[2], plain.keys, (to,), read, write)
+    return CustomRule(key.rpartition(".")[2], plain.keys, (to,), read, write)
 
 
 CRITIC: list[Rule] = [
-    Code("critic", (), ("critic",), _read_critic, _write_critic, "advantage ppo"),
-    Code(
+    CustomRule("critic", (), ("critic",), _read_critic, _write_critic, "advantage ppo"),
+    CustomRule(
         "critic model",
-        (K("model.critic_model_path", ""),),
+        (DialectKey("model.critic_model_path", ""),),
         ("critic.model", "critic.model.path"),
         _read_critic_model,
         _write_critic_model,
     ),
-    Key(f"{CRITIC_C}.optim.lr", "critic.optimizer.learning_rate", By({"0.5": 1e-6, "0.6": 1e-5})),
+    Key(f"{CRITIC_C}.optim.lr", "critic.optimizer.learning_rate", VersionedDefault({"0.5": 1e-6, "0.6": 1e-5})),
     Key(f"{CRITIC_C}.optim.weight_decay", "critic.optimizer.weight_decay", 0.01),
     norms_and_biases(
         "critic.optimizer",
@@ -200,17 +200,20 @@ CRITIC: list[Rule] = [
     ),
     Key(f"{CRITIC_C}.optim.betas", "critic.optimizer.betas", [0.9, 0.999], Listed()),
     Key(f"{CRITIC_C}.optim.optimizer", "critic.optimizer.name", "adam", ADAM),
-    Code(
+    CustomRule(
         "critic's gradient clip",
-        (K(f"{CRITIC_C}.optim.clip_grad", 1.0), K(f"{CRITIC_C}.grad_clip", Like("trainer.grad_clip"), until="0.5")),
+        (
+            DialectKey(f"{CRITIC_C}.optim.clip_grad", 1.0),
+            DialectKey(f"{CRITIC_C}.grad_clip", DefaultFrom("trainer.grad_clip"), until="0.5"),
+        ),
         ("critic.optimizer.max_grad_norm",),
         _read_clip,
         _write_clip,
     ),
     schedule(f"{CRITIC_C}.optim.lr_scheduler_type", "critic"),
-    Code(
+    CustomRule(
         "critic's warm-up",
-        (K(f"{CRITIC_C}.optim.lr_warmup_steps", -1),),
+        (DialectKey(f"{CRITIC_C}.optim.lr_warmup_steps", -1),),
         ("critic.learning_rate_schedule.warmup.ticks", "critic.learning_rate_schedule.tick"),
         lambda view: read_warmup(view, f"{CRITIC_C}.optim.lr_warmup_steps", "critic"),
         lambda view: write_warmup(view, f"{CRITIC_C}.optim.lr_warmup_steps", "critic"),
@@ -220,14 +223,16 @@ CRITIC: list[Rule] = [
     Key(
         f"{CRITIC_C}.optim.min_lr_ratio",
         "critic.learning_rate_schedule.min_ratio",
-        By({"0.5": 0.0, "0.6": 0.01}),
+        VersionedDefault({"0.5": 0.0, "0.6": 0.01}),
         NullReads(0.0),
     ),
-    Key(f"{CRITIC_C}.cliprange_value", "critic.value_loss.clip", By({"0.5": 0.0, "0.6": 0.5}), Unclipped()),
+    Key(
+        f"{CRITIC_C}.cliprange_value", "critic.value_loss.clip", VersionedDefault({"0.5": 0.0, "0.6": 0.5}), Unclipped()
+    ),
     Key(f"{CRITIC_C}.loss_agg_mode", "critic.value_loss.aggregation", "token-mean", AGGREGATIONS),
     Key(f"{CRITIC_C}.ppo_epochs", "critic.ppo_epochs", ABSENT),
-    Key(f"{CRITIC_C}.shuffle", "critic.shuffle", By({"0.5": False, "0.6": True})),
-    Key(f"{CRITIC_C}.data_loader_seed", "critic.shuffle_seed", By({"0.5": None, "0.6": 42})),
+    Key(f"{CRITIC_C}.shuffle", "critic.shuffle", VersionedDefault({"0.5": False, "0.6": True})),
+    Key(f"{CRITIC_C}.data_loader_seed", "critic.shuffle_seed", VersionedDefault({"0.5": None, "0.6": 42})),
     other_micro(
         "critic micro-batch",
         "critic.micro",
@@ -253,7 +258,7 @@ CRITIC: list[Rule] = [
             Key(
                 f"{CRITIC_C}.ulysses_sequence_parallel_size",
                 "critic.engine.sequence_parallel",
-                Like("trainer.ulysses_sequence_parallel_size"),
+                DefaultFrom("trainer.ulysses_sequence_parallel_size"),
                 until="0.5",
             ),
         ),
@@ -264,7 +269,7 @@ CRITIC: list[Rule] = [
     When(
         (
             *[
-                Key(f"{CRITIC_C}.megatron.{key}", f"critic.engine.{field}", Like(f"trainer.megatron.{key}"))
+                Key(f"{CRITIC_C}.megatron.{key}", f"critic.engine.{field}", DefaultFrom(f"trainer.megatron.{key}"))
                 for key, field, _ in MEGATRON
             ],
             *megatron(f"{CRITIC_C}.megatron", "critic.engine"),
@@ -274,16 +279,16 @@ CRITIC: list[Rule] = [
         lambda view: writes_engine(view, "critic.engine", "megatron"),
         "the trainer is not Megatron",
     ),
-    Code(
+    CustomRule(
         "critic offload",
         (
             *(
-                K(f"{CRITIC_C}.fsdp.{name}", Like(f"trainer.{name}"), "0.6")
+                DialectKey(f"{CRITIC_C}.fsdp.{name}", DefaultFrom(f"trainer.{name}"), "0.6")
                 for name in ("param_offload", "optimizer_offload")
             ),
-            *(K(f"{CRITIC_C}.megatron.{name}", ABSENT) for name in ("param_offload", "optimizer_offload")),
+            *(DialectKey(f"{CRITIC_C}.megatron.{name}", ABSENT) for name in ("param_offload", "optimizer_offload")),
             *(
-                K(f"{CRITIC_C}.model.fsdp_config.{name}", False, until="0.5")
+                DialectKey(f"{CRITIC_C}.model.fsdp_config.{name}", False, until="0.5")
                 for name in ("param_offload", "optimizer_offload")
             ),
         ),

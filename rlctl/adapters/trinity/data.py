@@ -8,14 +8,14 @@ from typing import Any
 from rlctl.adapters.engine.rules import (
     ABSENT,
     BadValueError,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Tree,
@@ -207,10 +207,10 @@ def _write_train(view: Writing) -> Iterator[Out]:
         if sources:
             yield from experiences.write(view, sources[0], objective)
         for index in range(1, len(sources)):
-            yield Lost((("data", "train", index),), "Trinity trains sft and dpo on one data set")
+            yield Inexpressible((("data", "train", index),), "Trinity trains sft and dpo on one data set")
         for index, source in enumerate(view.get("data.eval")):
             place, reason = ("data", "eval", index), "Trinity does not evaluate while it trains with sft or dpo"
-            yield Lost(((*place, "path"),), reason)
+            yield Inexpressible(((*place, "path"),), reason)
             yield Flow((), None, tuple((*place, field) for field in source if field != "path"), "derived", reason)
         return
     single = len(sources) == 1
@@ -219,7 +219,7 @@ def _write_train(view: Writing) -> Iterator[Out]:
         yield from _write_source(view, root, ("data", "train", index), source)
         yield from experiences.write_order(view, root)
     if len(sources) > 1 and view.get("data.mixing") == "weighted_exact":
-        yield Lost((view.to("data.mixing"),), "Trinity draws from its task sets in proportion")
+        yield Inexpressible((view.to("data.mixing"),), "Trinity draws from its task sets in proportion")
 
 
 def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
@@ -250,20 +250,22 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
             yield Flow((*root, "rollout_args", key), value, used("sampling"))
     if source["sampling"] and (evaluation or not place[2]):
         whose = "the engines' own for evaluation" if evaluation else "the sampling of its first task set for all"
-        yield Lost(used("sampling"), f"Trinity takes {whose}")
+        yield Inexpressible(used("sampling"), f"Trinity takes {whose}")
     if source["workflow_args"] and (source["workflow"] or view.config.rollout.workflow):
         yield Flow((*root, "workflow_args"), source["workflow_args"], used("workflow_args"), same=True)
     elif source["workflow_args"]:
-        yield Lost(used("workflow_args"), "Trinity's workflows of one question and one answer read no such arguments")
+        yield Inexpressible(
+            used("workflow_args"), "Trinity's workflows of one question and one answer read no such arguments"
+        )
     yield from _write_workflow(view, root, place, source)
-    how: How = "mapped" if evaluation or place[2] else "derived"
+    how: Provenance = "mapped" if evaluation or place[2] else "derived"
     if source["reward"]:
         name = function_scoring(view, source) or source["reward"]
         yield Flow((*root, "default_reward_fn_type"), name, used("reward"), how, same=name == source["reward"])
     taking = REWARDS.get(function_scoring(view, source) or source["reward"] or "math_reward")
     for key, value in source["reward_args"].items():
         if taking is not None and key not in (taking.takes or ()):
-            yield Lost(used("reward_args"), f"Trinity's reward function takes no {key}")
+            yield Inexpressible(used("reward_args"), f"Trinity's reward function takes no {key}")
         else:
             yield Flow((*root, "reward_fn_args", key), value, used("reward_args"), how)
     yield from _lost_columns(view, place, source)
@@ -274,7 +276,7 @@ def _write_workflow(view: Writing, root: Any, place: tuple[Any, ...], source: Ma
     own, used = (*root, "default_workflow_type"), ((*place, "workflow"),)
     prompt, columns = ((*place, "system_prompt"),), ((*place, "system_prompt_key"),)
     if source["system_prompt_key"]:
-        yield Lost(columns, "Trinity's workflows have one system prompt for all rows of a task set")
+        yield Inexpressible(columns, "Trinity's workflows have one system prompt for all rows of a task set")
     else:
         yield Flow((), None, columns)
     said, written = source["workflow"] or view.config.rollout.workflow, None
@@ -351,7 +353,7 @@ def _write_format(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
     elif source["source_key"] in (None, "data_source"):
         yield Flow((), None, ((*place, "source_key"),), "mapped", "metrics are split by task set")
     else:
-        yield Lost(((*place, "source_key"),), "Trinity splits metrics by task set, not by a column", idle=True)
+        yield Inexpressible(((*place, "source_key"),), "Trinity splits metrics by task set, not by a column", idle=True)
 
 
 def _write_evaluation(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
@@ -396,9 +398,9 @@ def _lost_columns(view: Writing, place: tuple[Any, ...], source: Mapping[str, An
         if source[field] == value:
             yield Flow((), None, ((*place, field),))
         else:
-            yield Lost(((*place, field),), f"Trinity's task sets have no {field}")
+            yield Inexpressible(((*place, field),), f"Trinity's task sets have no {field}")
     if source["audio_key"] not in (None, "audios"):
-        yield Lost(((*place, "audio_key"),), "Trinity's task sets have no audio")
+        yield Inexpressible(((*place, "audio_key"),), "Trinity's task sets have no audio")
 
 
 def _write_eval(view: Writing) -> Iterator[Out]:
@@ -438,14 +440,14 @@ TASKSET_KEYS: tuple[tuple[str, Any], ...] = (
 )
 
 
-def taskset(root: str, *, evaluation: bool = False) -> tuple[K, ...]:
+def taskset(root: str, *, evaluation: bool = False) -> tuple[DialectKey, ...]:
     """The keys of one task set."""
     names = [*TASKSET_KEYS, *([("repeat_times", 1)] if evaluation else [])]
-    return tuple(K(f"{root}.{name}", default) for name, default in names)
+    return tuple(DialectKey(f"{root}.{name}", default) for name, default in names)
 
 
 RULES: list[Rule] = [
-    Code(
+    CustomRule(
         "training data",
         (*taskset(f"{E}.taskset"), *taskset(f"{E}.tasksets.*"), *experiences.KEYS),
         (
@@ -460,9 +462,9 @@ RULES: list[Rule] = [
         _write_train,
         "task sets, or the experience buffer of sft and dpo",
     ),
-    Code(
+    CustomRule(
         "evaluation data",
-        (K(f"{E}.eval_tasksets", []), *taskset(f"{E}.eval_tasksets.*", evaluation=True)),
+        (DialectKey(f"{E}.eval_tasksets", []), *taskset(f"{E}.eval_tasksets.*", evaluation=True)),
         (
             *(f"data.eval[].{field}" for field in SOURCE_FIELDS),
             *(
@@ -513,9 +515,9 @@ RULES: list[Rule] = [
     Tree("data_processor.task_pipeline.priority_weights", "data.task_pipeline.priority_weights"),
     Key("data_processor.task_pipeline.top_k", "data.task_pipeline.top_k", ABSENT, Partly({-1: None})),
     Key("data_processor.task_pipeline.output.path", "data.task_pipeline.output"),
-    Code(
+    CustomRule(
         "task pipeline",
-        (K("data_processor.task_pipeline", None),),
+        (DialectKey("data_processor.task_pipeline", None),),
         ("data.task_pipeline",),
         lambda view: _pipeline(view),
         lambda view: iter(()),

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
-    Code,
+    CustomRule,
+    DialectKey,
     Flow,
-    How,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Same,
@@ -127,9 +127,9 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         kept = f"{explore} explore and {total - explore - beside} train, instead of {own} and {trains}"
         reason = f"Trinity's trainer has devices of its own, in whole nodes of {placement.devices_per_node}: {kept}"
         yield Flow(view.path(f"{ROLL}.engine_num"), fitting, used, "derived", reason)
-        yield Lost((view.to("placement.roles"), *layout), reason)
+        yield Inexpressible((view.to("placement.roles"), *layout), reason)
         return
-    how: How = "mapped" if isinstance(engines, int) else "derived"
+    how: Provenance = "mapped" if isinstance(engines, int) else "derived"
     yield Flow(
         view.path(f"{ROLL}.engine_num"),
         count,
@@ -138,11 +138,11 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         "" if how == "mapped" else f"{own} devices / {wide} of an engine",
     )
     if isinstance(engines, int) and placement.layout == "split" and engines * wide != own:
-        yield Lost(layout[1:], f"Trinity's explorer gets {engines} engines x {wide} devices, not {own}")
+        yield Inexpressible(layout[1:], f"Trinity's explorer gets {engines} engines x {wide} devices, not {own}")
     if placement.layout == "explicit":
         reason = f"Trinity places no roles on devices: {count * wide} explore and {total - count * wide - beside} train, instead "
         reason += f"of {own} and {arithmetic.train_devices(config)}"
-        yield Lost((view.to("placement.roles"), *layout), reason)
+        yield Inexpressible((view.to("placement.roles"), *layout), reason)
 
 
 def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
@@ -157,9 +157,9 @@ def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
     if left > 0 and left % share != 0:
         note += f", too few for a replica of {share}: Trinity's trainer cannot start; add nodes, or lower its parallel sizes"
     yield Flow(view.path(f"{ROLL}.engine_num"), count, used, "assumed", note, always=True, option="explorer_gpus")
-    yield Lost(used[:1], note, idle=True)
+    yield Inexpressible(used[:1], note, idle=True)
     if count * wide >= total:
-        yield Lost(
+        yield Inexpressible(
             (view.to("rollout.parallel.tensor"),),
             f"engines of {wide} devices leave none of {total} to train; use {max(1, total // 2)} or fewer",
         )
@@ -209,23 +209,23 @@ def _write_tensor(view: Writing) -> Iterator[Out]:
         note = f"engines of {parallel.tensor} devices leave none of {total} to a trainer beside them"
         yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, "derived", note, always=True)
         if view.explicit("rollout.parallel.tensor"):
-            yield Lost(used, f"{note}; {tensor} is written")
+            yield Inexpressible(used, f"{note}; {tensor} is written")
     if data != parallel.data:
         reason = "Trinity's engine has no room for so many data ranks; each rank is an engine of its own"
-        yield Lost((view.to("rollout.parallel.data"),), reason)
-        yield Lost((view.to("rollout.parallel.expert"),), reason, idle=True)
+        yield Inexpressible((view.to("rollout.parallel.data"),), reason)
+        yield Inexpressible((view.to("rollout.parallel.expert"),), reason, idle=True)
     elif view.version >= (0, 6):
         yield Flow(view.path(f"{ROLL}.data_parallel_size"), data, (view.to("rollout.parallel.data"),), same=True)
 
 
 DEVICES: list[Rule] = [
-    Code(
+    CustomRule(
         "devices",
         (
-            K("cluster.node_num", 0),
-            K("cluster.gpu_per_node", 0),
-            K(f"{ROLL}.engine_num", 1),
-            K(f"{ROLL}.tensor_parallel_size", 1),
+            DialectKey("cluster.node_num", 0),
+            DialectKey("cluster.gpu_per_node", 0),
+            DialectKey(f"{ROLL}.engine_num", 1),
+            DialectKey(f"{ROLL}.tensor_parallel_size", 1),
         ),
         (
             "placement.nodes",

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlctl.adapters.engine.dialect import Dialect, File, Program, Taken, replace_extensions, stage_parts
+from rlctl.adapters.engine.dialect import Detection, Dialect, File, TrainerProgram, replace_extensions, stage_parts
 from rlctl.adapters.engine.known import known_keys
 from rlctl.adapters.engine.reading import Read
-from rlctl.adapters.engine.rules import ABSENT, Lost, split, version_of
+from rlctl.adapters.engine.rules import ABSENT, Inexpressible, split, version_of
 from rlctl.adapters.engine.stages import joined_stages
 from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find, remove
-from rlctl.adapters.engine.writing import Given, Written
+from rlctl.adapters.engine.writing import ConfigWithOrigins, Written
 from rlctl.adapters.trinity import (
     advice,
     algorithm,
@@ -67,22 +67,22 @@ RULES = joined(
 class Trinity(Dialect):
     """Trinity-RFT, whose users write one YAML file, with stages or without."""
 
-    def take(self, document: Document, *, version: str = "", kind: str = "") -> Taken:
+    def detect(self, document: Document, *, version: str = "", kind: str = "") -> Detection:
         """As any dialect, with the keys of stages counted as those of the base; flat roles and a clip tell the release."""
         if not version.startswith("0.5"):
             document, moves = layout.wrapped(document)
             version = version or ("0.6" if moves else "")
         document = _flattened(document)
-        taken = super().take(document, version=version, kind=kind)
+        taken = super().detect(document, version=version, kind=kind)
         if version or find(document.values, CLIP) in (ABSENT, None, 1.0):
             return taken
-        older = super().take(document, version="0.5", kind=kind)
+        older = super().detect(document, version="0.5", kind=kind)
         return older if older.unknown <= taken.unknown else taken
 
     def read(
         self,
         document: Document,
-        taken: Taken,
+        taken: Detection,
         *,
         environment: Mapping[str, str] | None,
         options: Mapping[str, str],
@@ -102,7 +102,7 @@ class Trinity(Dialect):
         read = _read_stages(document, restored, one)
         return layout.as_written(read, moves) if moves else read
 
-    def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:
+    def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:
         """As any dialect; where nothing is explored, the explorer's defaults are left out."""
         written = super().write_one(given, version, options)
         if given.config.algorithm.objective.choice in ("sft", "dpo"):
@@ -188,7 +188,7 @@ def _merge(here: Any, there: Any, path: KeyPath, base: dict[str, Any], part: Wri
     if path == ("model", "max_model_len") and isinstance(here, int) and isinstance(there, int):
         base["model"]["max_model_len"] = max(here, there)
         return
-    lost = Lost(
+    lost = Inexpressible(
         (),
         f"Trinity's stages share {'.'.join(str(item) for item in path)}; the last stage's {here!r} is written, not {there!r}",
     )
@@ -276,6 +276,6 @@ TRINITY = Trinity(
         "log",
         "stages",
     ),
-    programs={"trinity": Program("file", "run"), "trinity.cli.launcher": Program("file", "run")},
+    programs={"trinity": TrainerProgram("file", "run"), "trinity.cli.launcher": TrainerProgram("file", "run")},
     ranks=RANKS,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl.adapters.engine.rules import Code, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Rule, Writing
 from rlctl.adapters.trinity.workflows import TEACHES, taught, teaches
 from rlctl.config import Config
 
@@ -61,7 +61,7 @@ def _write(view: Writing) -> Iterator[Out]:
         return
     if not taught(view.config):
         reason = f"{ALONE}: set policy_gradient of its args to true and with_rewards to false, top_k to null"
-        yield Lost((to, *((*to, name) for name in section)), reason)
+        yield Inexpressible((to, *((*to, name) for name in section)), reason)
         return
     root, used = (*view.path(MODELS), 0), ((*to, "args"), to, (*to, "loss"))
     args = section["args"]
@@ -79,14 +79,14 @@ def _write(view: Writing) -> Iterator[Out]:
         elif name in ("policy_gradient", "with_rewards", "estimator"):
             yield Flow((), None, place, "mapped", ALONE)
         else:
-            yield Lost(place, "Trinity has no such setting of the divergence or of its teacher", idle=True)
+            yield Inexpressible(place, "Trinity has no such setting of the divergence or of its teacher", idle=True)
     yield Flow((), None, used, "mapped", ALONE)
 
 
 RULES: list[Rule] = [
-    Code(
+    CustomRule(
         "on-policy distillation",
-        (K(f"{ARGS}.kl_coef"), *(K(f"{ARGS}.{name}") for name in JSD_ARGS)),
+        (DialectKey(f"{ARGS}.kl_coef"), *(DialectKey(f"{ARGS}.{name}") for name in JSD_ARGS)),
         (TO, *(f"{TO}.{name}" for name in FIELDS)),
         _read,
         _write,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl.adapters.engine.rules import (
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
     Reading,
     Rule,
@@ -63,7 +63,7 @@ def _write_engine_type(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used)
     elif name in ("vllm", "sglang"):
         if name == "sglang" and view.version < (0, 6):
-            yield Lost(used, "Trinity has sglang since 0.6; vLLM is used")
+            yield Inexpressible(used, "Trinity has sglang since 0.6; vLLM is used")
         else:
             yield Flow(view.path(f"{ROLL}.engine_type"), name, used)
     elif name == "external":
@@ -81,7 +81,7 @@ def _write_engine_type(view: Writing) -> Iterator[Out]:
             if variable:
                 yield Flow(view.path(f"model.external_model.{key}_env"), variable, place)
             elif text:
-                yield Lost(place, "Trinity takes the name of an environment variable that holds it")
+                yield Inexpressible(place, "Trinity takes the name of an environment variable that holds it")
     elif name == "other":
         yield Flow(
             view.path(f"{ROLL}.engine_type"),
@@ -90,7 +90,7 @@ def _write_engine_type(view: Writing) -> Iterator[Out]:
             always=True,
         )
     else:
-        yield Lost(used, f"Trinity has no {name} engine; its own default, vLLM, is used")
+        yield Inexpressible(used, f"Trinity has no {name} engine; its own default, vLLM, is used")
 
 
 def _own_fraction(view: Writing) -> bool:
@@ -105,7 +105,7 @@ def _write_fraction(view: Writing) -> Iterator[Out]:
     note = (
         f"{fraction:g} leaves room for training on shared devices; Trinity's explorer has its own, so its 0.9 is kept"
     )
-    yield Lost(used, note, idle=True)
+    yield Inexpressible(used, note, idle=True)
 
 
 VLLM = {
@@ -125,14 +125,14 @@ def is_vllm(view: Writing) -> bool:
 
 
 ENGINE: list[Rule] = [
-    Code(
+    CustomRule(
         "rollout engine",
         (
-            K(f"{ROLL}.engine_type", None),
-            K("model.external_model.enable", False),
-            K("model.external_model.model_name", None),
-            K("model.external_model.base_url_env", "OPENAI_BASE_URL"),
-            K("model.external_model.api_key_env", "OPENAI_API_KEY"),
+            DialectKey(f"{ROLL}.engine_type", None),
+            DialectKey("model.external_model.enable", False),
+            DialectKey("model.external_model.model_name", None),
+            DialectKey("model.external_model.base_url_env", "OPENAI_BASE_URL"),
+            DialectKey("model.external_model.api_key_env", "OPENAI_API_KEY"),
         ),
         (
             "rollout.engine.name",
@@ -152,7 +152,7 @@ ENGINE: list[Rule] = [
         0.9,
         write_when=lambda view: _own_fraction(view),
     ),
-    Code(
+    CustomRule(
         "memory of a shared device",
         (),
         (),

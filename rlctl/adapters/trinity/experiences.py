@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, Flow, How, K, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.rules import ABSENT, DialectKey, Flow, Inexpressible, Out, Provenance, Reading, Writing
 
 B = "buffer.trainer_input.experience_buffer"
 STORAGE = {"file": "auto", "sql": "sql"}
@@ -110,7 +110,7 @@ def write(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[
         (*root, "name"), label(source, f"{objective}_data"), used("name"), same=source["name"] is not None, always=True
     )
     guessed = source["format"] not in ("auto", "sql")
-    how: How = "derived" if guessed else "mapped"
+    how: Provenance = "derived" if guessed else "mapped"
     yield Flow(
         (*root, "storage_type"), "sql" if source["format"] == "sql" else "file", used("format"), how, always=True
     )
@@ -154,7 +154,7 @@ def write(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[
     for field in ("max_samples", "image_key", "video_key", "audio_key"):
         neutral = {"image_key": "images", "video_key": "videos", "audio_key": "audios"}.get(field)
         if source[field] not in (None, neutral):
-            yield Lost(used(field), f"Trinity's sft and dpo have no {field}")
+            yield Inexpressible(used(field), f"Trinity's sft and dpo have no {field}")
     for field in ("source_key", "answer_key", "extra_key", "tag_key", "weight", "reward", "workflow"):
         yield Flow((), None, used(field))
 
@@ -188,7 +188,7 @@ def write_order(view: Writing, root: Any) -> Iterator[Out]:
 
 
 KEYS = tuple(
-    K(f"{B}.{name}", default)
+    DialectKey(f"{B}.{name}", default)
     for name, default in (
         ("format.prompt_type", "messages"),
         ("format.prompt_key", "prompt"),

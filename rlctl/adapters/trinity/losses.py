@@ -7,13 +7,13 @@ from typing import Any
 
 from rlctl.adapters.engine.known import known_keys
 from rlctl.adapters.engine.rules import (
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
-    K,
-    Lost,
+    Inexpressible,
     Out,
+    Provenance,
     Reading,
     Rule,
     Writing,
@@ -157,7 +157,7 @@ CHORD = {"mu_warmup_steps": 0, "mu_decay_steps": 0, "mu_peak": 0.1, "mu_valley":
 def _write_aggregation(view: Writing) -> Iterator[Out]:
     mode, used = view.config.algorithm.aggregation.mode, (view.to("algorithm.aggregation.mode"),)
     if mode == "token_sum":
-        yield Lost(used, "Trinity has no token-sum")
+        yield Inexpressible(used, "Trinity has no token-sum")
     else:
         yield Flow(view.path(f"{X}loss_agg_mode"), AGGREGATIONS.write(mode, view), used)
 
@@ -174,7 +174,7 @@ def _write_loss(view: Writing) -> Iterator[Out]:
         name, used = loss["kind"], (*used, view.to("algorithm.policy_loss.kind"))
     if name is None or (loss["name"] == "other" and name not in OTHER_LOSSES):
         every = tuple(view.to(f"algorithm.policy_loss.{field}") for field in loss)
-        yield Lost(every, f"Trinity has no loss {loss.get('kind') or loss['name']}; {kind.loss} is written")
+        yield Inexpressible(every, f"Trinity has no loss {loss.get('kind') or loss['name']}; {kind.loss} is written")
         return
     if name != kind.loss:
         yield Flow(view.path(f"{X}policy_loss_fn"), name, used, always=True)
@@ -229,7 +229,9 @@ def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Itera
             path = (view.to(f"algorithm.policy_loss.{field}"),)
             same = loss[field] == neutral
             yield (
-                Flow((), None, path) if same else Lost(path, f"Trinity's {name} has no {field}: {loss[field]} is lost")
+                Flow((), None, path)
+                if same
+                else Inexpressible(path, f"Trinity's {name} has no {field}: {loss[field]} is lost")
             )
 
 
@@ -268,7 +270,7 @@ def _write_objective(view: Writing) -> Iterator[Out]:
                 else Flow((), None, path)
             )
         if objective["ipo"]:
-            yield Lost((view.to("algorithm.objective.ipo"),), "Trinity's dpo has no squared loss")
+            yield Inexpressible((view.to("algorithm.objective.ipo"),), "Trinity's dpo has no squared loss")
     elif objective["name"] == "mix":
         yield from _write_mix(view, objective, place)
 
@@ -328,7 +330,7 @@ def _write_kl_loss(view: Writing) -> Iterator[Out]:
         return
     name = next((name for name, choice in ESTIMATORS.items() if choice == section["estimator"]), None)
     if name is None:
-        yield Lost(
+        yield Inexpressible(
             (view.to("algorithm.kl_in_loss.estimator"),),
             f"Trinity has no estimator {section['estimator']}; low_var_kl is written",
         )
@@ -372,12 +374,12 @@ def _write_kl_reward(view: Writing) -> Iterator[Out]:
     places = {field: view.to(f"algorithm.kl_in_reward.{field}") for field in section}
     name = next((name for name, choice in ESTIMATORS.items() if choice == section["estimator"]), None)
     if not TYPES[chosen_type(view)].in_trainer:
-        yield Lost(
+        yield Inexpressible(
             (*used, *places.values()), f"Trinity subtracts no KL from rewards with algorithm_type {chosen_type(view)}"
         )
         return
     if name is None:
-        yield Lost((places["estimator"],), f"Trinity has no estimator {section['estimator']}; k1 is written")
+        yield Inexpressible((places["estimator"],), f"Trinity has no estimator {section['estimator']}; k1 is written")
         name = "k1"
     yield Flow(view.path(f"{X}kl_penalty_fn"), name, (places["estimator"], *used), always=True)
     for key, field in PENALTY.items():
@@ -386,7 +388,7 @@ def _write_kl_reward(view: Writing) -> Iterator[Out]:
                 view.path(f"{X}kl_penalty_fn_args.{key}"), section[field], (places[field],), same=True, always=True
             )
         else:
-            yield Lost((places[field],), "nothing hangs on it with a fixed coefficient", idle=True)
+            yield Inexpressible((places[field],), "nothing hangs on it with a fixed coefficient", idle=True)
 
 
 def _read_entropy(view: Reading) -> Iterator[Flow]:
@@ -399,7 +401,7 @@ def _read_entropy(view: Reading) -> Iterator[Flow]:
 def _write_entropy(view: Writing) -> Iterator[Out]:
     value, used = view.config.algorithm.entropy_coefficient, (view.to("algorithm.entropy_coefficient"),)
     if not is_rl(view):
-        yield Flow((), None, used) if not value else Lost(used, "Trinity takes no entropy into account here")
+        yield Flow((), None, used) if not value else Inexpressible(used, "Trinity takes no entropy into account here")
         return
     if value and TYPES[chosen_type(view)].entropy == "none":
         yield Flow(view.path(f"{X}entropy_loss_fn"), "default", used, always=True)
@@ -429,9 +431,9 @@ def _write_old(view: Writing) -> Iterator[Out]:
         note = f"computed anew in each of {each} train steps, they would never clip"
         yield Flow(view.path(key), True, used, "derived", note, always=True)
         reason = f"Trinity has none of the step's start: {note}; the rollout engine's are written"
-        yield Lost(used, reason)
+        yield Inexpressible(used, reason)
         return
-    how: How = "derived" if wanted == "auto" else "mapped"
+    how: Provenance = "derived" if wanted == "auto" else "mapped"
     yield Flow(view.path(key), wanted == "rollout", used, how)
 
 
@@ -456,21 +458,21 @@ def _write_scale(view: Writing) -> Iterator[Out]:
 
 L, KL, KR = "algorithm.policy_loss", "algorithm.kl_in_loss", "algorithm.kl_in_reward"
 LOSS: list[Rule] = [
-    Code(
+    CustomRule(
         "aggregation",
-        (K(f"{X}loss_agg_mode", "token-mean"), K(f"{X}policy_loss_fn_args.loss_agg_mode")),
+        (DialectKey(f"{X}loss_agg_mode", "token-mean"), DialectKey(f"{X}policy_loss_fn_args.loss_agg_mode")),
         ("algorithm.aggregation.mode",),
         _read_aggregation,
         _write_aggregation,
         "loss_agg_mode, and in policy_loss_fn_args where these are written",
     ),
-    Code(
+    CustomRule(
         "policy loss",
         (
-            K(f"{X}policy_loss_fn", None),
-            K(f"{X}policy_loss_fn_args", None),
+            DialectKey(f"{X}policy_loss_fn", None),
+            DialectKey(f"{X}policy_loss_fn_args", None),
             *(
-                K(f"{X}policy_loss_fn_args.{name}")
+                DialectKey(f"{X}policy_loss_fn_args.{name}")
                 for name in (
                     "clip_range",
                     "clip_range_low",
@@ -510,41 +512,41 @@ LOSS: list[Rule] = [
         "policy_loss_fn and its arguments, whole",
     ),
     Dropped("algorithm.aggregation.scale_factor", "Trinity divides by the longest response"),
-    Code(
+    CustomRule(
         "micro-batches of one mini-batch",
-        (K(SCALE, False),),
+        (DialectKey(SCALE, False),),
         ("algorithm.aggregation.follow_source",),
         _read_scale,
         _write_scale,
         "not fix_actor_microbatch_loss_scale in 0.5",
     ),
-    Code(
+    CustomRule(
         "KL in the loss",
-        (K(f"{X}kl_loss_fn", None), K(f"{X}kl_loss_fn_args.kl_coef", 0.001)),
+        (DialectKey(f"{X}kl_loss_fn", None), DialectKey(f"{X}kl_loss_fn_args.kl_coef", 0.001)),
         (KL, f"{KL}.estimator", f"{KL}.coefficient"),
         _read_kl_loss,
         _write_kl_loss,
         "kl_loss_fn none where it is off",
     ),
-    Code(
+    CustomRule(
         "KL in the reward",
-        (K(f"{X}kl_penalty_fn", "none"), *(K(f"{X}kl_penalty_fn_args.{name}") for name in PENALTY)),
+        (DialectKey(f"{X}kl_penalty_fn", "none"), *(DialectKey(f"{X}kl_penalty_fn_args.{name}") for name in PENALTY)),
         (KR, *(f"{KR}.{name}" for name in ["estimator", "coefficient", "adaptive", "target", "horizon"])),
         _read_kl_reward,
         _write_kl_reward,
     ),
-    Code(
+    CustomRule(
         "entropy",
-        (K(f"{X}entropy_loss_fn", None), K(f"{X}entropy_loss_fn_args.entropy_coef", 0.0)),
+        (DialectKey(f"{X}entropy_loss_fn", None), DialectKey(f"{X}entropy_loss_fn_args.entropy_coef", 0.0)),
         ("algorithm.entropy_coefficient",),
         _read_entropy,
         _write_entropy,
     ),
-    Code(
+    CustomRule(
         "old log-probs",
         (
-            K(f"{X}bypass_old_logprobs", True, "0.6"),
-            K("trainer.trainer_config.algorithm.rollout_correction.bypass_mode", True, until="0.5"),
+            DialectKey(f"{X}bypass_old_logprobs", True, "0.6"),
+            DialectKey("trainer.trainer_config.algorithm.rollout_correction.bypass_mode", True, until="0.5"),
         ),
         ("algorithm.old_log_probs",),
         _read_old,

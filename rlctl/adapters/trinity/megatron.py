@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl.adapters.engine.checkpoint_path import checkpoint
-from rlctl.adapters.engine.rules import ABSENT, SAME, Code, Flow, K, Key, Lost, Out, Reading, Rule, Tree, Writing
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    SAME,
+    CustomRule,
+    DialectKey,
+    Flow,
+    Inexpressible,
+    Key,
+    Out,
+    Reading,
+    Rule,
+    Tree,
+    Writing,
+)
 from rlctl.adapters.engine.values import Partly
 
 MEGATRON = (
@@ -54,7 +67,7 @@ def megatron(block: str, to: str) -> list[Rule]:
     ]
 
 
-def _bridge(block: str, to: str) -> Code:
+def _bridge(block: str, to: str) -> CustomRule:
     """How Hugging Face weights are converted: two switches as one word."""
     keys = (f"{block}.use_mbridge", f"{block}.vanilla_mbridge")
 
@@ -78,6 +91,6 @@ def _bridge(block: str, to: str) -> Code:
             if word != "builtin":
                 yield Flow(view.path(keys[1]), word == "mbridge", used, always=word != "mbridge")
         elif isinstance(word, str):
-            yield Lost(used, f"Trinity's Megatron has no {word}")
+            yield Inexpressible(used, f"Trinity's Megatron has no {word}")
 
-    return Code("Megatron's bridge", tuple(K(key, ABSENT) for key in keys), (to,), read, write)
+    return CustomRule("Megatron's bridge", tuple(DialectKey(key, ABSENT) for key in keys), (to,), read, write)

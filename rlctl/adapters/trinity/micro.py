@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rlctl.adapters.engine.known import known_keys
-from rlctl.adapters.engine.rules import By, Code, Flow, How, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import (
+    CustomRule,
+    DialectKey,
+    Flow,
+    Inexpressible,
+    Out,
+    Provenance,
+    Reading,
+    Rule,
+    VersionedDefault,
+    Writing,
+)
 from rlctl.adapters.trinity.keys import ACTOR, REF, TC
 from rlctl.adapters.trinity.model import lengths
 from rlctl.adapters.trinity.train import deciding, strategy
@@ -81,11 +92,11 @@ def _write_micro(view: Writing) -> Iterator[Out]:
     if tokens == -(-2 * longest // share) and not view.explicit("batch.micro.per_replica"):
         yield Flow((), None, size, "mapped", "twice the longest sequence, as Trinity sets it")
         return
-    how: How = "derived" if note else "mapped"
+    how: Provenance = "derived" if note else "mapped"
     yield Flow(view.path("trainer.max_token_len_per_gpu"), tokens, size, how, note, same=not note, always=True)
 
 
-def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -> Code:
+def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -> CustomRule:
     """The micro-batch of another pass, which since 0.6 follows the trainer's but for the responses of one."""
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -113,7 +124,9 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
         if view.version >= (0, 6) and (micro["by"] == "tokens" or policy["by"] == "tokens"):
             same = dict(micro) == dict(policy)
             reason = "Trinity's other passes take the trainer's tokens since 0.6"
-            yield Flow((), None, (*by, *size), "mapped", "the trainer's") if same else Lost((*by, *size), reason)
+            yield (
+                Flow((), None, (*by, *size), "mapped", "the trainer's") if same else Inexpressible((*by, *size), reason)
+            )
             return
         if view.version < (0, 6) and view.path(dynamic) in known_keys("rlctl.adapters.trinity", "run"):
             yield Flow(view.path(dynamic), micro["by"] == "tokens", by, always=True)
@@ -122,8 +135,8 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
         key = tokens if micro["by"] == "tokens" else responses
         yield Flow(view.path(key), micro["per_replica"], size, same=True, always=True)
 
-    own = (K(dynamic, None, until="0.5"), K(tokens, None, until="0.5"), K(responses, None))
-    return Code(name, own, (to, f"{to}.by", f"{to}.per_replica"), read, write)
+    own = (DialectKey(dynamic, None, until="0.5"), DialectKey(tokens, None, until="0.5"), DialectKey(responses, None))
+    return CustomRule(name, own, (to, f"{to}.by", f"{to}.per_replica"), read, write)
 
 
 MICRO: list[Rule] = [
@@ -134,14 +147,14 @@ MICRO: list[Rule] = [
         f"{REF}.log_prob_max_token_len_per_gpu",
         f"{REF}.log_prob_micro_batch_size_per_gpu",
     ),
-    Code(
+    CustomRule(
         "micro-batch",
         (
-            K("trainer.use_dynamic_bsz", True),
-            K("trainer.max_token_len_per_gpu", None),
-            K(f"{ACTOR}.use_dynamic_bsz", None, until="0.5"),
-            K(f"{ACTOR}.ppo_max_token_len_per_gpu", None, until="0.5"),
-            K(f"{ACTOR}.ppo_micro_batch_size_per_gpu", By({"0.5": 1, "0.6": None})),
+            DialectKey("trainer.use_dynamic_bsz", True),
+            DialectKey("trainer.max_token_len_per_gpu", None),
+            DialectKey(f"{ACTOR}.use_dynamic_bsz", None, until="0.5"),
+            DialectKey(f"{ACTOR}.ppo_max_token_len_per_gpu", None, until="0.5"),
+            DialectKey(f"{ACTOR}.ppo_micro_batch_size_per_gpu", VersionedDefault({"0.5": 1, "0.6": None})),
         ),
         ("batch.micro.by", "batch.micro.per_replica"),
         _read_micro,

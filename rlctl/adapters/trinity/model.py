@@ -9,12 +9,12 @@ from typing import Any
 from rlctl.adapters.engine.rules import (
     ABSENT,
     BadValueError,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
     Reading,
     Rule,
@@ -134,7 +134,7 @@ def _write_lengths(view: Writing) -> Iterator[Out]:
     if total is not None and total < prompt + response:
         note = f"Trinity requires a context of {prompt} prompt + {response} response tokens: {prompt + response}, not {total}"
         yield Flow(view.path("model.max_model_len"), prompt + response, lengths, "derived", always=True)
-        yield Lost((view.to("model.max_context_tokens"),), note)
+        yield Inexpressible((view.to("model.max_context_tokens"),), note)
     elif total is None:
         note = f"{prompt} prompt + {response} response tokens"
         yield Flow(view.path("model.max_model_len"), prompt + response, lengths, "derived", note, always=True)
@@ -168,7 +168,7 @@ def _write_template(view: Writing) -> Iterator[Out]:
         if key == "enable_thinking":
             yield Flow(view.path("model.enable_thinking"), value, path)
         else:
-            yield Lost(path, f"Trinity gives no {key} to the chat template")
+            yield Inexpressible(path, f"Trinity gives no {key} to the chat template")
 
 
 def _read_lora(view: Reading) -> Iterator[Flow]:
@@ -257,7 +257,11 @@ def _write_lora(view: Writing) -> Iterator[Out]:
             yield Flow((*root, key), _pattern(value) if isinstance(value, list) else value, used, always=True)
     for field, neutral in (("dropout", 0.0), ("merge_for_rollout", False)):
         used = (view.to(f"model.lora.{field}"),)
-        yield Flow((), None, used) if lora[field] == neutral else Lost(used, f"Trinity's adapters have no {field}")
+        yield (
+            Flow((), None, used)
+            if lora[field] == neutral
+            else Inexpressible(used, f"Trinity's adapters have no {field}")
+        )
 
 
 def _write_folder(view: Writing) -> Iterator[Out]:
@@ -269,9 +273,9 @@ def _write_folder(view: Writing) -> Iterator[Out]:
     if folder is not None:
         root = folder.removesuffix(inner) if folder.endswith(inner) else folder
         yield Flow(key, root or "/", used, "derived", f"Trinity adds {inner} itself", always=True)
-        yield Lost((view.to("run.folder"),), "Trinity has one folder, that of the checkpoints", idle=True)
+        yield Inexpressible((view.to("run.folder"),), "Trinity has one folder, that of the checkpoints", idle=True)
         if not folder.endswith(inner):
-            yield Lost(used, f"Trinity puts checkpoints under {root}{inner}", idle=True)
+            yield Inexpressible(used, f"Trinity puts checkpoints under {root}{inner}", idle=True)
     elif view.explicit("run.folder"):
         yield Flow(key, run.folder, (view.to("run.folder"),), same=True, always=True)
     else:
@@ -283,11 +287,11 @@ def nothing(view: Any) -> Iterator[Any]:
 
 
 TOP: list[Rule] = [
-    Code("mode", (K("mode", "both"),), ("run.mode",), _mode, _write_mode),
+    CustomRule("mode", (DialectKey("mode", "both"),), ("run.mode",), _mode, _write_mode),
     Key("project", "run.project", "Trinity-RFT", always=True),
     Key("group", "run.group", "", Emptied("")),
     Key("name", "run.name", "rft", always=True),
-    Code("checkpoint folder", (), ("checkpoint.folder",), nothing, _write_folder, "root / project / name"),
+    CustomRule("checkpoint folder", (), ("checkpoint.folder",), nothing, _write_folder, "root / project / name"),
     Key("checkpoint_root_dir", "run.folder", ABSENT, write_when=lambda view: False),
     Key(
         "continue_from_checkpoint",
@@ -297,9 +301,13 @@ TOP: list[Rule] = [
     ),
     Key("ray_namespace", "environment.ray.namespace", "", Emptied("")),
     Key("model.model_path", "model.path", ABSENT, always=True),
-    Code(
+    CustomRule(
         "lengths",
-        (K("model.max_model_len", None), K("model.max_prompt_tokens", None), K("model.max_response_tokens", None)),
+        (
+            DialectKey("model.max_model_len", None),
+            DialectKey("model.max_prompt_tokens", None),
+            DialectKey("model.max_response_tokens", None),
+        ),
         (
             "model.max_context_tokens",
             "data.max_prompt_tokens",
@@ -319,13 +327,13 @@ TOP: list[Rule] = [
         quiet=True,
     ),
     Key("model.repetition_penalty", "rollout.sampling.repetition_penalty", 1.0),
-    Code(
+    CustomRule(
         "chat template",
         (
-            K("model.custom_chat_template", None),
-            K("model.chat_template_path", None),
-            K("model.enable_thinking", None),
-            K(f"{ROLL}.enable_thinking", None),
+            DialectKey("model.custom_chat_template", None),
+            DialectKey("model.chat_template_path", None),
+            DialectKey("model.enable_thinking", None),
+            DialectKey(f"{ROLL}.enable_thinking", None),
         ),
         ("model.chat_template", "model.chat_template_args"),
         _read_template,
@@ -336,13 +344,13 @@ TOP: list[Rule] = [
         "model.trust_remote_code",
         False,
         since="0.6",
-        also=(K(f"{MODEL}.trust_remote_code", False),),
+        also=(DialectKey(f"{MODEL}.trust_remote_code", False),),
     ),
     Key("model.rope_theta", "model.rope.theta", None),
     Tree("model.rope_scaling", "model.rope.scaling", default=None),
-    Code(
+    CustomRule(
         "LoRA",
-        (K("model.lora_configs", None), *(K(f"model.lora_configs.*.{key}") for key in LORA)),
+        (DialectKey("model.lora_configs", None), *(DialectKey(f"model.lora_configs.*.{key}") for key in LORA)),
         ("model.lora", *(f"model.lora.{field}" for field in (*LORA.values(), "dropout", "merge_for_rollout"))),
         _read_lora,
         _write_lora,

@@ -9,18 +9,18 @@ from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     BadValueError,
-    By,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
     Reading,
     Rule,
     Section,
     Tree,
+    VersionedDefault,
     Writing,
 )
 from rlctl.adapters.engine.values import (
@@ -154,7 +154,7 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
             yield Flow((), None, (place, (*place, "name")), "mapped", "Trinity always logs to the console")
         elif index != chosen:
             kept = trackers[chosen]["name"] if chosen is not None else "tensorboard"
-            yield Lost((place, (*place, "name")), f"Trinity has one monitor; {kept} is kept", idle=True)
+            yield Inexpressible((place, (*place, "name")), f"Trinity has one monitor; {kept} is kept", idle=True)
     if chosen is None:
         note = "Trinity always has a monitor; TensorBoard only writes files"
         yield Flow(view.path("monitor.monitor_type"), "tensorboard", (view.to("tracking"),), "derived", note)
@@ -173,7 +173,7 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
     known = ("name", "args", *MONITOR_ARGS[tracker["name"]].values())
     for field, value in tracker.items():
         if field not in known and value not in (None, "online", "cloud"):
-            yield Lost(((*place, field),), f"Trinity's {tracker['name']} monitor takes no {field}", idle=True)
+            yield Inexpressible(((*place, field),), f"Trinity's {tracker['name']} monitor takes no {field}", idle=True)
 
 
 class Kept(Off):
@@ -215,19 +215,19 @@ def _read_plain(view: Reading) -> Iterator[Flow]:
 
 
 OUTPUT: list[Rule] = [
-    Code(
+    CustomRule(
         "what is meant anyway",
-        (K("trainer.trainer_type", "verl"), K("explorer.bench_on_latest_checkpoint", False)),
+        (DialectKey("trainer.trainer_type", "verl"), DialectKey("explorer.bench_on_latest_checkpoint", False)),
         (),
         _read_plain,
         lambda view: iter(()),
     ),
-    Code(
+    CustomRule(
         "experience buffer",
         (
-            K("buffer.trainer_input.experience_buffer.name", ""),
-            K("buffer.trainer_input.experience_buffer.storage_type", "queue"),
-            K("buffer.trainer_input.experience_buffer.path", None),
+            DialectKey("buffer.trainer_input.experience_buffer.name", ""),
+            DialectKey("buffer.trainer_input.experience_buffer.storage_type", "queue"),
+            DialectKey("buffer.trainer_input.experience_buffer.path", None),
         ),
         ("buffer.name", "buffer.label", "buffer.log_path", "buffer.url", "buffer.path"),
         _read_buffer,
@@ -243,9 +243,12 @@ OUTPUT: list[Rule] = [
         default=None,
     ),
     Key("buffer.trainer_input.experience_buffer.replay_buffer.reuse_cooldown_time", "buffer.replay.cooldown", None),
-    Code(
+    CustomRule(
         "auxiliary buffers",
-        (K("buffer.trainer_input.auxiliary_buffers", {}), K("buffer.trainer_input.auxiliary_buffers.**")),
+        (
+            DialectKey("buffer.trainer_input.auxiliary_buffers", {}),
+            DialectKey("buffer.trainer_input.auxiliary_buffers.**"),
+        ),
         (
             "buffer.auxiliary",
             *(
@@ -273,9 +276,9 @@ OUTPUT: list[Rule] = [
     Key(
         "trainer.max_checkpoints_to_keep",
         "checkpoint.keep_last",
-        By({"0.5": None, "0.6": 0}),
+        VersionedDefault({"0.5": None, "0.6": 0}),
         Kept(0),
-        also=(K(f"{TC}.trainer.max_actor_ckpt_to_keep", None, until="0.5"),),
+        also=(DialectKey(f"{TC}.trainer.max_actor_ckpt_to_keep", None, until="0.5"),),
     ),
     Key(f"{TC}.trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None, until="0.5"),
     Key(f"{TC}.trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load", False, until="0.5"),
@@ -295,9 +298,13 @@ OUTPUT: list[Rule] = [
         Listed(empty=[]),
     ),
     Key(f"{ACTOR}.checkpoint.async_save", "checkpoint.asynchronous", False),
-    Code(
+    CustomRule(
         "monitor",
-        (K("monitor.monitor_type", "tensorboard"), K("monitor.monitor_args", None), K("monitor.monitor_args.**")),
+        (
+            DialectKey("monitor.monitor_type", "tensorboard"),
+            DialectKey("monitor.monitor_args", None),
+            DialectKey("monitor.monitor_args.**"),
+        ),
         (
             "tracking",
             *(

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, NO_KEY, By, Dropped, Key, Like, Rule, Section, When, Writing
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    NO_KEY,
+    DefaultFrom,
+    Dropped,
+    Key,
+    Rule,
+    Section,
+    VersionedDefault,
+    When,
+    Writing,
+)
 from rlctl.adapters.engine.values import Listed, Partly
 from rlctl.adapters.trinity.keys import REF
 from rlctl.adapters.trinity.megatron import MEGATRON, megatron
@@ -25,7 +36,7 @@ FSDP: tuple[Rule, ...] = (
     Key(
         f"{REF}.fsdp_config.param_offload",
         f"{E}.offload",
-        By({"0.5": False, "0.6": Like("trainer.param_offload")}),
+        VersionedDefault({"0.5": False, "0.6": DefaultFrom("trainer.param_offload")}),
         OFFLOAD,
     ),
     Key(f"{REF}.fsdp_config.fsdp_size", f"{E}.shard", -1, Partly({-1: "all"})),
@@ -34,7 +45,7 @@ FSDP: tuple[Rule, ...] = (
     Key(
         f"{REF}.fsdp_config.offload_policy",
         f"{E}.cpu_offload_policy",
-        By({"0.5": False, "0.6": Like("trainer.offload_policy")}),
+        VersionedDefault({"0.5": False, "0.6": DefaultFrom("trainer.offload_policy")}),
     ),
     Key(f"{REF}.fsdp_config.wrap_policy.min_num_params", f"{E}.wrap_min_parameters", 0),
     Key(
@@ -47,7 +58,7 @@ FSDP: tuple[Rule, ...] = (
     Key(
         f"{REF}.ulysses_sequence_parallel_size",
         f"{E}.sequence_parallel",
-        Like("trainer.ulysses_sequence_parallel_size"),
+        DefaultFrom("trainer.ulysses_sequence_parallel_size"),
         until="0.5",
     ),
 )
@@ -65,7 +76,7 @@ REFERENCE: list[Rule] = [
             When(
                 (
                     *[
-                        Key(f"{REF}.megatron.{key}", f"{E}.{field}", Like(f"trainer.megatron.{key}"))
+                        Key(f"{REF}.megatron.{key}", f"{E}.{field}", DefaultFrom(f"trainer.megatron.{key}"))
                         for key, field, _ in MEGATRON
                     ],
                     *megatron(f"{REF}.megatron", E),

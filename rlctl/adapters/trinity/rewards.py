@@ -9,11 +9,11 @@ from typing import Any
 from rlctl.adapters.engine.implied import WORKERS, told
 from rlctl.adapters.engine.rules import (
     BadValueError,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    K,
-    Lost,
+    Inexpressible,
     Out,
     Reading,
     Rule,
@@ -131,7 +131,9 @@ def _write_rewards(view: Writing) -> Iterator[Out]:
             yield from _plain_reward(place, {**reward, "applies_to": applies, "score_right": 1.0, "score_wrong": 0.0})
         else:
             hint = "name one in default_reward_fn_type of each, or call them all in a reward function of your own"
-            yield Lost(tuple((*place, name) for name in reward), f"Trinity takes one reward for a task set: {hint}")
+            yield Inexpressible(
+                tuple((*place, name) for name in reward), f"Trinity takes one reward for a task set: {hint}"
+            )
 
 
 AUTO = (
@@ -152,11 +154,11 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
     if kind == "rule" and reward["rule"] == "auto" and written_function(view, reward):
         note = f"of Trinity's reward functions only {DAPO} takes an overlong penalty"
         yield Flow(target, DAPO, used, "derived", note, always=True)
-        yield Lost(((*place, "rule"), (*place, "args")), AUTO_DAPO)
+        yield Inexpressible(((*place, "rule"), (*place, "args")), AUTO_DAPO)
         yield from _plain_reward(place, {**reward, "score_right": 1.0, "score_wrong": 0.0})
         return
     if kind == "rule" and reward["rule"] == "auto":
-        yield Lost((*used, (*place, "args")), AUTO)
+        yield Inexpressible((*used, (*place, "args")), AUTO)
         yield from _plain_reward(place, reward)
         return
     if kind == "rule" and (name or nearest_function(reward, view.version)):
@@ -167,7 +169,7 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         yield Flow(target, name, (*used, *own), "derived" if row.differs else "mapped", row.differs, always=True)
         if reward["rule"] != row.rule:
             wanted = f"Trinity has no rule {reward['rule']}; {name} is the nearest, and parses answers its own way"
-            yield Lost(used, wanted)
+            yield Inexpressible(used, wanted)
         yield from _write_scores(place, reward, scores_of(name, view.version), name)
         rest = {key: value for key, value in reward["args"].items() if row.args.get(key) != value}
         reward = {**reward, "args": rest, "score_right": 1.0, "score_wrong": 0.0}
@@ -184,7 +186,7 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         hint = (
             "Trinity takes rewards by registered names: call it from a class in a plug-in folder, and name that class"
         )
-        yield Lost(tuple((*place, name) for name in reward), f"{what} has no form in Trinity. {hint}")
+        yield Inexpressible(tuple((*place, name) for name in reward), f"{what} has no form in Trinity. {hint}")
         return
     yield from _write_args(view, place, reward, name)
     yield from _plain_reward(place, reward)
@@ -213,7 +215,7 @@ def _write_scores(
         yield Flow((), None, used)
     else:
         shown = [f"{right:g} and {wrong:g}" for right, wrong in (scores, asked)]
-        yield Lost(used, f"Trinity's {name} scores right and wrong answers {shown[0]}, not {shown[1]}")
+        yield Inexpressible(used, f"Trinity's {name} scores right and wrong answers {shown[0]}, not {shown[1]}")
 
 
 def rows_name_functions(rewards: Sequence[Mapping[str, Any]], version: Version) -> bool:
@@ -243,7 +245,9 @@ def _write_args(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]
         if key == THINK_PENALTY and name == "math_boxed_reward":
             yield Flow((), None, used, "mapped", "with_think and format_score_coef of math_boxed_workflow")
         elif key not in takes:
-            yield Lost(used, f"Trinity's {name} finds and compares answers its own way, not with {key} {value}")
+            yield Inexpressible(
+                used, f"Trinity's {name} finds and compares answers its own way, not with {key} {value}"
+            )
         else:
             for root in [*train_places(view), *eval_places(view)]:
                 yield Flow((*root, "reward_fn_args", key), value, used, always=True)
@@ -268,17 +272,17 @@ def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator
     for name, value in usual.items():
         if name in reward and reward[name] != value:
             what = "one reward scores all rows of a task set" if name == "applies_to" else f"its rewards have no {name}"
-            yield Lost(((*place, name),), f"Trinity's own way: {what}")
+            yield Inexpressible(((*place, name),), f"Trinity's own way: {what}")
         elif name in reward:
             yield Flow((), None, ((*place, name),))
-    yield Lost(((*place, "name"),), "Trinity names scores by its reward functions", idle=True)
-    yield Lost(((*place, "workers"),), "Trinity scores where it explores", idle=True)
+    yield Inexpressible(((*place, "name"),), "Trinity names scores by its reward functions", idle=True)
+    yield Inexpressible(((*place, "workers"),), "Trinity scores where it explores", idle=True)
 
 
 REWARD: list[Rule] = [
-    Code(
+    CustomRule(
         "rewards",
-        (K(f"{E}.default_reward_fn_type", None),),
+        (DialectKey(f"{E}.default_reward_fn_type", None),),
         ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)),
         _read_rewards,
         _write_rewards,

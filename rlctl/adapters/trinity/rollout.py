@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 from rlctl.adapters.engine.implied import WORKFLOWS, kind_of
 from rlctl.adapters.engine.rules import (
     BadValueError,
-    By,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
     Reading,
     Rule,
     Switch,
     Tree,
+    VersionedDefault,
     Writing,
 )
 from rlctl.adapters.trinity.batch import seconds
@@ -74,7 +74,7 @@ def _write_environments(view: Writing, key: KeyPath) -> Iterator[Out]:
     if len(found) == 1 and (workflow := found.pop()):
         yield Flow(key, workflow, (view.to(f"{to}.tags"),), "derived", "Trinity's own workflow of it", always=True)
     # kept as a whole: a part of it means nothing where the workflow is read
-    yield Lost((view.to(to),), "Trinity's environments belong to workflows", idle=True)
+    yield Inexpressible((view.to(to),), "Trinity's environments belong to workflows", idle=True)
     if view.config.data.train:
         return
     (root,) = train_places(view)
@@ -141,7 +141,7 @@ def _read_ratio(view: Reading) -> Iterator[Flow]:
 def _write_ratio(view: Writing) -> Iterator[Out]:
     ratio, used = view.config.rollout.over_rollout.ratio, (view.to("rollout.over_rollout.ratio"),)
     if ratio and view.config.sync.style == "fixed":
-        yield Lost(
+        yield Inexpressible(
             used, "Trinity leaves no stragglers behind with sync_style fixed; set explorer_driven or trainer_driven"
         )
     else:
@@ -153,9 +153,9 @@ EXPLORER: list[Rule] = [
     Key("explorer.max_retry_times", "rollout.timeouts.retries", 2),
     Switch("explorer.dynamic_timeout.enable", "rollout.timeouts.dynamic", False),
     Key("explorer.dynamic_timeout.ratio", "rollout.timeouts.dynamic.ratio", 3.0),
-    Code(
+    CustomRule(
         "over-rollout",
-        (K("explorer.over_rollout.ratio", 0.0),),
+        (DialectKey("explorer.over_rollout.ratio", 0.0),),
         ("rollout.over_rollout.ratio",),
         lambda view: _read_ratio(view),
         lambda view: _write_ratio(view),
@@ -167,9 +167,9 @@ EXPLORER: list[Rule] = [
         for name in ["additional_prompts", "generation_batch_prompts", "max_generation_batches"]
     ],
     Key("explorer.runner_per_model", "rollout.runners_per_engine", 8),
-    Code(
+    CustomRule(
         "responses of a runner",
-        (K("explorer.max_repeat_times_per_runner", None),),
+        (DialectKey("explorer.max_repeat_times_per_runner", None),),
         ("rollout.split_groups",),
         lambda view: _read_repeat(view),
         lambda view: _write_repeat(view),
@@ -177,11 +177,11 @@ EXPLORER: list[Rule] = [
     ),
     seconds("explorer.runner_state_report_interval", "rollout.report_every", 0),
     Tree("explorer.env_vars", "rollout.environment"),
-    Code(
+    CustomRule(
         "workflow",
         (
-            K("buffer.explorer_input.default_workflow_type", None),
-            K("buffer.explorer_input.default_eval_workflow_type", None),
+            DialectKey("buffer.explorer_input.default_workflow_type", None),
+            DialectKey("buffer.explorer_input.default_eval_workflow_type", None),
         ),
         ("rollout.workflow", "rollout.evaluation_workflow"),
         _read_workflow,
@@ -189,9 +189,9 @@ EXPLORER: list[Rule] = [
         "one question, one answer is null; what a workflow implies is in the rewards and the sources",
     ),
     Dropped("rollout.workflow_args", "Trinity's arguments belong to task sets"),
-    Code(
+    CustomRule(
         "auxiliary models",
-        (K("explorer.auxiliary_models", []), K("explorer.auxiliary_models.*.**")),
+        (DialectKey("explorer.auxiliary_models", []), DialectKey("explorer.auxiliary_models.*.**")),
         (
             "rollout.auxiliary_models",
             *(f"rollout.auxiliary_models[].{name}" for name in ["path", "name", "replicas", "tensor", "settings"]),
@@ -230,5 +230,5 @@ EXPLORER: list[Rule] = [
         Dropped(f"rollout.agent.{name}", "Trinity's agents are workflows")
         for name in ["workers", "default", "config", "server_path", "server_class", "args"]
     ],
-    Key("trainer.enable_preview", "rollout.log_responses", By({"0.5": True, "0.6": False})),
+    Key("trainer.enable_preview", "rollout.log_responses", VersionedDefault({"0.5": True, "0.6": False})),
 ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rlctl.adapters.engine.rules import (
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
     Reading,
     Rule,
@@ -77,7 +77,7 @@ def _write_train_temperature(view: Writing) -> Iterator[Out]:
             view.path("model.temperature"), 1.0, used, "derived", "training logits stay as they are", always=True
         )
     else:
-        yield Lost(used, "Trinity divides training logits by the sampling temperature")
+        yield Inexpressible(used, "Trinity divides training logits by the sampling temperature")
 
 
 def _write_sampling(view: Writing) -> Iterator[Out]:
@@ -118,9 +118,14 @@ def _write_sampling(view: Writing) -> Iterator[Out]:
 
 
 SAMPLING: list[Rule] = [
-    Code(
+    CustomRule(
         "sampling",
-        (K("model.temperature", 1.0), K("model.top_p", 1.0), K("model.top_k", -1), K("model.logprobs", 0)),
+        (
+            DialectKey("model.temperature", 1.0),
+            DialectKey("model.top_p", 1.0),
+            DialectKey("model.top_k", -1),
+            DialectKey("model.logprobs", 0),
+        ),
         (
             "rollout.sampling.temperature",
             "rollout.sampling.top_p",

@@ -11,20 +11,20 @@ from rlctl.adapters.engine.rules import (
     NO_KEY,
     SAME,
     Absent,
-    By,
-    Code,
     Converter,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Tree,
     Version,
+    VersionedDefault,
     When,
     Writing,
     converted,
@@ -83,7 +83,7 @@ def _write_engine(view: Writing) -> Iterator[Out]:
     elif name == "megatron":
         yield Flow(view.path("trainer.trainer_strategy"), "megatron", used[:1], always=True)
     else:
-        yield Lost(
+        yield Inexpressible(
             (used[0], view.to("train.engine.kind")),
             f"Trinity has no {view.get('train.engine.kind')}; its own engine is used",
         )
@@ -141,7 +141,7 @@ def _write_clip(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(key), raw, used, "derived" if note else "mapped", note, same=not note)
 
 
-def role_engine(name: str, key: str, to: str) -> Code:
+def role_engine(name: str, key: str, to: str) -> CustomRule:
     """The engine of a model beside the policy: its own in 0.5 where it is written, else the policy's."""
     names = tuple(f"{to}.{field}" for field in ("name", "source", "kind"))
 
@@ -158,17 +158,17 @@ def role_engine(name: str, key: str, to: str) -> Code:
             return
         kind = "megatron" if name == "megatron" else source if source in ("fsdp", "fsdp2") else "fsdp2"
         policy = view.get("train.engine.name"), view.get("train.engine.source")
-        how: How = "mapped" if name == "megatron" or source in ("fsdp", "fsdp2") else "derived"
+        how: Provenance = "mapped" if name == "megatron" or source in ("fsdp", "fsdp2") else "derived"
         if (name, source) == policy:
             yield Flow((), None, used, "mapped", "the policy's")
         elif view.version < (0, 6):
             yield Flow(view.path(key), kind, used, how)
         elif name == policy[0]:
-            yield Lost(used, "Trinity has one engine for all models since 0.6")
+            yield Inexpressible(used, "Trinity has one engine for all models since 0.6")
         else:
-            yield Lost((view.to(to), *used), "Trinity has one engine for all models since 0.6")
+            yield Inexpressible((view.to(to), *used), "Trinity has one engine for all models since 0.6")
 
-    return Code(name, (K(key, None, until="0.5"),), names, read, write)
+    return CustomRule(name, (DialectKey(key, None, until="0.5"),), names, read, write)
 
 
 def writes_engine(view: Writing, to: str, name: str) -> bool:
@@ -229,7 +229,7 @@ def write_warmup(view: Writing, key: str, role: str) -> Iterator[Out]:
     relative = ratio or shape(view, role) in DECAYS
     if relative and view.config.schedule.total_steps is None and view.config.schedule.total_optimizer_steps is None:
         reason = "Trinity takes ratios and decays of trainer.total_steps, which is not set: the learning rate would hardly move"
-        yield Lost((view.to(f"{to}.warmup.ratio" if ratio else f"{to}.name"),), reason)
+        yield Inexpressible((view.to(f"{to}.warmup.ratio" if ratio else f"{to}.name"),), reason)
 
 
 def _write_warmup(view: Writing) -> Iterator[Out]:
@@ -243,7 +243,7 @@ def _write_start(view: Writing) -> Iterator[Out]:
     if not _warms(view) or math.isclose(plan.warmup.start, lowest):
         yield Flow((), None, used)
     else:
-        yield Lost(used, f"Trinity's warm-up begins at {lowest:g}")
+        yield Inexpressible(used, f"Trinity's warm-up begins at {lowest:g}")
 
 
 def _starts_low(view: Writing) -> bool:
@@ -285,12 +285,12 @@ def _shapes(view: Writing, role: str) -> Names:
     return MEGATRON_SHAPES if role == "train" and view.get("train.engine.name") == "megatron" else SHAPES
 
 
-def schedule(key: str, role: str) -> Code:
+def schedule(key: str, role: str) -> CustomRule:
     """The shape of a model's learning rate, which an older key decides where it is written."""
     older, to = f"{key.rpartition('.')[0]}.warmup_style", f"{role}.learning_rate_schedule.name"
 
     def rule(shapes: Names) -> Key:
-        return Key(key, to, "constant", shapes, also=(K(older, None),))
+        return Key(key, to, "constant", shapes, also=(DialectKey(older, None),))
 
     def read(view: Reading) -> Iterator[Flow]:
         return rule(MEGATRON_SHAPES if role == "train" and strategy(view) == "megatron" else SHAPES).read(view)
@@ -306,9 +306,9 @@ def schedule(key: str, role: str) -> Code:
             "half of the run and below it in the second"
         )
         yield Flow(view.path(key), shape(view, role), (view.to(to),), "derived", reason, always=True)
-        yield Lost((view.to(to),), reason)
+        yield Inexpressible((view.to(to),), reason)
 
-    return Code(f"{role}'s schedule", rule(SHAPES).keys, (to,), read, write)
+    return CustomRule(f"{role}'s schedule", rule(SHAPES).keys, (to,), read, write)
 
 
 def overrides() -> list[Rule]:
@@ -385,13 +385,13 @@ TRAINER: list[Rule] = [
     norms_and_biases("train.optimizer", lambda view: strategy(view) == "megatron", lambda view: not is_fsdp(view)),
     Key("algorithm.optimizer.betas", "train.optimizer.betas", [0.9, 0.999], Listed()),
     Key("algorithm.optimizer.optimizer_type", "train.optimizer.name", "adam", ADAM),
-    Code(
+    CustomRule(
         "gradient clip",
         (
-            K("algorithm.optimizer.clip_grad", 1.0),
-            K("trainer.grad_clip", 1.0),
-            K(f"{ACTOR}.grad_clip", None, until="0.5"),
-            K(f"{ACTOR}.optim.clip_grad", None, "0.6"),
+            DialectKey("algorithm.optimizer.clip_grad", 1.0),
+            DialectKey("trainer.grad_clip", 1.0),
+            DialectKey(f"{ACTOR}.grad_clip", None, until="0.5"),
+            DialectKey(f"{ACTOR}.optim.clip_grad", None, "0.6"),
         ),
         ("train.optimizer.max_grad_norm",),
         _read_clip,
@@ -399,18 +399,21 @@ TRAINER: list[Rule] = [
         "trainer.grad_clip in 0.5, algorithm.optimizer.clip_grad with Megatron and since 0.6",
     ),
     schedule("algorithm.optimizer.lr_scheduler_type", "train"),
-    Code(
+    CustomRule(
         "warm-up",
-        (K("algorithm.optimizer.lr_warmup_steps", -1), K(f"{ACTOR}.optim.lr_warmup_steps", None, "0.6")),
+        (
+            DialectKey("algorithm.optimizer.lr_warmup_steps", -1),
+            DialectKey(f"{ACTOR}.optim.lr_warmup_steps", None, "0.6"),
+        ),
         tuple(f"train.learning_rate_schedule.{name}" for name in ("warmup.ticks", "tick", "warmup.start")),
         _read_warmup,
         _write_warmup,
         "ticks x k",
     ),
     Key("algorithm.optimizer.lr_warmup_steps_ratio", "train.learning_rate_schedule.warmup.ratio", 0.0, Off(0.0)),
-    Code(
+    CustomRule(
         "lowest learning rate",
-        (K(LOWEST, 0.01),),
+        (DialectKey(LOWEST, 0.01),),
         tuple(f"train.learning_rate_schedule.{name}" for name in ("min_ratio", "min_learning_rate")),
         _read_lowest,
         _write_lowest,
@@ -430,20 +433,23 @@ TRAINER: list[Rule] = [
             "restore_from_checkpoint",
         ]
     ],
-    Code(
+    CustomRule(
         "train engine",
-        (K("trainer.trainer_strategy", By({"0.5": "fsdp", "0.6": "fsdp2"})), K(f"{ACTOR}.strategy", None, until="0.5")),
+        (
+            DialectKey("trainer.trainer_strategy", VersionedDefault({"0.5": "fsdp", "0.6": "fsdp2"})),
+            DialectKey(f"{ACTOR}.strategy", None, until="0.5"),
+        ),
         ("train.engine.name", "train.engine.source", "train.engine.kind"),
         _read_engine,
         _write_engine,
     ),
-    Code(
+    CustomRule(
         "offload",
         (
-            K("trainer.param_offload", False, "0.6"),
-            K("trainer.optimizer_offload", False, "0.6"),
+            DialectKey("trainer.param_offload", False, "0.6"),
+            DialectKey("trainer.optimizer_offload", False, "0.6"),
             *(
-                K(f"{ACTOR}.{block}.{name}", False)
+                DialectKey(f"{ACTOR}.{block}.{name}", False)
                 for block in ("fsdp_config", "megatron")
                 for name in ("param_offload", "optimizer_offload")
             ),
@@ -536,7 +542,7 @@ TRAINER: list[Rule] = [
         "train.memory.remove_padding",
         True,
         since="0.6",
-        also=(K(f"{MODEL}.use_remove_padding", True, until="0.5"),),
+        also=(DialectKey(f"{MODEL}.use_remove_padding", True, until="0.5"),),
     ),
     Key(f"{MODEL}.use_fused_kernels", "train.fused_kernels.enabled", False),
     Key(f"{MODEL}.fused_kernel_options.impl_backend", "train.fused_kernels.backend", None, Partly({None: "torch"})),

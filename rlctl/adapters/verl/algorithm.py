@@ -7,17 +7,17 @@ from typing import Any
 
 from rlctl.adapters.engine.rules import (
     Absent,
-    By,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
     Reading,
     Rule,
     Switch,
+    VersionedDefault,
     Writing,
     converted,
 )
@@ -93,7 +93,7 @@ def _write_clip(view: Writing) -> Iterator[Out]:
         if old and view.get(f"algorithm.policy_loss.{place}clip_low") != view.get(
             f"algorithm.policy_loss.{place}clip_high"
         ):
-            yield Lost(used, "this version has one clip_ratio for both sides")
+            yield Inexpressible(used, "this version has one clip_ratio for both sides")
         yield Flow(view.path(f"{A}.clip_ratio" if old else f"{A}.clip_ratio_{side}"), value, used, same=True)
 
 
@@ -153,9 +153,9 @@ def _write_aggregation(view: Writing) -> Iterator[Out]:
     used = (view.to(AGGREGATION),)
     if view.version < (0, 4):
         if mode != "token_mean":
-            yield Lost(used, "this version always means over tokens")
+            yield Inexpressible(used, "this version always means over tokens")
     elif _is_fixed(loss, view) and mode != OWN_AGGREGATION:
-        yield Lost(used, f"verl's {loss} is seq-mean-token-mean in any case")
+        yield Inexpressible(used, f"verl's {loss} is seq-mean-token-mean in any case")
     else:
         yield Flow(view.path(f"{A}.loss_agg_mode"), AGGREGATIONS.write(mode, view), used, always=loss == "gspo")
 
@@ -180,7 +180,7 @@ def _write_kl_in_reward(view: Writing) -> Iterator[Out]:
         note = "this version always subtracts KL from rewards unless it is in the loss"
         yield Flow(view.path("algorithm.kl_ctrl.kl_coef"), 0.0, used, "derived", note, always=True)
     elif section is not None and view.get("algorithm.kl_in_loss") is not None:
-        yield Lost(used, "this version subtracts KL from rewards only where it is not in the loss")
+        yield Inexpressible(used, "this version subtracts KL from rewards only where it is not in the loss")
 
 
 def _read_dual(view: Reading) -> Iterator[Flow]:
@@ -195,7 +195,9 @@ def _read_dual(view: Reading) -> Iterator[Flow]:
 def _no_dual_clip(view: Writing, value: Any, place: str) -> Out:
     if value is None:
         return Flow((), None, (view.to(place),))
-    return Lost((view.to(place),), f"verl's gspo has no dual clip: the bound {value:g} on bad responses is lost")
+    return Inexpressible(
+        (view.to(place),), f"verl's gspo has no dual clip: the bound {value:g} on bad responses is lost"
+    )
 
 
 def _write_dual(view: Writing) -> Iterator[Out]:
@@ -247,14 +249,14 @@ def _write_temperature(view: Writing) -> Iterator[Out]:
     elif temperature == 1:
         yield Flow((), None, used, "derived", "at temperature 1 it is the same")
     else:
-        yield Lost(
+        yield Inexpressible(
             used,
             f"verl divides training logits by the sampling temperature {temperature:g}, and the source does not: "
             "the log-probs and the loss are those of another policy; sample at temperature 1 to train the same",
         )
 
 
-PRESET = Code("preset", (), ("algorithm.preset",), _read_nothing, _write_preset, "what it stands for is written")
+PRESET = CustomRule("preset", (), ("algorithm.preset",), _read_nothing, _write_preset, "what it stands for is written")
 P = "algorithm.preference_feedback"
 RULES: list[Rule] = [
     ChosenOrNearest(
@@ -286,17 +288,21 @@ RULES: list[Rule] = [
         missing="verl has no loss {}",
         nearest=nearest.LOSSES,
     ),
-    Code(
+    CustomRule(
         "clip range",
-        (K(f"{A}.clip_ratio", 0.2), K(f"{A}.clip_ratio_low", 0.2, "0.4"), K(f"{A}.clip_ratio_high", 0.2, "0.4")),
+        (
+            DialectKey(f"{A}.clip_ratio", 0.2),
+            DialectKey(f"{A}.clip_ratio_low", 0.2, "0.4"),
+            DialectKey(f"{A}.clip_ratio_high", 0.2, "0.4"),
+        ),
         ("algorithm.policy_loss.clip_low", "algorithm.policy_loss.clip_high"),
         _read_clip,
         _write_clip,
         "clip_ratio_low, clip_ratio_high, else clip_ratio",
     ),
-    Code(
+    CustomRule(
         "dual clip",
-        (K(f"{A}.clip_ratio_c", 3.0, "0.4"),),
+        (DialectKey(f"{A}.clip_ratio_c", 3.0, "0.4"),),
         ("algorithm.policy_loss.dual_clip",),
         _read_dual,
         _write_dual,
@@ -320,9 +326,9 @@ RULES: list[Rule] = [
     Dropped("algorithm.policy_loss.positive_weight", "topr is not in verl"),
     Dropped("algorithm.policy_loss.negative_weight", "topr is not in verl"),
     Dropped("algorithm.advantage.args", "another dialect's estimator"),
-    Code(
+    CustomRule(
         "aggregation",
-        (K(f"{A}.loss_agg_mode", "token-mean", "0.4"),),
+        (DialectKey(f"{A}.loss_agg_mode", "token-mean", "0.4"),),
         (AGGREGATION,),
         _read_aggregation,
         _write_aggregation,
@@ -333,9 +339,9 @@ RULES: list[Rule] = [
     Switch(f"{A}.use_kl_loss", "algorithm.kl_in_loss"),
     Key(f"{A}.kl_loss_coef", "algorithm.kl_in_loss.coefficient", 0.001),
     Key(f"{A}.kl_loss_type", "algorithm.kl_in_loss.estimator", "low_var_kl", _kl("loss")),
-    Code(
+    CustomRule(
         "KL in the reward",
-        (K("algorithm.use_kl_in_reward", False, "0.4"),),
+        (DialectKey("algorithm.use_kl_in_reward", False, "0.4"),),
         ("algorithm.kl_in_reward",),
         _read_kl_in_reward,
         _write_kl_in_reward,
@@ -348,7 +354,7 @@ RULES: list[Rule] = [
     ),
     Key("algorithm.kl_ctrl.target_kl", "algorithm.kl_in_reward.target", 0.1, since="0.4"),
     Key("algorithm.kl_ctrl.horizon", "algorithm.kl_in_reward.horizon", 10000, since="0.4"),
-    Key(f"{A}.entropy_coeff", "algorithm.entropy_coefficient", By({"0.3": 0.001, "0.4": 0})),
+    Key(f"{A}.entropy_coeff", "algorithm.entropy_coefficient", VersionedDefault({"0.3": 0.001, "0.4": 0})),
     Key(
         f"{C}.bypass_mode",
         "algorithm.old_log_probs",
@@ -356,7 +362,7 @@ RULES: list[Rule] = [
         Partly({False: "recompute", True: "rollout"}),
         since="0.7",
     ),
-    Code("training temperature", (), (TEMPERATURE,), _read_temperature, _write_temperature),
+    CustomRule("training temperature", (), (TEMPERATURE,), _read_temperature, _write_temperature),
     CORRECTION,
     *shaping.RULES,
     Switch("algorithm.use_pf_ppo", P, since="0.4"),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, Code, Flow, K, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Out, Reading, Rule, Writing
 from rlctl.common.report import Finding, Level
 from rlctl.config import Config
 from rlctl.planning import arithmetic
@@ -30,7 +30,8 @@ EPOCHS = "rollout.total_epochs"
 BYPASS = "algorithm.rollout_correction.bypass_mode"
 DEFAULTS = {TRIGGER: 4, REQUIRED: 1, STALENESS: 0.1, PARTIAL: True}
 PROMPTS, PACE, PLACES = (
-    tuple(K(name, ABSENT) for name in names) for names in ((REQUIRED, TRIGGER), (STALENESS, PARTIAL), (NODES, DEVICES))
+    tuple(DialectKey(name, ABSENT) for name in names)
+    for names in ((REQUIRED, TRIGGER), (STALENESS, PARTIAL), (NODES, DEVICES))
 )
 """Keys of these trainers, which the others do not have."""
 
@@ -186,14 +187,19 @@ def _read_evaluation(view: Reading) -> Iterator[Flow]:
 
 
 RULES: list[Rule] = [
-    Code(
+    CustomRule(
         "old log-probs beside training",
-        (K(f"{ASYNC}.use_rollout_log_probs", ABSENT), K("actor_rollout_ref.actor.use_rollout_log_probs", ABSENT)),
+        (
+            DialectKey(f"{ASYNC}.use_rollout_log_probs", ABSENT),
+            DialectKey("actor_rollout_ref.actor.use_rollout_log_probs", ABSENT),
+        ),
         (),
         _read_old,
         _nothing,
         "rollout's, where training is fully asynchronous",
     ),
-    Code("evaluation beside training", (K("rollout.test_freq", ABSENT),), (), _read_evaluation, _nothing),
+    CustomRule(
+        "evaluation beside training", (DialectKey("rollout.test_freq", ABSENT),), (), _read_evaluation, _nothing
+    ),
 ]
 """Before the rules for the same concepts; what they read is written for the trainer of ``trainer.v1``."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 from rlctl.adapters.engine.rules import (
     ABSENT,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     When,
@@ -46,7 +46,9 @@ def _write_mini(view: Writing) -> Iterator[Out]:
     prompts, rest = divmod(mini, group)
     if rest or not prompts:
         near = arithmetic.nearest_multiples(mini, group)
-        yield Lost(used, f"{mini} responses are no whole number of prompts of {group} responses; {near} would be")
+        yield Inexpressible(
+            used, f"{mini} responses are no whole number of prompts of {group} responses; {near} would be"
+        )
         prompts = max(1, round(mini / group))
     note = f"{mini} responses / {group} a prompt = {prompts} prompts"
     yield Flow(view.path(f"{A}.ppo_mini_batch_size"), prompts, used, "derived", note, always=True)
@@ -104,7 +106,7 @@ def _has_rest(view: Writing, count: int) -> bool:
 def _write_total(view: Writing) -> Iterator[Out]:
     schedule, steps, count = view.config.schedule, _steps(view), rows(view.options)
     used: tuple[KeyPath, ...] = (view.to("schedule.total_steps"),)
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note = ""
     if schedule.total_optimizer_steps is not None:
         used = (*used, view.to("schedule.total_optimizer_steps"))
@@ -153,7 +155,7 @@ def _write_rest(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used, "derived", "verl drops the rest of each epoch; the run goes by steps")
     elif count is None:
         hint = "state dataset_rows, and as many steps are written"
-        yield Lost(used, f"verl drops the rest of each epoch instead of going on with it: {hint}")
+        yield Inexpressible(used, f"verl drops the rest of each epoch instead of going on with it: {hint}")
     else:
         yield Flow((), None, used, "derived", "verl drops the rest of each epoch; as many steps are written")
 
@@ -161,21 +163,23 @@ def _write_rest(view: Writing) -> Iterator[Out]:
 def total_rules(default_epochs: int) -> list[Rule]:
     """How long a run is; the same keys for PPO and SFT."""
     return [
-        Code(
+        CustomRule(
             "total steps",
-            (K("trainer.total_training_steps", None), K(asynchronous.SAMPLES, ABSENT)),
+            (DialectKey("trainer.total_training_steps", None), DialectKey(asynchronous.SAMPLES, ABSENT)),
             ("schedule.total_steps", "schedule.total_optimizer_steps"),
             _read_total,
             _write_total,
         ),
-        Code(
+        CustomRule(
             "total epochs",
-            (K("trainer.total_epochs", default_epochs), K(asynchronous.EPOCHS, ABSENT)),
+            (DialectKey("trainer.total_epochs", default_epochs), DialectKey(asynchronous.EPOCHS, ABSENT)),
             ("schedule.total_epochs",),
             _read_epochs,
             _write_epochs,
         ),
-        Code("rest of an epoch", (), ("data.last_batch",), _read_rest, _write_rest, "the rest of an epoch is dropped"),
+        CustomRule(
+            "rest of an epoch", (), ("data.last_batch",), _read_rest, _write_rest, "the rest of an epoch is dropped"
+        ),
     ]
 
 
@@ -225,7 +229,7 @@ ACTOR_MICRO = micro(
 FOLLOWS_ACTOR = {"dynamic": f"{A}.use_dynamic_bsz", "tokens": f"{A}.ppo_max_token_len_per_gpu"}
 
 
-def log_prob_micro(prefix: str, to: str, role: Role, passes: Callable[[Writing], bool]) -> Code:
+def log_prob_micro(prefix: str, to: str, role: Role, passes: Callable[[Writing], bool]) -> CustomRule:
     """The micro-batch of a log-prob pass, which follows the actor's where nothing is written."""
     return micro(
         to,
@@ -242,11 +246,11 @@ def log_prob_micro(prefix: str, to: str, role: Role, passes: Callable[[Writing],
 PROMPTS = Key("data.train_batch_size", "batch.prompts_per_step", 1024, always=True)
 RULES: list[Rule] = [
     *asynchronous.RULES,
-    Code("prompts", (*PROMPTS.keys, *asynchronous.PROMPTS), PROMPTS.canonical, _read_prompts, PROMPTS.write),
+    CustomRule("prompts", (*PROMPTS.keys, *asynchronous.PROMPTS), PROMPTS.canonical, _read_prompts, PROMPTS.write),
     Key(f"{R}.n", "batch.responses_per_prompt", 1, always=True),
-    Code(
+    CustomRule(
         "mini-batch",
-        (K(f"{A}.ppo_mini_batch_size", 256),),
+        (DialectKey(f"{A}.ppo_mini_batch_size", 256),),
         ("batch.mini_batch_responses",),
         _read_mini,
         _write_mini,
@@ -266,9 +270,9 @@ RULES: list[Rule] = [
     interval("trainer.test_freq", "schedule.evaluate_every"),
     Key("trainer.val_before_train", "schedule.evaluate_first", True, since="0.4"),
     Dropped("schedule.evaluate_last", "verl always evaluates after the last step where test_freq is set"),
-    Code(
+    CustomRule(
         "critic warm-up",
-        (K("trainer.critic_warmup", 0),),
+        (DialectKey("trainer.critic_warmup", 0),),
         ("schedule.critic_warmup_steps",),
         _read_critic_warmup,
         _write_critic_warmup,

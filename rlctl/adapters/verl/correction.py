@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, BadValueError, Code, Flow, K, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    BadValueError,
+    CustomRule,
+    DialectKey,
+    Flow,
+    Inexpressible,
+    Out,
+    Reading,
+    Writing,
+)
 from rlctl.adapters.engine.values import CORRECTION_FIELDS
 
 A = "actor_rollout_ref.actor"
@@ -110,7 +120,7 @@ def _write_correction(view: Writing) -> Iterator[Out]:
         return
     every = tuple(view.to(f"{C}.{name}") for name in section)
     if view.version < (0, 7):
-        yield Lost(every, "rollout correction has other keys before verl 0.7; write verl@0.7 or newer")
+        yield Inexpressible(every, "rollout correction has other keys before verl 0.7; write verl@0.7 or newer")
         return
     yield from _write_weight(view, section)
     if section["rejection"]:
@@ -126,10 +136,10 @@ def _write_correction(view: Writing) -> Iterator[Out]:
         yield (
             Flow(target, section["veto_threshold"], used)
             if view.version < (0, 8)
-            else Lost(used, "the veto was removed in verl 0.8")
+            else Inexpressible(used, "the veto was removed in verl 0.8")
         )
     if not section["detach"]:
-        yield Lost((view.to(f"{C}.detach"),), "verl's weights carry no gradients")
+        yield Inexpressible((view.to(f"{C}.detach"),), "verl's weights carry no gradients")
 
 
 def _write_weight(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
@@ -138,7 +148,9 @@ def _write_weight(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
     bounds = (view.to(f"{C}.weight_upper"), view.to(f"{C}.weight_lower"))
     normalize = (view.to(f"{C}.weight_normalize"),)
     if kind in ("segment", "geometric"):
-        yield Lost((view.to(f"{C}.weight"), *bounds, *normalize), f"verl has no {kind} weight, only token and sequence")
+        yield Inexpressible(
+            (view.to(f"{C}.weight"), *bounds, *normalize), f"verl has no {kind} weight, only token and sequence"
+        )
         return
     if kind != "none":
         yield Flow(view.path(f"{C}.rollout_is"), kind, (view.to(f"{C}.weight"),))
@@ -147,17 +159,17 @@ def _write_weight(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
 
 
 KEYS = (
-    K(f"{C}.rollout_is", None, "0.7"),
-    K(f"{C}.rollout_is_threshold", 2.0, "0.7", words=True),  # also LOWER_UPPER
-    K(f"{C}.rollout_rs", None, "0.7"),
-    K(f"{C}.rollout_rs_threshold", None, "0.7"),
-    K(f"{C}.rollout_rs_threshold_lower", None, "0.7", "0.7"),
-    K(f"{C}.rollout_token_veto_threshold", None, "0.7", "0.7"),
-    K(f"{C}.use_policy_gradient", None, "0.7", "0.7"),
-    K(f"{C}.loss_type", "ppo_clip", "0.7"),
-    K(f"{C}.rollout_is_batch_normalize", False, "0.7"),
+    DialectKey(f"{C}.rollout_is", None, "0.7"),
+    DialectKey(f"{C}.rollout_is_threshold", 2.0, "0.7", words=True),  # also LOWER_UPPER
+    DialectKey(f"{C}.rollout_rs", None, "0.7"),
+    DialectKey(f"{C}.rollout_rs_threshold", None, "0.7"),
+    DialectKey(f"{C}.rollout_rs_threshold_lower", None, "0.7", "0.7"),
+    DialectKey(f"{C}.rollout_token_veto_threshold", None, "0.7", "0.7"),
+    DialectKey(f"{C}.use_policy_gradient", None, "0.7", "0.7"),
+    DialectKey(f"{C}.loss_type", "ppo_clip", "0.7"),
+    DialectKey(f"{C}.rollout_is_batch_normalize", False, "0.7"),
     *(
-        K(f"{root}.rollout_is{end}", default if root == "algorithm" else ABSENT, "0.6", "0.6")
+        DialectKey(f"{root}.rollout_is{end}", default if root == "algorithm" else ABSENT, "0.6", "0.6")
         for root in ("algorithm", A)
         for end, default in (
             ("", False),
@@ -169,7 +181,7 @@ KEYS = (
         )
     ),
 )
-CORRECTION = Code(
+CORRECTION = CustomRule(
     "rollout correction",
     KEYS,
     (*CORRECTION_FIELDS, C),

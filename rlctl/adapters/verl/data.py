@@ -8,14 +8,14 @@ from typing import Any
 from rlctl.adapters.engine.implied import ENVIRONMENTS, WORKFLOWS, environment_types, told
 from rlctl.adapters.engine.rules import (
     ABSENT,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Section,
@@ -95,7 +95,7 @@ def _columns(view: Writing, kind: str, index: int, source: dict[str, Any], colum
         first = view.get("data.train")[0][field] if view.get("data.train") else first
         place = ("data", kind, index, field)
         if source[field] != first:
-            yield Lost((place,), f"verl has one {column} for all files")
+            yield Inexpressible((place,), f"verl has one {column} for all files")
         elif source[field] is None and default is not None and field.endswith(("image_key", "video_key", "audio_key")):
             yield Flow((), None, (place,), "mapped", f"verl reads {column} only where the column exists")
         elif source[field] is None and field == "source_key":
@@ -118,16 +118,16 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
         elif value in reader.get(field, (plain.get(field),)) or value == {} or value == fixed.get(field, ABSENT):
             yield Flow((), None, (place,), "mapped", "what verl does anyway")
         elif turns and field in ("prompt_key", "response_key"):
-            yield Lost((place,), f"the conversations of '{turns}' hold it", idle=True)
+            yield Inexpressible((place,), f"the conversations of '{turns}' hold it", idle=True)
         elif field == "prompt_type" and value == "messages":
-            yield Lost((place,), "verl's rows are chat messages", idle=True)
+            yield Inexpressible((place,), "verl's rows are chat messages", idle=True)
         elif field == "split" and not view.explicit(".".join(str(part) for part in place)):
             yield Flow((), None, (place,), "derived", "verl reads whole files")
         elif field == "name":
-            yield Lost((place,), "verl names sources by their data_source column", idle=True)
+            yield Inexpressible((place,), "verl names sources by their data_source column", idle=True)
         elif value is not None:
             implied = told(WORKFLOWS, value) if field == "workflow" else ""
-            yield Lost((place,), OTHERWISE.get(field, f"verl has no {field} of one file") + implied)
+            yield Inexpressible((place,), OTHERWISE.get(field, f"verl has no {field} of one file") + implied)
 
 
 OTHERWISE = {
@@ -156,11 +156,11 @@ def _write_samples(kind: str, key: str) -> Any:
         used = tuple(("data", kind, index, "max_samples") for index in range(len(wanted)))
         if view.version < (0, 7):
             if any(wanted):
-                yield Lost(used, f"verl has {key} since 0.7")
+                yield Inexpressible(used, f"verl has {key} since 0.7")
         elif len(wanted) == 1:
             yield Flow(view.path(key), wanted[0] or -1, used)
         elif any(item is not None for item in wanted):
-            yield Lost(used, f"verl's {key} counts all files together")
+            yield Inexpressible(used, f"verl's {key} counts all files together")
 
     return write
 
@@ -182,7 +182,7 @@ def _read_evaluation(view: Reading) -> Iterator[Flow]:
                 value = value if isinstance(value, int) and value > 0 else None
             used = (view.path(keys[name]), *((view.path(keys["do_sample"]),) if old and name == "temperature" else ()))
             note = "do_sample is off: greedy" if greedy and value != off else ""
-            how: How = "derived" if note else "mapped"
+            how: Provenance = "derived" if note else "mapped"
             yield Flow((*to, name), off if greedy else value, used, how, note, same=not greedy and name != "top_k")
         yield Flow(
             ("data", "eval", index, "responses_per_prompt"), view.get(keys["n"]), (view.path(keys["n"]),), same=True
@@ -212,12 +212,12 @@ def _write_evaluation(view: Writing) -> Iterator[Out]:
                 source["evaluation_sampling"] != first["evaluation_sampling"]
                 or source["responses_per_prompt"] != first["responses_per_prompt"]
             ):
-                yield Lost((used[index],), "verl samples all evaluation files alike")
+                yield Inexpressible((used[index],), "verl samples all evaluation files alike")
             else:
                 yield Flow((), None, (used[index],), "mapped", "the same for all files")
     limit = tuple(("data", "eval", i, "evaluation_sampling", "max_response_tokens") for i in range(len(sources)))
     if any(source["evaluation_sampling"]["max_response_tokens"] for source in sources):
-        yield Lost(limit, "verl has one response length for training and evaluation")
+        yield Inexpressible(limit, "verl has one response length for training and evaluation")
 
 
 def _write_episodes(view: Writing) -> Iterator[Out]:
@@ -325,40 +325,40 @@ PER_SOURCE = tuple(f"data.{kind}[].{field}" for kind in ("train", "eval") for fi
 )
 
 
-def column_keys(columns: dict[str, tuple[str, Any]]) -> tuple[K, ...]:
+def column_keys(columns: dict[str, tuple[str, Any]]) -> tuple[DialectKey, ...]:
     """The keys that name columns."""
     since = {"data.reward_fn_key": "0.4", "data.video_key": "0.4", "data.audio_key": "0.8"}
-    return tuple(K(key, default, since.get(key, "")) for key, default in columns.values())
+    return tuple(DialectKey(key, default, since.get(key, "")) for key, default in columns.values())
 
 
 def source_rules(train: str, evaluation: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> list[Rule]:
     """The files, and how many of their rows are used."""
     keys = column_keys(columns)
     return [
-        Code(
+        CustomRule(
             "training files",
-            (K(train, ABSENT), *keys),
+            (DialectKey(train, ABSENT), *keys),
             PER_SOURCE,
             read_sources("train", train, columns, fixed),
             write_sources("train", train, columns, fixed),
         ),
-        Code(
+        CustomRule(
             "evaluation files",
-            (K(evaluation, ABSENT),),
+            (DialectKey(evaluation, ABSENT),),
             (),
             read_sources("eval", evaluation, columns, fixed),
             write_sources("eval", evaluation, columns, fixed),
         ),
-        Code(
+        CustomRule(
             "training rows",
-            (K("data.train_max_samples", -1, "0.7"),),
+            (DialectKey("data.train_max_samples", -1, "0.7"),),
             (),
             _read_samples("train", "data.train_max_samples"),
             _write_samples("train", "data.train_max_samples"),
         ),
-        Code(
+        CustomRule(
             "evaluation rows",
-            (K("data.val_max_samples", -1, "0.7"),),
+            (DialectKey("data.val_max_samples", -1, "0.7"),),
             (),
             _read_samples("eval", "data.val_max_samples"),
             _write_samples("eval", "data.val_max_samples"),
@@ -390,9 +390,9 @@ def _write_custom(view: Writing) -> Iterator[Out]:
         )
 
 
-CUSTOM_RULE = Code(
+CUSTOM_RULE = CustomRule(
     "data-set class",
-    (K("data.custom_cls.path", None, "0.4"), K("data.custom_cls.name", None, "0.4")),
+    (DialectKey("data.custom_cls.path", None, "0.4"), DialectKey("data.custom_cls.name", None, "0.4")),
     ("data.custom", "data.custom.path", "data.custom.class_name"),
     _read_custom,
     _write_custom,
@@ -400,21 +400,23 @@ CUSTOM_RULE = Code(
 
 RULES: list[Rule] = [
     *source_rules("data.train_files", "data.val_files", COLUMNS, {"answer_key": ANSWER}),
-    Code(
+    CustomRule(
         "evaluation sampling",
         (
-            K(f"{R}.val_kwargs.temperature", 0),
-            K(f"{R}.val_kwargs.top_p", 1.0),
-            K(f"{R}.val_kwargs.top_k", -1),
-            K(f"{R}.val_kwargs.n", 1),
-            K(f"{R}.val_kwargs.do_sample", False),
+            DialectKey(f"{R}.val_kwargs.temperature", 0),
+            DialectKey(f"{R}.val_kwargs.top_p", 1.0),
+            DialectKey(f"{R}.val_kwargs.top_k", -1),
+            DialectKey(f"{R}.val_kwargs.n", 1),
+            DialectKey(f"{R}.val_kwargs.do_sample", False),
         ),
         (),
         _read_evaluation,
         _write_evaluation,
     ),
     Key("data.max_prompt_length", "data.max_prompt_tokens", 512),
-    Code("prompts in rollout", (K(f"{R}.prompt_length", ABSENT),), (), _read_prompt_length, _write_nothing),
+    CustomRule(
+        "prompts in rollout", (DialectKey(f"{R}.prompt_length", ABSENT),), (), _read_prompt_length, _write_nothing
+    ),
     Key(
         "data.filter_overlong_prompts",
         "data.overlong_prompts",
@@ -422,7 +424,9 @@ RULES: list[Rule] = [
         Names({True: "drop", False: "keep"}),
         write_when=lambda view: not _leaves_cut(view),
     ),
-    Code("cut prompts", (), ("data.truncated_prompts_train",), _read_cut, _write_cut, "verl trains on cut prompts"),
+    CustomRule(
+        "cut prompts", (), ("data.truncated_prompts_train",), _read_cut, _write_cut, "verl trains on cut prompts"
+    ),
     Key("data.truncation", "data.truncation", "error"),
     Key("data.shuffle", "data.curriculum.order", True, ORDER),
     Key("data.seed", "data.seed", None, since="0.7"),
@@ -433,7 +437,12 @@ RULES: list[Rule] = [
     Key("data.trust_remote_code", "data.trust_remote_code", False, since="0.4"),
     CUSTOM_RULE,
     Tree("data.apply_chat_template_kwargs", "model.chat_template_args", since="0.6"),
-    Key("data.tokenizer", "model.tokenizer", None, also=(K("actor_rollout_ref.model.tokenizer_path", None, "0.6"),)),
+    Key(
+        "data.tokenizer",
+        "model.tokenizer",
+        None,
+        also=(DialectKey("actor_rollout_ref.model.tokenizer_path", None, "0.6"),),
+    ),
     Dropped("data.mixing", "verl concatenates its files"),
     Dropped("data.curriculum.keys", "verl has no order by difficulty"),
     Dropped("data.curriculum.args", "verl has no order by difficulty"),

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlctl.adapters.engine.dialect import Dialect, File, Program, Shipped
+from rlctl.adapters.engine.dialect import Dialect, File, Shipped, TrainerProgram
 from rlctl.adapters.engine.rules import Dropped, Noted, matches, split, version_of
 from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find
-from rlctl.adapters.engine.writing import Given, Written
+from rlctl.adapters.engine.writing import ConfigWithOrigins, Written
 from rlctl.adapters.verl import (
     algorithm,
     asynchronous,
@@ -36,18 +36,18 @@ from rlctl.documents.paths import parse_dotted
 
 TORCHRUN = {"nproc-per-node": "trainer.n_gpus_per_node", "nnodes": "trainer.nnodes"}
 PROGRAMS = {
-    "verl.trainer.main_ppo": Program("hydra", "ppo"),
-    "verl.trainer.main_ppo_sync": Program("hydra", "ppo"),
-    "verl.trainer.sft_trainer": Program("hydra", "sft_engine", TORCHRUN),
-    "verl.trainer.sft_trainer_ray": Program("hydra", "sft_engine"),
-    "verl.trainer.fsdp_sft_trainer": Program("hydra", "sft", TORCHRUN),
-    "verl.trainer.main_generation": Program("hydra", "generation"),
-    "verl.trainer.main_generation_server": Program("hydra", "generation_server"),
-    "verl.trainer.main_eval": Program("hydra", "evaluation"),
-    "verl.experimental.*main*": Program("hydra", "ppo"),
-    "verl.trainer.main_*": Program("hydra"),
-    "recipe.*main*": Program("hydra", "ppo"),
-    "recipe.*sft*": Program("hydra"),
+    "verl.trainer.main_ppo": TrainerProgram("hydra", "ppo"),
+    "verl.trainer.main_ppo_sync": TrainerProgram("hydra", "ppo"),
+    "verl.trainer.sft_trainer": TrainerProgram("hydra", "sft_engine", TORCHRUN),
+    "verl.trainer.sft_trainer_ray": TrainerProgram("hydra", "sft_engine"),
+    "verl.trainer.fsdp_sft_trainer": TrainerProgram("hydra", "sft", TORCHRUN),
+    "verl.trainer.main_generation": TrainerProgram("hydra", "generation"),
+    "verl.trainer.main_generation_server": TrainerProgram("hydra", "generation_server"),
+    "verl.trainer.main_eval": TrainerProgram("hydra", "evaluation"),
+    "verl.experimental.*main*": TrainerProgram("hydra", "ppo"),
+    "verl.trainer.main_*": TrainerProgram("hydra"),
+    "recipe.*main*": TrainerProgram("hydra", "ppo"),
+    "recipe.*sft*": TrainerProgram("hydra"),
 }
 CONFIGS = {
     "ppo_trainer": Shipped("ppo"),
@@ -100,7 +100,7 @@ class Verl(Dialect):
                     found.append(Finding("newer-ignores", Level.NOTE, message, entry.key, entry.at, hint))
         return found
 
-    def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:
+    def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:
         """Write a config; what it asks of the data is told where the data is not verl's."""
         written = super().write_one(given, version, options)
         if self.kind_for(given.config, version) == "ppo":

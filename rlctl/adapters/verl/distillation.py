@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Rule, Writing
 from rlctl.documents.paths import KeyPath
 
 D, TO = "distillation", "algorithm.distillation"
@@ -88,7 +88,7 @@ def _write(view: Writing) -> Iterator[Out]:
     if not isinstance(section, Mapping):
         return
     if view.version < (0, 8):
-        yield Lost((to, *((*to, name) for name in section)), "verl distils since 0.8")
+        yield Inexpressible((to, *((*to, name) for name in section)), "verl distils since 0.8")
         return
     yield Flow(view.path(f"{D}.enabled"), True, (to,))
     args = section["args"]
@@ -100,13 +100,15 @@ def _write(view: Writing) -> Iterator[Out]:
     if args.get("with_rewards", True):
         yield Flow(view.path(TYPED["coefficient"][0]), section["coefficient"], ((*to, "coefficient"),), same=True)
     elif section["coefficient"] != 1.0:
-        yield Lost(((*to, "coefficient"),), "verl weighs the divergence only where rewards are learnt from too")
+        yield Inexpressible(
+            ((*to, "coefficient"),), "verl weighs the divergence only where rewards are learnt from too"
+        )
     for name, value in args.items():
         if name.startswith("teacher_engine."):
             reason = "verl runs the teacher by teacher_models.teacher_model.inference, under names of its own"
-            yield Lost(((*to, "args", name), (*to, "args")), reason, idle=True)
+            yield Inexpressible(((*to, "args", name), (*to, "args")), reason, idle=True)
         elif name not in ARGS and name not in OWN and not name.startswith(BELOW):
-            yield Lost(((*to, "args", name), (*to, "args")), f"verl's distillation has no {name}")
+            yield Inexpressible(((*to, "args", name), (*to, "args")), f"verl's distillation has no {name}")
         elif name != "estimator":
             key = view.path(ARGS[name][0]) if name in ARGS else (*view.path(D), *name.split("."))
             yield Flow(key, value, ((*to, "args", name), (*to, "args")), same=True)
@@ -132,20 +134,20 @@ def _write_loss(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
         yield Flow(key, estimator, used, "mapped" if named else "derived", "" if named else ESTIMATE, same=named)
     else:
         wanted = loss if loss != "reverse_kl" else f"the estimator {estimator}"
-        yield Lost(used, f"verl distils by {TOP_K}, {', '.join(ESTIMATORS)}, not by {wanted}")
+        yield Inexpressible(used, f"verl distils by {TOP_K}, {', '.join(ESTIMATORS)}, not by {wanted}")
     if section["top_k"] is not None:
-        yield Lost(((*to, "top_k"),), f"verl compares the likeliest tokens only by {TOP_K}")
+        yield Inexpressible(((*to, "top_k"),), f"verl compares the likeliest tokens only by {TOP_K}")
 
 
 RULES: list[Rule] = [
-    Code(
+    CustomRule(
         "distillation",
         (
-            K(f"{D}.enabled", False, "0.8"),
-            K(ALONE, None, "0.8"),
-            K(OLD, ABSENT, "0.8"),
-            *(K(key, default, "0.8") for key, default in (*TYPED.values(), *ARGS.values())),
-            K(f"{D}.**", ABSENT, "0.8"),
+            DialectKey(f"{D}.enabled", False, "0.8"),
+            DialectKey(ALONE, None, "0.8"),
+            DialectKey(OLD, ABSENT, "0.8"),
+            *(DialectKey(key, default, "0.8") for key, default in (*TYPED.values(), *ARGS.values())),
+            DialectKey(f"{D}.**", ABSENT, "0.8"),
         ),
         (TO, *(f"{TO}.{name}" for name in ("teacher", "loss", "coefficient", "top_k", "args"))),
         _read,

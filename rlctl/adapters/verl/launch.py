@@ -59,7 +59,7 @@ GROUP_SINCE = "0.8"
 
 
 @dataclass(frozen=True)
-class Launch:
+class VerlLauncher:
     """What starts verl: the command, and the overrides it is given."""
 
     command: tuple[str, ...]
@@ -139,7 +139,7 @@ def _section_of(path: KeyPath) -> str:
     return "EXTRA"
 
 
-def launch_of(file: File, table: Table) -> Launch:
+def launch_of(file: File, table: Table) -> VerlLauncher:
     """The command and the overrides of a file."""
     values = copied(file.values)
     engine = _engine(values)
@@ -150,7 +150,7 @@ def launch_of(file: File, table: Table) -> Launch:
                 remove(values, split(key))
     composed = engine if engine not in ("fsdp2", "") else "fsdp"
     found = changes(values, lambda path: prefix_of(file.kind, file.release, composed, table, path))
-    return Launch((*_runner(file, values), "-m", MODULES[file.kind], *options), (*groups, *found))
+    return VerlLauncher((*_runner(file, values), "-m", MODULES[file.kind], *options), (*groups, *found))
 
 
 def _engine(values: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rlctl.adapters.engine.rules import Chosen, Flow, K, Lost, Out, Version, Writing, version_of
+from rlctl.adapters.engine.rules import Chosen, DialectKey, Flow, Inexpressible, Out, Version, Writing, version_of
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Nearest:
 
     raw: str
     differs: str
-    settings: tuple[K, ...] = ()
+    settings: tuple[DialectKey, ...] = ()
     until: str = ""
     """The last version that has no such name; empty where none has it."""
 
@@ -31,7 +31,7 @@ class ChosenOrNearest(Chosen):
     """By option, or by kind where the option is ``other``."""
     unused: Callable[[Writing], bool] = lambda view: False
     """Whether the run never computes what is chosen here, so that any name does."""
-    needs: Mapping[str, tuple[K, ...]] = field(default_factory=dict)
+    needs: Mapping[str, tuple[DialectKey, ...]] = field(default_factory=dict)
     """By kind: the keys without which the dialect stops at a name of its own; their default here is the value to write."""
 
     def write(self, view: Writing) -> Iterator[Out]:
@@ -49,7 +49,7 @@ class ChosenOrNearest(Chosen):
                 yield Flow(view.path(key.name), key.default, used, "derived", always=True)
         if self.unused(view):
             return
-        yield Lost(
+        yield Inexpressible(
             used,
             f"{'this version of ' if found.until else ''}verl has no {kind}; {found.raw} is the nearest: {found.differs}",
         )
@@ -67,7 +67,7 @@ def learns_from_teacher_alone(view: Writing) -> bool:
     return chosen is not None and chosen.args.get("with_rewards") is False
 
 
-UNSCALED = (K("algorithm.norm_adv_by_std_in_grpo", False, "0.4"),)
+UNSCALED = (DialectKey("algorithm.norm_adv_by_std_in_grpo", False, "0.4"),)
 STEPS = "it compares whole responses, not the steps of an episode"
 DISTILS = "it learns from rewards; a teacher is named under 'distillation', since 0.8"
 ESTIMATORS: Mapping[str, Nearest] = {
@@ -88,9 +88,14 @@ ESTIMATORS: Mapping[str, Nearest] = {
     "on_policy_distill": Nearest("grpo", DISTILS),
     "jsd": Nearest("grpo", DISTILS),
 }
-MEASURED = (K("actor_rollout_ref.actor.calculate_sum_pi_squared", True, "0.7"), K("trainer.use_v1", False, "0.9"))
+MEASURED = (
+    DialectKey("actor_rollout_ref.actor.calculate_sum_pi_squared", True, "0.7"),
+    DialectKey("trainer.use_v1", False, "0.9"),
+)
 """What switches the sum of squared probabilities on, and the trainer of 0.9 that computes it: its newer one stops without."""
-NEEDS: Mapping[str, tuple[K, ...]] = dict.fromkeys(("optimal_token_baseline", "tir_optimal_token_baseline"), MEASURED)
+NEEDS: Mapping[str, tuple[DialectKey, ...]] = dict.fromkeys(
+    ("optimal_token_baseline", "tir_optimal_token_baseline"), MEASURED
+)
 CLIPS = "it clips the ratio, by clip_ratio_low and clip_ratio_high"
 LOSSES: Mapping[str, Nearest] = {
     "opmd": Nearest("gpg", "the same without the factor 1 / (1 + tau), so that KL and entropy weigh less against it"),

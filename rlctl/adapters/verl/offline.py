@@ -10,19 +10,19 @@ from collections.abc import Iterator, Sequence
 
 from rlctl.adapters.engine.rules import (
     ABSENT,
-    By,
     Chosen,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Noted,
     Out,
     Reading,
     Rule,
     Tree,
+    VersionedDefault,
     Writing,
     carried,
     dead,
@@ -50,7 +50,7 @@ def rest(why: str) -> list[Rule]:
     ]
 
 
-def _read_file(kind: str, fields: dict[str, str]) -> Code:
+def _read_file(kind: str, fields: dict[str, str]) -> CustomRule:
     """The one file that is read, with the columns that hold for it."""
     rows = {"generation": "train", "evaluation": "eval"}[kind]
 
@@ -72,7 +72,7 @@ def _read_file(kind: str, fields: dict[str, str]) -> Code:
             elif value is not None:
                 yield Flow(view.path(key), value, (place,), same=True, always=field == "path")
         for index in range(1, len(sources)):
-            yield Lost((("data", rows, index),), "verl reads one file here")
+            yield Inexpressible((("data", rows, index),), "verl reads one file here")
 
     defaults = {
         "prompt_key": "prompt",
@@ -80,9 +80,9 @@ def _read_file(kind: str, fields: dict[str, str]) -> Code:
         "source_key": "data_source",
         "answer_key": "reward_model",
     }
-    own = tuple(K(key, defaults.get(field, ABSENT)) for field, key in fields.items())
+    own = tuple(DialectKey(key, defaults.get(field, ABSENT)) for field, key in fields.items())
     names = tuple(f"data.{rows}[].{field}" for field in SOURCE_FIELDS)
-    return Code(f"file of {kind}", own, names, read, write)
+    return CustomRule(f"file of {kind}", own, names, read, write)
 
 
 GENERATION: list[Rule] = [
@@ -112,7 +112,12 @@ GENERATION: list[Rule] = [
     Key("rollout.enforce_eager", "rollout.memory.eager", True),
     Key("rollout.enable_chunked_prefill", "rollout.memory.chunked_prefill", True),
     Key("rollout.free_cache_engine", "rollout.memory.sleep", True),
-    Key("rollout.load_format", "rollout.memory.load_format", By({"0.3": "dummy_dtensor", "0.6": "auto"}), LOAD),
+    Key(
+        "rollout.load_format",
+        "rollout.memory.load_format",
+        VersionedDefault({"0.3": "dummy_dtensor", "0.6": "auto"}),
+        LOAD,
+    ),
     Key("trainer.nnodes", "placement.nodes", 1),
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
     DEVICE,
@@ -141,7 +146,7 @@ def _write_reward(view: Writing) -> Iterator[Out]:
             yield Flow(view.path("custom_reward_function.path"), reward["path"], ((*place, "path"), place), same=True)
             yield Flow(view.path("custom_reward_function.name"), reward["function"], ((*place, "function"),), same=True)
         elif reward["type"] != "rule" or reward["rule"] != "auto":
-            yield Lost((place,), f"verl's evaluation takes one function, not a {reward['type']} reward")
+            yield Inexpressible((place,), f"verl's evaluation takes one function, not a {reward['type']} reward")
 
 
 EVALUATION: list[Rule] = [
@@ -157,9 +162,12 @@ EVALUATION: list[Rule] = [
             "answer_key": "data.reward_model_key",
         },
     ),
-    Code(
+    CustomRule(
         "reward",
-        (K("custom_reward_function.path", None, "0.4"), K("custom_reward_function.name", "compute_score", "0.4")),
+        (
+            DialectKey("custom_reward_function.path", None, "0.4"),
+            DialectKey("custom_reward_function.name", "compute_score", "0.4"),
+        ),
         ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)),
         _read_reward,
         _write_reward,
@@ -177,7 +185,7 @@ def _read_output(view: Reading) -> Iterator[Flow]:
 def _write_output(view: Writing) -> Iterator[Out]:
     folder = view.get(FOLDER)
     if folder is None:
-        yield Lost((view.to(FOLDER),), "verl's generation needs a file for its responses")
+        yield Inexpressible((view.to(FOLDER),), "verl's generation needs a file for its responses")
         return
     yield Flow(view.path("data.output_path"), folder, (view.to(FOLDER),), always=True)
 
@@ -190,21 +198,21 @@ def _read_passes(view: Reading) -> Iterator[Flow]:
 
 def _write_passes(view: Writing) -> Iterator[Out]:
     if view.get("schedule.total_epochs") not in (None, 1):
-        yield Lost((view.to("schedule.total_epochs"),), "verl's generation answers each prompt once")
+        yield Inexpressible((view.to("schedule.total_epochs"),), "verl's generation answers each prompt once")
 
 
 SERVER: list[Rule] = [
     mode("explore_only"),
     length("prompt_length", "data.max_prompt_length", "data.max_prompt_tokens", server=True),
     length("response_length", "data.max_response_length", "rollout.max_response_tokens", server=True),
-    Code(
+    CustomRule(
         "passes over the data",
-        (K("trainer.total_epochs", 30),),
+        (DialectKey("trainer.total_epochs", 30),),
         ("schedule.total_epochs",),
         _read_passes,
         _write_passes,
     ),
-    Code("file of responses", (K("data.output_path", None),), (FOLDER,), _read_output, _write_output),
+    CustomRule("file of responses", (DialectKey("data.output_path", None),), (FOLDER,), _read_output, _write_output),
 ]
 """What the generation server adds to the PPO trainer's table, before the rules that it replaces."""
 

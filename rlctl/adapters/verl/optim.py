@@ -8,17 +8,17 @@ from typing import Any
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
-    By,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
+    VersionedDefault,
     Writing,
     converted,
 )
@@ -51,7 +51,7 @@ OPTIMIZERS = Partly({"AdamW": "adamw", "adam": "adamw"})
 """Each engine has a name of its own for AdamW, which is its usual optimizer."""
 
 
-def optimizer_name(key: str, role: Role) -> Code:
+def optimizer_name(key: str, role: Role) -> CustomRule:
     """The optimizer, whose usual one has another name with each engine."""
     to = f"{_owner(role)}.optimizer.name"
 
@@ -65,14 +65,20 @@ def optimizer_name(key: str, role: Role) -> Code:
             return
         if value == "adamw" or view.version < (0, 6):
             lost = value != "adamw"
-            yield Lost(used, "this version has AdamW") if lost else Flow((), None, used, "mapped", "what verl does")
+            yield (
+                Inexpressible(used, "this version has AdamW")
+                if lost
+                else Flow((), None, used, "mapped", "what verl does")
+            )
         else:
             yield Flow(view.path(key), value, used, same=True)
 
-    return Code(f"optimizer of {role.to}", (K(key, ABSENT),), (to,), read, write, "AdamW, adam or adamw by engine")
+    return CustomRule(
+        f"optimizer of {role.to}", (DialectKey(key, ABSENT),), (to,), read, write, "AdamW, adam or adamw by engine"
+    )
 
 
-def further_arguments(key: str, role: Role) -> Code:
+def further_arguments(key: str, role: Role) -> CustomRule:
     """What goes over the optimizer: arguments of a class of PyTorch's, or with Megatron values over its OptimizerConfig."""
     arguments, overrides = f"{_owner(role)}.optimizer.args", f"{role.to}.optimizer_overrides"
 
@@ -94,10 +100,12 @@ def further_arguments(key: str, role: Role) -> Code:
             if (place == overrides) == is_megatron:
                 yield Flow(view.path(key), value, used, same=True)
             else:
-                yield Lost(used, "verl's Megatron has values of OptimizerConfig" if is_megatron else "Megatron's own")
+                yield Inexpressible(
+                    used, "verl's Megatron has values of OptimizerConfig" if is_megatron else "Megatron's own"
+                )
 
-    own = (K(key, None), K(f"{key}.**", ABSENT))
-    return Code(f"further arguments of {role.to}", own, (arguments, overrides), read, write)
+    own = (DialectKey(key, None), DialectKey(f"{key}.**", ABSENT))
+    return CustomRule(f"further arguments of {role.to}", own, (arguments, overrides), read, write)
 
 
 def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, clip: str = "") -> list[Rule]:
@@ -145,7 +153,7 @@ def gradient_clip(key: str, role: Role, since: str, old: str) -> Rule:
     Megatron takes 0 for no bound. All other engines clip to it, so that 0 would leave nothing of any gradient.
     """
     to = f"{_owner(role)}.optimizer.max_grad_norm"
-    other = K(old, 1.0) if old else K(key.replace("clip_grad", "grad_clip"), ABSENT, "0.6")
+    other = DialectKey(old, 1.0) if old else DialectKey(key.replace("clip_grad", "grad_clip"), ABSENT, "0.6")
 
     def read(view: Reading) -> Iterator[Flow]:
         if old:
@@ -170,8 +178,8 @@ def gradient_clip(key: str, role: Role, since: str, old: str) -> Rule:
         note = note if value is None and engine != "megatron" else ""
         yield Flow(view.path(live), kept, used, "derived" if note else "mapped", note, same=value is not None)
 
-    keys = (K(key, 1.0, since if not old else ""), other)
-    return Code(f"gradient clip of {role.to}", keys, (to,), read, write, "optim.clip_grad, or grad_clip")
+    keys = (DialectKey(key, 1.0, since if not old else ""), other)
+    return CustomRule(f"gradient clip of {role.to}", keys, (to,), read, write, "optim.clip_grad, or grad_clip")
 
 
 def _read_fsdp_shape(prefix: str, to: str) -> Any:
@@ -195,29 +203,29 @@ def _write_fsdp_shape(prefix: str, to: str) -> Any:
             yield Flow(view.path(key), name, (view.to(to),), same=True)
         elif name in ("linear", "polynomial"):
             yield Flow(view.path(key), "cosine", (view.to(to),), "derived", always=True)
-            yield Lost((view.to(to),), f"verl's FSDP has no {name} decay; cosine ends where it does")
+            yield Inexpressible((view.to(to),), f"verl's FSDP has no {name} decay; cosine ends where it does")
         elif not isinstance(name, Absent):
-            yield Lost((view.to(to),), FSDP_SCHEDULES.missing)
+            yield Inexpressible((view.to(to),), FSDP_SCHEDULES.missing)
 
     return write
 
 
-def fsdp_shape(prefix: str, to: str) -> Code:
+def fsdp_shape(prefix: str, to: str) -> CustomRule:
     """The shape of FSDP's schedule: ``warmup_style``, which wins where it is not null, and its successor."""
     own = (
-        K(f"{prefix}.lr_scheduler_type", "constant", "0.6"),
-        K(f"{prefix}.warmup_style", By({"0.3": "constant", "0.6": None})),
+        DialectKey(f"{prefix}.lr_scheduler_type", "constant", "0.6"),
+        DialectKey(f"{prefix}.warmup_style", VersionedDefault({"0.3": "constant", "0.6": None})),
     )
-    return Code(f"shape of {prefix}", own, (to,), _read_fsdp_shape(prefix, to), _write_fsdp_shape(prefix, to))
+    return CustomRule(f"shape of {prefix}", own, (to,), _read_fsdp_shape(prefix, to), _write_fsdp_shape(prefix, to))
 
 
-def ticks_of(schedule: str) -> Code:
+def ticks_of(schedule: str) -> CustomRule:
     """What moves the rate: an ``update_actor`` of verl's, which is a step, or a part of one where training is asynchronous."""
 
     def read(view: Reading) -> Iterator[Flow]:
         each = steps_of_update(view)
         note = "" if each is None else f"an update_actor is {each} optimizer steps, and a step several of them"
-        how: How = "mapped" if each is None else "derived"
+        how: Provenance = "mapped" if each is None else "derived"
         yield Flow(view.to(f"{schedule}tick"), "step" if each is None else "optimizer_step", (), how, note)
 
     def write(view: Writing) -> Iterator[Out]:
@@ -228,15 +236,15 @@ def ticks_of(schedule: str) -> Code:
             return
         if moves and not moves_alike(view, schedule):
             per = "mini-batch" if is_separate(view) else "step"
-            yield Lost(used, f"verl moves the schedule once a {per}, not once a {tick.replace('_', ' ')}")
+            yield Inexpressible(used, f"verl moves the schedule once a {per}, not once a {tick.replace('_', ' ')}")
         else:
-            how: How = "derived" if tick == "optimizer_step" else "mapped"
+            how: Provenance = "derived" if tick == "optimizer_step" else "mapped"
             yield Flow((), None, used, how, "the rate moves as often, or stays")
 
-    return Code(f"ticks of {schedule}", (), (f"{schedule}tick",), read, write, "once an update_actor")
+    return CustomRule(f"ticks of {schedule}", (), (f"{schedule}tick",), read, write, "once an update_actor")
 
 
-def lowest(key: str, schedule: str) -> Code:
+def lowest(key: str, schedule: str) -> CustomRule:
     """The lowest rate, as a share of the peak; a constant rate never gets there."""
     rule = Key(key, f"{schedule}min_ratio", 0.0, NullReads(0.0))
 
@@ -246,10 +254,10 @@ def lowest(key: str, schedule: str) -> Code:
         else:
             yield from rule.write(view)
 
-    return Code(f"lowest rate of {schedule}", rule.keys, (rule.to,), rule.read, write)
+    return CustomRule(f"lowest rate of {schedule}", rule.keys, (rule.to,), rule.read, write)
 
 
-def _length(key: str, schedule: str) -> Code:
+def _length(key: str, schedule: str) -> CustomRule:
     """The length of the schedule, which verl sets to the steps of the run when it starts, whatever is written."""
     to = f"{schedule}total_ticks"
 
@@ -261,11 +269,11 @@ def _length(key: str, schedule: str) -> Code:
     def write(view: Writing) -> Iterator[Out]:
         said = view.get(to)
         if isinstance(said, int) and said != run_ticks(view, schedule):
-            yield Lost((view.to(to),), "verl's schedule is as long as the run")
+            yield Inexpressible((view.to(to),), "verl's schedule is as long as the run")
         elif said is not None:
             yield Flow((), None, (view.to(to),), "mapped", "what verl does")
 
-    return Code(key, (K(key, -1),), (to,), read, write, "as long as the run")
+    return CustomRule(key, (DialectKey(key, -1),), (to,), read, write, "as long as the run")
 
 
 def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any = None) -> list[Rule]:

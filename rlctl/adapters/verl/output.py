@@ -8,18 +8,18 @@ from typing import Any
 from rlctl.adapters.engine.rules import (
     ABSENT,
     SAME,
-    By,
-    Code,
+    CustomRule,
+    DefaultFrom,
+    DialectKey,
     Dropped,
     Flow,
-    K,
+    Inexpressible,
     Key,
-    Like,
-    Lost,
     Out,
     Reading,
     Rule,
     Tree,
+    VersionedDefault,
     Writing,
 )
 from rlctl.adapters.engine.values import Listed, Names, interval
@@ -46,7 +46,7 @@ def _write_trackers(view: Writing) -> Iterator[Out]:
         for name, value in tracker.items():
             usual: tuple[Any, ...] = {"mode": ("cloud", "online")}.get(name, (None, {}, ""))
             if name not in ("name", "kind") and value not in usual:
-                yield Lost((("tracking", index, name),), "verl's trackers are set by environment variables")
+                yield Inexpressible((("tracking", index, name),), "verl's trackers are set by environment variables")
 
 
 def _read_last(view: Reading) -> Iterator[Flow]:
@@ -60,9 +60,9 @@ def _write_last(view: Writing) -> Iterator[Out]:
     if last == (every is not None):
         yield Flow((), None, used, "mapped", "follows from save_freq")
     elif last:
-        yield Lost(used, "verl saves at the end only where save_freq is set")
+        yield Inexpressible(used, "verl saves at the end only where save_freq is set")
     else:
-        yield Lost(used, "verl saves at the end wherever save_freq is set")
+        yield Inexpressible(used, "verl saves at the end wherever save_freq is set")
 
 
 def _read_export(view: Reading) -> Iterator[Flow]:
@@ -90,7 +90,7 @@ def _write_export(view: Writing) -> Iterator[Out]:
     if (export == "always") is has or (export != "always" and not has and export == "never"):
         yield Flow((), None, used, "mapped", "hf_model among the contents")
     elif export == "last":
-        yield Lost(used, "verl writes the Hugging Face model with every checkpoint or with none")
+        yield Inexpressible(used, "verl writes the Hugging Face model with every checkpoint or with none")
 
 
 def _read_nothing(view: Reading) -> Iterator[Flow]:
@@ -101,7 +101,7 @@ def _write_folder(view: Writing) -> Iterator[Out]:
     """A run's folder holds its checkpoints, unless they have one of their own."""
     run, used = view.config.run, (view.to("run.folder"),)
     if view.get("checkpoint.folder") is not None:
-        yield Lost(used, "verl has no run folder; checkpoints go to trainer.default_local_dir")
+        yield Inexpressible(used, "verl has no run folder; checkpoints go to trainer.default_local_dir")
     elif view.explicit("run.folder"):
         folder = f"{run.folder}/{run.project}/{run.name}"
         yield Flow(view.path("trainer.default_local_dir"), folder, used, "derived", "folder / project / name")
@@ -127,9 +127,9 @@ def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
             Listed(empty=[]),
             since="0.5",
             also=(
-                K(
+                DialectKey(
                     f"{root}.contents",
-                    By({"0.3": ["model", "hf_model", "optimizer", "extra"], "0.4": CONTENTS}),
+                    VersionedDefault({"0.3": ["model", "hf_model", "optimizer", "extra"], "0.4": CONTENTS}),
                     until=until_old,
                 ),
             ),
@@ -137,7 +137,7 @@ def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
         Key(
             f"{root}.load_contents",
             "checkpoint.load_contents",
-            Like(f"{root}.save_contents"),
+            DefaultFrom(f"{root}.save_contents"),
             Listed(empty=[]),
             since="0.5",
         ),
@@ -150,9 +150,9 @@ def trainer(project: str, name: str) -> list[Rule]:
     return [
         Key("trainer.project_name", "run.project", project, quiet=True),
         Key("trainer.experiment_name", "run.name", name, quiet=True),
-        Code(
+        CustomRule(
             "trackers",
-            (K("trainer.logger", ["console", "wandb"]),),
+            (DialectKey("trainer.logger", ["console", "wandb"]),),
             (
                 "tracking",
                 *(
@@ -174,8 +174,8 @@ def trainer(project: str, name: str) -> list[Rule]:
             _write_trackers,
         ),
         interval("trainer.save_freq", "checkpoint.every"),
-        Code("last checkpoint", (), ("checkpoint.last",), _read_last, _write_last, "save_freq > 0"),
-        Code("export", (), ("checkpoint.export",), _read_export, _write_export, "hf_model in save_contents"),
+        CustomRule("last checkpoint", (), ("checkpoint.last",), _read_last, _write_last, "save_freq > 0"),
+        CustomRule("export", (), ("checkpoint.export",), _read_export, _write_export, "hf_model in save_contents"),
         Key("trainer.resume_mode", "checkpoint.resume", "auto", RESUME),
         Key("trainer.resume_from_path", "checkpoint.resume_path", None),
         Key("trainer.default_local_dir", "checkpoint.folder", None),
@@ -188,7 +188,9 @@ GENERAL: list[Rule] = [
     Dropped("rlctl", "the schema's version"),
     Dropped("run.group", "verl has no groups of runs", idle=True),
     Dropped("run.seed", "verl has a seed for each part"),
-    Code("run folder", (), ("run.folder",), _read_nothing, _write_folder, "default_local_dir = folder/project/name"),
+    CustomRule(
+        "run folder", (), ("run.folder",), _read_nothing, _write_folder, "default_local_dir = folder/project/name"
+    ),
     *[
         Dropped(f"run.{name}", "verl leaves it to the launcher", idle=name.startswith("on_") or name == "max_restarts")
         for name in ["max_steps_this_session", "max_restarts", "on_end", "on_failure", "time_limit"]
@@ -214,14 +216,14 @@ RAY: list[Rule] = [
         "profiling.ray_timeline",
         None,
         since="0.6",
-        also=(K("ray_init.timeline_json_file", None, "0.4", "0.5"),),
+        also=(DialectKey("ray_init.timeline_json_file", None, "0.4", "0.5"),),
     ),
     Key(
         "ray_kwargs.ray_init.num_cpus",
         "environment.ray.num_cpus",
         None,
         since="0.6",
-        also=(K("ray_init.num_cpus", None, "0.4", "0.5"),),
+        also=(DialectKey("ray_init.num_cpus", None, "0.4", "0.5"),),
     ),
 ]
 MODES = Names({False: "online", True: "evaluate_only"}, "verl rolls out, trains and evaluates, or evaluates only")
@@ -243,7 +245,7 @@ RULES: list[Rule] = [
         None,
         Listed(),
         since="0.6",
-        also=(K("trainer.profile_steps", None, "0.5", "0.5"),),
+        also=(DialectKey("trainer.profile_steps", None, "0.5", "0.5"),),
     ),
     Key("global_profiler.profile_continuous_steps", "profiling.continuous", False, since="0.6"),
     Key("global_profiler.save_path", "profiling.folder", ABSENT, since="0.6"),

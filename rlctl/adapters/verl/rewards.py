@@ -6,7 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlctl.adapters.engine.implied import SCORERS, WORKERS, scored_as, told
-from rlctl.adapters.engine.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    CustomRule,
+    DialectKey,
+    Dropped,
+    Flow,
+    Inexpressible,
+    Key,
+    Out,
+    Reading,
+    Rule,
+    VersionedDefault,
+    Writing,
+)
 from rlctl.adapters.engine.values import REWARD_FIELDS, NullReads
 from rlctl.adapters.verl.shaping import replaces_manager
 
@@ -147,14 +160,14 @@ def _write(view: Writing) -> Iterator[Out]:
         elif kind == "model" and not reward["weight"] and view.version >= (0, 7):
             yield from _write_one(view, {**reward, "weight": 1.0}, place)
         elif kind in ("function", "model", "sandbox", "rule"):
-            yield Lost(
+            yield Inexpressible(
                 (place,), "verl adds no rewards up: one function, one model, or its default by data source scores"
             )
         else:
             reason = f"verl has no {kind} reward; write a function for it{told(WORKERS, reward.get('kind'))}"
-            yield Lost((place, (*place, "type")), reason)
+            yield Inexpressible((place, (*place, "type")), reason)
     if not rewards:
-        yield Lost((("rewards",),), "verl always scores; its default goes by data source")
+        yield Inexpressible((("rewards",),), "verl always scores; its default goes by data source")
 
 
 def _deciding(kinds: list[str]) -> set[int]:
@@ -188,9 +201,11 @@ def _write_one(view: Writing, reward: dict[str, Any], place: tuple[Any, ...]) ->
 def _write_sandbox(view: Writing, root: str, reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
     if reward["url"] is None:
         reason = "verl asks a service for programs; without one it runs them in its own process, by data source"
-        yield Lost(((*place, "type"), *((*place, name) for name in ("url", "memory_limit_mb", "isolation"))), reason)
+        yield Inexpressible(
+            ((*place, "type"), *((*place, name) for name in ("url", "memory_limit_mb", "isolation"))), reason
+        )
     if reward["method"] != "verl":
-        yield Lost(((*place, "method"),), "verl reads test cases of another form, from the answer")
+        yield Inexpressible(((*place, "method"),), "verl reads test cases of another form, from the answer")
     else:
         yield Flow((), None, ((*place, "method"),))
     for name in ("url", "max_concurrent", "memory_limit_mb") if reward["url"] is not None else ():
@@ -199,7 +214,7 @@ def _write_sandbox(view: Writing, root: str, reward: dict[str, Any], place: tupl
     if reward["continuous"]:
         yield Flow((), None, ((*place, "continuous"),), "mapped", "verl scores the share of the first 10 cases")
     else:
-        yield Lost(
+        yield Inexpressible(
             ((*place, "continuous"),), "verl scores the share of passed cases among the first 10, not all or nothing"
         )
 
@@ -208,7 +223,7 @@ def _common(reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
     usual = {"weight": 1.0, "applies_to": None, "timeout": 30.0, "on_error": "zero"}
     for name, value in usual.items():
         if reward[name] != value:
-            yield Lost(((*place, name),), f"verl's rewards have no {name}")
+            yield Inexpressible(((*place, name),), f"verl's rewards have no {name}")
     for name in ("name", "workers", *(name for name, value in usual.items() if reward[name] == value)):
         yield Flow((), None, ((*place, name),))
 
@@ -221,10 +236,10 @@ def _write_rule(reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]
         source = scored_as(reward["rule"])
         hint = f": set it to '{source}' in each row for rule {reward['rule']}" if source else ""
         reason = f"verl picks its rule by the data_source column; rule {reward['rule']} cannot be forced{hint}"
-        yield Lost(used, reason)
+        yield Inexpressible(used, reason)
     for name, usual in (("args", {}), ("score_right", 1.0), ("score_wrong", 0.0)):
         if reward[name] != usual:
-            yield Lost(((*place, name),), "verl's rules have scores and arguments of their own")
+            yield Inexpressible(((*place, name),), "verl's rules have scores and arguments of their own")
         else:
             yield Flow((), None, ((*place, name),))
 
@@ -236,7 +251,7 @@ def _write_function(view: Writing, root: str, reward: dict[str, Any], place: tup
     args = ((*place, "args"),)
     yield Flow(view.path(f"{root}.reward_kwargs") if reward["args"] else (), reward["args"], args, same=True)
     if reward["signature"] not in ("auto", "verl"):
-        yield Lost(((*place, "signature"),), f"verl calls it as verl's own, not as {reward['signature']}'s")
+        yield Inexpressible(((*place, "signature"),), f"verl calls it as verl's own, not as {reward['signature']}'s")
     else:
         yield Flow((), None, ((*place, "signature"),))
 
@@ -258,47 +273,50 @@ def _write_model(view: Writing, root: str, reward: dict[str, Any], place: tuple[
         if not new and reward[name] != usual:
             yield Flow(view.path(f"{root}.{key}"), reward[name], ((*place, name),), same=True)
         elif reward[name] != usual:
-            yield Lost(((*place, name),), "the reward model is an engine since verl 0.8")
+            yield Inexpressible(((*place, name),), "the reward model is an engine since verl 0.8")
     for name in ("tokenizer", "chat_template"):
         if reward[name]:
-            yield Lost(((*place, name),), "verl takes the reward model's own tokenizer, with its template")
+            yield Inexpressible(((*place, name),), "verl takes the reward model's own tokenizer, with its template")
 
 
 OWN = (
-    K("custom_reward_function.path", None, until="0.7"),
-    K("custom_reward_function.name", "compute_score", until="0.7"),
-    K("custom_reward_function.reward_kwargs", ABSENT, until="0.7"),
-    K("custom_reward_function.reward_kwargs.**", ABSENT, until="0.7"),
-    K("reward_model.enable", False, until="0.7"),
-    K("reward_model.model.path", ABSENT, until="0.7"),
-    K("reward_model.model.input_tokenizer", ABSENT, until="0.7"),
-    K("reward_model.model.trust_remote_code", False, "0.4", "0.7"),
-    K("reward_model.max_length", None, until="0.7"),
-    K("reward_model.micro_batch_size_per_gpu", None, until="0.7"),
-    K("reward_model.strategy", ABSENT, until="0.7"),
-    K("reward_model.sandbox_fusion.url", None, "0.4", "0.7"),
-    K("reward_model.sandbox_fusion.max_concurrent", 64, "0.4", "0.7"),
-    K("reward_model.sandbox_fusion.memory_limit_mb", 1024, "0.5", "0.7"),
-    K("reward.custom_reward_function.path", None, "0.8"),
-    K("reward.custom_reward_function.name", "compute_score", "0.8"),
-    K("reward.custom_reward_function.reward_kwargs", ABSENT, "0.8"),
-    K("reward.custom_reward_function.reward_kwargs.**", ABSENT, "0.8"),
-    K("reward.reward_model.enable", False, "0.8"),
-    K("reward.reward_model.model_path", None, "0.8"),
-    K("reward.sandbox_fusion.url", None, "0.8"),
-    K("reward.sandbox_fusion.max_concurrent", 64, "0.8"),
-    K("reward.sandbox_fusion.memory_limit_mb", 1024, "0.8"),
+    DialectKey("custom_reward_function.path", None, until="0.7"),
+    DialectKey("custom_reward_function.name", "compute_score", until="0.7"),
+    DialectKey("custom_reward_function.reward_kwargs", ABSENT, until="0.7"),
+    DialectKey("custom_reward_function.reward_kwargs.**", ABSENT, until="0.7"),
+    DialectKey("reward_model.enable", False, until="0.7"),
+    DialectKey("reward_model.model.path", ABSENT, until="0.7"),
+    DialectKey("reward_model.model.input_tokenizer", ABSENT, until="0.7"),
+    DialectKey("reward_model.model.trust_remote_code", False, "0.4", "0.7"),
+    DialectKey("reward_model.max_length", None, until="0.7"),
+    DialectKey("reward_model.micro_batch_size_per_gpu", None, until="0.7"),
+    DialectKey("reward_model.strategy", ABSENT, until="0.7"),
+    DialectKey("reward_model.sandbox_fusion.url", None, "0.4", "0.7"),
+    DialectKey("reward_model.sandbox_fusion.max_concurrent", 64, "0.4", "0.7"),
+    DialectKey("reward_model.sandbox_fusion.memory_limit_mb", 1024, "0.5", "0.7"),
+    DialectKey("reward.custom_reward_function.path", None, "0.8"),
+    DialectKey("reward.custom_reward_function.name", "compute_score", "0.8"),
+    DialectKey("reward.custom_reward_function.reward_kwargs", ABSENT, "0.8"),
+    DialectKey("reward.custom_reward_function.reward_kwargs.**", ABSENT, "0.8"),
+    DialectKey("reward.reward_model.enable", False, "0.8"),
+    DialectKey("reward.reward_model.model_path", None, "0.8"),
+    DialectKey("reward.sandbox_fusion.url", None, "0.8"),
+    DialectKey("reward.sandbox_fusion.max_concurrent", 64, "0.8"),
+    DialectKey("reward.sandbox_fusion.memory_limit_mb", 1024, "0.8"),
 )
 
 RULES: list[Rule] = [
-    Code("rewards", OWN, ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)), _read, _write),
+    CustomRule("rewards", OWN, ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)), _read, _write),
     Key(
         "reward.reward_manager.name",
         "reward_loop.manager",
         "naive",
         NullReads("naive"),
         since="0.8",
-        also=(K("reward_manager.name", ABSENT, "0.7", "0.7"), K("reward_model.reward_manager", "naive", until="0.7")),
+        also=(
+            DialectKey("reward_manager.name", ABSENT, "0.7", "0.7"),
+            DialectKey("reward_model.reward_manager", "naive", until="0.7"),
+        ),
         write_when=lambda view: not replaces_manager(view),
     ),
     Key("reward_model.launch_reward_fn_async", "reward_loop.overlap_with_rollout", False, since="0.4", until="0.7"),
@@ -306,9 +324,9 @@ RULES: list[Rule] = [
     Key(
         "reward.num_workers",
         "rewards.0.workers",
-        By({"0.8": ABSENT}),
+        VersionedDefault({"0.8": ABSENT}),
         NullReads(),
         since="0.8",
-        also=(K("reward_model.num_workers", ABSENT, "0.7", "0.7"),),
+        also=(DialectKey("reward_model.num_workers", ABSENT, "0.7", "0.7"),),
     ),
 ]

@@ -6,7 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, Absent, Code, Flow, K, Like, Out, Reading, Rule, When, Writing
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    Absent,
+    CustomRule,
+    DefaultFrom,
+    DialectKey,
+    Flow,
+    Out,
+    Reading,
+    Rule,
+    When,
+    Writing,
+)
 
 FSDP_KINDS = ("fsdp", "fsdp2", "fsdp_turbo")
 """Strategies of verl's FSDP engine, which share its block of keys."""
@@ -56,7 +68,7 @@ def _size(value: Any) -> int:
     return value if isinstance(value, int) and value > 1 else 1
 
 
-def sequence_parallel(role: Role) -> Code:
+def sequence_parallel(role: Role) -> CustomRule:
     """The Ulysses size, which stands in the role and, since 0.6, in its FSDP block."""
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -72,13 +84,16 @@ def sequence_parallel(role: Role) -> Code:
         if not isinstance(size, Absent):
             yield Flow(view.path(role.ulysses[0]), size, (view.to(f"{role.to}.sequence_parallel"),), same=True)
 
-    own = (K(role.ulysses[0], role_default(role)), *(K(key, ABSENT, "0.6") for key in role.ulysses[1:]))
-    return Code(f"Ulysses size of {role.to}", own, (f"{role.to}.sequence_parallel",), read, write)
+    own = (
+        DialectKey(role.ulysses[0], role_default(role)),
+        *(DialectKey(key, ABSENT, "0.6") for key in role.ulysses[1:]),
+    )
+    return CustomRule(f"Ulysses size of {role.to}", own, (f"{role.to}.sequence_parallel",), read, write)
 
 
 def role_default(role: Role) -> Any:
     """The reference follows the policy."""
-    return Like(ACTOR.ulysses[0]) if role.to == "reference.engine" else 1
+    return DefaultFrom(ACTOR.ulysses[0]) if role.to == "reference.engine" else 1
 
 
 def kind_of_engine(view: Reading, key: str, groups: tuple[str, ...]) -> str:

@@ -10,19 +10,19 @@ from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     BadValueError,
-    By,
     Chosen,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    How,
-    K,
+    Inexpressible,
     Key,
-    Lost,
     Out,
+    Provenance,
     Reading,
     Rule,
     Tree,
+    VersionedDefault,
     Writing,
 )
 from rlctl.adapters.engine.values import ENGINE_DTYPES, Names, Not, Off, Partly, workflow_rule
@@ -75,7 +75,7 @@ def _write_args(view: Writing) -> Iterator[Out]:
     name = next((raw for raw, option in ENGINES.items() if option == view.get("rollout.engine.name")), "vllm")
     used = (view.to("rollout.engine.args"),)
     if isinstance(args, dict) and args and view.get("rollout.engine.name") in ("external", "other"):
-        yield Lost(used, "verl has no such engine")
+        yield Inexpressible(used, "verl has no such engine")
     elif isinstance(args, dict) and args:
         for key, value in args.items():
             yield Flow((*view.path(f"{R}.engine_kwargs"), name, key), value, used)
@@ -184,7 +184,7 @@ def _write_split(view: Writing) -> Iterator[Out]:
         f"verl runs every role on all {total} devices in turn, instead of {own} for rollout and {trains} for training"
     )
     yield Flow(view.path("trainer.nnodes"), placement.nodes, nodes[:1], same=True)
-    how: How = "mapped" if fitting == each else "derived"
+    how: Provenance = "mapped" if fitting == each else "derived"
     told = (
         ""
         if fitting == each
@@ -192,7 +192,7 @@ def _write_split(view: Writing) -> Iterator[Out]:
     )
     key = view.path("trainer.n_gpus_per_node")
     yield Flow(key, fitting, nodes[1:], how, told, same=fitting == each, always=True)
-    yield Lost(layout, note)
+    yield Inexpressible(layout, note)
 
 
 def _write_sync_step(view: Writing) -> Iterator[Out]:
@@ -203,7 +203,7 @@ def _write_sync_step(view: Writing) -> Iterator[Out]:
     step = max(1, arithmetic.responses_per_step(config) // arithmetic.mini_batch_responses(config))
     yield Flow(view.path("trainer.v1.separate_async.parameter_sync_step"), step, used, "derived", always=True)
     if step != wanted:
-        yield Lost(used, f"verl sends weights once a step, after {step} updates, not after {wanted}")
+        yield Inexpressible(used, f"verl sends weights once a step, after {step} updates, not after {wanted}")
 
 
 def _pace(view: Writing, mode: str) -> Iterator[Out]:
@@ -212,7 +212,7 @@ def _pace(view: Writing, mode: str) -> Iterator[Out]:
     used, whole = (view.to("sync.ahead"),), max(1, math.floor(sync.ahead + 0.5))
     yield Flow(view.path(warm), whole, used)
     if whole != sync.ahead:
-        yield Lost(used, f"verl runs ahead by whole steps, at least 1: {sync.ahead:g} became {whole}")
+        yield Inexpressible(used, f"verl runs ahead by whole steps, at least 1: {sync.ahead:g} became {whole}")
     threshold, kept = view.path("trainer.v1.sampler.max_off_policy_threshold"), (view.to("sync.max_staleness"),)
     if sync.max_staleness is not None:
         yield Flow(threshold, sync.max_staleness + 1, kept, "derived", SPAN)
@@ -227,7 +227,7 @@ def _write_sync(view: Writing) -> Iterator[Out]:
             yield Flow(view.path("trainer.v1.trainer_mode"), "colocate_async", (view.to("sync.ahead"),), always=True)
             yield from _pace(view, "colocate_async")
         else:
-            yield Lost((view.to("sync.ahead"),), "this version of verl is synchronous")
+            yield Inexpressible((view.to("sync.ahead"),), "this version of verl is synchronous")
 
 
 def _none(view: Any) -> Iterator[Any]:
@@ -244,7 +244,7 @@ def _write_replicas(view: Writing) -> Iterator[Out]:
     yield (
         Flow((), None, used, "mapped", "follows from the devices")
         if fits
-        else Lost(used, f"verl fills all devices with engines: {total} / {each}")
+        else Inexpressible(used, f"verl fills all devices with engines: {total} / {each}")
     )
 
 
@@ -283,7 +283,7 @@ def _needs_transfer(view: Writing) -> bool:
     return asynchronous.is_separate(view) and view.get("sync.method") in (None, "auto")
 
 
-def length(name: str, trainers: str, to: str, *, server: bool = False) -> Code:
+def length(name: str, trainers: str, to: str, *, server: bool = False) -> CustomRule:
     """A length that the rollout takes from its own key, which names the trainer's where it is not said; a server has no other."""
     own = f"{R}.{name}"
 
@@ -296,7 +296,7 @@ def length(name: str, trainers: str, to: str, *, server: bool = False) -> Code:
     def write(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(own if server else trainers), view.get(to), (view.to(to),), same=True)
 
-    return Code(f"length of {to}", (K(own, 512), K(trainers, 512)), (to,), read, write)
+    return CustomRule(f"length of {to}", (DialectKey(own, 512), DialectKey(trainers, 512)), (to,), read, write)
 
 
 def _read_device(view: Reading) -> Iterator[Flow]:
@@ -318,26 +318,31 @@ def _write_device(view: Writing) -> Iterator[Out]:
 
 
 KEPT_DEVICE = ("extensions", "verl", "trainer.device")
-DEVICE = Code(
-    "device", (K("trainer.device", ABSENT, "0.4"),), ("placement.device",), _read_device, _write_device, "npu is kept"
+DEVICE = CustomRule(
+    "device",
+    (DialectKey("trainer.device", ABSENT, "0.4"),),
+    ("placement.device",),
+    _read_device,
+    _write_device,
+    "npu is kept",
 )
 RULES: list[Rule] = [
     Chosen(
         f"{R}.name",
         "rollout.engine",
         ENGINES,
-        By({"0.3": "vllm", "0.6": ABSENT}),
+        VersionedDefault({"0.3": "vllm", "0.6": ABSENT}),
         unwritten=("auto",),
         missing="verl has no engine {}",
     ),
-    Code("engine left open", (), (), _none, _write_engine),
-    Code(
+    CustomRule("engine left open", (), (), _none, _write_engine),
+    CustomRule(
         "engine arguments",
         (
-            K(f"{R}.engine_kwargs.vllm", {}, "0.4"),
-            K(f"{R}.engine_kwargs.sglang", {}, "0.4"),
-            K(f"{R}.engine_kwargs.trtllm", {}, "0.8"),
-            K(f"{R}.engine_kwargs.**", ABSENT, "0.4"),
+            DialectKey(f"{R}.engine_kwargs.vllm", {}, "0.4"),
+            DialectKey(f"{R}.engine_kwargs.sglang", {}, "0.4"),
+            DialectKey(f"{R}.engine_kwargs.trtllm", {}, "0.8"),
+            DialectKey(f"{R}.engine_kwargs.**", ABSENT, "0.4"),
         ),
         ("rollout.engine.args",),
         _read_args,
@@ -355,7 +360,7 @@ RULES: list[Rule] = [
     Key(
         f"{R}.calculate_log_probs",
         "rollout.sampling.log_probs",
-        By({"0.5": False, "0.9": True}),
+        VersionedDefault({"0.5": False, "0.9": True}),
         Partly({False: None, True: 0}),
         since="0.5",
     ),
@@ -368,25 +373,27 @@ RULES: list[Rule] = [
     Key(f"{R}.pipeline_model_parallel_size", "rollout.parallel.pipeline", 1, since="0.6"),
     Key(f"{R}.data_parallel_size", "rollout.parallel.data", 1, since="0.6"),
     Key(f"{R}.expert_parallel_size", "rollout.parallel.expert", 1, since="0.6"),
-    Code("engines", (), ("rollout.parallel.replicas",), _none, _write_replicas, "devices / devices of an engine"),
+    CustomRule("engines", (), ("rollout.parallel.replicas",), _none, _write_replicas, "devices / devices of an engine"),
     Key(
         f"{R}.gpu_memory_utilization",
         "rollout.memory.gpu_fraction",
         0.5,
         write_when=lambda view: _same_sharing(view),
     ),
-    Code("share of shared devices", (), (), _none, lambda view: _write_fraction(view), "0.5 where all roles share"),
-    Key(f"{R}.max_num_seqs", "rollout.memory.max_running_responses", By({"0.3": 1024, "0.9": 256})),
+    CustomRule(
+        "share of shared devices", (), (), _none, lambda view: _write_fraction(view), "0.5 where all roles share"
+    ),
+    Key(f"{R}.max_num_seqs", "rollout.memory.max_running_responses", VersionedDefault({"0.3": 1024, "0.9": 256})),
     Key(f"{R}.max_num_batched_tokens", "rollout.memory.max_batched_tokens", 8192),
     Key(f"{R}.max_model_len", "model.max_context_tokens", None),
-    Key(f"{R}.enforce_eager", "rollout.memory.eager", By({"0.3": True, "0.6": False})),
+    Key(f"{R}.enforce_eager", "rollout.memory.eager", VersionedDefault({"0.3": True, "0.6": False})),
     Key(f"{R}.enable_prefix_caching", "rollout.memory.prefix_caching", True, since="0.6"),
     Key(f"{R}.enable_chunked_prefill", "rollout.memory.chunked_prefill", True),
     Key(f"{R}.free_cache_engine", "rollout.memory.sleep", True),
     Key(
         f"{R}.load_format",
         "rollout.memory.load_format",
-        By({"0.3": "dummy_dtensor", "0.6": "dummy"}),
+        VersionedDefault({"0.3": "dummy_dtensor", "0.6": "dummy"}),
         LOAD,
         write_when=lambda view: view.version >= (0, 6) or view.get("rollout.memory.load_format") != "dummy",
     ),
@@ -429,14 +436,17 @@ RULES: list[Rule] = [
         "rollout.multi_turn.max_assistant_turns",
         None,
         since="0.5",
-        also=(K(f"{R}.multi_turn.max_turns", None, "0.4", "0.4"),),
+        also=(DialectKey(f"{R}.multi_turn.max_turns", None, "0.4", "0.4"),),
     ),
     Key(f"{R}.multi_turn.max_user_turns", "rollout.multi_turn.max_user_turns", None, since="0.5"),
     Key(f"{R}.multi_turn.max_parallel_calls", "rollout.multi_turn.max_parallel_calls", 1, since="0.5"),
     Key(f"{R}.multi_turn.max_tool_response_length", "rollout.multi_turn.max_tool_response_tokens", 256, since="0.5"),
     Key(f"{R}.multi_turn.tool_response_truncate_side", "rollout.multi_turn.tool_truncation", "middle", since="0.5"),
     Key(
-        f"{R}.multi_turn.format", "rollout.multi_turn.tool_format", By({"0.4": "chatml", "0.5": "hermes"}), since="0.4"
+        f"{R}.multi_turn.format",
+        "rollout.multi_turn.tool_format",
+        VersionedDefault({"0.4": "chatml", "0.5": "hermes"}),
+        since="0.4",
     ),
     Key(f"{R}.multi_turn.tool_config_path", "rollout.multi_turn.tool_config", None, since="0.4"),
     Key(
@@ -466,27 +476,27 @@ RULES: list[Rule] = [
         "rollout.log_evaluation_responses",
         0,
         since="0.4",
-        also=(K("trainer.val_generations_to_log_to_wandb", 0, until="0.3"),),
+        also=(DialectKey("trainer.val_generations_to_log_to_wandb", 0, until="0.3"),),
     ),
     Key("trainer.rollout_data_dir", "rollout.responses_folder", None, since="0.4"),
     Key("trainer.validation_data_dir", "rollout.evaluation_folder", None, since="0.4"),
-    Code(
+    CustomRule(
         "devices",
-        (K("trainer.nnodes", 1), K("trainer.n_gpus_per_node", 8), *asynchronous.PLACES),
+        (DialectKey("trainer.nnodes", 1), DialectKey("trainer.n_gpus_per_node", 8), *asynchronous.PLACES),
         ("placement.nodes", "placement.devices_per_node"),
         _read_devices,
         _write_devices,
     ),
-    Code(
+    CustomRule(
         "placement",
         (
-            K("trainer.v1.trainer_mode", "sync", "0.9"),
-            K(f"{R}.nnodes", 0, "0.8"),
-            K(f"{R}.n_gpus_per_node", ABSENT, "0.8"),
-            K("trainer.v1.separate_async.parameter_sync_step", 4, "0.9"),
-            K("trainer.v1.separate_async.num_warmup_batches", 1, "0.9"),
-            K("trainer.v1.colocate_async.num_warmup_batches", 1, "0.9"),
-            K("trainer.v1.sampler.max_off_policy_threshold", 8, "0.9"),
+            DialectKey("trainer.v1.trainer_mode", "sync", "0.9"),
+            DialectKey(f"{R}.nnodes", 0, "0.8"),
+            DialectKey(f"{R}.n_gpus_per_node", ABSENT, "0.8"),
+            DialectKey("trainer.v1.separate_async.parameter_sync_step", 4, "0.9"),
+            DialectKey("trainer.v1.separate_async.num_warmup_batches", 1, "0.9"),
+            DialectKey("trainer.v1.colocate_async.num_warmup_batches", 1, "0.9"),
+            DialectKey("trainer.v1.sampler.max_off_policy_threshold", 8, "0.9"),
             *asynchronous.PACE,
         ),
         (
@@ -513,13 +523,15 @@ RULES: list[Rule] = [
         since="0.8",
         write_when=lambda view: _same_sharing(view) and not _needs_transfer(view),
     ),
-    Code("way of weights on shared devices", (), (), _none, lambda view: _write_method(view), "naive where all share"),
+    CustomRule(
+        "way of weights on shared devices", (), (), _none, lambda view: _write_method(view), "naive where all share"
+    ),
     Key(
         f"{R}.checkpoint_engine.update_weights_bucket_megabytes",
         "sync.bucket_mib",
-        By({"0.8": 2048}),
+        VersionedDefault({"0.8": 2048}),
         since="0.8",
-        also=(K(f"{R}.update_weights_bucket_megabytes", 512, "0.5", "0.7"),),
+        also=(DialectKey(f"{R}.update_weights_bucket_megabytes", 512, "0.5", "0.7"),),
     ),
     Tree(f"{R}.checkpoint_engine.engine_kwargs", "sync.args", since="0.8"),
     *[Dropped(f"sync.{name}", "verl decides it") for name in ("style", "in_flight")],

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
-    By,
-    Code,
+    CustomRule,
+    DialectKey,
     Dropped,
     Flow,
-    K,
     Key,
     Out,
     Reading,
     Rule,
     Tree,
+    VersionedDefault,
     Writing,
 )
 from rlctl.adapters.engine.values import Off, Partly, interval
@@ -98,7 +98,7 @@ def _write_nothing(view: Writing) -> Iterator[Out]:
 
 
 ENGINE: list[Rule] = [
-    Code("padding", (K("data.pad_mode", "no_padding"),), (), _read_padding, _write_nothing),
+    CustomRule("padding", (DialectKey("data.pad_mode", "no_padding"),), (), _read_padding, _write_nothing),
     *source_rules("data.train_files", "data.val_files", ENGINE_COLUMNS, {}),
     micro(
         "batch.micro",
@@ -114,7 +114,7 @@ ENGINE: list[Rule] = [
     *model("model", "model"),
     Key("model.tokenizer_path", "model.tokenizer", None),
     Tree("model.mtp", "model.multi_token_prediction", default=None),
-    *memory("model", "train", padding=By({"0.6": False, "0.7": True})),
+    *memory("model", "train", padding=VersionedDefault({"0.6": False, "0.7": True})),
     strategy("engine", "train.engine", also=SFT.groups),
     *engines("engine", SFT, [*fsdp("engine", "train.engine"), sequence_parallel(SFT)], megatron_block="engine")[:2],
     under("fsdp2", SFT, *precision("engine", "train")),
@@ -171,22 +171,22 @@ def _write_columns(view: Writing) -> Iterator[Out]:
 
 OLD: list[Rule] = [
     *source_rules("data.train_files", "data.val_files", {}, {}),
-    Code(
+    CustomRule(
         "columns",
         (
-            K("data.prompt_key", "question"),
-            K("data.response_key", "answer"),
-            K("data.multiturn.enable", False),
-            K("data.multiturn.messages_key", "messages"),
-            K("data.multiturn.tools_key", "tools"),
+            DialectKey("data.prompt_key", "question"),
+            DialectKey("data.response_key", "answer"),
+            DialectKey("data.multiturn.enable", False),
+            DialectKey("data.multiturn.messages_key", "messages"),
+            DialectKey("data.multiturn.tools_key", "tools"),
         ),
         (),
         _read_columns,
         _write_columns,
     ),
-    Code(
+    CustomRule(
         "micro-batch",
-        (K("data.micro_batch_size_per_gpu", 4), K("data.micro_batch_size", None)),
+        (DialectKey("data.micro_batch_size_per_gpu", 4), DialectKey("data.micro_batch_size", None)),
         ("batch.micro.by", "batch.micro.per_replica"),
         _plain_micro,
         _write_plain_micro,
@@ -196,7 +196,7 @@ OLD: list[Rule] = [
     *memory("model", "train", padding=ABSENT),
     Key("use_remove_padding", "train.memory.remove_padding", False),
     Key("ulysses_sequence_parallel_size", "train.engine.sequence_parallel", 1),
-    strategy("model", "train.engine", default=By({"0.3": "fsdp", "0.5": "fsdp2"})),
+    strategy("model", "train.engine", default=VersionedDefault({"0.3": "fsdp", "0.5": "fsdp2"})),
     Key(
         "model.fsdp_config.model_dtype",
         "train.precision.parameters",
@@ -206,13 +206,18 @@ OLD: list[Rule] = [
     Key("model.fsdp_config.wrap_policy.min_num_params", "train.engine.wrap_min_parameters", 0),
     offloads("model.fsdp_config", "train.engine", names=("offload_params", "cpu_offload")),
     *optimizer("optim", SFT_OLD, rate=1e-5, betas=[0.9, 0.95], since=""),
-    Key("optim.lr_scheduler", "train.learning_rate_schedule.name", "cosine", also=(K("optim.lr_scheduler_type"),)),
+    Key(
+        "optim.lr_scheduler",
+        "train.learning_rate_schedule.name",
+        "cosine",
+        also=(DialectKey("optim.lr_scheduler_type"),),
+    ),
     Key(
         "optim.warmup_steps_ratio",
         "train.learning_rate_schedule.warmup.ratio",
         0.1,
         Off(0.0),
-        also=(K("optim.lr_warmup_steps_ratio"),),
+        also=(DialectKey("optim.lr_warmup_steps_ratio"),),
     ),
     *checkpoint("trainer.checkpoint"),
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rlctl.adapters.engine.implied import MANAGERS
-from rlctl.adapters.engine.rules import ABSENT, Code, Flow, How, K, Lost, Out, Reading, Rule, Version, Writing
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    CustomRule,
+    DialectKey,
+    Flow,
+    Inexpressible,
+    Out,
+    Provenance,
+    Reading,
+    Rule,
+    Version,
+    Writing,
+)
 
 
 def _read_filters(view: Reading) -> Iterator[Flow]:
@@ -35,11 +47,11 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         return
     known = [item for item in filters if item["name"] == "equal_groups"]
     if len(known) != len(filters) or len(known) != 1:
-        yield Lost(used, "verl leaves out equal groups only")
+        yield Inexpressible(used, "verl leaves out equal groups only")
     if known:
         item = known[0]
         if not item["refill"] or item["threshold"]:
-            yield Lost(used, "verl refills, and compares groups for equality")
+            yield Inexpressible(used, "verl refills, and compares groups for equality")
         yield Flow(view.path(f"{root}.enable"), True, used)
         metric = None if item["metric"] == "reward" else item["metric"]
         yield Flow(view.path(f"{root}.metric"), metric, used)
@@ -122,11 +134,13 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     places = {name: view.to(f"{SHAPING}.{name}") for name in section}
     manager = view.get(MANAGER)
     if manager in DEAF_MANAGERS and manager not in SAME_FUNCTION:
-        yield Lost((view.to(SHAPING), *places.values()), f"verl's reward manager {manager} has no overlong penalty")
+        yield Inexpressible(
+            (view.to(SHAPING), *places.values()), f"verl's reward manager {manager} has no overlong penalty"
+        )
         return
     if replaces_manager(view):
         note = "" if manager == DAPO else f"only verl's reward manager {DAPO} reads an overlong penalty"
-        how: How = "derived" if note else "mapped"
+        how: Provenance = "derived" if note else "mapped"
         yield Flow(view.path(_manager_key(view.version)), DAPO, (view.to(MANAGER),), how, note, always=True)
     yield Flow(view.path(f"{cfg}.enable"), True, (view.to(SHAPING),))
     yield Flow(view.path(f"{cfg}.len"), section["buffer"], (places["buffer"],), same=True)
@@ -134,16 +148,16 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     limit = section["limit"] or view.config.rollout.max_response_tokens
     yield Flow(view.path(f"{root}.max_resp_len"), limit, (places["limit"],))
     if section["clamp"]:
-        yield Lost((places["clamp"],), "verl's penalty goes on growing beyond the limit")
+        yield Inexpressible((places["clamp"],), "verl's penalty goes on growing beyond the limit")
 
 
 RULES: list[Rule] = [
-    Code(
+    CustomRule(
         "filters",
         (
-            K("algorithm.filter_groups.enable", False),
-            K("algorithm.filter_groups.metric", None),
-            K("algorithm.filter_groups.max_num_gen_batches", 0),
+            DialectKey("algorithm.filter_groups.enable", False),
+            DialectKey("algorithm.filter_groups.metric", None),
+            DialectKey("algorithm.filter_groups.max_num_gen_batches", 0),
         ),
         (
             "algorithm.filters",
@@ -153,12 +167,14 @@ RULES: list[Rule] = [
         _read_filters,
         _write_filters,
     ),
-    Code(
+    CustomRule(
         "overlong penalty",
         (
-            *(K(f"{RECIPE}.{name}", ABSENT, until="0.7") for name in ("enable", "len", "penalty_factor")),
+            *(DialectKey(f"{RECIPE}.{name}", ABSENT, until="0.7") for name in ("enable", "len", "penalty_factor")),
             *(
-                K(f"{root}.{name}", ABSENT, "0.8" if root == OVERLONG[0] else "", "" if root == OVERLONG[0] else "0.7")
+                DialectKey(
+                    f"{root}.{name}", ABSENT, "0.8" if root == OVERLONG[0] else "", "" if root == OVERLONG[0] else "0.7"
+                )
                 for root in OVERLONG
                 for name in (
                     *(f"overlong_buffer_cfg.{key}" for key in ("enable", "len", "penalty_factor")),

@@ -10,19 +10,19 @@ from rlctl.adapters.engine.rules import (
     NO_KEY,
     SAME,
     Absent,
-    By,
-    Code,
+    CustomRule,
+    DefaultFrom,
+    DialectKey,
     Dropped,
     Flow,
-    K,
+    Inexpressible,
     Key,
-    Like,
-    Lost,
     Out,
     Reading,
     Rule,
     Section,
     Tree,
+    VersionedDefault,
     When,
     Writing,
 )
@@ -78,7 +78,7 @@ def lora(prefix: str, to: str) -> list[Rule]:
         used = (view.to(f"{to}.rank"),)
         if view.version < (0, 4):
             if isinstance(rank, int):
-                yield Lost(used, "verl has LoRA since 0.4")
+                yield Inexpressible(used, "verl has LoRA since 0.4")
         elif not isinstance(rank, int):
             yield Flow(view.path(flat), 0, (view.to(to),))
         elif view.get(f"{to}.adapter_path") and not view.explicit(f"{to}.rank"):
@@ -88,8 +88,14 @@ def lora(prefix: str, to: str) -> list[Rule]:
 
     m, c = f"{prefix}.", f"{to}."
     return [
-        Code(f"LoRA of {prefix}", (K(flat, 0, "0.4"), K(block, 0, "0.8")), (to, f"{to}.rank"), read, write),
-        Key(f"{m}lora_alpha", f"{c}alpha", 16, since="0.4", also=(K(f"{m}lora.alpha", ABSENT, "0.8"),)),
+        CustomRule(
+            f"LoRA of {prefix}",
+            (DialectKey(flat, 0, "0.4"), DialectKey(block, 0, "0.8")),
+            (to, f"{to}.rank"),
+            read,
+            write,
+        ),
+        Key(f"{m}lora_alpha", f"{c}alpha", 16, since="0.4", also=(DialectKey(f"{m}lora.alpha", ABSENT, "0.8"),)),
         Key(f"{m}lora.dropout", f"{c}dropout", 0.0, since="0.8"),
         Key(f"{m}target_modules", f"{c}target_modules", "all-linear", Listed(single=True), since="0.4"),
         Key(f"{m}exclude_modules", f"{c}exclude_modules", None, Listed(), since="0.5"),
@@ -98,7 +104,7 @@ def lora(prefix: str, to: str) -> list[Rule]:
             f"{c}adapter_path",
             None,
             since="0.7",
-            also=(K(f"{m}lora.adapter_path", None, "0.8"),),
+            also=(DialectKey(f"{m}lora.adapter_path", None, "0.8"),),
         ),
         Key(f"{m}lora.merge", f"{c}merge_for_rollout", False, since="0.8"),
         Key(f"{m}lora.dtype", f"{c}dtype", None, Partly({None: "auto"}), since="0.8"),
@@ -113,7 +119,9 @@ def model(prefix: str, to: str, *, path: str = "path", since: str = "0.4") -> li
     return [
         Key(f"{m}{path}", f"{c}path", ABSENT, always=True),
         Key(f"{m}trust_remote_code", f"{c}trust_remote_code", False),
-        Key(f"{m}external_lib", f"{c}import_modules", None, Listed(single=True), also=(K(f"{m}external_libs"),)),
+        Key(
+            f"{m}external_lib", f"{c}import_modules", None, Listed(single=True), also=(DialectKey(f"{m}external_libs"),)
+        ),
         Key(f"{m}override_config.attn_implementation", f"{c}attention", None, ATTENTION),
         Key(f"{m}custom_chat_template", f"{c}chat_template", None, since="0.5"),
         Key(f"{m}use_shm", f"{c}stage_in_shared_memory", False, since=since),
@@ -122,7 +130,7 @@ def model(prefix: str, to: str, *, path: str = "path", since: str = "0.4") -> li
     ]
 
 
-def _overrides(key: str, to: str) -> Code:
+def _overrides(key: str, to: str) -> CustomRule:
     """What is put over ``config.json``: all of ``override_config``, or what is under its ``model_config``, where that is written.
 
     Megatron's workers read only the latter until 0.7.
@@ -149,7 +157,7 @@ def _overrides(key: str, to: str) -> Code:
         for name, item in value.items() if isinstance(value, Mapping) else ():
             yield Flow((*view.path(place), name), item, used)
 
-    return Code(f"overrides of {to}", (K(key, {}), K(f"{key}.**", ABSENT)), (to,), read, write)
+    return CustomRule(f"overrides of {to}", (DialectKey(key, {}), DialectKey(f"{key}.**", ABSENT)), (to,), read, write)
 
 
 def frozen_router(model: str, block: str, role: Role) -> When:
@@ -166,8 +174,8 @@ def frozen_router(model: str, block: str, role: Role) -> When:
         if not isinstance(value, Absent):
             yield Flow(view.path(new if view.version >= (0, 8) else old), value, (view.to(to),), same=True)
 
-    own = (K(old, False, "0.3", "0.7"), K(new, False, "0.6"))
-    return under("megatron", role, Code(f"router of {role.to}", own, (to,), read, write))
+    own = (DialectKey(old, False, "0.3", "0.7"), DialectKey(new, False, "0.6"))
+    return under("megatron", role, CustomRule(f"router of {role.to}", own, (to,), read, write))
 
 
 def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
@@ -207,7 +215,7 @@ def engines(prefix: str, role: Role, sharded: list[Rule], *, like: str = "", meg
 GROUP = ("model_engine",)
 POLICY: list[Rule] = [
     *model(M, "model"),
-    *memory(M, "train", padding=By({"0.3": False, "0.7": True})),
+    *memory(M, "train", padding=VersionedDefault({"0.3": False, "0.7": True})),
     Key(f"{M}.rope_theta", "model.rope.theta"),
     Tree(f"{M}.rope_scaling", "model.rope.scaling", default=None),
     Tree(f"{M}.mtp", "model.multi_token_prediction", since="0.7", default=None),
@@ -226,9 +234,14 @@ POLICY: list[Rule] = [
     frozen_router(M, f"{A}.megatron", ACTOR),
     Dropped("train.engine.args", "another engine's settings"),
     *optimizer(f"{A}.optim", ACTOR, rate=1e-6, betas=[0.9, 0.999], since="0.6", clip=f"{A}.grad_clip"),
-    *schedule(f"{A}.optim", ACTOR, megatron_shape=By({"0.3": "constant", "0.4": "linear", "0.5": "constant"})),
+    *schedule(
+        f"{A}.optim", ACTOR, megatron_shape=VersionedDefault({"0.3": "constant", "0.4": "linear", "0.5": "constant"})
+    ),
     Key(
-        f"{A}.use_torch_compile", "train.compile", True, also=(K(f"{A}.fsdp_config.use_torch_compile", ABSENT, "0.6"),)
+        f"{A}.use_torch_compile",
+        "train.compile",
+        True,
+        also=(DialectKey(f"{A}.fsdp_config.use_torch_compile", ABSENT, "0.6"),),
     ),
     Key(f"{A}.fsdp_config.seed", "train.seed", ABSENT, since="0.7"),
     Key(f"{A}.fsdp_config.full_determinism", "run.deterministic", False, since="0.7"),
@@ -237,14 +250,14 @@ POLICY: list[Rule] = [
         "train.memory.entropy_chunked",
         False,
         since="0.5",
-        also=(K(f"{A}.fsdp_config.entropy_from_logits_with_chunking", ABSENT, "0.6"),),
+        also=(DialectKey(f"{A}.fsdp_config.entropy_from_logits_with_chunking", ABSENT, "0.6"),),
     ),
     Key(
         f"{A}.entropy_checkpointing",
         "train.memory.entropy_recompute",
         False,
         since="0.5",
-        also=(K(f"{A}.fsdp_config.entropy_checkpointing", ABSENT, "0.6"),),
+        also=(DialectKey(f"{A}.fsdp_config.entropy_checkpointing", ABSENT, "0.6"),),
     ),
     Key(f"{A}.use_prefix_grouper", "train.fused_kernels.prefix_grouping", False, since="0.8"),
 ]
@@ -253,7 +266,7 @@ REFERENCE: list[Rule] = [
     Section(
         "reference.engine",
         (
-            strategy(REF, "reference.engine", also=GROUP, default=Like(f"{A}.strategy"), claims=False),
+            strategy(REF, "reference.engine", also=GROUP, default=DefaultFrom(f"{A}.strategy"), claims=False),
             *engines(
                 REF,
                 REFERENCE_ROLE,
@@ -268,7 +281,7 @@ REFERENCE: list[Rule] = [
         "reference.compile",
         ABSENT,
         since="0.4",
-        also=(K(f"{REF}.fsdp_config.use_torch_compile", ABSENT, "0.6"),),
+        also=(DialectKey(f"{REF}.fsdp_config.use_torch_compile", ABSENT, "0.6"),),
     ),
     Section("reference.model", (Key(f"{REF}.model.path", "reference.model.path"),)),
 ]
@@ -308,7 +321,7 @@ def _write_critic_mini(view: Writing) -> Iterator[Out]:
     prompts, rest = divmod(responses, group)
     if rest:
         near = arithmetic.nearest_multiples(responses, group)
-        yield Lost(used, f"{responses} responses are no whole number of prompts of {group}; {near} would be")
+        yield Inexpressible(used, f"{responses} responses are no whole number of prompts of {group}; {near} would be")
     yield Flow(view.path("critic.ppo_mini_batch_size"), max(1, prompts), used, "derived", f"{responses} / {group}")
 
 
@@ -346,7 +359,7 @@ CRITIC_FSDP: list[Rule] = [
             default,
             convert,
             since="0.8",
-            also=(K(f"{NESTED_OLD}.{name}", default, until="0.7"),),
+            also=(DialectKey(f"{NESTED_OLD}.{name}", default, until="0.7"),),
         )
         for name, field, default, convert in (
             ("fsdp_size", "shard", -1, Partly({-1: "all"})),
@@ -361,19 +374,32 @@ CRITIC_FSDP: list[Rule] = [
     sequence_parallel(CRITIC_ROLE),
 ]
 CRITIC: list[Rule] = [
-    Code("critic", (K(f"{C}.enable", None, "0.6"),), (C,), _read_critic, _write_critic, "adv_estimator gae, or enable"),
-    Code(
+    CustomRule(
+        "critic",
+        (DialectKey(f"{C}.enable", None, "0.6"),),
+        (C,),
+        _read_critic,
+        _write_critic,
+        "adv_estimator gae, or enable",
+    ),
+    CustomRule(
         "critic mini-batch",
-        (K(f"{C}.ppo_mini_batch_size", Like(f"{A}.ppo_mini_batch_size")),),
+        (DialectKey(f"{C}.ppo_mini_batch_size", DefaultFrom(f"{A}.ppo_mini_batch_size")),),
         (f"{C}.mini_batch_responses",),
         _read_critic_mini,
         _write_critic_mini,
     ),
     Key(f"{C}.ppo_epochs", f"{C}.ppo_epochs", ABSENT),
-    Key(f"{C}.shuffle", f"{C}.shuffle", Like(f"{A}.shuffle")),
+    Key(f"{C}.shuffle", f"{C}.shuffle", DefaultFrom(f"{A}.shuffle")),
     Key(f"{C}.data_loader_seed", f"{C}.shuffle_seed", ABSENT, since="0.7"),
     Key(f"{C}.cliprange_value", f"{C}.value_loss.clip", 0.5, Unclipped()),
-    Key(f"{C}.loss_agg_mode", f"{C}.value_loss.aggregation", Like(f"{A}.loss_agg_mode"), AGGREGATIONS, since="0.4"),
+    Key(
+        f"{C}.loss_agg_mode",
+        f"{C}.value_loss.aggregation",
+        DefaultFrom(f"{A}.loss_agg_mode"),
+        AGGREGATIONS,
+        since="0.4",
+    ),
     Dropped(f"{C}.value_loss.coefficient", "verl's critic has its own optimizer, so its loss has no weight"),
     micro(
         f"{C}.micro",
@@ -394,21 +420,21 @@ CRITIC: list[Rule] = [
     ),
     Dropped(f"{C}.forward_micro.**", "verl no longer has a batch of its own for values", idle=True),
     Dropped(f"{C}.forward_micro", "verl no longer has a batch of its own for values", None, idle=True),
-    Code(
+    CustomRule(
         "critic model",
-        (K(f"{C}.model.path", ABSENT),),
+        (DialectKey(f"{C}.model.path", ABSENT),),
         (f"{C}.model", f"{C}.model.path"),
         _read_critic_model,
         _write_critic_model,
     ),
     *model(f"{C}.model", f"{C}.model")[1:],
     Key(f"{C}.model.tokenizer_path", f"{C}.model.tokenizer", ABSENT),
-    *memory(f"{C}.model", C, padding=By({"0.3": False, "0.8": True})),
+    *memory(f"{C}.model", C, padding=VersionedDefault({"0.3": False, "0.8": True})),
     strategy(
         C,
         f"{C}.engine",
         also=GROUP,
-        default=By({"0.3": "fsdp", "0.4": Like(f"{A}.strategy"), "0.5": "fsdp"}),
+        default=VersionedDefault({"0.3": "fsdp", "0.4": DefaultFrom(f"{A}.strategy"), "0.5": "fsdp"}),
         claims=False,
     ),
     *engines(C, CRITIC_ROLE, CRITIC_FSDP),
@@ -420,7 +446,11 @@ CRITIC: list[Rule] = [
         Key(f"{C}.fsdp.dtype", f"{C}.precision.compute", "bfloat16", DTYPES_LONG, since="0.8"),
     ),
     *optimizer(f"{C}.optim", CRITIC_ROLE, rate=1e-5, betas=[0.9, 0.999], since="0.6", clip=f"{C}.grad_clip"),
-    *schedule(f"{C}.optim", CRITIC_ROLE, megatron_shape=By({"0.3": "constant", "0.4": "linear", "0.6": "constant"})),
+    *schedule(
+        f"{C}.optim",
+        CRITIC_ROLE,
+        megatron_shape=VersionedDefault({"0.3": "constant", "0.4": "linear", "0.6": "constant"}),
+    ),
     Key(f"{C}.fsdp.use_torch_compile", f"{C}.compile", True, since="0.8"),
     Key(f"{C}.fsdp.seed", f"{C}.seed", ABSENT, since="0.8"),
     *[

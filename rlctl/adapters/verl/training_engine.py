@@ -9,17 +9,17 @@ from rlctl.adapters.engine.checkpoint_path import checkpoint
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
-    By,
-    Code,
+    CustomRule,
+    DefaultFrom,
+    DialectKey,
     Flow,
-    How,
-    K,
     Key,
-    Like,
     Out,
+    Provenance,
     Reading,
     Rule,
     Tree,
+    VersionedDefault,
     When,
     Writing,
 )
@@ -53,7 +53,9 @@ def _chosen_for_all(view: Writing) -> bool:
     return view.version >= (0, 8) and len(names) == 1 and names <= {"megatron", "veomni", "torchtitan"}
 
 
-def strategy(role: str, to: str, *, also: tuple[str, ...] = (), default: Any = "fsdp", claims: bool = True) -> Code:
+def strategy(
+    role: str, to: str, *, also: tuple[str, ...] = (), default: Any = "fsdp", claims: bool = True
+) -> CustomRule:
     """Which engine trains: ``<role>.strategy``, or the config group that was chosen.
 
     A role that only follows the group does not claim it, so that the group is accounted for with the policy.
@@ -85,15 +87,19 @@ def strategy(role: str, to: str, *, also: tuple[str, ...] = (), default: Any = "
         else:
             yield Flow((), None, used, "mapped", "model_engine chooses it for every role")
 
-    groups = tuple(K(name, ABSENT) for name in also)
-    return Code(
-        f"engine of {role}", (K(key, default), *groups), (f"{to}.name", f"{to}.source", f"{to}.kind"), read, write
+    groups = tuple(DialectKey(name, ABSENT) for name in also)
+    return CustomRule(
+        f"engine of {role}",
+        (DialectKey(key, default), *groups),
+        (f"{to}.name", f"{to}.source", f"{to}.kind"),
+        read,
+        write,
     )
 
 
 def offloads(
     prefix: str, to: str, like: str = "", *, names: tuple[str, str] = ("param_offload", "optimizer_offload")
-) -> Code:
+) -> CustomRule:
     """``param_offload`` and ``optimizer_offload`` as one word."""
     keys = tuple(f"{prefix}.{name}" for name in names)
 
@@ -109,15 +115,15 @@ def offloads(
         yield Flow(view.path(keys[0]), word in ("parameters", "both"), used)
         yield Flow(view.path(keys[1]), word in ("optimizer", "both"), used)
 
-    defaults = [Like(f"{like}.{name}") if like else False for name in names]
-    own = tuple(K(key, default) for key, default in zip(keys, defaults, strict=True))
-    return Code(f"offload of {prefix}", own, (f"{to}.offload",), read, write, "param_offload + optimizer_offload")
+    defaults = [DefaultFrom(f"{like}.{name}") if like else False for name in names]
+    own = tuple(DialectKey(key, default) for key, default in zip(keys, defaults, strict=True))
+    return CustomRule(f"offload of {prefix}", own, (f"{to}.offload",), read, write, "param_offload + optimizer_offload")
 
 
-def offloads_since(prefix: str, to: str, since: str, until: str) -> Code:
+def offloads_since(prefix: str, to: str, since: str, until: str) -> CustomRule:
     """The same, for a block that only some versions have."""
     rule = offloads(prefix, to)
-    own = tuple(K(key.name, key.default, since, until) for key in rule.own)
+    own = tuple(DialectKey(key.name, key.default, since, until) for key in rule.own)
 
     def read(view: Reading) -> Iterator[Flow]:
         if any(key.exists(view.version) or view.written(key.name) for key in own):
@@ -127,7 +133,7 @@ def offloads_since(prefix: str, to: str, since: str, until: str) -> Code:
         if own[0].exists(view.version):
             yield from rule.writer(view)
 
-    return Code(rule.name, own, rule.fills, read, write, rule.formula)
+    return CustomRule(rule.name, own, rule.fills, read, write, rule.formula)
 
 
 def fsdp(prefix: str, to: str, *, since: str = "") -> list[Rule]:
@@ -139,7 +145,7 @@ def fsdp(prefix: str, to: str, *, since: str = "") -> list[Rule]:
         Key(f"{f}offload_policy", f"{to}.cpu_offload_policy", False, since="0.4"),
         Key(f"{f}reshard_after_forward", f"{to}.reshard_after_forward", True, since="0.4"),
         Key(f"{f}forward_prefetch", f"{to}.forward_prefetch", False, since="0.5"),
-        Key(f"{f}wrap_policy.min_num_params", f"{to}.wrap_min_parameters", 0, also=(K(f"{f}min_num_params"),)),
+        Key(f"{f}wrap_policy.min_num_params", f"{to}.wrap_min_parameters", 0, also=(DialectKey(f"{f}min_num_params"),)),
         Key(f"{f}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Listed()),
         When(
             (Tree(f"{f}turbo_config", f"{to}.source_args", but=("use_orig_params",)),),
@@ -162,7 +168,7 @@ def precision(prefix: str, to: str) -> list[Rule]:
             "bfloat16",
             DTYPES_LONG,
             since="0.7",
-            also=(K(f"{f}mixed_precision.param_dtype"),),
+            also=(DialectKey(f"{f}mixed_precision.param_dtype"),),
         ),
         Key(f"{f}mixed_precision.reduce_dtype", f"{c}reduce", "fp32", DTYPES),
     ]
@@ -189,7 +195,7 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
     m = f"{prefix}."
 
     def default(name: str, value: Any) -> Any:
-        return Like(f"{like}.{name}") if like else value
+        return DefaultFrom(f"{like}.{name}") if like else value
 
     def key(name: str, field: str, value: Any, convert: Any = None, **more: Any) -> Key:
         extra = more if convert is None else {"convert": convert, **more}
@@ -235,7 +241,7 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
     ]
 
 
-def bridge(prefix: str, to: str, like: str) -> Code:
+def bridge(prefix: str, to: str, like: str) -> CustomRule:
     """How Hugging Face weights are converted: two switches as one word."""
     keys = (f"{prefix}.use_mbridge", f"{prefix}.vanilla_mbridge")
 
@@ -253,10 +259,10 @@ def bridge(prefix: str, to: str, like: str) -> Code:
         if word != "builtin":
             yield Flow(view.path(keys[1]), word == "mbridge", used)
 
-    first = Like(f"{like}.use_mbridge") if like else By({"0.3": False, "0.8": True})
-    second = Like(f"{like}.vanilla_mbridge") if like else By({"0.3": True, "0.9": False})
-    own = (K(keys[0], first), K(keys[1], second))
-    return Code(f"bridge of {prefix}", own, (f"{to}.bridge",), read, write, "use_mbridge, vanilla_mbridge")
+    first = DefaultFrom(f"{like}.use_mbridge") if like else VersionedDefault({"0.3": False, "0.8": True})
+    second = DefaultFrom(f"{like}.vanilla_mbridge") if like else VersionedDefault({"0.3": True, "0.9": False})
+    own = (DialectKey(keys[0], first), DialectKey(keys[1], second))
+    return CustomRule(f"bridge of {prefix}", own, (f"{to}.bridge",), read, write, "use_mbridge, vanilla_mbridge")
 
 
 def _counted_as_trained(view: Writing, by: str, size: int) -> tuple[str, int, str]:
@@ -281,7 +287,7 @@ def micro(
     rows: int | None = None,
     role: Role | None = None,
     passes: Callable[[Writing], bool] | None = None,
-) -> Code:
+) -> CustomRule:
     """A micro-batch: a switch, a number of tokens a GPU, a number of sequences a GPU.
 
     Args:
@@ -340,18 +346,18 @@ def micro(
         yield Flow(view.path(dynamic), by == "tokens", keys[:1], "derived" if note else "mapped", note)
         if by == "tokens":
             factor = owner.sharers_written(view)
-            how: How = "derived" if factor > 1 or note else "mapped"
+            how: Provenance = "derived" if factor > 1 or note else "mapped"
             yield Flow(view.path(tokens), max(1, size // factor), keys[1:], how, note)
         else:
             yield Flow(view.path(responses), size, keys[1:], "derived" if note else "mapped", note, same=not note)
 
     own = (
-        K(dynamic, Like(follow["dynamic"]) if "dynamic" in follow else by_tokens),
-        K(tokens, Like(follow["tokens"]) if "tokens" in follow else default),
-        K(responses, rows),
-        *((K(total, None),) if total else ()),
+        DialectKey(dynamic, DefaultFrom(follow["dynamic"]) if "dynamic" in follow else by_tokens),
+        DialectKey(tokens, DefaultFrom(follow["tokens"]) if "tokens" in follow else default),
+        DialectKey(responses, rows),
+        *((DialectKey(total, None),) if total else ()),
     )
-    return Code(
+    return CustomRule(
         f"micro-batch {to}", own, (to, f"{to}.by", f"{to}.per_replica"), read, write, "tokens a GPU x GPUs of a replica"
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.adapters.engine.rules import Absent, Code, Flow, How, Key, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.rules import Absent, CustomRule, Flow, Inexpressible, Key, Out, Provenance, Reading, Writing
 from rlctl.adapters.engine.values import Off, rows
 from rlctl.adapters.verl.asynchronous import is_separate, steps_of_update
 from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, is_old_fsdp
@@ -24,7 +24,7 @@ class Ticks:
 
     schedule: str
     """The canonical schedule that they are of, with a dot."""
-    how: How = "mapped"
+    how: Provenance = "mapped"
     note: str = "verl's schedule moves once an update_actor"
 
     def read(self, value: Any, view: Reading) -> Any:
@@ -52,7 +52,7 @@ def moves_alike(view: Writing, schedule: str) -> bool:
     return _updates_of_step(view) == _ticks_of_step(view, schedule)
 
 
-def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> Code:
+def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
     """``lr_warmup_steps``, or the share ``lr_warmup_steps_ratio`` where that is not above 0."""
     steps, share, decay = (
         f"{prefix}.{name}" for name in ("lr_warmup_steps", "lr_warmup_steps_ratio", "lr_decay_steps")
@@ -87,13 +87,13 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> Code:
             return
         whole = view.get(f"{schedule}total_ticks") or run_ticks(view, schedule)
         if whole is None:
-            yield Lost(used, "verl takes a share of other steps, and how many the run has is not known")
+            yield Inexpressible(used, "verl takes a share of other steps, and how many the run has is not known")
             return
         count = Ticks(schedule).write(int(of * whole), view)
         yield Flow(view.path(steps), count or -1, used, "derived", f"{of:g} of {whole} ticks", always=bool(count))
         yield Flow(view.path(share), 0.0, used, "derived", "lr_warmup_steps decides")
 
-    return Code(
+    return CustomRule(
         f"warm-up of {prefix}",
         (*count_key.keys, *share_key.keys),
         (own, part),
@@ -121,7 +121,7 @@ def _read_count(view: Reading, steps: str, role: Role) -> Any:
     return None if isinstance(count, Absent) else Ticks("").read(Off().read(count, view), view)
 
 
-def _counted(view: Reading) -> tuple[How, str]:
+def _counted(view: Reading) -> tuple[Provenance, str]:
     """How a number of steps comes about, and why."""
     each = steps_of_update(view)
     if each is None:

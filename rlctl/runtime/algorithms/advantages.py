@@ -227,7 +227,7 @@ def gae(token_rewards: Tensor, values: Tensor, lengths: Tensor, *, gamma: float 
     return discounted_sum(token_rewards + gamma * next_values - values, lengths, gamma * lambda_)
 
 
-class Sifted(NamedTuple):
+class MaskedAdvantages(NamedTuple):
     """What an estimator gives that leaves tokens out of training."""
 
     advantages: Tensor
@@ -245,7 +245,7 @@ def clipb(
     *,
     epsilon: float = 1e-6,
     mu: float = 2.5,
-) -> Sifted:
+) -> MaskedAdvantages:
     """Return GRPO's advantages, and leave out tokens of bad responses with S < mean of S - mu * std of S.
 
     S = p (H + log p), the entropy signal of a token, with p as the rollout engine drew it and H the entropy under the trainer's
@@ -259,7 +259,7 @@ def clipb(
     deviation = _deviation(signal)
     low = signal - signal.mean() < -mu * deviation
     left_out = low & (spread(advantages, lengths) < 0) & (deviation >= LEAST_DEVIATION)
-    return Sifted(advantages, ~left_out)
+    return MaskedAdvantages(advantages, ~left_out)
 
 
 def clipv(
@@ -273,7 +273,7 @@ def clipv(
     epsilon: float = 1e-6,
     mu: float = 8.5,
     max_frac: float = 1e-4,
-) -> Sifted:
+) -> MaskedAdvantages:
     """Return GRPO's advantages, and leave out tokens with E[S] - S > mu * its std, of at most ``max_frac`` of all tokens.
 
     S as for ``clipb``, under the trainer's weights, and E[S] over all tokens that might have been drawn. Tokens of good responses
@@ -291,7 +291,7 @@ def clipv(
     if int(left_out.sum()) > max_frac * len(excess) and int(bad.sum()) > most:
         worst = excess.masked_fill(~bad, -torch.inf).topk(most).indices
         left_out = (left_out & ~bad).index_fill(0, worst, True)
-    return Sifted(advantages, ~left_out)
+    return MaskedAdvantages(advantages, ~left_out)
 
 
 LEAST_DEVIATION = 1e-12
@@ -442,7 +442,7 @@ def estimate(
             responses = torch.where(lengths > 0, sequence_sum(tokens, lengths), responses)
         tensors |= {"token_rewards": tokens, "rewards": responses}
     found = estimator(tensors, **options)
-    result, kept = found if isinstance(found, Sifted) else (found, None)
+    result, kept = found if isinstance(found, MaskedAdvantages) else (found, None)
     if penalties_last:
         clipped = result if token_clip is None else result.clamp(-token_clip, token_clip)
         advantages = discounted_sum(per_token(clipped), lengths, 1.0)

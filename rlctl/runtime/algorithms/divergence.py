@@ -23,7 +23,7 @@ from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.entropy import rows_at_once
 from rlctl.runtime.algorithms.table import Algorithm, lookup
 
-Rule = Callable[..., Tensor]
+Divergence = Callable[..., Tensor]
 
 LEAST = 1e-9
 """Added to probabilities before their log in ``js_divergence``, as in ROLL."""

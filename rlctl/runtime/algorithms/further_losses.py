@@ -13,7 +13,7 @@ from torch import Tensor
 from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.packed import PerTokenLoss, sequence_sum, spread
 from rlctl.runtime.algorithms.policy_losses import bounded_log_ratio, ratio_metrics
-from rlctl.runtime.algorithms.supervised import weighted_by_doubt, weighted_by_probability
+from rlctl.runtime.algorithms.supervised import chord_phi_loss, weighted_by_probability
 from rlctl.runtime.algorithms.table import Algorithm, lookup
 
 PROBABILITY_MARGIN = 1e-8
@@ -302,6 +302,6 @@ FURTHER_LOSSES: dict[str, Algorithm] = {
     "rec": Algorithm(rec),
     "sft": Algorithm(sft),
     "sft_is": Algorithm(weighted_by_probability),
-    "sft_phi": Algorithm(weighted_by_doubt),
+    "sft_phi": Algorithm(chord_phi_loss),
     "sppo": Algorithm(sppo),
 }

@@ -23,7 +23,7 @@ def weighted_by_probability(log_probs: Tensor) -> PerTokenLoss:
     return PerTokenLoss(-log_probs.detach().exp() * log_probs)
 
 
-def weighted_by_doubt(log_probs: Tensor, *, cutoff_prob: float = 1.0) -> PerTokenLoss:
+def chord_phi_loss(log_probs: Tensor, *, cutoff_prob: float = 1.0) -> PerTokenLoss:
     """Return -p (1 - p) log p with p (1 - p) a constant, [N]: tokens that are certain either way weigh little.
 
     Below 1, ``cutoff_prob`` leaves tokens without a gradient whose p is above it.

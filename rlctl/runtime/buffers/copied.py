@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.runtime.buffers.interface import Buffer, Statistics
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class Copied:
     buffer: Buffer
     copy: Buffer
 
-    def put(self, groups: Sequence[Answered]) -> None:
+    def put(self, groups: Sequence[RolloutGroup]) -> None:
         self.copy.put(groups)
         self.buffer.put(groups)
 
-    def take(self, count: int, *, oldest_version: int = 0) -> list[Answered]:
+    def take(self, count: int, *, oldest_version: int = 0) -> list[RolloutGroup]:
         return self.buffer.take(count, oldest_version=oldest_version)
 
     def end_writing(self) -> None:

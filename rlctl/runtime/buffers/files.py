@@ -30,7 +30,7 @@ from rlctl.runtime.buffers.interface import (
     version_of,
 )
 from rlctl.runtime.buffers.record import group_of, plain_of
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.processes.calls import StopRequested
 
 LINES = (".jsonl", ".json")
@@ -66,7 +66,7 @@ class FileBuffer:
         self._start_reading()
 
     def _start_reading(self) -> None:
-        self._found: list[tuple[str, int, Answered]] = []
+        self._found: list[tuple[str, int, RolloutGroup]] = []
         """Read, and not taken yet, in order."""
         self._seen = {writer: set(numbers) for writer, numbers in self._done.items()}
         """The numbers that were read, by writer; "" is nobody, whose records are counted."""
@@ -77,7 +77,7 @@ class FileBuffer:
 
     # writing
 
-    def put(self, groups: Sequence[Answered]) -> None:
+    def put(self, groups: Sequence[RolloutGroup]) -> None:
         there = self._numbers_there()
         numbered = [(number_of(group, self._written + place), group) for place, group in enumerate(groups)]
         place, self._written = self._written, self._written + len(groups)
@@ -119,7 +119,7 @@ class FileBuffer:
 
     # reading
 
-    def take(self, count: int, *, oldest_version: int = 0) -> list[Answered]:
+    def take(self, count: int, *, oldest_version: int = 0) -> list[RolloutGroup]:
         began = time.monotonic()
         while True:
             self._read()

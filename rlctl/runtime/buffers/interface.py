@@ -2,7 +2,7 @@
 
     explorer ── put(groups) ──▶ Buffer ── take(count) ──▶ trainer
 
-A prompt's group of responses (``Answered``) goes in whole and comes out whole. ``capacity`` counts responses. All methods
+A prompt's group of responses (``RolloutGroup``) goes in whole and comes out whole. ``capacity`` counts responses. All methods
 may be called from several threads; buffers in a database or in files may be used by several processes too.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 
 
 class BufferTimeout(RunError):
@@ -24,7 +24,7 @@ class BufferTimeout(RunError):
 class Buffer(Protocol):
     """Where groups wait between exploration and training."""
 
-    def put(self, groups: Sequence[Answered]) -> None:
+    def put(self, groups: Sequence[RolloutGroup]) -> None:
         """Add groups in order; while there is no room, wait for as long as it takes.
 
         There is room where a reader waits for more groups than are there, whatever the capacity.
@@ -34,7 +34,7 @@ class Buffer(Protocol):
         """
         ...
 
-    def take(self, count: int, *, oldest_version: int = 0) -> list[Answered]:
+    def take(self, count: int, *, oldest_version: int = 0) -> list[RolloutGroup]:
         """Take ``count`` groups, waiting for them where need be; fewer only where writing has ended and no more will come.
 
         Args:
@@ -124,16 +124,16 @@ def never() -> bool:
     return False
 
 
-def responses_in(group: Answered) -> int:
+def responses_in(group: RolloutGroup) -> int:
     """The room that a group takes."""
     return len(group.responses)
 
 
-def number_of(group: Answered, place: int) -> int:
+def number_of(group: RolloutGroup, place: int) -> int:
     """By which a group that is put again is known: its own number, or the writer's count of groups before it."""
     return place if group.draw is None else group.draw
 
 
-def version_of(group: Answered) -> int:
+def version_of(group: RolloutGroup) -> int:
     """The oldest weight version that drew a response of a group."""
     return min((response.oldest_version for response in group.responses), default=0)

@@ -18,7 +18,7 @@ import numpy as np
 from rlctl.runtime.buffers.interface import POLL_SECONDS, BufferTimeout, Statistics, never, responses_in, version_of
 from rlctl.runtime.buffers.record import group_of, plain_of
 from rlctl.runtime.buffers.replay import Reuse
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.processes.calls import StopRequested
 
 
@@ -26,7 +26,7 @@ from rlctl.runtime.processes.calls import StopRequested
 class _Entry:
     """A group that waits."""
 
-    group: Answered
+    group: RolloutGroup
     number: int
     """In the order of arrival; a group that comes back arrives anew."""
     uses: int = 0
@@ -77,7 +77,7 @@ class MemoryBuffer:
         self._ended = False
         self._put = self._taken = self._dropped = self._reused = self._arrived = 0
 
-    def put(self, groups: Sequence[Answered]) -> None:
+    def put(self, groups: Sequence[RolloutGroup]) -> None:
         for group in groups:
             with self._changed:
                 while self._reuse is None and not self._has_room(group):
@@ -86,7 +86,7 @@ class MemoryBuffer:
                 self._put += 1
                 self._changed.notify_all()
 
-    def _has_room(self, group: Answered) -> bool:
+    def _has_room(self, group: RolloutGroup) -> bool:
         if self._capacity is None or len(self._waiting) < self._wanted:
             return True
         return not self._waiting or self._responses + responses_in(group) <= self._capacity
@@ -115,7 +115,7 @@ class MemoryBuffer:
             self._dropped += 1
         return True
 
-    def take(self, count: int, *, oldest_version: int = 0) -> list[Answered]:
+    def take(self, count: int, *, oldest_version: int = 0) -> list[RolloutGroup]:
         began = time.monotonic()
         with self._changed:
             self._wanted = count
@@ -152,7 +152,7 @@ class MemoryBuffer:
         self._waiting = kept
         self._responses = sum(responses_in(entry.group) for entry in kept)
 
-    def _taken_out(self, entry: _Entry) -> Answered:
+    def _taken_out(self, entry: _Entry) -> RolloutGroup:
         self._responses -= responses_in(entry.group)
         self._taken += 1
         self._reused += entry.uses > 0

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from rlctl.common.errors import RunError
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Numbers, Prompt, Response
 
 
-def plain_of(group: Answered) -> dict[str, Any]:
+def plain_of(group: RolloutGroup) -> dict[str, Any]:
     """A group as plain data."""
     found = _fields_of(group)
     found["prompt"] = _fields_of(group.prompt) | {"inputs": _written(group.prompt.inputs)}
@@ -34,7 +34,7 @@ def plain_of(group: Answered) -> dict[str, Any]:
     return found
 
 
-def group_of(plain: Mapping[str, Any]) -> Answered:
+def group_of(plain: Mapping[str, Any]) -> RolloutGroup:
     """The group that ``plain_of`` wrote down.
 
     Raises:
@@ -48,7 +48,7 @@ def group_of(plain: Mapping[str, Any]) -> Answered:
             "scores": [_made(Score, each) for each in plain.get("scores", ())],
             "greedy": None if greedy is None else (_made(Response, greedy[0]), _made(Score, greedy[1])),
         }
-        group: Answered = _made(Answered, {**plain, **own})
+        group: RolloutGroup = _made(RolloutGroup, {**plain, **own})
     except (KeyError, TypeError, AttributeError) as error:
         raise RunError(
             f"a group of responses cannot be read: {type(error).__name__}: {error}",
@@ -58,7 +58,7 @@ def group_of(plain: Mapping[str, Any]) -> Answered:
     return group
 
 
-def text_of(group: Answered) -> str:
+def text_of(group: RolloutGroup) -> str:
     """A group as one line of JSON."""
     return json.dumps(plain_of(group), ensure_ascii=False, default=str, separators=(",", ":"))
 

@@ -14,7 +14,7 @@ from typing import Any
 from rlctl.common.errors import PlanError, nearest
 from rlctl.config.sections.execution import Replay
 
-Rule = Callable[..., tuple[float, bool]]
+PriorityRule = Callable[..., tuple[float, bool]]
 """Gives the priority (the highest is drawn first), and whether the group is kept at all."""
 
 
@@ -30,14 +30,17 @@ def decay_limit_randomization(
     return version - decay * uses + sigma * noise, use_count_limit <= 0 or uses < use_count_limit
 
 
-RULES: Mapping[str, Rule] = {"linear_decay": linear_decay, "decay_limit_randomization": decay_limit_randomization}
+RULES: Mapping[str, PriorityRule] = {
+    "linear_decay": linear_decay,
+    "decay_limit_randomization": decay_limit_randomization,
+}
 
 
 @dataclass(frozen=True)
 class Reuse:
     """How groups are ordered and drawn again."""
 
-    rule: Rule
+    rule: PriorityRule
     args: Mapping[str, Any] = field(default_factory=dict)
     cooldown: float | None = None
     """Seconds before a group is drawn again; None never draws it again."""

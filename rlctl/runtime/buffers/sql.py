@@ -38,7 +38,7 @@ from rlctl.runtime.buffers.interface import (
 from rlctl.runtime.buffers.record import group_of, text_of
 from rlctl.runtime.buffers.replay import Reuse
 from rlctl.runtime.buffers.tables import ATTEMPTS, BUFFERS, CLAIMS, GROUPS, MEMBERS, PAUSE, WEIGHTS, Database, unusable
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.processes.calls import StopRequested
 
 LEASE_SECONDS = 120.0
@@ -95,7 +95,7 @@ class SqlBuffer:
 
     # writing
 
-    def put(self, groups: Sequence[Answered]) -> None:
+    def put(self, groups: Sequence[RolloutGroup]) -> None:
         self._join(writes=True)
         for group in groups:
             while (dropped := self._try(partial(self._insert, group=group))) is None:
@@ -104,7 +104,7 @@ class SqlBuffer:
             self._written += 1
             self._counted &= group.draw is None
 
-    def _insert(self, connection: sa.Connection, *, group: Answered) -> int | None:
+    def _insert(self, connection: sa.Connection, *, group: RolloutGroup) -> int | None:
         """Put a group that is not there yet; how many had to give way, it may be itself, or None where there is no room."""
         number = number_of(group, self._written)
         mine = self._of(GROUPS, GROUPS.c.writer == self._member, GROUPS.c.number == number)
@@ -163,7 +163,7 @@ class SqlBuffer:
 
     # reading
 
-    def take(self, count: int, *, oldest_version: int = 0) -> list[Answered]:
+    def take(self, count: int, *, oldest_version: int = 0) -> list[RolloutGroup]:
         self._join(writes=False)
         began = time.monotonic()
         try:

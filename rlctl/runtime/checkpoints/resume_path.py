@@ -27,7 +27,7 @@ def _flat(value: Any, key: str) -> list[tuple[str, Any]]:
     return [(key, list(value) if isinstance(value, tuple) else value)]
 
 
-def taken_up(config: Config, step: int, other: Mapping[str, Any] | None) -> str:
+def describe_resume_diff(config: Config, step: int, other: Mapping[str, Any] | None) -> str:
     """What is told of a run that begins at another one's checkpoint.
 
     Args:

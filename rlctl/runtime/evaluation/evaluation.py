@@ -8,7 +8,7 @@ from typing import Any
 
 from rlctl.runtime.data.recorded import RECORDED
 from rlctl.runtime.evaluation.response_files import Chosen, Keeper, Shown
-from rlctl.runtime.experience.samples import Answered, requests_for
+from rlctl.runtime.experience.samples import RolloutGroup, requests_for
 from rlctl.runtime.reporting.metrics import evaluation_metrics
 from rlctl.runtime.reporting.shown_samples import Evaluated
 from rlctl.runtime.rewards.routing import Score
@@ -154,7 +154,7 @@ class Evaluator:
         if self.evaluated is None:
             return
         groups = [
-            Answered(prompt, responses, [score.total for score in own], own)
+            RolloutGroup(prompt, responses, [score.total for score in own], own)
             for prompt, responses, own in zip(prompts, answers, scores or [()] * len(prompts), strict=True)
         ]
         self.evaluated.add(source.name, groups, texts)

@@ -12,7 +12,7 @@ import torch
 from rlctl.config import Config
 from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.data.open import PairStream, SftStream
-from rlctl.runtime.experience.explore import Explored, GroupSource, Phase
+from rlctl.runtime.experience.explore import GroupSource, Phase, StepRollouts
 from rlctl.runtime.experience.samples import samples_of
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.reporting.shown_samples import add_training, chosen, shown_group, spans_by, texts_of
@@ -25,7 +25,7 @@ SHOWN_SAMPLES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class BuiltBatch:
     """What a step trains on."""
 
     samples: list[Sample]
@@ -36,10 +36,10 @@ class Gathered:
     """Of the weights that drew each response."""
 
 
-class Gather(Protocol):
+class BatchBuilder(Protocol):
     """A source of training samples whose position can be saved."""
 
-    def gather(self, step: int, phase: Phase) -> Gathered:
+    def gather(self, step: int, phase: Phase) -> BuiltBatch:
         """The samples of a step; ``phase(name)`` is a context that times a part of the work."""
         ...
 
@@ -52,10 +52,10 @@ class Gather(Protocol):
         ...
 
 
-class NoGather:
+class NoBatchBuilder:
     """Of a stage without steps (evaluate_only)."""
 
-    def gather(self, step: int, phase: Phase) -> Gathered:
+    def gather(self, step: int, phase: Phase) -> BuiltBatch:
         raise AssertionError("a stage that only evaluates has no steps")
 
     def state(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class NoGather:
 
 
 @dataclass(frozen=True)
-class DataGather:
+class DataBatchBuilder:
     """Training sequences straight from the data set (sft)."""
 
     stream: SftStream
@@ -74,13 +74,13 @@ class DataGather:
     on_prompt: bool = False
     """Whether prompts are learnt too (distillation)."""
 
-    def gather(self, step: int, phase: Phase) -> Gathered:
+    def gather(self, step: int, phase: Phase) -> BuiltBatch:
         with phase("data"):
             samples = self.stream.next_batch()
         for sample in samples if self.on_prompt else ():
             sample.mask = torch.arange(len(sample)) > 0
         shown = [self._shown(sample) for sample in samples[:SHOWN_SAMPLES]] if step == 1 else []
-        return Gathered(samples, {"data/epoch": float(self.stream.epoch)}, shown)
+        return BuiltBatch(samples, {"data/epoch": float(self.stream.epoch)}, shown)
 
     def _shown(self, sample: Sample) -> dict[str, Any]:
         trained = sample.token_ids[sample.mask]
@@ -94,21 +94,21 @@ class DataGather:
 
 
 @dataclass(frozen=True)
-class PairGather:
+class PairBatchBuilder:
     """Preference pairs from the data set, with the reference's log-probs (dpo): chosen, rejected, chosen, ..."""
 
     stream: PairStream
     tokenizer: Any
     reference: ReferencePolicy
 
-    def gather(self, step: int, phase: Phase) -> Gathered:
+    def gather(self, step: int, phase: Phase) -> BuiltBatch:
         with phase("data"):
             pairs = self.stream.next_batch()
         samples = [sample for pair in pairs for sample in pair]
         with phase("reference"):
             self.reference.add_log_probs(samples)
         shown = [self._shown(*pair) for pair in pairs[:SHOWN_SAMPLES]] if step == 1 else []
-        return Gathered(samples, {"data/epoch": float(self.stream.epoch)}, shown)
+        return BuiltBatch(samples, {"data/epoch": float(self.stream.epoch)}, shown)
 
     def _shown(self, chosen: Sample, rejected: Sample) -> dict[str, Any]:
         decode = self.tokenizer.decode
@@ -125,7 +125,7 @@ class PairGather:
 
 
 @dataclass(frozen=True)
-class RolloutGather:
+class RolloutBatchBuilder:
     """Groups of responses to prompts of the data set, as training samples with their advantages (rl)."""
 
     config: Config
@@ -138,7 +138,7 @@ class RolloutGather:
     shaping: Shaping
     critic: ValueModel | None = None
 
-    def gather(self, step: int, phase: Phase) -> Gathered:
+    def gather(self, step: int, phase: Phase) -> BuiltBatch:
         explored = self.groups.take(step, phase)
         samples = samples_of(explored.kept, train_on_cut_prompts=self.config.data.truncated_prompts_train)
         if not self.old_is_current:
@@ -162,9 +162,9 @@ class RolloutGather:
             shown = self._shown(explored, samples, trainer=recomputed)
             samples = self.shaping.redrawn(samples, explored.kept, step=step)
         versions = [response.oldest_version for item in explored.kept for response in item.responses]
-        return Gathered(samples, explored.metrics | shaped, shown, versions)
+        return BuiltBatch(samples, explored.metrics | shaped, shown, versions)
 
-    def _shown(self, explored: Explored, samples: Sequence[Sample], *, trainer: bool) -> list[dict[str, Any]]:
+    def _shown(self, explored: StepRollouts, samples: Sequence[Sample], *, trainer: bool) -> list[dict[str, Any]]:
         if not self.config.rollout.log_responses:
             return []
         return shown_groups(explored, self.tokenizer, samples, trainer=trainer)
@@ -185,16 +185,16 @@ class RolloutGather:
 
 
 @dataclass(frozen=True)
-class ExploreGather:
+class ExploreBatchBuilder:
     """Groups of responses that are not trained on here (explore_only)."""
 
     groups: GroupSource
     tokenizer: Any
 
-    def gather(self, step: int, phase: Phase) -> Gathered:
+    def gather(self, step: int, phase: Phase) -> BuiltBatch:
         explored = self.groups.take(step, phase)
         samples = samples_of(explored.kept, train_on_cut_prompts=True)
-        return Gathered(samples, explored.metrics, shown_groups(explored, self.tokenizer))
+        return BuiltBatch(samples, explored.metrics, shown_groups(explored, self.tokenizer))
 
     def state(self) -> dict[str, Any]:
         return self.groups.state()
@@ -204,7 +204,7 @@ class ExploreGather:
 
 
 def shown_groups(
-    explored: Explored, tokenizer: Any, samples: Sequence[Sample] = (), *, trainer: bool = False
+    explored: StepRollouts, tokenizer: Any, samples: Sequence[Sample] = (), *, trainer: bool = False
 ) -> list[dict[str, Any]]:
     """Some groups as people read them.
 
@@ -231,14 +231,14 @@ def shown_groups(
 
 
 @dataclass(frozen=True)
-class MixGather:
+class MixBatchBuilder:
     """Responses of the policy, and after them those of experts from a data set (mix)."""
 
-    rollout: RolloutGather
+    rollout: RolloutBatchBuilder
     experts: SftStream
     """A batch is what a step takes."""
 
-    def gather(self, step: int, phase: Phase) -> Gathered:
+    def gather(self, step: int, phase: Phase) -> BuiltBatch:
         gathered = self.rollout.gather(step, phase)
         with phase("data"):
             experts = self.experts.next_batch()
@@ -253,7 +253,7 @@ class MixGather:
         for sample in samples:
             sample.columns["expert"] = torch.full((len(sample),), float(sample.expert))
         metrics = gathered.metrics | {"data/expert_epoch": float(self.experts.epoch)}
-        return Gathered(samples, metrics, gathered.shown, gathered.versions)
+        return BuiltBatch(samples, metrics, gathered.shown, gathered.versions)
 
     def state(self) -> dict[str, Any]:
         return {"rollout": self.rollout.state(), "experts": self.experts.state()}

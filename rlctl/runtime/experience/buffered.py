@@ -1,8 +1,8 @@
 """Exploring and training through a buffer: in one run, or as two runs that share it.
 
-    online        Explorer ──▶ Buffered (put, take) ──▶ RolloutGather
-    explore_only  Explorer ──▶ Filling (put) ──▶ buffer
-    train_only    buffer ──▶ Drained (take) ──▶ RolloutGather
+    online        Explorer ──▶ Buffered (put, take) ──▶ RolloutBatchBuilder
+    explore_only  Explorer ──▶ BufferWriter (put) ──▶ buffer
+    train_only    buffer ──▶ BufferReader (take) ──▶ RolloutBatchBuilder
 
 Two runs that share a buffer bring weights across through a folder (``sync.method: checkpoint``): every ``sync.every`` steps the
 one that trains writes its weights there, as long as somebody explores, and announces them in the buffer; the one that
@@ -23,8 +23,8 @@ from rlctl.config import Config
 from rlctl.planning import rollout_schedule
 from rlctl.runtime.buffers.interface import Buffer, SharedBuffer
 from rlctl.runtime.checkpoints.checkpoint import replace_folder
-from rlctl.runtime.experience.explore import Explored, GroupSource, Phase, WorksWhenAsked, metrics_of
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.explore import GroupSource, Phase, StepRollouts, SynchronousSource, metrics_of
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.roles import Policy, RolloutEngines
 from rlctl.runtime.sync.bucket import MIB
@@ -35,7 +35,7 @@ KEPT_WEIGHTS = 2
 
 
 @dataclass
-class _IntoBuffer(WorksWhenAsked):
+class _IntoBuffer(SynchronousSource):
     """Groups that an explorer puts into a buffer."""
 
     config: Config
@@ -70,14 +70,14 @@ class Buffered(_IntoBuffer):
 
     _version: int = 0
 
-    def take(self, step: int, phase: Phase) -> Explored:
+    def take(self, step: int, phase: Phase) -> StepRollouts:
         explored = self.explorer.take(step, phase)
         with phase("buffer"):
             self.buffer.put(explored.kept)
             groups = self.buffer.take(
                 len(explored.kept), oldest_version=rollout_schedule.oldest_version(self.config, self._version)
             )
-        return Explored(groups, explored.drawn, explored.metrics | self.buffer.statistics().metrics())
+        return StepRollouts(groups, explored.drawn, explored.metrics | self.buffer.statistics().metrics())
 
     def trained(self, version: int) -> None:
         self._version = version
@@ -89,7 +89,7 @@ class Buffered(_IntoBuffer):
 
 
 @dataclass
-class Filling(_IntoBuffer):
+class BufferWriter(_IntoBuffer):
     """Groups that go into a buffer, and are trained on elsewhere (explore_only)."""
 
     buffer: SharedBuffer
@@ -98,7 +98,7 @@ class Filling(_IntoBuffer):
     """Of the weights that were taken from who trains; -1 are those that the run began with."""
     _begun: bool = False
 
-    def take(self, step: int, phase: Phase) -> Explored:
+    def take(self, step: int, phase: Phase) -> StepRollouts:
         if not self._begun or rollout_schedule.sync_due(self.config, step - 1):
             self._begun = True
             with self.explorer.new_weights(step - 1, max(self._version, 0), phase), phase("sync"):
@@ -107,7 +107,7 @@ class Filling(_IntoBuffer):
         with phase("buffer"):
             self.buffer.put(explored.kept)
         told = {"buffer/weight_version": float(max(self._version, 0))} | self.buffer.statistics().metrics()
-        return Explored(explored.kept, explored.drawn, explored.metrics | told)
+        return StepRollouts(explored.kept, explored.drawn, explored.metrics | told)
 
     def renew(self, engine: int) -> None:
         """Bring an engine that took the place of a lost one to the weights that the others have, or to newer ones."""
@@ -142,7 +142,7 @@ class Filling(_IntoBuffer):
 
 
 @dataclass
-class Drained(WorksWhenAsked):
+class BufferReader(SynchronousSource):
     """Groups from a buffer that another run fills, or has filled (train_only)."""
 
     config: Config
@@ -153,9 +153,9 @@ class Drained(WorksWhenAsked):
     shaping: Shaping
     """Its filters of groups, for those that nobody has filtered before."""
     tell: Callable[[str], None]
-    _ahead: list[Answered] = field(default_factory=list)
+    _ahead: list[RolloutGroup] = field(default_factory=list)
     """The groups of the next step, without those that are made up for."""
-    _drawn: list[Answered] = field(default_factory=list)
+    _drawn: list[RolloutGroup] = field(default_factory=list)
     """All that were taken for it."""
     _version: int = 0
     _saved: dict[str, Any] = field(default_factory=dict)
@@ -174,12 +174,12 @@ class Drained(WorksWhenAsked):
             self.tell(f"the buffer ends with {len(self._ahead)} groups that are left out: a step takes {wanted}")
         return len(self._ahead) == wanted
 
-    def take(self, step: int, phase: Phase) -> Explored:
+    def take(self, step: int, phase: Phase) -> StepRollouts:
         kept = self._ahead if self.shaping.refills else self.shaping.kept_groups(self._ahead)
         metrics = metrics_of(self._drawn) | self.buffer.statistics().metrics()
         if self.config.algorithm.filters:
             metrics["filter/kept_groups_share"] = len(kept) / len(self._drawn)
-        return Explored(kept, self._drawn, metrics)
+        return StepRollouts(kept, self._drawn, metrics)
 
     def trained(self, version: int) -> None:
         self._version = version

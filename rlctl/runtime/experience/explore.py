@@ -21,7 +21,7 @@ from rlctl.planning import rollout_schedule
 from rlctl.runtime.data.open import PromptStream
 from rlctl.runtime.evaluation.response_files import Keeper, Shown
 from rlctl.runtime.experience.recorded import Generates
-from rlctl.runtime.experience.samples import Answered, requests_for
+from rlctl.runtime.experience.samples import RolloutGroup, requests_for
 from rlctl.runtime.experience.selection import needs_greedy
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.reporting.metrics import group_metrics, response_metrics, reward_metrics
@@ -33,12 +33,12 @@ Phase = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Explored:
+class StepRollouts:
     """The groups of a step."""
 
-    kept: list[Answered]
+    kept: list[RolloutGroup]
     """Those to train on."""
-    drawn: list[Answered]
+    drawn: list[RolloutGroup]
     """All that were drawn for them: the kept ones, and those that a filter left out."""
     metrics: dict[str, float]
 
@@ -53,7 +53,7 @@ class GroupSource(Protocol):
         """Whether there is anything to take for a step; waits until that is known."""
         ...
 
-    def take(self, step: int, phase: Phase) -> Explored:
+    def take(self, step: int, phase: Phase) -> StepRollouts:
         """The groups of a step; ``phase(name)`` is a context that times a part of the work."""
         ...
 
@@ -94,7 +94,7 @@ class GroupSource(Protocol):
         ...
 
 
-class WorksWhenAsked:
+class SynchronousSource:
     """The part of a source that draws in ``take`` only."""
 
     config: Config
@@ -126,7 +126,7 @@ class WorksWhenAsked:
 
 
 @dataclass(frozen=True)
-class Explorer(WorksWhenAsked):
+class Explorer(SynchronousSource):
     """Draws and scores the groups of a step when they are asked for, whole rounds of prompts at a time."""
 
     config: Config
@@ -140,7 +140,7 @@ class Explorer(WorksWhenAsked):
     keeper: Keeper | None = None
     """Gets every response of a step."""
 
-    def take(self, step: int, phase: Phase) -> Explored:
+    def take(self, step: int, phase: Phase) -> StepRollouts:
         """The groups of a step.
 
         Raises:
@@ -154,14 +154,14 @@ class Explorer(WorksWhenAsked):
         metrics = {"data/epoch": float(self.stream.epoch), **metrics_of(drawn)}
         if self.config.algorithm.filters:
             metrics |= {"filter/kept_groups_share": len(kept) / len(drawn), "filter/rounds": float(rounds)}
-        return Explored(kept, drawn, metrics)
+        return StepRollouts(kept, drawn, metrics)
 
-    def _explore(self, step: int, phase: Phase) -> tuple[list[Answered], list[Answered], int]:
+    def _explore(self, step: int, phase: Phase) -> tuple[list[RolloutGroup], list[RolloutGroup], int]:
         """All groups of a step, those that its filters keep, and in how many rounds they were drawn."""
         wanted, limits = self.config.batch.prompts_per_step, self.config.rollout.over_rollout
         size = (limits.generation_batch_prompts or wanted) if self.shaping.refills else wanted
-        drawn: list[Answered] = []
-        kept: list[Answered] = []
+        drawn: list[RolloutGroup] = []
+        kept: list[RolloutGroup] = []
         for rounds in itertools.count(1):
             found = self._round(self.stream.take(size), f"{self.stage}:{step}" + (f":{rounds}" * (rounds > 1)), phase)
             drawn += found
@@ -175,7 +175,7 @@ class Explorer(WorksWhenAsked):
             hint="raise rollout.over_rollout.max_generation_batches, or take prompts that are neither too easy nor too hard",
         )
 
-    def _round(self, prompts: list[Prompt], purpose: str, phase: Phase) -> list[Answered]:
+    def _round(self, prompts: list[Prompt], purpose: str, phase: Phase) -> list[RolloutGroup]:
         """Answer and score prompts; greedily too where the estimator compares with that."""
         greedy = needs_greedy(self.config.algorithm)
         with phase("rollout"):
@@ -188,7 +188,7 @@ class Explorer(WorksWhenAsked):
         if greedy:
             baselines = [(responses[0], found[0]) for responses, found in zip(best, best_scores, strict=True)]
         return [
-            Answered(prompt, responses, [score.total for score in group], group, baseline)
+            RolloutGroup(prompt, responses, [score.total for score in group], group, baseline)
             for prompt, responses, group, baseline in zip(prompts, answers, scores, baselines, strict=True)
         ]
 
@@ -208,7 +208,7 @@ class Explorer(WorksWhenAsked):
         self.stream.restore(dict(state))
 
 
-def mean_rewards(drawn: Sequence[Answered]) -> dict[int, float]:
+def mean_rewards(drawn: Sequence[RolloutGroup]) -> dict[int, float]:
     """The mean reward of each prompt, by its number in the data."""
     rewards: dict[int, list[float]] = {}
     for item in drawn:
@@ -216,7 +216,7 @@ def mean_rewards(drawn: Sequence[Answered]) -> dict[int, float]:
     return {number: sum(found) / len(found) for number, found in rewards.items()}
 
 
-def keep_responses(step: int, drawn: Sequence[Answered], keeper: Keeper, tokenizer: Any) -> None:
+def keep_responses(step: int, drawn: Sequence[RolloutGroup], keeper: Keeper, tokenizer: Any) -> None:
     """Give every response of a step to a keeper."""
     texts = texts_of([item.responses for item in drawn], tokenizer)
     keeper.keep(step, 0, 0, [Shown(item.prompt, text, item.scores) for item, text in zip(drawn, texts, strict=True)])
@@ -229,7 +229,7 @@ def rollout_seed(config: Config) -> int:
     return config.run.seed if seed is None else seed
 
 
-def metrics_of(drawn: Sequence[Answered]) -> dict[str, float]:
+def metrics_of(drawn: Sequence[RolloutGroup]) -> dict[str, float]:
     """Lengths, groups and rewards of the responses of a step."""
     responses = [response for item in drawn for response in item.responses]
     groups = [group for group, item in enumerate(drawn) for _ in item.responses]

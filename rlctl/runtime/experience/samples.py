@@ -23,7 +23,7 @@ from rlctl.runtime.types import Prompt, Request, Response, Sample, Sampling
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class RolloutGroup:
     """A prompt with its group of responses and their rewards."""
 
     prompt: Prompt
@@ -143,7 +143,7 @@ def requests_for(
     ]
 
 
-def samples_of(answered: Sequence[Answered], *, train_on_cut_prompts: bool) -> list[Sample]:
+def samples_of(answered: Sequence[RolloutGroup], *, train_on_cut_prompts: bool) -> list[Sample]:
     """The training sequences of a step, group after group: prompt and response tokens, the response's counted by the loss.
 
     All are parts of one tensor.

@@ -31,7 +31,7 @@ from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
 from rlctl.runtime.algorithms.packed import marked, spread
 from rlctl.runtime.algorithms.value_loss import explained_variance
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.selection import corrects_before_loss, estimator_of, has_weights, reward_parts
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.seeds import derive_seed
@@ -106,7 +106,7 @@ class Shaping:
         """Whether groups that a filter leaves out are made up for by further prompts."""
         return any(getattr(each, "refill", False) for each in self.config.algorithm.filters)
 
-    def kept_groups(self, answered: Sequence[Answered]) -> list[Answered]:
+    def kept_groups(self, answered: Sequence[RolloutGroup]) -> list[RolloutGroup]:
         """The groups that all filters of groups let pass."""
         kept = list(answered)
         for each in self.config.algorithm.filters:
@@ -118,7 +118,7 @@ class Shaping:
                 kept = [item for item, end in zip(kept, ends.tolist(), strict=True) if passes[end - 1]]
         return kept
 
-    def _compared(self, chosen: EqualGroups | GroupMean, answered: Sequence[Answered]) -> Tensor:
+    def _compared(self, chosen: EqualGroups | GroupMean, answered: Sequence[RolloutGroup]) -> Tensor:
         """The number of each response that a filter of groups looks at. [B].
 
         Raises:
@@ -140,7 +140,7 @@ class Shaping:
             )
         return torch.tensor([score.components[metric] for score in flat])
 
-    def _response_rewards(self, answered: Sequence[Answered]) -> Tensor:
+    def _response_rewards(self, answered: Sequence[RolloutGroup]) -> Tensor:
         """Rewards with their penalties on length. [B]."""
         lengths = torch.tensor([len(response.token_ids) for item in answered for response in item.responses])
         return _totals(answered) + self._penalties(lengths)
@@ -163,7 +163,7 @@ class Shaping:
         return result
 
     @torch.no_grad()
-    def shape(self, samples: Sequence[Sample], answered: Sequence[Answered]) -> dict[str, float]:
+    def shape(self, samples: Sequence[Sample], answered: Sequence[RolloutGroup]) -> dict[str, float]:
         """Write the columns ``advantages`` and, where there are any, ``policy_weights``; narrow the masks; return metrics.
 
         For a critic, whose ``old_values`` are there, also ``returns`` and ``critic_tokens``: 1 where it learns, which is
@@ -206,7 +206,7 @@ class Shaping:
             metrics["filter/trained_share"] = float(kept.float().mean())
         return metrics | {"advantage/mean": _mean(advantages[trained]), "advantage/std": _std(advantages[trained])}
 
-    def redrawn(self, samples: list[Sample], answered: Sequence[Answered], *, step: int) -> list[Sample]:
+    def redrawn(self, samples: list[Sample], answered: Sequence[RolloutGroup], *, step: int) -> list[Sample]:
         """The samples of a step after preference feedback, which draws them anew by score; the same where there is none."""
         chosen = self.config.algorithm.preference_feedback
         if chosen is None or not samples:
@@ -247,7 +247,7 @@ class Shaping:
         }
         return weights, passed, metrics
 
-    def _kept_responses(self, answered: Sequence[Answered]) -> Tensor:
+    def _kept_responses(self, answered: Sequence[RolloutGroup]) -> Tensor:
         """Which responses the filters of responses let pass. bool [B]."""
         kept = torch.ones(sum(len(item.responses) for item in answered), dtype=torch.bool)
         for each in self.config.algorithm.filters:
@@ -255,13 +255,13 @@ class Shaping:
                 kept &= _keeps(each, answered)
         return kept
 
-    def _domains(self, answered: Sequence[Answered]) -> Iterator[list[int]]:
+    def _domains(self, answered: Sequence[RolloutGroup]) -> Iterator[list[int]]:
         """The responses that share statistics, as indices."""
         owners = [self._domain(item) for item in answered for _ in item.responses]
         for domain in dict.fromkeys(owners):
             yield [index for index, owner in enumerate(owners) if owner == domain]
 
-    def _domain(self, item: Answered) -> str:
+    def _domain(self, item: RolloutGroup) -> str:
         if not self.config.algorithm.reward_shaping.normalize_per_domain:
             return ""
         return str(item.prompt.extra.get("tag", item.prompt.source))
@@ -269,7 +269,7 @@ class Shaping:
     def _advantages(
         self,
         packed: _Packed,
-        answered: Sequence[Answered],
+        answered: Sequence[RolloutGroup],
         indices: list[int],
         trained: Tensor,
         corrected: Mapping[str, Tensor],
@@ -309,7 +309,7 @@ class Shaping:
     def _has_critic(self) -> bool:
         return ADVANTAGES[estimator_of(self.config.algorithm)[0]].needs_values
 
-    def _shaped(self, answered: Sequence[Answered], indices: list[int], *, domain: str) -> Tensor:
+    def _shaped(self, answered: Sequence[RolloutGroup], indices: list[int], *, domain: str) -> Tensor:
         """Response rewards of a domain, ready for the estimator. [B of the domain]."""
         shaping = self.config.algorithm.reward_shaping
         result = (self._response_rewards(answered)[indices] + shaping.shift) * shaping.scale
@@ -330,7 +330,7 @@ class Shaping:
         chosen = self.config.algorithm.advantage
         return isinstance(chosen, Grpo) and chosen.kl_order == "after_normalisation"
 
-    def _normal_groups(self, answered: Sequence[Answered]) -> Tensor:
+    def _normal_groups(self, answered: Sequence[RolloutGroup]) -> Tensor:
         """What forms a group for normalisation. int64 [B]."""
         by = self.config.algorithm.reward_shaping.group_by
         if by == "prompt":
@@ -339,7 +339,7 @@ class Shaping:
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
         return torch.tensor([numbers[name] for name, item in zip(names, answered, strict=True) for _ in item.responses])
 
-    def _baselines(self, answered: Sequence[Answered]) -> Tensor:
+    def _baselines(self, answered: Sequence[RolloutGroup]) -> Tensor:
         """The greedy response's reward, for each response of its prompt. [B]."""
         shaping, totals = self.config.algorithm.reward_shaping, []
         for item in answered:
@@ -349,7 +349,7 @@ class Shaping:
             totals += [(total + shaping.shift) * shaping.scale] * len(item.responses)
         return torch.tensor(totals)
 
-    def _parts(self, answered: Sequence[Answered], indices: list[int]) -> Tensor | None:
+    def _parts(self, answered: Sequence[RolloutGroup], indices: list[int]) -> Tensor | None:
         """The rewards that the estimator reads one by one, as they were scored. [K, B of the domain]."""
         names = reward_parts(self.config.algorithm)
         scores = [score for item in answered for score in item.scores] if names else []
@@ -371,7 +371,7 @@ class Shaping:
         metrics.setdefault("reward/kl_coefficient", coefficient)
         return coefficient * values
 
-    def _weighted(self, weights: Tensor, packed: _Packed, answered: Sequence[Answered]) -> Tensor:
+    def _weighted(self, weights: Tensor, packed: _Packed, answered: Sequence[RolloutGroup]) -> Tensor:
         """Token weights times the weights of their responses. [N].
 
         Raises:
@@ -431,7 +431,7 @@ class _Packed:
         return torch.bincount(begins.cumsum(0)[self._mask] - 1)
 
 
-def _totals(answered: Sequence[Answered]) -> Tensor:
+def _totals(answered: Sequence[RolloutGroup]) -> Tensor:
     return torch.tensor([reward for item in answered for reward in item.rewards], dtype=torch.float32)
 
 
@@ -450,7 +450,7 @@ def _part(score: Score, name: str) -> float:
     return found[0] if found else 0.0
 
 
-def _groups(answered: Sequence[Answered]) -> Tensor:
+def _groups(answered: Sequence[RolloutGroup]) -> Tensor:
     return torch.tensor([group for group, item in enumerate(answered) for _ in item.responses], dtype=torch.int64)
 
 
@@ -460,7 +460,7 @@ def _passes(chosen: EqualGroups | GroupMean, values: Tensor, groups: Tensor) -> 
     return filters.group_mean_between(values, groups, low=chosen.low, high=chosen.high)
 
 
-def _keeps(chosen: Filter, answered: Sequence[Answered]) -> Tensor:
+def _keeps(chosen: Filter, answered: Sequence[RolloutGroup]) -> Tensor:
     """Which responses one filter of responses lets pass. bool [B]."""
     responses = [response for item in answered for response in item.responses]
     if isinstance(chosen, Overlong):
@@ -475,7 +475,7 @@ def _keeps(chosen: Filter, answered: Sequence[Answered]) -> Tensor:
     return filters.short_or_right(lengths, right > 0, max_tokens=chosen.max_tokens)
 
 
-def _right(answered: Sequence[Answered]) -> Tensor:
+def _right(answered: Sequence[RolloutGroup]) -> Tensor:
     """1 for right and 0 for wrong where a reward can tell, else the reward. [B]."""
     told = [
         score.total if score.correct is None else float(score.correct)
@@ -485,7 +485,7 @@ def _right(answered: Sequence[Answered]) -> Tensor:
     return torch.tensor(told, dtype=torch.float32)
 
 
-def _difficulty(item: Answered) -> float:
+def _difficulty(item: RolloutGroup) -> float:
     info = item.prompt.extra.get("extra_info") or {}
     value = info.get("difficulty") if isinstance(info, Mapping) else None
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -69,7 +69,7 @@ class Outcome:
         return bool(self.error)
 
 
-class Pulse:
+class Heartbeat:
     """Tells a worker that is busy from one that does not answer: its process is asked for a heartbeat every now and then."""
 
     def __init__(self, ask: Callable[[], Any], limit: float) -> None:
@@ -120,7 +120,7 @@ class Calls:
     stop_requested: Callable[[], bool]
     over: Callable[[str, Usage | None], None] = lambda worker, usage: None
     """Told of each call that has given its value, with the worker's name and what it took."""
-    pulses: Sequence[Pulse] = ()
+    pulses: Sequence[Heartbeat] = ()
     """Of the workers; without, they are not asked whether they are there."""
     limit: float = math.inf
     """Seconds that a call may take."""

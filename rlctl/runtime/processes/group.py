@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from rlctl.common.errors import RlctlError
-from rlctl.runtime.processes.calls import SILENCE_SECONDS, Calls, Outcome, Pulse, WorkerLost
+from rlctl.runtime.processes.calls import SILENCE_SECONDS, Calls, Heartbeat, Outcome, WorkerLost
 from rlctl.runtime.processes.environment import enter
 from rlctl.runtime.processes.vitals import of_worker
 from rlctl.runtime.profiling.tools import Order, WorkerProfile
@@ -132,7 +132,7 @@ def _address() -> tuple[str, int]:
 
 
 @dataclass(frozen=True)
-class Again:
+class RetryPolicy:
     """How a call is made again by a worker in the place of one that was lost."""
 
     times: int
@@ -173,7 +173,7 @@ class Group(Protocol):
     def __len__(self) -> int: ...
 
     def each(
-        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
     ) -> list[Any]:
         """Call ``method`` on worker i with ``arguments[i]``; all values, in order.
 
@@ -189,7 +189,7 @@ class Group(Protocol):
         arguments: Mapping[int, tuple[Any, ...]],
         *,
         keep: bool = False,
-        again: Again | None = None,
+        again: RetryPolicy | None = None,
         limit: Limit = Limit(),
         beside: Waiting | None = None,
     ) -> Waiting:
@@ -244,7 +244,7 @@ class LocalGroup:
         return 1
 
     def each(
-        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
     ) -> list[Any]:
         watch = Watch()
         with self.turn, watch.around(), self._profile.around(method.__name__):
@@ -261,7 +261,7 @@ class LocalGroup:
         arguments: Mapping[int, tuple[Any, ...]],
         *,
         keep: bool = False,
-        again: Again | None = None,
+        again: RetryPolicy | None = None,
         limit: Limit = Limit(),
         beside: Waiting | None = None,
     ) -> Waiting:
@@ -313,7 +313,7 @@ class Replicas:
         return len(self._members)
 
     def each(
-        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
     ) -> list[Any]:
         assert again is None, "workers that share sequences are lost together"
         own = {member: each for members, each in zip(self._members, arguments, strict=True) for member in members}
@@ -335,7 +335,7 @@ class Replicas:
         arguments: Mapping[int, tuple[Any, ...]],
         *,
         keep: bool = False,
-        again: Again | None = None,
+        again: RetryPolicy | None = None,
         limit: Limit = Limit(),
         beside: Waiting | None = None,
     ) -> Waiting:
@@ -389,7 +389,7 @@ class RayGroup:
         self._limit = limit
         self.turn: AbstractContextManager[Any] = threading.RLock()
         self._actors = [spawn(index) for index in range(len(names))]
-        self._pulses = [Pulse(_heartbeat(actor), min(SILENCE_SECONDS, limit / 2)) for actor in self._actors]
+        self._pulses = [Heartbeat(_heartbeat(actor), min(SILENCE_SECONDS, limit / 2)) for actor in self._actors]
         self._made: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]] | None = None
         """What the workers were made by and of."""
 
@@ -428,7 +428,7 @@ class RayGroup:
         arguments: Mapping[int, tuple[Any, ...]],
         *,
         keep: bool = False,
-        again: Again | None = None,
+        again: RetryPolicy | None = None,
         limit: Limit = Limit(),
         beside: Waiting | None = None,
     ) -> Calls:
@@ -466,13 +466,13 @@ class RayGroup:
         return self._calls([self._actors[0].address.remote()], [0], beats=False)
 
     def each(
-        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
     ) -> list[Any]:
         with self.turn:
             return self.begin(method, dict(enumerate(arguments)), again=again).wait()
 
     def _maker_again(
-        self, again: Again, indices: Sequence[int], call: Callable[[int], Any]
+        self, again: RetryPolicy, indices: Sequence[int], call: Callable[[int], Any]
     ) -> Callable[[int, WorkerLost], Any]:
         left = [again.times] * len(indices)
 

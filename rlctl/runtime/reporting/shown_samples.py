@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rlctl.runtime.data.tokenizer import decode_all
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response, Sample
 
@@ -23,7 +23,7 @@ MOST_BYTES = 4
 """Of a character, and so the most tokens that one is made of."""
 
 
-def chosen(groups: Sequence[Answered]) -> list[int]:
+def chosen(groups: Sequence[RolloutGroup]) -> list[int]:
     """The groups that are shown, by their place: the one with the lowest reward, then always the same prompts before others.
 
     So the worst is there, and a prompt that is shown once is shown again when it comes again.
@@ -41,7 +41,7 @@ def chosen(groups: Sequence[Answered]) -> list[int]:
     return sorted(found)
 
 
-def _tokens(group: Answered) -> int:
+def _tokens(group: RolloutGroup) -> int:
     return sum(len(response.token_ids) for response in group.responses)
 
 
@@ -108,7 +108,7 @@ def add_training(details: Sequence[dict[str, Any]], samples: Sequence[Sample], *
                 detail["trainer_log_probs"] = rounded(found.numpy())
 
 
-def spans_by(tokenizer: Any, groups: Iterable[Answered] = ()) -> Callable[[Response, str], list[int] | None]:
+def spans_by(tokenizer: Any, groups: Iterable[RolloutGroup] = ()) -> Callable[[Response, str], list[int] | None]:
     """Gives the characters of every token of a response, None where the tokens do not make up its text one by one.
 
     The tokens of ``groups`` are decoded at once, which takes hardly longer than those of one response.
@@ -175,10 +175,10 @@ class Evaluated:
     """Chooses, of all answers of an evaluation, those that are shown; ``tokenizer`` is of the responses."""
 
     tokenizer: Any
-    _kept: dict[str, list[tuple[Answered, Sequence[str]]]] = field(default_factory=dict)
+    _kept: dict[str, list[tuple[RolloutGroup, Sequence[str]]]] = field(default_factory=dict)
     """By source, with the texts where there are only texts."""
 
-    def add(self, source: str, answered: Sequence[Answered], texts: Sequence[Sequence[str]]) -> None:
+    def add(self, source: str, answered: Sequence[RolloutGroup], texts: Sequence[Sequence[str]]) -> None:
         """Further answers of a source; ``texts`` are read where the responses have no tokens."""
         known = self._kept.get(source, [])
         known = known + list(zip(answered, texts, strict=True))
@@ -189,7 +189,7 @@ class Evaluated:
         kept, self._kept = self._kept, {}
         return [self._shown(*each) | {"source": source} for source, groups in kept.items() for each in groups]
 
-    def _shown(self, group: Answered, texts: Sequence[str]) -> dict[str, Any]:
+    def _shown(self, group: RolloutGroup, texts: Sequence[str]) -> dict[str, Any]:
         if group.responses:
             texts = texts_of(group.responses, self.tokenizer)
         spans = spans_by(self.tokenizer)

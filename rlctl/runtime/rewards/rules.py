@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RewardRule:
     """One line of the table."""
 
     function: Callable[..., bool | float | Outcome]
@@ -215,20 +215,20 @@ def arithmetic(text: str) -> float | None:
         return None
 
 
-RULES: dict[str, Rule] = {
-    "exact_match": Rule(exact_match, says=str.strip),
-    "number": Rule(number, says=_number_says),
-    "gsm8k": Rule(gsm8k, says=_gsm8k_says),
-    "boxed": Rule(boxed, says=_boxed_says),
-    "math": Rule(math, slow=True, needs=("math_verify", "math-verify")),
-    "geo3k": Rule(geo3k, slow=True, needs=("mathruler", "mathruler")),
-    "multiple_choice": Rule(multiple_choice),
-    "search_qa": Rule(search_qa),
-    "ifeval": Rule(ifeval, slow=True),
-    "dapo_math": Rule(dapo_math, says=dapo.said),
-    "format": Rule(format_, slow=True),
-    "length": Rule(length),
-    "countdown": Rule(countdown),
+RULES: dict[str, RewardRule] = {
+    "exact_match": RewardRule(exact_match, says=str.strip),
+    "number": RewardRule(number, says=_number_says),
+    "gsm8k": RewardRule(gsm8k, says=_gsm8k_says),
+    "boxed": RewardRule(boxed, says=_boxed_says),
+    "math": RewardRule(math, slow=True, needs=("math_verify", "math-verify")),
+    "geo3k": RewardRule(geo3k, slow=True, needs=("mathruler", "mathruler")),
+    "multiple_choice": RewardRule(multiple_choice),
+    "search_qa": RewardRule(search_qa),
+    "ifeval": RewardRule(ifeval, slow=True),
+    "dapo_math": RewardRule(dapo_math, says=dapo.said),
+    "format": RewardRule(format_, slow=True),
+    "length": RewardRule(length),
+    "countdown": RewardRule(countdown),
 }
 
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.runtime.rewards.interface import Call
-from rlctl.runtime.rewards.programs import Program, Ran
+from rlctl.runtime.rewards.programs import Ran, SandboxedProgram
 from rlctl.runtime.rewards.sandbox_fusion import NAMES_BEFORE, cases_of, code_of, program_of
 
 IMPORTS = "".join(
@@ -46,7 +46,7 @@ TEST_FUNCTION = re.compile(r"^\s*def (test_[^(]*)\(", re.MULTILINE)
 class Trial:
     """One run of a program, and whether it was right."""
 
-    program: Program
+    program: SandboxedProgram
     passes: Callable[[Ran], bool]
 
 
@@ -65,7 +65,7 @@ def _verl_trials(call: Call) -> list[Trial] | None:
         return None
     return [
         Trial(
-            Program(code_of(case, with_assertion=False), case.stdin or "", tests=case.assertion),
+            SandboxedProgram(code_of(case, with_assertion=False), case.stdin or "", tests=case.assertion),
             _writes(case.expected, tested=bool(case.assertion)),
         )
         for case in cases_of(call.answer, program)
@@ -89,13 +89,14 @@ def _roll_trials(call: Call) -> list[Trial] | None:
     if not call.response:
         return None
     if kind == "text":
-        return [Trial(Program(_assertion(case).replace("{response}", repr(said))), _ended) for case in cases]
+        return [Trial(SandboxedProgram(_assertion(case).replace("{response}", repr(said))), _ended) for case in cases]
     code = solution_of(said)
     if kind == "check_based":
         return _checks(code, cases[0])
     if kind in ("assert", "pytest"):
         return [
-            Trial(Program(code, prelude=IMPORTS, tests=_with_tests_called(_assertion(case))), _ended) for case in cases
+            Trial(SandboxedProgram(code, prelude=IMPORTS, tests=_with_tests_called(_assertion(case))), _ended)
+            for case in cases
         ]
     name = call.columns.get("test_case_function")
     function = "" if name in (None, "None") else str(name)
@@ -145,7 +146,10 @@ def _checks(code: str, case: Any) -> list[Trial]:
     name, before = case.get("entry_point") or "candidate", case.get("import_prefix") or ""
     ends = [f"{first}\n{line}" for line in others] or [first]
     prelude = f"{before}\n{IMPORTS}"
-    return [Trial(Program(code, prelude=prelude, tests=f"{end}\ncheck({name})", entry=name), _ended) for end in ends]
+    return [
+        Trial(SandboxedProgram(code, prelude=prelude, tests=f"{end}\ncheck({name})", entry=name), _ended)
+        for end in ends
+    ]
 
 
 def _with_tests_called(assertion: str) -> str:
@@ -159,7 +163,7 @@ def _function_trial(code: str, function: str, case: Any) -> Trial:
     def passes(ran: Ran) -> bool:
         return ran.how == "ended" and returns(ran.result, expected)
 
-    return Trial(Program(code, prelude=IMPORTS, function=function, arguments=arguments), passes)
+    return Trial(SandboxedProgram(code, prelude=IMPORTS, function=function, arguments=arguments), passes)
 
 
 def returns(result: str, expected: Any) -> bool:
@@ -193,7 +197,7 @@ def _script_trial(code: str, case: Any) -> Trial:
     def passes(ran: Ran) -> bool:
         return ran.how in ("ended", "exited") and prints(ran.stdout, expected)
 
-    return Trial(Program(code, prelude=IMPORTS, stdin=_field(case, "stdin")), passes)
+    return Trial(SandboxedProgram(code, prelude=IMPORTS, stdin=_field(case, "stdin")), passes)
 
 
 def prints(written: str, expected: str) -> bool:

@@ -21,7 +21,7 @@ from rlctl.config import Config
 from rlctl.planning import rollout_schedule
 from rlctl.runtime.buffers.interface import Buffer
 from rlctl.runtime.evaluation.response_files import Keeper
-from rlctl.runtime.experience.explore import Explored, Phase, keep_responses, mean_rewards, metrics_of
+from rlctl.runtime.experience.explore import Phase, StepRollouts, keep_responses, mean_rewards, metrics_of
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.schedules.draws import Draws
@@ -99,7 +99,7 @@ class Exploration:
         """Whether there is anything to take: there always is."""
         return True
 
-    def take(self, step: int, phase: Phase) -> Explored:
+    def take(self, step: int, phase: Phase) -> StepRollouts:
         """The groups of a step, waited for.
 
         Raises:
@@ -130,7 +130,7 @@ class Exploration:
         metrics["time/rollout_idle"], self._idle_seconds = self._idle_seconds, 0.0
         if self._config.algorithm.filters:
             metrics["filter/kept_groups_share"] = len(kept) / len(drawn)
-        return Explored(kept, drawn, metrics)
+        return StepRollouts(kept, drawn, metrics)
 
     def sync_due(self, step: int) -> bool:
         """Whether rollout gets new weights after a step."""

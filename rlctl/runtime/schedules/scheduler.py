@@ -22,7 +22,7 @@ from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.planning import rollout_schedule
 from rlctl.runtime.experience.explore import rollout_seed
-from rlctl.runtime.experience.samples import Answered, requests_for
+from rlctl.runtime.experience.samples import RolloutGroup, requests_for
 from rlctl.runtime.experience.selection import needs_greedy
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rollout.interface import Finished
@@ -72,7 +72,7 @@ class Scheduler:
         engines: Engines,
         score: Score,
         shaping: Shaping,
-        hand_on: Callable[[Answered], None],
+        hand_on: Callable[[RolloutGroup], None],
         *,
         tell: Callable[[str], None] = lambda message: None,
         clock: Callable[[], float] = time.monotonic,
@@ -81,7 +81,7 @@ class Scheduler:
         self.config, self.stage, self.draws = config, stage, draws
         self.handed_on = 0
         """Groups, since the start of the stage."""
-        self.left_out: list[Answered] = []
+        self.left_out: list[RolloutGroup] = []
         """Groups that filters left out, for whoever takes them away."""
         self.counts: Counter[str] = Counter()
         """Prompts given up (``abandoned``), drawn again (``again``), since the stage began here."""
@@ -94,7 +94,7 @@ class Scheduler:
         self._asked: dict[int, _Asked] = {}
         self._complete: list[Flight] = []
         """Groups to be scored."""
-        self._settled: dict[int, Answered | None] = {}
+        self._settled: dict[int, RolloutGroup | None] = {}
         """By number, groups that wait for their turn; None was left out or given up."""
         self._turn = draws.first_open
         self._tickets = 0
@@ -303,7 +303,7 @@ class Scheduler:
         while self._scoring.busy or self._complete:
             self._score(wait=True)
 
-    def settle(self, flight: Flight, group: Answered) -> None:
+    def settle(self, flight: Flight, group: RolloutGroup) -> None:
         """A group is scored: where left-out groups are made up for, filters say whether it is trained on."""
         kept = not self._shaping.refills or bool(self._shaping.kept_groups([group]))
         if kept:
@@ -325,7 +325,7 @@ class Scheduler:
                 hint="raise rollout.over_rollout.max_generation_batches, or take prompts that are neither too easy nor too hard",
             )
 
-    def _settle(self, number: int, group: Answered | None) -> None:
+    def _settle(self, number: int, group: RolloutGroup | None) -> None:
         """A prompt is over; its group is handed on, in its turn where order is kept."""
         self._flights.pop(number, None)
         if self.config.rollout.over_rollout.ratio:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.rewards import routing
 from rlctl.runtime.types import Prompt, Response
 
@@ -42,7 +42,7 @@ class Scoring:
         self._score, self._in_thread = score, in_thread
         self._done = threading.Event()
         self._flights: Sequence[Flight] = ()
-        self._groups: list[Answered] = []
+        self._groups: list[RolloutGroup] = []
         self._error: Exception | None = None
 
     @property
@@ -69,7 +69,9 @@ class Scoring:
                 each.number: (each.best, found[0]) for each, found in zip(greedy, best, strict=True)
             }
             self._groups = [
-                Answered(each.prompt, each.group, [score.total for score in found], found, baselines.get(each.number))
+                RolloutGroup(
+                    each.prompt, each.group, [score.total for score in found], found, baselines.get(each.number)
+                )
                 for each, found in zip(self._flights, scores, strict=True)
             ]
         except Exception as error:  # noqa: BLE001 - it is raised where the groups are waited for
@@ -77,7 +79,7 @@ class Scoring:
         finally:
             self._done.set()
 
-    def finished(self, *, wait: bool) -> list[tuple[Flight, Answered]]:
+    def finished(self, *, wait: bool) -> list[tuple[Flight, RolloutGroup]]:
         """The groups that are scored, once all are; none before. What scoring raised is raised here."""
         if not self._flights or not (self._done.wait() if wait else self._done.is_set()):
             return []

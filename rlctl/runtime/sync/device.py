@@ -24,11 +24,11 @@ from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.interface import RolloutEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
 from rlctl.runtime.sync.bucket import Named
-from rlctl.runtime.sync.transport import Outlet
+from rlctl.runtime.sync.transport import WeightSender
 
 
 @dataclass(frozen=True)
-class Meeting:
+class NcclRendezvous:
     """Where training and the engines become one NCCL group; all that were there hold the same."""
 
     address: str
@@ -40,7 +40,7 @@ class Meeting:
     """Tells it from other meetings."""
 
     @classmethod
-    def at(cls, address: str, *, processes: int, bucket_bytes: int) -> Meeting:
+    def at(cls, address: str, *, processes: int, bucket_bytes: int) -> NcclRendezvous:
         """One with so many processes of engines, at a free port of this machine."""
         with socket.socket() as probe:
             probe.bind(("", 0))
@@ -77,7 +77,7 @@ def _packed(part: list[Named], device: torch.device) -> tuple[dict[str, Any], li
 class Broadcast:
     """Training's end of an NCCL group with the engines."""
 
-    def __init__(self, meeting: Meeting) -> None:
+    def __init__(self, meeting: NcclRendezvous) -> None:
         """Meet the engines; returns when all are there.
 
         Raises:
@@ -126,7 +126,7 @@ class Nccl:
     """Of each engine."""
     meets = True
 
-    def outlet(self, before: Outlet | None) -> Outlet:
+    def outlet(self, before: WeightSender | None) -> WeightSender:
         assert isinstance(before, Broadcast), "a sync over NCCL begins with a meeting"
         return before
 
@@ -160,7 +160,7 @@ class Ipc:
 
     meets = False
 
-    def outlet(self, before: Outlet | None) -> Outlet:
+    def outlet(self, before: WeightSender | None) -> WeightSender:
         return before if isinstance(before, Handles) else Handles(torch.device("cuda", torch.cuda.current_device()))
 
     def deliver(self, message: Mapping[str, Any], engine: RolloutEngine) -> None:

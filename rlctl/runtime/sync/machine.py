@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from rlctl.common.errors import RunError
 from rlctl.runtime.processes.calls import StopRequested
-from rlctl.runtime.processes.group import Again, Group, Limit, Waiting
+from rlctl.runtime.processes.group import Group, Limit, RetryPolicy, Waiting
 from rlctl.runtime.sync.bucket import Named
 from rlctl.runtime.sync.device import Nccl
 from rlctl.runtime.sync.sender import Sender
@@ -163,7 +163,7 @@ class WeightSync:
     engines: Group
     timeout: float
     """Seconds that one side waits for the other, for each bucket."""
-    again: Again | None = None
+    again: RetryPolicy | None = None
     """How an engine that is lost meanwhile is replaced; it gets the weights when the others have them. Not over NCCL."""
 
     def run(self, source: Source, version: int, only: Collection[int] = ()) -> None:
@@ -180,7 +180,7 @@ class WeightSync:
             if behind:
                 self._attempt(source, version, sorted(behind), None)
 
-    def _attempt(self, source: Source, version: int, engines: list[int], again: Again | None) -> set[int]:
+    def _attempt(self, source: Source, version: int, engines: list[int], again: RetryPolicy | None) -> set[int]:
         """One pass over the buckets; the engines that took the place of others after it had begun."""
         number, behind = 1, set[int]()
         again = None if source.transport.meets else again
@@ -189,7 +189,9 @@ class WeightSync:
             return Limit(self.timeout, f"{what} of weight version {version} within {self.timeout:g} s (sync.timeout)")
 
         def each(method: Callable[..., Any], what: str, *args: Any, joins: bool = False) -> None:
-            renew = Again(again.times, again.tell, (lambda index: None) if joins else behind.add) if again else None
+            renew = (
+                RetryPolicy(again.times, again.tell, (lambda index: None) if joins else behind.add) if again else None
+            )
             calls = dict.fromkeys(engines, (version, *args))
             self.engines.begin(method, calls, again=renew, limit=within(what)).wait()
 

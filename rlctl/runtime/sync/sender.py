@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlctl.runtime.sync.bucket import Named, parts
-from rlctl.runtime.sync.transport import Outlet
+from rlctl.runtime.sync.transport import WeightSender
 
 
 class Sender:
     """Gives the weights of now out, bucket by bucket."""
 
-    def __init__(self, tensors: Iterator[Named], outlet: Outlet, *, bucket_bytes: int) -> None:
+    def __init__(self, tensors: Iterator[Named], outlet: WeightSender, *, bucket_bytes: int) -> None:
         """
         Args:
             tensors: as ``TrainEngine.export_weights`` yields them; run to their end, as the other workers wait for it.

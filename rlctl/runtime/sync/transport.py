@@ -21,7 +21,7 @@ from rlctl.runtime.rollout.interface import RolloutEngine
 from rlctl.runtime.sync.bucket import Bucket, Named, Packer
 
 
-class Outlet(Protocol):
+class WeightSender(Protocol):
     """The end that sends."""
 
     def send(self, part: list[Named]) -> Any:
@@ -44,7 +44,7 @@ class Transport(Protocol):
         """Whether both ends are to be connected first (``Trainer.meet``). One that is lost is then lost to all."""
         ...
 
-    def outlet(self, before: Outlet | None) -> Outlet:
+    def outlet(self, before: WeightSender | None) -> WeightSender:
         """The end that sends, for a whole sync; ``before`` is that of the last sync, whose memory it may go on with."""
         ...
 
@@ -71,7 +71,7 @@ class HostMemory:
 
     meets = False
 
-    def outlet(self, before: Outlet | None) -> Outlet:
+    def outlet(self, before: WeightSender | None) -> WeightSender:
         return before if isinstance(before, Packed) else Packed()
 
     def deliver(self, message: Bucket, engine: RolloutEngine) -> None:
@@ -111,7 +111,7 @@ class Folder:
     """All machines of the run see it."""
     meets = False
 
-    def outlet(self, before: Outlet | None) -> Outlet:
+    def outlet(self, before: WeightSender | None) -> WeightSender:
         return Written(self.folder)
 
     def deliver(self, message: Path, engine: RolloutEngine) -> None:

@@ -21,7 +21,7 @@ from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms.aggregation import AGGREGATIONS, Totals
 from rlctl.runtime.algorithms.packed import sequence_sum
 from rlctl.runtime.algorithms.preference import PAIR, dpo
-from rlctl.runtime.algorithms.supervised import negative_log_likelihood, weighted_by_doubt
+from rlctl.runtime.algorithms.supervised import chord_phi_loss, negative_log_likelihood
 from rlctl.runtime.train.interface import LossTerms
 from rlctl.runtime.train.losses import TOKEN_MEAN, PolicyLoss, Regularizers, Weights, weights_of
 
@@ -167,7 +167,7 @@ class MixLoss:
         by_expert = sequence_sum(tensors["expert"], lengths) > 0
         usual = {name: tensor[~expert] for name, tensor in tensors.items() if name != "lengths"}
         usual["lengths"], given = lengths[~by_expert], lengths[by_expert]
-        imitate = weighted_by_doubt if self.doubt else negative_log_likelihood
+        imitate = chord_phi_loss if self.doubt else negative_log_likelihood
         expert_loss = self.expert_weights.total(imitate(tensors["log_probs"][expert]).values, given, totals.experts)
         policy, kl = self.policy(usual, totals.rolled_out), self.kl(tensors, totals)
         entropy = self.entropy(usual, totals.rolled_out)

@@ -24,7 +24,7 @@ from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
 from rlctl.runtime.rollout.vllm_arguments import engine_arguments, engine_environment
 from rlctl.runtime.serialization.sequences import ResponseGroups
-from rlctl.runtime.sync.device import Meeting
+from rlctl.runtime.sync.device import NcclRendezvous
 from rlctl.runtime.sync.transport import Transport
 from rlctl.runtime.types import Request, Response
 
@@ -57,7 +57,7 @@ class RolloutWorker:
         """Loaded when it is first needed."""
         self._coming: tuple[int, Transport] | None = None
         """The version of the weights that are being loaded, and where they come from."""
-        self._met: Meeting | None = None
+        self._met: NcclRendezvous | None = None
         self._sleeps = arithmetic.rollout_sleeps(config, device)
         self._streamed = 0
 
@@ -103,11 +103,11 @@ class RolloutWorker:
             self._tokenizer = load_tokenizer(self._config.model, trust_remote_code=self._config.data.trust_remote_code)
         return with_texts(responses, self._tokenizer)
 
-    def meeting(self) -> Meeting | None:
+    def meeting(self) -> NcclRendezvous | None:
         """Where this engine met training."""
         return self._met
 
-    def meet(self, meeting: Meeting, place: int, processes: int) -> None:
+    def meet(self, meeting: NcclRendezvous, place: int, processes: int) -> None:
         """Meet training, as the ``place``-th engine, each of which has so many processes."""
         assert isinstance(self._engine, VllmEngine), "NCCL is vLLM's"
         self._engine.connect(meeting.of_engine(place, processes))

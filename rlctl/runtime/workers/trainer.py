@@ -26,9 +26,9 @@ from rlctl.runtime.processes.determinism import use_deterministic_kernels
 from rlctl.runtime.serialization.sequences import SampleTuple, Values, shared_out
 from rlctl.runtime.serialization.tensors import TensorTuple
 from rlctl.runtime.sync.bucket import MIB
-from rlctl.runtime.sync.device import Broadcast, Meeting
+from rlctl.runtime.sync.device import Broadcast, NcclRendezvous
 from rlctl.runtime.sync.sender import Sender
-from rlctl.runtime.sync.transport import Outlet, Transport
+from rlctl.runtime.sync.transport import Transport, WeightSender
 from rlctl.runtime.train.covariance import chooses, mark
 from rlctl.runtime.train.distillation import Teaching, check_comparable, distilled
 from rlctl.runtime.train.distributed import Device, join
@@ -102,7 +102,7 @@ def _shares(samples: SampleTuple, parts: Sequence[tuple[Any, ...]]) -> Shares:
     return Shares(samples, [Part(members, Totals(*totals), *rest) for members, totals, *rest in parts])
 
 
-def dealt(samples: Sequence[Sample], by_rank: Sequence[Sequence[Part]]) -> list[Shares]:
+def shard_mini_batches(samples: Sequence[Sample], by_rank: Sequence[Sequence[Part]]) -> list[Shares]:
     """The shares of every worker, each with the samples that it needs."""
     own = [list(dict.fromkeys(index for part in parts for index in part.members)) for parts in by_rank]
     shares = []
@@ -132,7 +132,7 @@ class Trainer(EngineWorker):
         self._temperature = training_temperature(config)
         enter(config, place)
         self._rank, self._address = place.rank, place.address
-        self._outlet: Outlet | None = None
+        self._outlet: WeightSender | None = None
         """Of the last weight sync; the next may go on with it."""
         self._sender: Sender
         """Of the weight sync that is under way."""
@@ -213,15 +213,15 @@ class Trainer(EngineWorker):
             self._outlet = transport.outlet(self._outlet)
             self._sender = Sender(tensors, self._outlet, bucket_bytes=bucket_bytes)
 
-    def meeting(self) -> Meeting | None:
+    def meeting(self) -> NcclRendezvous | None:
         """Where this worker met the engines. Of the first worker, as all of a sync from here on."""
         return self._outlet.meeting if isinstance(self._outlet, Broadcast) else None
 
-    def offer_meeting(self, processes: int, bucket_bytes: int) -> Meeting:
+    def offer_meeting(self, processes: int, bucket_bytes: int) -> NcclRendezvous:
         """A place to meet so many processes of engines at."""
-        return Meeting.at(self._address, processes=processes, bucket_bytes=bucket_bytes)
+        return NcclRendezvous.at(self._address, processes=processes, bucket_bytes=bucket_bytes)
 
-    def meet(self, meeting: Meeting) -> None:
+    def meet(self, meeting: NcclRendezvous) -> None:
         """Meet the engines, which are to come at the same time; who met before is left."""
         if isinstance(self._outlet, Broadcast):
             self._outlet.leave()

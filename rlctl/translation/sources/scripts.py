@@ -13,15 +13,24 @@ from pathlib import Path
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters import names as dialect_names
-from rlctl.adapters.engine.dialect import Program as KnownProgram
+from rlctl.adapters.engine.dialect import TrainerProgram
 from rlctl.common.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.common.filenames import is_file
 from rlctl.common.report import Finding, Level
 from rlctl.common.secrets import concealed, expression, redacted
 from rlctl.documents import Document, read_overrides, read_text, read_yaml, resolve
 from rlctl.documents.scalars import plain_value
-from rlctl.shell.launch import SWEEPS, Program, Told, is_override, place_of, program_of, symbolic_override, told
-from rlctl.shell.run import Command, Reading, listed, read_script, survey
+from rlctl.shell.launch import (
+    SWEEPS,
+    LaunchProgram,
+    ParsedCommand,
+    is_override,
+    place_of,
+    program_of,
+    symbolic_override,
+    told,
+)
+from rlctl.shell.run import Command, ScriptReading, listed, read_script, survey
 from rlctl.shell.state import MissingError
 from rlctl.shell.text import Piece, Text, dependences, literal, plain, problem, unknown
 from rlctl.translation.sources.files import composed
@@ -42,12 +51,12 @@ _SAID, _SAID_LENGTH = 3, 300
 
 
 @dataclass(frozen=True)
-class Launch:
+class ScriptLaunch:
     """The command that starts a trainer, and what is known of its program."""
 
-    program: Program
+    program: LaunchProgram
     dialect: str
-    known: KnownProgram
+    known: TrainerProgram
 
 
 def read_launch(text: str, name: str, how: Script) -> Input:
@@ -104,13 +113,13 @@ def _with_arguments(how: Script) -> Script:
     return replace(how, arguments=[*(given[place] for place in sorted(given)), *how.arguments], variables=others)
 
 
-def _told(launch: Launch, how: Script) -> str:
+def _told(launch: ScriptLaunch, how: Script) -> str:
     way = "run in isolation" if how.traced else "read, not run"
     of = f", of {launch.dialect}" if launch.dialect else ", which no dialect knows"
     return f"the script was {way}; it starts {launch.program.name}{of}"
 
 
-def _read(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Reading:
+def _read(text: str, name: str, how: Script, arguments: Sequence[Text]) -> ScriptReading:
     return read_script(
         text,
         name,
@@ -127,7 +136,7 @@ def _is_given(piece: Piece) -> bool:
 # Running the script in the sandbox
 
 
-def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Reading:
+def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> ScriptReading:
     """What the script started when it ran; what reading it tells of the places is added."""
     from rlctl.shell.tracing import trace
 
@@ -192,7 +201,7 @@ def _as_written(word: str, known: dict[str, Text], written: dict[str, str], name
     return (Piece(word, Location(name)),)
 
 
-def _place(call: Sequence[str], reading: Reading, name: str) -> Location:
+def _place(call: Sequence[str], reading: ScriptReading, name: str) -> Location:
     """Where a command line that was seen stands in the script."""
     wanted = set(call)
     best = max(
@@ -204,7 +213,7 @@ def _place(call: Sequence[str], reading: Reading, name: str) -> Location:
 # Which command it is
 
 
-def _launch(command: Command) -> Launch | None:
+def _launch(command: Command) -> ScriptLaunch | None:
     """The trainer that a command starts."""
     program = program_of(command.words, command.at, command.folder)
     if program is None:
@@ -213,14 +222,14 @@ def _launch(command: Command) -> Launch | None:
     for dialect in dialect_names():
         for pattern, known in dialect_called(dialect).programs.items():
             if fnmatchcase(program.name, pattern) or fnmatchcase(file, pattern):
-                return Launch(program, dialect, known)
+                return ScriptLaunch(program, dialect, known)
     is_python = program.name.endswith(".py") or "." in program.name
     if is_python and any(is_override(plain(word)) and not plain(word).startswith("-") for word in program.arguments):
-        return Launch(program, "", KnownProgram("hydra"))
+        return ScriptLaunch(program, "", TrainerProgram("hydra"))
     return None
 
 
-def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading: Reading) -> DocumentError:
+def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading: ScriptReading) -> DocumentError:
     """Why a script that ends itself starts no trainer: what it says, and all that it wants."""
     wanted = survey(text, name, arguments=arguments, environment=how.environment, given=how.variables)
     said = " / ".join(plain(line) for line in reading.said[-_SAID:])
@@ -231,7 +240,7 @@ def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading
     return MissingError(message, at=reading.ended, hint=hint, wanted=wanted)
 
 
-def _the_one(found: Sequence[Launch], name: str) -> Launch:
+def _the_one(found: Sequence[ScriptLaunch], name: str) -> ScriptLaunch:
     known = [launch for launch in found if launch.dialect] or list(found)
     if not known:
         raise DocumentError(
@@ -249,7 +258,7 @@ def _the_one(found: Sequence[Launch], name: str) -> Launch:
     return known[0]
 
 
-def _refuse_sweeps(words: Told, program: Program) -> None:
+def _refuse_sweeps(words: ParsedCommand, program: LaunchProgram) -> None:
     for sweep in SWEEPS:
         if sweep.lstrip("-") in words.options:
             raise DocumentError(
@@ -259,7 +268,7 @@ def _refuse_sweeps(words: Told, program: Program) -> None:
             )
 
 
-def _refuse_unused(arguments: Sequence[str], taken: frozenset[str], reading: Reading, name: str) -> None:
+def _refuse_unused(arguments: Sequence[str], taken: frozenset[str], reading: ScriptReading, name: str) -> None:
     """Words that the script was given and does not look at are a mistake; overrides are applied on top of it."""
     wanted = reading.state.wants_arguments
     unused = [word for word in arguments if word not in taken and not is_override(word)]
@@ -274,7 +283,7 @@ def _refuse_unused(arguments: Sequence[str], taken: frozenset[str], reading: Rea
 # What it runs
 
 
-def _base(launch: Launch, words: Told, reading: Reading, name: str) -> Input:
+def _base(launch: ScriptLaunch, words: ParsedCommand, reading: ScriptReading, name: str) -> Input:
     """The config that the overrides change: a file that the command names, or the program's own."""
     options = {option: plain(word) for option, word in words.options.items()}
     config = next((options[key] for key in _NAME_OPTIONS if key in options), "")
@@ -310,7 +319,7 @@ def _base(launch: Launch, words: Told, reading: Reading, name: str) -> Input:
     return Input(Document(name, {}, {(): Location(name, 1)}), overrides, launch.dialect, shipped.kind, findings=[note])
 
 
-def _find(wanted: str, program: Program, reading: Reading, name: str) -> Document | list[str]:
+def _find(wanted: str, program: LaunchProgram, reading: ScriptReading, name: str) -> Document | list[str]:
     """The config file of a command; where it was looked for if there is none."""
     if wanted in reading.state.files:
         return read_yaml(reading.state.files[wanted], f"{name}: {wanted}")
@@ -324,7 +333,7 @@ def _find(wanted: str, program: Program, reading: Reading, name: str) -> Documen
     return looked
 
 
-def _folders(program: Program, name: str) -> Iterable[Path]:
+def _folders(program: LaunchProgram, name: str) -> Iterable[Path]:
     """Where a relative path of a command can lead: from where it runs, its program, and the folders above the script."""
     of_program = Path(program.name).parent if program.name.endswith(".py") else Path()
     here = Path(program.folder)
@@ -337,7 +346,7 @@ def _folders(program: Program, name: str) -> Iterable[Path]:
         yield above / of_program
 
 
-def _of_launcher(launch: Launch, words: Told) -> list[tuple[str, Location]]:
+def _of_launcher(launch: ScriptLaunch, words: ParsedCommand) -> list[tuple[str, Location]]:
     """What the launcher decides and the program's config also has a key for, where the command does not set that key."""
     found = []
     written = {plain(word).lstrip("+").partition("=")[0] for word in words.overrides}
@@ -400,7 +409,9 @@ def _notes_of_running(text: str, how: Script) -> list[Finding]:
     return [Finding("environment", Level.NOTE, message, hint=f"--env {unseen[0]}=VALUE passes a variable")]
 
 
-def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Script) -> list[Finding]:
+def _notes(
+    reading: ScriptReading, launch: ScriptLaunch, words: ParsedCommand, keeps: _Keeps, how: Script
+) -> list[Finding]:
     """What a person should know of how the script was read."""
     found = []
     if keeps.resolved:

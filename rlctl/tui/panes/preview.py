@@ -49,7 +49,7 @@ MARKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportRow:
     """A line of the account, and where it leads: to a field, or to a fact that it asks for."""
 
     text: str
@@ -65,7 +65,7 @@ class Preview:
     text: str
     shares: str
     """How many keys went where."""
-    lines: tuple[Told, ...]
+    lines: tuple[ReportRow, ...]
 
 
 class PreviewPane(EditorPane):
@@ -89,7 +89,7 @@ class PreviewPane(EditorPane):
         self.dialect = DIALECTS[0]
         self.is_chosen = False
         """Whether a person chose the dialect."""
-        self._lines: tuple[Told, ...] = ()
+        self._lines: tuple[ReportRow, ...] = ()
 
     def compose(self) -> ComposeResult:
         choices = [(name, name) for name in DIALECTS]
@@ -147,7 +147,7 @@ class PreviewPane(EditorPane):
             self.post_message(self.Renewed())
 
 
-def _account(session: Session, found: Translation) -> Iterator[Told]:
+def _account(session: Session, found: Translation) -> Iterator[ReportRow]:
     """What is worth a look in a translation, by rank: what is lost or had to be assumed, then what is computed."""
     leads = Leads(session, found)
     heading = ""
@@ -179,10 +179,10 @@ def _line_text(line: Line) -> str:
     return f"{MARKS.get(first.bucket, '·')} {in_words(first.bucket)}: {escape(redacted(told))}\n  [dim]{escape(line.note)}[/dim]"
 
 
-def _told(text: str, asking: str, path: KeyPath = ()) -> Told:
+def _told(text: str, asking: str, path: KeyPath = ()) -> ReportRow:
     if fact := fact_in(asking):
         text += "\n  [b]" + say("enter or F10: state {fact}").format(fact=fact) + "[/b]"
-    return Told(text, path, fact)
+    return ReportRow(text, path, fact)
 
 
 def _finding_text(item: Finding) -> str:

@@ -87,7 +87,7 @@ teacher:
     ],
 )
 def test_a_file_s_own_keys_tell_its_pipeline(text: str, kind: str) -> None:
-    assert ROLL.take(read_yaml(text, "run.yaml")).kind == kind
+    assert ROLL.detect(read_yaml(text, "run.yaml")).kind == kind
 
 
 def test_a_step_of_supervised_training_is_one_optimizer_step() -> None:

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rlctl.runtime.buffers.interface import Buffer
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response
 
 
-def group(index: int, *, n: int = 2, version: int = 0) -> Answered:
+def group(index: int, *, n: int = 2, version: int = 0) -> RolloutGroup:
     """A group that its prompt's index tells from others."""
     responses = [Response((index, j, 2), (-0.1, -0.2 - j, -1 / 3), "stop", version) for j in range(n)]
     rewards = [float(j % 2) for j in range(n)]
     scores = [Score(reward, {"rule": reward}, bool(reward)) for reward in rewards]
-    return Answered(Prompt(index, "sums", (1, 40), "1+1=", "2", {"tag": "a"}), responses, rewards, scores)
+    return RolloutGroup(Prompt(index, "sums", (1, 40), "1+1=", "2", {"tag": "a"}), responses, rewards, scores)
 
 
-def indices(groups: Sequence[Answered]) -> list[int]:
+def indices(groups: Sequence[RolloutGroup]) -> list[int]:
     """Which groups these are."""
     return [each.prompt.index for each in groups]
 

@@ -17,7 +17,7 @@ from rlctl.runtime.buffers.interface import BufferTimeout, responses_in
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.buffers.record import group_of, plain_of, text_of
 from rlctl.runtime.buffers.replay import RULES, Reuse
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response
@@ -226,7 +226,7 @@ def test_a_group_is_written_down_and_read_back_bit_for_bit(
 ) -> None:
     response = Response(tuple(tokens), tuple(log_probs), "length", 3)
     score = Score(reward, {"math": reward}, True, None, "4")
-    whole = Answered(
+    whole = RolloutGroup(
         Prompt(1, "s", (1, 2), "é\n", answer, {"tag": "x"}, ({"role": "user", "content": "é"},)),
         [response],
         [reward],

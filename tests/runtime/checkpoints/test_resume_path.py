@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlctl.config import config_from
-from rlctl.runtime.checkpoints.resume_path import taken_up, terms
+from rlctl.runtime.checkpoints.resume_path import describe_resume_diff, terms
 
 from ..conftest import Task
 from ..local import run_here
@@ -51,6 +51,6 @@ def test_the_schedule_of_another_run_is_taken_up_and_told(task: Task, tmp_path: 
 def test_what_differs_is_counted_where_it_is_much() -> None:
     config = config_from({"schedule": {"total_steps": 1}})
     same = terms(config)
-    assert taken_up(config, 3, same).endswith("are taken up; both are trained by the same settings")
-    assert "does not tell" in taken_up(config, 3, None)
-    assert "\n  and 3 further keys" in taken_up(config, 3, same | {f"train.old_{n}": 0 for n in range(15)})
+    assert describe_resume_diff(config, 3, same).endswith("are taken up; both are trained by the same settings")
+    assert "does not tell" in describe_resume_diff(config, 3, None)
+    assert "\n  and 3 further keys" in describe_resume_diff(config, 3, same | {f"train.old_{n}": 0 for n in range(15)})

@@ -12,8 +12,8 @@ import pytest
 from rlctl.common.errors import RunError
 from rlctl.config import config_from
 from rlctl.runtime.buffers.files import FileBuffer
-from rlctl.runtime.experience.buffered import Drained, Filling
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.buffered import BufferReader, BufferWriter
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.sync.machine import UnreadableWeights
 from rlctl.runtime.types import Prompt, Response
@@ -35,12 +35,12 @@ class Engines:
             self.weights[engine] = f"{source._folder.name} as {version}"
 
 
-def filling(folder: Path, engines: Engines) -> Filling:
+def filling(folder: Path, engines: Engines) -> BufferWriter:
     config = config_from({"schedule": {"total_steps": 9}, "model": {"path": "m"}})
     explorer: Any = SimpleNamespace(
         new_weights=lambda *_: nullcontext(), take=lambda step, phase: SimpleNamespace(kept=[], drawn=[], metrics={})
     )
-    return Filling(config, explorer, FileBuffer(folder / "shared.jsonl", "me"), engines)  # type: ignore[arg-type]
+    return BufferWriter(config, explorer, FileBuffer(folder / "shared.jsonl", "me"), engines)  # type: ignore[arg-type]
 
 
 def test_an_engine_in_the_place_of_a_lost_one_gets_the_weights_that_were_announced(tmp_path: Path) -> None:
@@ -73,11 +73,11 @@ def test_weights_that_cannot_be_read_are_told_unless_newer_ones_have_taken_their
     assert engines.weights == ["fourth as 4", "first"]
 
 
-def drained(folder: Path, rewards: list[tuple[float, float]], filters: list[Any], told: list[str]) -> Drained:
+def drained(folder: Path, rewards: list[tuple[float, float]], filters: list[Any], told: list[str]) -> BufferReader:
     """A run that trains on a buffer which another has filled with groups of these rewards, two groups a step."""
     writer = FileBuffer(folder / "groups.jsonl", "explorer")
     response = Response((1, 2), (-0.5, -0.5), "stop", 0)
-    writer.put([Answered(Prompt(n, "s", (1,), "p"), [response] * 2, own, draw=n) for n, own in enumerate(rewards)])
+    writer.put([RolloutGroup(Prompt(n, "s", (1,), "p"), [response] * 2, own, draw=n) for n, own in enumerate(rewards)])
     writer.end_writing()
     config = config_from(
         {
@@ -88,7 +88,7 @@ def drained(folder: Path, rewards: list[tuple[float, float]], filters: list[Any]
         }
     )
     buffer = FileBuffer(folder / "groups.jsonl", "trainer")
-    return Drained(config, buffer, None, folder, Shaping.of(config), told.append)  # type: ignore[arg-type]
+    return BufferReader(config, buffer, None, folder, Shaping.of(config), told.append)  # type: ignore[arg-type]
 
 
 EQUAL, APART = (1.0, 1.0), (0.0, 1.0)

@@ -13,7 +13,7 @@ import torch
 from rlctl.common.errors import RunError
 from rlctl.config import config_from
 from rlctl.runtime.data.stream import Ordering, Stream
-from rlctl.runtime.experience.batch_builders import RolloutGather
+from rlctl.runtime.experience.batch_builders import RolloutBatchBuilder
 from rlctl.runtime.experience.explore import Explorer
 from rlctl.runtime.experience.samples import training_sampling
 from rlctl.runtime.experience.shaping import Shaping
@@ -74,7 +74,7 @@ class Trained:
             sample.columns["old_log_probs"] = sample.columns["rollout_log_probs"] + 0.1 * sample.mask
 
 
-def gather_of(algorithm: dict[str, Any], **rollout: Any) -> tuple[RolloutGather, Engine]:
+def gather_of(algorithm: dict[str, Any], **rollout: Any) -> tuple[RolloutBatchBuilder, Engine]:
     config = config_from(
         {
             "algorithm": algorithm,
@@ -95,7 +95,7 @@ def gather_of(algorithm: dict[str, Any], **rollout: Any) -> tuple[RolloutGather,
         rewards=judge,
         shaping=shaping,
     )
-    gather = RolloutGather(
+    gather = RolloutBatchBuilder(
         config=config,
         groups=explorer,
         tokenizer=judge.tokenizer,

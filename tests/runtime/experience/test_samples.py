@@ -9,7 +9,7 @@ import pytest
 from rlctl.common.errors import RunError
 from rlctl.config import config_from
 from rlctl.runtime.experience.samples import (
-    Answered,
+    RolloutGroup,
     check_own_sampling,
     evaluation_sampling,
     requests_for,
@@ -27,7 +27,7 @@ def response(*tokens: int, log_probs: tuple[float, ...] | None = None) -> Respon
 
 
 def test_a_sample_is_prompt_and_response_with_the_response_counted() -> None:
-    answered = Answered(PROMPT, [response(7, 2, log_probs=(-0.25, -1.5))], [1.0])
+    answered = RolloutGroup(PROMPT, [response(7, 2, log_probs=(-0.25, -1.5))], [1.0])
     (sample,) = samples_of([answered], train_on_cut_prompts=True)
     assert sample.token_ids.tolist() == [1, 40, 41, 7, 2]
     assert sample.mask.tolist() == [False, False, False, True, True]

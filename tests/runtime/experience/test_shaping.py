@@ -13,7 +13,7 @@ import torch
 
 from rlctl.common.errors import ConfigError, PlanError, RunError
 from rlctl.config import Config, config_from
-from rlctl.runtime.experience.samples import Answered, samples_of
+from rlctl.runtime.experience.samples import RolloutGroup, samples_of
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response, Sample
@@ -29,20 +29,20 @@ def response(length: int, *, cut: bool = False, log_probs: Sequence[float] = ())
     return Response((7,) * length, tuple(log_probs) or (-0.5,) * length, "length" if cut else "stop", 0)
 
 
-def group(rewards: Sequence[float], lengths: Sequence[int] = (), **prompt: Any) -> Answered:
+def group(rewards: Sequence[float], lengths: Sequence[int] = (), **prompt: Any) -> RolloutGroup:
     sizes = lengths or [1] * len(rewards)
     scores = [Score(reward, correct=reward > 0) for reward in rewards]
     chosen = Prompt(index=0, source="s", token_ids=(1, 2), text="", **prompt)
-    return Answered(chosen, [response(size) for size in sizes], list(rewards), scores)
+    return RolloutGroup(chosen, [response(size) for size in sizes], list(rewards), scores)
 
 
-def shape(chosen: Config, *answered: Answered, **columns: Sequence[float]) -> tuple[list[Sample], dict[str, float]]:
+def shape(chosen: Config, *answered: RolloutGroup, **columns: Sequence[float]) -> tuple[list[Sample], dict[str, float]]:
     """Samples and metrics; ``columns`` are of all counted tokens, one after the other."""
     return shape_with(Shaping.of(chosen), *answered, **columns)
 
 
 def shape_with(
-    shaping: Shaping, *answered: Answered, **columns: Sequence[float]
+    shaping: Shaping, *answered: RolloutGroup, **columns: Sequence[float]
 ) -> tuple[list[Sample], dict[str, float]]:
     samples = samples_of(answered, train_on_cut_prompts=True)
     for name, values in columns.items():
@@ -73,13 +73,13 @@ def test_advantages_of_grpo() -> None:
 GDPO = {"name": "other", "kind": "gdpo", "args": {"gdpo_reward_keys": ["form", "right"], "gdpo_reward_weights": [1, 2]}}
 
 
-def parted(*found: tuple[float, float], error: str | None = None) -> Answered:
+def parted(*found: tuple[float, float], error: str | None = None) -> RolloutGroup:
     """Responses whose reward tells ``right``; another reward is named ``form``."""
     scores = [Score(form + right, {"form": form, "answer": 9.0, "answer/right": right}) for form, right in found]
     if error:
         scores[-1] = Score(0.0, {"answer": 0.0}, error=error)
     chosen = Prompt(index=0, source="s", token_ids=(1, 2), text="")
-    return Answered(chosen, [response(1)] * len(scores), [score.total for score in scores], scores)
+    return RolloutGroup(chosen, [response(1)] * len(scores), [score.total for score in scores], scores)
 
 
 def test_gdpo_normalises_each_reward_on_its_own() -> None:
@@ -214,13 +214,13 @@ def test_running_statistics_see_every_step() -> None:
 
 def test_the_greedy_response_is_the_baseline_of_remax() -> None:
     """It is shaped as the others are: reward 1/2, less a penalty of 50 of 100 tokens, doubled."""
-    answered = [Answered(**{**vars_of(group([1.0, 0.0])), "greedy": (response(50), Score(0.5))})]
+    answered = [RolloutGroup(**{**vars_of(group([1.0, 0.0])), "greedy": (response(50), Score(0.5))})]
     chosen = config(advantage={"name": "remax"}, reward_shaping={"length_penalty": 1.0, "scale": 2.0})
     samples, _ = shape(chosen, *answered)
     assert of(samples) == pytest.approx([2 * 0.99, -0.02])
 
 
-def vars_of(answered: Answered) -> dict[str, Any]:
+def vars_of(answered: RolloutGroup) -> dict[str, Any]:
     return {name: getattr(answered, name) for name in ("prompt", "responses", "rewards", "scores")}
 
 
@@ -241,7 +241,7 @@ def test_groups_are_left_out_before_they_are_trained_on() -> None:
 def test_groups_are_compared_by_a_metric(metric: str, kept: bool) -> None:
     """Equal scores and answers, of different lengths that are punished, and of different format."""
     scores = [Score(1.0, {"format": 1.0}, True), Score(1.0, {"format": 0.0}, True)]
-    answered = Answered(Prompt(0, "s", (1, 2), ""), [response(1), response(90)], [1.0, 1.0], scores)
+    answered = RolloutGroup(Prompt(0, "s", (1, 2), ""), [response(1), response(90)], [1.0, 1.0], scores)
     filters = [{"name": "equal_groups", "metric": metric}]
     chosen = config(filters=filters, reward_shaping={"overlong_penalty": {"buffer": 20}})
     assert bool(Shaping.of(chosen).kept_groups([answered])) is kept
@@ -266,7 +266,7 @@ def test_responses_left_out_count_in_their_group_and_nowhere_else() -> None:
     """Reward 1 of the cut response is in the mean of 1/2; whitening is over what is trained on: -1/2 and 1/2."""
     whole = group([0.0, 1.0, 1.0, 0.0])
     answers = [response(1), response(3, cut=True), response(1), response(1, cut=True)]
-    answered = Answered(whole.prompt, answers, whole.rewards, whole.scores)
+    answered = RolloutGroup(whole.prompt, answers, whole.rewards, whole.scores)
     chosen = config(advantage="reinforce_plus_plus_baseline", filters=["overlong"])
     samples, metrics = shape(chosen, answered)
     assert trained(samples) == [True, False, False, False, True, False]

@@ -18,7 +18,7 @@ import ray
 
 from rlctl.common.errors import Location, RunError
 from rlctl.runtime.processes.calls import Outcome, StopRequested, WorkerFailed, WorkerLost, _death, together
-from rlctl.runtime.processes.group import Again, Host, LocalGroup, RayGroup, spawn
+from rlctl.runtime.processes.group import Host, LocalGroup, RayGroup, RetryPolicy, spawn
 from tests.waiting import until
 
 
@@ -220,7 +220,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_call_made_again(workers: Ca
     group.all(Worker.set_number, 5)
     before = group.processes()
     told: list[WorkerLost] = []
-    again = Again(1, told.append, lambda index: group.one(index, Worker.set_number, 5))
+    again = RetryPolicy(1, told.append, lambda index: group.one(index, Worker.set_number, 5))
     threading.Timer(1.0, os.kill, (before[1], signal.SIGKILL)).start()
     assert group.each(Worker.sleep, [(3.0,), (3.0,)], again=again) == [5, 5]
     assert [lost.actor for lost in told] == ["rollout-1"]
@@ -249,7 +249,7 @@ def test_a_worker_in_the_place_of_a_lost_one_may_hang_too(workers: Callable[...,
     """Whether it is called, or is being made."""
     group = workers("rollout-0", "rollout-1", limit=60.0)
     group.build(Worker, [(0,), (1,)]).wait()
-    again = Again(1, lambda lost: None, lambda index: None)
+    again = RetryPolicy(1, lambda lost: None, lambda index: None)
     first = group.processes()[1]
     threading.Timer(1.0, os.kill, (first, signal.SIGKILL)).start()
     hanging = group.begin(Worker.hang_unless, {1: (first,)}, again=again)

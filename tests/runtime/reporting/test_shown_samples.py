@@ -10,7 +10,7 @@ import orjson
 import pytest
 import torch
 
-from rlctl.runtime.experience.samples import Answered, samples_of
+from rlctl.runtime.experience.samples import RolloutGroup, samples_of
 from rlctl.runtime.reporting import sample_files
 from rlctl.runtime.reporting import shown_samples as shown
 from rlctl.runtime.reporting.sample_files import EVALUATION, STEP, SampleFiles, files_of, path_of, too_many
@@ -18,10 +18,10 @@ from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response
 
 
-def answered(index: int, rewards: list[float], length: int = 2) -> Answered:
+def answered(index: int, rewards: list[float], length: int = 2) -> RolloutGroup:
     prompt = Prompt(index, "sums", (1, 2), f"prompt {index}", answer="4")
     responses = [Response(tuple(range(length)), (-0.5,) * length, "stop", 3) for _ in rewards]
-    return Answered(prompt, responses, rewards, [Score(reward, {"math": reward}) for reward in rewards])
+    return RolloutGroup(prompt, responses, rewards, [Score(reward, {"math": reward}) for reward in rewards])
 
 
 def test_the_worst_is_shown_and_the_same_prompts_come_again() -> None:
@@ -45,7 +45,7 @@ def test_a_step_shows_so_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told["details"] == [{"length": 101, "finish": "stop", "version": 3}]
 
 
-def _parts(group: Answered) -> Any:
+def _parts(group: RolloutGroup) -> Any:
     return group.prompt, ["text"] * len(group.responses), group.rewards, group.scores, group.responses
 
 

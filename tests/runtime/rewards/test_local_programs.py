@@ -14,7 +14,7 @@ from rlctl.common.errors import RunError
 from rlctl.config.sections.rewards import SandboxReward
 from rlctl.runtime.rewards.interface import Call
 from rlctl.runtime.rewards.local_programs import LocalPrograms
-from rlctl.runtime.rewards.programs import Isolation, Limits, Program, Ran, check, run_programs
+from rlctl.runtime.rewards.programs import Isolation, Limits, Ran, SandboxedProgram, check, run_programs
 from rlctl.runtime.rewards.trials import prints, returns, solution_of, trials_of
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker, scorer_of
@@ -35,7 +35,7 @@ needs_namespaces = pytest.mark.skipif(not isolated(), reason="no user namespaces
 
 
 def ran(*codes: str, isolation: Isolation = "namespaces", **limits: Any) -> list[Ran]:
-    return run_programs([Program(code) for code in codes], Limits(**{"seconds": 20.0, **limits}), isolation)
+    return run_programs([SandboxedProgram(code) for code in codes], Limits(**{"seconds": 20.0, **limits}), isolation)
 
 
 @needs_namespaces
@@ -52,7 +52,10 @@ os.mkdir("/tmp/left")
 os.chmod("/tmp/left", 0)
 """
     first, second = run_programs(
-        [Program(fill), Program("import os; print(len(input()), os.listdir('/tmp'))", "x" * (1 << 20))],
+        [
+            SandboxedProgram(fill),
+            SandboxedProgram("import os; print(len(input()), os.listdir('/tmp'))", "x" * (1 << 20)),
+        ],
         Limits(),
         "namespaces",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlctl.common.errors import RunError
-from rlctl.runtime.rewards.programs import Isolation, Limits, Program, Ran, check, run_programs, runs_apart
+from rlctl.runtime.rewards.programs import Isolation, Limits, Ran, SandboxedProgram, check, run_programs, runs_apart
 from rlctl.runtime.rewards.trials import IMPORTS
 
 
@@ -22,7 +22,7 @@ needs_sandbox = pytest.mark.skipif(not _isolated(), reason="no sandbox here")
 
 def run(code: str, tests: str, *, isolation: Isolation = "limits", seconds: float = 20.0, entry: str = "") -> Ran:
     assert runs_apart(tests)
-    program = Program(code, prelude=IMPORTS, tests=tests, entry=entry)
+    program = SandboxedProgram(code, prelude=IMPORTS, tests=tests, entry=entry)
     return run_programs([program], Limits(seconds), isolation)[0]
 
 
@@ -288,6 +288,8 @@ def test_tests_that_reach_into_the_process_share_it(tests: str, *, apart: bool) 
 def test_tests_that_capture_output_work() -> None:
     tests = "import io, contextlib\nout = io.StringIO()\nwith contextlib.redirect_stdout(out):\n    f()\nassert out.getvalue() == 'x\\n'"
     found = run_programs(
-        [Program("def f(): print('x')", tests=tests), Program("def f(): print('y')", tests=tests)], Limits(), "limits"
+        [SandboxedProgram("def f(): print('x')", tests=tests), SandboxedProgram("def f(): print('y')", tests=tests)],
+        Limits(),
+        "limits",
     )
     assert [ran.how for ran in found] == ["ended", "raised"]

@@ -20,8 +20,8 @@ from rlctl.planning.plan import make_plan
 from rlctl.runtime.rollout.vllm import VllmEngine, _unlink_queues
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.sync.bucket import parts
-from rlctl.runtime.sync.device import Broadcast, Handles, Meeting
-from rlctl.runtime.sync.transport import Outlet
+from rlctl.runtime.sync.device import Broadcast, Handles, NcclRendezvous
+from rlctl.runtime.sync.transport import WeightSender
 from rlctl.runtime.types import Request, Response, Sample, Sampling
 from rlctl.runtime.workers.rollout import RolloutWorker, make_engine
 from tests.runtime.sync.on_cpu import Wire, handles, wire
@@ -259,9 +259,9 @@ def transferring(engine: VllmEngine, way: str) -> None:
 def test_weights_come_by_vllms_own_transfer(engine: VllmEngine, model: PreTrainedModel, wire: Wire, way: str) -> None:
     """vLLM's worker, parsers and loader are real; what GPUs do is stood in for."""
     transferring(engine, way)
-    outlet: Outlet
+    outlet: WeightSender
     if way == "nccl":
-        met = Meeting.at("10.0.0.1", processes=1, bucket_bytes=SMALL)
+        met = NcclRendezvous.at("10.0.0.1", processes=1, bucket_bytes=SMALL)
         for _ in range(2):  # the second time another is left
             outlet = Broadcast(met)
             engine.connect(met.of_engine(0, 1))

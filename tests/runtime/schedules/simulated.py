@@ -9,7 +9,7 @@ from typing import Any
 
 from rlctl.config import Config, config_from
 from rlctl.runtime.data.stream import Ordering, Stream
-from rlctl.runtime.experience.samples import Answered, training_sampling
+from rlctl.runtime.experience.samples import RolloutGroup, training_sampling
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.interface import Finished
@@ -113,7 +113,7 @@ class Simulation:
 
     config: Config
     engines: Engines
-    groups: list[Answered] = field(default_factory=list)
+    groups: list[RolloutGroup] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.planning import rollout_schedule
 from rlctl.runtime.buffers.memory import MemoryBuffer
-from rlctl.runtime.experience.explore import Explored
+from rlctl.runtime.experience.explore import StepRollouts
 from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.schedules.exploration import WAIT, Exploration
 from tests.waiting import until
@@ -66,7 +66,7 @@ class Trainer:
         with self.source.new_weights(step, step, self.phase):
             self.engines.version = step
 
-    def step(self, step: int) -> Explored:
+    def step(self, step: int) -> StepRollouts:
         """Take a step's groups, train, and send weights where that is due."""
         explored = self.source.take(step, self.phase)
         self.rows.append([group.prompt.index for group in explored.kept])

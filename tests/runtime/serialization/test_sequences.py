@@ -12,12 +12,12 @@ import torch
 
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.buffers.record import group_of, text_of
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.serialization.records import Records
 from rlctl.runtime.serialization.sequences import ResponseGroups, SampleTuple, Values, shared_out
 from rlctl.runtime.types import Numbers, Prompt, Response, Sample
-from rlctl.runtime.workers.trainer import Part, dealt
+from rlctl.runtime.workers.trainer import Part, shard_mini_batches
 
 SINGLE, DOUBLE = (-0.5, -1.25), (-0.1, -1e-300)
 """Log-probs that float32 holds, and that it does not."""
@@ -69,7 +69,7 @@ def test_numbers_read_as_a_tuple_does() -> None:
 
 def test_a_group_that_has_crossed_is_written_down_in_numbers() -> None:
     (responses,) = sent(ResponseGroups([[Response((5, 6), DOUBLE, "stop", 0, text="a")]]))
-    group = Answered(Prompt(0, "s", (1,), "t"), list(responses), [1.0], [Score(1.0)])
+    group = RolloutGroup(Prompt(0, "s", (1,), "t"), list(responses), [1.0], [Score(1.0)])
     assert group_of(json.loads(text_of(group))) == group
 
 
@@ -94,7 +94,7 @@ def test_samples_with_other_columns_are_shared_out_too() -> None:
 def test_a_sample_of_two_epochs_is_sent_once() -> None:
     samples = [sample(10 * index, 400) for index in range(3)]
     parts = [Part([2, 1], Totals(5, 2), [0, 1], 7), Part([1], Totals(4, 1), [0], 8)]
-    (shares,) = dealt(samples, [parts])
+    (shares,) = shard_mini_batches(samples, [parts])
     got = list(sent(shares))
     assert [(each.totals, list(each.places), each.number) for each in got] == [
         (Totals(5, 2), [0, 1], 7),

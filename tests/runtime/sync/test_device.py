@@ -15,9 +15,9 @@ from torch import Tensor
 
 from rlctl.common.errors import RunError
 from rlctl.config import config_from
-from rlctl.runtime.processes.group import Again
+from rlctl.runtime.processes.group import RetryPolicy
 from rlctl.runtime.sync.bucket import parts
-from rlctl.runtime.sync.device import Broadcast, Handles, Ipc, Meeting, Nccl
+from rlctl.runtime.sync.device import Broadcast, Handles, Ipc, Nccl, NcclRendezvous
 from rlctl.runtime.sync.machine import TrainWorkers, WeightSync
 from rlctl.runtime.sync.transport import Folder, HostMemory
 from rlctl.runtime.sync.ways import transport_of
@@ -56,8 +56,8 @@ def receiver(kind: str, model: Model, rank: int = 0) -> Any:
     )
 
 
-def meeting(processes: int = 1) -> Meeting:
-    return Meeting.at("10.0.0.1", processes=processes, bucket_bytes=BYTES)
+def meeting(processes: int = 1) -> NcclRendezvous:
+    return NcclRendezvous.at("10.0.0.1", processes=processes, bucket_bytes=BYTES)
 
 
 def assert_loaded(model: Model, tensors: list[tuple[str, Tensor]]) -> None:
@@ -130,7 +130,7 @@ class Ends:
 
     def __init__(self, side: str, count: int, log: list[str]) -> None:
         self.side, self.log = side, log
-        self.met: list[Meeting | None] = [None] * count
+        self.met: list[NcclRendezvous | None] = [None] * count
         self.turn, self.buckets = nullcontext(), 2
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ def test_ends_meet_once_and_again_when_an_engine_is_another() -> None:
     log: list[str] = []
     policy, rollout = Ends("policy", 1, log), Ends("rollout", 2, log)
     source = TrainWorkers(policy, Nccl(2), BYTES)  # type: ignore[arg-type]
-    sync = WeightSync(rollout, 60.0, Again(3, print))  # type: ignore[arg-type]
+    sync = WeightSync(rollout, 60.0, RetryPolicy(3, print))  # type: ignore[arg-type]
 
     def attempt(version: int) -> list[str]:
         log.clear()

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from rlctl.common.errors import RunError
 from rlctl.config import Config, config_from
 from rlctl.runtime.processes.calls import StopRequested, WorkerLost
-from rlctl.runtime.processes.group import Again, Limit, LocalGroup, Waiting, _address
+from rlctl.runtime.processes.group import Limit, LocalGroup, RetryPolicy, Waiting, _address
 from rlctl.runtime.sync.machine import Files, TrainWorkers, UnreadableWeights, WeightSync
 from rlctl.runtime.sync.transport import Folder, HostMemory, Transport
 from rlctl.runtime.train.distributed import leave
@@ -145,7 +145,7 @@ class Engines:
         method: Callable[..., Any],
         arguments: dict[int, tuple[Any, ...]],
         *,
-        again: Again | None = None,
+        again: RetryPolicy | None = None,
         limit: Limit,
         **_: Any,
     ) -> Waiting:
@@ -177,7 +177,7 @@ def test_an_engine_that_is_lost_meanwhile_is_replaced_and_gets_all_weights(
 ) -> None:
     trainer, engines, told = make_trainer(), Engines(model, 2, die_at={1: call}), list[WorkerLost]()
     change(trainer)
-    sync = WeightSync(engines, 60.0, Again(1, told.append))  # type: ignore[arg-type]
+    sync = WeightSync(engines, 60.0, RetryPolicy(1, told.append))  # type: ignore[arg-type]
     sync.run(TrainWorkers(LocalGroup("policy-0", trainer), HostMemory(), SMALL), 5)
     assert len(told) == 1
     expected = exported(trainer)

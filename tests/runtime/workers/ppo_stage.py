@@ -15,9 +15,9 @@ from rlctl.config import Config
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints
 from rlctl.runtime.critic import ValueModel
-from rlctl.runtime.experience.batch_builders import RolloutGather
+from rlctl.runtime.experience.batch_builders import RolloutBatchBuilder
 from rlctl.runtime.experience.explore import Explorer
-from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.processes.group import LocalGroup
@@ -44,14 +44,14 @@ class Tokenizer:
 class MadeUp(Explorer):
     """Answers by a random number of the prompt; right ones begin with an even token."""
 
-    def _round(self, prompts: Any, purpose: str, phase: Any) -> list[Answered]:
+    def _round(self, prompts: Any, purpose: str, phase: Any) -> list[RolloutGroup]:
         answered = []
         for prompt in prompts:
             draw = random.Random(prompt.index)
             tokens = [tuple(draw.randrange(3, 64) for _ in range(draw.randint(1, 6))) for _ in range(2)]
             responses = [Response(each, (-4.0,) * len(each), "stop", 0) for each in tokens]
             rewards = [float(each[0] % 2 == 0) for each in tokens]
-            answered.append(Answered(prompt, responses, rewards, [Score(reward) for reward in rewards]))
+            answered.append(RolloutGroup(prompt, responses, rewards, [Score(reward) for reward in rewards]))
         return answered
 
 
@@ -93,7 +93,7 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
         rewards=unused,
         shaping=shaping,
     )
-    source = RolloutGather(
+    source = RolloutBatchBuilder(
         config=config,
         groups=explorer,
         tokenizer=Tokenizer(),

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from rlctl import adapters
-from rlctl.adapters.engine.dialect import Dialect, Program
+from rlctl.adapters.engine.dialect import Dialect, TrainerProgram
 from rlctl.adapters.engine.rules import Key
 from rlctl.adapters.engine.table import Table
 from rlctl.common.errors import DocumentError, Location, RlctlError, UsageError
@@ -342,7 +342,7 @@ def test_a_secret_in_a_script_is_in_no_report(tmp_path: Path) -> None:
 @pytest.fixture
 def other_dialect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     table = Table((Key("model.name", "model.path", ""), Key("steps", "schedule.total_steps", None)))
-    other = Dialect("other", ("1",), {"run": table}, programs={"other.main": Program("hydra", "run")})
+    other = Dialect("other", ("1",), {"run": table}, programs={"other.main": TrainerProgram("hydra", "run")})
     point = EntryPoint("other", "nowhere:OTHER", adapters.GROUP)
     monkeypatch.setattr(EntryPoint, "load", lambda self: other)
     monkeypatch.setattr(adapters, "entry_points", lambda group: [point])

@@ -49,7 +49,7 @@ _SAME_PROCESS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class SandboxedProgram:
     """One run of a program."""
 
     code: str
@@ -92,7 +92,7 @@ class Limits:
 
 
 def run_programs(
-    programs: Sequence[Program], limits: Limits, isolation: Isolation, *, stop_at: Sequence[str] = ()
+    programs: Sequence[SandboxedProgram], limits: Limits, isolation: Isolation, *, stop_at: Sequence[str] = ()
 ) -> list[Ran]:
     """Run programs, in their order; those that the time of all does not reach are late.
 
@@ -125,7 +125,7 @@ def check(isolation: Isolation) -> None:
     Raises:
         RunError: programs cannot be isolated here.
     """
-    (ran,) = run_programs([Program("")], Limits(), isolation)
+    (ran,) = run_programs([SandboxedProgram("")], Limits(), isolation)
     if ran.how != "ended":
         raise RunError(
             f"an empty program fails in the sandbox: it {ran.how}: {ran.error}", hint=_HINT.removeprefix("; or ")
@@ -154,7 +154,7 @@ def _names(tree: ast.AST) -> Iterator[str]:
             yield from (name.name for name in node.names)
 
 
-def _run(program: Program, limits: Limits, isolation: Isolation) -> Ran:
+def _run(program: SandboxedProgram, limits: Limits, isolation: Isolation) -> Ran:
     with _place(limits, isolation) as profile:
         if program.tests and runs_apart(program.tests):
             return _run_apart(program, profile, isolation)
@@ -165,7 +165,7 @@ def _run(program: Program, limits: Limits, isolation: Isolation) -> Ran:
         return _ran(process.result, process.result)
 
 
-def _run_apart(program: Program, profile: sandbox.Profile, isolation: Isolation) -> Ran:
+def _run_apart(program: SandboxedProgram, profile: sandbox.Profile, isolation: Isolation) -> Ran:
     """A program and its tests, which talk over a socket; how the tests end decides."""
     text = {"peer": _TEXTS["peer"], "prelude": program.prelude}
     ours, theirs = socket.socketpair()
@@ -188,7 +188,9 @@ def _run_apart(program: Program, profile: sandbox.Profile, isolation: Isolation)
     return _ran(tester.result, served.result)
 
 
-def _start(text: str, profile: sandbox.Profile, isolation: Isolation, program: Program, *fds: int) -> sandbox.Process:
+def _start(
+    text: str, profile: sandbox.Profile, isolation: Isolation, program: SandboxedProgram, *fds: int
+) -> sandbox.Process:
     return sandbox.Process(
         [sys.executable, "-I", "-c", _TEXTS[text], *map(str, fds)],
         profile,

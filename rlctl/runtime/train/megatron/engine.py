@@ -53,7 +53,7 @@ from rlctl.runtime.train.megatron import checkpointing, weights
 from rlctl.runtime.train.megatron.arguments import ddp_config, optimizer_config, transformer_config
 from rlctl.runtime.train.megatron.head import Read
 from rlctl.runtime.train.megatron.layout import enter_layout
-from rlctl.runtime.train.megatron.model import Laid, build_chunks, lay_out
+from rlctl.runtime.train.megatron.model import PackedInputs, build_chunks, lay_out
 from rlctl.runtime.train.megatron.routing import Replays, Rows
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
 from rlctl.runtime.train.model import VALUE_HEAD
@@ -66,11 +66,11 @@ NONE = torch.tensor(0, dtype=torch.int)
 
 
 @dataclass(frozen=True, slots=True)
-class Fed:
+class PipelineInput:
     """A micro-batch, and how this worker is fed its part."""
 
     batch: MicroBatch
-    laid: Laid
+    laid: PackedInputs
     samples: Sequence[Sample]
     experts: Rows | None
     """Where ``routed`` says something of them."""
@@ -193,7 +193,7 @@ class MegatronEngine(TellsLogProbs):
         for chunk in self.chunks:
             chunk.eval()
 
-        def keep(each: Fed, output: Any) -> tuple[Tensor, Tensor, Tensor]:
+        def keep(each: PipelineInput, output: Any) -> tuple[Tensor, Tensor, Tensor]:
             told = [output] if self.role == "critic" else output[: len(names)]
             found = torch.stack([self._whole(each, part) for part in told])
             return found.sum(), NONE, found.float()
@@ -237,7 +237,7 @@ class MegatronEngine(TellsLogProbs):
         self.optimizer.zero_grad()
         fed = [self._feed(samples, members, loss.columns) for members in self._micro_batches(samples, micro, together)]
 
-        def lose(each: Fed, output: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        def lose(each: PipelineInput, output: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
             tensors = {**each.batch.columns, "lengths": each.batch.lengths}
             if self.role == "critic":
                 tensors["values"] = self._whole(each, output)
@@ -259,8 +259,8 @@ class MegatronEngine(TellsLogProbs):
 
     def _run(
         self,
-        fed: Sequence[Fed],
-        finish: Callable[[Fed, Any], tuple[Tensor, Tensor, Any]],
+        fed: Sequence[PipelineInput],
+        finish: Callable[[PipelineInput, Any], tuple[Tensor, Tensor, Any]],
         temperature: float,
         *,
         with_entropy: bool,
@@ -272,7 +272,9 @@ class MegatronEngine(TellsLogProbs):
         ``finish`` says the loss of a micro-batch, its tokens (``NONE``), and what is kept.
         """
 
-        def forward(batches: Iterator[Fed], chunk: Any) -> tuple[Any, Callable[[Any], tuple[Tensor, Tensor, Any]]]:
+        def forward(
+            batches: Iterator[PipelineInput], chunk: Any
+        ) -> tuple[Any, Callable[[Any], tuple[Tensor, Tensor, Any]]]:
             each = next(batches)
             laid = each.laid
             read = Read(laid.select, laid.targets, self.hf_config.vocab_size, temperature, with_entropy, statistics)
@@ -305,13 +307,13 @@ class MegatronEngine(TellsLogProbs):
         finally:
             self._routing = "own"
 
-    def _experts(self, fed: Fed, chunk: Any) -> AbstractContextManager[None]:
+    def _experts(self, fed: PipelineInput, chunk: Any) -> AbstractContextManager[None]:
         """Have the forward pass inside go to the experts that ``routed`` says."""
         if self._replays is None or fed.experts is None:
             return nullcontext()
         return self._replays.forward(self.chunks.index(chunk), fed.experts)
 
-    def _feed(self, samples: Sequence[Sample], members: Sequence[int], columns: Sequence[str]) -> Fed:
+    def _feed(self, samples: Sequence[Sample], members: Sequence[int], columns: Sequence[str]) -> PipelineInput:
         chosen = [samples[index] for index in members]
         batch = collate(chosen, columns, padded=False, device=self.device)
         laid = lay_out(batch, self.config, self._sequence)
@@ -319,9 +321,9 @@ class MegatronEngine(TellsLogProbs):
         if self._replays is not None and self._routing != "own":
             tokens = laid.input_ids.shape[1] * self.layout.context
             experts = self._replays.rows(chosen, batch, tokens, self._routing)
-        return Fed(batch, laid, chosen, experts)
+        return PipelineInput(batch, laid, chosen, experts)
 
-    def _whole(self, fed: Fed, values: Tensor) -> Tensor:
+    def _whole(self, fed: PipelineInput, values: Tensor) -> Tensor:
         """Numbers of all counted tokens of a micro-batch, [N], from those of this worker's slice."""
         if self._sequence is None or fed.laid.counts is None:
             return values

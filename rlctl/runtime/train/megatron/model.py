@@ -250,7 +250,7 @@ def angles(hf_config: PretrainedConfig) -> tuple[Tensor, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class PackedInputs:
     """A micro-batch as this worker's chunks take it."""
 
     input_ids: Tensor
@@ -264,7 +264,7 @@ class Laid:
     """Of n over the context group; None where sequences are whole."""
 
 
-def lay_out(batch: MicroBatch, config: TransformerConfig, sequence: SequenceGroup | None) -> Laid:
+def lay_out(batch: MicroBatch, config: TransformerConfig, sequence: SequenceGroup | None) -> PackedInputs:
     """Fill a micro-batch up until it divides over the workers that share its tokens, and take this worker's slice.
 
     What fills it up is one more sequence, that nothing counts.
@@ -274,7 +274,7 @@ def lay_out(batch: MicroBatch, config: TransformerConfig, sequence: SequenceGrou
     part, counts = (padded, None) if sequence is None else sequence.part_of(padded)
     rows = padded.inputs["rows"].to(padded.select.device)
     packed = Packed(rows=rows, positions=part.inputs["position_ids"][0], sequence=sequence)
-    return Laid(part.inputs["input_ids"], packed, part.select, part.targets, counts)
+    return PackedInputs(part.inputs["input_ids"], packed, part.select, part.targets, counts)
 
 
 def pad_tokens(batch: MicroBatch, multiple: int) -> MicroBatch:

@@ -111,7 +111,7 @@ QKV = Layout(0, True, _qkv)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class WeightNameRule:
     """One weight in both."""
 
     megatron: str
@@ -121,46 +121,46 @@ class Rule:
 
 
 EDGES = (
-    Rule("embedding.word_embeddings.weight", ("model.embed_tokens.weight",), VOCABULARY),
-    Rule("decoder.final_layernorm.weight", ("model.norm.weight",), WHOLE),
-    Rule("output_layer.weight", ("lm_head.weight",), VOCABULARY),
+    WeightNameRule("embedding.word_embeddings.weight", ("model.embed_tokens.weight",), VOCABULARY),
+    WeightNameRule("decoder.final_layernorm.weight", ("model.norm.weight",), WHOLE),
+    WeightNameRule("output_layer.weight", ("lm_head.weight",), VOCABULARY),
 )
 """What is before and after the layers."""
 
 VALUE_HEAD = (
-    Rule("value_head.weight", ("score.weight",), WHOLE),
-    Rule("value_head.bias", ("score.bias",), WHOLE),
+    WeightNameRule("value_head.weight", ("score.weight",), WHOLE),
+    WeightNameRule("value_head.bias", ("score.bias",), WHOLE),
 )
 """What a critic has after its layers; where a file lacks it, it is drawn."""
 
 ATTENTION = (
-    Rule("input_layernorm.weight", ("input_layernorm.weight",), WHOLE),
-    Rule("self_attention.linear_qkv.weight", tuple(f"self_attn.{x}_proj.weight" for x in "qkv"), QKV),
-    Rule("self_attention.linear_qkv.bias", tuple(f"self_attn.{x}_proj.bias" for x in "qkv"), QKV),
-    Rule("self_attention.linear_proj.weight", ("self_attn.o_proj.weight",), COLUMNS),
+    WeightNameRule("input_layernorm.weight", ("input_layernorm.weight",), WHOLE),
+    WeightNameRule("self_attention.linear_qkv.weight", tuple(f"self_attn.{x}_proj.weight" for x in "qkv"), QKV),
+    WeightNameRule("self_attention.linear_qkv.bias", tuple(f"self_attn.{x}_proj.bias" for x in "qkv"), QKV),
+    WeightNameRule("self_attention.linear_proj.weight", ("self_attn.o_proj.weight",), COLUMNS),
 )
 """With the norm before it."""
 
 NORMED_HEADS = (
-    Rule("self_attention.q_layernorm.weight", ("self_attn.q_norm.weight",), WHOLE),
-    Rule("self_attention.k_layernorm.weight", ("self_attn.k_norm.weight",), WHOLE),
+    WeightNameRule("self_attention.q_layernorm.weight", ("self_attn.q_norm.weight",), WHOLE),
+    WeightNameRule("self_attention.k_layernorm.weight", ("self_attn.k_norm.weight",), WHOLE),
 )
 
 DENSE = (
-    Rule("pre_mlp_layernorm.weight", ("post_attention_layernorm.weight",), WHOLE),
-    Rule("mlp.linear_fc1.weight", ("mlp.gate_proj.weight", "mlp.up_proj.weight"), GATED),
-    Rule("mlp.linear_fc2.weight", ("mlp.down_proj.weight",), COLUMNS),
+    WeightNameRule("pre_mlp_layernorm.weight", ("post_attention_layernorm.weight",), WHOLE),
+    WeightNameRule("mlp.linear_fc1.weight", ("mlp.gate_proj.weight", "mlp.up_proj.weight"), GATED),
+    WeightNameRule("mlp.linear_fc2.weight", ("mlp.down_proj.weight",), COLUMNS),
 )
 
 EXPERTS = (
-    Rule("mlp.router.weight", ("mlp.gate.weight",), WHOLE),
-    Rule(
+    WeightNameRule("mlp.router.weight", ("mlp.gate.weight",), WHOLE),
+    WeightNameRule(
         "mlp.experts.*.linear_fc1.weight",
         ("mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight"),
         GATED,
         stacked="mlp.experts.gate_up_proj",
     ),
-    Rule(
+    WeightNameRule(
         "mlp.experts.*.linear_fc2.weight",
         ("mlp.experts.*.down_proj.weight",),
         COLUMNS,
@@ -168,7 +168,7 @@ EXPERTS = (
     ),
 )
 
-FAMILIES: dict[str, tuple[Rule, ...]] = {
+FAMILIES: dict[str, tuple[WeightNameRule, ...]] = {
     "llama": ATTENTION + DENSE,
     "qwen2": ATTENTION + DENSE,
     "qwen3": ATTENTION + NORMED_HEADS + DENSE,
@@ -205,12 +205,12 @@ class Names:
             )
         self.family = family
         self.heads = Heads.of(hf_config)
-        tied = (Rule("output_layer.weight", ("model.embed_tokens.weight",), VOCABULARY),)
+        tied = (WeightNameRule("output_layer.weight", ("model.embed_tokens.weight",), VOCABULARY),)
         edges = EDGES[:2] + tied if hf_config.tie_word_embeddings else EDGES
         self._edges = {rule.megatron: rule for rule in edges + VALUE_HEAD}
         self._layer = {rule.megatron: rule for rule in FAMILIES[family]}
 
-    def rule(self, name: str) -> Rule:
+    def rule(self, name: str) -> WeightNameRule:
         """Return the rule of a Megatron weight, its names with the layer in them.
 
         Raises:
@@ -230,9 +230,9 @@ class Names:
         return found
 
 
-def _of_layer(rule: Rule, layer: str) -> Rule:
+def _of_layer(rule: WeightNameRule, layer: str) -> WeightNameRule:
     prefix = f"{HUGGING_FACE_LAYER}{layer}."
-    return Rule(
+    return WeightNameRule(
         f"{LAYER}{layer}.{rule.megatron}",
         tuple(prefix + name for name in rule.hugging_face),
         rule.layout,

@@ -28,7 +28,7 @@ from transformers.utils import cached_file
 
 from rlctl.common.errors import RunError
 from rlctl.runtime.train.megatron.head import ValueHead
-from rlctl.runtime.train.megatron.names import LAYER, UNUSED, VALUE_HEAD, Names, Rule
+from rlctl.runtime.train.megatron.names import LAYER, UNUSED, VALUE_HEAD, Names, WeightNameRule
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def _part(name: str, tensor: Tensor, config: Any) -> Part:
     return Part(EXPERT.sub("mlp.experts.*.", name), tensor, first + int(found[1]))
 
 
-def _sharing(rule: Rule) -> tuple[int, int]:
+def _sharing(rule: WeightNameRule) -> tuple[int, int]:
     """This worker's rank among those that share a weight, and how many they are."""
     if not rule.layout.shared:
         return 0, 1
@@ -93,7 +93,7 @@ def _sharing(rule: Rule) -> tuple[int, int]:
     return mpu.get_tensor_model_parallel_rank(), mpu.get_tensor_model_parallel_world_size()
 
 
-def _shapes(rule: Rule, share: torch.Size, sharing: int, names: Names) -> list[list[int]]:
+def _shapes(rule: WeightNameRule, share: torch.Size, sharing: int, names: Names) -> list[list[int]]:
     """The shapes of a rule's Hugging Face tensors, of which ``sharing`` workers have shares of the shape ``share``."""
     lengths = [0] * len(rule.hugging_face)
     for rank in range(sharing):
@@ -198,7 +198,7 @@ def _numbered(name: str, expert: int | None) -> str:
     return name if expert is None else name.replace("*", str(expert))
 
 
-def _drawn(rule: Rule) -> bool:
+def _drawn(rule: WeightNameRule) -> bool:
     return rule in VALUE_HEAD
 
 
@@ -222,7 +222,7 @@ def _account(needed: dict[str, str], files: _Files) -> None:
             logger.warning("%s of %s is not used: %s", name, files.path, reason)
 
 
-def _fill(part: Part, rule: Rule, files: _Files, names: Names) -> None:
+def _fill(part: Part, rule: WeightNameRule, files: _Files, names: Names) -> None:
     rank, sharing = _sharing(rule)
     dim, place = rule.layout.dim, 0
     sources = [_numbered(name, part.expert) for name in rule.hugging_face]
@@ -314,7 +314,7 @@ def _together(own: list[Part]) -> Tensor:
     return own[0].tensor if own[0].expert is None else torch.stack([part.tensor for part in own])
 
 
-def _groups(rule: Rule) -> list[dist.ProcessGroup]:
+def _groups(rule: WeightNameRule) -> list[dist.ProcessGroup]:
     """Those that have a weight's shares, the innermost first; of replicas only the first takes part."""
     if rule.stacked:
         first = mpu.get_expert_data_parallel_rank() == 0
@@ -323,7 +323,7 @@ def _groups(rule: Rule) -> list[dist.ProcessGroup]:
     return [mpu.get_tensor_model_parallel_group()] if first and rule.layout.shared else []
 
 
-def _gather(tensor: Tensor, rule: Rule) -> Tensor | None:
+def _gather(tensor: Tensor, rule: WeightNameRule) -> Tensor | None:
     """The shares of all workers of this stage, stacked, on the first of them."""
     found: Tensor | None = tensor
     for group in _groups(rule):
@@ -341,7 +341,7 @@ def _stacked(tensor: Tensor, group: dist.ProcessGroup) -> Tensor | None:
     return torch.stack(received) if received is not None else None
 
 
-def _to_first(shares: Tensor | None, entry: _Entry, rule: Rule, device: torch.device) -> Tensor | None:
+def _to_first(shares: Tensor | None, entry: _Entry, rule: WeightNameRule, device: torch.device) -> Tensor | None:
     """What the first worker of the stage has, on rank 0."""
     stages = mpu.get_pipeline_model_parallel_group()
     if entry.stage == 0 or 0 not in dist.get_process_group_ranks(stages):
@@ -358,7 +358,7 @@ def _to_first(shares: Tensor | None, entry: _Entry, rule: Rule, device: torch.de
     return shares
 
 
-def _joined(shares: Tensor, rule: Rule, names: Names) -> Iterator[tuple[str, Tensor]]:
+def _joined(shares: Tensor, rule: WeightNameRule, names: Names) -> Iterator[tuple[str, Tensor]]:
     """The Hugging Face tensors of the shares of all workers."""
     if not rule.stacked:
         yield from zip(rule.hugging_face, _join(list(shares), rule, names), strict=True)
@@ -368,7 +368,7 @@ def _joined(shares: Tensor, rule: Rule, names: Names) -> Iterator[tuple[str, Ten
     yield rule.stacked, torch.stack([torch.cat(_join(list(expert), rule, names)) for expert in experts])
 
 
-def _join(shares: list[Tensor], rule: Rule, names: Names) -> list[Tensor]:
+def _join(shares: list[Tensor], rule: WeightNameRule, names: Names) -> list[Tensor]:
     dim, like = rule.layout.dim, shares[0]
     whole = [like.new_empty(shape) for shape in _shapes(rule, like.shape, len(shares), names)]
     for rank, share in enumerate(shares):

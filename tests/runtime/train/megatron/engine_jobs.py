@@ -33,7 +33,7 @@ def settings_of(engine: Any) -> Train:
 
 
 @dataclass
-class Told:
+class EngineResult:
     """What a worker has of a pass, updates, and a pass."""
 
     replica: int
@@ -57,7 +57,9 @@ def make(folder: Path, engine: Any, role: Role = "policy") -> TrainEngine:
     return make_train_engine(Model(path=str(folder)), settings_of(engine), role=role, seed=1, total_ticks=10)
 
 
-def train(folder: Path, engine: Any, role: Role, samples: Sequence[Sample], loss: LossFunction, micro: Micro) -> Told:
+def train(
+    folder: Path, engine: Any, role: Role, samples: Sequence[Sample], loss: LossFunction, micro: Micro
+) -> EngineResult:
     """Log-probs and statistics, or values, ``STEPS`` updates, weights, and log-probs or values again."""
     made = make(folder, engine, role)
     replica, replicas = replica_of(engine)
@@ -75,7 +77,7 @@ def train(folder: Path, engine: Any, role: Role, samples: Sequence[Sample], loss
         metrics.append(made.update(mine, loss, micro=micro, temperature=0.7, totals=totals_of(samples)))
         made.step_schedule()
     weights = {name: tensor.clone() for name, tensor in made.export_weights()}
-    return Told(replica, before, metrics, weights, say())
+    return EngineResult(replica, before, metrics, weights, say())
 
 
 def train_narrow(
@@ -90,14 +92,14 @@ def train_narrow(
     return [made.update(mine, loss, micro=micro, temperature=1.0, totals=totals) for _ in range(STEPS)]
 
 
-def refused(folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunction, micro: Micro) -> Told:
+def refused(folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunction, micro: Micro) -> EngineResult:
     """One update whose gradient is not finite."""
     made = make(folder, engine)
     before = {name: tensor.clone() for name, tensor in made.export_weights()}
     metrics = made.update(samples, loss, micro=micro, temperature=1.0, totals=totals_of(samples))
     after = {name: tensor.clone() for name, tensor in made.export_weights()}
     same = all(bool((before[name] == after[name]).all()) for name in before)
-    return Told(0, [], [metrics, {"same": float(same)}], {}, [])
+    return EngineResult(0, [], [metrics, {"same": float(same)}], {}, [])
 
 
 def log_probs(folder: Path, engine: Any, samples: Sequence[Sample], micro: Micro) -> list[Tensor]:

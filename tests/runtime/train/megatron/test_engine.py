@@ -20,7 +20,7 @@ from rlctl.runtime.types import Sample
 from tests.runtime.train.jobs import make_samples
 from tests.runtime.train.megatron import engine_jobs
 from tests.runtime.train.megatron.conftest import some
-from tests.runtime.train.megatron.engine_jobs import Told
+from tests.runtime.train.megatron.engine_jobs import EngineResult
 from tests.runtime.train.processes import Workers
 
 MICRO = Micro(by="tokens", per_replica=40)
@@ -68,11 +68,11 @@ def samples_of(role: Role) -> list[Sample]:
 
 
 @pytest.fixture(scope="module")
-def expected(one: Workers, families: dict[str, Path]) -> Callable[[str, Role], Told]:
+def expected(one: Workers, families: dict[str, Path]) -> Callable[[str, Role], EngineResult]:
     """What the FSDP2 engine with one worker says of a family, once."""
-    known: dict[tuple[str, Role], Told] = {}
+    known: dict[tuple[str, Role], EngineResult] = {}
 
-    def of(family: str, role: Role = "policy") -> Told:
+    def of(family: str, role: Role = "policy") -> EngineResult:
         if (family, role) not in known:
             loss = CRITIC_LOSS if role == "critic" else POLICY_LOSS
             job = (families[family], Fsdp2(), role, samples_of(role), loss, MICRO)
@@ -82,7 +82,7 @@ def expected(one: Workers, families: dict[str, Path]) -> Callable[[str, Role], T
     return of
 
 
-def check(told: list[Told], expected: Told) -> None:
+def check(told: list[EngineResult], expected: EngineResult) -> None:
     """Float32: log-probs within 2e-5, after the steps within 1e-4, metrics within 1e-4 of their size, weights within 1e-5."""
     replicas = 1 + max(each.replica for each in told)
     count = len(expected.after)
@@ -123,7 +123,7 @@ ALWAYS = (
 def test_steps_are_those_of_fsdp2(
     layout: str,
     families: dict[str, Path],
-    expected: Callable[[str, Role], Told],
+    expected: Callable[[str, Role], EngineResult],
     request: pytest.FixtureRequest,
 ) -> None:
     fixture, family, engine = LAYOUTS[layout]
@@ -140,7 +140,7 @@ def test_steps_are_those_of_fsdp2(
     ],
 )
 def test_a_critic_is_that_of_fsdp2(
-    engine: Megatron, two: Workers, families: dict[str, Path], expected: Callable[[str, Role], Told]
+    engine: Megatron, two: Workers, families: dict[str, Path], expected: Callable[[str, Role], EngineResult]
 ) -> None:
     samples = samples_of("critic")
     told = two.run(engine_jobs.train, families["llama"], engine, "critic", samples, CRITIC_LOSS, MICRO)
