@@ -187,9 +187,9 @@ def test_a_hostile_script_does_not_get_out(tmp_path: Path) -> None:
 def test_what_a_script_may_use_has_limits(script: str, said: str, tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(DocumentError, match=said) as caught:
-        run(tmp_path, script, seconds=5 if "arguments" in said else 30)
+        run(tmp_path, script, seconds=30)
     assert "--trace" in caught.value.hint
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
 
 
 @isolated
