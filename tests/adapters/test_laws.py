@@ -38,10 +38,6 @@ OFF = ("profiling.ray_timeline",)
 GOOD = ("kept", "derived", "lost")
 UNSAID = {Bucket.UNSUPPORTED, Bucket.CARRIED}
 """Where a value ends that the dialect does not say: unsupported, or carried where no result hangs on it."""
-PENDING = {
-    ("verl", "algorithm.distillation.top_k"),
-}
-"""Values that are known not to come back from a dialect without a word, and are not mended yet."""
 
 
 def _keys(section: str) -> Iterator[KeyInfo]:
@@ -108,7 +104,7 @@ def _check(section: str, target: str, base: dict[str, Any], data: st.DataObject,
                 (alone,) = together([group.keys[place]], base)
                 ((fate, before, after),) = _there_and_back(alone, target).values()
             fates[fate] += 1
-            if fate not in GOOD and (target.partition("@")[0], group.keys[place][0].pattern) not in PENDING:
+            if fate not in GOOD:
                 wrong.append(f"{group.keys[place][0].pattern}: {before!r} became {after!r}: {fate}")
     assert wrong == [], "\n".join(wrong)
     return fates
@@ -191,16 +187,16 @@ def _lost(loaded: Loaded, target: str, carried: str) -> tuple[str, set[KeyPath]]
     return outcome.text(), {path for path, fate in fates if fate.lost or fate.kept}
 
 
-def _round_trip(group: Several, first: str, second: str, carried: str) -> list[str]:
-    """What a text in the first dialect says, and no longer says once it has been through the second."""
+def _round_trip(group: Several, first: str, second: str, carried: str) -> list[str] | None:
+    """What a text in the first dialect says, and no longer says once it has been through the second; None if one refuses it."""
     config = group.config
     there = _lost(_loaded(config, *group.keys), first, "none")
     if there is None:
-        return []
+        return None
     said, _ = _read(there[0], first)
     away = _lost(said, second, carried)
     if away is None:
-        return []
+        return None
     foreign, _ = _read(away[0], second)
     home = _lost(foreign, first, carried)
     if home is None:
@@ -225,8 +221,10 @@ def _round_trip(group: Several, first: str, second: str, carried: str) -> list[s
 @given(data=st.data())
 def test_there_and_back_keeps_what_both_can_say(first: str, second: str, section: str, data: st.DataObject) -> None:
     drawn = [(key, data.draw(values(key.info), label=key.pattern)) for key in _keys(section)]
-    wrong = [line for group in together(drawn) for line in _round_trip(group, first, second, "none")]
-    assert wrong == [], "\n".join(wrong)
+    trips = [_round_trip(group, first, second, "none") for group in together(drawn)]
+    made = [trip for trip in trips if trip is not None]
+    assert (wrong := [line for trip in made for line in trip]) == [], "\n".join(wrong)
+    assert len(made) > len(trips) / 2, f"{len(trips) - len(made)} of {len(trips)} configs are refused, and say nothing"
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
