@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+import grimp
 from importlinter import cli as linter
 
 ROOT = Path(__file__).parents[1]
@@ -38,3 +40,13 @@ def test_every_folder_but_the_runtime_and_the_app_is_kept_from_torch() -> None:
 def test_every_dialect_is_independent() -> None:
     packages = {f"rlctl.adapters.{path.parent.name}" for path in (ROOT / "rlctl" / "adapters").glob("*/__init__.py")}
     assert packages - {"rlctl.adapters.engine"} == set(CONTRACTS["dialects"]["modules"])
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Nor for types only, outside the app, whose screens open each other."""
+    graph = grimp.build_graph("rlctl", cache_dir=None)
+    modules = {module for module in graph.modules if not module.startswith("rlctl.tui")}
+    assert len(modules) > 300
+    TopologicalSorter(
+        {module: graph.find_modules_directly_imported_by(module) & modules for module in modules}
+    ).prepare()

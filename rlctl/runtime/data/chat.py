@@ -1,45 +1,13 @@
-"""Rows to text: the messages of a row, and a chat template over them."""
+"""Messages to text and tokens: a chat template over them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from rlctl.common.errors import RunError
-
-if TYPE_CHECKING:
-    from rlctl.runtime.data.images import ImageReader
-
-Messages = list[dict[str, Any]]
-
-
-def as_messages(value: Any, *, where: str) -> Messages:
-    """Read chat messages from a column's value: a list of them, or the same as JSON text.
-
-    Empty fields, which Arrow fills in where other rows have them, are left out.
-
-    Args:
-        value: the column's value.
-        where: row, file and column, for messages of errors.
-
-    Raises:
-        RunError: it is something else.
-    """
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise RunError(f"{where} is text that is not JSON; expected a list of chat messages") from error
-    if not isinstance(value, Sequence) or not value or not all(map(_is_message, value)):
-        raise RunError(f"{where} is {_short(value)}; expected a list of messages, each with a role and a content")
-    return [{name: field for name, field in message.items() if field is not None} for message in value]
-
-
-def _is_message(value: Any) -> bool:
-    """Whether it says who says something, and anything beside: a content, or calls of tools."""
-    said = [name for name, field in value.items() if field is not None] if isinstance(value, Mapping) else []
-    return "role" in said and bool(value["role"]) and len(said) > 1
+from rlctl.runtime.data.images import ImageReader
+from rlctl.runtime.data.messages import Messages
 
 
 class Chat:
@@ -84,8 +52,3 @@ class Chat:
     def encode(self, texts: list[str], *, special: bool = False) -> list[list[int]]:
         """Return the token ids of texts; ``special`` adds what the tokenizer puts around raw text."""
         return self.tokenizer(texts, add_special_tokens=special)["input_ids"] if texts else []
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from rlctl.common.errors import MissingDependency, RunError
 from rlctl.config.sections.data import DataSource
 from rlctl.config.sections.model import Model
-from rlctl.runtime.data.chat import Messages
 from rlctl.runtime.data.hub import hub_access
+from rlctl.runtime.data.messages import Messages
 from rlctl.runtime.data.sources import Rows
 
 if TYPE_CHECKING:

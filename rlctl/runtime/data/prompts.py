@@ -15,9 +15,10 @@ import numpy as np
 
 from rlctl.common.errors import RunError
 from rlctl.config.sections.data import Data, DataSource
-from rlctl.runtime.data.chat import Chat, Messages, as_messages
+from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.custom import open_rows
 from rlctl.runtime.data.images import check_columns, row_images, undecoded, with_places
+from rlctl.runtime.data.messages import Messages, as_messages
 from rlctl.runtime.data.parallel import over_ranges
 from rlctl.runtime.data.rowset import RowSet, SetReport
 from rlctl.runtime.data.sources import Rows

@@ -16,9 +16,10 @@ import torch
 from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.data import Data, DataSource
-from rlctl.runtime.data.chat import Chat, Messages, as_messages
+from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.custom import open_rows
 from rlctl.runtime.data.images import check_columns, row_images, undecoded, with_places
+from rlctl.runtime.data.messages import Messages, as_messages
 from rlctl.runtime.data.prompts import as_tools, with_system
 from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.sources import Rows, require_column, source_name

@@ -6,8 +6,7 @@ one row a sequence, padded on the right: a causal mask hides the padding from ev
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +14,8 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from rlctl.common.errors import RunError
-
-if TYPE_CHECKING:
-    from rlctl.runtime.train.sequence import SequenceGroup
+from rlctl.runtime.train.rows import Rows
+from rlctl.runtime.train.sequence import SequenceGroup
 
 PACKED = "rlctl_packed"
 """The name under which Transformers knows ``packed_attention``."""
@@ -25,37 +23,6 @@ PACKED = "rlctl_packed"
 SHORT = 256
 """Rows up to this long are computed as two matrix products where numbers have 16 bits and there is no GPU: the fused CPU
 kernel's backward pass is slow with them, 40 ms for 128 rows of 32 tokens where the products take 8."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Where the tokens of a micro-batch lie when each sequence has a row of its own."""
-
-    count: int
-    width: int
-    to_rows: Tensor
-    """int64 [count * width]: the token at each place; padding repeats some token."""
-    to_tokens: Tensor
-    """int64 [tokens]: the place of each token, in the first of the rows that it is in."""
-    shared: bool = False
-    """Whether a token may be in several rows."""
-
-    @classmethod
-    def of(cls, lengths: Tensor) -> Rows:
-        """Lay out sequences of these lengths, int64 [B], of which some may be 0."""
-        count, width = len(lengths), max(1, int(lengths.max()))
-        starts = lengths.cumsum(0) - lengths
-        inside = torch.arange(width, device=lengths.device) < lengths[:, None]
-        places = starts[:, None] + torch.arange(width, device=lengths.device)
-        return cls(count, width, places.where(inside, 0).flatten(), inside.flatten().nonzero().squeeze(1))
-
-    def to(self, device: torch.device) -> Rows:
-        """Return it on another device."""
-        return Rows(self.count, self.width, self.to_rows.to(device), self.to_tokens.to(device), self.shared)
-
-    def sharing(self, kept: Tensor, place: Tensor) -> Rows:
-        """The same rows of fewer tokens: those ``kept``, int64 [tokens]; ``place``, int64 [all tokens], is where each is now."""
-        return Rows(self.count, self.width, place[self.to_rows], self.to_tokens[kept], shared=True)
 
 
 def register() -> None:

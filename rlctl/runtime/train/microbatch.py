@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import pad_sequence
 from rlctl.common.errors import RunError
 from rlctl.config.sections.batch import Micro
 from rlctl.runtime.models.vision import Vision, joined
-from rlctl.runtime.train.attention import Rows
+from rlctl.runtime.train.rows import Rows
 from rlctl.runtime.types import Sample
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from safetensors import SafetensorError
 from rlctl.common.errors import RunError
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import ModelReward
-from rlctl.runtime.data.chat import Chat, Messages
+from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.messages import Messages
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.pickles import reason_of
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome

@@ -20,8 +20,8 @@ from rlctl.config.sections.train import Fsdp2
 from rlctl.planning.memory.roles import counted_share, micro_tokens
 from rlctl.runtime.algorithms import entropy
 from rlctl.runtime.train import attention, fsdp
-from rlctl.runtime.train.attention import Rows
 from rlctl.runtime.train.head import Head
+from rlctl.runtime.train.rows import Rows
 from tests.planning.memory.live_storages import LiveStorages
 
 

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rlctl.common.errors import RunError
-from rlctl.runtime.train.attention import Rows, packed_attention
+from rlctl.runtime.train.attention import packed_attention
+from rlctl.runtime.train.rows import Rows
 
 LENGTHS = [3, 0, 7, 1, 5]
 

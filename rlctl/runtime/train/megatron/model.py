@@ -31,12 +31,13 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from rlctl.common.errors import PlanError
 from rlctl.config.sections.train import Megatron
-from rlctl.runtime.train.attention import Rows, packed_attention
+from rlctl.runtime.train.attention import packed_attention
 from rlctl.runtime.train.interface import Role
 from rlctl.runtime.train.megatron.arguments import padded_vocabulary
 from rlctl.runtime.train.megatron.experts import GroupedExperts
 from rlctl.runtime.train.megatron.head import Read, ValueHead, read_logits
 from rlctl.runtime.train.microbatch import MicroBatch
+from rlctl.runtime.train.rows import Rows
 from rlctl.runtime.train.sequence import SequenceGroup
 
 FIXED_ANGLES = ("default", "linear", "llama3", "yarn")

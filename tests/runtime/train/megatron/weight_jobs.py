@@ -16,8 +16,8 @@ from transformers import AutoConfig
 
 from rlctl.config.sections.train import Megatron, PrecisionSettings, Train
 from rlctl.runtime.seeds import derive_seed
-from rlctl.runtime.train.attention import Rows
 from rlctl.runtime.train.interface import Role
+from rlctl.runtime.train.rows import Rows
 
 from rlctl.runtime.train.megatron.layout import enter_layout  # isort: skip  # what imports Megatron-core comes after it
 from megatron.core.tensor_parallel.mappings import gather_from_sequence_parallel_region

@@ -1,0 +1,39 @@
+"""Where the tokens of a micro-batch lie, when sequences lie end to end and when each has a row of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Where the tokens of a micro-batch lie when each sequence has a row of its own."""
+
+    count: int
+    width: int
+    to_rows: Tensor
+    """int64 [count * width]: the token at each place; padding repeats some token."""
+    to_tokens: Tensor
+    """int64 [tokens]: the place of each token, in the first of the rows that it is in."""
+    shared: bool = False
+    """Whether a token may be in several rows."""
+
+    @classmethod
+    def of(cls, lengths: Tensor) -> Rows:
+        """Lay out sequences of these lengths, int64 [B], of which some may be 0."""
+        count, width = len(lengths), max(1, int(lengths.max()))
+        starts = lengths.cumsum(0) - lengths
+        inside = torch.arange(width, device=lengths.device) < lengths[:, None]
+        places = starts[:, None] + torch.arange(width, device=lengths.device)
+        return cls(count, width, places.where(inside, 0).flatten(), inside.flatten().nonzero().squeeze(1))
+
+    def to(self, device: torch.device) -> Rows:
+        """Return it on another device."""
+        return Rows(self.count, self.width, self.to_rows.to(device), self.to_tokens.to(device), self.shared)
+
+    def sharing(self, kept: Tensor, place: Tensor) -> Rows:
+        """The same rows of fewer tokens: those ``kept``, int64 [tokens]; ``place``, int64 [all tokens], is where each is now."""
+        return Rows(self.count, self.width, place[self.to_rows], self.to_tokens[kept], shared=True)
