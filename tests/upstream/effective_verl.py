@@ -7,6 +7,8 @@ from typing import Any
 import workers_verl
 from formulas import ROUNDS, kl, megatron_rate
 
+NEVER = 1_000_000
+"""A bound that no ratio reaches."""
 ESTIMATORS = {
     "gae": ("critic", None, True),
     "grpo": ("group", "group", False),
@@ -109,7 +111,8 @@ def _algorithm(cfg: Any) -> dict[str, Any]:
         low, high = actor.clip_ratio_low, actor.clip_ratio_high
         found["clip low"] = actor.clip_ratio if low is None else low
         found["clip high"] = actor.clip_ratio if high is None else high
-        found["dual clip"] = actor.clip_ratio_c if mode == "vanilla" else None
+        bound = actor.clip_ratio_c if mode == "vanilla" else None
+        found["dual clip"] = bound if bound is not None and bound < NEVER else None
     return found
 
 

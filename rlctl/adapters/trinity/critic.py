@@ -44,6 +44,7 @@ from rlctl.adapters.trinity.megatron import MEGATRON, megatron
 from rlctl.adapters.trinity.micro import other_micro
 from rlctl.adapters.trinity.train import (
     ADAM,
+    MEGATRON_SHAPES,
     read_warmup,
     role_engine,
     role_strategy,
@@ -51,6 +52,11 @@ from rlctl.adapters.trinity.train import (
     write_warmup,
     writes_engine,
 )
+
+
+def _on_megatron(view: Reading) -> bool:
+    """Whether the critic's optimizer has Megatron's keys, which 0.5 translated itself."""
+    return view.version >= (0, 6) and role_strategy(view, f"{CRITIC_C}.strategy") == "megatron"
 
 
 def _read_critic(view: Reading) -> Iterator[Flow]:
@@ -210,7 +216,35 @@ CRITIC: list[Rule] = [
         _read_clip,
         _write_clip,
     ),
-    schedule(f"{CRITIC_C}.optim.lr_scheduler_type", "critic"),
+    When(
+        (
+            schedule(f"{CRITIC_C}.optim.lr_scheduler_type", "critic"),
+            Key(
+                f"{CRITIC_C}.optim.min_lr_ratio",
+                "critic.learning_rate_schedule.min_ratio",
+                VersionedDefault({"0.5": 0.0, "0.6": 0.01}),
+                NullReads(0.0),
+            ),
+        ),
+        lambda view: not _on_megatron(view),
+        lambda view: not writes_engine(view, "critic.engine", "megatron") or view.version < (0, 6),
+        "the trainer is Megatron",
+    ),
+    When(
+        (
+            Key(
+                f"{CRITIC_C}.optim.lr_decay_style",
+                "critic.learning_rate_schedule.name",
+                "constant",
+                MEGATRON_SHAPES,
+                since="0.6",
+            ),
+            Key(f"{CRITIC_C}.optim.min_lr", "critic.learning_rate_schedule.min_learning_rate", 0.0, since="0.6"),
+        ),
+        lambda view: _on_megatron(view),
+        lambda view: writes_engine(view, "critic.engine", "megatron") and view.version >= (0, 6),
+        "the trainer is not Megatron",
+    ),
     CustomRule(
         "critic's warm-up",
         (DialectKey(f"{CRITIC_C}.optim.lr_warmup_steps", -1),),
@@ -220,12 +254,6 @@ CRITIC: list[Rule] = [
         "ticks x k",
     ),
     Key(f"{CRITIC_C}.optim.lr_warmup_steps_ratio", "critic.learning_rate_schedule.warmup.ratio", 0.0, Off(0.0)),
-    Key(
-        f"{CRITIC_C}.optim.min_lr_ratio",
-        "critic.learning_rate_schedule.min_ratio",
-        VersionedDefault({"0.5": 0.0, "0.6": 0.01}),
-        NullReads(0.0),
-    ),
     Key(
         f"{CRITIC_C}.cliprange_value", "critic.value_loss.clip", VersionedDefault({"0.5": 0.0, "0.6": 0.5}), Unclipped()
     ),
@@ -240,12 +268,19 @@ CRITIC: list[Rule] = [
         f"{CRITIC_C}.ppo_max_token_len_per_gpu",
         f"{CRITIC_C}.ppo_micro_batch_size_per_gpu",
     ),
-    other_micro(
-        "critic value micro-batch",
-        "critic.forward_micro",
-        f"{CRITIC_C}.forward_use_dynamic_bsz",
-        f"{CRITIC_C}.forward_max_token_len_per_gpu",
-        f"{CRITIC_C}.forward_micro_batch_size_per_gpu",
+    When(
+        (
+            other_micro(
+                "critic value micro-batch",
+                "critic.forward_micro",
+                f"{CRITIC_C}.forward_use_dynamic_bsz",
+                f"{CRITIC_C}.forward_max_token_len_per_gpu",
+                f"{CRITIC_C}.forward_micro_batch_size_per_gpu",
+            ),
+        ),
+        lambda view: not _on_megatron(view),
+        lambda view: not writes_engine(view, "critic.engine", "megatron") or view.version < (0, 6),
+        "Megatron's critic has no batch of its own for values",
     ),
     role_engine("critic engine", f"{CRITIC_C}.strategy", "critic.engine"),
     settled(f"{CRITIC_C}.model.enable_gradient_checkpointing", "critic.memory.recompute_activations", None),

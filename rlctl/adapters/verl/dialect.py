@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlctl.adapters.engine.dialect import Dialect, File, Shipped, TrainerProgram
+from rlctl.adapters.engine.one_engine import with_one_engine
 from rlctl.adapters.engine.rules import Dropped, Noted, matches, split, version_of
 from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find
@@ -102,7 +103,9 @@ class Verl(Dialect):
 
     def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:
         """Write a config; what it asks of the data is told where the data is not verl's."""
+        given, other = with_one_engine(given, self.name)
         written = super().write_one(given, version, options)
+        written.findings += other
         if self.kind_for(given.config, version) == "ppo":
             written.findings += [*data.needs(given.config), *batch.needs(given.config)]
             keys = (source.key for source in given.sources.values())

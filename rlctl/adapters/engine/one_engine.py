@@ -1,0 +1,41 @@
+"""Frameworks in which every role trains with the policy's engine: what is written of a role that has another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rlctl.adapters.engine.lacking import SHOWN
+from rlctl.adapters.engine.writing import ConfigWithOrigins
+from rlctl.common.report import Finding, Level
+from rlctl.config.sections.train import Fsdp2, Megatron, OtherTrainEngine, TrainEngine
+from rlctl.planning import arithmetic
+
+
+def with_one_engine(given: ConfigWithOrigins, framework: str) -> tuple[ConfigWithOrigins, list[Finding]]:
+    """The config with the policy's engine for critic and reference, and a note on each that had another."""
+    config, found = given.config, []
+    policy = config.train.engine
+    critic, reference = config.critic, config.reference
+    if critic is not None and arithmetic.needs_critic(config) and _kind(critic.engine) != _kind(policy):
+        found.append(_note("critic", critic.engine, policy, framework))
+        engine = policy
+        if isinstance(policy, (Fsdp2, Megatron)) and isinstance(critic.engine, (Fsdp2, Megatron)):
+            engine = replace(policy, offload=critic.engine.offload)
+        config = replace(config, critic=replace(critic, engine=engine))
+    if reference.engine is not None and _kind(reference.engine) != _kind(policy):
+        if arithmetic.needs_reference(config):
+            found.append(_note("reference", reference.engine, policy, framework))
+        config = replace(config, reference=replace(reference, engine=None))
+    return replace(given, config=config) if config is not given.config else given, found
+
+
+def _kind(engine: TrainEngine) -> str:
+    return engine.kind if isinstance(engine, OtherTrainEngine) else engine.choice
+
+
+def _note(role: str, engine: TrainEngine, policy: TrainEngine, framework: str) -> Finding:
+    message = (
+        f"{role}.engine is {_kind(engine)}: {SHOWN.get(framework, framework)} runs every role with the policy's engine, "
+        f"so the {role} runs with {_kind(policy)}, split as the policy is; results don't change"
+    )
+    return Finding("silent-difference", Level.NOTE, message, f"{role}.engine.name")
