@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from rlctl.config import Config
 from rlctl.documents import read_yaml
-from rlctl.translation.translate import convert, read_document
+from rlctl.translation.translate import convert, read, read_document, translate_loaded
 from tests.adapters.roll.texts import AGENTIC, RLVR
 
 TRINITY = """
@@ -161,3 +162,22 @@ def test_shared_devices_come_back_from_trinity() -> None:
     assert before.placement == after.placement
     assert before.rollout.parallel == after.rollout.parallel
     assert after.rollout.memory.gpu_fraction == 0.6
+
+
+def test_what_a_launch_script_keeps_comes_back(tmp_path: Path) -> None:
+    """verl's scripts are what is run; their comments are read like those of YAML."""
+    loaded, report = read_document(read_yaml(TRINITY, "x.yaml"), dialect="trinity", environment={})
+    script = tmp_path / "run.sh"
+    script.write_text(translate_loaded(loaded, report, "verl", options={"format": "sh"}).text or "")
+    back, report = read(script, environment={})
+    assert loaded is not None
+    assert back is not None, report.errors
+    assert [source.name for source in back.config.data.train] == [source.name for source in loaded.config.data.train]
+    assert back.config.placement == loaded.config.placement
+
+
+def test_a_bound_that_never_acts_is_none() -> None:
+    """Trinity's dual clip is always on: none is written as a bound that no ratio reaches."""
+    before, after, _ = there_and_back(RLVR, "roll", "trinity")
+    assert getattr(before.algorithm.policy_loss, "dual_clip", 0) is None
+    assert before.algorithm.policy_loss == after.algorithm.policy_loss

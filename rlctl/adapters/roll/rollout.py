@@ -133,7 +133,7 @@ def _read_experts(view: Reading) -> Iterator[Flow]:
     """vLLM splits experts over all devices of an engine, or not at all."""
     key = f"{S}.enable_expert_parallel"
     width = _wide(view) * _count(view, "data_parallel_size")
-    yield Flow(view.to("rollout.parallel.expert"), width if view.get(key) else 1, (view.path(key),))
+    yield Flow(view.to("rollout.parallel.expert"), width if view.get(key) else 1, (view.path(key),), implied=True)
 
 
 def _write_experts(view: Writing) -> Iterator[Out]:
@@ -222,9 +222,9 @@ def _write_data(view: Writing) -> Iterator[Out]:
     if parallel.data in (1, workers):
         yield Flow(view.path(f"{S}.data_parallel_size"), parallel.data, used, same=True)
     else:
-        yield Inexpressible(
-            used, f"ROLL makes all its {workers} workers ranks of one engine, or none; not {parallel.data}"
-        )
+        reason = f"ROLL makes all its {workers} workers ranks of one engine, or none; not {parallel.data}"
+        yield Inexpressible(used, reason)
+        yield Inexpressible((view.to("rollout.parallel.expert"),), reason, idle=True)
 
 
 def _data_rule() -> CustomRule:

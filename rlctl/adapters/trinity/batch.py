@@ -422,9 +422,9 @@ def _whole_epochs(view: Writing) -> int | None:
     schedule, count = view.config.schedule, rows(view.options)
     if schedule.total_epochs is None or count is None or view.config.data.last_batch != "drop":
         return None
-    steps = arithmetic.total_steps(view.config, count)
-    carried = schedule.total_epochs * count // view.config.batch.prompts_per_step
-    return None if steps == carried else steps
+    steps, each = arithmetic.total_steps(view.config, count), factor(view, explore=True)
+    carried = schedule.total_epochs * count * each // view.config.batch.prompts_per_step
+    return None if steps is None or steps * each == carried else steps
 
 
 def _first_end(view: Writing, trainer: int) -> tuple[int, Flow]:

@@ -95,10 +95,17 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
         yield Flow((*to, "importance_weight"), "ratio", ())
     for key, field in known.items():
         source = key if args.get(key) is not None else "clip_range" if "clip_range" in key else ""
-        if args.get(source) is not None:
+        if field == "dual_clip" and _never_acts(args.get(source)):
+            yield Flow((*to, field), None, ((*place, source),))
+        elif args.get(source) is not None:
             yield Flow((*to, field), args[source], ((*place, source),), same=True)
         else:
             yield Flow((*to, field), LOSS_DEFAULTS[name][key], ())
+
+
+def _never_acts(bound: Any) -> bool:
+    """Whether a bound is one that no ratio reaches, as it is written for no bound at all."""
+    return isinstance(bound, (int, float)) and bound >= 1e6
 
 
 OBJECTIVES = ("sft", "cpt", "dpo", "mix", "mix_chord")

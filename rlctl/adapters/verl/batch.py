@@ -51,6 +51,10 @@ def _write_mini(view: Writing) -> Iterator[Out]:
         )
         prompts = max(1, round(mini / group))
     note = f"{mini} responses / {group} a prompt = {prompts} prompts"
+    step = view.config.batch.prompts_per_step
+    if prompts > step:
+        note = f"{note}; verl refuses more than a step has: {step} prompts, {step * group} responses"
+        prompts = step
     yield Flow(view.path(f"{A}.ppo_mini_batch_size"), prompts, used, "derived", note, always=True)
 
 

@@ -82,8 +82,10 @@ def read_launch(text: str, name: str, how: Script) -> Input:
     _refuse_unused(how.arguments, taken, reading, name)
     notes = [*given.findings, *_notes(reading, launch, words, keeps, how), *_notes_of_running(text, how)]
     reason = f"line {launch.program.at.line} starts {launch.program.name}"
+    document = replace(given.document, text=given.document.text or text)  # with what its comments keep for the way back
     return replace(
         given,
+        document=document,
         overrides=[*given.overrides, *overrides],
         dialect=launch.dialect or given.dialect,
         kind=given.kind or launch.known.kind,
