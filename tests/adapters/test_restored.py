@@ -25,6 +25,7 @@ buffer:
       {name: t, path: data, subset_name: main, format: {prompt_key: question, response_key: answer}}
     eval_tasksets:
       - {name: e, path: data, split: test, format: {prompt_key: question, response_key: answer}}
+  trainer_input: {experience_buffer: {name: exp, storage_type: queue}}
 explorer: {rollout_model: {engine_num: 4}}
 """
 VERL = """
@@ -61,6 +62,8 @@ def test_defaults_of_trinity_come_back_from_roll() -> None:
     assert values["trainer"].get("param_offload") is False
     assert after.schedule.total_steps is None
     assert after.schedule.total_epochs == 2
+    assert before.checkpoint.resume == after.checkpoint.resume == "auto"
+    assert before.buffer.label == after.buffer.label == "exp"
 
 
 def test_sources_keep_their_columns_and_prompts() -> None:

@@ -554,6 +554,9 @@ class Reader:
             else:
                 put(self.tree, path, value)
             self.sources[path] = Source("file", dotted(path), at)
+            if len(path) == 1:  # a whole section, in which the text says only what is not empty
+                said = [place for place, inner in _leaves_of(value, path) if inner not in (None, {}, [])]
+                self.sources |= {place: Source("file", dotted(place), at) for place in said}
             restored.append(dotted(path))
         if restored:
             values = f"{len(restored)} values are" if len(restored) > 1 else "a value is"

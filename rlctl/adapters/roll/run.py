@@ -122,7 +122,13 @@ def _read_resume(view: Reading) -> Iterator[Flow]:
     note = ""
     if value is True and view.get("checkpoint_config.type") in (None, "file_system"):
         note = "ROLL finds no checkpoint by itself: it adds the time to checkpoint_config.output_dir"
-    yield Flow(view.to("checkpoint.resume"), "path" if path else "auto" if value else "never", used, note=note)
+    yield Flow(
+        view.to("checkpoint.resume"),
+        "path" if path else "auto" if value else "never",
+        used,
+        note=note,
+        implied=not value,
+    )
     yield Flow(view.to("checkpoint.resume_path"), path, used, same=path is not None)
 
 
