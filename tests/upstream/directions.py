@@ -204,7 +204,16 @@ def roll() -> Framework:
     checkout = os.environ.get("ROLL", "")
     if not checkout or not (ENVIRONMENTS / "roll" / ".ready").exists():
         pytest.skip("no checkout of ROLL: make test-upstream ROLL=/path/to/checkout")
+    assert (found := commit_of(checkout)) == ROLL_COMMIT, (
+        f"{checkout} is at {found or 'no commit'}; the numbers are of ROLL {ROLL_COMMIT}: git checkout {ROLL_COMMIT[:8]}"
+    )
     return Framework("roll", "drive_roll.py", checkout=Path(checkout))
+
+
+def commit_of(checkout: str) -> str:
+    """The commit that a checkout is at; empty if the folder is none."""
+    done = subprocess.run(["git", "-C", checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 @cache
