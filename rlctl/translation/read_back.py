@@ -237,10 +237,10 @@ def _both(item: Difference, names: tuple[str, str], back: Back) -> str:
     """Both values of a key, why they differ, and what follows from it."""
     source, target = (SHOWN.get(name, name) for name in names)
     ours, theirs = (_quantity(side.value, item.key) for side in (item.first, item.second))
-    values = f"{ours} in {source}, {theirs} in {target}"
     key = _PLACE.sub("", item.key).removeprefix("stages.")
     why, follows = back.reasons.get(item.key, ""), CONSEQUENCES.get(key, "")
-    return f"{item.key} is {values}" + (f": {why}" if why else "") + (f". {follows}" if follows else "")
+    both = f"{item.key} is {ours} in {source}, {theirs} in {target}"
+    return both + (f": {why}" if why else "") + (f". {follows}" if follows else "")
 
 
 def _quantity(value: Any, key: str) -> str:

@@ -123,6 +123,14 @@ FINDINGS: dict[str, str] = {
         "脚本中写有 ${0}；它保持为 ${oc.env:{1}}，其值不在任何地方显示"
     ),
     "export {} before the run, and take it out of the script": "运行前请 export {0}，并从脚本中去掉它",
+    # what a conversion says
+    "{} is {} in {}, {} in {}": "{0} 在 {2} 中为 {1}，在 {4} 中为 {3}",
+    "{} refuses what is written: {} ({}: {})": "{0} 会拒绝写出的配置：{1}（{2}：{3}）",
+    "rlctl cannot read the {} config it wrote: {}": "rlctl 读不了自己写出的 {0} 配置：{1}",
+    "check the values that the message names; please report it": "请检查消息中的值，并报告这个问题",
+    "'{}' cannot be said in the target: {}": "目标无法表达 '{0}'：{1}",
+    "{}.engine is {}: {} runs every role with the policy's engine, so the {} runs with {}, split as the policy is; "
+    "results don't change": "{0}.engine 为 {1}：{2} 让所有角色使用策略的引擎，所以 {3} 用 {4}，切分与策略相同；结果不变",
     # what reading a file says
     "{} keys belong to other releases than {}; they are read as those releases mean them": (
         "{0} 个键属于 {1} 以外的版本；按那些版本的含义读取"

@@ -161,8 +161,8 @@ def test_a_finding_that_is_common_is_in_chinese_with_its_values(monkeypatch: pyt
 
 def texts_of_checks() -> Iterator[str]:
     """Every text of the checks and of reading a file, ``{}`` for each value in it."""
-    for place in ("checks", "megatron", "adapters", "sources", "documents", "translate.py", "support.py"):
-        for path in [PACKAGE / place] if place.endswith(".py") else sorted((PACKAGE / place).rglob("*.py")):
+    for place in ("checks", "planning", "adapters", "translation", "shell", "documents"):
+        for path in sorted((PACKAGE / place).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.JoinedStr):
                     yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
