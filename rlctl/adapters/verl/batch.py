@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from rlctl.adapters.engine.rules import (
     ABSENT,
@@ -20,12 +21,13 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import interval, rows
+from rlctl.adapters.engine.writing import ConfigWithOrigins
 from rlctl.adapters.verl import asynchronous
 from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
 from rlctl.adapters.verl.training_engine import micro
 from rlctl.common.report import Finding, Level
 from rlctl.config import Config
-from rlctl.documents.paths import KeyPath
+from rlctl.documents.paths import KeyPath, dotted
 from rlctl.planning import arithmetic
 
 A = "actor_rollout_ref.actor"
@@ -40,6 +42,20 @@ def _read_mini(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("batch.mini_batch_responses"), prompts * group, used, "derived", note)
 
 
+MINI = ("batch", "mini_batch_responses")
+
+
+def within_a_step(given: ConfigWithOrigins) -> tuple[ConfigWithOrigins, list[Finding]]:
+    """The config of another framework with a mini-batch of at most a step, which verl refuses more of."""
+    mini, step = given.config.batch.mini_batch_responses, arithmetic.responses_per_step(given.config)
+    source = given.sources.get(MINI)
+    if mini is None or mini <= step or source is None or source.key == f"{A}.ppo_mini_batch_size":
+        return given, []
+    message = f"a mini-batch of {mini} responses is written as {step}, those of a step: verl refuses more"
+    config = replace(given.config, batch=replace(given.config.batch, mini_batch_responses=None))
+    return replace(given, config=config), [Finding("silent-difference", Level.WARNING, message, dotted(MINI))]
+
+
 def _write_mini(view: Writing) -> Iterator[Out]:
     mini, group = arithmetic.mini_batch_responses(view.config), view.config.batch.responses_per_prompt
     used = (view.to("batch.mini_batch_responses"),)
@@ -51,10 +67,6 @@ def _write_mini(view: Writing) -> Iterator[Out]:
         )
         prompts = max(1, round(mini / group))
     note = f"{mini} responses / {group} a prompt = {prompts} prompts"
-    step = view.config.batch.prompts_per_step
-    if prompts > step:
-        note = f"{note}; verl refuses more than a step has: {step} prompts, {step * group} responses"
-        prompts = step
     yield Flow(view.path(f"{A}.ppo_mini_batch_size"), prompts, used, "derived", note, always=True)
 
 

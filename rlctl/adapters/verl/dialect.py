@@ -104,9 +104,11 @@ class Verl(Dialect):
     def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:
         """Write a config; what it asks of the data is told where the data is not verl's."""
         given, other = with_one_engine(given, self.name)
+        ppo = self.kind_for(given.config, version) == "ppo"
+        given, cut = batch.within_a_step(given) if ppo else (given, [])
         written = super().write_one(given, version, options)
-        written.findings += other
-        if self.kind_for(given.config, version) == "ppo":
+        written.findings += [*other, *cut]
+        if ppo:
             written.findings += [*data.needs(given.config), *batch.needs(given.config)]
             keys = (source.key for source in given.sources.values())
             mode = find(written.values, parse_dotted(asynchronous.MODE))

@@ -8,7 +8,9 @@ import pytest
 
 from rlctl.common.report import Bucket
 from rlctl.config import Loaded, Source, config_from
+from rlctl.documents import read_yaml
 from rlctl.planning import arithmetic
+from rlctl.translation.translate import read_document, translate_loaded
 
 from .texts import AGENTIC, RLVR, bucket, lost, read, written
 
@@ -126,3 +128,15 @@ def test_steps_ahead_say_how_old_responses_may_be() -> None:
     assert loaded.config.rollout.split_groups
     values, _ = written(loaded)
     assert values["async_generation_ratio"] == 1.5
+
+
+def test_a_mini_batch_of_more_than_a_step_is_cut_for_verl() -> None:
+    """ROLL fills a step up to its mini-batch; verl refuses one of more than a step has."""
+    loaded, report = read(RLVR, actor_train__training_args__gradient_accumulation_steps=4096)
+    made = translate_loaded(loaded, report, "verl")
+    mini, step = arithmetic.mini_batch_responses(loaded.config), arithmetic.responses_per_step(loaded.config)
+    assert mini > step
+    assert [item.message for item in made.report.warnings if f"{mini} responses" in item.message]
+    back, _ = read_document(read_yaml(made.text or "", "x.yaml"), dialect="verl", environment={})
+    assert back is not None
+    assert arithmetic.mini_batch_responses(back.config) == step
