@@ -1,9 +1,12 @@
-"""The shared example configs, where they are there: each as rlctl reads it, and as plain values for the oracle."""
+"""Example configs: each as rlctl reads it, and as plain values for the oracle.
+
+A few of our own, in ``examples``, are always there; the frameworks' own are in a folder next to the checkout, if at all.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +24,7 @@ from rlctl.documents import KeyPath, read_yaml
 from rlctl.translation.translate import read, read_document
 
 ROOT = Path(__file__).parents[3] / "shared" / "corpus"
+OWN = Path(__file__).parent / "examples"
 ROWS = 4000
 """Rows of the training data, where a number hangs on them."""
 GROUPS = ("engine", "optim", "model")
@@ -38,7 +42,11 @@ class Example:
 
     @property
     def name(self) -> str:
-        return str(self.path.relative_to(ROOT).with_suffix(""))
+        return str(self.path.relative_to(OWN if self.is_own else ROOT).with_suffix(""))
+
+    @property
+    def is_own(self) -> bool:
+        return self.path.is_relative_to(OWN)
 
     @property
     def is_default(self) -> bool:
@@ -128,8 +136,19 @@ def examples(dialect: str) -> tuple[Example, ...]:
     return tuple(_found(dialect))
 
 
+def some(chosen: Iterable[Example], step: int) -> list[Example]:
+    """Our own examples, and every so many-th of the frameworks'."""
+    chosen = list(chosen)
+    return [each for each in chosen if each.is_own] + [each for each in chosen if not each.is_own][::step]
+
+
+def at_least(count: int) -> int:
+    """How many examples a test has to have checked; our own are few."""
+    return count if ROOT.is_dir() else 1
+
+
 def _found(dialect: str) -> Iterator[Example]:
-    for path in sorted((ROOT / dialect).rglob("*.yaml")):
+    for path in [path for root in (OWN, ROOT) for path in sorted((root / dialect).rglob("*.yaml"))]:
         included = dialect == "roll" and path.parent.name == "config"
         if not included and path.name not in EMPTY:
             yield Example(dialect, path)

@@ -213,6 +213,8 @@ def verl(v: Values) -> Numbers:
     engine = v.get("model_engine", v.get(f"{actor}.strategy", "fsdp"))
     if not v.has("actor_rollout_ref") or engine not in ("dp", "fsdp", "fsdp2", "megatron"):
         raise Unsupported("not the PPO trainer, or an engine with schedules of its own")
+    if v.has("async_training"):
+        raise Unsupported("the fully asynchronous trainer, whose steps are no batches of prompts")
     prompts, group = v.get("data.train_batch_size", 1024), v.get(f"{rollout}.n", 1)
     epochs = v.get("trainer.total_epochs", 30)
     steps = _first(v.get("trainer.total_training_steps"), None if epochs is None else epochs * (v.rows // prompts))

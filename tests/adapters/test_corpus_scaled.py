@@ -14,7 +14,7 @@ from rlctl.planning.plan import Cluster, make_plan
 from rlctl.planning.scaling import scaled_to_cpu
 from rlctl.runs.tiny import tiny
 
-from .corpus import examples
+from .corpus import at_least, examples
 
 GPUS, LAPTOP = Cluster(64, 8, "cuda"), Cluster(1, 2, "cpu", cpus_per_node=2)
 OF_DATA = ("path-missing", "no-data")
@@ -25,8 +25,6 @@ FEWEST = 8
 @pytest.mark.parametrize("dialect", [name for name in names() if name != "rlctl"])
 def test_what_plans_on_gpus_plans_on_two_cores(dialect: str, tmp_path: Path) -> None:
     chosen = [example for example in examples(dialect) if not example.is_default]
-    if not chosen:
-        pytest.skip("the shared examples are not here")
     planned = 0
     for number, example in enumerate(chosen):
         loaded, _ = example.read()
@@ -43,7 +41,7 @@ def test_what_plans_on_gpus_plans_on_two_cores(dialect: str, tmp_path: Path) -> 
             plan = make_plan(small, cluster=LAPTOP)
             assert (plan.device, plan.nodes * plan.devices_per_node <= 2) == ("cpu", True)
         planned += 1
-    assert planned >= FEWEST
+    assert planned >= at_least(FEWEST)
 
 
 def errors(config: Any, cluster: Cluster) -> list[str]:

@@ -10,7 +10,7 @@ from rlctl.planning.plan import make_plan
 from rlctl.planning.support import AGENTS, ONE_DEVICE, OTHER
 from tests.later import is_later, is_never
 
-from .corpus import ROWS, examples
+from .corpus import ROWS, at_least, examples
 
 VALUES = {
     "trinity/examples/opd_gsm8k/opd_gsm8k_jsd": "algorithm.advantage.kind",
@@ -23,8 +23,6 @@ OF_OTHERS = (AGENTS, OTHER, ONE_DEVICE, "Megatron", "SGLang", "a class of one fr
 @pytest.mark.parametrize("dialect", [name for name in names() if name != "rlctl"])
 def test_examples_are_refused_for_what_comes_later_only_and_the_others_have_a_plan(dialect: str) -> None:
     chosen = [example for example in examples(dialect) if not example.is_default]
-    if not chosen:
-        pytest.skip("the shared examples are not here")
     refused, planned = {}, 0
     for example in chosen:
         loaded, _ = example.read()
@@ -41,4 +39,4 @@ def test_examples_are_refused_for_what_comes_later_only_and_the_others_have_a_pl
             assert make_plan(loaded.config, rows=ROWS).stages
             planned += 1
     assert {name: keys for name, keys in refused.items() if keys} == {}
-    assert planned >= 5
+    assert planned >= at_least(5)

@@ -26,7 +26,7 @@ from rlctl.translation.rendering import write_out
 from rlctl.translation.translate import read_document
 
 from .cases import numbered
-from .corpus import ROWS, Example, examples, plain
+from .corpus import ROWS, Example, at_least, examples, plain, some
 from .effective import ORACLES, Numbers, Unsupported, canonical, differences, effective
 
 FACTS = {"dataset_rows": str(ROWS), "carried": "none"}
@@ -136,10 +136,7 @@ def _told(wrong: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _of(name: str) -> list[Example]:
-    found = [item for item in examples(name) if not item.is_default]
-    if not found:
-        pytest.skip("the shared examples are not here")
-    return found
+    return [item for item in examples(name) if not item.is_default]
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -152,7 +149,7 @@ def test_rlctl_computes_what_an_example_computes(name: str) -> None:
             if apart := differences(numbers, own):
                 wrong[example.name] = apart
     assert wrong == {}, _told(wrong)
-    assert seen > 10
+    assert seen >= at_least(11)
 
 
 def _check_translations(name: str, target: str, chosen: list[Example]) -> None:
@@ -165,13 +162,13 @@ def _check_translations(name: str, target: str, chosen: list[Example]) -> None:
         if apart := _unexplained(found[2], numbers, written):
             wrong[example.name] = apart
     assert wrong == {}, _told(wrong)
-    assert seen > len(chosen) / 3
+    assert seen >= at_least(len(chosen) // 3 + 1)
 
 
 @pytest.mark.parametrize("target", DIALECTS)
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_translated_example_computes_what_it_did(name: str, target: str) -> None:
-    _check_translations(name, target, _of(name)[::5])
+    _check_translations(name, target, some(_of(name), 5))
 
 
 @pytest.mark.soak

@@ -68,8 +68,6 @@ def test_npu_is_told_and_comes_back() -> None:
 def test_what_a_person_wrote_comes_back_or_the_report_says_what_became_of_it() -> None:
     """Every leaf of every shared example through the canonical file and back: the leaf itself, or the values it stands for."""
     chosen = [example for example in examples("verl") if not example.is_default]
-    if not chosen:
-        pytest.skip("the shared examples are not here")
     gone = {example.name: lost for example in chosen if (lost := _gone(example))}
     assert gone == {}
 

@@ -45,8 +45,6 @@ def _said(entry: Entry, now: Any) -> bool:
 
 
 def _check(chosen: tuple[Example, ...]) -> None:
-    if not chosen:
-        pytest.skip("the shared examples are not here")
     wrong = [line for example in chosen for line in _changed(example)]
     assert wrong == [], "\n".join(wrong)
 
