@@ -8,8 +8,7 @@ Bytes on one device, P parameters, S devices that share them:
     megatron   what a worker holds is in ``megatron.sizes``: parameters in train.precision.compute, gradients in
                train.precision.reduce, the optimizer 12 bytes a parameter (8 at float32, which needs no masters), also over
                replicas where it is distributed (Megatron-LM's table of its distributed optimizer: 6 + 12 / d)
-               activations 34 h T bytes a layer at 16 bit; recomputed: 2 h T a layer and one layer whole (Korthikanti et al.,
-               arXiv:2205.05198, equation 2 without the attention matrix, which flash attention never holds)
+               and the larger moment of a step (``memory.megatron``)
     rollout    weights over tensor x pipeline devices, and the KV cache of the sequences that run at once
 """
 
@@ -23,6 +22,7 @@ from rlctl.config.sections.train import Critic, Fsdp2, Megatron, PrecisionSettin
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Device
 from rlctl.planning.megatron import sizes
+from rlctl.planning.memory import megatron
 from rlctl.planning.memory.fsdp import PRODUCT_CHUNK, Moment, Pass, forward_moments, peak, saved_bytes, training_moments
 from rlctl.planning.memory.parts import BYTES, GIB, MemoryEstimate, MemoryPart
 from rlctl.planning.models import ModelShape, read_shape
@@ -159,13 +159,12 @@ def _megatron_pass(config: Config, train: Train, engine: Megatron, shape: ModelS
     critic = isinstance(train, Critic)
     micro = arithmetic.critic_batch(config).micro if critic else config.batch.micro
     tokens, compute = micro_tokens(config, micro) / engine.context, BYTES[train.precision.compute]
-    parts = [("activations", sizes.activation_bytes(engine, shape, tokens) * compute / 2)]
-    if not critic:
-        counted = tokens * counted_share(config)
-        whole = 2 * compute * counted * shape.vocabulary
-        chunks = 2 * _chunk_bytes(counted, shape) + 4 * shape.vocabulary * shape.hidden
-        parts.append(("logits", min(whole, chunks) / engine.tensor))
-    return parts
+    moment = peak(
+        megatron.training_moments(
+            engine, shape, tokens=tokens, counted=tokens * counted_share(config), compute=compute, has_head=not critic
+        )
+    )
+    return [(name, count) for name, count in _parts(moment) if name != "gathered"]
 
 
 def states_of(config: Config, train: Train, shape: ModelShape) -> dict[str, float]:

@@ -85,7 +85,11 @@ def test_what_fits_needs_no_change() -> None:
     ("sections", "gib", "keys"),
     [
         ({}, 40, [("batch", "micro", "per_replica")]),
-        ({"train": {"engine": {"name": "megatron", "tensor": 2}}}, 80, [("train", "engine", "tensor")]),
+        (
+            {"train": {"engine": {"name": "megatron", "tensor": 2}}},
+            80,
+            [("train", "engine", "recompute_granularity"), ("rollout", "memory", "gpu_fraction")],
+        ),
         (
             {"model": "Qwen/Qwen2.5-32B", "placement": {"nodes": 4, "devices_per_node": 8}},
             80,

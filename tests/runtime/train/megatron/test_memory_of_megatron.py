@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from rlctl.config import config_from
 from rlctl.config.sections.train import Megatron
 from rlctl.planning.memory import GIB, memory_of
-from tests.runtime.train.megatron import memory_jobs
+from tests.runtime.train.megatron import memory_jobs, peak_jobs
 from tests.runtime.train.processes import Workers
 
 STATES = ("parameters", "gradients", "optimizer")
@@ -58,3 +60,50 @@ def test_parameters_gradients_and_optimizer_are_what_workers_hold(
     workers = [each for each in found if each["parameters"] == most["parameters"]]
     mean = sum(each["optimizer"] for each in workers) / len(workers)
     assert guess["optimizer"] == pytest.approx(mean, rel=0.01)
+
+
+PROMPT, RESPONSE, SEQUENCES = 128, 384, 4
+SIZES = {"vocab_size": 4096, "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4, "head_dim": 32}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 384, "norm_topk_prob": True}
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Models wide enough that their tensors, and not Python's small ones, make their memory."""
+    folders = {}
+    for family, more in (("qwen3", {}), ("qwen3_moe", EXPERTS)):
+        folders[family] = tmp_path_factory.mktemp(family)
+        torch.manual_seed(0)
+        config = AutoConfig.for_model(family, **SIZES, num_attention_heads=8, num_key_value_heads=2, **more)
+        AutoModelForCausalLM.from_config(config).save_pretrained(folders[family])
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("family", "engine", "compute"),
+    [
+        ("qwen3", {"tensor": 2}, "float32"),
+        ("qwen3", {"tensor": 2, "recompute_granularity": "full"}, "bfloat16"),
+        pytest.param("qwen3", {"tensor": 2, "sequence_parallel": False}, "bfloat16", marks=pytest.mark.soak),
+        pytest.param("qwen3", {"pipeline": 2}, "bfloat16", marks=pytest.mark.soak),
+        ("qwen3_moe", {"tensor": 2, "expert": 2, "expert_tensor": 1}, "bfloat16"),
+    ],
+)
+def test_a_step_on_cpu_allocates_what_is_estimated(
+    wide: dict[str, Path], two: Workers, family: str, engine: dict[str, Any], compute: str
+) -> None:
+    config = config_from(
+        {
+            "model": {"path": str(wide[family])},
+            "data": {"max_prompt_tokens": PROMPT},
+            "rollout": {"max_response_tokens": RESPONSE},
+            "batch": {"micro": {"by": "tokens", "per_replica": SEQUENCES * (PROMPT + RESPONSE)}},
+            "placement": {"nodes": 1, "devices_per_node": 2},
+            "train": {"engine": {"name": "megatron", **engine}, "precision": {"compute": compute, "reduce": "float32"}},
+        }
+    )
+    policy = memory_of(config)[0]
+    found = two.run(peak_jobs.peak, wide[family], Megatron(**engine), compute, PROMPT, RESPONSE, SEQUENCES)
+    measured = max(worker["peak"] for worker in found)
+    print(f"{policy.gib * GIB / measured - 1:+.1%}", [(part.name, part.gib * 1024) for part in policy.parts], found)
+    assert policy.gib * GIB == pytest.approx(measured, rel=0.10)

@@ -1,0 +1,125 @@
+"""Memory of Megatron-core on one worker: what a step needs on top of the states that stay (``rlctl.planning.megatron.sizes``).
+
+With the bytes c of the compute type, T tokens of a micro-batch on this worker, N of them counted, t tensor workers, h the hidden
+size, V the vocabulary and s = t under sequence parallelism, else 1, a step has two moments, of which the larger counts:
+
+    loss      saved + final norm h (4 + c) T / s + 2 h c N + 24 min(chunk, N V / t) + 4 h V / t
+    layer     saved + temporaries of one layer; where activations are recomputed, one layer whole too
+
+The head works on chunks of logits in six numbers of 4 bytes, and on the gradient of its weight in 4 bytes. ``saved`` is what
+autograd keeps of each layer: as many micro-batches at once as there are pipeline stages, each of a stage's share of the layers;
+under virtual pipelining (1 + (p - 1) / (p v)) of all layers (Korthikanti et al., arXiv:2205.05198, section 4.2.3).
+tests/runtime/train/megatron/test_memory_of_megatron.py compares this with what real workers allocate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rlctl.config.sections.train import Megatron
+from rlctl.planning.memory.fsdp import PRODUCT_CHUNK, Moment
+from rlctl.planning.models import Layer, ModelShape
+
+NUMBERS_OF_LOGITS = 6
+"""Of 4 bytes, for each logit of a chunk: logits, probabilities, slopes and products of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Bytes per token that a worker keeps of one layer."""
+
+    norms: float
+    attention: float
+    mlp: float
+
+    @property
+    def all(self) -> float:
+        """Together."""
+        return self.norms + self.attention + self.mlp
+
+
+def saved_bytes(engine: Megatron, shape: ModelShape, layer: Layer, compute: int) -> Saved:
+    """What autograd keeps of one layer.
+
+    A norm keeps its input in float32 and the normed one, a projection its input; attention keeps queries once, keys and values
+    twice (as they are, and repeated for the heads of the groups) and its output twice; an MLP keeps five numbers a column.
+    """
+    sharing = engine.tensor if engine.sequence_parallel else 1
+    norms = shape.hidden * (layer.wide_norms * (4 + compute) + 2 * compute)
+    attention = layer.query_width + 2 * layer.key_width + 2 * layer.value_width + 2 * layer.output_width
+    if layer.head_norms:
+        attention += 3 * (layer.query_width + layer.key_width)
+    mlp = 5 * compute * layer.mlp_width
+    if layer.experts:
+        mlp += layer.experts_per_token * compute * (5 * layer.expert_width + 2 * shape.hidden) + 8 * layer.experts
+    return Saved(norms / sharing, (compute * attention + 4 * shape.heads) / engine.tensor, mlp / engine.tensor)
+
+
+def training_moments(
+    engine: Megatron, shape: ModelShape, *, tokens: float, counted: float, compute: int, has_head: bool
+) -> Iterator[Moment]:
+    """Of a forward and a backward pass of micro-batches.
+
+    Args:
+        tokens: of a micro-batch on this worker.
+        counted: those of them whose log-probs are computed.
+        compute: bytes of the compute type.
+        has_head: whether there are logits; a critic has a value a token.
+    """
+    sharing = engine.tensor if engine.sequence_parallel else 1
+    one = tokens * max(saved_bytes(engine, shape, kind, compute).all for kind in shape.kinds)
+    kept = _kept(engine, shape, tokens, compute)
+    width = max(kind.mlp_width + kind.experts_per_token * kind.expert_width for kind in shape.kinds)
+    again = one if _recomputes(engine) else 0.0
+    yield Moment(
+        0.0,
+        _in_flight(engine) * kept + again + tokens * (2 * compute * width / engine.tensor + 4 * shape.hidden / sharing),
+    )
+    last = kept / engine.pipeline + tokens * shape.hidden * (4 + compute) / sharing
+    if not has_head:
+        yield Moment(0.0, last)
+        return
+    chunk = min(PRODUCT_CHUNK, counted * shape.vocabulary / engine.tensor)
+    gradient = 4 * shape.vocabulary * shape.hidden / engine.tensor
+    yield Moment(0.0, last + 2 * counted * shape.hidden * compute, 4 * NUMBERS_OF_LOGITS * chunk + gradient)
+
+
+def _kept(engine: Megatron, shape: ModelShape, tokens: float, compute: int) -> float:
+    """Bytes that autograd keeps of all layers of one micro-batch."""
+    whole = tokens * sum(kind.count * _kept_of(engine, shape, kind, compute) for kind in shape.kinds)
+    if engine.recompute_granularity != "full":
+        return whole
+    sharing = engine.tensor if engine.sequence_parallel else 1
+    together = engine.recompute_layers or 1
+    inputs = tokens * compute * shape.hidden / sharing * shape.layers
+    if engine.recompute_method == "block":
+        share = min(together * (engine.virtual_pipeline or 1) * engine.pipeline, shape.layers) / shape.layers
+        return share * inputs + (1 - share) * whole
+    return inputs / together + (together - 1) * whole / shape.layers
+
+
+def _kept_of(engine: Megatron, shape: ModelShape, layer: Layer, compute: int) -> float:
+    """Bytes per token of one layer, without what recomputed modules give up."""
+    saved = saved_bytes(engine, shape, layer, compute)
+    modules = set(engine.recompute_modules) if engine.recompute_granularity == "selective" else set()
+    if engine.moe.layer_recompute:
+        modules.add("moe")
+    given_up = 0.0
+    if modules & {"mlp", "moe"} and ("mlp" in modules or layer.experts):
+        given_up += saved.mlp
+    elif "moe_act" in modules and layer.experts:
+        given_up += 2 / 5 * saved.mlp
+    if "layernorm" in modules:
+        given_up += 2 * compute * shape.hidden / (engine.tensor if engine.sequence_parallel else 1)
+    return saved.all - min(given_up, saved.all)
+
+
+def _recomputes(engine: Megatron) -> bool:
+    return engine.recompute_granularity in ("full", "selective") or engine.moe.layer_recompute
+
+
+def _in_flight(engine: Megatron) -> float:
+    """Activations that the first stage holds at once, in those of all layers of one micro-batch."""
+    stages, chunks = engine.pipeline, engine.virtual_pipeline or 1
+    return 1 + (stages - 1) / (stages * chunks) if chunks > 1 else 1
