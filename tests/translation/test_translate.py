@@ -447,13 +447,13 @@ def test_a_set_value_that_the_target_cannot_say_is_told() -> None:
 
 
 def test_what_the_target_would_refuse_is_said_by_convert() -> None:
-    """ROLL takes a critic on FSDP beside an actor on Megatron; verl composes both for one engine."""
+    """ROLL deals a step's responses to its data-parallel ranks."""
     text = (
-        "rollout_batch_size: 64\nadv_estimator: gae\npretrain: org/model\nnum_gpus_per_node: 8\n"
-        "actor_train: {strategy_args: {strategy_name: megatron_train}}\n"
-        "critic: {strategy_args: {strategy_name: fsdp2_train}}\n"
+        "data: {train_files: a.parquet, train_batch_size: 3}\nalgorithm: {adv_estimator: reinforce_plus_plus}\n"
+        "actor_rollout_ref: {model: {path: org/model}, actor: {ppo_mini_batch_size: 3}, rollout: {name: vllm, n: 1}}\n"
+        "trainer: {total_epochs: 15, n_gpus_per_node: 8, nnodes: 1}\n"
     )
-    done = convert(text, "verl", dialect="roll", environment={})
+    done = convert(text, "roll", dialect="verl", environment={})
     found = [finding for finding in done.report.findings if finding.code == "target-refuses"]
-    assert [finding.key for finding in found if "critic" in finding.key] == ["critic.strategy"]
-    assert found[0].hint
+    assert [item.key for item in found if "(3 x 1) does not divide by the data-parallel size" in item.message]
+    assert all(finding.hint for finding in found)

@@ -322,7 +322,7 @@ def lines(reports: list[Report]) -> Iterator[str]:
         for finding in report.findings:
             yield f"{finding.key} {finding.message} {finding.hint}"
         for entry in report.accounting:
-            if entry.bucket in (Bucket.UNSUPPORTED, Bucket.DERIVED):
+            if entry.bucket in (Bucket.UNSUPPORTED, Bucket.APPROXIMATED, Bucket.DERIVED):
                 targets = " ".join(f"{key} = {value}" for key, value in entry.targets)
                 yield f"{entry.key} = {entry.value} {targets} {entry.note}"
 
