@@ -120,10 +120,11 @@ class _Sources:
     def find(self, config: str) -> Path | None:
         """The file of a config, as ``../config/envs``."""
         name = config if config.endswith((".yaml", ".yml")) else f"{config}.yaml"
-        return next((found for folder in self._folders if (found := folder / name).is_file()), None)
+        return next((found for folder in self._folders if os.path.isfile(found := folder / name)), None)  # noqa: PTH113
 
     def is_group(self, group: str) -> bool:
-        return any((folder / group).is_dir() for folder in self._folders)
+        """Whether it is a folder; no folder has a name that is too long, which ``Path.is_dir`` raises."""
+        return any(os.path.isdir(folder / group) for folder in self._folders)  # noqa: PTH112
 
     def load(self, config: str) -> Document | None:
         """A document with its defaults list still in it."""

@@ -108,6 +108,16 @@ def test_no_number_where_one_is_needed_is_not_read_as_the_default(
     assert "expected an integer" in found[0].message
 
 
+def test_two_bad_values_of_one_rule_are_blamed_on_the_first(tmp_path: Path) -> None:
+    text = "mode: both\nalgorithm: {algorithm_type: grpo, repeat_times: 1e3}\nbuffer: {batch_size: 2.5}\n"
+    assert "buffer.batch_size" in {finding.key for finding in _report(tmp_path, "trinity", text).errors}
+
+
+def test_a_name_that_no_file_can_have_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="there is no file x"):
+        _report(tmp_path, "roll", f"{ROLL}defaults: [{'x' * 300}]\n")
+
+
 def test_a_threshold_of_verl_may_be_two_numbers(tmp_path: Path) -> None:
     text = f"{MODEL}algorithm:\n  rollout_correction:\n    rollout_is: token\n    rollout_is_threshold: 0.5_2.0\n"
     assert not _report(tmp_path, "verl", text).errors

@@ -46,16 +46,17 @@ def supervised(view: Reading) -> bool:
 
 def sizes(view: Reading) -> tuple[int, int, int, int]:
     """B, n, T and s in effect; 1 where they are no numbers."""
-    own = view.get("synchronizer.explorer_sync_interval") if view.version >= (0, 6) else None
-    batch, group = _whole(view.get("buffer.batch_size")), _whole(view.get("algorithm.repeat_times"))
-    interval = _whole(own or view.get("synchronizer.sync_interval"))
+    own = "synchronizer.explorer_sync_interval"
+    batch, group = _whole(view, "buffer.batch_size"), _whole(view, "algorithm.repeat_times")
+    interval = _whole(view, own if view.version >= (0, 6) and view.get(own) else "synchronizer.sync_interval")
     train = view.get("buffer.train_batch_size")
     return batch, group, train if isinstance(train, int) and train > 0 else batch * group, interval
 
 
-def _whole(value: Any) -> int:
+def _whole(view: Reading, key: str) -> int:
+    value = view.get(key)
     if value is not None and not isinstance(value, int):
-        raise BadValueError("must be a whole number")
+        raise BadValueError("must be a whole number", key=view.path(key))
     return value if value is not None and value > 0 else 1
 
 
@@ -230,7 +231,7 @@ def _interval_flow(view: Reading, key: str, to: str, *, explore: bool) -> Iterat
         note = f"{value} trainer steps / {each:g} a step = {int(steps)} steps" if each != 1 else ""
         yield Flow(view.to(to), int(steps), used, "derived" if each != 1 else "mapped", note, same=each == 1)
     else:
-        epochs = _whole(view.get("trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs"))
+        epochs = _whole(view, "trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs")
         yield Flow(
             view.to(to),
             {"optimizer_steps": value * epochs},
@@ -349,7 +350,7 @@ def _read_total(view: Reading) -> Iterator[Flow]:
         )
         yield Flow(view.to("schedule.total_optimizer_steps"), None, ())
         return
-    repeat = _whole(view.get("trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs"))
+    repeat = _whole(view, "trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs")
     counts = [value if key == "trainer.total_steps" else -(-value * batch * group // train) for key, value, _ in found]
     yield Flow(
         view.to("schedule.total_optimizer_steps"),
