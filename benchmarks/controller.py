@@ -200,7 +200,7 @@ def config_of(options: argparse.Namespace, folder: Path, **model: Any) -> Config
             "rollout": {"engine": "transformers", "max_response_tokens": options.tokens},
             "rewards": [{"type": "rule", "name": "reward", "rule": "gsm8k"}],
             "placement": {"device": "cpu", "nodes": 1, "devices_per_node": options.workers},
-            "checkpoint": {"every": None, "last": False, "export": "never"},
+            "checkpoint": {"every": None, "at_end": False, "export": "never"},
             "tracking": [],
         }
     )

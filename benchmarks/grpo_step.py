@@ -214,7 +214,7 @@ def ours(settings: Settings, connection: Connection) -> None:
         "data": {"train": [{"path": str(folder / "quickstart/train.parquet")}], "max_prompt_tokens": 16},
         "batch": {"prompts_per_step": settings.prompts, "responses_per_prompt": settings.group},
         "schedule": {"total_steps": settings.total_steps},
-        "checkpoint": {"every": None, "last": False, "export": "never"},
+        "checkpoint": {"every": None, "at_end": False, "export": "never"},
         "rollout": {
             "max_response_tokens": tokens,
             "precision": "float32",

@@ -28,7 +28,7 @@ import torch.multiprocessing as mp
 from torch import Tensor
 
 from rlctl.config.sections.algorithm import Algorithm, KlInLoss
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Megatron, Optimizer, PrecisionSettings, Train
 from rlctl.runtime.types import Sample
@@ -44,7 +44,7 @@ SIZES: dict[str, Any] = {
     "initializer_range": 0.1,
 }
 EXPERTS: dict[str, Any] = {"head_dim": 16, "moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2}
-MICRO = Micro(by="tokens", per_replica=40)
+MICRO = MicroBatchSize(unit="tokens", size=40)
 TEMPERATURE = 0.7
 
 LAYOUTS: dict[str, tuple[str, int, Megatron]] = {

@@ -103,7 +103,7 @@ def contestants(options: argparse.Namespace, folder: str) -> dict[str, Callable[
 
 
 def vllm_engine(options: argparse.Namespace, folder: str) -> RolloutEngine:
-    memory = {"max_running_responses": options.prompts * options.n, "max_batched_tokens": 8192}
+    memory = {"max_num_seqs": options.prompts * options.n, "max_batched_tokens": 8192}
     config = config_from(
         {
             "model": {"path": folder},

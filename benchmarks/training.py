@@ -31,7 +31,7 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from rlctl.config.sections.algorithm import Algorithm
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import FusedKernels, MemorySettings, PrecisionSettings, Train
 from rlctl.planning.memory import forward_flops, known_gpu
@@ -104,7 +104,7 @@ def step(engine: FsdpEngine, samples: Sequence[Sample], work: Work) -> float:
     loss = PolicyLoss.of(Algorithm(), max_response_tokens=work.longest, old_is_current=True)
     clock = time.perf_counter if work.device == "cuda" else time.process_time
     began = clock()
-    micro = Micro(by="tokens", per_replica=work.micro)
+    micro = MicroBatchSize(unit="tokens", size=work.micro)
     engine.update(samples, loss, micro=micro, temperature=1.0, totals=totals_of(samples))
     if work.device == "cuda":
         torch.cuda.synchronize()

@@ -46,7 +46,7 @@ SHOWN_BY: dict[str, str] = {
         model.modality
     """,
     "runtime/workers/test_judge.py::test_what_the_engine_is_made_with": """
-        model.max_context_tokens rollout.memory.max_running_responses rewards[]<judge>.max_concurrent
+        model.max_context_tokens rollout.memory.max_num_seqs rewards[]<judge>.max_concurrent
     """,
     "runtime/data/test_sources.py::test_format_overrides_the_ending": """
         data.train[].format data.eval[].format
@@ -131,10 +131,10 @@ SHOWN_BY: dict[str, str] = {
         algorithm.policy_loss<other> algorithm.advantage<other>
     """,
     "runtime/experience/test_shaping.py::test_groups_are_left_out_before_they_are_trained_on": """
-        algorithm.filters[]<equal_groups> algorithm.filters[]<group_mean> algorithm.filters[]<overlong>
+        algorithm.filters[]<zero_variance_groups> algorithm.filters[]<group_mean> algorithm.filters[]<overlong>
     """,
     "runtime/experience/test_shaping.py::test_masks_of_roll": """
-        algorithm.filters[]<difficulty_mask> algorithm.filters[]<error_length>
+        algorithm.filters[]<difficulty_mask> algorithm.filters[]<long_incorrect>
     """,
     "runtime/rollout/test_vllm.py::test_a_response_depends_on_its_seed_and_place_only": """
         rollout.sampling.seed
@@ -287,7 +287,7 @@ SHOWN_BY: dict[str, str] = {
         checkpoint.keep_last_critic checkpoint.keep_last
     """,
     "runtime/test_objectives.py::test_stages_of_every_objective_inherit_what_they_do_not_set": """
-        checkpoint.last
+        checkpoint.at_end
     """,
     "runtime/checkpoints/test_resume_path.py::test_the_schedule_of_another_run_is_taken_up_and_told": """
         checkpoint.resume checkpoint.resume_path
@@ -314,7 +314,7 @@ SHOWN_BY: dict[str, str] = {
         checkpoint.writers
     """,
     "runtime/sync/test_runs.py::test_a_sync_that_takes_too_long_is_told_with_what_did_not_come": """
-        sync.timeout
+        weight_sync.timeout
     """,
     "runtime/tracking/test_trackers.py::test_tensorboard_folder_of_the_config": """
         tracking[]<tensorboard>.folder tracking[]<tensorboard>
@@ -333,10 +333,10 @@ SHOWN_BY: dict[str, str] = {
         environment.ray.num_cpus
     """,
     "runtime/test_launch.py::test_workers_that_never_start_end_the_run": """
-        environment.ray.init_args environment.ray.register_timeout
+        environment.ray.init_args environment.ray.startup_timeout
     """,
     "runtime/processes/test_group.py::test_a_call_that_takes_too_long_is_given_up": """
-        environment.ray.rpc_timeout
+        environment.ray.call_timeout
     """,
     "runtime/profiling/test_runs.py::test_a_run_tells_where_its_time_went_and_shows_its_responses": """
         profiling.peak_tflops profiling.tool profiling.roles profiling.roles{}.enabled
@@ -398,8 +398,8 @@ SHOWN_BY: dict[str, str] = {
     """,
 }
 WITHOUT_TEST = """
-    batch.log_prob_micro batch.log_prob_micro.by batch.log_prob_micro.per_replica reference.micro
-    reference.micro.by reference.micro.per_replica rewards[]<model>.on_error rewards[]<judge>.on_error
+    batch.log_prob_micro_batch batch.log_prob_micro_batch.unit batch.log_prob_micro_batch.size reference.micro_batch
+    reference.micro_batch.unit reference.micro_batch.size rewards[]<model>.on_error rewards[]<judge>.on_error
     rewards[]<sandbox>.on_error environment.ray.namespace buffer<memory>.replay.priority
     buffer<sql>.replay.priority
 """

@@ -248,7 +248,10 @@ def critic_micro_batches(config: Config) -> Any:
     from rlctl.runtime.train.microbatch import split
 
     batch, lengths = arithmetic.critic_batch(config), [900, 800, 700, 100, 50]
-    return [split(lengths, micro, padded=False) for micro in (batch.micro, batch.log_prob_micro or batch.micro)]
+    return [
+        split(lengths, micro, padded=False)
+        for micro in (batch.micro_batch, batch.log_prob_micro_batch or batch.micro_batch)
+    ]
 
 
 def critic_learning_rates(config: Config) -> Any:
@@ -467,7 +470,7 @@ def trained_tokens(config: Config) -> Any:
 
     prompt = Prompt(index=0, source="s", token_ids=(1, 2), text="", extra={"truncated": True})
     answered = [RolloutGroup(prompt, [Response((3, 4), (-1.0, -0.5), "stop", 0)], [1.0])]
-    (sample,) = samples_of(answered, train_on_cut_prompts=config.data.truncated_prompts_train)
+    (sample,) = samples_of(answered, train_on_cut_prompts=config.data.train_on_truncated_prompts)
     return int(sample.mask.sum())
 
 
@@ -573,7 +576,7 @@ def fed(config: Config) -> Any:
 def micro_batches(config: Config) -> Any:
     from rlctl.runtime.train.microbatch import split
 
-    return split([900, 800, 700, 100, 50], config.batch.micro, padded=False)
+    return split([900, 800, 700, 100, 50], config.batch.micro_batch, padded=False)
 
 
 def scores(config: Config) -> Any:
@@ -623,7 +626,7 @@ BASE: dict[str, Any] = {
     "train": {"learning_rate_schedule": {"name": "cosine", "warmup": {"ticks": 4}}},
     "critic": {"learning_rate_schedule": {"name": "cosine", "warmup": {"ticks": 4}}},
 }
-GAE, FEEDBACK = {"algorithm.advantage": {"name": "gae"}}, "algorithm.preference_feedback"
+GAE, FEEDBACK = {"algorithm.advantage": {"name": "gae"}}, "algorithm.policy_filtration"
 ADAPTERS = {"model": {"lora": {"rank": 2}}}
 DECAYING = {"weight_decay_style": "linear", "start_weight_decay": 0.1, "end_weight_decay": 0.3}
 WSD = {"train": {"learning_rate_schedule": {"name": "wsd", "wsd_decay_ticks": 5}}}
@@ -642,13 +645,13 @@ SGLANG = {"rollout": {"engine": "sglang"}}
 ENDPOINT = {"rollout": {"engine": {"name": "external", "base_url": "http://a/v1"}}}
 HELD_OUT = "data.eval[].evaluation_sampling"
 CORRECTION, SHAPING, FILTERS = "algorithm.rollout_correction", "algorithm.reward_shaping", "algorithm.filters"
-KL_IN_REWARD, OVER = "algorithm.kl_in_reward", "rollout.over_rollout"
+KL_IN_REWARD, OVER = "algorithm.kl_in_reward", "rollout.oversampling"
 ADAPTIVE = {KL_IN_REWARD: {"estimator": "k2", "coefficient": 0.1, "adaptive": True, "horizon": 10}}
 ASYMRE, GEO_MEAN = {"name": "other", "kind": "asymre"}, {"name": "other", "kind": "geo_mean"}
 TAUGHT = "algorithm.distillation"
 REJECT = {"rejection": ["token_k2"], "rejection_bounds": ["0.1"]}
 OVERLONG = {"rollout.max_response_tokens": 4, SHAPING: {"overlong_penalty": {"buffer": 2}}}
-REFILL = {FILTERS: [{"name": "equal_groups"}], "batch": {"prompts_per_step": 2, "responses_per_prompt": 2}}
+REFILL = {FILTERS: [{"name": "zero_variance_groups"}], "batch": {"prompts_per_step": 2, "responses_per_prompt": 2}}
 
 
 def _of_critic(change: dict[str, Any]) -> dict[str, Any]:
@@ -661,10 +664,10 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("run.mode", "evaluate_only", clock, {}),
     ("run.seed", 7, mini_batches, {"batch": {"shuffle": True}}),
     ("train.seed", 7, seed_of_policy, {}),
-    ("environment.ray.backend_timeout", 7.0, joined, {}),
+    ("environment.ray.collective_timeout", 7.0, joined, {}),
     ("stages", [{"name": "a"}, {"name": "b"}], plan, {}),
     ("data.eval", [], plan, {"algorithm": {"objective": "sft"}}),
-    ("data.truncated_prompts_train", False, trained_tokens, {}),
+    ("data.train_on_truncated_prompts", False, trained_tokens, {}),
     ("data.mixing", "weighted", ordering, {}),
     ("data.curriculum.order", "sequential", ordering, {}),
     (
@@ -689,8 +692,8 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("schedule.total_epochs", 1, plan, {}),
     ("schedule.total_optimizer_steps", 4, plan, {}),
     ("schedule.evaluate_every", 2, plan, {}),
-    ("schedule.evaluate_first", False, clock, {}),
-    ("schedule.evaluate_last", False, clock, {}),
+    ("schedule.evaluate_at_start", False, clock, {}),
+    ("schedule.evaluate_at_end", False, clock, {}),
     ("algorithm.objective", "sft", plan, {}),
     ("algorithm.objective<dpo>", None, plan, {}),
     ("algorithm.objective<dpo>.beta", 0.5, objective_loss, {}),
@@ -778,19 +781,19 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     (f"{SHAPING}.overlong_penalty.limit", 3, shaped, OVERLONG),
     (f"{SHAPING}.overlong_penalty.clamp", True, shaped, {**OVERLONG, "rollout.max_response_tokens": 2}),
     (FILTERS, ["overlong"], shaped, {}),
-    (f"{FILTERS}[]<equal_groups>.metric", "format", shaped, {FILTERS: [{"name": "equal_groups"}]}),
-    (f"{FILTERS}[]<equal_groups>.refill", False, shaped, {FILTERS: [{"name": "equal_groups"}]}),
-    (f"{FILTERS}[]<equal_groups>.threshold", 0.5, shaped, {FILTERS: [{"name": "equal_groups"}]}),
+    (f"{FILTERS}[]<zero_variance_groups>.metric", "format", shaped, {FILTERS: [{"name": "zero_variance_groups"}]}),
+    (f"{FILTERS}[]<zero_variance_groups>.refill", False, shaped, {FILTERS: [{"name": "zero_variance_groups"}]}),
+    (f"{FILTERS}[]<zero_variance_groups>.threshold", 0.5, shaped, {FILTERS: [{"name": "zero_variance_groups"}]}),
     (f"{FILTERS}[]<group_mean>.low", 0.5, shaped, {FILTERS: [{"name": "group_mean"}]}),
     (f"{FILTERS}[]<group_mean>.high", 0.5, shaped, {FILTERS: [{"name": "group_mean"}]}),
     (f"{FILTERS}[]<group_mean>.refill", True, shaped, {FILTERS: [{"name": "group_mean"}]}),
     (f"{FILTERS}[]<difficulty_mask>.low", 0.6, shaped, {FILTERS: [{"name": "difficulty_mask"}]}),
     (f"{FILTERS}[]<difficulty_mask>.high", 0.4, shaped, {FILTERS: [{"name": "difficulty_mask"}]}),
     (
-        f"{FILTERS}[]<error_length>.max_tokens",
+        f"{FILTERS}[]<long_incorrect>.max_tokens",
         3,
         wrong_and_long,
-        {FILTERS: [{"name": "error_length", "max_tokens": 4}]},
+        {FILTERS: [{"name": "long_incorrect", "max_tokens": 4}]},
     ),
     ("algorithm.loss_weights.difficulty", True, shaped, {}),
     ("algorithm.loss_weights.length", True, shaped, {}),
@@ -825,7 +828,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("algorithm.policy_loss<policy_gradient>.importance_weight", "ratio", loss_and_gradient, {}),
     ("algorithm.policy_loss<policy_gradient>.weight_bound", 2.0, loss_and_gradient, TRUNCATED),
     ("algorithm.aggregation.mode", "seq_mean_token_mean", loss_and_gradient, {}),
-    ("algorithm.aggregation.follow_source", True, loss_of_two_parts, {}),
+    ("algorithm.aggregation.per_micro_batch", True, loss_of_two_parts, {}),
     ("algorithm.aggregation.scale_factor", 4.0, loss_and_gradient, {"algorithm.aggregation": {"mode": SUM_NORM}}),
     ("algorithm.kl_in_loss.estimator", "k1", loss_and_gradient, {"algorithm": {"kl_in_loss": {"coefficient": 0.1}}}),
     ("algorithm.entropy_coefficient", 0.1, loss_and_gradient, {}),
@@ -859,8 +862,8 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("model.lora.exclude_modules", ["q_proj"], trained_weights, ADAPTERS),
     ("model.lora.base_model", "org/base", trained_weights, ADAPTERS),
     ("model.lora.dtype", "bfloat16", trained_weights, ADAPTERS),
-    ("batch.micro.by", "responses", micro_batches, {"batch": {"micro": {"per_replica": 1000}}}),
-    ("batch.micro.per_replica", 1000, micro_batches, {}),
+    ("batch.micro_batch.unit", "responses", micro_batches, {"batch": {"micro_batch": {"size": 1000}}}),
+    ("batch.micro_batch.size", 1000, micro_batches, {}),
     ("rewards", [{"type": "rule", "rule": "exact_match", "weight": 3.0}], scores, RULE),
     ("rewards[]<rule>.rule", "exact_match", scores, RULE),
     ("rewards[]<rule>.weight", 2.0, scores, RULE),
@@ -910,7 +913,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rollout.parallel.pipeline", 2, engine_arguments, VLLM),
     ("rollout.parallel.data", 2, plan, {"rollout": {"engine": "vllm", "parallel": {"replicas": 1}}}),
     ("rollout.parallel.expert", 2, engine_arguments, {**VLLM, "rollout.parallel": {"tensor": 2}}),
-    (f"{MEMORY}.gpu_fraction", 0.3, engine_arguments, VLLM),
+    (f"{MEMORY}.gpu_memory_utilization", 0.3, engine_arguments, VLLM),
     (f"{MEMORY}.max_batched_tokens", 4096, engine_arguments, VLLM),
     (f"{MEMORY}.block_size", 32, engine_arguments, VLLM),
     (f"{MEMORY}.prefix_caching", False, engine_arguments, VLLM),
@@ -940,15 +943,15 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     (f"{SCHEDULE}.total_ticks", 60, learning_rates, {}),
     (f"{SCHEDULE}.wsd_decay_ticks", 10, learning_rates, WSD),
     (f"{SCHEDULE}.wsd_decay", "linear", learning_rates, WSD),
-    ("sync.every", 2, paced, {}),
-    ("sync.every_optimizer_steps", 3, paced, {}),
-    ("sync.ahead", 1.5, paced, {}),
-    ("sync.max_staleness", 1, paced, {"sync": {"ahead": 1}}),
-    ("sync.on_stale", "wait", paced, {"sync": {"ahead": 3, "max_staleness": 1}}),
-    ("sync.style", "explorer_driven", paced, {}),
-    ("sync.in_flight", "continue", paced, {}),
-    ("sync.bucket_mib", 64, way_of_weights, {}),
-    ("sync.method", "checkpoint", way_of_weights, {}),
+    ("weight_sync.every", 2, paced, {}),
+    ("weight_sync.every_optimizer_steps", 3, paced, {}),
+    ("weight_sync.max_steps_ahead", 1.5, paced, {}),
+    ("weight_sync.max_staleness", 1, paced, {"weight_sync": {"max_steps_ahead": 1}}),
+    ("weight_sync.on_stale", "wait", paced, {"weight_sync": {"max_steps_ahead": 3, "max_staleness": 1}}),
+    ("weight_sync.style", "explorer_driven", paced, {}),
+    ("weight_sync.in_flight_requests", "continue", paced, {}),
+    ("weight_sync.bucket_mib", 64, way_of_weights, {}),
+    ("weight_sync.method", "checkpoint", way_of_weights, {}),
     ("rollout.timeouts.response", 9.0, scheduled, {}),
     ("rollout.timeouts.retries", 0, scheduled, {}),
     ("rollout.timeouts.dynamic", {}, scheduled, {}),
@@ -983,12 +986,12 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("critic.ppo_epochs", 2, critic_mini_batches, {}),
     ("critic.shuffle", True, critic_mini_batches, {}),
     ("critic.shuffle_seed", 7, critic_mini_batches, {"critic": {"shuffle": True}}),
-    ("critic.micro", {"per_replica": 1000}, critic_micro_batches, {}),
-    ("critic.micro.by", "responses", critic_micro_batches, {"critic": {"micro": {"per_replica": 1000}}}),
-    ("critic.micro.per_replica", 9, critic_micro_batches, {"critic": {"micro": {"per_replica": 1000}}}),
-    ("critic.forward_micro", {"per_replica": 1000}, critic_micro_batches, {}),
-    ("critic.forward_micro.by", "responses", critic_micro_batches, {"critic": {"forward_micro": {"per_replica": 2}}}),
-    ("critic.forward_micro.per_replica", 9, critic_micro_batches, {"critic": {"forward_micro": {"per_replica": 1000}}}),
+    ("critic.micro_batch", {"size": 1000}, critic_micro_batches, {}),
+    ("critic.micro_batch.unit", "responses", critic_micro_batches, {"critic": {"micro_batch": {"size": 1000}}}),
+    ("critic.micro_batch.size", 9, critic_micro_batches, {"critic": {"micro_batch": {"size": 1000}}}),
+    ("critic.forward_micro_batch", {"size": 1000}, critic_micro_batches, {}),
+    ("critic.forward_micro_batch.unit", "responses", critic_micro_batches, {"critic": {"forward_micro": {"size": 2}}}),
+    ("critic.forward_micro_batch.size", 9, critic_micro_batches, {"critic": {"forward_micro": {"size": 1000}}}),
     ("checkpoint.every", 2, plan, {}),
     ("environment.variables", {"A": "1"}, environment, {}),
     ("environment.role_variables", {"policy": {"A": "1"}}, environment, {}),

@@ -123,15 +123,15 @@ def lengths(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
             f"sequences of up to {longest} tokens; {config.model.path} has {shape.max_positions} positions",
             "shorten prompts and responses",
         )
-    for name in ("micro", "log_prob_micro"):
+    for name in ("micro_batch", "log_prob_micro_batch"):
         micro = getattr(config.batch, name)
-        if micro is not None and micro.by == "tokens" and longest > micro.per_replica:
+        if micro is not None and micro.unit == "tokens" and longest > micro.size:
             yield Problem(
                 "sequence-over-micro",
-                ("batch", name, "per_replica"),
-                f"sequences of up to {longest} tokens in micro-batches of {micro.per_replica}",
+                ("batch", name, "size"),
+                f"sequences of up to {longest} tokens in micro-batches of {micro.size}",
                 "{first} or more",
-                ((("batch", name, "per_replica"), longest),),
+                ((("batch", name, "size"), longest),),
             )
 
 

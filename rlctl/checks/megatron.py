@@ -47,13 +47,13 @@ def idle_stages(config: Config, surroundings: CheckContext) -> Iterator[Problem]
         replicas = arithmetic.train_replicas(config)
     except PlanError:
         return
-    mini, micro, stages = arithmetic.mini_batch_responses(config), config.batch.micro, engine.pipeline
+    mini, micro, stages = arithmetic.mini_batch_responses(config), config.batch.micro_batch, engine.pipeline
     share = -(-mini // replicas)
-    total = share if micro.by == "responses" else share * context_tokens(config)
-    count = -(-total // micro.per_replica)
+    total = share if micro.unit == "responses" else share * context_tokens(config)
+    count = -(-total // micro.size)
     if count < stages:
         slots = count + stages - 1
-        up_to = "" if micro.by == "responses" else "up to "
+        up_to = "" if micro.unit == "responses" else "up to "
         yield Problem(
             "pipeline-idle",
             ("train", "engine", "pipeline"),
@@ -61,7 +61,7 @@ def idle_stages(config: Config, surroundings: CheckContext) -> Iterator[Problem]
             f"stages: a stage waits for ({stages} - 1) / ({count} + {stages} - 1) = {stages - 1} / {slots} = "
             f"{(stages - 1) / slots:.0%} of the time",
             "{fix}, or lower train.engine.pipeline",
-            ((("batch", "micro", "per_replica"), max(1, total // stages)),),
+            ((("batch", "micro_batch", "size"), max(1, total // stages)),),
         )
 
 

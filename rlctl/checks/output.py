@@ -57,13 +57,13 @@ def checkpoints(config: Config, surroundings: CheckContext) -> Iterator[Problem]
         )
         yield Problem("remote-path", ("checkpoint", "folder"), message, "set checkpoint.remote to the URL instead")
     trains = arithmetic.trains(config)
-    if trains and checkpoint.every is None and not checkpoint.last and checkpoint.export == "never":
+    if trains and checkpoint.every is None and not checkpoint.at_end and checkpoint.export == "never":
         yield Problem(
             "never-saved",
             ("checkpoint",),
             "every is null, last is false and export is never: nothing is saved",
             "{fix}",
-            ((("checkpoint", "last"), True), (("checkpoint", "every"), 100)),
+            ((("checkpoint", "at_end"), True), (("checkpoint", "every"), 100)),
         )
 
 

@@ -166,7 +166,7 @@ def memory(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     fit = fit_of(config, gib=gib)
     if fit is None or fit.fits:
         return
-    key = ("rollout", "memory", "gpu_fraction") if fit.worst.phase == "rollout" else ("train", "engine")
+    key = ("rollout", "memory", "gpu_memory_utilization") if fit.worst.phase == "rollout" else ("train", "engine")
     if len(fit.changes) == 1:
         [change] = fit.changes
         yield Problem("memory", key, fit.problem, "{first}", ((change.key, change.after),))

@@ -16,7 +16,7 @@ def _trains_on_rollout(config: Config) -> bool:
 
 def staleness(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """What the schedule makes old is not dropped for its age."""
-    sync = config.sync
+    sync = config.weight_sync
     if not _trains_on_rollout(config):
         return
     if not rollout_schedule.streams(config):
@@ -28,11 +28,15 @@ def staleness(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     if sync.on_stale == "drop" and sync.style == "fixed" and sync.max_staleness < made:
         yield Problem(
             "staleness",
-            ("sync", "max_staleness"),
-            f"rollout is up to {sync.ahead:g} steps ahead, so responses are up to {made} synchronisations old, and those older "
-            f"than {sync.max_staleness} are dropped: most of what is drawn ahead would be thrown away",
+            ("weight_sync", "max_staleness"),
+            f"rollout is up to {sync.max_steps_ahead:g} steps ahead, so responses are up to {made} synchronisations old, and"
+            f" those older than {sync.max_staleness} are dropped: most of what is drawn ahead would be thrown away",
             "{fix}",
-            ((("sync", "max_staleness"), made), (("sync", "on_stale"), "wait"), (("sync", "ahead"), 0)),
+            (
+                (("weight_sync", "max_staleness"), made),
+                (("weight_sync", "on_stale"), "wait"),
+                (("weight_sync", "max_steps_ahead"), 0),
+            ),
         )
 
 
@@ -45,7 +49,7 @@ def _too_old_in_turns(config: Config) -> Iterator[Problem]:
             ("algorithm", "sample_strategy_args"),
             f"weights are sent every {made + 1} steps, so that responses are drawn by weights up to {made} versions old, and "
             "staleness_control leaves out those of a step: nothing would be left to train on",
-            f"set its max_staleness to {made} or more, or sync.every to 1",
+            f"set its max_staleness to {made} or more, or weight_sync.every to 1",
         )
 
 
@@ -67,12 +71,12 @@ def capacity(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 
 def over_rollout(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Somebody is waited for."""
-    if config.rollout.over_rollout.ratio >= 1:
+    if config.rollout.oversampling.ratio >= 1:
         yield Problem(
             "over-rollout",
-            ("rollout", "over_rollout", "ratio"),
+            ("rollout", "oversampling", "ratio"),
             "ratio is 1: no prompt is waited for",
-            "set rollout.over_rollout.ratio below 1: it is the share of stragglers",
+            "set rollout.oversampling.ratio below 1: it is the share of stragglers",
         )
 
 
@@ -83,7 +87,8 @@ def measured_order(config: Config, surroundings: CheckContext) -> Iterator[Probl
             "difficulty-ahead",
             ("data", "curriculum", "order"),
             "prompts are ordered by how well those before were answered, and here they are begun before that is known",
-            "set data.curriculum.order to random, or sync.ahead to 0 with nothing else that begins prompts one by one",
+            "set data.curriculum.order to random, or weight_sync.max_steps_ahead to 0 with nothing else that begins prompts one"
+            " by one",
         )
 
 

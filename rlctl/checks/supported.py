@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rlctl.checks.problem import CheckContext, Problem
 from rlctl.config import Config
-from rlctl.config.sections.execution import Sync
+from rlctl.config.sections.execution import WeightSync
 from rlctl.config.sections.rollout import ExternalEngine
 from rlctl.documents.paths import dotted
 from rlctl.planning import arithmetic
@@ -89,19 +89,25 @@ def buffers(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
             "not-supported", ("buffer", str(key)), message, f"set buffer.{key} to the buffer of the run that explores"
         )
     apart = arithmetic.drains_buffer(config) or arithmetic.fills_buffer(config)
-    for name in ("ahead", "style", "in_flight") if apart else ():
-        if getattr(config.sync, name) != getattr(Sync(), name):
-            message = f"'sync.{name}' is for rollout and training in one run; here 'sync.every' says when weights are exchanged"
+    for name in ("max_steps_ahead", "style", "in_flight_requests") if apart else ():
+        if getattr(config.weight_sync, name) != getattr(WeightSync(), name):
+            message = (
+                f"'weight_sync.{name}' is for rollout and training in one run; here 'weight_sync.every' says when weights are"
+                " exchanged"
+            )
             yield Problem(
                 "not-supported",
-                ("sync", name),
+                ("weight_sync", name),
                 message,
-                f"remove sync.{name}; sync.max_staleness limits how old responses may be",
+                f"remove weight_sync.{name}; weight_sync.max_staleness limits how old responses may be",
             )
-    if apart and config.sync.on_stale == "wait" and config.sync.max_staleness is not None:
-        message = "'sync.on_stale' wait: a run that explores does not know how far the one is that trains, and waits for nobody"
-        fixes = ((("sync", "on_stale"), "drop"),)
-        yield Problem("not-supported", ("sync", "on_stale"), message, "{fix}", fixes)
+    if apart and config.weight_sync.on_stale == "wait" and config.weight_sync.max_staleness is not None:
+        message = (
+            "'weight_sync.on_stale' wait: a run that explores does not know how far the one is that trains, and waits for"
+            " nobody"
+        )
+        fixes = ((("weight_sync", "on_stale"), "drop"),)
+        yield Problem("not-supported", ("weight_sync", "on_stale"), message, "{fix}", fixes)
     for interval in (
         (("schedule", "evaluate_every"), ("checkpoint", "every")) if arithmetic.drains_buffer(config) else ()
     ):

@@ -8,7 +8,7 @@ from rlctl.config.fields import Range, section
 from rlctl.config.sections.algorithm import Algorithm
 from rlctl.config.sections.batch import Batch, Schedule
 from rlctl.config.sections.data import Data
-from rlctl.config.sections.execution import Buffer, MemoryBuffer, Placement, Service, Sync
+from rlctl.config.sections.execution import Buffer, MemoryBuffer, Placement, Service, WeightSync
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.output import Checkpoint, ConsoleTracker, Environment, Profiling, Tracker
 from rlctl.config.sections.rewards import Reward, RewardLoop, RuleReward
@@ -49,7 +49,7 @@ class Config:
     """How responses are scored."""
     reward_loop: RewardLoop = RewardLoop()
     """How scoring is organised."""
-    sync: Sync = Sync()
+    weight_sync: WeightSync = WeightSync()
     """How new weights reach rollout."""
     placement: Placement = Placement()
     """Nodes, devices, and who shares them."""

@@ -16,7 +16,7 @@ from rlctl.planning.support import Status, status_of
 AROUND = (
     *("run.name", "run.project", "run.group", "run.folder", "run.on_end", "run.on_failure", "run.max_restarts"),
     *("run.max_steps_this_session", "run.time_limit", "tracking", "profiling", "service", "environment", "placement"),
-    *("checkpoint.every", "checkpoint.keep", "checkpoint.folder", "checkpoint.remote", "checkpoint.last"),
+    *("checkpoint.every", "checkpoint.keep", "checkpoint.folder", "checkpoint.remote", "checkpoint.at_end"),
     *(
         "checkpoint.save",
         "checkpoint.export",
@@ -25,14 +25,21 @@ AROUND = (
         "data.eval",
         "data.loader_workers",
     ),
-    *("batch.micro", "batch.log_prob_micro", "rollout.memory", "rollout.parallel", "rollout.log_", "train.memory"),
+    *(
+        "batch.micro_batch",
+        "batch.log_prob_micro_batch",
+        "rollout.memory",
+        "rollout.parallel",
+        "rollout.log_",
+        "train.memory",
+    ),
     *(
         "rollout.evaluation",
         "rollout.responses_folder",
-        "sync.bucket_mib",
-        "sync.method",
-        "sync.timeout",
-        "reference.micro",
+        "weight_sync.bucket_mib",
+        "weight_sync.method",
+        "weight_sync.timeout",
+        "reference.micro_batch",
     ),
     *("reference.engine", "train.engine.recompute", "train.engine.offload", "train.engine.overlap"),
 )

@@ -34,7 +34,7 @@ ESSENTIAL = frozenset(
         "batch.prompts_per_step",
         "batch.responses_per_prompt",
         "batch.mini_batch_responses",
-        "batch.micro",
+        "batch.micro_batch",
         "schedule.total_steps",
         "schedule.total_epochs",
         "schedule.evaluate_every",

@@ -31,7 +31,7 @@ MEANT = {
     "gamma": "algorithm.advantage",
     "max_steps": "schedule.total_steps",
     "repeat_times": "batch.responses_per_prompt",
-    "sync_interval": "sync.every",
+    "sync_interval": "weight_sync.every",
     "train_batch_size": "batch.prompts_per_step",
 }
 """Of a dialect's name that several keys hang on, the one that a person means by it."""

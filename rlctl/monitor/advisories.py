@@ -120,7 +120,7 @@ RULES = (
         "throughput/mfu",
         lambda share: share < 0.15,
         later("training uses {value:.0%} of what the devices can compute"),
-        later("raise batch.micro, or lower what is recomputed and offloaded (train.memory, train.engine)"),
+        later("raise batch.micro_batch, or lower what is recomputed and offloaded (train.memory, train.engine)"),
     ),
 )
 

@@ -101,8 +101,8 @@ def critic_batch(config: Config) -> Batch:
         ppo_epochs=critic.ppo_epochs or batch.ppo_epochs,
         shuffle=critic.shuffle,
         shuffle_seed=critic.shuffle_seed,
-        micro=critic.micro or batch.micro,
-        log_prob_micro=critic.forward_micro,
+        micro_batch=critic.micro_batch or batch.micro_batch,
+        log_prob_micro_batch=critic.forward_micro_batch,
     )
 
 
@@ -420,7 +420,7 @@ def _generates(config: Config) -> bool:
 def evaluates(config: Config) -> bool:
     """Whether held-out prompts are answered at all: regularly, in a run of nothing else, or once, before the first step."""
     schedule = config.schedule
-    once = schedule.evaluate_first and _generates(config)
+    once = schedule.evaluate_at_start and _generates(config)
     return bool(config.data.eval) and (
         schedule.evaluate_every is not None or config.run.mode == "evaluate_only" or once
     )

@@ -139,23 +139,23 @@ def _micro(config: Config, share: float) -> Iterator[tuple[Row, KeyPath]]:
     training = (later("micro-batch"), later("micro-batches of a mini-batch"))
     log_prob = (later("log-prob micro-batch"), later("log-prob micro-batches of a mini-batch"))
     for (name, count), micro, path in (
-        (training, config.batch.micro, ("batch", "micro", "per_replica")),
-        (log_prob, config.batch.log_prob_micro, ("batch", "log_prob_micro", "per_replica")),
+        (training, config.batch.micro_batch, ("batch", "micro_batch", "size")),
+        (log_prob, config.batch.log_prob_micro_batch, ("batch", "log_prob_micro_batch", "size")),
     ):
         if micro is None:
             continue
-        yield Row(name, micro.per_replica, f"{micro.by} on a replica"), path
-        if micro.by == "responses":
-            number = -(-_ceil(share) // micro.per_replica)
-            yield Row(count, number, "micro-batches", f"ceil({_ceil(share)} / {micro.per_replica})"), ()
+        yield Row(name, micro.size, f"{micro.unit} on a replica"), path
+        if micro.unit == "responses":
+            number = -(-_ceil(share) // micro.size)
+            yield Row(count, number, "micro-batches", f"ceil({_ceil(share)} / {micro.size})"), ()
         else:
             tokens = _ceil(share) * longest
-            formula = f"ceil({_ceil(share)} x {longest} tokens at most / {micro.per_replica})"
+            formula = f"ceil({_ceil(share)} x {longest} tokens at most / {micro.size})"
             note = ""
-            if longest > micro.per_replica:
-                note = f"a sequence may have {longest} tokens, more than a micro-batch of {micro.per_replica}"
+            if longest > micro.size:
+                note = f"a sequence may have {longest} tokens, more than a micro-batch of {micro.size}"
                 note += f" on each of the {sharing} devices that share it" if sharing > 1 else ""
-            yield Row(count, f"up to {-(-tokens // micro.per_replica)}", "micro-batches", formula, note=note), ()
+            yield Row(count, f"up to {-(-tokens // micro.size)}", "micro-batches", formula, note=note), ()
 
 
 def _ceil(number: float) -> int:
@@ -189,11 +189,11 @@ def _shared_unevenly(mini: int, replicas: int) -> str:
 def _refusals(config: Config, step: int, mini: int, replicas: int) -> Iterator[str]:
     """Who refuses the division over devices, each by its own rule."""
     total = arithmetic.train_devices(config)
-    by_responses = config.batch.micro.by == "responses"
+    by_responses = config.batch.micro_batch.unit == "responses"
     if mini % replicas:
         yield f"verl's workers, Trinity's trainer and ROLL refuse it ({mini} % {replicas} = {mini % replicas})"
     if isinstance(config.train.engine, Megatron):
-        least = replicas * config.batch.micro.per_replica
+        least = replicas * config.batch.micro_batch.size
     else:
         least = total
     if by_responses and step % least:

@@ -273,7 +273,7 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
     notes += dict.fromkeys(told)  # once, where roles share a section
     if needs_rollout(config) and trains(config) and rollout_schedule.schedule_name(config) != "synchronous":
         notes.append(f"schedule: {rollout_schedule.schedule_name(config)}")
-    if needs_rollout(config) and trains(config) and config.sync.method == "auto":
+    if needs_rollout(config) and trains(config) and config.weight_sync.method == "auto":
         notes.append(f"sync: method auto is {_WAYS[way_of(config, generating(config, device), device).name]}")
     if config.algorithm.kl_in_loss is not None and config.algorithm.kl_in_loss.estimator == "full":
         notes.append("policy: its workers hold the reference too, whose whole distributions are compared")

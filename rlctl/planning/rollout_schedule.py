@@ -19,7 +19,7 @@ UNBOUNDED = ("trainer_driven", "explorer_driven", "fully_async")
 
 def sync_due(config: Config, step: int) -> bool:
     """Whether weights are sent after a step; who is driven by the explorer sends them when it has explored enough."""
-    sync = config.sync
+    sync = config.weight_sync
     if sync.every_optimizer_steps is None:
         return step % sync.every == 0
     each = arithmetic.optimizer_steps_per_step(config)
@@ -38,9 +38,9 @@ def last_sync(config: Config, step: int) -> int:
 
 def _longest(config: Config) -> int:
     """Steps between two synchronisations at most."""
-    optimizer_steps = config.sync.every_optimizer_steps
+    optimizer_steps = config.weight_sync.every_optimizer_steps
     if optimizer_steps is None:
-        return config.sync.every
+        return config.weight_sync.every
     return -(-optimizer_steps // arithmetic.optimizer_steps_per_step(config))
 
 
@@ -57,12 +57,12 @@ def passes_buffer(config: Config) -> bool:
 
 def streams(config: Config) -> bool:
     """Whether responses are handled one by one as they finish; else a step's are drawn and scored together."""
-    rollout, sync = config.rollout, config.sync
-    over = rollout.over_rollout
+    rollout, sync = config.rollout, config.weight_sync
+    over = rollout.oversampling
     few = rollout.max_running_prompts is not None and rollout.max_running_prompts < config.batch.prompts_per_step
     late = rollout.timeouts.dynamic is not None or rollout.timeouts.response is not None
     return bool(
-        sync.ahead
+        sync.max_steps_ahead
         or sync.style != "fixed"
         or over.ratio
         or over.additional_prompts
@@ -79,15 +79,15 @@ def in_background(config: Config) -> bool:
 
 def in_flight(config: Config) -> str:
     """What becomes of responses under way at new weights; where nobody waits for anybody, they go on."""
-    sync = config.sync
-    return "continue" if sync.style == "fully_async" and sync.in_flight == "wait" else sync.in_flight
+    sync = config.weight_sync
+    return "continue" if sync.style == "fully_async" and sync.in_flight_requests == "wait" else sync.in_flight_requests
 
 
 def in_order(config: Config) -> bool:
     """Whether groups are trained on in the order of their prompts; else in the order in which they finish."""
-    over = config.rollout.over_rollout
+    over = config.rollout.oversampling
     first_come = bool(over.ratio or over.additional_prompts)
-    return config.sync.on_stale == "wait" or (in_flight(config) == "wait" and not first_come)
+    return config.weight_sync.on_stale == "wait" or (in_flight(config) == "wait" and not first_come)
 
 
 def oldest_version(config: Config, version: int) -> int:
@@ -96,7 +96,7 @@ def oldest_version(config: Config, version: int) -> int:
 
 
 def _oldest_by_sync(config: Config, version: int) -> int:
-    sync = config.sync
+    sync = config.weight_sync
     if sync.max_staleness is None or sync.on_stale != "drop":
         return 0
     untrained = config.schedule.critic_warmup_steps
@@ -134,12 +134,12 @@ def horizon(config: Config, *, synced: int, total_steps: int, explored: int = 0)
         total_steps: of the stage.
         explored: groups that were there when it got them; counts where the explorer decides when to synchronise.
     """
-    sync, prompts = config.sync, config.batch.prompts_per_step
+    sync, prompts = config.weight_sync, config.batch.prompts_per_step
     most = total_steps * prompts
     if sync.style == "fixed":
-        most = min(most, math.ceil((next_sync(config, synced) + sync.ahead) * prompts))
+        most = min(most, math.ceil((next_sync(config, synced) + sync.max_steps_ahead) * prompts))
     elif sync.style == "explorer_driven":
-        start = math.ceil(sync.ahead * prompts) if synced == 0 else 0
+        start = math.ceil(sync.max_steps_ahead * prompts) if synced == 0 else 0
         most = min(most, explored + start + _longest(config) * prompts)
     if sync.on_stale == "wait" and sync.max_staleness is not None:
         fresh_until = synced
@@ -154,24 +154,24 @@ def capacity(config: Config) -> int | None:
     responses = config.buffer.capacity
     if responses is not None:
         return max(1, responses // config.batch.responses_per_prompt)
-    if config.sync.style in UNBOUNDED:
-        return (1 + max(1, math.ceil(config.sync.ahead))) * config.batch.prompts_per_step
+    if config.weight_sync.style in UNBOUNDED:
+        return (1 + max(1, math.ceil(config.weight_sync.max_steps_ahead))) * config.batch.prompts_per_step
     return None
 
 
 def staleness(config: Config) -> int:
     """How stale the schedule itself lets responses become, where all are waited for; the fixed style bounds it."""
-    return math.ceil(config.sync.ahead / _longest(config))
+    return math.ceil(config.weight_sync.max_steps_ahead / _longest(config))
 
 
 def schedule_name(config: Config) -> str:
     """The schedule in a few words."""
-    sync = config.sync
+    sync = config.weight_sync
     every = "" if _longest(config) == 1 else f", weights sent every {_longest(config)} steps"
     if sync.style != "fixed":
         return f"asynchronous, {sync.style.replace('_', ' ')}{every}"
-    if not sync.ahead:
+    if not sync.max_steps_ahead:
         return f"synchronous{every}"
-    if sync.ahead == 1 and sync.in_flight == "wait":
+    if sync.max_steps_ahead == 1 and sync.in_flight_requests == "wait":
         return f"one step off{every}"
-    return f"asynchronous, up to {sync.ahead:g} steps ahead{every}"
+    return f"asynchronous, up to {sync.max_steps_ahead:g} steps ahead{every}"

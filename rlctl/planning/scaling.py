@@ -83,8 +83,8 @@ def cpu_edits(config: Config, workers: int) -> Iterator[Edit]:
     yield from _model(("model",), config.model)
     yield from _rollout(config)
     yield from _rewards(config, workers)
-    if config.sync.method in ("nccl", "ipc"):
-        yield Edit(("sync", "method"), "auto", NO_GPU)
+    if config.weight_sync.method in ("nccl", "ipc"):
+        yield Edit(("weight_sync", "method"), "auto", NO_GPU)
     if config.environment.ray.address is not None:
         yield Edit(("environment", "ray", "address"), None, "the run starts its own Ray on this machine")
 
@@ -187,7 +187,7 @@ def _rollout(config: Config) -> Iterator[Edit]:
         yield Edit(("rollout", "parallel", name), 1, WHOLE)
     yield Edit(("rollout", "parallel", "replicas"), "auto", "one engine on each rollout worker")
     yield Edit(("rollout", "precision"), "auto", "as training computes")
-    yield Edit(("rollout", "memory", "gpu_fraction"), None, GPU_MEMORY)
+    yield Edit(("rollout", "memory", "gpu_memory_utilization"), None, GPU_MEMORY)
     yield Edit(("rollout", "memory", "quantization"), None, NO_GPU)
     yield Edit(("rollout", "memory", "kv_cache_dtype"), "auto", NO_GPU)
 

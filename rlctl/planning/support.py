@@ -173,7 +173,7 @@ TABLE: tuple[Row, ...] = (
         "data",
         "train eval mixing max_prompt_tokens overlong_prompts truncation curriculum.order curriculum.keys seed last_batch"
         " curriculum.args max_sequence_tokens sequence_truncation multi_turn_loss trust_remote_code shuffle_evaluation"
-        " evaluation_batch_prompts truncated_prompts_train filter_workers loader_workers custom custom.path custom.class_name",
+        " evaluation_batch_prompts train_on_truncated_prompts filter_workers loader_workers custom custom.path custom.class_name",
     ),
     honoured(
         "data.train[]",
@@ -201,13 +201,15 @@ TABLE: tuple[Row, ...] = (
     # batch and schedule
     honoured(
         "batch",
-        "prompts_per_step responses_per_prompt mini_batch_responses ppo_epochs micro.by micro.per_replica log_prob_micro"
-        " log_prob_micro.by log_prob_micro.per_replica shuffle shuffle_seed balance",
+        "prompts_per_step responses_per_prompt mini_batch_responses ppo_epochs micro_batch.unit micro_batch.size"
+        " log_prob_micro_batch log_prob_micro_batch.unit log_prob_micro_batch.size shuffle shuffle_seed balance",
     ),
     noted(
         "batch", "round_tokens_to", "no kernel here is faster at a multiple: a micro-batch is as long as its tokens are"
     ),
-    honoured("schedule", "total_steps total_epochs total_optimizer_steps evaluate_every evaluate_first evaluate_last"),
+    honoured(
+        "schedule", "total_steps total_epochs total_optimizer_steps evaluate_every evaluate_at_start evaluate_at_end"
+    ),
     honoured("schedule", "critic_warmup_steps"),
     # algorithm
     honoured("algorithm", "objective objective<rl|sft|dpo|mix>"),
@@ -232,7 +234,7 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm.policy_loss<topr>", "positive_weight negative_weight"),
     honoured("algorithm.policy_loss<sapo>", "tau_positive tau_negative"),
     honoured("algorithm.policy_loss<other>", "kind args"),
-    honoured("algorithm.aggregation", "mode scale_factor follow_source"),
+    honoured("algorithm.aggregation", "mode scale_factor per_micro_batch"),
     honoured("algorithm", "kl_in_loss kl_in_loss.estimator kl_in_loss.coefficient"),
     honoured("algorithm", "kl_in_reward kl_in_reward.estimator kl_in_reward.coefficient"),
     honoured("algorithm.kl_in_reward", "adaptive target horizon"),
@@ -261,14 +263,14 @@ TABLE: tuple[Row, ...] = (
         "token_reward",
         "every reward scores a whole response; in ROLL, whose key it is, nothing reads it",
     ),
-    honoured("algorithm", "filters filters[]<equal_groups|group_mean|overlong|difficulty_mask|error_length>"),
-    honoured("algorithm.filters[]<equal_groups>", "metric refill threshold"),
+    honoured("algorithm", "filters filters[]<zero_variance_groups|group_mean|overlong|difficulty_mask|long_incorrect>"),
+    honoured("algorithm.filters[]<zero_variance_groups>", "metric refill threshold"),
     honoured("algorithm.filters[]<group_mean>", "low high refill"),
     honoured("algorithm.filters[]<difficulty_mask>", "low high"),
-    honoured("algorithm.filters[]<error_length>", "max_tokens"),
+    honoured("algorithm.filters[]<long_incorrect>", "max_tokens"),
     honoured("algorithm.loss_weights", "rl difficulty length"),
     noted("algorithm.loss_weights", "sft l2", "ROLL declares it and computes nothing from it"),
-    honoured("algorithm", "preference_feedback preference_feedback.reweight preference_feedback.power"),
+    honoured("algorithm", "policy_filtration policy_filtration.reweight policy_filtration.power"),
     honoured("algorithm", "distillation"),
     honoured("algorithm.distillation", "teacher loss coefficient top_k args"),
     honoured("algorithm", "sample_strategy sample_strategy_args"),
@@ -294,7 +296,7 @@ TABLE: tuple[Row, ...] = (
         "log_probs",
         "the log-prob of each drawn token is always kept, and of no other: no framework trains on those of others",
     ),
-    honoured("rollout", "precision parallel.replicas memory.max_running_responses"),
+    honoured("rollout", "precision parallel.replicas memory.max_num_seqs"),
     Row(
         Status.HONOURED,
         "rollout.parallel",
@@ -307,14 +309,14 @@ TABLE: tuple[Row, ...] = (
     honoured("rollout.memory", "sleep"),
     on_servers(
         "rollout.memory",
-        "gpu_fraction max_batched_tokens block_size prefix_caching chunked_prefill eager sleep_level load_format"
-        " log_statistics",
+        "gpu_memory_utilization max_batched_tokens block_size prefix_caching chunked_prefill enforce_eager sleep_level"
+        " load_format log_statistics",
     ),
     on_servers("rollout.memory", "kv_cache_dtype quantization", elsewhere=Status.REFUSED),
     noted("rollout.memory", "swap_gib", "vLLM no longer swaps: what has no room is computed anew"),
     honoured("rollout.timeouts", "response retries dynamic dynamic.ratio"),
-    honoured("rollout.over_rollout", "generation_batch_prompts max_generation_batches"),
-    honoured("rollout.over_rollout", "ratio wait_after_minimum additional_prompts"),
+    honoured("rollout.oversampling", "generation_batch_prompts max_generation_batches"),
+    honoured("rollout.oversampling", "ratio wait_after_minimum additional_prompts"),
     honoured("rollout", "max_running_prompts split_groups"),
     refused("rollout", "per_turn_tokens workflow evaluation_workflow workflow_args", AGENTS),
     refused(
@@ -365,7 +367,10 @@ TABLE: tuple[Row, ...] = (
     honoured("critic", "model model.path model.attention model.trust_remote_code"),
     honoured("critic.value_loss", "clip coefficient aggregation"),
     honoured("critic", "mini_batch_responses ppo_epochs shuffle shuffle_seed"),
-    honoured("critic", "micro micro.by micro.per_replica forward_micro forward_micro.by forward_micro.per_replica"),
+    honoured(
+        "critic",
+        "micro_batch micro_batch.unit micro_batch.size forward_micro_batch forward_micro_batch.unit forward_micro_batch.size",
+    ),
     noted(
         "critic.model",
         "tokenizer chat_template chat_template_args max_context_tokens modality stage_in_shared_memory",
@@ -389,7 +394,7 @@ TABLE: tuple[Row, ...] = (
     ),
     descriptive("reference.engine<fsdp2>", "source source_args"),
     honoured("reference", "precision precision.parameters precision.compute precision.reduce"),
-    honoured("reference", "micro micro.by micro.per_replica"),
+    honoured("reference", "micro_batch micro_batch.unit micro_batch.size"),
     noted("reference.engine<fsdp2>", "expert_parallel", EXPERTS),
     honoured("reference", "engine<megatron>"),
     honoured("reference.engine<megatron>", SHARED_BY),
@@ -432,10 +437,12 @@ TABLE: tuple[Row, ...] = (
     ),
     descriptive("reward_loop", "manager"),
     honoured("reward_loop", "overlap_with_rollout max_queued"),
-    # sync, placement, buffer, service
-    honoured("sync", "every every_optimizer_steps ahead max_staleness on_stale style in_flight"),
-    honoured("sync", "method bucket_mib timeout"),
-    noted("sync", "args", "the ways that weights take have no further settings"),
+    # weight_sync, placement, buffer, service
+    honoured(
+        "weight_sync", "every every_optimizer_steps max_steps_ahead max_staleness on_stale style in_flight_requests"
+    ),
+    honoured("weight_sync", "method bucket_mib timeout"),
+    noted("weight_sync", "args", "the ways that weights take have no further settings"),
     honoured("placement", "device layout nodes devices_per_node cpus_per_worker"),
     honoured("placement", "rollout_devices roles roles{}.devices"),
     honoured("", "buffer buffer<memory|sql|file>"),
@@ -454,7 +461,7 @@ TABLE: tuple[Row, ...] = (
     refused("buffer<file>", "replay.enabled replay.priority replay.priority_args replay.cooldown", FILES_ONCE),
     refused("service", "data_juicer*", OPERATORS),
     # checkpoint, tracking, profiling, environment
-    honoured("checkpoint", "every last resume resume_path keep_last keep_last_critic export folder remote"),
+    honoured("checkpoint", "every at_end resume resume_path keep_last keep_last_critic export folder remote"),
     honoured("checkpoint", "save_contents load_contents delete_after_load delete_previous asynchronous writers"),
     honoured("", "tracking tracking[]<console|tensorboard|swanlab|wandb|mlflow>"),
     honoured("tracking[]<tensorboard>", "folder"),
@@ -467,12 +474,13 @@ TABLE: tuple[Row, ...] = (
     honoured("rollout", "environment"),
     honoured("environment", "variables role_variables log_level log_folder logs_by_node plugins"),
     front_end("environment", "device_memory_check log_every"),
-    honoured("environment.ray", "address namespace num_cpus init_args register_timeout rpc_timeout backend_timeout"),
+    honoured("environment.ray", "address namespace num_cpus init_args startup_timeout call_timeout collective_timeout"),
 )
 
 UNTRIED = (
     "A run on GPUs, with whatever engine: the tests run on CPUs.",
-    "`sync.method` `nccl` and `ipc`: in the tests vLLM's own classes read and load what is sent, on a CPU, without NCCL or CUDA.",
+    "`weight_sync.method` `nccl` and `ipc`: in the tests vLLM's own classes read and load what is sent, on a CPU, without NCCL or"
+    " CUDA.",
     "`rollout.engine: sglang`: it cannot be installed without a GPU; the tests speak its protocol with a server of their own.",
 )
 """What is honoured and no test of rlctl's authors has run as it will be used."""
@@ -582,7 +590,7 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
         lambda config: config.environment.ray.address is not None,
         "the cluster at environment.ray.address runs already, with the cores that it was started with",
     ),
-    "reference.micro": (
+    "reference.micro_batch": (
         lambda config: arithmetic.needs_reference(config) and arithmetic.reference_is_held(config),
         "whole distributions are compared micro-batch by micro-batch of training",
     ),
@@ -595,8 +603,8 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
             "algorithm.filters",
             "rollout.timeouts.response",
             "rollout.timeouts.dynamic",
-            "rollout.over_rollout.ratio",
-            "rollout.over_rollout.additional_prompts",
+            "rollout.oversampling.ratio",
+            "rollout.oversampling.additional_prompts",
             "rollout.max_running_prompts",
         ),
         (_answers_once, "the training data is answered once, source by source, and every response goes to the file"),
@@ -633,7 +641,7 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
 GPU_MEMORY = "it is about GPU memory, and has no effect on CPU"
 ON_CPU: Mapping[str, str] = dict.fromkeys(
     (
-        *("rollout.memory.gpu_fraction", "rollout.memory.sleep", "rollout.memory.sleep_level"),
+        *("rollout.memory.gpu_memory_utilization", "rollout.memory.sleep", "rollout.memory.sleep_level"),
         *(
             f"{section}.engine<{engine}>.offload"
             for section in ("train", "reference")
@@ -801,7 +809,7 @@ def _judged(setting: Setting, engine: str, config: Config, device: str | None) -
         return Status.NOTED, ON_CPU[setting.pattern]
     if row.elsewhere is not None:
         return kept
-    if setting.pattern == "sync.method":
+    if setting.pattern == "weight_sync.method":
         return Status.NOTED, way_of(config, engine, device).reason
     idle, why = INEFFECTIVE_WHEN.get(setting.pattern, (None, ""))
     if idle is not None and idle(config):

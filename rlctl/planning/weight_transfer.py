@@ -1,4 +1,4 @@
-"""Which way weights take from training to rollout: what ``sync.method`` comes to in a run, and why it is no other.
+"""Which way weights take from training to rollout: what ``weight_sync.method`` comes to in a run, and why it is no other.
 
 nccl         from GPU to GPU, by vLLM's weight transfer: the first training worker's, which no engine is on, to all engines'
 ipc          on the one GPU that training and vLLM share: a handle on its memory is all that is sent
@@ -24,7 +24,7 @@ class WeightTransfer:
 
     name: Name
     reason: str = ""
-    """Why it is not the one that ``sync.method`` names; empty where it is, or where it names none."""
+    """Why it is not the one that ``weight_sync.method`` names; empty where it is, or where it names none."""
 
 
 def way_of(config: Config, engine: str, device: str | None) -> WeightTransfer:
@@ -35,7 +35,7 @@ def way_of(config: Config, engine: str, device: str | None) -> WeightTransfer:
         engine: the engine that generates.
         device: what the run is for, ``cuda`` or ``cpu``; None where that is not known.
     """
-    asked = config.sync.method
+    asked = config.weight_sync.method
     if asked == "checkpoint":
         return WeightTransfer(asked)
     if config.run.mode in ("explore_only", "train_only"):

@@ -263,7 +263,7 @@ def _small_stage(config: Config, prompts: int | None, steps: int, folder: Path) 
         config,
         batch=config.batch if prompts is None else fewer,
         schedule=schedule,
-        checkpoint=replace(config.checkpoint, every=None, last=False, resume="never", export="never", remote=None),
+        checkpoint=replace(config.checkpoint, every=None, at_end=False, resume="never", export="never", remote=None),
         tracking=(),
         run=replace(run, skip=skip),
         rollout=replace(rollout, log_responses=True, responses_folder=responses, evaluation_folder=None),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.config import Config, Loaded, stages_of
-from rlctl.config.sections.algorithm import DifficultyMask, EqualGroups, ErrorLengthClip, GroupMean, Overlong
+from rlctl.config.sections.algorithm import DifficultyMask, GroupMean, LongIncorrect, Overlong, ZeroVarianceGroups
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import JudgeReward, ModelReward
 from rlctl.config.sections.train import Critic, Megatron
@@ -33,7 +33,7 @@ FEW = "a few prompts"
 SMALL = "a random model of the same architecture"
 FULL_SIZE = "belongs to the full-size model"
 NEVER = "the responses of a random model score alike and do not end: nothing would be left to train on"
-LEFT_OUT = (EqualGroups, GroupMean, Overlong, DifficultyMask, ErrorLengthClip)
+LEFT_OUT = (ZeroVarianceGroups, GroupMean, Overlong, DifficultyMask, LongIncorrect)
 """Filters that a random model's responses do not pass."""
 
 
@@ -153,15 +153,18 @@ def _batch(config: Config, prompts: int) -> Iterator[Edit]:
         )
         size = max(1, math.ceil(arithmetic.drawn_responses(small) / parts))
         yield Edit(("critic", "mini_batch_responses"), size, f"{parts} mini-batches a step")
-    for name, micro in (("micro", config.batch.micro), ("log_prob_micro", config.batch.log_prob_micro)):
+    for name, micro in (
+        ("micro_batch", config.batch.micro_batch),
+        ("log_prob_micro_batch", config.batch.log_prob_micro_batch),
+    ):
         if micro is not None:
-            tokens = min(micro.per_replica, MICRO_TOKENS) if micro.by == "tokens" else MICRO_TOKENS
-            yield Edit(("batch", name, "by"), "tokens", "fits a laptop; results do not change")
-            yield Edit(("batch", name, "per_replica"), tokens, "fits a laptop; results do not change")
-    more = config.rollout.over_rollout
-    yield Edit(("rollout", "over_rollout", "additional_prompts"), min(more.additional_prompts, count), FEW)
+            tokens = min(micro.size, MICRO_TOKENS) if micro.unit == "tokens" else MICRO_TOKENS
+            yield Edit(("batch", name, "unit"), "tokens", "fits a laptop; results do not change")
+            yield Edit(("batch", name, "size"), tokens, "fits a laptop; results do not change")
+    more = config.rollout.oversampling
+    yield Edit(("rollout", "oversampling", "additional_prompts"), min(more.additional_prompts, count), FEW)
     if more.generation_batch_prompts is not None:
-        yield Edit(("rollout", "over_rollout", "generation_batch_prompts"), count, FEW)
+        yield Edit(("rollout", "oversampling", "generation_batch_prompts"), count, FEW)
 
 
 def _schedule(config: Config, steps: int) -> Iterator[Edit]:
@@ -173,8 +176,8 @@ def _schedule(config: Config, steps: int) -> Iterator[Edit]:
     for section, trained in (("train", config.train), ("critic", config.critic)):
         if trained is not None and trained.learning_rate_schedule.warmup.ticks:
             yield Edit((section, "learning_rate_schedule", "warmup", "ticks"), 0, "longer than a few steps")
-    if config.sync.every is not None and config.sync.every > 1:
-        yield Edit(("sync", "every"), 1, "new weights reach rollout within the few steps")
+    if config.weight_sync.every is not None and config.weight_sync.every > 1:
+        yield Edit(("weight_sync", "every"), 1, "new weights reach rollout within the few steps")
 
 
 def make_models(config: Config, wanted: list[Wanted]) -> list[str]:

@@ -117,7 +117,7 @@ def make_roles(given: StageContext, groups: Groups, *, renew: Callable[[int], No
         policy=_policy(given, groups["policy"]) if "policy" in groups else None,
         critic=ValueModel(groups["critic"], config) if "critic" in groups else None,
         reference=_reference(config, groups),
-        rollout=RolloutEngines(groups["rollout"], drawing, config.sync.timeout) if "rollout" in groups else None,
+        rollout=RolloutEngines(groups["rollout"], drawing, config.weight_sync.timeout) if "rollout" in groups else None,
         rewards=Rewards(groups["reward"], tokenizer, models, failed, stateless) if "reward" in groups else None,
     )
 

@@ -182,10 +182,10 @@ def _run_stages(
     settings = config.environment.ray
     with reserve(
         plan,
-        timeout=settings.register_timeout,
+        timeout=settings.startup_timeout,
         logs=folder / "logs",
         stop_requested=stop.now,
-        limit=settings.rpc_timeout,
+        limit=settings.call_timeout,
         tell=lambda message: events.emit("advisory", message=message, hint=""),
         gives_back=settings.address is not None,
     ) as placement:

@@ -117,7 +117,7 @@ class Policy:
 
     def weights(self) -> Source:
         """The weights of now, in Hugging Face names, for ``RolloutEngines.load_weights``."""
-        return TrainWorkers(self._group, self._transport, self._config.sync.bucket_mib * MIB)
+        return TrainWorkers(self._group, self._transport, self._config.weight_sync.bucket_mib * MIB)
 
     def save(self, folder: Path) -> None:
         """Write what the config says of everything that training goes on from; under ``asynchronous`` begin to."""

@@ -155,7 +155,7 @@ def make_clock(config: Config, rows: int) -> Clock:
     """
     schedule = config.schedule
     if config.run.mode == "evaluate_only" or arithmetic.writes_responses(config):
-        return Clock(0, None, None, evaluate_first=True, evaluate_last=False, save_last=False)
+        return Clock(0, None, None, evaluate_at_start=True, evaluate_at_end=False, save_last=False)
     total = _drained_steps(config) if arithmetic.drains_buffer(config) else arithmetic.total_steps(config, rows)
     if total is None:
         raise PlanError("the run has no end", hint="set schedule.total_steps or schedule.total_epochs")
@@ -163,9 +163,9 @@ def make_clock(config: Config, rows: int) -> Clock:
         total_steps=total,
         evaluate_every=arithmetic.interval_in_steps(schedule.evaluate_every, config, rows),
         save_every=arithmetic.interval_in_steps(config.checkpoint.every, config, rows),
-        evaluate_first=schedule.evaluate_first,
-        evaluate_last=schedule.evaluate_last,
-        save_last=config.checkpoint.last,
+        evaluate_at_start=schedule.evaluate_at_start,
+        evaluate_at_end=schedule.evaluate_at_end,
+        save_last=config.checkpoint.at_end,
     )
 
 

@@ -53,8 +53,8 @@ class Clock:
     total_steps: int
     evaluate_every: int | None
     save_every: int | None
-    evaluate_first: bool
-    evaluate_last: bool
+    evaluate_at_start: bool
+    evaluate_at_end: bool
     """After the last step, where there is an interval."""
     save_last: bool
 
@@ -67,7 +67,7 @@ class Clock:
         """Whether held-out prompts are answered after a step."""
         if self.evaluate_every is None:
             return False
-        return step % self.evaluate_every == 0 or (self.evaluate_last and step == self.total_steps)
+        return step % self.evaluate_every == 0 or (self.evaluate_at_end and step == self.total_steps)
 
     def save_due(self, step: int) -> bool:
         """Whether a checkpoint is written after a step."""
@@ -142,7 +142,7 @@ class StageRun:
             self.sample_files.begin(done)
         self.events.emit("stage_started", total_steps=self.clock.known_steps, step=done, notes=self.plan.notes)
         self.sync(done)
-        if done == 0 and self.clock.evaluate_first:
+        if done == 0 and self.clock.evaluate_at_start:
             self.evaluate(0)
 
     def _restore(self) -> None:

@@ -165,8 +165,8 @@ def _join_schedule(values: dict[KeyPath, Any], config: Config, rows: int | None)
     if total is not None:
         values |= {("schedule", name): None for name in ("total_epochs", "total_optimizer_steps")}
         values["schedule", "total_steps"] = total
-    if config.sync.ahead == 0 and config.sync.every == 1:
-        values["sync", "max_staleness"] = None
+    if config.weight_sync.max_steps_ahead == 0 and config.weight_sync.every == 1:
+        values["weight_sync", "max_staleness"] = None
 
 
 def _can_count(config: Config, rows: int | None) -> bool:
@@ -239,7 +239,7 @@ def _unread(config: Config) -> list[KeyPath]:
     if not arithmetic.needs_reference(config):
         found.append(("reference",))
     if not config.data.eval:
-        found += [("schedule", name) for name in ("evaluate_every", "evaluate_first", "evaluate_last")]
+        found += [("schedule", name) for name in ("evaluate_every", "evaluate_at_start", "evaluate_at_end")]
     if not arithmetic.trains(config) or config.algorithm.objective.choice != "rl":
         found += [("algorithm", name) for name in OF_RL]
     return found

@@ -26,7 +26,7 @@ from rlctl.documents.paths import copied
 from rlctl.translation.difference import Difference, differences
 
 CONSEQUENCES: Mapping[str, str] = {
-    "algorithm.aggregation.follow_source": "If true, each micro-batch's loss is normalized separately, so that the gradient "
+    "algorithm.aggregation.per_micro_batch": "If true, each micro-batch's loss is normalized separately, so that the gradient "
     "depends on the micro-batch size",
     "algorithm.reward_shaping.normalize_per_domain": "If true, each reward domain is normalized separately; otherwise the "
     "whole batch is",
@@ -39,14 +39,14 @@ CONSEQUENCES: Mapping[str, str] = {
     "algorithm.old_log_probs": "The ratio of the loss is taken to other log-probs, so that it clips other tokens",
     "batch.shuffle": "Mini-batches hold other responses",
     "critic.shuffle": "The critic's mini-batches hold other responses",
-    "schedule.evaluate_last": "If true, the run evaluates once more after its last step",
-    "schedule.evaluate_first": "If true, the run evaluates before its first step",
+    "schedule.evaluate_at_end": "If true, the run evaluates once more after its last step",
+    "schedule.evaluate_at_start": "If true, the run evaluates before its first step",
     "train.learning_rate_schedule.tick": "step keeps one learning rate for all optimizer steps of a step",
     "critic.learning_rate_schedule.tick": "step keeps one learning rate for all optimizer steps of a step",
     "train.optimizer.decay_norms_and_biases": "If true, weight decay also applies to norms and biases",
     "critic.optimizer.decay_norms_and_biases": "If true, weight decay also applies to norms and biases",
-    "sync.every_optimizer_steps": "Rollout gets new weights more or less often, so that responses are staler or fresher",
-    "sync.max_staleness": "The run trains on responses of another age",
+    "weight_sync.every_optimizer_steps": "Rollout gets new weights more or less often, so that responses are staler or fresher",
+    "weight_sync.max_staleness": "The run trains on responses of another age",
     "run.mode": "The run does something else than its source",
 }
 """What follows if the two sides of a key differ, by canonical key."""

@@ -175,8 +175,8 @@ ZH: dict[str, str] = {
         "调低 train.optimizer.learning_rate，或把 train.precision.compute 设为 float32 看是否由精度引起"
     ),
     "training uses {value:.0%} of what the devices can compute": "训练只用到设备算力的 {value:.0%}",
-    "raise batch.micro, or lower what is recomputed and offloaded (train.memory, train.engine)": (
-        "调大 batch.micro，或减少重算与卸载（train.memory、train.engine）"
+    "raise batch.micro_batch, or lower what is recomputed and offloaded (train.memory, train.engine)": (
+        "调大 batch.micro_batch，或减少重算与卸载（train.memory、train.engine）"
     ),
     "the phase {phase} has taken {minutes:.0f} minutes; it usually takes {usual:.0f} seconds": (
         "阶段 {phase} 已用 {minutes:.0f} 分钟，平时只需 {usual:.0f} 秒"

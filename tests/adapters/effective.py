@@ -695,7 +695,7 @@ def canonical(config: Config, rows: int) -> Numbers:
         group=config.batch.responses_per_prompt,
         mini=arithmetic.mini_batch_responses(config),
         epochs=config.batch.ppo_epochs,
-        micro=(config.batch.micro.by, config.batch.micro.per_replica),
+        micro=(config.batch.micro_batch.unit, config.batch.micro_batch.size),
         schedule=Schedule(
             optimizer.learning_rate,
             per_step,

@@ -39,7 +39,7 @@ CONCERNS: dict[str, tuple[str, ...]] = {
     "responses a step": ("batch.responses_per_prompt", *SIZES),
     "responses of a mini-batch": SIZES,
     "optimizer steps a step": SIZES,
-    "micro-batch": ("batch.micro",),
+    "micro-batch": ("batch.micro_batch",),
     "steps between checkpoints": ("checkpoint.every", *SIZES),
     "steps between evaluations": ("schedule.evaluate_every", "rollout.evaluation_environments", *SIZES),
     "steps": ("schedule.total_", *SIZES),
@@ -64,7 +64,7 @@ CONCERNS: dict[str, tuple[str, ...]] = {
 """A number, by the start of its name, may differ where the report says that one of these canonical keys is lost."""
 ASSUMED: dict[str, tuple[str, ...]] = {"GPUs that": ("explorer.rollout_model.engine_num",)}
 """What the source does not hold; the report calls the target's key assumed."""
-ROUNDED: dict[str, str] = {"micro-batch": "batch.micro", "steps between checkpoints": "checkpoint.every"}
+ROUNDED: dict[str, str] = {"micro-batch": "batch.micro_batch", "steps between checkpoints": "checkpoint.every"}
 """Derived with its formula: the cut of a mini-batch, which changes no result, and an interval that is no whole number of steps."""
 
 

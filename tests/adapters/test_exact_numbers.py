@@ -33,7 +33,7 @@ def lost(report: Report, key: str) -> str:
 def test_steps_ahead_of_verl_are_whole_and_the_difference_is_told(mode: str, ahead: float, whole: int) -> None:
     values, report = written(f"{MODES[mode]}sync: {{ahead: {ahead}}}\n", "verl")
     assert find(values, parse_dotted(f"trainer.v1.{mode}.num_warmup_batches")) == whole
-    said = lost(report, "sync.ahead")
+    said = lost(report, "weight_sync.max_steps_ahead")
     assert (f"{ahead:g} became {whole}" in said) is (ahead != whole)
 
 
@@ -49,7 +49,7 @@ def test_the_oldest_response_is_as_old_in_verl(mode: str, staleness: int) -> Non
     )
     loaded, _ = read_document(read_yaml(back.text or "", "out.yaml"), dialect="verl", environment={})
     assert loaded is not None
-    assert loaded.config.sync.max_staleness == staleness
+    assert loaded.config.weight_sync.max_staleness == staleness
 
 
 def test_a_bound_of_staleness_that_is_not_set_drops_nothing_in_verl() -> None:
@@ -109,4 +109,4 @@ def test_steps_that_are_no_whole_number_in_trinity_are_told() -> None:
 def test_seconds_that_trinity_rounds_up_are_told() -> None:
     values, report = written("rlctl: 1\nmodel: {path: m}\nsync: {timeout: 2.4}\n", "trinity")
     assert values["synchronizer"]["sync_timeout"] == 3
-    assert "2.4 became 3" in lost(report, "sync.timeout")
+    assert "2.4 became 3" in lost(report, "weight_sync.timeout")

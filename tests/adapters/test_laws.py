@@ -161,11 +161,17 @@ def test_every_value_of_supervised_training_survives_or_is_said_to_be_lost(
 
 
 PAIRS = [(first, second) for first in NEWEST for second in NEWEST if first != second]
-LAYOUT = ("placement", "rollout.parallel", "tracking", "rollout.memory.gpu_fraction", "train.engine.shard")
+LAYOUT = ("placement", "rollout.parallel", "tracking", "rollout.memory.gpu_memory_utilization", "train.engine.shard")
 """Who shares devices, which a dialect may have no word for and then is assumed, and what hangs on it; and where one monitor is all
 there can be."""
 CUT = (
-    *("batch.micro", "batch.log_prob_micro", "critic.micro", "rollout.split_groups", "rollout.memory.load_format"),
+    *(
+        "batch.micro_batch",
+        "batch.log_prob_micro_batch",
+        "critic.micro_batch",
+        "rollout.split_groups",
+        "rollout.memory.load_format",
+    ),
     *("algorithm.preset", "extensions"),
 )
 """How work is cut up and weights are first filled, which no result hangs on; a name for settings that are said one by one; and what

@@ -28,7 +28,7 @@ from .corpus import ROWS, Example, examples, some
 
 NAMES = ("verl", "trinity", "roll")
 FACTS = {"dataset_rows": str(ROWS)}
-SECTIONS = ("algorithm", "batch", "schedule", "train", "critic", "sync")
+SECTIONS = ("algorithm", "batch", "schedule", "train", "critic", "weight_sync")
 
 
 def _keys(section: str) -> list[KeyInfo]:
@@ -245,7 +245,7 @@ def test_what_trinity_computes_otherwise_is_a_warning_elsewhere() -> None:
 
 
 def test_the_longest_beginning_of_a_key_decides() -> None:
-    assert rank_of("batch.micro.by") is Rank.RESOURCES
+    assert rank_of("batch.micro_batch.unit") is Rank.RESOURCES
     assert rank_of("stages[1].batch.prompts_per_step") is Rank.SCHEDULE
     assert rank_of("actor_train.data_args.video_fps", {"*.data_args": Rank.DATA}) is Rank.DATA
     assert rank_of("nothing.of.it") is None

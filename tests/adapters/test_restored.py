@@ -164,7 +164,7 @@ def test_shared_devices_come_back_from_trinity() -> None:
     before, after, _ = there_and_back(yaml.safe_dump(wide), "verl", "trinity")
     assert before.placement == after.placement
     assert before.rollout.parallel == after.rollout.parallel
-    assert after.rollout.memory.gpu_fraction == 0.6
+    assert after.rollout.memory.gpu_memory_utilization == 0.6
 
 
 def test_what_a_launch_script_keeps_comes_back(tmp_path: Path) -> None:

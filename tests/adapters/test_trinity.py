@@ -109,18 +109,18 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
         10,
     ),
     # Micro-batches: 0.5 raises them to the longest sequence, and lets the actor's own keys decide.
-    ("0.5", {"trainer.max_token_len_per_gpu": 600}, "batch.micro.per_replica", 1024),
-    ("0.6", {"trainer.max_token_len_per_gpu": 600}, "batch.micro.per_replica", 600),
+    ("0.5", {"trainer.max_token_len_per_gpu": 600}, "batch.micro_batch.size", 1024),
+    ("0.6", {"trainer.max_token_len_per_gpu": 600}, "batch.micro_batch.size", 600),
     (
         "0.5",
         {"trainer.max_token_len_per_gpu": 4096, f"{ACTOR}.ppo_max_token_len_per_gpu": 2048},
-        "batch.micro.per_replica",
+        "batch.micro_batch.size",
         2048,
     ),
     (
         "0.6",
         {"trainer.max_token_len_per_gpu": 4096, f"{ACTOR}.ppo_max_token_len_per_gpu": 2048},
-        "batch.micro.per_replica",
+        "batch.micro_batch.size",
         4096,
     ),
     # Old log-probs.
@@ -230,7 +230,7 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
         # Whole seconds, or Trinity refuses the file.
         ("0.6", {"rollout.timeouts.response": 900.0}, "explorer.max_timeout", 900),
         ("0.6", {"rollout.timeouts.response": None}, "explorer.max_timeout", 604800),
-        ("0.6", {"sync.timeout": 1200.0}, "synchronizer.sync_timeout", 1200),
+        ("0.6", {"weight_sync.timeout": 1200.0}, "synchronizer.sync_timeout", 1200),
         # Training logits stay as they are where only the task set has a temperature.
         (
             "0.6",
@@ -597,10 +597,10 @@ def test_trinitys_gate_of_sapo_is_told(source: str) -> None:
 def test_micro_batches_that_0_6_adds_up_are_told() -> None:
     assert "micro-batches-added" in told("algorithm.adv_estimator=grpo", "verl")[1]
     canonical, report = read_with("0.6", **{"trainer.fix_actor_microbatch_loss_scale": True})
-    assert canonical["algorithm"]["aggregation"]["follow_source"] is False
+    assert canonical["algorithm"]["aggregation"]["per_micro_batch"] is False
     buckets = {entry.key: entry.bucket for entry in report.accounting}
     assert buckets["trainer.fix_actor_microbatch_loss_scale"] is Bucket.DEAD
-    assert read_with("0.5")[0]["algorithm"]["aggregation"]["follow_source"] is True
+    assert read_with("0.5")[0]["algorithm"]["aggregation"]["per_micro_batch"] is True
 
 
 # The shared material, where it is beside the repository

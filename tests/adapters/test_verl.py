@@ -75,7 +75,7 @@ def test_gradients_are_clipped_by_the_key_that_the_release_reads(version: str, l
 )
 def test_tokens_of_one_gpu_become_tokens_of_those_that_share_a_sequence(overrides: list[str]) -> None:
     loaded, report = read(*overrides, f"{A}.use_dynamic_bsz=true", f"{A}.ppo_max_token_len_per_gpu=1000")
-    assert loaded.config.batch.micro.per_replica == 4000
+    assert loaded.config.batch.micro_batch.size == 4000
     values, _ = written(loaded, report, "verl@0.9")
     assert values["actor_rollout_ref"]["actor"]["ppo_max_token_len_per_gpu"] == 1000
 
@@ -84,7 +84,7 @@ def test_a_context_size_of_an_engine_that_does_not_run_shares_nothing() -> None:
     loaded, _ = read(
         f"{A}.megatron.context_parallel_size=4", f"{A}.use_dynamic_bsz=true", f"{A}.ppo_max_token_len_per_gpu=1000"
     )
-    assert loaded.config.batch.micro.per_replica == 1000
+    assert loaded.config.batch.micro_batch.size == 1000
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_training_at_another_temperature_is_reported_although_the_source_has_no_
 def test_log_prob_passes_count_as_training_does(micro: str, log_prob: str, expected: dict[str, Any]) -> None:
     """verl's workers assert that both switches agree, and its validator asks for a size unless training counts tokens."""
     text = (
-        f"rlctl: 1\nmodel: {{path: m}}\nbatch: {{micro: {{{micro}}}, log_prob_micro: {log_prob}}}\n"
+        f"rlctl: 1\nmodel: {{path: m}}\nbatch: {{micro_batch: {{{micro}}}, log_prob_micro_batch: {log_prob}}}\n"
         "data: {max_prompt_tokens: 512}\nrollout: {max_response_tokens: 1024}\n"
     )
     loaded, report = read_document(read_yaml(text, "rlctl.yaml"))
@@ -486,4 +486,4 @@ def test_supervised_training_counts_tokens_unless_it_is_told_not_to(overrides: l
     """The SFT trainer's own default, unlike the PPO trainer's; 8192 tokens on each of two GPUs that share a sequence."""
     base = ["data.train_files=a.parquet", "model.path=org/model", "engine.ulysses_sequence_parallel_size=2"]
     loaded, _ = read(*overrides, base=base)
-    assert (loaded.config.batch.micro.by, loaded.config.batch.micro.per_replica) == (by, size)
+    assert (loaded.config.batch.micro_batch.unit, loaded.config.batch.micro_batch.size) == (by, size)

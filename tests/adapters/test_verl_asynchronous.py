@@ -32,7 +32,11 @@ def test_a_step_is_what_is_trained_on_before_the_weights_go_over() -> None:
     assert config.batch.prompts_per_step == 512
     assert arithmetic.optimizer_steps_per_step(config) == 16
     assert config.schedule.total_steps == 100
-    assert (config.sync.ahead, config.sync.max_staleness, config.sync.in_flight) == (0.5, 1, "continue")
+    assert (
+        config.weight_sync.max_steps_ahead,
+        config.weight_sync.max_staleness,
+        config.weight_sync.in_flight_requests,
+    ) == (0.5, 1, "continue")
     assert config.algorithm.old_log_probs == "rollout"
     assert [entry.key for entry in report.accounting if entry.bucket is Bucket.UNKNOWN] == []
 
@@ -45,7 +49,11 @@ def test_devices_of_rollout_stand_beside_those_of_training() -> None:
 
 def test_one_step_off_is_a_step_ahead_on_devices_of_its_own() -> None:
     config = read("trainer.n_gpus_per_node=6", "rollout.nnodes=1", "rollout.n_gpus_per_node=2")[0].config
-    assert (config.placement.layout, config.placement.devices_per_node, config.sync.ahead) == ("split", 8, 1.0)
+    assert (config.placement.layout, config.placement.devices_per_node, config.weight_sync.max_steps_ahead) == (
+        "split",
+        8,
+        1.0,
+    )
 
 
 def test_the_newest_release_has_it_in_its_usual_trainer() -> None:

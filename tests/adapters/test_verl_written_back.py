@@ -147,7 +147,7 @@ def test_names_that_nobody_gave_are_left_to_verl() -> None:
 
 def test_what_no_result_hangs_on_is_carried() -> None:
     _, report = canonical(f"{DATA}sync: {{timeout: 77.0}}\nrun: {{group: night}}\n")
-    assert {bucket(report, key) for key in ("sync.timeout", "run.group")} == {Bucket.CARRIED}
+    assert {bucket(report, key) for key in ("weight_sync.timeout", "run.group")} == {Bucket.CARRIED}
 
 
 def test_kept_values_are_told_in_one_line(tmp_path: Path) -> None:

@@ -58,7 +58,11 @@ def found(base: Mapping[str, Any], change: Mapping[str, Any], **arguments: Any) 
 
 
 def test_weights_may_travel_through_checkpoints_where_runs_are_apart(good: dict[str, Any]) -> None:
-    apart = {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "sync": {"method": "checkpoint", "every": 2}}
+    apart = {
+        "run": {"mode": "explore_only"},
+        "buffer": {"name": "sql"},
+        "weight_sync": {"method": "checkpoint", "every": 2},
+    }
     assert found(good, apart, cluster=H100, symbolic=()) == []
 
 
@@ -74,8 +78,8 @@ TEACHER = {"distillation": {"teacher": "org/teacher", "coefficient": 0.5, "args"
 PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "not-supported",
-        {**DRAINS, "sync": {"max_staleness": 1, "on_stale": "wait"}},
-        "sync.on_stale",
+        {**DRAINS, "weight_sync": {"max_staleness": 1, "on_stale": "wait"}},
+        "weight_sync.on_stale",
         "waits for nobody",
     ),
     ("not-supported", {**DRAINS, "checkpoint": {"every": {"epochs": 1}}}, "checkpoint.every", "reads no training data"),
@@ -125,7 +129,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
                 {"algorithm": {"kl_in_loss": {"estimator": "full"}}},
                 "own workers",
             ),
-            ("micro", {"per_replica": 8}, {"algorithm": {"kl_in_loss": {"estimator": "full"}}}, "by micro-batch"),
+            ("micro_batch", {"size": 8}, {"algorithm": {"kl_in_loss": {"estimator": "full"}}}, "by micro-batch"),
             ("precision", {}, {"model": {"lora": {}}, "algorithm": {"kl_in_loss": {}}}, "own workers"),
             ("compile", False, {"model": {"lora": {}}, "algorithm": {"kl_in_loss": {}}}, "own workers"),
         )
@@ -142,9 +146,9 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             "answered once",
         )
         for key, rollout, algorithm in (
-            ("algorithm.filters", {}, {"filters": ["equal_groups"]}),
+            ("algorithm.filters", {}, {"filters": ["zero_variance_groups"]}),
             ("rollout.timeouts.response", {"timeouts": {"response": 9.0}}, {}),
-            ("rollout.over_rollout.ratio", {"over_rollout": {"ratio": 0.1}}, {}),
+            ("rollout.oversampling.ratio", {"oversampling": {"ratio": 0.1}}, {}),
         )
     ],
     ("not-supported", {"run": {"mode": "train_only"}}, "buffer.name", "ends with the run that fills it"),
@@ -162,14 +166,14 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "not-used",
-        {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "sync": {"method": "nccl"}},
-        "sync.method",
+        {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "weight_sync": {"method": "nccl"}},
+        "weight_sync.method",
         "through a folder where runs explore and train apart",
     ),
     (
         "not-supported",
-        {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "sync": {"ahead": 1.0}},
-        "sync.ahead",
+        {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "weight_sync": {"max_steps_ahead": 1.0}},
+        "weight_sync.max_steps_ahead",
         "for rollout and training in one run",
     ),
     (
@@ -219,8 +223,8 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "sequence-over-micro",
-        {"batch": {"micro": {"per_replica": 1000}}},
-        "batch.micro.per_replica",
+        {"batch": {"micro_batch": {"size": 1000}}},
+        "batch.micro_batch.size",
         "up to 1024 tokens",
     ),
     ("context-too-short", {"model": {"max_context_tokens": 1000}}, "model.max_context_tokens", "512 .* = 1024"),
@@ -283,7 +287,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "pipeline-idle",
         {
             "train": {"engine": {"name": "megatron", "pipeline": 4}},
-            "batch": {"micro": {"by": "responses", "per_replica": 64}},
+            "batch": {"micro_batch": {"unit": "responses", "size": 64}},
         },
         "train.engine.pipeline",
         r"256 / 2 replicas = 128 responses, in 2 micro-batches for 4 stages: .* 3 / 5 = 60%",
@@ -363,24 +367,29 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "no role 'actor'",
     ),
     ("cluster-too-small", {"placement": {"nodes": 2}}, "placement", "has 1 x 8"),
-    ("staleness", {"sync": {"ahead": 2, "max_staleness": 1}}, "sync.max_staleness", "up to 2 synchronisations old"),
+    (
+        "staleness",
+        {"weight_sync": {"max_steps_ahead": 2, "max_staleness": 1}},
+        "weight_sync.max_staleness",
+        "up to 2 synchronisations old",
+    ),
     (
         "buffer-too-small",
-        {"sync": {"ahead": 1}, "buffer": {"name": "memory", "capacity": 8}},
+        {"weight_sync": {"max_steps_ahead": 1}, "buffer": {"name": "memory", "capacity": 8}},
         "buffer.capacity",
         "room for 8 responses",
     ),
     ("buffer-too-small", {"buffer": {"name": "sql", "capacity": 8}}, "buffer.capacity", "room for 8 responses"),
     (
         "staleness",
-        {**STALE, "sync": {"every": 4}},
+        {**STALE, "weight_sync": {"every": 4}},
         "algorithm.sample_strategy_args",
         "up to 3 versions old",
     ),
-    ("over-rollout", {"rollout": {"over_rollout": {"ratio": 1.0}}}, "rollout.over_rollout.ratio", "ratio is 1"),
+    ("over-rollout", {"rollout": {"oversampling": {"ratio": 1.0}}}, "rollout.oversampling.ratio", "ratio is 1"),
     (
         "difficulty-ahead",
-        {"sync": {"ahead": 1}, "data": {"curriculum": {"order": "difficulty"}}},
+        {"weight_sync": {"max_steps_ahead": 1}, "data": {"curriculum": {"order": "difficulty"}}},
         "data.curriculum.order",
         "begun before that is known",
     ),
@@ -473,7 +482,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "evaluation-never",
-        {"data": {"eval": [{"path": "org/set"}]}, "schedule": {"evaluate_first": False}},
+        {"data": {"eval": [{"path": "org/set"}]}, "schedule": {"evaluate_at_start": False}},
         "data.eval",
         "evaluate_every is null",
     ),
@@ -499,7 +508,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("resume-path", {"checkpoint": {"resume_path": "/no"}}, "checkpoint.resume_path", "not read"),
     ("remote-path", {"checkpoint": {"remote": "oss"}}, "checkpoint.remote", "expected a URL"),
     ("remote-path", {"checkpoint": {"folder": "s3://b/c"}}, "checkpoint.folder", "a folder of this machine first"),
-    ("never-saved", {"checkpoint": {"last": False, "export": "never"}}, "checkpoint", "nothing is saved"),
+    ("never-saved", {"checkpoint": {"at_end": False, "export": "never"}}, "checkpoint", "nothing is saved"),
     ("tracker", {"tracking": ["swanlab"]}, "tracking[0].mode", "an account"),
     ("tracker-twice", {"tracking": ["console", "console"]}, "tracking", "2 times"),
     (

@@ -100,7 +100,7 @@ def test_what_is_wrong_is_named_with_its_place(
 def test_all_problems_are_found_at_once() -> None:
     values = {
         "bacth": {},
-        "batch": {"ppo_epochs": "2", "micro": {"by": "rows"}},
+        "batch": {"ppo_epochs": "2", "micro_batch": {"unit": "rows"}},
         "algorithm": {"advantage": {"name": "grpo", "epsilon": 0}},
         "rewards": [{"type": "rule", "weight": None}, {"type": "nothing"}],
     }
@@ -109,7 +109,7 @@ def test_all_problems_are_found_at_once() -> None:
     assert {finding.key for finding in findings} == {
         "bacth",
         "batch.ppo_epochs",
-        "batch.micro.by",
+        "batch.micro_batch.unit",
         "algorithm.advantage.epsilon",
         "rewards[0].weight",
         "rewards[1]",

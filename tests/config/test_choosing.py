@@ -63,7 +63,7 @@ def test_what_was_written_for_the_other_option_is_told_with_its_line() -> None:
 def test_what_both_options_have_stays_where_it_was_written() -> None:
     loaded, told = chosen(VERL, "rollout.engine=sglang")
     assert loaded.config.rollout.engine.choice == "sglang"
-    assert loaded.config.rollout.memory.gpu_fraction == 0.3
+    assert loaded.config.rollout.memory.gpu_memory_utilization == 0.3
     assert told == []
 
 

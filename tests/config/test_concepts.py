@@ -129,7 +129,7 @@ def test_every_concept_of_no_dialect_is_a_rule_that_they_do_not_write_down() -> 
         "data.last_batch",
         "algorithm.train_temperature",
         "train.learning_rate_schedule.tick",
-        "checkpoint.last",
+        "checkpoint.at_end",
     }
 
 

@@ -79,7 +79,7 @@ def test_a_dialect_that_cannot_hold_it_is_refused_with_why(session: Session, tmp
     ("key", "changes"),
     [
         ("batch.mini_batch_responses", True),
-        ("batch.micro.per_replica", False),
+        ("batch.micro_batch.size", False),
         ("train.optimizer.learning_rate", True),
         ("run.project", False),
         ("model.stage_in_shared_memory", False),

@@ -104,7 +104,7 @@ def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
     [
         ("kl_loss_coef", "algorithm.kl_in_loss"),
         ("mini batch", "batch.mini_batch_responses"),
-        ("gpu_memory_utilization", "rollout.memory.gpu_fraction"),
+        ("gpu_memory_utilization", "rollout.memory.gpu_memory_utilization"),
         ("rollout_batch_size", "batch.prompts_per_step"),
         ("train_batch_size", "batch.prompts_per_step"),
         ("repeat_times", "batch.responses_per_prompt"),
@@ -112,7 +112,7 @@ def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
         ("offload", "train.engine.offload"),
         ("lr", "train.optimizer.learning_rate"),
         ("max_steps", "schedule.total_steps"),
-        ("sync_interval", "sync.every"),
+        ("sync_interval", "weight_sync.every"),
         ("adv_estimator", "algorithm.advantage"),
         ("gamma", "algorithm.advantage"),
         ("lambda", "algorithm.advantage"),

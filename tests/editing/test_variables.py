@@ -96,7 +96,7 @@ def test_a_variable_that_sets_other_keys_too_is_asked_about_and_can_take_them_al
         ("data.max_response_length", "$max_response", 17, "MAX_RESPONSE")
     ]
     assert draft.text == SCRIPT.replace("length=$max_response ", "length=2048 ")
-    assert (("batch", "micro", "per_replica"), 1536, 2560) in draft.also
+    assert (("batch", "micro_batch", "size"), 1536, 2560) in draft.also
     session.follow_variables(draft)
     followed = session.draft()
     assert followed.text == SCRIPT.replace("MAX_RESPONSE:-1024", "MAX_RESPONSE:-2048")

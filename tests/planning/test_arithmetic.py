@@ -163,10 +163,10 @@ def test_held_out_prompts_are_answered_regularly_or_once_where_responses_are_gen
             )
         )
 
-    assert evaluates(evaluate_every=5, evaluate_first=False)
-    assert evaluates(evaluate_first=True)
-    assert not evaluates(evaluate_first=False)
-    assert not evaluates("sft", evaluate_first=True)
+    assert evaluates(evaluate_every=5, evaluate_at_start=False)
+    assert evaluates(evaluate_at_start=True)
+    assert not evaluates(evaluate_at_start=False)
+    assert not evaluates("sft", evaluate_at_start=True)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def _rows(config: Any) -> dict[str, Row]:
 
 
 def _config(**batch: Any) -> Any:
-    micro = batch.pop("micro", {"by": "responses", "per_replica": 2})
+    micro = batch.pop("micro", {"unit": "responses", "size": 2})
     engine = batch.pop("engine", {"name": "fsdp2"})
     return config_from(
         {
@@ -25,7 +25,12 @@ def _config(**batch: Any) -> Any:
             "data": {"max_prompt_tokens": 100},
             "rollout": {"max_response_tokens": 156},
             "train": {"engine": engine},
-            "batch": {"prompts_per_step": 64, "responses_per_prompt": 8, "mini_batch_responses": 128, "micro": micro}
+            "batch": {
+                "prompts_per_step": 64,
+                "responses_per_prompt": 8,
+                "mini_batch_responses": 128,
+                "micro_batch": micro,
+            }
             | batch,
             "schedule": {"total_steps": 1},
             "placement": {"nodes": 2, "devices_per_node": 8},
@@ -45,10 +50,10 @@ def test_the_numbers_are_those_of_the_plan() -> None:
 
 
 def test_tokens_give_an_upper_bound() -> None:
-    found = _rows(_config(micro={"by": "tokens", "per_replica": 1024}))
+    found = _rows(_config(micro_batch={"unit": "tokens", "size": 1024}))
     assert found["micro-batches of a mini-batch"].value == "up to 2"
     assert "8 x 256 tokens" in found["micro-batches of a mini-batch"].formula
-    short = _rows(_config(micro={"by": "tokens", "per_replica": 128}))
+    short = _rows(_config(micro_batch={"unit": "tokens", "size": 128}))
     assert "a sequence may have 256 tokens" in short["micro-batches of a mini-batch"].note
 
 

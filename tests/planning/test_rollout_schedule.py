@@ -11,7 +11,7 @@ from rlctl.planning import rollout_schedule
 
 
 def config(sync: dict[str, Any], **sections: Any) -> Config:
-    return config_from({"sync": sync, "batch": {"prompts_per_step": 8, "responses_per_prompt": 2}, **sections})
+    return config_from({"weight_sync": sync, "batch": {"prompts_per_step": 8, "responses_per_prompt": 2}, **sections})
 
 
 def horizons(sync: dict[str, Any], steps: int = 4, **sections: Any) -> list[int]:
@@ -25,12 +25,12 @@ def horizons(sync: dict[str, Any], steps: int = 4, **sections: Any) -> list[int]
     ("sync", "expected"),
     [
         ({}, [8, 16, 24, 32]),
-        ({"ahead": 1}, [16, 24, 32, 40]),  # verl's one step off; ROLL's async_generation_ratio 1
-        ({"ahead": 1.5}, [20, 28, 36, 44]),  # ROLL: ceil(P x ratio) + P x step
+        ({"max_steps_ahead": 1}, [16, 24, 32, 40]),  # verl's one step off; ROLL's async_generation_ratio 1
+        ({"max_steps_ahead": 1.5}, [20, 28, 36, 44]),  # ROLL: ceil(P x ratio) + P x step
         ({"every": 2}, [16, 16, 32, 32]),  # Trinity's sync_interval: the explorer stops for each synchronisation
-        ({"every": 2, "ahead": 1}, [24, 24, 40, 40]),  # ... and its sync_offset
-        ({"ahead": 3, "max_staleness": 1, "on_stale": "wait"}, [16, 24, 32, 40]),
-        ({"every": 2, "max_staleness": 0, "on_stale": "wait", "ahead": 9}, [16, 16, 32, 32]),
+        ({"every": 2, "max_steps_ahead": 1}, [24, 24, 40, 40]),  # ... and its sync_offset
+        ({"max_steps_ahead": 3, "max_staleness": 1, "on_stale": "wait"}, [16, 24, 32, 40]),
+        ({"every": 2, "max_staleness": 0, "on_stale": "wait", "max_steps_ahead": 9}, [16, 16, 32, 32]),
     ],
 )
 def test_how_far_rollout_may_be(sync: dict[str, Any], expected: list[int]) -> None:
@@ -38,7 +38,7 @@ def test_how_far_rollout_may_be(sync: dict[str, Any], expected: list[int]) -> No
 
 
 def test_the_stage_has_an_end() -> None:
-    assert rollout_schedule.horizon(config({"ahead": 5}), synced=0, total_steps=3).groups == 24
+    assert rollout_schedule.horizon(config({"max_steps_ahead": 5}), synced=0, total_steps=3).groups == 24
 
 
 def test_weights_are_sent_by_steps_or_optimizer_steps() -> None:
@@ -63,11 +63,16 @@ def test_staleness_counts_synchronisations() -> None:
     assert oldest({"max_staleness": 1, "on_stale": "keep"}) == [0] * 6
     warmed = config({"max_staleness": 0, "every": 2}, schedule={"critic_warmup_steps": 1})
     assert [rollout_schedule.oldest_version(warmed, version) for version in range(6)] == [0, 1, 1, 3, 3, 5]
-    assert [rollout_schedule.staleness(config({"ahead": ahead})) for ahead in (0, 0.5, 1, 2.5)] == [0, 1, 1, 3]
+    assert [rollout_schedule.staleness(config({"max_steps_ahead": ahead})) for ahead in (0, 0.5, 1, 2.5)] == [
+        0,
+        1,
+        1,
+        3,
+    ]
 
 
 def test_styles_that_wait_for_nobody_are_bounded_by_the_buffer() -> None:
-    trainer = config({"style": "trainer_driven", "ahead": 2})
+    trainer = config({"style": "trainer_driven", "max_steps_ahead": 2})
     assert rollout_schedule.horizon(trainer, synced=0, total_steps=100) == rollout_schedule.Horizon(800, 24)
     small = config({"style": "fully_async"}, buffer={"name": "memory", "capacity": 20})
     assert rollout_schedule.horizon(small, synced=0, total_steps=100).waiting == 10
@@ -79,9 +84,9 @@ def test_styles_that_wait_for_nobody_are_bounded_by_the_buffer() -> None:
 
 def test_order_is_kept_where_all_are_waited_for() -> None:
     assert rollout_schedule.in_order(config({}))
-    assert not rollout_schedule.in_order(config({"in_flight": "continue"}))
-    assert rollout_schedule.in_order(config({"in_flight": "continue", "on_stale": "wait"}))
-    assert not rollout_schedule.in_order(config({}, rollout={"over_rollout": {"additional_prompts": 4}}))
+    assert not rollout_schedule.in_order(config({"in_flight_requests": "continue"}))
+    assert rollout_schedule.in_order(config({"in_flight_requests": "continue", "on_stale": "wait"}))
+    assert not rollout_schedule.in_order(config({}, rollout={"oversampling": {"additional_prompts": 4}}))
 
 
 def test_staleness_control_is_trinitys() -> None:

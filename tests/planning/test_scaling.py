@@ -42,7 +42,7 @@ def made(**sections: Any) -> Any:
 )
 def test_an_eight_gpu_config_plans_on_two_cores_and_its_batch_is_the_same(engine: dict[str, Any]) -> None:
     rollout = {"engine": {"name": "vllm", "args": {"max_num_seqs": 8}}, "parallel": {"tensor": 4}}
-    full = made(train={"engine": engine}, rollout={**rollout, "memory": {"gpu_fraction": 0.6}})
+    full = made(train={"engine": engine}, rollout={**rollout, "memory": {"gpu_memory_utilization": 0.6}})
     small, changes = scaled_to_cpu(full, workers=2)
     assert not [found for found in check(small, cluster=LAPTOP) if found.level is Level.ERROR]
     plan = make_plan(small, cluster=LAPTOP)
@@ -56,7 +56,7 @@ def test_an_eight_gpu_config_plans_on_two_cores_and_its_batch_is_the_same(engine
     assert (small.algorithm, small.data, small.schedule) == (full.algorithm, full.data, full.schedule)
     told = {change.key: (change.old, change.new) for change in changes}
     assert told["placement.devices_per_node"] == (8, 2)
-    assert told["rollout.memory.gpu_fraction"] == (0.6, None)
+    assert told["rollout.memory.gpu_memory_utilization"] == (0.6, None)
     assert told["rollout.engine"] == ("vllm", "auto")
     assert told["environment.ray.address"] == ("auto", None)
     assert all(change.why for change in changes)

@@ -104,7 +104,7 @@ NOTED: list[tuple[dict[str, Any], str]] = [
         {"train": {"engine": {"name": "fsdp2", "sequence_parallel": 2}, "memory": {"remove_padding": False}}},
         "train.memory.remove_padding",
     ),
-    ({"rollout": {"engine": "transformers", "memory": {"eager": True}}}, "rollout.memory.eager"),
+    ({"rollout": {"engine": "transformers", "memory": {"enforce_eager": True}}}, "rollout.memory.enforce_eager"),
     ({"rollout": {"parallel": {"tensor": 2}}, "placement": {"device": "cpu"}}, "rollout.parallel.tensor"),
 ]
 
@@ -126,9 +126,11 @@ def test_what_no_number_hangs_on_is_told_and_not_refused(values: dict[str, Any],
 
 
 def test_what_is_not_used_is_named_once_for_each_reason() -> None:
-    config = config_from({"rollout": {"engine": "transformers", "memory": {"eager": True, "gpu_fraction": 0.5}}})
+    config = config_from(
+        {"rollout": {"engine": "transformers", "memory": {"enforce_eager": True, "gpu_memory_utilization": 0.5}}}
+    )
     assert support.not_used(config) == [
-        "rollout.memory.gpu_fraction, rollout.memory.eager: only vLLM and SGLang have such a setting"
+        "rollout.memory.gpu_memory_utilization, rollout.memory.enforce_eager: only vLLM and SGLang have such a setting"
     ]
 
 
@@ -141,7 +143,7 @@ def test_the_command_that_verl_starts_its_workers_with_is_not_used() -> None:
 
 @pytest.mark.parametrize(("device", "told"), [("cuda", 0), ("cpu", 1), (None, 0)])
 def test_an_engine_that_the_machines_decide_is_the_one_of_their_device(device: str | None, told: int) -> None:
-    config = config_from({"rollout": {"memory": {"eager": True}}})
+    config = config_from({"rollout": {"memory": {"enforce_eager": True}}})
     assert len(support.not_used(config, device)) == told
 
 
@@ -156,11 +158,11 @@ def test_honoured_choices_with_options_are_not_refused() -> None:
             "algorithm": {
                 "advantage": {"name": "reinforce", "gamma": 0.9},
                 "policy_loss": {"name": "other", "kind": "geo_mean", "args": {"clip_low": 0.4}},
-                "filters": [{"name": "equal_groups", "metric": "acc"}, "overlong"],
+                "filters": [{"name": "zero_variance_groups", "metric": "acc"}, "overlong"],
             },
             "rewards": [{"type": "function", "path": "reward.py", "workers": 2}],
             "tracking": ["console", {"name": "tensorboard", "folder": "tb"}],
-            "batch": {"log_prob_micro": {"by": "responses", "per_replica": 4}},
+            "batch": {"log_prob_micro_batch": {"unit": "responses", "size": 4}},
         }
     )
     assert support.refusals(config) == []

@@ -14,7 +14,7 @@ from rlctl.planning.weight_transfer import way_of
 
 def config(method: str, **sections: Any) -> Config:
     placement = {"device": "cuda", "devices_per_node": 4, "layout": "split", **sections.pop("placement", {})}
-    made = {"model": {"path": "m"}, "sync": {"method": method}, "placement": placement, **sections}
+    made = {"model": {"path": "m"}, "weight_sync": {"method": method}, "placement": placement, **sections}
     return config_from({"rollout": {"engine": "vllm"}, **made})
 
 
@@ -50,11 +50,11 @@ def test_the_way_is_one_that_the_devices_can_take(placement: dict[str, Any], met
 def test_what_is_not_taken_is_told_with_its_reason() -> None:
     """Where the config does not say what devices are, what the machines have."""
     given = config("nccl", placement={"device": "auto"})
-    assert [each.reason for each in unhonoured(given) if each.key == ("sync", "method")] == []
+    assert [each.reason for each in unhonoured(given) if each.key == ("weight_sync", "method")] == []
     (told,) = not_used(given, "cpu")
-    assert told == "sync.method: there are no GPUs: weights travel through the host's memory"
+    assert told == "weight_sync.method: there are no GPUs: weights travel through the host's memory"
     other = config("ipc", rollout={"engine": "sglang"})
-    assert [each.reason for each in unhonoured(other) if each.key == ("sync", "method")] == [
+    assert [each.reason for each in unhonoured(other) if each.key == ("weight_sync", "method")] == [
         "sglang takes no weights from GPU to GPU; vLLM does: weights travel through the host's memory"
     ]
 

@@ -43,7 +43,7 @@ class Task:
             "model": {"path": str(self.folder / "model")},
             "placement": {"devices_per_node": 1, "device": "cpu"},
             "data": {"train": [source | ({"messages_key": "messages"} if sft else {})], "max_prompt_tokens": 16},
-            "batch": {"prompts_per_step": 8, "micro": {"by": "responses", "per_replica": 8}},
+            "batch": {"prompts_per_step": 8, "micro_batch": {"unit": "responses", "size": 8}},
             "schedule": {"total_steps": 3, "evaluate_every": 2},
             "algorithm": {"objective": objective},
             "checkpoint": {"every": 1},

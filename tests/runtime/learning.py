@@ -23,10 +23,10 @@ def check_that_it_learns(
                 "prompts_per_step": 16,
                 "responses_per_prompt": 8,
                 "mini_batch_responses": 64,
-                "micro": {"by": "responses", "per_replica": per_micro_batch},
+                "micro_batch": {"unit": "responses", "size": per_micro_batch},
             },
             schedule={"total_steps": 24, "evaluate_every": 100},
-            checkpoint={"every": None, "export": "never", "last": False},
+            checkpoint={"every": None, "export": "never", "at_end": False},
             **changes,
         )
     )

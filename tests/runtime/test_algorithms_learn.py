@@ -16,10 +16,10 @@ SEQUENCES = {"aggregation": {"mode": "seq_mean_token_mean"}}
 CORRECTED = {"weight": "token", "rejection": ["seq_mean_k1"], "rejection_bounds": ["0.5_2"]}
 DAPO = {
     "policy_loss": {"name": "ppo_clip", "clip_high": 0.28},
-    "filters": [{"name": "equal_groups", "refill": False}],
+    "filters": [{"name": "zero_variance_groups", "refill": False}],
     "reward_shaping": {"overlong_penalty": {"buffer": 1, "factor": 0.1}},
 }
-RIGHT_ONLY = [{"name": "error_length", "max_tokens": 1}]
+RIGHT_ONLY = [{"name": "long_incorrect", "max_tokens": 1}]
 NORMAL = {"normalize": {"mean": "running", "std": "running"}}
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -51,7 +51,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "geo_mean": {"policy_loss": {"name": "other", "kind": "geo_mean", "args": {"clip_low": 0.4, "clip_high": 0.4}}},
     "dppo_tv": {"policy_loss": {"name": "other", "kind": "dppo_tv"}},
     "ppo": {"advantage": {"name": "gae", "lambda": 0.95}},
-    "ppo_with_feedback": {"advantage": "gae", "preference_feedback": {"reweight": "max_random"}},
+    "ppo_with_feedback": {"advantage": "gae", "policy_filtration": {"reweight": "max_random"}},
     "raft": {"advantage": "reinforce", "policy_loss": {"name": "other", "kind": "sft"}, "filters": RIGHT_ONLY},
     "raft_plus_plus": {"advantage": "reinforce", "filters": RIGHT_ONLY},
     "corrected": {"rollout_correction": CORRECTED},

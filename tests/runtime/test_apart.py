@@ -43,7 +43,7 @@ def apart(task: Any, tmp_path: Path) -> Callable[..., Config]:
         settings = {
             "run": {"name": mode, "folder": str(tmp_path), "mode": mode, **changes.pop("run", {})},
             "buffer": BUFFERS[kind](tmp_path) | changes.pop("buffer", {}),
-            "schedule": {"total_steps": 3, "evaluate_first": False},
+            "schedule": {"total_steps": 3, "evaluate_at_start": False},
             "data": {"eval": []},
         }
         return task.config(tmp_path, **(settings | changes))
@@ -71,7 +71,7 @@ def test_groups_that_a_person_wrote_need_no_more_than_what_is_trained_on(
         for number in range(4)
     ]
     (tmp_path / "shared.jsonl").write_text("".join(f"{json.dumps(group)}\n" for group in groups))
-    result, trained = go(apart("train_only", "file", schedule={"evaluate_first": False, "total_steps": None}))
+    result, trained = go(apart("train_only", "file", schedule={"evaluate_at_start": False, "total_steps": None}))
     assert result.status == "finished", result.cause
     assert numbers(trained)[1]["reward/mean"] == 0.625
     assert numbers(trained)[1]["reward/failed_share"] == 0
@@ -90,7 +90,7 @@ def test_a_run_explores_and_another_trains_on_what_it_left(
     assert result.status == "finished", result.cause
     assert list(numbers(explored)) == [1, 2, 3]
     assert not [event for event in explored if event["kind"] == "sync"], "there is no policy here"
-    result, trained = go(apart("train_only", kind, schedule={"evaluate_first": False, "total_steps": None}))
+    result, trained = go(apart("train_only", kind, schedule={"evaluate_at_start": False, "total_steps": None}))
     assert result.status == "finished", result.cause
     found = numbers(trained)
     assert list(found) == [1, 2, 3], "it ends with the buffer"
@@ -106,7 +106,7 @@ def test_a_run_explores_and_another_trains_on_what_it_left(
 def test_training_what_was_explored_is_training_in_one_run(apart: Callable[..., Config]) -> None:
     """The first step: the same responses, the same update."""
     go(apart("explore_only", "sql"))
-    _, trained = go(apart("train_only", "sql", schedule={"total_steps": 1, "evaluate_first": False}))
+    _, trained = go(apart("train_only", "sql", schedule={"total_steps": 1, "evaluate_at_start": False}))
     online = apart("online", "sql", run={"name": "whole"}, schedule={"total_steps": 1}, buffer={"label": "other"})
     _, whole = go(online)
     (one,), (other,) = numbers(trained).values(), numbers(whole).values()
@@ -122,7 +122,7 @@ def test_both_are_interrupted_and_go_on_without_losing_or_repeating(
     """Beside them two runs do the same in a buffer of their own and are not interrupted."""
     aside = {"label": "aside"} if kind == "sql" else {"path": str(tmp_path / "aside.jsonl")}
     for mode in ("explore_only", "train_only"):
-        steps = {"schedule": {"total_steps": 4, "evaluate_first": False}, "checkpoint": {"every": 3}}
+        steps = {"schedule": {"total_steps": 4, "evaluate_at_start": False}, "checkpoint": {"every": 3}}
         whole, expected = go(apart(mode, kind, **steps, run={"name": f"{mode}-whole"}, buffer=aside))
         assert whole.status == "finished", whole.cause
 
@@ -144,7 +144,7 @@ def test_both_are_interrupted_and_go_on_without_losing_or_repeating(
 def test_weights_go_back_to_who_explores_at_the_same_time(apart: Callable[..., Config], tmp_path: Path) -> None:
     """Two processes at once: what is explored last was drawn by weights that the other has trained meanwhile."""
     held_back = {"capacity": 16}  # a step; the one that explores is not far ahead
-    steps = {"schedule": {"total_steps": 5, "evaluate_first": False}}
+    steps = {"schedule": {"total_steps": 5, "evaluate_at_start": False}}
     explore = apart("explore_only", "sql", **steps, buffer=held_back)
     other = multiprocessing.get_context("fork").Process(target=_tell, args=(explore, tmp_path / "explored.json"))
     other.start()
@@ -169,16 +169,16 @@ def _tell(config: Config, to: Path) -> None:
 def test_responses_that_are_too_old_are_not_trained_on(apart: Callable[..., Config]) -> None:
     go(apart("explore_only", "sql"))
     stale = {"objective": "rl", "sample_strategy": "staleness_control", "sample_strategy_args": {"max_staleness": 1}}
-    result, trained = go(apart("train_only", "sql", algorithm=stale, schedule={"evaluate_first": False}))
+    result, trained = go(apart("train_only", "sql", algorithm=stale, schedule={"evaluate_at_start": False}))
     assert result.status == "finished", result.cause
     assert list(numbers(trained)) == [1, 2], "before the third step the weights are two versions ahead"
 
 
 def test_groups_that_fill_no_step_are_told_of_as_such(apart: Callable[..., Config]) -> None:
-    steps = {"total_steps": 1, "evaluate_first": False}
+    steps = {"total_steps": 1, "evaluate_at_start": False}
     go(apart("explore_only", "sql", schedule=steps))
     batch = {"prompts_per_step": 3, "responses_per_prompt": 4}
-    result, trained = go(apart("train_only", "sql", schedule={"evaluate_first": False}, batch=batch))
+    result, trained = go(apart("train_only", "sql", schedule={"evaluate_at_start": False}, batch=batch))
     assert result.status == "finished", result.cause
     (told,) = (event for event in trained if event["kind"] == "advisory" and "left out" in event["message"])
     assert told["message"] == "the buffer ends with 1 groups that are left out: a step takes 3"

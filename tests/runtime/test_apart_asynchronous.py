@@ -18,8 +18,8 @@ def test_rollout_apart_and_ahead(task: Task, run: Callable[..., Ran], tmp_path: 
         tmp_path,
         placement={"layout": "split", "devices_per_node": 3, "rollout_devices": 2, "device": "cpu"},
         schedule={"total_steps": 3},
-        sync={"ahead": 2, "max_staleness": 2, "in_flight": "continue"},
-        checkpoint={"every": None, "last": False, "export": "never"},
+        weight_sync={"max_steps_ahead": 2, "max_staleness": 2, "in_flight_requests": "continue"},
+        checkpoint={"every": None, "at_end": False, "export": "never"},
     )
     ran = run(config)
     assert ran.result.status == "finished", ran.events[-1]

@@ -34,7 +34,9 @@ def test_the_clock_counts_steps_with_the_rows_that_were_found() -> None:
     """10 rows, 4 prompts a step: 2 whole steps an epoch, 6 in 3 epochs; every epoch is every 2 steps."""
     schedule = {"total_epochs": 3, "evaluate_every": {"epochs": 1}}
     clock = make_clock(config(schedule=schedule, checkpoint={"every": 4}), rows=10)
-    assert clock == Clock(6, evaluate_every=2, save_every=4, evaluate_first=True, evaluate_last=True, save_last=True)
+    assert clock == Clock(
+        6, evaluate_every=2, save_every=4, evaluate_at_start=True, evaluate_at_end=True, save_last=True
+    )
 
 
 def test_a_run_without_an_end_is_refused() -> None:
@@ -45,7 +47,9 @@ def test_a_run_without_an_end_is_refused() -> None:
 
 def test_evaluation_alone_takes_no_steps() -> None:
     chosen = config(run={"mode": "evaluate_only"}, schedule={"evaluate_every": 2})
-    assert make_clock(chosen, rows=0) == Clock(0, None, None, evaluate_first=True, evaluate_last=False, save_last=False)
+    assert make_clock(chosen, rows=0) == Clock(
+        0, None, None, evaluate_at_start=True, evaluate_at_end=False, save_last=False
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def own(task: Task, tmp_path: Path) -> Task:
 def config_of(own: Task, **changes: Any) -> Config:
     """Two steps, of which a session takes one."""
     settings: dict[str, Any] = {
-        "schedule": {"total_steps": 2, "evaluate_first": False},
+        "schedule": {"total_steps": 2, "evaluate_at_start": False},
         "run": {"max_steps_this_session": 1},
     }
     return own.config(own.folder.parent, **{**settings, **changes})

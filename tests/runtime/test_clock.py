@@ -16,7 +16,9 @@ from .test_schedules import config_of, steps, unlike
 def test_a_clock_that_jumps_back_and_forth_changes_nothing(
     task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config_of(task, tmp_path, sync={"ahead": 1}, schedule={"total_steps": 3}, checkpoint={"every": 1})
+    config = config_of(
+        task, tmp_path, weight_sync={"max_steps_ahead": 1}, schedule={"total_steps": 3}, checkpoint={"every": 1}
+    )
     whole = run_here(config, tmp_path / "whole")
     jumps, real = [0.0], time.time
     monkeypatch.setattr(time, "time", lambda: real() + jumps[0])

@@ -129,7 +129,7 @@ def test_a_reward_that_hangs(task: Any, run: Callable[..., Any], tmp_path: Path)
         if event["kind"] == "phase" and event["name"] == "reward":
             began.append(time.monotonic())
 
-    config = task.config(tmp_path, rewards=rewards, schedule={"evaluate_first": False, "total_steps": 1})
+    config = task.config(tmp_path, rewards=rewards, schedule={"evaluate_at_start": False, "total_steps": 1})
     failed = run(config, watch=watch)
     ended_well_and_quickly(failed, began[0])
     assert "took longer than 1 s" in failed.failure["message"]

@@ -55,8 +55,8 @@ def config(path: Path, folder: Path, *, steps: int, objective: str = "rl", **cha
         "model": {"path": str(path), "modality": "vision"},
         "placement": {"devices_per_node": 1, "device": "cpu"},
         "data": {"train": [source], "max_prompt_tokens": 32},
-        "batch": {"prompts_per_step": 4, "responses_per_prompt": 8, "micro": {"by": "tokens", "per_replica": 400}},
-        "schedule": {"total_steps": steps, "evaluate_first": False},
+        "batch": {"prompts_per_step": 4, "responses_per_prompt": 8, "micro_batch": {"unit": "tokens", "size": 400}},
+        "schedule": {"total_steps": steps, "evaluate_at_start": False},
         "algorithm": {"objective": objective},
         "checkpoint": {"every": steps, "export": "last"},
         "rollout": {"max_response_tokens": 1, "precision": "float32"},
@@ -69,7 +69,7 @@ def config(path: Path, folder: Path, *, steps: int, objective: str = "rl", **cha
     if objective == "rl":
         plain["rewards"] = [{"type": "function", "path": str(folder / "reward.py"), "workers": 1}]
     else:
-        plain["batch"] = {"prompts_per_step": 6, "micro": {"by": "responses", "per_replica": 4}}
+        plain["batch"] = {"prompts_per_step": 6, "micro_batch": {"unit": "responses", "size": 4}}
     for section, values in changes.items():
         plain[section] = {**plain.get(section, {}), **values}
     return config_from(plain)

@@ -78,7 +78,7 @@ def small(task: Any) -> Callable[[Path], Config]:
         config: Config = task.two_stages(
             folder,
             run={"name": "demo", "folder": str(folder), "seed": 7},
-            batch={"prompts_per_step": 24, "responses_per_prompt": 2, "micro": {"by": "responses", "per_replica": 24}},
+            batch={"prompts_per_step": 24, "responses_per_prompt": 2, "micro_batch": {"unit": "responses", "size": 24}},
             schedule={"total_steps": 4, "evaluate_every": 2},
             checkpoint={"every": 1, "keep_last": 2},
         )
@@ -180,7 +180,7 @@ def through(task: Any, distinct: Path) -> Callable[..., Config]:
             "buffer": {**BUFFERS[kind](folder), "read_timeout": 60},
             "data": {"train": [{"path": str(distinct)}], "max_prompt_tokens": 16, "eval": []},
             "batch": {"prompts_per_step": PROMPTS, "responses_per_prompt": 2},
-            "schedule": {"total_steps": STEPS, "evaluate_every": None, "evaluate_first": False},
+            "schedule": {"total_steps": STEPS, "evaluate_every": None, "evaluate_at_start": False},
             "checkpoint": {"every": 2, "export": "last"},
         }
         config: Config = task.config(folder, **{**more, **changes})
@@ -208,7 +208,10 @@ def test_random_moments_of_a_run_whose_groups_wait_in_a_buffer(
 ) -> None:
     """One step off, in order, so that at every moment some groups are in the buffer: bit-equal."""
     kind = list(BUFFERS)[seed % len(BUFFERS)]
-    off = {"sync": {"ahead": 1}, "placement": {"layout": "split", "devices_per_node": 2, "device": "cpu"}}
+    off = {
+        "weight_sync": {"max_steps_ahead": 1},
+        "placement": {"layout": "split", "devices_per_node": 2, "device": "cpu"},
+    }
     undisturbed, config = (through(tmp_path / name, kind, **off) for name in ("whole", "killed"))
     for folder in ("whole", "killed"):
         (tmp_path / folder).mkdir()
@@ -250,7 +253,12 @@ def test_random_moments_of_an_asynchronous_run_lose_and_repeat_no_prompt(
     config = through(
         tmp_path,
         kind,
-        sync={"ahead": 2, "in_flight": ("continue", "abort")[seed % 2], "max_staleness": 3, "on_stale": "keep"},
+        weight_sync={
+            "max_steps_ahead": 2,
+            "in_flight_requests": ("continue", "abort")[seed % 2],
+            "max_staleness": 3,
+            "on_stale": "keep",
+        },
         placement={"layout": "split", "devices_per_node": 2, "device": "cpu"},
         rollout={"max_response_tokens": 4, "precision": "float32", "responses_folder": str(kept)},
     )

@@ -99,7 +99,7 @@ def test_the_first_event_lists_what_is_not_used(tmp_path: Path) -> None:
         "run": {"name": "demo", "folder": str(tmp_path)},
         "model": {"path": str(tmp_path)},
         "data": {"train": [{"path": str(tmp_path / "none.jsonl")}], "stage_in_shared_memory": True},
-        "rollout": {"memory": {"eager": True}},
+        "rollout": {"memory": {"enforce_eager": True}},
         "schedule": {"total_steps": 1},
         "placement": {"device": "cpu", "devices_per_node": 1},
     }
@@ -107,14 +107,14 @@ def test_the_first_event_lists_what_is_not_used(tmp_path: Path) -> None:
     assert launch(make_plan(config), config, tmp_path, observer=events.append).status == "failed"
     assert [line.partition(":")[0] for line in events[0]["not_used"]] == [
         "data.stage_in_shared_memory",
-        "rollout.memory.eager",
+        "rollout.memory.enforce_eager",
     ]
 
 
 def test_workers_that_never_start_end_the_run(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
     """Ray starts a process that ends at once again and again, and says nothing; here no Python finds its library."""
-    ray = {"init_args": {"runtime_env": {"env_vars": {"PYTHONHOME": "/nowhere"}}}, "register_timeout": 5}
+    ray = {"init_args": {"runtime_env": {"env_vars": {"PYTHONHOME": "/nowhere"}}}, "startup_timeout": 5}
     done = run(task.config(tmp_path, environment={"ray": ray}))
     assert done.result.status == "failed"
-    assert "its process has not started within 5 s (environment.ray.register_timeout)" in done.result.cause
+    assert "its process has not started within 5 s (environment.ray.startup_timeout)" in done.result.cause
     assert "raylet.out" in done.failure["hint"]

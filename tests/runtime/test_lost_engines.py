@@ -111,7 +111,7 @@ def test_a_lost_engine_while_rollout_is_ahead_loses_and_doubles_nothing(
     config = config_of(
         task,
         tmp_path,
-        sync={"ahead": 2, "max_staleness": 3, "on_stale": "keep", "in_flight": in_flight},
+        weight_sync={"max_steps_ahead": 2, "max_staleness": 3, "on_stale": "keep", "in_flight_requests": in_flight},
         schedule={"total_steps": 5},
         rollout=FEW_AT_A_TIME,
     )
@@ -134,7 +134,7 @@ def test_a_lost_engine_of_a_run_that_only_explores_has_the_weights_of_the_one_th
         tmp_path,
         run={"mode": "explore_only"},
         buffer={"name": "sql", "url": url, "label": "sums"},
-        schedule={"total_steps": 2, "evaluate_first": False},
+        schedule={"total_steps": 2, "evaluate_at_start": False},
         data={"eval": []},
         rollout=FEW_AT_A_TIME,
     )
@@ -166,9 +166,9 @@ def test_engines_that_are_killed_are_replaced_while_rollout_is_ahead(
         tmp_path,
         placement={"layout": "split", "devices_per_node": 3, "rollout_devices": 2, "device": "cpu"},
         schedule={"total_steps": 6, "evaluate_every": 100},
-        sync={"ahead": 2, "max_staleness": 3, "in_flight": "continue"},
+        weight_sync={"max_steps_ahead": 2, "max_staleness": 3, "in_flight_requests": "continue"},
         rollout={**FEW_AT_A_TIME, "timeouts": {"retries": 3}},
-        checkpoint={"every": None, "last": False, "export": "never"},
+        checkpoint={"every": None, "at_end": False, "export": "never"},
     )
     ran = run(config, watch=kill)
     assert ran.result.status == "finished", ran.result.cause

@@ -23,9 +23,9 @@ KL: dict[str, Any] = {
         "responses_per_prompt": 4,
         "mini_batch_responses": 8,
         "ppo_epochs": 2,
-        "micro": {"by": "tokens", "per_replica": 64},
+        "micro_batch": {"unit": "tokens", "size": 64},
     },
-    "schedule": {"total_steps": 2, "evaluate_first": False},
+    "schedule": {"total_steps": 2, "evaluate_at_start": False},
 }
 
 
@@ -113,9 +113,9 @@ def test_a_reward_that_tells_nothing_teaches_nothing(
 ) -> None:
     """The same settings with the true reward do teach. Both start from the same weights."""
     shared = {
-        "batch": {"prompts_per_step": 16, "responses_per_prompt": 8, "micro": {"by": "responses", "per_replica": 128}},
+        "batch": {"prompts_per_step": 16, "responses_per_prompt": 8, "micro_batch": {"unit": "responses", "size": 128}},
         "schedule": {"total_steps": 24, "evaluate_every": 100},
-        "checkpoint": {"every": None, "export": "never", "last": False},
+        "checkpoint": {"every": None, "export": "never", "at_end": False},
     }
     stages = []
     for name in ("shuffled", "true"):
@@ -149,13 +149,13 @@ def test_the_pieces_of_dapo_and_a_correction_run_together(
                 "advantage": {"name": "opmd", "baseline": "logavgexp"},
                 "policy_loss": {"name": "ppo_clip", "clip_high": 0.28},
                 "kl_in_reward": {"coefficient": 0.1, "adaptive": True, "target": 0.5, "horizon": 100},
-                "filters": ["equal_groups", "overlong"],
+                "filters": ["zero_variance_groups", "overlong"],
                 "reward_shaping": {"overlong_penalty": {"buffer": 2}, "advantage_clip": 2.0},
                 "rollout_correction": {"weight": "sequence", "rejection": ["seq_max_k2"], "rejection_bounds": ["5"]},
                 "loss_weights": {"length": True},
             },
             batch={"prompts_per_step": 2, "responses_per_prompt": 4, "mini_batch_responses": 4},
-            schedule={"total_steps": 2, "evaluate_first": False},
+            schedule={"total_steps": 2, "evaluate_at_start": False},
         )
     )
     assert done.result.status == "finished", done.result.cause

@@ -50,7 +50,7 @@ def dpo(task: Any, rows: Path, folder: Path, *, steps: int, **algorithm: Any) ->
         algorithm={"objective": {"name": "dpo", "beta": 0.3}, **algorithm},
         batch={"prompts_per_step": 16, "mini_batch_responses": 8},
         schedule={"total_steps": steps, "evaluate_every": 100},
-        checkpoint={"every": None, "export": "never", "last": False},
+        checkpoint={"every": None, "export": "never", "at_end": False},
     )
 
 
@@ -64,7 +64,7 @@ def mix(task: Any, rows: Path, folder: Path, *, steps: int, **algorithm: Any) ->
         },
         batch={"prompts_per_step": 6, "responses_per_prompt": 4, "mini_batch_responses": 16},
         schedule={"total_steps": steps, "evaluate_every": 100},
-        checkpoint={"every": None, "export": "never", "last": False},
+        checkpoint={"every": None, "export": "never", "at_end": False},
     )
 
 
@@ -121,8 +121,8 @@ def on_policy(task: Any, teacher: str, folder: Path, *, steps: int, rate: float 
         train={"precision": {"compute": "float32"}, "optimizer": {"learning_rate": rate}},
         algorithm={"distillation": {"teacher": teacher, **distillation}},
         batch={"prompts_per_step": 16, "responses_per_prompt": 2},
-        schedule={"total_steps": steps, "evaluate_every": None, "evaluate_first": False},
-        checkpoint={"every": None, "export": "never", "last": False},
+        schedule={"total_steps": steps, "evaluate_every": None, "evaluate_at_start": False},
+        checkpoint={"every": None, "export": "never", "at_end": False},
     )
 
 
@@ -164,7 +164,7 @@ def test_a_teacher_is_learnt_from_beside_the_data_sets_answers(task: Any, teache
             },
         },
         schedule={"total_steps": 4},
-        checkpoint={"every": None, "export": "never", "last": False},
+        checkpoint={"every": None, "export": "never", "at_end": False},
     )  # fmt: skip
     seen = run_here(wanted, tmp_path / "run")
     steps = steps_of(seen)
@@ -177,8 +177,8 @@ def test_the_full_kl_to_the_reference_needs_no_workers_of_its_own(task: Any, tmp
     wanted = task.config(
         tmp_path,
         algorithm={"kl_in_loss": {"estimator": "full", "coefficient": 0.05}},
-        schedule={"total_steps": 2, "evaluate_every": None, "evaluate_first": False},
-        checkpoint={"every": None, "export": "never", "last": False},
+        schedule={"total_steps": 2, "evaluate_every": None, "evaluate_at_start": False},
+        checkpoint={"every": None, "export": "never", "at_end": False},
     )
     steps = steps_of(run_here(wanted, tmp_path / "run"))
     assert steps[0]["policy/kl_loss"] == pytest.approx(0, abs=1e-6)
@@ -217,7 +217,7 @@ def test_a_run_that_is_resumed_goes_on_as_the_one_that_was_not(
     def config(name: str, steps: int) -> Any:
         made = make(task, rows, tmp_path / name, steps=steps)
         kept = dataclasses.replace(made.checkpoint, every=Interval(steps=1), last=True)
-        schedule = dataclasses.replace(made.schedule, evaluate_every=None, evaluate_first=False)
+        schedule = dataclasses.replace(made.schedule, evaluate_every=None, evaluate_at_start=False)
         return dataclasses.replace(made, checkpoint=kept, schedule=schedule)
 
     whole = steps_of(run_here(config("whole", 3), tmp_path / "whole"))

@@ -39,7 +39,7 @@ def steps(task: Task, model: Path, folder: Path, mode: str) -> list[dict[str, fl
         "batch": {"mini_batch_responses": 8},
         "schedule": {"total_steps": 2, "evaluate_every": None},
         "train": {"optimizer": {"learning_rate": 0.03}},
-        "checkpoint": {"last": False, "every": None, "export": "never"},
+        "checkpoint": {"at_end": False, "every": None, "export": "never"},
     }
     seen = run_here(task.config(folder, **changes), folder / mode)
     return [event["metrics"] for event in seen if event["kind"] == "step"]

@@ -53,13 +53,13 @@ def config_of(task: Task, folder: Path, **changes: Any) -> Config:
     more: dict[str, Any] = {
         "schedule": {"total_steps": 4},
         "placement": SPLIT,
-        "checkpoint": {"last": False, "export": "never"},
+        "checkpoint": {"at_end": False, "export": "never"},
     }
     return task.config(folder, **{**more, **changes})
 
 
 def test_one_step_off_draws_by_the_weights_before_and_resumes_exactly(task: Task, tmp_path: Path) -> None:
-    config = config_of(task, tmp_path, sync={"ahead": 1}, checkpoint={"every": 2, "export": "never"})
+    config = config_of(task, tmp_path, weight_sync={"max_steps_ahead": 1}, checkpoint={"every": 2, "export": "never"})
     whole = run_here(config, tmp_path / "whole")
     assert versions(whole) == [{0}, {0}, {1}, {2}], "those of step s are drawn by the weights after step s - 2"
     part = tmp_path / "part"
@@ -85,7 +85,7 @@ def test_responses_under_way_at_new_weights(task: Task, tmp_path: Path, in_fligh
     config = config_of(
         task,
         tmp_path,
-        sync={"ahead": 2, "max_staleness": 2, "in_flight": in_flight},
+        weight_sync={"max_steps_ahead": 2, "max_staleness": 2, "in_flight_requests": in_flight},
         rollout={"max_response_tokens": 4, "precision": "float32", "max_running_prompts": 3},
     )
     seen = run_here(config, tmp_path / "run")
@@ -97,10 +97,10 @@ def test_responses_under_way_at_new_weights(task: Task, tmp_path: Path, in_fligh
 @pytest.mark.parametrize(
     "sync",
     [
-        {"ahead": 1},
-        {"ahead": 2, "max_staleness": 3, "in_flight": "continue"},
-        {"ahead": 1, "every": 2, "in_flight": "abort"},
-        {"style": "trainer_driven", "every": 2, "in_flight": "continue"},
+        {"max_steps_ahead": 1},
+        {"max_steps_ahead": 2, "max_staleness": 3, "in_flight_requests": "continue"},
+        {"max_steps_ahead": 1, "every": 2, "in_flight_requests": "abort"},
+        {"style": "trainer_driven", "every": 2, "in_flight_requests": "continue"},
         {"style": "explorer_driven", "every": 2},
         {"style": "fully_async"},
     ],
@@ -111,12 +111,12 @@ def test_a_policy_learns_whatever_the_schedule(task: Task, tmp_path: Path, sync:
     config = config_of(
         task,
         tmp_path,
-        sync=sync,
+        weight_sync=sync,
         batch={
             "prompts_per_step": 16,
             "responses_per_prompt": 8,
             "mini_batch_responses": 64,
-            "micro": {"by": "responses", "per_replica": 64},
+            "micro_batch": {"unit": "responses", "size": 64},
         },
         schedule={"total_steps": 24, "evaluate_every": 100},
     )
@@ -129,7 +129,9 @@ class Killed(Exception):
     """The end of a process, as far as its files are concerned."""
 
 
-@pytest.mark.parametrize("sync", [{"ahead": 2, "in_flight": "continue", "max_staleness": 3}], ids=["asynchronous"])
+@pytest.mark.parametrize(
+    "sync", [{"max_steps_ahead": 2, "in_flight_requests": "continue", "max_staleness": 3}], ids=["asynchronous"]
+)
 def test_a_run_that_ends_anywhere_and_goes_on_trains_on_every_prompt_once(
     task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: dict[str, Any]
 ) -> None:
@@ -150,7 +152,7 @@ def test_a_run_that_ends_anywhere_and_goes_on_trains_on_every_prompt_once(
 
     monkeypatch.setattr(Exploration, "take", recorded)
     config = config_of(
-        task, tmp_path, sync=sync, schedule={"total_steps": 6}, checkpoint={"every": 2, "export": "never"}
+        task, tmp_path, weight_sync=sync, schedule={"total_steps": 6}, checkpoint={"every": 2, "export": "never"}
     )
     for step in (1, 3, 5):  # in the training of the step after
         with pytest.raises(Killed):

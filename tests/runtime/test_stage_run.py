@@ -14,7 +14,9 @@ from rlctl.runtime.stage_run import Clock, Progress, StageRun
 
 
 def clock(*, every: int | None, last: bool) -> Clock:
-    return Clock(5, evaluate_every=every, save_every=every, evaluate_first=True, evaluate_last=last, save_last=last)
+    return Clock(
+        5, evaluate_every=every, save_every=every, evaluate_at_start=True, evaluate_at_end=last, save_last=last
+    )
 
 
 @pytest.mark.parametrize(

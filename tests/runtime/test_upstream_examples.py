@@ -47,10 +47,10 @@ SMALL = (
     "train.learning_rate_schedule.warmup.ticks=null",
     "rollout.log_responses=true",
     "schedule.total_steps=1",
-    "schedule.evaluate_first=false",
-    "schedule.evaluate_last=false",
+    "schedule.evaluate_at_start=false",
+    "schedule.evaluate_at_end=false",
     "schedule.evaluate_every=null",
-    "checkpoint={every: null, last: false, export: never}",
+    "checkpoint={every: null, at_end: false, export: never}",
     "tracking=[]",
     "environment.ray.address=null",
 )

@@ -15,7 +15,7 @@ BATCH = {
     "prompts_per_step": 16,
     "responses_per_prompt": 8,
     "mini_batch_responses": 64,
-    "micro": {"by": "responses", "per_replica": 64},
+    "micro_batch": {"unit": "responses", "size": 64},
 }
 THRESHOLD = {"float32": 1e-4, "bfloat16": 0.02}
 """Of the mean difference of a drawn token's probability in the two engines."""
@@ -27,7 +27,7 @@ def vllm(**more: Any) -> dict[str, Any]:
 
 def short(config: Callable[..., Any], folder: Path, steps: int, **more: Any) -> Any:
     schedule = {"total_steps": steps, "evaluate_every": 100}
-    return config(folder, batch=BATCH, schedule=schedule, checkpoint={"every": None, "last": False}, **more)
+    return config(folder, batch=BATCH, schedule=schedule, checkpoint={"every": None, "at_end": False}, **more)
 
 
 def test_it_learns_and_tells_how_far_the_engines_are_apart(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:

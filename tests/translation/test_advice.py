@@ -133,7 +133,7 @@ def test_what_a_hint_says_mends_the_file(dialect: str, code: str, change: dict[s
 def test_what_cannot_be_expressed_is_told_with_the_reason_and_the_option() -> None:
     loaded, report = read("trinity")
     problem = Finding(
-        "x", check(loaded.config)[0].level, "m", "checkpoint.last", None, "h",
+        "x", check(loaded.config)[0].level, "m", "checkpoint.at_end", None, "h",
         template="{fix}", candidates=((("rollout", "max_running_prompts"), 7),),
     )  # fmt: skip
     [found] = in_own_words([problem], loaded, report.dialect)

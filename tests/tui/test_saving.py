@@ -111,10 +111,10 @@ def test_a_variable_of_a_script_is_asked_about(tmp_path: Path) -> None:
         await change(screen, pilot, "rollout.max_response_tokens", 2048)
         question = (await asked(pilot, "ctrl+s")).question
         assert "line 5: data.max_response_length=${long}" in question
-        assert "batch.micro.per_replica: 1024 → 2048" in question
+        assert "batch.micro_batch.size: 1024 → 2048" in question
         await pilot.press("v")
         await until(pilot, lambda: script.read_text() == followed)
-        assert screen.session.config.batch.micro.per_replica == 2048
+        assert screen.session.config.batch.micro_batch.size == 2048
         await settled(screen, pilot)
         await change(screen, pilot, "rollout.max_response_tokens", 512)
         await asked(pilot, "ctrl+s")

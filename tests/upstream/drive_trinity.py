@@ -140,7 +140,7 @@ def engine(config: Any) -> dict[str, Any]:
         "max_grad_norm": actor.optim.clip_grad if megatron else grad(actor),
         "dynamic": actor.use_dynamic_bsz,
         "tokens": actor.ppo_max_token_len_per_gpu,
-        "micro": actor.ppo_micro_batch_size_per_gpu,
+        "micro_batch": actor.ppo_micro_batch_size_per_gpu,
         "mini_batch": actor.ppo_mini_batch_size,
         "ppo_epochs": actor.ppo_epochs,
         "shuffle": actor.shuffle,

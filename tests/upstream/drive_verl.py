@@ -189,7 +189,7 @@ def micro(config, prefix=""):
     name = "ppo" if not prefix else "log_prob"
     by_tokens = bool(config["use_dynamic_bsz" if not prefix else "log_prob_use_dynamic_bsz"])
     size = config[f"{name}_max_token_len_per_gpu"] if by_tokens else config[f"{name}_micro_batch_size_per_gpu"]
-    return {"by": "tokens" if by_tokens else "responses", "size": size}
+    return {"unit": "tokens" if by_tokens else "responses", "size": size}
 
 
 def plain_numbers(cfg):
@@ -202,15 +202,15 @@ def plain_numbers(cfg):
         "nodes": trainer.nnodes,
         "save_every": trainer.save_freq,
         "evaluate_every": trainer.test_freq,
-        "evaluate_first": bool(trainer.get("val_before_train", True)),
+        "evaluate_at_start": bool(trainer.get("val_before_train", True)),
         "epochs": trainer.total_epochs,
         "max_prompt_tokens": cfg.data.max_prompt_length,
         "max_response_tokens": cfg.data.max_response_length,
         "sampling": {name: rollout[name] for name in ("temperature", "top_p", "top_k")},
         "evaluation": {name: rollout.val_kwargs[name] for name in ("temperature", "top_p", "top_k", "n")},
         "rollout_tensor": rollout.tensor_model_parallel_size,
-        "micro": micro(actor),
-        "log_prob_micro": micro(rollout, "log_prob"),
+        "micro_batch": micro(actor),
+        "log_prob_micro_batch": micro(rollout, "log_prob"),
         "reference_micro": micro(cfg.actor_rollout_ref.ref, "log_prob"),
         "entropy": actor.entropy_coeff,
         "estimator": cfg.algorithm.adv_estimator,
@@ -258,8 +258,8 @@ def sft_numbers(cfg, question):
         "rows_per_step": cfg.data.train_batch_size,
         "epochs": cfg.trainer.total_epochs,
         "total_steps": steps,
-        "micro": {
-            "by": "tokens" if by_tokens else "responses",
+        "micro_batch": {
+            "unit": "tokens" if by_tokens else "responses",
             "size": cfg.data.max_token_len_per_gpu if by_tokens else cfg.data.micro_batch_size_per_gpu,
         },
         "max_tokens": cfg.data.max_length,

@@ -24,7 +24,7 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
     "mini-batch": SIZES,
     "optimizer steps": SIZES,
     "responses a": SIZES,
-    "micro-batch": ("batch.micro",),
+    "micro-batch": ("batch.micro_batch",),
     "training": ("placement", "train.engine", "rollout.auxiliary_models"),
     "rollout GPUs": ("placement", "rollout.parallel", "rollout.auxiliary_models"),
     "clip": ("algorithm.policy_loss",),
@@ -62,8 +62,8 @@ def numbers(config: Config) -> dict[str, Any]:
         "training GPUs": arithmetic.train_devices(config),
         "mini-batch": arithmetic.mini_batch_responses(config),
     }
-    if config.batch.micro.by == "responses":
-        found["micro-batch"] = config.batch.micro.per_replica
+    if config.batch.micro_batch.unit == "responses":
+        found["micro-batch"] = config.batch.micro_batch.size
     if objective != "rl":
         return found | {"tokens of a sequence": config.data.max_sequence_tokens}
     return found | _rl(config) | _algorithm(config)
@@ -78,8 +78,8 @@ def _rl(config: Config) -> dict[str, Any]:
         "responses a prompt": batch.responses_per_prompt,
         "optimizer steps a step": each,
         "ppo epochs": batch.ppo_epochs,
-        "steps ahead": config.sync.ahead,
-        "steps of a weight update": config.sync.every,
+        "steps ahead": config.weight_sync.max_steps_ahead,
+        "steps of a weight update": config.weight_sync.every,
         "rollout GPUs": arithmetic.rollout_devices(config),
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,

@@ -91,7 +91,7 @@ def rl_numbers(config: Config, theirs: Mapping[str, Any]) -> dict[str, Any]:
         "total_steps": steps,
         "save_every": interval(config, config.checkpoint.every),
         "evaluate_every": interval(config, schedule.evaluate_every),
-        "evaluate_first": schedule.evaluate_first,
+        "evaluate_at_start": schedule.evaluate_at_start,
         "max_prompt_tokens": config.data.max_prompt_tokens,
         "max_response_tokens": config.rollout.max_response_tokens,
         "sampling.temperature": config.rollout.sampling.temperature,
@@ -108,9 +108,9 @@ def rl_numbers(config: Config, theirs: Mapping[str, Any]) -> dict[str, Any]:
     if config.placement.layout == "colocated":
         numbers["devices"] = arithmetic.devices(config)
     if theirs["micro"]["size"] is not None:
-        numbers["micro"] = scaled(ours.micro(batch.micro), share)
+        numbers["micro"] = scaled(ours.micro(batch.micro_batch), share)
     if theirs["log_prob_micro"]["size"] is not None:
-        numbers["log_prob_micro"] = scaled(ours.micro(batch.log_prob_micro or batch.micro), share)
+        numbers["log_prob_micro"] = scaled(ours.micro(batch.log_prob_micro_batch or batch.micro_batch), share)
     if "rates" in theirs:
         numbers["rates"] = rates
     if config.data.eval and theirs.get("evaluation"):
@@ -156,7 +156,7 @@ def sft_numbers(config: Config, theirs: Mapping[str, Any]) -> dict[str, Any]:
         "max_tokens": config.data.max_sequence_tokens,
         "save_every": interval(config, config.checkpoint.every),
         "evaluate_every": interval(config, config.schedule.evaluate_every),
-        "micro": scaled(ours.micro(config.batch.micro), share),
+        "micro_batch": scaled(ours.micro(config.batch.micro_batch), share),
         "optimizer.weight_decay": train.optimizer.weight_decay,
         "optimizer.betas": list(train.optimizer.betas),
         "optimizer.clip": train.optimizer.max_grad_norm or 0.0,

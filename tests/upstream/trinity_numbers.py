@@ -84,23 +84,27 @@ def _pairs(config: Config, told: dict[str, Any], rows: int | None) -> Iterator[P
 def _batch(config: Config, told: dict[str, Any], rows: int | None) -> Iterator[Pair]:
     batch, sync = config.batch, told["sync_interval"] or 1
     online = told["mode"] in ("both", "colocate")
-    prompts = told["tasks"] * sync // config.sync.every
+    prompts = told["tasks"] * sync // config.weight_sync.every
     yield "prompts a step", batch.prompts_per_step, prompts
     yield "responses a prompt", batch.responses_per_prompt, told["responses"]
     if told["mode"] != "bench":
         yield "mini-batch", arithmetic.mini_batch_responses(config), told["train_batch"]
     each = batch.prompts_per_step * batch.responses_per_prompt / _drawn(config)
     if online:
-        yield "sync ahead", config.sync.ahead * sync / config.sync.every, float(told["sync_offset"])
-        yield "sync style", config.sync.style, told["sync_style"]
+        yield (
+            "sync ahead",
+            config.weight_sync.max_steps_ahead * sync / config.weight_sync.every,
+            float(told["sync_offset"]),
+        )
+        yield "sync style", config.weight_sync.style, told["sync_style"]
     yield from _save(config, told, each)
     yield from _length(config, told, each, rows)
     if config.data.eval and online:
         every = config.schedule.evaluate_every
-        explore = None if every is None else _steps(config, every) * sync / config.sync.every
+        explore = None if every is None else _steps(config, every) * sync / config.weight_sync.every
         theirs = told["eval_interval"]
         yield "evaluate every", explore, None if theirs >= NEVER else float(theirs)
-        yield "evaluate first", config.schedule.evaluate_first, told["eval_on_startup"]
+        yield "evaluate first", config.schedule.evaluate_at_start, told["eval_on_startup"]
 
 
 def _drawn(config: Config) -> int:
@@ -137,7 +141,7 @@ def _length(config: Config, told: dict[str, Any], each: float, rows: int | None)
         yield "optimizer steps", schedule.total_optimizer_steps, (train or 0) * config.batch.ppo_epochs
     elif schedule.total_steps is not None or (explore is not None and rows is not None):
         limits = [train / each] if train else []
-        limits += [explore * config.sync.every / told["sync_interval"]] if explore else []
+        limits += [explore * config.weight_sync.every / told["sync_interval"]] if explore else []
         yield (
             "steps",
             float(arithmetic.total_steps(config, rows) or schedule.total_steps or 0),
@@ -218,7 +222,7 @@ def _advantage(config: Config, told: dict[str, Any], name: str) -> Iterator[Pair
         yield "gamma and lambda", [vars(advantage)["gamma"], vars(advantage)["lambda_"]], [args["gamma"], args["lam"]]
     if kind == "grpo":
         yield "epsilon", vars(advantage)["epsilon"], args["epsilon"]
-        filters = [item for item in config.algorithm.filters if item.choice == "equal_groups"]
+        filters = [item for item in config.algorithm.filters if item.choice == "zero_variance_groups"]
         yield "equal groups", vars(filters[0])["threshold"] if filters else None, args["std_threshold"]
 
 
@@ -239,14 +243,14 @@ def _engine(config: Config, told: dict[str, Any], engine: dict[str, Any]) -> Ite
     yield "gradient clip", train.optimizer.max_grad_norm or 0.0, engine["max_grad_norm"]
     yield "ppo epochs", batch.ppo_epochs, engine["ppo_epochs"]
     yield "shuffle", batch.shuffle, engine["shuffle"]
-    yield "micro-batches by", batch.micro.by, "tokens" if engine["dynamic"] else "responses"
+    yield "micro-batches by", batch.micro_batch.unit, "tokens" if engine["dynamic"] else "responses"
     if engine["dynamic"]:
         share = arithmetic.devices_per_sequence(train.engine)
-        own, longest = batch.micro.per_replica // share, -(-told["lengths"][2] // share)
+        own, longest = batch.micro_batch.size // share, -(-told["lengths"][2] // share)
         raised = own < longest and engine["tokens"] == longest  # 0.5 takes no less than the longest sequence
         yield "tokens of a replica", longest if raised else own, engine["tokens"]
     elif config.algorithm.objective.choice != "dpo":
-        yield "micro-batch", batch.micro.per_replica, engine["micro"]
+        yield "micro-batch", batch.micro_batch.size, engine["micro"]
     offload = {"none": [False, False], "parameters": [True, False], "optimizer": [False, True], "both": [True, True]}
     yield (
         "offload",

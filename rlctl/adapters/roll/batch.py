@@ -75,24 +75,24 @@ def _read_mini(view: Reading) -> Iterator[Flow]:
 
 def _read_micro(view: Reading) -> Iterator[Flow]:
     dynamic = bool(view.get(DYNAMIC))
-    yield Flow(view.to("batch.micro.by"), "tokens" if dynamic else "responses", (view.path(DYNAMIC),))
+    yield Flow(view.to("batch.micro_batch.unit"), "tokens" if dynamic else "responses", (view.path(DYNAMIC),))
     if dynamic:
         yield Flow(("extensions", "roll", kept(view, DYNAMIC)), True, (view.path(DYNAMIC),))
         yield Flow(
             ("extensions", "roll", kept(view, PER_DEVICE)), _whole(view.get(PER_DEVICE), 8), (view.path(PER_DEVICE),)
         )
         size = view.get(TOKENS)
-        yield Flow(view.to("batch.micro.per_replica"), _whole(size, 1), (view.path(TOKENS),), same=True)
+        yield Flow(view.to("batch.micro_batch.size"), _whole(size, 1), (view.path(TOKENS),), same=True)
         return
-    yield Flow(view.to("batch.micro.per_replica"), _whole(view.get(PER_DEVICE), 8), (view.path(PER_DEVICE),), same=True)
+    yield Flow(view.to("batch.micro_batch.size"), _whole(view.get(PER_DEVICE), 8), (view.path(PER_DEVICE),), same=True)
     if view.written(TOKENS):
         yield Flow((), None, (view.path(TOKENS),), "dead", f"{DYNAMIC} is off")
 
 
 def split(view: Writing, total: int, source: str) -> Iterator[Out]:
     """A mini-batch as micro-batches, accumulated, on the ranks of the policy."""
-    micro = view.config.batch.micro
-    places = (view.to(source), view.to("batch.micro.per_replica"), view.to("batch.micro.by"))
+    micro = view.config.batch.micro_batch
+    places = (view.to(source), view.to("batch.micro_batch.size"), view.to("batch.micro_batch.unit"))
     try:
         count = ranks(view)
     except PlanError as error:
@@ -106,21 +106,21 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
         )
         yield Inexpressible((view.to(source),), f"{reason}; {near} would be")
         share = max(1, round(total / count))
-    if micro.by == "tokens" and keeps(view, DYNAMIC):
+    if micro.unit == "tokens" and keeps(view, DYNAMIC):
         yield Flow(view.path(DYNAMIC), True, places[2:])
-        yield Flow(view.path(TOKENS), micro.per_replica, places[1:2], same=True)
+        yield Flow(view.path(TOKENS), micro.size, places[1:2], same=True)
         each, note = _kept_size(view, share), f"{total} responses / {count} ranks"
-    elif micro.by == "tokens":
+    elif micro.unit == "tokens":
         most = longest(view)
-        each = largest_divisor(share, max(1, micro.per_replica // most))
+        each = largest_divisor(share, max(1, micro.size // most))
         note = (
-            f"{micro.per_replica} tokens are {each} responses of up to {most}; ROLL's own dynamic batching would change "
+            f"{micro.size} tokens are {each} responses of up to {most}; ROLL's own dynamic batching would change "
             "the number of responses of an optimizer step"
         )
     else:
-        each = largest_divisor(share, micro.per_replica)
+        each = largest_divisor(share, micro.size)
         note = f"{total} responses / {count} ranks = {share}, in micro-batches of {each}"
-    how: Provenance = "mapped" if micro.by == "responses" and each == micro.per_replica else "derived"
+    how: Provenance = "mapped" if micro.unit == "responses" and each == micro.size else "derived"
     yield Flow(view.path(PER_DEVICE), each, places[1:], how, note if how == "derived" else "", always=True)
     formula = f"{total} responses / ({each} a rank x {count} ranks) = {share // each}"
     yield Flow(view.path(ACCUMULATE), share // each, (places[0],), "derived", formula, always=True)
@@ -154,7 +154,7 @@ def mini_rule(reader: Any, writer: Any, fills: tuple[str, ...]) -> list[Rule]:
         CustomRule(
             "micro-batch",
             (DialectKey(DYNAMIC, False), DialectKey(TOKENS, 0)),
-            ("batch.micro.by", "batch.micro.per_replica"),
+            ("batch.micro_batch.unit", "batch.micro_batch.size"),
             _read_micro,
             lambda view: iter(()),
         ),
@@ -173,43 +173,43 @@ def mini_rule(reader: Any, writer: Any, fills: tuple[str, ...]) -> list[Rule]:
 
 
 def _read_log_probs(view: Reading) -> Iterator[Flow]:
-    to, dynamic = view.to("batch.log_prob_micro"), bool(view.get(DYNAMIC_INFER))
+    to, dynamic = view.to("batch.log_prob_micro_batch"), bool(view.get(DYNAMIC_INFER))
     size = f"{A}.infer_batch_size"
     yield Flow(to, {}, ())
-    yield Flow((*to, "by"), "tokens" if dynamic else "responses", (view.path(DYNAMIC_INFER),))
+    yield Flow((*to, "unit"), "tokens" if dynamic else "responses", (view.path(DYNAMIC_INFER),))
     if dynamic:
-        yield Flow((*to, "per_replica"), _whole(view.get(TOKENS_INFER), 1), (view.path(TOKENS_INFER),), same=True)
+        yield Flow((*to, "size"), _whole(view.get(TOKENS_INFER), 1), (view.path(TOKENS_INFER),), same=True)
         if view.written(size):
             yield Flow((), None, (view.path(size),), "dead", f"{DYNAMIC_INFER} is on")
         return
-    yield Flow((*to, "per_replica"), _whole(view.get(size), 16), (view.path(size),), same=True)
+    yield Flow((*to, "size"), _whole(view.get(size), 16), (view.path(size),), same=True)
     if view.written(TOKENS_INFER):
         yield Flow((), None, (view.path(TOKENS_INFER),), "dead", f"{DYNAMIC_INFER} is off")
 
 
 def _write_log_probs(view: Writing) -> Iterator[Out]:
-    micro = view.config.batch.log_prob_micro or view.config.batch.micro
-    own = view.config.batch.log_prob_micro is not None
-    root = "batch.log_prob_micro" if own else "batch.micro"
-    used = (view.to(f"{root}.per_replica"), view.to(f"{root}.by"))
-    if micro.by == "tokens" and (own or keeps(view, DYNAMIC_INFER)):
+    micro = view.config.batch.log_prob_micro_batch or view.config.batch.micro_batch
+    own = view.config.batch.log_prob_micro_batch is not None
+    root = "batch.log_prob_micro_batch" if own else "batch.micro_batch"
+    used = (view.to(f"{root}.size"), view.to(f"{root}.unit"))
+    if micro.unit == "tokens" and (own or keeps(view, DYNAMIC_INFER)):
         yield Flow(view.path(DYNAMIC_INFER), True, used[1:])
-        yield Flow(view.path(TOKENS_INFER), micro.per_replica, used[:1], same=True)
+        yield Flow(view.path(TOKENS_INFER), micro.size, used[:1], same=True)
         return
-    if micro.by == "tokens":
+    if micro.unit == "tokens":
         most = longest(view)
-        each = max(1, micro.per_replica // most)
-        note = f"{micro.per_replica} tokens are {each} responses of up to {most}"
+        each = max(1, micro.size // most)
+        note = f"{micro.size} tokens are {each} responses of up to {most}"
         yield Flow(view.path(f"{A}.infer_batch_size"), each, used, "derived", note, always=True)
         return
     yield Flow(view.path(DYNAMIC_INFER), False, used[1:])
-    yield Flow(view.path(f"{A}.infer_batch_size"), micro.per_replica, used[:1], same=True, always=True)
+    yield Flow(view.path(f"{A}.infer_batch_size"), micro.size, used[:1], same=True, always=True)
 
 
 LOG_PROBS = CustomRule(
     "log-prob micro-batch",
     (DialectKey(f"{A}.infer_batch_size", 16), DialectKey(DYNAMIC_INFER, False), DialectKey(TOKENS_INFER, None)),
-    ("batch.log_prob_micro", "batch.log_prob_micro.by", "batch.log_prob_micro.per_replica"),
+    ("batch.log_prob_micro_batch", "batch.log_prob_micro_batch.unit", "batch.log_prob_micro_batch.size"),
     _read_log_probs,
     _write_log_probs,
 )
@@ -220,7 +220,7 @@ def _is_dynamic(view: Reading) -> bool:
 
 
 def _writes_dynamic(view: Writing) -> bool:
-    return view.config.batch.micro.by == "tokens" and keeps(view, DYNAMIC)
+    return view.config.batch.micro_batch.unit == "tokens" and keeps(view, DYNAMIC)
 
 
 ROUNDING: list[Rule] = [
@@ -303,12 +303,14 @@ LENGTHS, TRAJECTORY = _length_rule(_write_lengths), _length_rule(_write_whole)
 
 EVERY = interval("eval_steps", "schedule.evaluate_every", 10, NEVER, always=True)
 LAST = Dropped(
-    "schedule.evaluate_last", "ROLL evaluates before a step, so never after the last one", False, matters=True
+    "schedule.evaluate_at_end", "ROLL evaluates before a step, so never after the last one", False, matters=True
 )
 EVALUATION: list[Rule] = [
     EVERY,
     Dropped(
-        "schedule.evaluate_first", "ROLL evaluates at step 0, before it trains, wherever it has validation data", True
+        "schedule.evaluate_at_start",
+        "ROLL evaluates at step 0, before it trains, wherever it has validation data",
+        True,
     ),
     LAST,
 ]
@@ -317,13 +319,13 @@ EVALUATION: list[Rule] = [
 def _read_evaluation(view: Reading) -> Iterator[Flow]:
     used, steps = (view.path("eval_steps"),), view.get("eval_steps")
     off = not isinstance(steps, int) or steps <= 0
-    yield Flow(view.to("schedule.evaluate_first"), not off, used)
+    yield Flow(view.to("schedule.evaluate_at_start"), not off, used)
     yield Flow(view.to("schedule.evaluate_every"), None if off or steps >= NEVER else steps, used, same=not off)
 
 
 def _write_evaluation(view: Writing) -> Iterator[Out]:
-    first, every = view.get("schedule.evaluate_first"), view.get("schedule.evaluate_every")
-    used = (view.to("schedule.evaluate_first"),)
+    first, every = view.get("schedule.evaluate_at_start"), view.get("schedule.evaluate_every")
+    used = (view.to("schedule.evaluate_at_start"),)
     if every is None and not first:
         note = "agentic runs never evaluate where it is 0"
         yield Flow(view.path("eval_steps"), 0, (view.to("schedule.evaluate_every"), *used), note=note, always=True)
@@ -339,7 +341,7 @@ AGENTIC_EVALUATION: list[Rule] = [
     CustomRule(
         "evaluation",
         EVERY.keys,
-        ("schedule.evaluate_every", "schedule.evaluate_first"),
+        ("schedule.evaluate_every", "schedule.evaluate_at_start"),
         _read_evaluation,
         _write_evaluation,
         "0 is never",
@@ -352,14 +354,14 @@ def _read_ahead(view: Reading) -> Iterator[Flow]:
     ratio, used = view.get("async_generation_ratio"), (view.path("async_generation_ratio"),)
     if not isinstance(ratio, (int, float)):
         raise BadValueError(f"is {ratio!r}; expected 0 for synchronous, or steps ahead of at least 1", key=used[0])
-    yield Flow(view.to("sync.ahead"), float(ratio), used, same=True)
+    yield Flow(view.to("weight_sync.max_steps_ahead"), float(ratio), used, same=True)
     note = f"responses are at most {ceil(ratio)} updates old" if ratio else ""
-    yield Flow(view.to("sync.max_staleness"), ceil(ratio), used, "derived" if ratio else "mapped", note)
+    yield Flow(view.to("weight_sync.max_staleness"), ceil(ratio), used, "derived" if ratio else "mapped", note)
 
 
 def _write_ahead(view: Writing) -> Iterator[Out]:
-    ahead, staleness = view.get("sync.ahead"), view.get("sync.max_staleness")
-    used = (view.to("sync.ahead"),)
+    ahead, staleness = view.get("weight_sync.max_steps_ahead"), view.get("weight_sync.max_staleness")
+    used = (view.to("weight_sync.max_steps_ahead"),)
     agentic = view.config.rollout.environments is not None
     if 0 < ahead < 1:
         yield Inexpressible(used, f"{ahead:g} steps ahead: ROLL takes 0, or 1 and more")
@@ -371,37 +373,37 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
         ahead = ceil(ahead)
     whole = int(ahead) if ahead == int(ahead) else ahead
     yield Flow(view.path("async_generation_ratio"), whole, used, same=True)
-    place = (view.to("sync.max_staleness"),)
+    place = (view.to("weight_sync.max_staleness"),)
     if staleness is None or staleness == ceil(ahead):
         yield Flow((), None, place, "derived", "follows from async_generation_ratio")
-    elif staleness and view.explicit("sync.max_staleness"):
+    elif staleness and view.explicit("weight_sync.max_staleness"):
         yield Inexpressible(
             place, f"ROLL keeps responses up to {ceil(ahead)} updates old, which async_generation_ratio says"
         )
 
 
 SYNC: list[Rule] = [
-    Key(f"{A}.model_update_frequency", "sync.every", 1),
+    Key(f"{A}.model_update_frequency", "weight_sync.every", 1),
     CustomRule(
         "steps ahead",
         (DialectKey("async_generation_ratio", 0),),
-        ("sync.ahead", "sync.max_staleness"),
+        ("weight_sync.max_steps_ahead", "weight_sync.max_staleness"),
         _read_ahead,
         _write_ahead,
         "staleness = steps ahead, rounded up",
     ),
-    Key("model_update_buffer_size_mb", "sync.bucket_mib", 1024),
+    Key("model_update_buffer_size_mb", "weight_sync.bucket_mib", 1024),
     *[
-        Dropped(f"sync.{name}", reason)
+        Dropped(f"weight_sync.{name}", reason)
         for name, reason in (
             ("every_optimizer_steps", "ROLL hands weights over between steps"),
             ("on_stale", "ROLL's asynchronous runs wait rather than drop"),
             ("style", "ROLL hands weights over at fixed steps"),
-            ("in_flight", "ROLL's engines wait, or go on in asynchronous runs"),
+            ("in_flight_requests", "ROLL's engines wait, or go on in asynchronous runs"),
         )
     ],
     *[
-        Dropped(f"sync.{name}", reason, idle=True)
+        Dropped(f"weight_sync.{name}", reason, idle=True)
         for name, reason in (
             ("method", "ROLL chooses how weights travel by where roles are"),
             ("timeout", "ROLL waits for a call as long as rpc_timeout says"),
@@ -423,10 +425,10 @@ ALWAYS: list[Rule] = [
 ]
 SCHEDULER: list[Rule] = [
     Key("max_running_requests", "rollout.max_running_prompts", 128),
-    Dropped("rollout.over_rollout.ratio", "ROLL waits for every prompt of a step"),
-    Dropped("rollout.over_rollout.wait_after_minimum", "ROLL waits for every prompt of a step"),
-    Dropped("rollout.over_rollout.generation_batch_prompts", "ROLL generates prompt by prompt"),
-    Dropped("rollout.over_rollout.max_generation_batches", "ROLL goes on until the batch is full"),
+    Dropped("rollout.oversampling.ratio", "ROLL waits for every prompt of a step"),
+    Dropped("rollout.oversampling.wait_after_minimum", "ROLL waits for every prompt of a step"),
+    Dropped("rollout.oversampling.generation_batch_prompts", "ROLL generates prompt by prompt"),
+    Dropped("rollout.oversampling.max_generation_batches", "ROLL goes on until the batch is full"),
     Key("critic_warmup", "schedule.critic_warmup_steps", 0),
 ]
 
@@ -434,13 +436,13 @@ SCHEDULER: list[Rule] = [
 def _read_more_prompts(view: Reading) -> Iterator[Flow]:
     on, count = view.get("is_use_additional_prompts"), view.get("max_additional_running_prompts")
     used = (view.path("is_use_additional_prompts"), view.path("max_additional_running_prompts"))
-    yield Flow(view.to("rollout.over_rollout.additional_prompts"), count if on else 0, used)
+    yield Flow(view.to("rollout.oversampling.additional_prompts"), count if on else 0, used)
 
 
 def _write_more_prompts(view: Writing) -> Iterator[Out]:
     count, used = (
-        view.get("rollout.over_rollout.additional_prompts"),
-        (view.to("rollout.over_rollout.additional_prompts"),),
+        view.get("rollout.oversampling.additional_prompts"),
+        (view.to("rollout.oversampling.additional_prompts"),),
     )
     refills = [item for item in view.config.algorithm.filters if getattr(item, "refill", False)]
     yield Flow(view.path("is_use_additional_prompts"), bool(count), used)
@@ -481,7 +483,7 @@ RLVR: list[Rule] = [
     CustomRule(
         "additional prompts",
         (DialectKey("is_use_additional_prompts", False), DialectKey("max_additional_running_prompts", 16)),
-        ("rollout.over_rollout.additional_prompts",),
+        ("rollout.oversampling.additional_prompts",),
         _read_more_prompts,
         _write_more_prompts,
     ),
@@ -533,6 +535,6 @@ AGENTIC: list[Rule] = [
     *AGENTIC_EVALUATION,
     *SYNC,
     *SCHEDULER,
-    Dropped("rollout.over_rollout.additional_prompts", "ROLL's agentic runs take group_size_redundancy"),
+    Dropped("rollout.oversampling.additional_prompts", "ROLL's agentic runs take group_size_redundancy"),
     Dropped("rollout.split_groups", "every environment asks for itself", True),
 ]

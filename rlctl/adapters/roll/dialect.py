@@ -66,7 +66,7 @@ def _away(objective: str, *kept: str) -> list[Rule]:
     idle = "nothing is rolled out"
     found: list[Rule] = [
         algorithm.PRESET,
-        *(Dropped(f"{name}.**", idle, idle=True) for name in ("sync", "buffer", "service", "rollout")),
+        *(Dropped(f"{name}.**", idle, idle=True) for name in ("weight_sync", "buffer", "service", "rollout")),
         Dropped("batch.balance", "ROLL always balances ranks", idle=True),
         *(Dropped(f"{name}.**", reason) for name in AWAY if name not in kept),
     ]

@@ -38,14 +38,14 @@ def _warning(code: str, key: str, message: str, hint: str) -> Finding:
 
 def _micro(view: Writing) -> Iterator[Finding]:
     """What micro-batches of tokens cost as sequences, which are counted as if each had the longest length."""
-    micro = view.config.batch.micro
-    if micro.by != "tokens" or keeps(view, DYNAMIC):
+    micro = view.config.batch.micro_batch
+    if micro.unit != "tokens" or keeps(view, DYNAMIC):
         return
     most = longest(view)
-    each = max(1, micro.per_replica // most)
+    each = max(1, micro.size // most)
     message = (
-        f"micro-batches of {micro.per_replica} tokens become at most {each} sequences of up to {most} tokens: results "
-        f"don't change, but a GPU that took {micro.per_replica} tokens at once takes {each} sequences, however short"
+        f"micro-batches of {micro.size} tokens become at most {each} sequences of up to {most} tokens: results "
+        f"don't change, but a GPU that took {micro.size} tokens at once takes {each} sequences, however short"
     )
     hint = (
         f"raise per_device_train_batch_size if responses are shorter, or set {DYNAMIC}, which changes optimizer steps"

@@ -456,7 +456,7 @@ def _filter(config: Mapping[str, Any], refill: bool) -> dict[str, Any]:
         edge = args.get("std_threshold", -1)
         if not is_number(edge) or edge < 0:
             return {}  # no deviation is below 0: nothing is left out
-        return {"name": "equal_groups", "metric": "reward", "threshold": float(edge), "refill": refill}
+        return {"name": "zero_variance_groups", "metric": "reward", "threshold": float(edge), "refill": refill}
     if config.get("type") == "mean_filter":
         low, high = args.get("threshold_down", -1), args.get("threshold_up", 1e9)
         return {"name": "group_mean", "low": number(low), "high": number(high), "refill": refill}
@@ -488,7 +488,7 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
         found.append({"name": "difficulty_mask", "low": number(low), "high": number(high)})
         used += [view.path(key) for key in MASKS[1:4]]
     if view.get("error_max_len_clip"):
-        found.append({"name": "error_length", "max_tokens": view.get("error_max_len_threshold")})
+        found.append({"name": "long_incorrect", "max_tokens": view.get("error_max_len_threshold")})
         used += [view.path(key) for key in MASKS[4:]]
     off = [view.path(key) for key in ("max_len_mask", "difficulty_mask", "error_max_len_clip") if not view.get(key)]
     yield Flow(view.to("algorithm.filters"), found, tuple(used) if found else tuple(off))
@@ -511,11 +511,11 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     if difficulty:
         yield Flow(view.path("difficulty_low_threshold"), difficulty["low"], used, always=True)
         yield Flow(view.path("difficulty_high_threshold"), difficulty["high"], used, always=True)
-    error = by_name.get("error_length")
+    error = by_name.get("long_incorrect")
     yield Flow(view.path("error_max_len_clip"), error is not None, used)
     if error:
         yield Flow(view.path("error_max_len_threshold"), error["max_tokens"], used)
-    groups = [item for item in filters if item["name"] in ("equal_groups", "group_mean")]
+    groups = [item for item in filters if item["name"] in ("zero_variance_groups", "group_mean")]
     if len(groups) > 1:
         yield Inexpressible(used, "ROLL takes one filter of groups")
     for item in groups[:1]:
@@ -523,7 +523,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
 
 
 def _write_groups(view: Writing, item: Mapping[str, Any], used: tuple[Any, ...]) -> Iterator[Out]:
-    if item["name"] == "equal_groups":
+    if item["name"] == "zero_variance_groups":
         config: dict[str, Any] = {"type": "std_filter", "filter_args": {"std_threshold": item["threshold"]}}
         if item["metric"] not in ("reward", "seq_reward", "seq_final_reward", "score"):
             yield Inexpressible(used, f"ROLL compares the reward, not {item['metric']}")
@@ -533,7 +533,7 @@ def _write_groups(view: Writing, item: Mapping[str, Any], used: tuple[Any, ...])
         yield Inexpressible(used, "ROLL filters by the domains of its rewards, and there are none")
     for name in domains(view):
         yield Flow((*view.path("rewards"), name, FILTERS), config, used, always=True)
-    if not item["refill"] and view.config.rollout.over_rollout.additional_prompts:
+    if not item["refill"] and view.config.rollout.oversampling.additional_prompts:
         yield Inexpressible(used, "ROLL fills up with additional prompts")
 
 

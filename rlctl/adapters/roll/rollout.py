@@ -238,11 +238,16 @@ def _data_rule() -> CustomRule:
 
 def _write_fraction(view: Writing) -> Iterator[Out]:
     """ROLL stops without ``mem_fraction_static``."""
-    if view.get(f"{M}gpu_fraction") is None:
+    if view.get(f"{M}gpu_memory_utilization") is None:
         share = 0.9 if view.config.placement.layout != "colocated" else 0.5
         note = "ROLL asks for a share: what rlctl takes where none is said"
         yield Flow(
-            view.path(f"{S}.mem_fraction_static"), share, (view.to(f"{M}gpu_fraction"),), "derived", note, always=True
+            view.path(f"{S}.mem_fraction_static"),
+            share,
+            (view.to(f"{M}gpu_memory_utilization"),),
+            "derived",
+            note,
+            always=True,
         )
 
 
@@ -264,8 +269,8 @@ VLLM: list[Rule] = [
         _read_experts,
         _write_experts,
     ),
-    Key(f"{S}.gpu_memory_utilization", f"{M}gpu_fraction", 0.9),
-    Key(f"{S}.max_num_seqs", f"{M}max_running_responses", None),
+    Key(f"{S}.gpu_memory_utilization", f"{M}gpu_memory_utilization", 0.9),
+    Key(f"{S}.max_num_seqs", f"{M}max_num_seqs", None),
     Key(f"{S}.max_num_batched_tokens", f"{M}max_batched_tokens", 8192),
     Key(f"{S}.max_model_len", "model.max_context_tokens", None),
     Key(f"{S}.block_size", f"{M}block_size", None),
@@ -273,7 +278,7 @@ VLLM: list[Rule] = [
     Key(f"{S}.kv_cache_dtype", f"{M}kv_cache_dtype", "auto"),
     Key(f"{S}.enable_prefix_caching", f"{M}prefix_caching", True),
     Key(f"{S}.enable_chunked_prefill", f"{M}chunked_prefill", True),
-    Key(f"{S}.enforce_eager", f"{M}eager", False),
+    Key(f"{S}.enforce_eager", f"{M}enforce_eager", False),
     Key(f"{S}.sleep_level", f"{M}sleep_level", 1),
     Key(f"{S}.load_format", f"{M}load_format", "dummy", LOAD),
     Key(f"{S}.quantization", f"{M}quantization", None),
@@ -284,13 +289,13 @@ SGLANG: list[Rule] = [
     Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline", 1),
     Key(f"{S}.dp_size", "rollout.parallel.data", 1),
     Key(f"{S}.ep_size", "rollout.parallel.expert", 1),
-    Key(f"{S}.mem_fraction_static", f"{M}gpu_fraction", ABSENT),
-    Key(f"{S}.max_running_requests", f"{M}max_running_responses", None),
+    Key(f"{S}.mem_fraction_static", f"{M}gpu_memory_utilization", ABSENT),
+    Key(f"{S}.max_running_requests", f"{M}max_num_seqs", None),
     Key(f"{S}.context_length", "model.max_context_tokens", None),
     Key(f"{S}.page_size", f"{M}block_size", None),
     Key(f"{S}.kv_cache_dtype", f"{M}kv_cache_dtype", "auto"),
     Key(f"{S}.disable_radix_cache", f"{M}prefix_caching", False, Not()),
-    Key(f"{S}.disable_cuda_graph", f"{M}eager", False),
+    Key(f"{S}.disable_cuda_graph", f"{M}enforce_eager", False),
     Key(f"{S}.load_format", f"{M}load_format", "auto", LOAD, always=True),
     Key(f"{S}.quantization", f"{M}quantization", None),
     CustomRule("SGLang's share of memory", (), (), lambda view: iter(()), _write_fraction),

@@ -223,7 +223,7 @@ def _write_export(view: Writing) -> Iterator[Out]:
 
 CHECKPOINT: list[Rule] = [
     interval("save_steps", "checkpoint.every", 50, NEVER, always=True),
-    Dropped("checkpoint.last", "ROLL always saves the last step", True, matters=True),
+    Dropped("checkpoint.at_end", "ROLL always saves the last step", True, matters=True),
     CustomRule(
         "resume",
         (DialectKey("resume_from_checkpoint", False),),
@@ -513,8 +513,8 @@ ENVIRONMENT: list[Rule] = [
     ),
     Key("logging_dir", "environment.log_folder", "./output/logs", note="ROLL adds the run's name"),
     Key("logging_steps", "environment.log_every", 1),
-    Key("rpc_timeout", "environment.ray.rpc_timeout", 3600, Seconds()),
-    Key("actor_train.backend_timeout", "environment.ray.backend_timeout", 30, Minutes()),
+    Key("rpc_timeout", "environment.ray.call_timeout", 3600, Seconds()),
+    Key("actor_train.backend_timeout", "environment.ray.collective_timeout", 30, Minutes()),
     *[
         Dropped(f"environment.{name}", NO_KEY, idle=True)
         for name in ("log_level", "logs_by_node", "device_memory_check")
@@ -527,7 +527,7 @@ ENVIRONMENT: list[Rule] = [
             "ray.namespace",
             "ray.num_cpus",
             "ray.init_args",
-            "ray.register_timeout",
+            "ray.startup_timeout",
         )
     ],
 ]

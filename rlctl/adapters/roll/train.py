@@ -63,18 +63,18 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
             yield Flow(view.to(to), None, tuple(view.path(name) for name in (size, switch, tokens)))
             return
         yield Flow(view.to(to), {}, ())
-        yield Flow(view.to(f"{to}.by"), "tokens" if by_tokens else "responses", (view.path(switch),))
-        yield Flow(view.to(f"{to}.per_replica"), value, (view.path(key),), same=True)
+        yield Flow(view.to(f"{to}.unit"), "tokens" if by_tokens else "responses", (view.path(switch),))
+        yield Flow(view.to(f"{to}.size"), value, (view.path(key),), same=True)
         yield Flow((), None, (view.path(other),), "dead", f"{switch} is {str(by_tokens).lower()}")
 
     def write(view: Writing) -> Iterator[Out]:
         if not wanted(view):
             return
-        place = next(name for name in (to, *follows, "batch.micro") if isinstance(view.get(name), Mapping))
-        micro, used = view.get(place), (view.to(f"{place}.by"), view.to(f"{place}.per_replica"))
-        if micro["by"] == "tokens" and place != "batch.micro":
+        place = next(name for name in (to, *follows, "batch.micro_batch") if isinstance(view.get(name), Mapping))
+        micro, used = view.get(place), (view.to(f"{place}.unit"), view.to(f"{place}.size"))
+        if micro["unit"] == "tokens" and place != "batch.micro_batch":
             yield Flow(view.path(switch), True, used[:1])
-            yield Flow(view.path(tokens), micro["per_replica"], used[1:], same=True)
+            yield Flow(view.path(tokens), micro["size"], used[1:], same=True)
         else:
             count, most = responses_of(view, micro), _most(view, worker)
             note = (
@@ -84,10 +84,10 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
             )
             how: Provenance = "derived" if note else "mapped"
             kept = min(count, most)
-            yield Flow(view.path(size), kept, used, how, note, same=kept == micro["per_replica"], always=True)
+            yield Flow(view.path(size), kept, used, how, note, same=kept == micro["size"], always=True)
 
     own = (DialectKey(size, 16), DialectKey(switch, False), DialectKey(tokens, None))
-    return CustomRule(f"passes of {worker}", own, (to, f"{to}.by", f"{to}.per_replica"), read, write)
+    return CustomRule(f"passes of {worker}", own, (to, f"{to}.unit", f"{to}.size"), read, write)
 
 
 def _most(view: Writing, worker: str) -> int:
@@ -123,9 +123,9 @@ def _read_critic_batch(view: Reading) -> Iterator[Flow]:
     count = data_parallel(view, C)
     if not isinstance(each, int) or not isinstance(times, int):
         return
-    yield Flow(view.to("critic.micro"), {}, ())
-    yield Flow(view.to("critic.micro.by"), "responses", ())
-    yield Flow(view.to("critic.micro.per_replica"), each, used[:1], same=True)
+    yield Flow(view.to("critic.micro_batch"), {}, ())
+    yield Flow(view.to("critic.micro_batch.unit"), "responses", ())
+    yield Flow(view.to("critic.micro_batch.size"), each, used[:1], same=True)
     note = f"{each} a rank x {times} accumulated x {count or 1} ranks"
     yield Flow(view.to("critic.mini_batch_responses"), each * times * (count or 1), used, "derived", note)
 
@@ -134,9 +134,9 @@ def _write_critic_batch(view: Writing) -> Iterator[Out]:
     if not has_critic(view):
         return
     total = view.get("critic.mini_batch_responses") or arithmetic.mini_batch_responses(view.config)
-    own = isinstance(view.get("critic.micro"), Mapping)
-    place = "critic.micro" if own else "batch.micro"
-    used = (view.to("critic.mini_batch_responses"), view.to(f"{place}.per_replica"), view.to(f"{place}.by"))
+    own = isinstance(view.get("critic.micro_batch"), Mapping)
+    place = "critic.micro_batch" if own else "batch.micro_batch"
+    used = (view.to("critic.mini_batch_responses"), view.to(f"{place}.size"), view.to(f"{place}.unit"))
     try:
         count = ranks(view, "critic")
     except PlanError as error:
@@ -199,12 +199,12 @@ CRITIC: list[Rule] = [
             DialectKey(f"{C}.training_args.per_device_train_batch_size", 8),
             DialectKey(f"{C}.training_args.gradient_accumulation_steps", 1),
         ),
-        ("critic.mini_batch_responses", "critic.micro", "critic.micro.by", "critic.micro.per_replica"),
+        ("critic.mini_batch_responses", "critic.micro_batch", "critic.micro_batch.unit", "critic.micro_batch.size"),
         _read_critic_batch,
         _write_critic_batch,
         "per_device_train_batch_size x gradient_accumulation_steps x ranks = responses",
     ),
-    forward_micro(C, "critic.forward_micro", has_critic, ("critic.micro", "batch.log_prob_micro")),
+    forward_micro(C, "critic.forward_micro_batch", has_critic, ("critic.micro_batch", "batch.log_prob_micro_batch")),
     Key("value_clip", "critic.value_loss.clip", None),
     Dropped("critic.ppo_epochs", "ROLL trains its critic for one pass, whatever ppo_epochs says", 1, matters=True),
     Dropped(
@@ -347,7 +347,7 @@ REFERENCE: list[Rule] = [
         _read_attention,
         _write_attention,
     ),
-    forward_micro(REF, "reference.micro", has_reference, ("batch.log_prob_micro",)),
+    forward_micro(REF, "reference.micro_batch", has_reference, ("batch.log_prob_micro_batch",)),
     Dropped("reference.compile", "ROLL does not compile", None, idle=True),
     Dropped("reference.model.**", NO_KEY),
 ]

@@ -104,10 +104,10 @@ def largest_divisor(share: int, most: int) -> int:
 
 def responses_of(view: Writing, micro: Mapping[str, Any]) -> int:
     """A micro-batch in responses: tokens are as many as the longest sequences fit."""
-    if micro["by"] == "responses":
-        return int(micro["per_replica"])
+    if micro["unit"] == "responses":
+        return int(micro["size"])
     longest = view.config.data.max_prompt_tokens + view.config.rollout.max_response_tokens
-    return max(1, int(micro["per_replica"]) // longest)
+    return max(1, int(micro["size"]) // longest)
 
 
 def has_critic(view: Writing) -> bool:

@@ -206,7 +206,7 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
     filters: list[dict[str, Any]] = []
     used: list[KeyPath] = []
     if threshold is not None:
-        filters.append({"name": "equal_groups", "metric": "reward", "refill": False, "threshold": threshold})
+        filters.append({"name": "zero_variance_groups", "metric": "reward", "refill": False, "threshold": threshold})
         used.append((*place, "std_threshold"))
     masking = (
         [] if supervised(view) else [one for at in tasksets(view) if (one := task(view, at, evaluation=False)).masks]
@@ -297,7 +297,7 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
 
 def _threshold(view: Writing) -> float | None:
     filters = view.get("algorithm.filters")
-    found = [item for item in filters if item["name"] == "equal_groups"]
+    found = [item for item in filters if item["name"] == "zero_variance_groups"]
     return float(found[0]["threshold"]) if found else None
 
 
@@ -309,7 +309,9 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used, "mapped", "math_boxed_workflow leaves them out" if masks else "")
         return
     plain = [
-        item for item in filters if item["name"] == "equal_groups" and not item["refill"] and item["metric"] == "reward"
+        item
+        for item in filters
+        if item["name"] == "zero_variance_groups" and not item["refill"] and item["metric"] == "reward"
     ]
     grouped = chosen_type(view) in TYPES and TYPES[chosen_type(view)].advantage == "grpo"
     if len(plain) != len(filters) or len(filters) > 1 or not grouped:
@@ -452,8 +454,8 @@ RULES: list[Rule] = [
     ),
     *shaping_dropped("Trinity shapes rewards by operators on experiences"),
     Dropped("algorithm.loss_weights.**", "Trinity weighs its losses by their coefficients only"),
-    Dropped("algorithm.preference_feedback", "pf_ppo is verl's", None),
-    Dropped("algorithm.preference_feedback.**", "pf_ppo is verl's"),
+    Dropped("algorithm.policy_filtration", "pf_ppo is verl's", None),
+    Dropped("algorithm.policy_filtration.**", "pf_ppo is verl's"),
     *distillation.RULES,
     Key(
         f"{X}enable_router_replay",

@@ -187,11 +187,11 @@ def _write_batch(view: Writing) -> Iterator[Out]:
     usual = train == tasks * group and not view.explicit("batch.mini_batch_responses")
     key = () if usual else view.path("buffer.train_batch_size")
     yield Flow(key, train, (used["mini_batch_responses"],), "mapped", note, always=True)
-    every = view.config.sync.every
+    every = view.config.weight_sync.every
     yield Flow(
         view.path("synchronizer.sync_interval"),
         interval * every,
-        (used["prompts_per_step"], view.to("sync.every")),
+        (used["prompts_per_step"], view.to("weight_sync.every")),
         "derived" if interval * every > 1 else "mapped",
         f"{prompts} prompts / {tasks} tasks = {interval} train steps a synchronisation"
         + (f", x {every}" if every > 1 else ""),
@@ -486,11 +486,21 @@ def _read_sync(view: Reading) -> Iterator[Flow]:
     if isinstance(offset, int):
         how: Provenance = "derived" if interval > 1 and offset else "mapped"
         note = f"{offset} explore steps / {interval} a step" if how == "derived" else ""
-        yield Flow(view.to("sync.ahead"), offset / interval, (view.path("synchronizer.sync_offset"),), how, note)
+        yield Flow(
+            view.to("weight_sync.max_steps_ahead"),
+            offset / interval,
+            (view.path("synchronizer.sync_offset"),),
+            how,
+            note,
+        )
 
 
 def _write_sync(view: Writing) -> Iterator[Out]:
-    ahead, each, used = view.config.sync.ahead, factor(view, explore=True), (view.to("sync.ahead"),)
+    ahead, each, used = (
+        view.config.weight_sync.max_steps_ahead,
+        factor(view, explore=True),
+        (view.to("weight_sync.max_steps_ahead"),),
+    )
     offset = ahead * each
     if offset != int(offset):
         yield Inexpressible(
@@ -565,7 +575,7 @@ RULES: list[Rule] = [
             DialectKey("buffer.train_batch_size", 0),
             DialectKey("synchronizer.sync_interval", 1),
         ),
-        ("batch.prompts_per_step", "batch.responses_per_prompt", "batch.mini_batch_responses", "sync.every"),
+        ("batch.prompts_per_step", "batch.responses_per_prompt", "batch.mini_batch_responses", "weight_sync.every"),
         _read_batch,
         _write_batch,
         "P = batch_size x sync_interval; M = train_batch_size; n = repeat_times",
@@ -589,7 +599,7 @@ RULES: list[Rule] = [
         _write_save,
         "steps x k",
     ),
-    Dropped("checkpoint.last", "Trinity always saves at the end", True, matters=False),
+    Dropped("checkpoint.at_end", "Trinity always saves at the end", True, matters=False),
     CustomRule(
         "evaluation interval",
         (DialectKey("explorer.eval_interval", 100),),
@@ -598,8 +608,8 @@ RULES: list[Rule] = [
         _write_eval,
         "steps x k",
     ),
-    Key("explorer.eval_on_startup", "schedule.evaluate_first", True),
-    Dropped("schedule.evaluate_last", "Trinity always evaluates at the end"),
+    Key("explorer.eval_on_startup", "schedule.evaluate_at_start", True),
+    Dropped("schedule.evaluate_at_end", "Trinity always evaluates at the end"),
     CustomRule(
         "length of the run",
         (
@@ -630,17 +640,17 @@ RULES: list[Rule] = [
             DialectKey("synchronizer.explorer_sync_interval", None, "0.6"),
             DialectKey("synchronizer.trainer_sync_interval", None, "0.6"),
         ),
-        ("sync.ahead",),
+        ("weight_sync.max_steps_ahead",),
         _read_sync,
         _write_sync,
         "steps x k",
     ),
-    Key("synchronizer.sync_method", "sync.method", ABSENT, Method({"online": "nccl", "offline": "checkpoint"})),
-    Key("synchronizer.sync_style", "sync.style", "fixed", STYLES),
-    seconds("synchronizer.sync_timeout", "sync.timeout", 3600),
-    Key("explorer.rollout_model.weight_sync_buffer_size", "sync.bucket_mib", 1024, since="0.6", quiet=True),
+    Key("synchronizer.sync_method", "weight_sync.method", ABSENT, Method({"online": "nccl", "offline": "checkpoint"})),
+    Key("synchronizer.sync_style", "weight_sync.style", "fixed", STYLES),
+    seconds("synchronizer.sync_timeout", "weight_sync.timeout", 3600),
+    Key("explorer.rollout_model.weight_sync_buffer_size", "weight_sync.bucket_mib", 1024, since="0.6", quiet=True),
     *[
-        Dropped(f"sync.{name}", "Trinity's explorer and trainer go by sync_interval, sync_offset and sync_style")
-        for name in ("every_optimizer_steps", "max_staleness", "on_stale", "in_flight", "args")
+        Dropped(f"weight_sync.{name}", "Trinity's explorer and trainer go by sync_interval, sync_offset and sync_style")
+        for name in ("every_optimizer_steps", "max_staleness", "on_stale", "in_flight_requests", "args")
     ],
 ]

@@ -263,7 +263,7 @@ CRITIC: list[Rule] = [
     Key(f"{CRITIC_C}.data_loader_seed", "critic.shuffle_seed", VersionedDefault({"0.5": None, "0.6": 42})),
     other_micro(
         "critic micro-batch",
-        "critic.micro",
+        "critic.micro_batch",
         f"{CRITIC_C}.use_dynamic_bsz",
         f"{CRITIC_C}.ppo_max_token_len_per_gpu",
         f"{CRITIC_C}.ppo_micro_batch_size_per_gpu",
@@ -272,7 +272,7 @@ CRITIC: list[Rule] = [
         (
             other_micro(
                 "critic value micro-batch",
-                "critic.forward_micro",
+                "critic.forward_micro_batch",
                 f"{CRITIC_C}.forward_use_dynamic_bsz",
                 f"{CRITIC_C}.forward_max_token_len_per_gpu",
                 f"{CRITIC_C}.forward_micro_batch_size_per_gpu",

@@ -99,7 +99,10 @@ def _own_fraction(view: Writing) -> bool:
 
 
 def _write_fraction(view: Writing) -> Iterator[Out]:
-    fraction, used = view.config.rollout.memory.gpu_fraction, (view.to("rollout.memory.gpu_fraction"),)
+    fraction, used = (
+        view.config.rollout.memory.gpu_memory_utilization,
+        (view.to("rollout.memory.gpu_memory_utilization"),),
+    )
     if fraction is None or _own_fraction(view):
         return
     note = (
@@ -109,7 +112,7 @@ def _write_fraction(view: Writing) -> Iterator[Out]:
 
 
 VLLM = {
-    "max_num_seqs": "max_running_responses",
+    "max_num_seqs": "max_num_seqs",
     "max_num_batched_tokens": "max_batched_tokens",
     "block_size": "block_size",
     "swap_space": "swap_gib",
@@ -148,7 +151,7 @@ ENGINE: list[Rule] = [
     Key(f"{ROLL}.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),
     Key(
         f"{ROLL}.gpu_memory_utilization",
-        "rollout.memory.gpu_fraction",
+        "rollout.memory.gpu_memory_utilization",
         0.9,
         write_when=lambda view: _own_fraction(view),
     ),
@@ -160,7 +163,7 @@ ENGINE: list[Rule] = [
         lambda view: _write_fraction(view),
         "a dedicated device needs no share left for training",
     ),
-    Key(f"{ROLL}.enforce_eager", "rollout.memory.eager", False),
+    Key(f"{ROLL}.enforce_eager", "rollout.memory.enforce_eager", False),
     Key(f"{ROLL}.enable_prefix_caching", "rollout.memory.prefix_caching", True),
     Key(f"{ROLL}.enable_chunked_prefill", "rollout.memory.chunked_prefill", True),
     *[

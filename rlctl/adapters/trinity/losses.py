@@ -255,9 +255,11 @@ def _repeated(view: Writing) -> dict[str, Any]:
     expert = expert_responses(train, share)
     explorers = arithmetic.rollout_devices(config) if config.placement.layout == "split" else 0
     return {
-        "use_dynamic_bsz": config.batch.micro.by == "tokens",
+        "use_dynamic_bsz": config.batch.micro_batch.unit == "tokens",
         "ppo_mini_batch_size": train,
-        "ppo_micro_batch_size_per_gpu": config.batch.micro.per_replica if config.batch.micro.by == "responses" else 1,
+        "ppo_micro_batch_size_per_gpu": config.batch.micro_batch.size
+        if config.batch.micro_batch.unit == "responses"
+        else 1,
         "ngpus_trainer": max(1, arithmetic.devices(config) - explorers),
         "train_batch_size_expert": expert,
         "train_batch_size_usual": train - expert,
@@ -450,13 +452,16 @@ SCALE = "trainer.fix_actor_microbatch_loss_scale"
 def _read_scale(view: Reading) -> Iterator[Flow]:
     """0.5 weighs micro-batches by their responses unless told not to; 0.6, with verl 0.8, does not read it."""
     if view.version < (0, 6):
-        yield Flow(view.to("algorithm.aggregation.follow_source"), not view.get(SCALE), (view.path(SCALE),))
+        yield Flow(view.to("algorithm.aggregation.per_micro_batch"), not view.get(SCALE), (view.path(SCALE),))
     else:
         yield Flow((), None, (view.path(SCALE),), "dead", "with verl 0.8 Trinity adds up the means of micro-batches")
 
 
 def _write_scale(view: Writing) -> Iterator[Out]:
-    follows, used = view.config.algorithm.aggregation.follow_source, (view.to("algorithm.aggregation.follow_source"),)
+    follows, used = (
+        view.config.algorithm.aggregation.per_micro_batch,
+        (view.to("algorithm.aggregation.per_micro_batch"),),
+    )
     if view.version < (0, 6):
         yield Flow(view.path(SCALE), not follows, used)
     else:
@@ -522,7 +527,7 @@ LOSS: list[Rule] = [
     CustomRule(
         "micro-batches of one mini-batch",
         (DialectKey(SCALE, False),),
-        ("algorithm.aggregation.follow_source",),
+        ("algorithm.aggregation.per_micro_batch",),
         _read_scale,
         _write_scale,
         "not fix_actor_microbatch_loss_scale in 0.5",

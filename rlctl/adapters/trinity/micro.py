@@ -41,7 +41,7 @@ def _read_micro(view: Reading) -> Iterator[Flow]:
     limit = deciding(view, f"{ACTOR}.ppo_max_token_len_per_gpu", "trainer.max_token_len_per_gpu")
     on = bool(view.get(dynamic))
     tokens, rows = view.path(limit), (view.path(f"{ACTOR}.ppo_micro_batch_size_per_gpu"),)
-    yield Flow(view.to("batch.micro.by"), "tokens" if on else "responses", (view.path(dynamic),))
+    yield Flow(view.to("batch.micro_batch.unit"), "tokens" if on else "responses", (view.path(dynamic),))
     for key, common in ((dynamic, "trainer.use_dynamic_bsz"), (limit, "trainer.max_token_len_per_gpu")):
         if key != common and view.written(common):
             yield Flow((), None, (view.path(common),), "dead", f"{key} decides")
@@ -51,13 +51,13 @@ def _read_micro(view: Reading) -> Iterator[Flow]:
         return
     size = view.get(f"{ACTOR}.ppo_micro_batch_size_per_gpu")
     if size is not None:
-        yield Flow(view.to("batch.micro.per_replica"), size, rows, same=True)
+        yield Flow(view.to("batch.micro_batch.size"), size, rows, same=True)
     yield Flow((), None, (tokens,), "dead", "use_dynamic_bsz is false")
 
 
 def _read_tokens(view: Reading, key: str) -> Iterator[Flow]:
     """Tokens of a GPU times the GPUs that share a sequence; Trinity 0.5 raises them to the longest sequence."""
-    (share, _), to, used = _share(view), view.to("batch.micro.per_replica"), (view.path(key),)
+    (share, _), to, used = _share(view), view.to("batch.micro_batch.size"), (view.path(key),)
     limit = view.get(key)
     total, prompt, response = lengths(view)
     longest = total or (prompt + response if isinstance(prompt, int) and isinstance(response, int) else None)
@@ -74,22 +74,22 @@ def _read_tokens(view: Reading, key: str) -> Iterator[Flow]:
 
 
 def _write_micro(view: Writing) -> Iterator[Out]:
-    micro = view.get("batch.micro")
-    by, size = (view.to("batch.micro.by"),), (view.to("batch.micro.per_replica"),)
-    yield Flow(view.path("trainer.use_dynamic_bsz"), micro["by"] == "tokens", by)
-    if micro["by"] == "responses":
+    micro = view.get("batch.micro_batch")
+    by, size = (view.to("batch.micro_batch.unit"),), (view.to("batch.micro_batch.size"),)
+    yield Flow(view.path("trainer.use_dynamic_bsz"), micro["unit"] == "tokens", by)
+    if micro["unit"] == "responses":
         key = view.path(f"{ACTOR}.ppo_micro_batch_size_per_gpu")
-        yield Flow(key, micro["per_replica"], size, same=True, always=True)
+        yield Flow(key, micro["size"], size, same=True, always=True)
         return
     share = arithmetic.devices_per_sequence(view.config.train.engine)
-    tokens, note = max(1, micro["per_replica"] // share), ""
+    tokens, note = max(1, micro["size"] // share), ""
     config = view.config
     longest = config.model.max_context_tokens or config.data.max_prompt_tokens + config.rollout.max_response_tokens
     if view.version < (0, 6) and tokens * share < longest:
         tokens, note = -(-longest // share), f"Trinity raises it to the longest sequence of {longest} tokens"
     elif share > 1:
-        note = f"{micro['per_replica']} tokens of a replica / {share} GPUs"
-    if tokens == -(-2 * longest // share) and not view.explicit("batch.micro.per_replica"):
+        note = f"{micro['size']} tokens of a replica / {share} GPUs"
+    if tokens == -(-2 * longest // share) and not view.explicit("batch.micro_batch.size"):
         yield Flow((), None, size, "mapped", "twice the longest sequence, as Trinity sets it")
         return
     how: Provenance = "derived" if note else "mapped"
@@ -111,17 +111,17 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
             yield Flow(view.to(to), None, used, "dead", f"use_dynamic_bsz is {str(bool(on)).lower()}")
             return
         yield Flow(view.to(to), {}, used)
-        yield Flow(view.to(f"{to}.by"), "tokens" if on else "responses", used[:1])
-        yield Flow(view.to(f"{to}.per_replica"), size, (used[1] if on else used[2],), same=True)
+        yield Flow(view.to(f"{to}.unit"), "tokens" if on else "responses", used[:1])
+        yield Flow(view.to(f"{to}.size"), size, (used[1] if on else used[2],), same=True)
         yield Flow((), None, (used[2] if on else used[1],), "dead", f"use_dynamic_bsz is {str(bool(on)).lower()}")
 
     def write(view: Writing) -> Iterator[Out]:
-        micro, policy = view.get(to), view.get("batch.micro")
+        micro, policy = view.get(to), view.get("batch.micro_batch")
         if not isinstance(micro, Mapping):
             yield Flow((), None, (view.to(to),) if micro is None else (), "mapped", "the trainer's")
             return
-        by, size = (view.to(to), view.to(f"{to}.by")), (view.to(f"{to}.per_replica"),)
-        if view.version >= (0, 6) and (micro["by"] == "tokens" or policy["by"] == "tokens"):
+        by, size = (view.to(to), view.to(f"{to}.unit")), (view.to(f"{to}.size"),)
+        if view.version >= (0, 6) and (micro["unit"] == "tokens" or policy["unit"] == "tokens"):
             same = dict(micro) == dict(policy)
             reason = "Trinity's other passes take the trainer's tokens since 0.6"
             yield (
@@ -129,20 +129,20 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
             )
             return
         if view.version < (0, 6) and view.path(dynamic) in known_keys("rlctl.adapters.trinity", "run"):
-            yield Flow(view.path(dynamic), micro["by"] == "tokens", by, always=True)
+            yield Flow(view.path(dynamic), micro["unit"] == "tokens", by, always=True)
         else:
             yield Flow((), None, by, "mapped", "the trainer's")
-        key = tokens if micro["by"] == "tokens" else responses
-        yield Flow(view.path(key), micro["per_replica"], size, same=True, always=True)
+        key = tokens if micro["unit"] == "tokens" else responses
+        yield Flow(view.path(key), micro["size"], size, same=True, always=True)
 
     own = (DialectKey(dynamic, None, until="0.5"), DialectKey(tokens, None, until="0.5"), DialectKey(responses, None))
-    return CustomRule(name, own, (to, f"{to}.by", f"{to}.per_replica"), read, write)
+    return CustomRule(name, own, (to, f"{to}.unit", f"{to}.size"), read, write)
 
 
 MICRO: list[Rule] = [
     other_micro(
         "log-prob micro-batch",
-        "reference.micro",
+        "reference.micro_batch",
         f"{REF}.log_prob_use_dynamic_bsz",
         f"{REF}.log_prob_max_token_len_per_gpu",
         f"{REF}.log_prob_micro_batch_size_per_gpu",
@@ -156,14 +156,14 @@ MICRO: list[Rule] = [
             DialectKey(f"{ACTOR}.ppo_max_token_len_per_gpu", None, until="0.5"),
             DialectKey(f"{ACTOR}.ppo_micro_batch_size_per_gpu", VersionedDefault({"0.5": 1, "0.6": None})),
         ),
-        ("batch.micro.by", "batch.micro.per_replica"),
+        ("batch.micro_batch.unit", "batch.micro_batch.size"),
         _read_micro,
         _write_micro,
         "tokens a GPU x GPUs of a replica",
     ),
     other_micro(
         "rollout log-prob micro-batch",
-        "batch.log_prob_micro",
+        "batch.log_prob_micro_batch",
         f"{TC}.actor_rollout_ref.rollout.log_prob_use_dynamic_bsz",
         f"{TC}.actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu",
         f"{TC}.actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu",

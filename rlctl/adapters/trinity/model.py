@@ -321,7 +321,7 @@ TOP: list[Rule] = [
     Key("model.min_response_tokens", "rollout.sampling.min_response_tokens", 0),
     Key(
         "model.enable_prompt_truncation",
-        "data.truncated_prompts_train",
+        "data.train_on_truncated_prompts",
         True,
         Partly({True: False, False: True}),
         quiet=True,

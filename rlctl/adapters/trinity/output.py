@@ -359,9 +359,9 @@ OUTPUT: list[Rule] = [
             "ray.num_cpus",
             "ray.init_args",
             "ray.init_args.**",
-            "ray.rpc_timeout",
-            "ray.register_timeout",
-            "ray.backend_timeout",
+            "ray.call_timeout",
+            "ray.startup_timeout",
+            "ray.collective_timeout",
         )
     ],
     Dropped("rlctl", "the schema's version"),

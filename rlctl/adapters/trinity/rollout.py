@@ -135,12 +135,12 @@ def _write_repeat(view: Writing) -> Iterator[Out]:
 
 def _read_ratio(view: Reading) -> Iterator[Flow]:
     key = "explorer.over_rollout.ratio"
-    yield Flow(view.to("rollout.over_rollout.ratio"), view.get(key), (view.path(key),), same=True)
+    yield Flow(view.to("rollout.oversampling.ratio"), view.get(key), (view.path(key),), same=True)
 
 
 def _write_ratio(view: Writing) -> Iterator[Out]:
-    ratio, used = view.config.rollout.over_rollout.ratio, (view.to("rollout.over_rollout.ratio"),)
-    if ratio and view.config.sync.style == "fixed":
+    ratio, used = view.config.rollout.oversampling.ratio, (view.to("rollout.oversampling.ratio"),)
+    if ratio and view.config.weight_sync.style == "fixed":
         yield Inexpressible(
             used, "Trinity leaves no stragglers behind with sync_style fixed; set explorer_driven or trainer_driven"
         )
@@ -156,14 +156,14 @@ EXPLORER: list[Rule] = [
     CustomRule(
         "over-rollout",
         (DialectKey("explorer.over_rollout.ratio", 0.0),),
-        ("rollout.over_rollout.ratio",),
+        ("rollout.oversampling.ratio",),
         lambda view: _read_ratio(view),
         lambda view: _write_ratio(view),
         "with sync_style other than fixed",
     ),
-    Key("explorer.over_rollout.wait_after_min", "rollout.over_rollout.wait_after_minimum", 30.0),
+    Key("explorer.over_rollout.wait_after_min", "rollout.oversampling.wait_after_minimum", 30.0),
     *[
-        Dropped(f"rollout.over_rollout.{name}", "Trinity's explorer does not refill batches")
+        Dropped(f"rollout.oversampling.{name}", "Trinity's explorer does not refill batches")
         for name in ["additional_prompts", "generation_batch_prompts", "max_generation_batches"]
     ],
     Key("explorer.runner_per_model", "rollout.runners_per_engine", 8),

@@ -222,7 +222,7 @@ def _write_dual(view: Writing) -> Iterator[Out]:
 
 def _read_preference(view: Reading) -> Iterator[Flow]:
     on = view.get("algorithm.use_pf_ppo")
-    yield Flow(view.to("algorithm.preference_feedback"), {} if on else None, (view.path("algorithm.use_pf_ppo"),))
+    yield Flow(view.to("algorithm.policy_filtration"), {} if on else None, (view.path("algorithm.use_pf_ppo"),))
 
 
 def _read_nothing(view: Reading) -> Iterator[Flow]:
@@ -257,7 +257,7 @@ def _write_temperature(view: Writing) -> Iterator[Out]:
 
 
 PRESET = CustomRule("preset", (), ("algorithm.preset",), _read_nothing, _write_preset, "what it stands for is written")
-P = "algorithm.preference_feedback"
+P = "algorithm.policy_filtration"
 RULES: list[Rule] = [
     ChosenOrNearest(
         "algorithm.adv_estimator",
@@ -335,7 +335,7 @@ RULES: list[Rule] = [
         "loss_agg_mode; sapo, and until 0.9.0 gspo, are seq-mean-token-mean whatever it says",
     ),
     Key(f"{A}.loss_scale_factor", "algorithm.aggregation.scale_factor", None, since="0.7"),
-    Dropped("algorithm.aggregation.follow_source", "verl normalises over the whole mini-batch"),
+    Dropped("algorithm.aggregation.per_micro_batch", "verl normalises over the whole mini-batch"),
     Switch(f"{A}.use_kl_loss", "algorithm.kl_in_loss"),
     Key(f"{A}.kl_loss_coef", "algorithm.kl_in_loss.coefficient", 0.001),
     Key(f"{A}.kl_loss_type", "algorithm.kl_in_loss.estimator", "low_var_kl", _kl("loss")),

@@ -125,18 +125,18 @@ def read_devices(view: Reading) -> Iterator[Flow]:
 
 def read_sync(view: Reading) -> Iterator[Flow]:
     """How far rollout runs ahead."""
-    yield Flow(view.to("sync.every"), 1, ())
+    yield Flow(view.to("weight_sync.every"), 1, ())
     if not is_fully(view):
-        yield Flow(view.to("sync.ahead"), 1.0, (), "derived", "one step off")
-        yield Flow(view.to("sync.max_staleness"), 1, ())
+        yield Flow(view.to("weight_sync.max_steps_ahead"), 1.0, (), "derived", "one step off")
+        yield Flow(view.to("weight_sync.max_staleness"), 1, ())
         return
     ahead, used = _value(view, STALENESS), (view.path(STALENESS),)
     if isinstance(ahead, (int, float)):
         note = f"{ahead:g} of a step's prompts beyond those that are asked for"
-        yield Flow(view.to("sync.ahead"), float(ahead), used, "derived", note)
-        yield Flow(view.to("sync.max_staleness"), math.ceil(ahead), used, "derived", note)
+        yield Flow(view.to("weight_sync.max_steps_ahead"), float(ahead), used, "derived", note)
+        yield Flow(view.to("weight_sync.max_staleness"), math.ceil(ahead), used, "derived", note)
     how = "continue" if _value(view, PARTIAL) else "wait"
-    yield Flow(view.to("sync.in_flight"), how, (view.path(PARTIAL),))
+    yield Flow(view.to("weight_sync.in_flight_requests"), how, (view.path(PARTIAL),))
 
 
 def _read_old(view: Reading) -> Iterator[Flow]:

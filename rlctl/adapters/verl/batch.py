@@ -235,7 +235,7 @@ def devices_that_divide(config: Config) -> int:
 
 
 ACTOR_MICRO = micro(
-    "batch.micro",
+    "batch.micro_batch",
     dynamic=f"{A}.use_dynamic_bsz",
     tokens=f"{A}.ppo_max_token_len_per_gpu",
     responses=f"{A}.ppo_micro_batch_size_per_gpu",
@@ -274,9 +274,12 @@ RULES: list[Rule] = [
     ),
     Key(f"{A}.ppo_epochs", "batch.ppo_epochs", 1),
     ACTOR_MICRO,
-    log_prob_micro(R, "batch.log_prob_micro", ACTOR, lambda view: True),
+    log_prob_micro(R, "batch.log_prob_micro_batch", ACTOR, lambda view: True),
     log_prob_micro(
-        "actor_rollout_ref.ref", "reference.micro", REFERENCE, lambda view: arithmetic.needs_reference(view.config)
+        "actor_rollout_ref.ref",
+        "reference.micro_batch",
+        REFERENCE,
+        lambda view: arithmetic.needs_reference(view.config),
     ),
     Key(f"{A}.shuffle", "batch.shuffle", False),
     Key(f"{A}.data_loader_seed", "batch.shuffle_seed", ABSENT),
@@ -284,8 +287,8 @@ RULES: list[Rule] = [
     Dropped("batch.round_tokens_to", "verl pads as its engines need it"),
     *total_rules(30),
     interval("trainer.test_freq", "schedule.evaluate_every"),
-    Key("trainer.val_before_train", "schedule.evaluate_first", True, since="0.4"),
-    Dropped("schedule.evaluate_last", "verl always evaluates after the last step where test_freq is set"),
+    Key("trainer.val_before_train", "schedule.evaluate_at_start", True, since="0.4"),
+    Dropped("schedule.evaluate_at_end", "verl always evaluates after the last step where test_freq is set"),
     CustomRule(
         "critic warm-up",
         (DialectKey("trainer.critic_warmup", 0),),
@@ -295,7 +298,7 @@ RULES: list[Rule] = [
         "critic_warmup - 1, counted from 1",
     ),
     When(
-        (Key("data.gen_batch_size", "rollout.over_rollout.generation_batch_prompts", None),),
+        (Key("data.gen_batch_size", "rollout.oversampling.generation_batch_prompts", None),),
         lambda view: not asynchronous.is_fully(view),
         lambda view: True,
         "prompts are drawn one by one",

@@ -244,7 +244,7 @@ def _write_episodes(view: Writing) -> Iterator[Out]:
 
 def _leaves_cut(view: Writing) -> bool:
     """Whether prompts that are too long are not trained on although they stay in the data."""
-    return view.get("data.overlong_prompts") == "keep" and view.get("data.truncated_prompts_train") is False
+    return view.get("data.overlong_prompts") == "keep" and view.get("data.train_on_truncated_prompts") is False
 
 
 def _read_cut(view: Reading) -> Iterator[Flow]:
@@ -252,7 +252,7 @@ def _read_cut(view: Reading) -> Iterator[Flow]:
 
 
 def _write_cut(view: Writing) -> Iterator[Out]:
-    used = (view.to("data.truncated_prompts_train"),)
+    used = (view.to("data.train_on_truncated_prompts"),)
     if _leaves_cut(view):
         note = "verl trains on cut prompts, or stops at them: they are left out of the data, of evaluation too"
         yield Flow(view.path("data.filter_overlong_prompts"), True, used, "derived", note)
@@ -425,7 +425,7 @@ RULES: list[Rule] = [
         write_when=lambda view: not _leaves_cut(view),
     ),
     CustomRule(
-        "cut prompts", (), ("data.truncated_prompts_train",), _read_cut, _write_cut, "verl trains on cut prompts"
+        "cut prompts", (), ("data.train_on_truncated_prompts",), _read_cut, _write_cut, "verl trains on cut prompts"
     ),
     Key("data.truncation", "data.truncation", "error"),
     Key("data.shuffle", "data.curriculum.order", True, ORDER),

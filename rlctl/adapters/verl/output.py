@@ -51,12 +51,12 @@ def _write_trackers(view: Writing) -> Iterator[Out]:
 
 def _read_last(view: Reading) -> Iterator[Flow]:
     every = view.get("trainer.save_freq")
-    yield Flow(view.to("checkpoint.last"), isinstance(every, int) and every > 0, ())
+    yield Flow(view.to("checkpoint.at_end"), isinstance(every, int) and every > 0, ())
 
 
 def _write_last(view: Writing) -> Iterator[Out]:
-    every, last = view.get("checkpoint.every"), view.get("checkpoint.last")
-    used = (view.to("checkpoint.last"),)
+    every, last = view.get("checkpoint.every"), view.get("checkpoint.at_end")
+    used = (view.to("checkpoint.at_end"),)
     if last == (every is not None):
         yield Flow((), None, used, "mapped", "follows from save_freq")
     elif last:
@@ -110,7 +110,7 @@ def _write_folder(view: Writing) -> Iterator[Out]:
 def unread(why: str, *more: str) -> list[Rule]:
     """Entries for the sections of a config that only reinforcement learning reads, and for more."""
     sections = (
-        *("algorithm", "rollout", "reference", "sync", "buffer", "service", "profiling", "reward_loop"),
+        *("algorithm", "rollout", "reference", "weight_sync", "buffer", "service", "profiling", "reward_loop"),
         *("placement", "checkpoint", "environment", "critic", "rewards[]"),
     )
     whole = [Dropped("critic", why, None), Dropped("rewards", why)]
@@ -174,7 +174,7 @@ def trainer(project: str, name: str) -> list[Rule]:
             _write_trackers,
         ),
         interval("trainer.save_freq", "checkpoint.every"),
-        CustomRule("last checkpoint", (), ("checkpoint.last",), _read_last, _write_last, "save_freq > 0"),
+        CustomRule("last checkpoint", (), ("checkpoint.at_end",), _read_last, _write_last, "save_freq > 0"),
         CustomRule("export", (), ("checkpoint.export",), _read_export, _write_export, "hf_model in save_contents"),
         Key("trainer.resume_mode", "checkpoint.resume", "auto", RESUME),
         Key("trainer.resume_from_path", "checkpoint.resume_path", None),
@@ -206,7 +206,7 @@ GENERAL: list[Rule] = [
     ],
     *[
         Dropped(f"environment.ray.{name}", "verl leaves it to Ray", idle=True)
-        for name in ["namespace", "rpc_timeout", "backend_timeout"]
+        for name in ["namespace", "call_timeout", "collective_timeout"]
     ],
 ]
 
@@ -278,5 +278,5 @@ RULES: list[Rule] = [
     *RAY,
     Key("ray_kwargs.ray_init.address", "environment.ray.address", ABSENT, since="0.6", quiet=True),
     Tree("ray_kwargs.ray_init", "environment.ray.init_args", since="0.6", but=("num_cpus", "address")),
-    Key("trainer.ray_wait_register_center_timeout", "environment.ray.register_timeout", 300, since="0.4"),
+    Key("trainer.ray_wait_register_center_timeout", "environment.ray.startup_timeout", 300, since="0.4"),
 ]

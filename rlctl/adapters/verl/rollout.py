@@ -111,18 +111,22 @@ def _read_placement(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("placement.rollout_devices"), None, own, "mapped", "rollout shares the trainer's devices")
     step = view.path("trainer.v1.separate_async.parameter_sync_step")
     every = view.get("trainer.v1.separate_async.parameter_sync_step") if mode == "separate_async" else None
-    yield Flow(view.to("sync.every_optimizer_steps"), every, (step,) if every else ())
+    yield Flow(view.to("weight_sync.every_optimizer_steps"), every, (step,) if every else ())
     warm = {"separate_async": "separate_async", "colocate_async": "colocate_async"}.get(str(mode))
     ahead = view.get(f"trainer.v1.{warm}.num_warmup_batches", 1) if warm else 0.0
     yield Flow(
-        view.to("sync.ahead"), float(ahead or 0), (view.path(f"trainer.v1.{warm}.num_warmup_batches"),) if warm else ()
+        view.to("weight_sync.max_steps_ahead"),
+        float(ahead or 0),
+        (view.path(f"trainer.v1.{warm}.num_warmup_batches"),) if warm else (),
     )
     span = view.get("trainer.v1.sampler.max_off_policy_threshold", DEFAULT_SPAN) if warm else 1
     place = view.path("trainer.v1.sampler.max_off_policy_threshold")
     if isinstance(span, int) and span < 1:
         raise BadValueError(f"is {span}; expected at least 1, which is a response of the newest weights", key=place)
     kept = span - 1 if isinstance(span, int) else span
-    yield Flow(view.to("sync.max_staleness"), kept, (place,) if warm else (), "derived" if warm else "mapped", SPAN)
+    yield Flow(
+        view.to("weight_sync.max_staleness"), kept, (place,) if warm else (), "derived" if warm else "mapped", SPAN
+    )
 
 
 def _read_devices(view: Reading) -> Iterator[Flow]:
@@ -198,8 +202,10 @@ def _write_split(view: Writing) -> Iterator[Out]:
 def _write_sync_step(view: Writing) -> Iterator[Out]:
     """``separate_async`` sends weights once a step: it refuses a step that is not ``parameter_sync_step`` mini-batches."""
     config = view.config
-    used = (view.to("sync.every_optimizer_steps"), view.to("sync.every"))
-    wanted = view.get("sync.every_optimizer_steps") or config.sync.every * arithmetic.optimizer_steps_per_step(config)
+    used = (view.to("weight_sync.every_optimizer_steps"), view.to("weight_sync.every"))
+    wanted = view.get(
+        "weight_sync.every_optimizer_steps"
+    ) or config.weight_sync.every * arithmetic.optimizer_steps_per_step(config)
     step = max(1, arithmetic.responses_per_step(config) // arithmetic.mini_batch_responses(config))
     yield Flow(view.path("trainer.v1.separate_async.parameter_sync_step"), step, used, "derived", always=True)
     if step != wanted:
@@ -208,12 +214,14 @@ def _write_sync_step(view: Writing) -> Iterator[Out]:
 
 def _pace(view: Writing, mode: str) -> Iterator[Out]:
     """How far rollout may run ahead."""
-    sync, warm = view.config.sync, f"trainer.v1.{mode}.num_warmup_batches"
-    used, whole = (view.to("sync.ahead"),), max(1, math.floor(sync.ahead + 0.5))
+    sync, warm = view.config.weight_sync, f"trainer.v1.{mode}.num_warmup_batches"
+    used, whole = (view.to("weight_sync.max_steps_ahead"),), max(1, math.floor(sync.max_steps_ahead + 0.5))
     yield Flow(view.path(warm), whole, used)
-    if whole != sync.ahead:
-        yield Inexpressible(used, f"verl runs ahead by whole steps, at least 1: {sync.ahead:g} became {whole}")
-    threshold, kept = view.path("trainer.v1.sampler.max_off_policy_threshold"), (view.to("sync.max_staleness"),)
+    if whole != sync.max_steps_ahead:
+        yield Inexpressible(
+            used, f"verl runs ahead by whole steps, at least 1: {sync.max_steps_ahead:g} became {whole}"
+        )
+    threshold, kept = view.path("trainer.v1.sampler.max_off_policy_threshold"), (view.to("weight_sync.max_staleness"),)
     if sync.max_staleness is not None:
         yield Flow(threshold, sync.max_staleness + 1, kept, "derived", SPAN)
     else:
@@ -222,12 +230,17 @@ def _pace(view: Writing, mode: str) -> Iterator[Out]:
 
 
 def _write_sync(view: Writing) -> Iterator[Out]:
-    if view.config.sync.ahead and view.config.placement.layout == "colocated":
+    if view.config.weight_sync.max_steps_ahead and view.config.placement.layout == "colocated":
         if view.version >= (0, 9):
-            yield Flow(view.path("trainer.v1.trainer_mode"), "colocate_async", (view.to("sync.ahead"),), always=True)
+            yield Flow(
+                view.path("trainer.v1.trainer_mode"),
+                "colocate_async",
+                (view.to("weight_sync.max_steps_ahead"),),
+                always=True,
+            )
             yield from _pace(view, "colocate_async")
         else:
-            yield Inexpressible((view.to("sync.ahead"),), "this version of verl is synchronous")
+            yield Inexpressible((view.to("weight_sync.max_steps_ahead"),), "this version of verl is synchronous")
 
 
 def _none(view: Any) -> Iterator[Any]:
@@ -262,25 +275,25 @@ def _same_sharing(view: Writing) -> bool:
 
 
 def _write_fraction(view: Writing) -> Iterator[Out]:
-    fraction = view.get("rollout.memory.gpu_fraction")
+    fraction = view.get("rollout.memory.gpu_memory_utilization")
     if isinstance(fraction, (int, float)) and not _same_sharing(view):
         note = f"{fraction:g} is for devices of rollout's own; verl's roles share them, so its 0.5 is kept"
-        yield Flow((), None, (view.to("rollout.memory.gpu_fraction"),), "derived", note)
+        yield Flow((), None, (view.to("rollout.memory.gpu_memory_utilization"),), "derived", note)
 
 
 def _write_method(view: Writing) -> Iterator[Out]:
     if not _same_sharing(view):
         note = "weights stay on the devices that all roles share"
-        yield Flow((), None, (view.to("sync.method"),), "derived", note)
+        yield Flow((), None, (view.to("weight_sync.method"),), "derived", note)
     elif _needs_transfer(view):
         note = "separate_async refuses naive, verl's default"
-        key, used = view.path(f"{R}.checkpoint_engine.backend"), (view.to("sync.method"),)
+        key, used = view.path(f"{R}.checkpoint_engine.backend"), (view.to("weight_sync.method"),)
         yield Flow(key, "nccl", used, "derived", note, always=True)
 
 
 def _needs_transfer(view: Writing) -> bool:
     """Whether verl refuses its default transport of weights, which needs devices that all roles share."""
-    return asynchronous.is_separate(view) and view.get("sync.method") in (None, "auto")
+    return asynchronous.is_separate(view) and view.get("weight_sync.method") in (None, "auto")
 
 
 def length(name: str, trainers: str, to: str, *, server: bool = False) -> CustomRule:
@@ -376,17 +389,17 @@ RULES: list[Rule] = [
     CustomRule("engines", (), ("rollout.parallel.replicas",), _none, _write_replicas, "devices / devices of an engine"),
     Key(
         f"{R}.gpu_memory_utilization",
-        "rollout.memory.gpu_fraction",
+        "rollout.memory.gpu_memory_utilization",
         0.5,
         write_when=lambda view: _same_sharing(view),
     ),
     CustomRule(
         "share of shared devices", (), (), _none, lambda view: _write_fraction(view), "0.5 where all roles share"
     ),
-    Key(f"{R}.max_num_seqs", "rollout.memory.max_running_responses", VersionedDefault({"0.3": 1024, "0.9": 256})),
+    Key(f"{R}.max_num_seqs", "rollout.memory.max_num_seqs", VersionedDefault({"0.3": 1024, "0.9": 256})),
     Key(f"{R}.max_num_batched_tokens", "rollout.memory.max_batched_tokens", 8192),
     Key(f"{R}.max_model_len", "model.max_context_tokens", None),
-    Key(f"{R}.enforce_eager", "rollout.memory.eager", VersionedDefault({"0.3": True, "0.6": False})),
+    Key(f"{R}.enforce_eager", "rollout.memory.enforce_eager", VersionedDefault({"0.3": True, "0.6": False})),
     Key(f"{R}.enable_prefix_caching", "rollout.memory.prefix_caching", True, since="0.6"),
     Key(f"{R}.enable_chunked_prefill", "rollout.memory.chunked_prefill", True),
     Key(f"{R}.free_cache_engine", "rollout.memory.sleep", True),
@@ -405,7 +418,7 @@ RULES: list[Rule] = [
     Dropped("rollout.memory.sleep_level", "verl decides the level itself"),
     Dropped("rollout.timeouts.**", "verl waits for its responses", idle=True),
     *[
-        Dropped(f"rollout.over_rollout.{name}", "verl starts as many prompts as a step needs")
+        Dropped(f"rollout.oversampling.{name}", "verl starts as many prompts as a step needs")
         for name in ["ratio", "wait_after_minimum", "additional_prompts"]
     ],
     *[
@@ -502,10 +515,10 @@ RULES: list[Rule] = [
         (
             "placement.layout",
             "placement.rollout_devices",
-            "sync.every_optimizer_steps",
-            "sync.ahead",
-            "sync.max_staleness",
-            "sync.every",
+            "weight_sync.every_optimizer_steps",
+            "weight_sync.max_steps_ahead",
+            "weight_sync.max_staleness",
+            "weight_sync.every",
         ),
         _read_placement,
         _write_sync,
@@ -514,10 +527,10 @@ RULES: list[Rule] = [
     Dropped("placement.roles{}.**", "verl places roles by its resource pools"),
     Dropped("placement.roles", "verl places roles by its resource pools", {}),
     Dropped("placement.cpus_per_worker", "verl decides it"),
-    Key("trainer.v1.sampler.max_off_policy_strategy", "sync.on_stale", "drop", since="0.9"),
+    Key("trainer.v1.sampler.max_off_policy_strategy", "weight_sync.on_stale", "drop", since="0.9"),
     Key(
         f"{R}.checkpoint_engine.backend",
-        "sync.method",
+        "weight_sync.method",
         "naive",
         Names({"naive": "auto", "nccl": "nccl"}, "verl has no such way", fallback="auto"),
         since="0.8",
@@ -528,14 +541,14 @@ RULES: list[Rule] = [
     ),
     Key(
         f"{R}.checkpoint_engine.update_weights_bucket_megabytes",
-        "sync.bucket_mib",
+        "weight_sync.bucket_mib",
         VersionedDefault({"0.8": 2048}),
         since="0.8",
         also=(DialectKey(f"{R}.update_weights_bucket_megabytes", 512, "0.5", "0.7"),),
     ),
-    Tree(f"{R}.checkpoint_engine.engine_kwargs", "sync.args", since="0.8"),
-    *[Dropped(f"sync.{name}", "verl decides it") for name in ("style", "in_flight")],
-    Dropped("sync.timeout", "verl waits as long as it takes", idle=True),
+    Tree(f"{R}.checkpoint_engine.engine_kwargs", "weight_sync.args", since="0.8"),
+    *[Dropped(f"weight_sync.{name}", "verl decides it") for name in ("style", "in_flight_requests")],
+    Dropped("weight_sync.timeout", "verl waits as long as it takes", idle=True),
     *[Dropped(f"buffer.{name}", "verl has no buffer to name", idle=True) for name in ("label", "log_path")],
     Dropped("buffer.**", "verl has no buffer between rollout and training"),
     Dropped("service.**", "verl has no helper services"),

@@ -35,14 +35,14 @@ def _plain_micro(view: Reading) -> Iterator[Flow]:
     for key in ("data.micro_batch_size_per_gpu", "data.micro_batch_size"):
         size = view.get(key)
         if isinstance(size, int):
-            yield Flow(view.to("batch.micro.by"), "responses", ())
-            yield Flow(view.to("batch.micro.per_replica"), size, (view.path(key),), same=True)
+            yield Flow(view.to("batch.micro_batch.unit"), "responses", ())
+            yield Flow(view.to("batch.micro_batch.size"), size, (view.path(key),), same=True)
             return
 
 
 def _write_plain_micro(view: Writing) -> Iterator[Out]:
-    by, size = view.get("batch.micro.by"), view.get("batch.micro.per_replica")
-    used = (view.to("batch.micro.per_replica"), view.to("batch.micro.by"))
+    by, size = view.get("batch.micro_batch.unit"), view.get("batch.micro_batch.size")
+    used = (view.to("batch.micro_batch.size"), view.to("batch.micro_batch.unit"))
     if by == "responses":
         yield Flow(view.path("data.micro_batch_size_per_gpu"), size, used)
     else:
@@ -67,7 +67,7 @@ COMMON: list[Rule] = [
     *trainer("gsm8k-sft", "test"),
     *GENERAL,
     interval("trainer.test_freq", "schedule.evaluate_every"),
-    Dropped("schedule.evaluate_first", "verl's SFT trainer evaluates by test_freq and at the end", False),
+    Dropped("schedule.evaluate_at_start", "verl's SFT trainer evaluates by test_freq and at the end", False),
     Key("trainer.seed", "run.seed", 1),
     Key("trainer.max_ckpt_to_keep", "checkpoint.keep_last", None, since="0.5"),
     Key("trainer.nnodes", "placement.nodes", 1),
@@ -101,7 +101,7 @@ ENGINE: list[Rule] = [
     CustomRule("padding", (DialectKey("data.pad_mode", "no_padding"),), (), _read_padding, _write_nothing),
     *source_rules("data.train_files", "data.val_files", ENGINE_COLUMNS, {}),
     micro(
-        "batch.micro",
+        "batch.micro_batch",
         dynamic="data.use_dynamic_bsz",
         tokens="data.max_token_len_per_gpu",
         responses="data.micro_batch_size_per_gpu",
@@ -187,7 +187,7 @@ OLD: list[Rule] = [
     CustomRule(
         "micro-batch",
         (DialectKey("data.micro_batch_size_per_gpu", 4), DialectKey("data.micro_batch_size", None)),
-        ("batch.micro.by", "batch.micro.per_replica"),
+        ("batch.micro_batch.unit", "batch.micro_batch.size"),
         _plain_micro,
         _write_plain_micro,
     ),

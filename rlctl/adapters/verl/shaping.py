@@ -27,11 +27,11 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("algorithm.filters"), [], used)
         return
     metric = view.get(f"{root}.metric") or "reward"
-    found = {"name": "equal_groups", "metric": metric, "refill": True}
+    found = {"name": "zero_variance_groups", "metric": metric, "refill": True}
     yield Flow(view.to("algorithm.filters"), [found], (view.path(f"{root}.enable"), view.path(f"{root}.metric")))
     batches = view.get(f"{root}.max_num_gen_batches")
     yield Flow(
-        view.to("rollout.over_rollout.max_generation_batches"),
+        view.to("rollout.oversampling.max_generation_batches"),
         batches or None,
         (view.path(f"{root}.max_num_gen_batches"),),
     )
@@ -45,7 +45,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         if view.version >= (0, 9):
             yield Flow(view.path(f"{root}.enable"), False, used)
         return
-    known = [item for item in filters if item["name"] == "equal_groups"]
+    known = [item for item in filters if item["name"] == "zero_variance_groups"]
     if len(known) != len(filters) or len(known) != 1:
         yield Inexpressible(used, "verl leaves out equal groups only")
     if known:
@@ -55,11 +55,11 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(f"{root}.enable"), True, used)
         metric = None if item["metric"] == "reward" else item["metric"]
         yield Flow(view.path(f"{root}.metric"), metric, used)
-        batches = view.get("rollout.over_rollout.max_generation_batches")
+        batches = view.get("rollout.oversampling.max_generation_batches")
         yield Flow(
             view.path(f"{root}.max_num_gen_batches"),
             batches or 0,
-            (view.to("rollout.over_rollout.max_generation_batches"),),
+            (view.to("rollout.oversampling.max_generation_batches"),),
         )
 
 
@@ -162,7 +162,7 @@ RULES: list[Rule] = [
         (
             "algorithm.filters",
             *(f"algorithm.filters[].{name}" for name in ("metric", "refill", "threshold", "low", "high", "max_tokens")),
-            "rollout.over_rollout.max_generation_batches",
+            "rollout.oversampling.max_generation_batches",
         ),
         _read_filters,
         _write_filters,

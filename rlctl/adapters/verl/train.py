@@ -402,7 +402,7 @@ CRITIC: list[Rule] = [
     ),
     Dropped(f"{C}.value_loss.coefficient", "verl's critic has its own optimizer, so its loss has no weight"),
     micro(
-        f"{C}.micro",
+        f"{C}.micro_batch",
         dynamic=f"{C}.use_dynamic_bsz",
         tokens=f"{C}.ppo_max_token_len_per_gpu",
         responses=f"{C}.ppo_micro_batch_size_per_gpu",
@@ -413,13 +413,13 @@ CRITIC: list[Rule] = [
     ),
     Key(
         f"{C}.forward_micro_batch_size_per_gpu",
-        f"{C}.forward_micro.per_replica",
+        f"{C}.forward_micro_batch.size",
         ABSENT,
         until="0.7",
         write_when=lambda view: view.version < (0, 8),
     ),
-    Dropped(f"{C}.forward_micro.**", "verl no longer has a batch of its own for values", idle=True),
-    Dropped(f"{C}.forward_micro", "verl no longer has a batch of its own for values", None, idle=True),
+    Dropped(f"{C}.forward_micro_batch.**", "verl no longer has a batch of its own for values", idle=True),
+    Dropped(f"{C}.forward_micro_batch", "verl no longer has a batch of its own for values", None, idle=True),
     CustomRule(
         "critic model",
         (DialectKey(f"{C}.model.path", ABSENT),),

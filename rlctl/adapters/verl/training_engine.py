@@ -328,20 +328,20 @@ def micro(
             note = f"tokens of one GPU x {factor} GPUs of a replica"
         if follow:
             yield Flow(view.to(to), {}, used)
-        yield Flow(view.to(f"{to}.by"), "tokens" if counts_tokens else "responses", used[:1])
+        yield Flow(view.to(f"{to}.unit"), "tokens" if counts_tokens else "responses", used[:1])
         size = size * factor if isinstance(size, int) else size
-        yield Flow(view.to(f"{to}.per_replica"), size, used[1:], "derived" if note else "mapped", note)
+        yield Flow(view.to(f"{to}.size"), size, used[1:], "derived" if note else "mapped", note)
 
     def write(view: Writing) -> Iterator[Out]:
-        section, trained = view.get(to), view.get("batch.micro")
-        if follow and section is None and trained["by"] == "responses" and (passes is None or passes(view)):
+        section, trained = view.get(to), view.get("batch.micro_batch")
+        if follow and section is None and trained["unit"] == "responses" and (passes is None or passes(view)):
             note = "the size of training: verl asks for one unless it counts tokens"
-            yield Flow(view.path(responses), trained["per_replica"], (view.to(to),), "derived", note, always=True)
+            yield Flow(view.path(responses), trained["size"], (view.to(to),), "derived", note, always=True)
         if not isinstance(section, Mapping):
             return
-        by, size, note = section["by"], section["per_replica"], ""
-        keys = (view.to(f"{to}.by"), view.to(f"{to}.per_replica"))
-        if passes is not None and by != trained["by"]:
+        by, size, note = section["unit"], section["size"], ""
+        keys = (view.to(f"{to}.unit"), view.to(f"{to}.size"))
+        if passes is not None and by != trained["unit"]:
             by, size, note = _counted_as_trained(view, by, size)
         yield Flow(view.path(dynamic), by == "tokens", keys[:1], "derived" if note else "mapped", note)
         if by == "tokens":
@@ -358,7 +358,7 @@ def micro(
         *((DialectKey(total, None),) if total else ()),
     )
     return CustomRule(
-        f"micro-batch {to}", own, (to, f"{to}.by", f"{to}.per_replica"), read, write, "tokens a GPU x GPUs of a replica"
+        f"micro-batch {to}", own, (to, f"{to}.unit", f"{to}.size"), read, write, "tokens a GPU x GPUs of a replica"
     )
 
 

@@ -199,7 +199,7 @@ class Aggregation:
     """Mean over tokens; their sum; mean over responses of token sums; of token means; of token sums over a constant."""
     scale_factor: Positive | None = None
     """The constant of seq_mean_token_sum_norm; null is the longest response allowed."""
-    follow_source: bool = False
+    per_micro_batch: bool = False
     """Aggregate each micro-batch by itself, weighing as its share of the responses, as Trinity 0.5 does: the loss then
     depends on how a mini-batch is split."""
 
@@ -319,7 +319,7 @@ class Filter(Choice):
 
 
 @section
-class EqualGroups(Filter, name="equal_groups"):
+class ZeroVarianceGroups(Filter, name="zero_variance_groups"):
     """Leave out groups whose responses all score alike (DAPO's dynamic sampling)."""
 
     metric: str = "reward"
@@ -358,7 +358,7 @@ class DifficultyMask(Filter, name="difficulty_mask"):
 
 
 @section
-class ErrorLengthClip(Filter, name="error_length"):
+class LongIncorrect(Filter, name="long_incorrect"):
     """Leave long wrong responses out of the loss (ROLL's ``error_max_len_clip``)."""
 
     max_tokens: Tokens = 1024
@@ -481,7 +481,7 @@ class Algorithm:
     """Groups or responses left out of training, in this order."""
     loss_weights: LossWeights = LossWeights()
     """Weights of loss terms and samples."""
-    preference_feedback: PreferenceFeedback | None = None
+    policy_filtration: PreferenceFeedback | None = None
     """Draw training responses anew by score; null is off."""
     distillation: Distillation | None = None
     """Learn from a teacher; null is off."""

@@ -8,12 +8,12 @@ from rlctl.config.fields import Count, Fraction, Interval, Prompts, Range, Respo
 
 
 @section
-class Micro:
+class MicroBatchSize:
     """The part of a mini-batch that one replica computes at once. It changes memory and speed, never the numbers."""
 
-    by: Literal["responses", "tokens"] = "tokens"
+    unit: Literal["responses", "tokens"] = "tokens"
     """Count responses, or count tokens and put as many responses together as fit."""
-    per_replica: Count = 16384
+    size: Count = 16384
     """Responses, or tokens, of one forward and backward pass on one replica. Raised, it is faster and needs more memory."""
 
 
@@ -30,9 +30,9 @@ class Batch:
     ppo_epochs: Count = 1
     """Passes over each step's responses. Raised, more is learnt from them and the policy moves farther from the one that
     drew them."""
-    micro: Micro = Micro()
+    micro_batch: MicroBatchSize = MicroBatchSize()
     """How a mini-batch is cut for training."""
-    log_prob_micro: Micro | None = None
+    log_prob_micro_batch: MicroBatchSize | None = None
     """Micro-batch of log-prob passes; null is the training one."""
     shuffle: bool = False
     """Shuffle the responses of a step over its mini-batches, instead of keeping groups together."""
@@ -56,9 +56,9 @@ class Schedule:
     """End after this many optimizer steps."""
     evaluate_every: Interval | None = None
     """Evaluate on the held-out sources this often; null does not on the way."""
-    evaluate_first: bool = True
+    evaluate_at_start: bool = True
     """Evaluate before the first step, where there are held-out sources, and an interval or a rollout to learn from."""
-    evaluate_last: bool = True
+    evaluate_at_end: bool = True
     """Evaluate after the last step, where there are held-out sources and an interval."""
     critic_warmup_steps: Annotated[int, Unit("steps"), Range(at_least=0)] = 0
     """Steps in which only the critic is trained."""
@@ -74,7 +74,7 @@ class DynamicTimeout:
 
 
 @section
-class OverRollout:
+class Oversampling:
     """Start more prompts than a step needs and train on those that finish first."""
 
     ratio: Fraction = 0.0

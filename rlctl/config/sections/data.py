@@ -153,7 +153,7 @@ class Data:
     """Prompts above the limit are kept and cut (see truncation), or dropped when the data is read."""
     truncation: Literal["error", "left", "right", "middle"] = "error"
     """What is cut from an overlong prompt; error stops at the first one."""
-    truncated_prompts_train: bool = True
+    train_on_truncated_prompts: bool = True
     """Whether responses to cut prompts are trained on."""
     curriculum: Curriculum = Curriculum()
     """The order of training prompts."""

@@ -1,4 +1,4 @@
-"""Where things run and how data travels: sections ``sync``, ``placement``, ``buffer`` and ``service``."""
+"""Where things run and how data travels: sections ``weight_sync``, ``placement``, ``buffer`` and ``service``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rlctl.config.fields import (
 
 
 @section
-class Sync:
+class WeightSync:
     """How new weights reach the rollout engine, and how far apart the two may be."""
 
     every: Annotated[int, Unit("steps"), Range(at_least=1)] = 1
     """Steps between two synchronisations. Raised, less time is spent on it and responses are staler."""
     every_optimizer_steps: Count | None = None
     """The same in optimizer steps, where a run counts these (verl's ``parameter_sync_step``); null goes by steps."""
-    ahead: NonNegative = 0.0
+    max_steps_ahead: NonNegative = 0.0
     """Steps that rollout may be ahead of training; 0 is synchronous, 1 is one-step-off. Raised, nobody waits and
     responses are staler."""
     max_staleness: Versions | None = None
@@ -45,7 +45,7 @@ class Sync:
     """Weights sent at once, at most; a larger tensor travels alone. Raised, fewer messages and more memory."""
     timeout: Seconds = 3600.0
     """Longest wait for the other side in a weight sync, for each bucket; what has not come by then is named."""
-    in_flight: Literal["wait", "abort", "continue"] = "wait"
+    in_flight_requests: Literal["wait", "abort", "continue"] = "wait"
     """Responses under way at a weight update are waited for, thrown away, or continued with the new weights."""
     args: dict[str, Any] = {}
     """Further settings of the transfer, of a dialect's."""

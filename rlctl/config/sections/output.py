@@ -15,7 +15,7 @@ class Checkpoint:
 
     every: Interval | None = None
     """Save this often; null saves only as ``last`` says. More often means less is lost and more time spent."""
-    last: bool = True
+    at_end: bool = True
     """Save at the end of the run."""
     resume: Literal["auto", "never", "path"] = "auto"
     """Go on from the newest whole checkpoint of the run folder, never, or from ``resume_path``."""
@@ -163,11 +163,11 @@ class RaySettings:
     """CPU cores Ray may use here; null is all."""
     init_args: dict[str, Any] = {}
     """Further arguments of ``ray.init``."""
-    rpc_timeout: Seconds = 3600.0
+    call_timeout: Seconds = 3600.0
     """Longest call between processes."""
-    register_timeout: Seconds = 300.0
+    startup_timeout: Seconds = 300.0
     """Longest wait for workers to find each other."""
-    backend_timeout: Seconds = 1800.0
+    collective_timeout: Seconds = 1800.0
     """Longest wait in a collective operation."""
 
 

@@ -19,7 +19,7 @@ from rlctl.config.fields import (
     Unit,
     section,
 )
-from rlctl.config.sections.batch import DynamicTimeout, OverRollout
+from rlctl.config.sections.batch import DynamicTimeout, Oversampling
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -122,10 +122,10 @@ class RolloutParallel:
 class EngineMemory:
     """Memory and batching of the engine."""
 
-    gpu_fraction: Fraction | None = None
+    gpu_memory_utilization: Fraction | None = None
     """Share of GPU memory for weights and KV cache; null takes 0.5 colocated and 0.9 alone. Raised, more responses run
     at once and less is left for training."""
-    max_running_responses: Count | None = None
+    max_num_seqs: Count | None = None
     """Responses decoded at once; null takes the engine's default. Raised, throughput grows until memory runs out."""
     max_batched_tokens: Tokens | None = 8192
     """Tokens of one engine iteration."""
@@ -139,7 +139,7 @@ class EngineMemory:
     """Keep the KV cache of common prefixes. Responses to one prompt share it."""
     chunked_prefill: bool = True
     """Mix prefill and decoding in one iteration."""
-    eager: bool = False
+    enforce_eager: bool = False
     """No CUDA graphs: slower decoding, faster start, less memory."""
     sleep: bool = True
     """Free the KV cache (and weights, where they can be restored) while training, when devices are shared."""
@@ -298,7 +298,7 @@ class Rollout:
     """Memory and batching of the engine."""
     timeouts: RolloutTimeouts = RolloutTimeouts()
     """How long responses are waited for."""
-    over_rollout: OverRollout = OverRollout()
+    oversampling: Oversampling = Oversampling()
     """Start more than is needed."""
     max_running_prompts: Count | None = None
     """Prompts in flight in one scheduler (ROLL's ``max_running_requests``); null is no limit."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from rlctl.config.fields import Choice, Count, Fraction, NonNegative, ParallelSize, Positive, Range, Unit, section
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 
 FloatType = Literal["float32", "bfloat16", "float16"]
@@ -292,9 +292,9 @@ class Critic(Train):
     """Responses of one optimizer step; null is the policy's."""
     ppo_epochs: Count | None = None
     """Passes over each step's responses; null is the policy's."""
-    micro: Micro | None = None
+    micro_batch: MicroBatchSize | None = None
     """Micro-batch; null is the policy's."""
-    forward_micro: Micro | None = None
+    forward_micro_batch: MicroBatchSize | None = None
     """Micro-batch of value passes; null is ``micro``."""
     shuffle: bool = False
     """Shuffle responses over mini-batches."""
@@ -310,7 +310,7 @@ class Reference:
     """Its weights; null is the policy's start, and its base under LoRA, without a second copy."""
     engine: TrainEngine | None = None
     """Its engine; null is the policy's."""
-    micro: Micro | None = None
+    micro_batch: MicroBatchSize | None = None
     """Micro-batch of its passes; null is the policy's log-prob one."""
     precision: PrecisionSettings | None = None
     """Number types; null is the policy's."""

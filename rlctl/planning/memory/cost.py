@@ -78,7 +78,7 @@ def _update_passes(train: Train, batch: Batch, *, adapted: bool = False) -> int:
 def _generation_seconds(config: Config, shape: ModelShape, gpu: Gpu) -> float:
     parallel = config.rollout.parallel
     engines = max(1, arithmetic.rollout_devices(config) // (parallel.tensor * parallel.pipeline))
-    at_once = engines * (config.rollout.memory.max_running_responses or ROWS_AT_ONCE)
+    at_once = engines * (config.rollout.memory.max_num_seqs or ROWS_AT_ONCE)
     waves = -(-arithmetic.responses_per_step(config) // at_once)
     weights = rollout_bytes(config, "cuda") * shape.active_parameters / (parallel.tensor * parallel.pipeline)
     iteration = weights / (gpu.terabytes_per_second * 1e12 * GENERATION_UTILISATION)

@@ -114,7 +114,7 @@ def _nearest(config: Config, gib: float, device: Device, candidates: Candidates)
 def _allowed(config: Config, candidates: Candidates) -> Iterator[tuple[Change, Config]]:
     """Changes whose config has a layout that divides."""
     for key, after in candidates(config):
-        before = rollout_share(config) if key[-1] == "gpu_fraction" else _get(config, key)
+        before = rollout_share(config) if key[-1] == "gpu_memory_utilization" else _get(config, key)
         if before == after:
             continue
         made = _with(config, key, after)
@@ -125,17 +125,17 @@ def _allowed(config: Config, candidates: Candidates) -> Iterator[tuple[Change, C
 def _candidates(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Settings that save memory, cheapest first."""
     train, longest = config.train, context_tokens(config)
-    for section in (("batch", "micro"), ("batch", "log_prob_micro"), ("critic", "micro")):
+    for section in (("batch", "micro_batch"), ("batch", "log_prob_micro_batch"), ("critic", "micro_batch")):
         micro = _get(config, section)
         if micro is None:
             continue
-        least = longest if micro.by == "tokens" else 1
-        if micro.per_replica > least:
-            yield (*section, "per_replica"), max(least, micro.per_replica // 2)
+        least = longest if micro.unit == "tokens" else 1
+        if micro.size > least:
+            yield (*section, "size"), max(least, micro.size // 2)
     if arithmetic.needs_rollout(config):
         share = rollout_share(config)
-        yield ("rollout", "memory", "gpu_fraction"), round(share - 0.1, 2)
-        yield ("rollout", "memory", "gpu_fraction"), min(0.9, round(share + 0.1, 2))
+        yield ("rollout", "memory", "gpu_memory_utilization"), round(share - 0.1, 2)
+        yield ("rollout", "memory", "gpu_memory_utilization"), min(0.9, round(share + 0.1, 2))
         yield ("rollout", "parallel", "tensor"), 2 * config.rollout.parallel.tensor
     if not train.memory.recompute_activations and isinstance(train.engine, Fsdp2):
         yield ("train", "memory", "recompute_activations"), True
@@ -170,7 +170,7 @@ def _megatron(engine: Megatron) -> Iterator[tuple[tuple[str, ...], Any]]:
 def _divides(config: Config) -> bool:
     """Whether devices, heads and layers divide as the config asks."""
     shape = read_shape(config.model.path)
-    fraction, engine = config.rollout.memory.gpu_fraction, config.train.engine
+    fraction, engine = config.rollout.memory.gpu_memory_utilization, config.train.engine
     if shape is None or (fraction is not None and not 0.1 <= fraction <= 0.9):
         return False
     tensor, per_node = config.rollout.parallel.tensor, config.placement.devices_per_node

@@ -26,7 +26,7 @@ from rlctl.planning.memory.roles import cache_of_one, memory_of, policy_forward
 USABLE = 0.95
 """Share of a device's memory that estimates may fill: the CUDA context, NCCL and fragments need the rest."""
 COLOCATED, ALONE = 0.5, 0.9
-"""Shares that the engine takes if ``rollout.memory.gpu_fraction`` is null."""
+"""Shares that the engine takes if ``rollout.memory.gpu_memory_utilization`` is null."""
 STATES = ("parameters", "gradients", "optimizer")
 
 
@@ -56,7 +56,7 @@ class PhaseEstimate:
 def rollout_share(config: Config) -> float:
     """Share of a device that the rollout engine takes for weights and KV cache."""
     shared = config.placement.layout == "colocated" and arithmetic.trains(config)
-    return config.rollout.memory.gpu_fraction or (COLOCATED if shared else ALONE)
+    return config.rollout.memory.gpu_memory_utilization or (COLOCATED if shared else ALONE)
 
 
 def phases_of(config: Config, *, gib: float, device: Device = "cuda") -> tuple[PhaseEstimate, ...]:
@@ -116,7 +116,7 @@ def _phases(
         yield "train_critic", [*_named(here["critic"]), *others("critic")]
     if "policy" in here and "rollout" in here:
         weights = [part for part in engine if part.name == "rollout weights"]
-        bucket = MemoryPart("weight sync bucket", min(2 * config.sync.bucket_mib / 1024, 2 * _all(weights)))
+        bucket = MemoryPart("weight sync bucket", min(2 * config.weight_sync.bucket_mib / 1024, 2 * _all(weights)))
         own = [part for part in _named(here["policy"]) if part.name == "policy parameters"]
         yield "weight_sync", [*own, *weights, bucket, *others("policy", "rollout")]
 

@@ -15,7 +15,7 @@ Bytes on one device, P parameters, S devices that share them:
 from __future__ import annotations
 
 from rlctl.config import Config
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Lora
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Critic, Fsdp2, Megatron, PrecisionSettings, Train, TrainEngine
@@ -79,10 +79,10 @@ def context_tokens(config: Config) -> int:
     return config.model.max_context_tokens or both
 
 
-def micro_tokens(config: Config, micro: Micro) -> int:
+def micro_tokens(config: Config, micro: MicroBatchSize) -> int:
     """Tokens of a micro-batch on one replica, at most; a sequence is never split."""
     longest = context_tokens(config)
-    return max(longest, micro.per_replica) if micro.by == "tokens" else micro.per_replica * longest
+    return max(longest, micro.size) if micro.unit == "tokens" else micro.size * longest
 
 
 def counted_share(config: Config) -> float:
@@ -98,7 +98,7 @@ def _trained(role: str, config: Config, train: Train, shape: ModelShape) -> Memo
     if isinstance(train.engine, Megatron):
         return _estimate(role, [*states, *_megatron_pass(config, train, train.engine, shape)])
     batch = arithmetic.critic_batch(config) if critic else config.batch
-    moment = peak(training_moments(pass_of(config, train, shape, batch.micro, trained=True)))
+    moment = peak(training_moments(pass_of(config, train, shape, batch.micro_batch, trained=True)))
     return _estimate(role, [*states, *_parts(moment)])
 
 
@@ -116,7 +116,7 @@ def policy_forward(config: Config) -> MemoryEstimate | None:
         kept = [("parameters", states["parameters"])]
     if isinstance(train.engine, Megatron):
         return _estimate("policy", kept)
-    micro = config.batch.log_prob_micro or config.batch.micro
+    micro = config.batch.log_prob_micro_batch or config.batch.micro_batch
     moment = peak(forward_moments(pass_of(config, train, shape, micro, trained=False)))
     return _estimate("policy", [*kept, *_parts(moment)])
 
@@ -129,7 +129,7 @@ def pass_of(
     config: Config,
     train: Train,
     shape: ModelShape,
-    micro: Micro,
+    micro: MicroBatchSize,
     *,
     trained: bool,
     precision: PrecisionSettings | None = None,
@@ -157,7 +157,7 @@ def pass_of(
 
 def _megatron_pass(config: Config, train: Train, engine: Megatron, shape: ModelShape) -> list[tuple[str, float]]:
     critic = isinstance(train, Critic)
-    micro = arithmetic.critic_batch(config).micro if critic else config.batch.micro
+    micro = arithmetic.critic_batch(config).micro_batch if critic else config.batch.micro_batch
     tokens, compute = micro_tokens(config, micro) / engine.context, BYTES[train.precision.compute]
     moment = peak(
         megatron.training_moments(
@@ -238,7 +238,7 @@ def _shared_by(config: Config, train: Train) -> int:
 def _reference(config: Config, shape: ModelShape) -> MemoryEstimate:
     precision = config.reference.precision or config.train.precision
     _, engine = arithmetic.engine_of(config, "reference")
-    micro = config.reference.micro or config.batch.log_prob_micro or config.batch.micro
+    micro = config.reference.micro_batch or config.batch.log_prob_micro_batch or config.batch.micro_batch
     return _frozen("reference", config, engine, precision, shape, micro)
 
 
@@ -246,7 +246,7 @@ def _teacher(config: Config, shape: ModelShape) -> MemoryEstimate:
     """A frozen model spread as the policy is; whole logits of what is trained on where distributions are compared."""
     train, batch = config.train, config.batch
     drawn = arithmetic.teacher_is_drawn(config)
-    micro = (batch.log_prob_micro or batch.micro) if drawn else batch.micro
+    micro = (batch.log_prob_micro_batch or batch.micro_batch) if drawn else batch.micro_batch
     found = _frozen("teacher", config, train.engine, train.precision, shape, micro)
     if drawn:
         return found
@@ -258,7 +258,12 @@ def _teacher(config: Config, shape: ModelShape) -> MemoryEstimate:
 
 
 def _frozen(
-    role: str, config: Config, engine: TrainEngine, precision: PrecisionSettings, shape: ModelShape, micro: Micro
+    role: str,
+    config: Config,
+    engine: TrainEngine,
+    precision: PrecisionSettings,
+    shape: ModelShape,
+    micro: MicroBatchSize,
 ) -> MemoryEstimate:
     """A model that is only read: its parameters, and a pass without gradient."""
     compute = BYTES[precision.compute]
@@ -279,7 +284,7 @@ def _rollout(config: Config, shape: ModelShape, device: Device) -> MemoryEstimat
     split = parallel.tensor * parallel.pipeline
     responses = config.batch.prompts_per_step * config.batch.responses_per_prompt
     engines = max(1, arithmetic.rollout_devices(config) // split)
-    rows = min(config.rollout.memory.max_running_responses or ROWS_AT_ONCE, -(-responses // engines))
+    rows = min(config.rollout.memory.max_num_seqs or ROWS_AT_ONCE, -(-responses // engines))
     cache = (
         each
         * shape.cache_values(context_tokens(config))

@@ -140,7 +140,7 @@ class RolloutBatchBuilder:
 
     def gather(self, step: int, phase: Phase) -> BuiltBatch:
         explored = self.groups.take(step, phase)
-        samples = samples_of(explored.kept, train_on_cut_prompts=self.config.data.truncated_prompts_train)
+        samples = samples_of(explored.kept, train_on_cut_prompts=self.config.data.train_on_truncated_prompts)
         if not self.old_is_current:
             with phase("old_log_probs"):
                 self._add_old_log_probs(samples)

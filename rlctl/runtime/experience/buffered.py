@@ -4,9 +4,9 @@
     explore_only  Explorer ──▶ BufferWriter (put) ──▶ buffer
     train_only    buffer ──▶ BufferReader (take) ──▶ RolloutBatchBuilder
 
-Two runs that share a buffer bring weights across through a folder (``sync.method: checkpoint``): every ``sync.every`` steps the
-one that trains writes its weights there, as long as somebody explores, and announces them in the buffer; the one that
-explores takes the newest.
+Two runs that share a buffer bring weights across through a folder (``weight_sync.method: checkpoint``): every
+``weight_sync.every`` steps the one that trains writes its weights there, as long as somebody explores, and announces them in
+the buffer; the one that explores takes the newest.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class BufferWriter(_IntoBuffer):
         found = self.buffer.announced()
         while found is not None and found[0] > above:
             version, folder = found
-            source = Files(folder, self.config.sync.bucket_mib * MIB, self.rollout.share)
+            source = Files(folder, self.config.weight_sync.bucket_mib * MIB, self.rollout.share)
             try:
                 self.rollout.load_weights(source, version, engines)
                 return version

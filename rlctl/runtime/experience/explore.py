@@ -66,7 +66,7 @@ class GroupSource(Protocol):
         ...
 
     def new_weights(self, step: int, version: int, phase: Phase) -> AbstractContextManager[None]:
-        """Within, engines can be given the weights of a step; what is under way is as ``sync.in_flight`` says."""
+        """Within, engines can be given the weights of a step; what is under way is as ``weight_sync.in_flight_requests`` says."""
         ...
 
     def paused(self) -> AbstractContextManager[None]:
@@ -158,7 +158,7 @@ class Explorer(SynchronousSource):
 
     def _explore(self, step: int, phase: Phase) -> tuple[list[RolloutGroup], list[RolloutGroup], int]:
         """All groups of a step, those that its filters keep, and in how many rounds they were drawn."""
-        wanted, limits = self.config.batch.prompts_per_step, self.config.rollout.over_rollout
+        wanted, limits = self.config.batch.prompts_per_step, self.config.rollout.oversampling
         size = (limits.generation_batch_prompts or wanted) if self.shaping.refills else wanted
         drawn: list[RolloutGroup] = []
         kept: list[RolloutGroup] = []
@@ -172,7 +172,7 @@ class Explorer(SynchronousSource):
                 break
         raise RunError(
             f"{rounds} rounds of {size} prompts left {len(kept)} groups after filtering; a step takes {wanted}",
-            hint="raise rollout.over_rollout.max_generation_batches, or take prompts that are neither too easy nor too hard",
+            hint="raise rollout.oversampling.max_generation_batches, or take prompts that are neither too easy nor too hard",
         )
 
     def _round(self, prompts: list[Prompt], purpose: str, phase: Phase) -> list[RolloutGroup]:

@@ -20,12 +20,12 @@ from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import (
     DifficultyMask,
-    EqualGroups,
-    ErrorLengthClip,
     Filter,
     GroupMean,
     Grpo,
+    LongIncorrect,
     Overlong,
+    ZeroVarianceGroups,
 )
 from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
@@ -73,10 +73,10 @@ class Shaping:
         chosen = algorithm.rollout_correction
         if chosen is not None:
             correction.Rejection.parse(chosen.rejection, chosen.rejection_bounds)
-        if algorithm.preference_feedback is not None and algorithm.advantage.choice != "gae":
+        if algorithm.policy_filtration is not None and algorithm.advantage.choice != "gae":
             raise PlanError(
-                f"algorithm.preference_feedback draws responses anew after gae; the advantage is {algorithm.advantage.choice}",
-                hint="set algorithm.preference_feedback to null: verl passes it over there",
+                f"algorithm.policy_filtration draws responses anew after gae; the advantage is {algorithm.advantage.choice}",
+                hint="set algorithm.policy_filtration to null: verl passes it over there",
             )
         penalty = algorithm.kl_in_reward
         late = any(getattr(each, "metric", "") == "seq_final_reward" for each in algorithm.filters)
@@ -110,7 +110,7 @@ class Shaping:
         """The groups that all filters of groups let pass."""
         kept = list(answered)
         for each in self.config.algorithm.filters:
-            if isinstance(each, EqualGroups | GroupMean) and kept:
+            if isinstance(each, ZeroVarianceGroups | GroupMean) and kept:
                 groups = _groups(kept)
                 values = self._compared(each, kept)
                 passes = _passes(each, values, groups)
@@ -118,13 +118,13 @@ class Shaping:
                 kept = [item for item, end in zip(kept, ends.tolist(), strict=True) if passes[end - 1]]
         return kept
 
-    def _compared(self, chosen: EqualGroups | GroupMean, answered: Sequence[RolloutGroup]) -> Tensor:
+    def _compared(self, chosen: ZeroVarianceGroups | GroupMean, answered: Sequence[RolloutGroup]) -> Tensor:
         """The number of each response that a filter of groups looks at. [B].
 
         Raises:
             RunError: no reward gives it.
         """
-        metric = chosen.metric if isinstance(chosen, EqualGroups) else "score"
+        metric = chosen.metric if isinstance(chosen, ZeroVarianceGroups) else "score"
         if metric in _SHAPED:
             return self._response_rewards(answered)
         if metric in _SCORE:
@@ -208,7 +208,7 @@ class Shaping:
 
     def redrawn(self, samples: list[Sample], answered: Sequence[RolloutGroup], *, step: int) -> list[Sample]:
         """The samples of a step after preference feedback, which draws them anew by score; the same where there is none."""
-        chosen = self.config.algorithm.preference_feedback
+        chosen = self.config.algorithm.policy_filtration
         if chosen is None or not samples:
             return samples
         scores = self._response_rewards(answered)
@@ -251,7 +251,7 @@ class Shaping:
         """Which responses the filters of responses let pass. bool [B]."""
         kept = torch.ones(sum(len(item.responses) for item in answered), dtype=torch.bool)
         for each in self.config.algorithm.filters:
-            if not isinstance(each, EqualGroups | GroupMean):
+            if not isinstance(each, ZeroVarianceGroups | GroupMean):
                 kept &= _keeps(each, answered)
         return kept
 
@@ -454,8 +454,8 @@ def _groups(answered: Sequence[RolloutGroup]) -> Tensor:
     return torch.tensor([group for group, item in enumerate(answered) for _ in item.responses], dtype=torch.int64)
 
 
-def _passes(chosen: EqualGroups | GroupMean, values: Tensor, groups: Tensor) -> Tensor:
-    if isinstance(chosen, EqualGroups):
+def _passes(chosen: ZeroVarianceGroups | GroupMean, values: Tensor, groups: Tensor) -> Tensor:
+    if isinstance(chosen, ZeroVarianceGroups):
         return filters.unequal_groups(values, groups, threshold=chosen.threshold)
     return filters.group_mean_between(values, groups, low=chosen.low, high=chosen.high)
 
@@ -470,7 +470,7 @@ def _keeps(chosen: Filter, answered: Sequence[RolloutGroup]) -> Tensor:
         compared = torch.tensor([len(item.responses) > 1 for item in answered for _ in item.responses])
         between = filters.group_mean_between(right, _groups(answered), low=chosen.low, high=chosen.high)
         return between | ~compared
-    assert isinstance(chosen, ErrorLengthClip), f"{chosen.choice} is no filter of responses"
+    assert isinstance(chosen, LongIncorrect), f"{chosen.choice} is no filter of responses"
     lengths = torch.tensor([len(response.token_ids) for response in responses])
     return filters.short_or_right(lengths, right > 0, max_tokens=chosen.max_tokens)
 

@@ -141,14 +141,14 @@ def _of_memory(config: Config, memory: EngineMemory) -> dict[str, Any]:
     shared = config.placement.layout == "colocated" and arithmetic.trains(config)
     usual = FRACTION_COLOCATED if shared else FRACTION_ALONE
     return {
-        "mem_fraction_static": usual if memory.gpu_fraction is None else memory.gpu_fraction,
-        "max_running_requests": memory.max_running_responses,
+        "mem_fraction_static": usual if memory.gpu_memory_utilization is None else memory.gpu_memory_utilization,
+        "max_running_requests": memory.max_num_seqs,
         "max_prefill_tokens": memory.max_batched_tokens,
         "chunked_prefill_size": None if memory.chunked_prefill else -1,
         "page_size": memory.block_size,
         "kv_cache_dtype": memory.kv_cache_dtype,
         "disable_radix_cache": not memory.prefix_caching,
-        "disable_cuda_graph": memory.eager,
+        "disable_cuda_graph": memory.enforce_eager,
         "load_format": memory.load_format,
         "quantization": memory.quantization,
         "log_level": "info" if memory.log_statistics else "warning",

@@ -140,21 +140,21 @@ def engine_environment(config: Config, device: Device) -> dict[str, str]:
 
 def _of_memory(config: Config, memory: EngineMemory, device: Device) -> dict[str, Any]:
     arguments: dict[str, Any] = {
-        "gpu_memory_utilization": memory.gpu_fraction,
-        "max_num_seqs": memory.max_running_responses,
+        "gpu_memory_utilization": memory.gpu_memory_utilization,
+        "max_num_seqs": memory.max_num_seqs,
         "max_num_batched_tokens": memory.max_batched_tokens,
         "block_size": memory.block_size,
         "kv_cache_dtype": memory.kv_cache_dtype,
         "enable_prefix_caching": memory.prefix_caching,
         "enable_chunked_prefill": memory.chunked_prefill,
-        "enforce_eager": memory.eager or device == "cpu",
+        "enforce_eager": memory.enforce_eager or device == "cpu",
         "load_format": memory.load_format,
         "quantization": memory.quantization,
         "disable_log_stats": not memory.log_statistics,
     }
     if device == "cpu":  # vLLM would take that share of the host's memory for each engine
         return arguments | {"gpu_memory_utilization": None, "kv_cache_memory_bytes": CPU_CACHE_BYTES}
-    if memory.gpu_fraction is None:
+    if memory.gpu_memory_utilization is None:
         shared = config.placement.layout == "colocated" and arithmetic.trains(config)
         arguments["gpu_memory_utilization"] = FRACTION_COLOCATED if shared else FRACTION_ALONE
     return arguments

@@ -134,14 +134,14 @@ class Exploration:
 
     def sync_due(self, step: int) -> bool:
         """Whether rollout gets new weights after a step."""
-        if self._config.sync.style == "explorer_driven":
+        if self._config.weight_sync.style == "explorer_driven":
             horizon, next_step = self._horizon, self._taken + self._config.batch.prompts_per_step
             return horizon is None or self._there() >= horizon.groups or next_step > horizon.groups
         return rollout_schedule.sync_due(self._config, step)
 
     @contextmanager
     def new_weights(self, step: int, version: int, phase: Phase) -> Iterator[None]:
-        """Within, the engines can be given the weights of a step; what is under way is as ``sync.in_flight`` says."""
+        """The engines can be given the weights of a step; what is under way is as ``weight_sync.in_flight_requests`` says."""
         how = rollout_schedule.in_flight(self._config)
         if how == "wait" and self._horizon is not None:
             with phase(WAIT):
@@ -152,7 +152,7 @@ class Exploration:
             yield
             self._synced, self._version = step, version
             if version not in self._sent[-1:]:
-                self._sent = [*self._sent, version][-1 - (self._config.sync.max_staleness or 0) :]
+                self._sent = [*self._sent, version][-1 - (self._config.weight_sync.max_staleness or 0) :]
             self._horizon = rollout_schedule.horizon(
                 self._config, synced=step, total_steps=self._total_steps, explored=self._there()
             )
@@ -214,7 +214,7 @@ class Exploration:
 
     def _oldest_version(self) -> int:
         """The oldest weights whose responses are trained on now: by how often newer ones were sent, and by the strategy."""
-        sync, by_strategy = self._config.sync, rollout_schedule.oldest_by_strategy(self._config, self._version)
+        sync, by_strategy = self._config.weight_sync, rollout_schedule.oldest_by_strategy(self._config, self._version)
         if sync.max_staleness is None or sync.on_stale != "drop" or len(self._sent) <= sync.max_staleness:
             return by_strategy
         return max(by_strategy, self._sent[-1 - sync.max_staleness])
@@ -252,7 +252,7 @@ class Exploration:
     def _room(self) -> float:
         """How many groups may be under way."""
         horizon = self._horizon
-        if horizon is None or (self._draining and self._config.sync.style != "fixed"):
+        if horizon is None or (self._draining and self._config.weight_sync.style != "fixed"):
             return 0
         return min(horizon.groups - self._there(), self._places())
 
@@ -286,7 +286,7 @@ class Exploration:
 
     def _drained(self) -> bool:
         with self._pumping:
-            return self._room() <= 0 and not (self._scheduler.under_way and self._config.sync.style != "fixed")
+            return self._room() <= 0 and not (self._scheduler.under_way and self._config.weight_sync.style != "fixed")
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -141,7 +141,7 @@ class Scheduler:
                 filters leave out none.
             most: how many may be under way at most, whatever for.
         """
-        additional = self.config.rollout.over_rollout.additional_prompts if extra and room > 0 else 0
+        additional = self.config.rollout.oversampling.additional_prompts if extra and room > 0 else 0
         limit = min(max(room, additional), most, self.config.rollout.max_running_prompts or math.inf)
         while len(self._flights) < limit:
             self._begin(*self.draws.next())
@@ -238,7 +238,7 @@ class Scheduler:
         now, limit = self._worked, self._time_limit()
         for flight in [flight for flight in self._flights.values() if flight.tickets and now - flight.began > limit]:
             self._abandon(flight, f"it took more than {limit:.3g} s")
-        over = self.config.rollout.over_rollout
+        over = self.config.rollout.oversampling
         if not over.ratio:
             return
         each = self.config.batch.prompts_per_step
@@ -316,19 +316,19 @@ class Scheduler:
 
     def _check_fruitful(self) -> None:
         """End a run whose filters leave nothing: as many groups in a row as the rounds of a step."""
-        limits, wanted = self.config.rollout.over_rollout, self.config.batch.prompts_per_step
+        limits, wanted = self.config.rollout.oversampling, self.config.batch.prompts_per_step
         rounds = limits.max_generation_batches
         size = limits.generation_batch_prompts or wanted
         if rounds is not None and self._fruitless >= rounds * size:
             raise RunError(
                 f"filters left out {self._fruitless} groups in a row, as many as {rounds} rounds of {size} prompts",
-                hint="raise rollout.over_rollout.max_generation_batches, or take prompts that are neither too easy nor too hard",
+                hint="raise rollout.oversampling.max_generation_batches, or take prompts that are neither too easy nor too hard",
             )
 
     def _settle(self, number: int, group: RolloutGroup | None) -> None:
         """A prompt is over; its group is handed on, in its turn where order is kept."""
         self._flights.pop(number, None)
-        if self.config.rollout.over_rollout.ratio:
+        if self.config.rollout.oversampling.ratio:
             self._round_over[number // self.config.batch.prompts_per_step] += 1
         self._settled[number] = group
         if not self._in_order:

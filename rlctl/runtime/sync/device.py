@@ -90,7 +90,9 @@ class Broadcast:
             {"master_address": meeting.address, "master_port": meeting.port, "world_size": meeting.world_size}
         )
         if self._group.disabled:
-            raise RunError("vLLM finds no NCCL library on the first training worker", hint="set sync.method=memory")
+            raise RunError(
+                "vLLM finds no NCCL library on the first training worker", hint="set weight_sync.method=memory"
+            )
         self._stream = torch.cuda.Stream()
         self._under_way: Tensor | None = None
 

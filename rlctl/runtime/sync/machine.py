@@ -186,7 +186,9 @@ class WeightSync:
         again = None if source.transport.meets else again
 
         def within(what: str) -> Limit:
-            return Limit(self.timeout, f"{what} of weight version {version} within {self.timeout:g} s (sync.timeout)")
+            return Limit(
+                self.timeout, f"{what} of weight version {version} within {self.timeout:g} s (weight_sync.timeout)"
+            )
 
         def each(method: Callable[..., Any], what: str, *args: Any, joins: bool = False) -> None:
             renew = (

@@ -95,7 +95,7 @@ class Written:
             self._folder.mkdir(parents=True, exist_ok=True)
             save_file({name: tensor.contiguous() for name, tensor in part}, path)
         except (OSError, SafetensorError) as error:
-            raise RunError(f"weights cannot be written to {path}: {error}", hint="see sync.method") from error
+            raise RunError(f"weights cannot be written to {path}: {error}", hint="see weight_sync.method") from error
         self._sent += 1
         return path
 
@@ -125,6 +125,6 @@ class Folder:
         except (OSError, SafetensorError) as error:
             raise RunError(
                 f"the weights that training has written to {message} cannot be read: {error}",
-                hint="sync.method checkpoint needs run.folder on storage that all machines see; memory needs none",
+                hint="weight_sync.method checkpoint needs run.folder on storage that all machines see; memory needs none",
             ) from error
         engine.add_weights(tensors.items())

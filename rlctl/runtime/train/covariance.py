@@ -52,7 +52,7 @@ def mark(
         temperature: of the log-probs.
         old_is_current: whether the log-probs of the moment stand for the old ones.
     """
-    micro = config.batch.log_prob_micro or config.batch.micro
+    micro = config.batch.log_prob_micro_batch or config.batch.micro_batch
     now = engine.log_probs(samples, temperature=temperature, micro=micro)
     mine: Found = {}
     for place, sample, log_probs in zip(places, samples, now, strict=True):

@@ -26,7 +26,7 @@ from torch.utils._triton import has_triton
 from transformers import PreTrainedModel
 
 from rlctl.common.errors import PlanError, nearest
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Fsdp2, PrecisionSettings, Train
@@ -153,20 +153,24 @@ class FsdpEngine(TellsLogProbs):
         names: Sequence[str],
         *,
         temperature: float,
-        micro: Micro,
+        micro: MicroBatchSize,
         adapters: bool = True,
     ) -> dict[str, list[Tensor]]:
         """See ``TrainEngine``."""
         with nullcontext() if adapters or self.adapters is None else self.adapters.switched_off():
             return self._each_token(samples, micro, lambda batch: self._told(batch, names, temperature), names)
 
-    def values(self, samples: Sequence[Sample], *, micro: Micro) -> list[Tensor]:
+    def values(self, samples: Sequence[Sample], *, micro: MicroBatchSize) -> list[Tensor]:
         """See ``TrainEngine``."""
         assert self.role == "critic", f"a {self.role} has no values"
         return self._each_token(samples, micro, lambda batch: self._values(batch)[None], ("values",))["values"]
 
     def _each_token(
-        self, samples: Sequence[Sample], micro: Micro, read: Callable[[MicroBatch], Tensor], names: Sequence[str]
+        self,
+        samples: Sequence[Sample],
+        micro: MicroBatchSize,
+        read: Callable[[MicroBatch], Tensor],
+        names: Sequence[str],
     ) -> dict[str, list[Tensor]]:
         """Under each name one number a counted token, which ``read`` says of a micro-batch, [K, N]."""
         self._bring(optimizer=False)
@@ -189,7 +193,7 @@ class FsdpEngine(TellsLogProbs):
         samples: Sequence[Sample],
         loss: LossFunction,
         *,
-        micro: Micro,
+        micro: MicroBatchSize,
         temperature: float,
         totals: Totals,
         together: int = 1,
@@ -409,7 +413,7 @@ class FsdpEngine(TellsLogProbs):
         if optimizer and self._offloads in ("optimizer", "both") and self.optimizer is not None:
             move_optimizer(self.optimizer, self.device)
 
-    def _micro_batches(self, samples: Sequence[Sample], micro: Micro, together: int = 1) -> list[list[int]]:
+    def _micro_batches(self, samples: Sequence[Sample], micro: MicroBatchSize, together: int = 1) -> list[list[int]]:
         """Micro-batches as indices; every replica has as many as any other, some of them empty: passes are collective."""
         prompts = prompts_of(samples) if self._shares_prompts else []
         first = dict(zip(reversed(prompts), range(len(prompts) - 1, -1, -1), strict=True))

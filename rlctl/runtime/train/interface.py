@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from torch import Tensor
 
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.output import Checkpoint
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import LOG_PROBS
@@ -82,7 +82,7 @@ class TrainEngine(Protocol):
     """
 
     def log_probs(
-        self, samples: Sequence[Sample], *, temperature: float, micro: Micro, adapters: bool = True
+        self, samples: Sequence[Sample], *, temperature: float, micro: MicroBatchSize, adapters: bool = True
     ) -> list[Tensor]:
         """Return log p(token | tokens before it) of softmax(logits / temperature): float32 [T] a sample, on CPU.
 
@@ -96,13 +96,13 @@ class TrainEngine(Protocol):
         names: Sequence[str],
         *,
         temperature: float,
-        micro: Micro,
+        micro: MicroBatchSize,
         adapters: bool = True,
     ) -> dict[str, list[Tensor]]:
         """Return under each name what ``algorithms.distributions`` calls so, in one pass; ``log_probs`` are one of them."""
         ...
 
-    def values(self, samples: Sequence[Sample], *, micro: Micro) -> list[Tensor]:
+    def values(self, samples: Sequence[Sample], *, micro: MicroBatchSize) -> list[Tensor]:
         """Return a critic's V(tokens before t) at every counted token t: float32 [T] a sample, on CPU, 0 elsewhere.
 
         No gradient, dropout off.
@@ -126,7 +126,7 @@ class TrainEngine(Protocol):
         samples: Sequence[Sample],
         loss: LossFunction,
         *,
-        micro: Micro,
+        micro: MicroBatchSize,
         temperature: float,
         totals: Totals,
         together: int = 1,
@@ -200,13 +200,13 @@ class TellsLogProbs:
         names: Sequence[str],
         *,
         temperature: float,
-        micro: Micro,
+        micro: MicroBatchSize,
         adapters: bool = True,
     ) -> dict[str, list[Tensor]]:
         raise NotImplementedError
 
     def log_probs(
-        self, samples: Sequence[Sample], *, temperature: float, micro: Micro, adapters: bool = True
+        self, samples: Sequence[Sample], *, temperature: float, micro: MicroBatchSize, adapters: bool = True
     ) -> list[Tensor]:
         """See ``TrainEngine``."""
         found = self.statistics(samples, (LOG_PROBS,), temperature=temperature, micro=micro, adapters=adapters)

@@ -286,7 +286,7 @@ def weights_of(algorithm: Algorithm, max_response_tokens: int) -> Weights:
     scale = None
     if aggregation.mode == "seq_mean_token_sum_norm":
         scale = aggregation.scale_factor or float(max_response_tokens)
-    return Weights(aggregation.mode, scale, by_micro_batch=aggregation.follow_source)
+    return Weights(aggregation.mode, scale, by_micro_batch=aggregation.per_micro_batch)
 
 
 def counted_tokens(samples: Sequence[Sample]) -> list[int]:

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rlctl.common.errors import RunError
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.runtime.models.vision import Vision, joined
 from rlctl.runtime.train.rows import Rows
 from rlctl.runtime.types import Sample
@@ -63,11 +63,11 @@ def fed_tokens(sample: Sample) -> int:
 
 
 def split(
-    lengths: Sequence[int], micro: Micro, *, padded: bool, together: int = 1, like: Sequence[int] = ()
+    lengths: Sequence[int], micro: MicroBatchSize, *, padded: bool, together: int = 1, like: Sequence[int] = ()
 ) -> list[list[int]]:
     """Return the samples of each micro-batch, as indices into ``lengths`` (tokens fed), longest first.
 
-    By tokens, as many as fit in ``micro.per_replica``, padding included where there is any; a longer sample is alone.
+    By tokens, as many as fit in ``micro_batch.size``, padding included where there is any; a longer sample is alone.
     With ``together``, so many neighbours stay together in their order, and count as one response. With ``like``, the first
     sample with the same prompt as each, samples of one prompt follow each other where the longest of them is.
     """
@@ -83,9 +83,9 @@ def split(
         widest = max(units[parts[-1][0]]) if parts else 0
         alone = max(units[unit]) * len(units[unit]) if padded else sum(units[unit])
         added = widest * len(units[unit]) if padded else alone
-        if micro.by == "responses":
+        if micro.unit == "responses":
             alone = added = 1
-        if parts and size + added <= micro.per_replica:
+        if parts and size + added <= micro.size:
             parts[-1].append(unit)
             size += added
         else:

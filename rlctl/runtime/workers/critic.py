@@ -45,7 +45,7 @@ class Critic(EngineWorker):
         section = section_of(config)
         self._schedule = section.learning_rate_schedule
         batch = arithmetic.critic_batch(config)
-        self._micro, self._forward_micro = batch.micro, batch.log_prob_micro or batch.micro
+        self._micro, self._forward_micro = batch.micro_batch, batch.log_prob_micro_batch or batch.micro_batch
         self._loss = CriticLoss.of(section.value_loss, max_response_tokens=config.rollout.max_response_tokens)
         enter(config, place)
         self._engine = make_critic_engine(config, model_path, place.device, total_ticks)

@@ -81,13 +81,13 @@ def judge_config(config: Config, reward: JudgeReward, engine: str) -> Config:
             trust_remote_code=config.model.trust_remote_code,
         ),
         placement=replace(config.placement, layout="colocated" if shared else "split"),
-        sync=replace(config.sync, method="memory"),
+        weight_sync=replace(config.weight_sync, method="memory"),
         rollout=Rollout(
             engine=VllmEngine(args=reward.engine_args) if engine == "vllm" else TransformersEngine(),
             precision=config.rollout.precision,
             parallel=RolloutParallel(tensor=reward.tensor, replicas=reward.replicas),
             memory=EngineMemory(
-                max_running_responses=reward.max_concurrent, sleep=memory.sleep, log_statistics=memory.log_statistics
+                max_num_seqs=reward.max_concurrent, sleep=memory.sleep, log_statistics=memory.log_statistics
             ),
             sampling=SamplingSettings(stop=judge_sampling(reward).get("stop", ())),
         ),

@@ -34,7 +34,7 @@ class Reference(EngineWorker):
         engine = reference.engine or config.train.engine
         precision = reference.precision or config.train.precision
         compiled = config.train.compile if reference.compile is None else reference.compile
-        self._micro = reference.micro or config.batch.log_prob_micro or config.batch.micro
+        self._micro = reference.micro_batch or config.batch.log_prob_micro_batch or config.batch.micro_batch
         self._temperature = training_temperature(config)
         enter(config, place)
         self._engine = make_train_engine(

@@ -171,7 +171,7 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
         model_path,
         dtype=getattr(torch, precision),
         device=device,
-        max_batch_rows=config.rollout.memory.max_running_responses or DEFAULT_ROWS,
+        max_batch_rows=config.rollout.memory.max_num_seqs or DEFAULT_ROWS,
         max_length=config.model.max_context_tokens,
         attention=config.model.attention,
         trust_remote_code=config.model.trust_remote_code,
@@ -206,7 +206,7 @@ def _external(config: Config, engine: External) -> ExternalEngine:
         timeout=config.rollout.timeouts.response or DEFAULT_SECONDS,
         patient=config.rollout.timeouts.response is not None,
         retries=config.rollout.timeouts.retries,
-        max_concurrent=config.rollout.memory.max_running_responses or DEFAULT_CONCURRENT,
+        max_concurrent=config.rollout.memory.max_num_seqs or DEFAULT_CONCURRENT,
         max_length=config.model.max_context_tokens,
         arguments=engine.args,
     )

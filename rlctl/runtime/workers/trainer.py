@@ -15,7 +15,7 @@ import torch
 
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import DpoObjective, MixObjective, SftObjective
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import LearningRateSchedule
 from rlctl.runtime.algorithms.aggregation import Totals
@@ -144,7 +144,7 @@ class Trainer(EngineWorker):
     def statistics(self, samples: Sequence[Sample], names: Sequence[str]) -> list[Values]:
         """What ``algorithms.distributions`` calls by these names, log-probs among them, under the weights of now: for each
         name float32 [T] a sample, 0 where no token is counted."""
-        micro = self._config.batch.log_prob_micro or self._config.batch.micro
+        micro = self._config.batch.log_prob_micro_batch or self._config.batch.micro_batch
         with self._engine.routed(OLD_PASS[self._config.algorithm.router_replay]):
             found = self._engine.statistics(samples, names, temperature=self._temperature, micro=micro)
         self._recorded = TensorTuple(each.routed_experts for each in samples if each.routed_experts is not None)
@@ -157,14 +157,18 @@ class Trainer(EngineWorker):
 
     def base_log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs under the weights without adapters, which are the reference's: float32 [T] a sample."""
-        micro = self._config.reference.micro or self._config.batch.log_prob_micro or self._config.batch.micro
+        micro = (
+            self._config.reference.micro_batch
+            or self._config.batch.log_prob_micro_batch
+            or self._config.batch.micro_batch
+        )
         found = self._engine.log_probs(samples, temperature=self._temperature, micro=micro, adapters=False)
         return Values.of(found)
 
     def teacher_log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs of the counted tokens under the teacher, at temperature 1: float32 [T] a sample."""
         assert self._teacher is not None, "algorithm.distillation names a teacher"
-        micro = self._config.batch.log_prob_micro or self._config.batch.micro
+        micro = self._config.batch.log_prob_micro_batch or self._config.batch.micro_batch
         return Values.of(self._teacher.log_probs(samples, temperature=1.0, micro=micro))
 
     def train_step(self, shares: Sequence[Share], old_is_current: bool = False) -> list[dict[str, float]]:
@@ -184,7 +188,7 @@ class Trainer(EngineWorker):
                 shares,
                 lambda index: self._loss(shares[index], old_is_current=old_is_current and index == 0),
                 self._config.train.learning_rate_schedule,
-                micro=self._config.batch.micro,
+                micro=self._config.batch.micro_batch,
                 temperature=self._temperature,
                 together=PAIR if self._config.algorithm.objective.choice == "dpo" else 1,
                 compare=self._compare,
@@ -254,7 +258,7 @@ def take_steps(
     loss: Callable[[int], LossFunction],
     schedule: LearningRateSchedule,
     *,
-    micro: Micro,
+    micro: MicroBatchSize,
     temperature: float = 1.0,
     together: int = 1,
     compare: Mapping[str, Comparison] = NOTHING,
@@ -294,8 +298,8 @@ def enter(config: Config, place: Place) -> None:
         place.address,
         place.port,
         device=place.device,
-        timeout=config.environment.ray.backend_timeout,
-        register_timeout=config.environment.ray.register_timeout,
+        timeout=config.environment.ray.collective_timeout,
+        register_timeout=config.environment.ray.startup_timeout,
         threads=config.placement.cpus_per_worker if place.device == "cpu" else None,
     )
 
@@ -313,7 +317,7 @@ def make_engine(config: Config, model_path: str, device: Device, total_ticks: in
         seed=config.run.seed if config.train.seed is None else config.train.seed,
         total_ticks=total_ticks,
         device=device,
-        gather_bytes=min(BUCKET_BYTES, config.sync.bucket_mib * MIB),
+        gather_bytes=min(BUCKET_BYTES, config.weight_sync.bucket_mib * MIB),
         replays=replays(config),
     )
 

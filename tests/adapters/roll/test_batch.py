@@ -53,21 +53,21 @@ def test_the_mini_batch_grows_with_the_data_parallel_ranks(strategy: dict[str, A
 
 
 def test_a_rank_s_batch_and_the_accumulation_make_the_mini_batch_that_was_asked_for() -> None:
-    values, report = written(_config(micro={"by": "responses", "per_replica": 4}))
+    values, report = written(_config(micro_batch={"unit": "responses", "size": 4}))
     training = values["actor_train"]["training_args"]
     assert (training["per_device_train_batch_size"], training["gradient_accumulation_steps"]) == (4, 4)
     assert lost(report) == {}
 
 
 def test_a_micro_batch_that_does_not_divide_is_the_next_smaller_that_does() -> None:
-    values, report = written(_config(micro={"by": "responses", "per_replica": 7}))
+    values, report = written(_config(micro_batch={"unit": "responses", "size": 7}))
     assert values["actor_train"]["training_args"]["per_device_train_batch_size"] == 4
     assert lost(report) == {}
 
 
 def test_micro_batches_of_tokens_become_as_many_responses_as_fit() -> None:
     """ROLL's own dynamic batching would change how many responses an optimizer step has."""
-    values, _ = written(_config(micro={"by": "tokens", "per_replica": 8192}))
+    values, _ = written(_config(micro_batch={"unit": "tokens", "size": 8192}))
     training = values["actor_train"]["training_args"]
     assert (training["per_device_train_batch_size"], training["gradient_accumulation_steps"]) == (4, 4)
     assert "use_dynamic_batching_in_train" not in values["actor_train"]
@@ -84,8 +84,8 @@ def test_dynamic_batching_comes_back_as_it_was() -> None:
     loaded, report = read(
         RLVR, actor_train__use_dynamic_batching_in_train=True, actor_train__max_tokens_per_microbatch_in_train=8192
     )
-    assert loaded.config.batch.micro.by == "tokens"
-    assert loaded.config.batch.micro.per_replica == 8192
+    assert loaded.config.batch.micro_batch.unit == "tokens"
+    assert loaded.config.batch.micro_batch.size == 8192
     assert bucket(report, "actor_train.use_dynamic_batching_in_train") is Bucket.MAPPED
     values, _ = written(loaded)
     actor = values["actor_train"]
@@ -124,7 +124,7 @@ def test_epochs_become_steps_where_the_length_of_the_data_is_known() -> None:
 
 def test_steps_ahead_say_how_old_responses_may_be() -> None:
     loaded, _ = read(RLVR, async_generation_ratio=1.5)
-    assert (loaded.config.sync.ahead, loaded.config.sync.max_staleness) == (1.5, 2)
+    assert (loaded.config.weight_sync.max_steps_ahead, loaded.config.weight_sync.max_staleness) == (1.5, 2)
     assert loaded.config.rollout.split_groups
     values, _ = written(loaded)
     assert values["async_generation_ratio"] == 1.5

@@ -140,7 +140,7 @@ def test_images_come_back_with_their_limit() -> None:
         ("train__memory__remove_padding", True),
         ("train__engine", {"name": "fsdp2", "offload": "none"}),
         ("train__compile", False),
-        ("sync__method", "nccl"),
+        ("weight_sync__method", "nccl"),
         ("rollout__timeouts__response", 60.0),
         ("run__group", "mine"),
     ],

@@ -127,7 +127,7 @@ def test_rolls_silence_is_a_falling_learning_rate_and_narrow_sampling() -> None:
     assert config.train.learning_rate_schedule.name == "linear"
     sampling = config.rollout.sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.95, 0.7, 50)
-    assert config.rollout.memory.gpu_fraction == 0.9
+    assert config.rollout.memory.gpu_memory_utilization == 0.9
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_variables_of_the_run_and_of_roles_are_text() -> None:
 
 def test_minutes_there_are_seconds_here() -> None:
     loaded, _ = read(RLVR, actor_train__backend_timeout=60)
-    assert loaded.config.environment.ray.backend_timeout == 3600.0
+    assert loaded.config.environment.ray.collective_timeout == 3600.0
     values, _ = written(loaded)
     assert values["actor_train"]["backend_timeout"] == 60
 

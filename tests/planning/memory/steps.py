@@ -77,7 +77,7 @@ def _measured(config: Config, live: LiveStorages, trains: bool) -> int:
 
 def _log_probs(config: Config, head: Head, *, fused: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Of one micro-batch of sequences that are as long as they may be."""
-    tokens = micro_tokens(config, config.batch.micro)
+    tokens = micro_tokens(config, config.batch.micro_batch)
     width = config.data.max_prompt_tokens + config.rollout.max_response_tokens
     counted = round(tokens * counted_share(config))
     places = torch.zeros(tokens, dtype=torch.int64)

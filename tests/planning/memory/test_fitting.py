@@ -20,7 +20,7 @@ def grpo(model: str = "Qwen/Qwen2.5-7B", **sections: Any) -> Config:
         "model": {"path": model},
         "data": {"max_prompt_tokens": 1024},
         "rollout": {"max_response_tokens": 7168},
-        "batch": {"micro": {"by": "tokens", "per_replica": 32768}},
+        "batch": {"micro_batch": {"unit": "tokens", "size": 32768}},
         "algorithm": {"kl_in_loss": {"coefficient": 0.001}},
     }
     return config_from({**base, **sections})
@@ -84,11 +84,11 @@ def test_what_fits_needs_no_change() -> None:
 @pytest.mark.parametrize(
     ("sections", "gib", "keys"),
     [
-        ({}, 40, [("batch", "micro", "per_replica")]),
+        ({}, 40, [("batch", "micro_batch", "size")]),
         (
             {"train": {"engine": {"name": "megatron", "tensor": 2}}},
             80,
-            [("train", "engine", "recompute_granularity"), ("rollout", "memory", "gpu_fraction")],
+            [("train", "engine", "recompute_granularity"), ("rollout", "memory", "gpu_memory_utilization")],
         ),
         (
             {"model": "Qwen/Qwen2.5-32B", "placement": {"nodes": 4, "devices_per_node": 8}},
@@ -148,4 +148,4 @@ def test_check_warns_with_the_change_that_fits() -> None:
         each for each in check(grpo(), cluster=Cluster(1, 8, "cuda", gib_per_device=40)) if each.code == "memory"
     )
     assert "train needs 42 GiB" in finding.message
-    assert finding.hint == "set batch.micro.per_replica to 16384"
+    assert finding.hint == "set batch.micro_batch.size to 16384"

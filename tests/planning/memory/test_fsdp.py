@@ -28,7 +28,7 @@ def config_of(
             "model": {"path": str(folder)},
             "data": {"max_prompt_tokens": 512},
             "rollout": {"max_response_tokens": 1536},
-            "batch": {"micro": {"by": "tokens", "per_replica": tokens}},
+            "batch": {"micro_batch": {"unit": "tokens", "size": tokens}},
             "placement": {"nodes": 1, "devices_per_node": devices},
             "train": train or {},
             "algorithm": {"kl_in_loss": {"coefficient": 0.01}},

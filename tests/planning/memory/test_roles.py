@@ -102,7 +102,7 @@ def test_megatrons_layers_keep_what_their_backward_pass_reads(folder: str) -> No
 
 
 def test_the_cache_of_a_token_is_28_kib(folder: str) -> None:
-    config = config_for(folder, rollout={"memory": {"max_running_responses": 100}})
+    config = config_for(folder, rollout={"memory": {"max_num_seqs": 100}})
     rollout = memory_of(config)[1]
     # 2 x 28 layers x 2 heads x 128 numbers of 2 bytes = 28672 bytes a token; 1024 tokens, 100 responses.
     assert rollout.part("cache") * GIB == pytest.approx(28672 * 1024 * 100)
@@ -132,7 +132,7 @@ def test_a_teacher_is_spread_as_the_policy_is_with_whole_logits_where_distributi
     """8 devices; float32 parameters; a micro-batch of 16384 tokens in bfloat16."""
 
     def teacher(**distillation: object) -> MemoryEstimate:
-        batch = {"micro": {"by": "tokens", "per_replica": 16384}}
+        batch = {"micro_batch": {"unit": "tokens", "size": 16384}}
         section = {"teacher": folder, "loss": "forward_kl", **distillation}
         *_, found = memory_of(config_for(folder, batch=batch, algorithm={"distillation": section}))
         assert found.role == "teacher"
@@ -160,10 +160,10 @@ def test_a_model_that_is_not_known_has_no_estimate() -> None:
 
 
 def test_a_micro_batch_holds_at_least_one_whole_sequence(folder: str) -> None:
-    config = config_for(folder, batch={"micro": {"by": "tokens", "per_replica": 100}})
-    assert micro_tokens(config, config.batch.micro) == 1024
-    config = config_for(folder, batch={"micro": {"by": "responses", "per_replica": 3}})
-    assert micro_tokens(config, config.batch.micro) == 3 * 1024
+    config = config_for(folder, batch={"micro_batch": {"unit": "tokens", "size": 100}})
+    assert micro_tokens(config, config.batch.micro_batch) == 1024
+    config = config_for(folder, batch={"micro_batch": {"unit": "responses", "size": 3}})
+    assert micro_tokens(config, config.batch.micro_batch) == 3 * 1024
 
 
 def test_a_forward_pass_is_2_operations_a_parameter_and_token(folder: str) -> None:
@@ -251,7 +251,7 @@ def test_with_adapters_only_they_have_gradients_and_there_is_no_second_copy(fold
 
 
 def test_logits_that_are_never_whole_need_less(folder: str) -> None:
-    micro = {"micro": {"by": "tokens", "per_replica": 65_536}}
+    micro = {"micro_batch": {"unit": "tokens", "size": 65_536}}
     whole, fused = (
         memory_of(config_for(folder, batch=micro, train={"fused_kernels": {"enabled": enabled}}))[0]
         for enabled in (False, True)
@@ -277,7 +277,7 @@ def test_a_critic_has_a_value_head_in_place_of_an_output_head(tmp_path: Path) ->
 
 def test_the_cache_is_divided_by_the_heads_that_there_are_and_a_latent_cache_by_none() -> None:
     def cache(model: str, tensor: int) -> float:
-        rollout = {"parallel": {"tensor": tensor}, "memory": {"max_running_responses": 8}}
+        rollout = {"parallel": {"tensor": tensor}, "memory": {"max_num_seqs": 8}}
         return memory_of(config_from({"model": {"path": model}, "rollout": rollout}))[1].part("cache")
 
     one, four, eight = (cache("Qwen/Qwen2.5-7B", tensor) for tensor in (1, 4, 8))

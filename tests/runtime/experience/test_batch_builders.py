@@ -117,13 +117,13 @@ def owners(samples: Sequence[Sample]) -> list[int]:
 
 def test_a_step_is_filled_up_with_further_prompts() -> None:
     """Of two prompts a round, 0, 3, 6 and 9 are kept: the second step begins where the first ended."""
-    gather, engine = gather_of({"filters": ["equal_groups"]})
+    gather, engine = gather_of({"filters": ["zero_variance_groups"]})
     first = gather.gather(1, phase)
     assert owners(first.samples) == [0, 0, 3, 3]
     assert (first.metrics["filter/rounds"], first.metrics["filter/kept_groups_share"]) == (2, 0.5)
     assert first.metrics["group/equal_share"] == 0.5, "metrics are of all that was drawn"
     assert len({request.seed for request in engine.requests}) == 4
-    resumed, _ = gather_of({"filters": ["equal_groups"]})
+    resumed, _ = gather_of({"filters": ["zero_variance_groups"]})
     resumed.restore(json.loads(json.dumps(gather.state())))
     for other in (gather, resumed):
         second = other.gather(2, phase)
@@ -132,13 +132,13 @@ def test_a_step_is_filled_up_with_further_prompts() -> None:
 
 
 def test_rounds_may_be_larger_than_a_step_and_what_is_too_much_is_left_out() -> None:
-    gather, engine = gather_of({"filters": ["equal_groups"]}, over_rollout={"generation_batch_prompts": 9})
+    gather, engine = gather_of({"filters": ["zero_variance_groups"]}, oversampling={"generation_batch_prompts": 9})
     assert owners(gather.gather(1, phase).samples) == [0, 0, 3, 3]
     assert len(engine.requests) == 9
 
 
 def test_a_step_that_is_not_filled_in_time_ends_the_run() -> None:
-    gather, _ = gather_of({"filters": ["equal_groups"]}, over_rollout={"max_generation_batches": 1})
+    gather, _ = gather_of({"filters": ["zero_variance_groups"]}, oversampling={"max_generation_batches": 1})
     with pytest.raises(RunError, match=r"1 rounds of 2 prompts left 1 groups after filtering; a step takes 2") as ended:
         gather.gather(1, phase)
     assert "max_generation_batches" in ended.value.hint

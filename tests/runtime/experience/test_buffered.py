@@ -96,7 +96,7 @@ EQUAL, APART = (1.0, 1.0), (0.0, 1.0)
 
 def test_groups_that_others_drew_are_filtered_where_they_are_trained_on(tmp_path: Path) -> None:
     told: list[str] = []
-    run = drained(tmp_path, [EQUAL, APART, EQUAL, APART, APART, EQUAL], ["equal_groups"], told)
+    run = drained(tmp_path, [EQUAL, APART, EQUAL, APART, APART, EQUAL], ["zero_variance_groups"], told)
     assert run.more(1, lambda name: nullcontext())
     step = run.take(1, lambda name: nullcontext())
     assert [group.prompt.index for group in step.kept] == [1, 3]
@@ -107,7 +107,7 @@ def test_groups_that_others_drew_are_filtered_where_they_are_trained_on(tmp_path
 
 
 def test_groups_that_others_drew_are_left_out_without_others_for_them(tmp_path: Path) -> None:
-    filters = [{"name": "equal_groups", "refill": False}]
+    filters = [{"name": "zero_variance_groups", "refill": False}]
     run = drained(tmp_path, [EQUAL, APART, EQUAL, EQUAL], filters, [])
     kept = []
     for step in (1, 2):

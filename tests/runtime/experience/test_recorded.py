@@ -46,7 +46,7 @@ def skipping(config: Any, mode: str, folder: Path) -> Any:
 
 
 def test_a_replayed_run_is_the_one_that_dumped(task: Any, tmp_path: Path) -> None:
-    config = task.config(tmp_path, schedule={"total_steps": 2, "evaluate_first": False})
+    config = task.config(tmp_path, schedule={"total_steps": 2, "evaluate_at_start": False})
     dumped = run_here(skipping(config, "dump", tmp_path / "kept"), tmp_path / "one")
     replayed = run_here(skipping(config, "replay", tmp_path / "kept"), tmp_path / "two")
     dumped, replayed = ([{**event, "stage": "main"} for event in seen] for seen in (dumped, replayed))
@@ -60,4 +60,4 @@ def test_a_schedule_that_streams_is_refused(task: Any, tmp_path: Path) -> None:
     config = skipping(task.config(tmp_path), "dump", tmp_path)
     check_skips(config)
     with pytest.raises(PlanError, match="draws responses one by one"):
-        check_skips(replace(config, sync=replace(config.sync, ahead=1.0)))
+        check_skips(replace(config, weight_sync=replace(config.weight_sync, ahead=1.0)))

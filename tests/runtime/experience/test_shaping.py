@@ -226,13 +226,15 @@ def vars_of(answered: RolloutGroup) -> dict[str, Any]:
 
 def test_groups_are_left_out_before_they_are_trained_on() -> None:
     groups = [group([1.0, 1.0]), group([1.0, 0.0]), group([0.0, 0.0])]
-    assert Shaping.of(config(filters=["equal_groups"])).kept_groups(groups) == [groups[1]]
+    assert Shaping.of(config(filters=["zero_variance_groups"])).kept_groups(groups) == [groups[1]]
     half = Shaping.of(config(filters=[{"name": "group_mean", "low": -1.0, "high": 1.0}]))
     assert half.kept_groups(groups) == groups[1:]
-    both = Shaping.of(config(filters=[{"name": "equal_groups", "refill": False}, {"name": "group_mean", "high": 0.5}]))
+    both = Shaping.of(
+        config(filters=[{"name": "zero_variance_groups", "refill": False}, {"name": "group_mean", "high": 0.5}])
+    )
     assert both.kept_groups(groups) == []
     assert (half.refills, both.refills) == (False, False)
-    assert Shaping.of(config(filters=["equal_groups"])).refills
+    assert Shaping.of(config(filters=["zero_variance_groups"])).refills
 
 
 @pytest.mark.parametrize(
@@ -242,13 +244,13 @@ def test_groups_are_compared_by_a_metric(metric: str, kept: bool) -> None:
     """Equal scores and answers, of different lengths that are punished, and of different format."""
     scores = [Score(1.0, {"format": 1.0}, True), Score(1.0, {"format": 0.0}, True)]
     answered = RolloutGroup(Prompt(0, "s", (1, 2), ""), [response(1), response(90)], [1.0, 1.0], scores)
-    filters = [{"name": "equal_groups", "metric": metric}]
+    filters = [{"name": "zero_variance_groups", "metric": metric}]
     chosen = config(filters=filters, reward_shaping={"overlong_penalty": {"buffer": 20}})
     assert bool(Shaping.of(chosen).kept_groups([answered])) is kept
 
 
 def test_a_metric_that_no_reward_gives_is_named_with_those_there_are() -> None:
-    chosen = config(filters=[{"name": "equal_groups", "metric": "lenght"}])
+    chosen = config(filters=[{"name": "zero_variance_groups", "metric": "lenght"}])
     with pytest.raises(RunError, match="'lenght'") as refused:
         Shaping.of(chosen).kept_groups([group([1.0, 0.0])])
     assert "acc, reward, score" in refused.value.hint
@@ -256,10 +258,10 @@ def test_a_metric_that_no_reward_gives_is_named_with_those_there_are() -> None:
 
 def test_a_group_of_a_buffer_that_tells_its_rewards_alone_has_no_other_metric() -> None:
     bare = dataclasses.replace(group([1.0, 0.0]), scores=())
-    of_rewards = config(filters=["equal_groups"])
+    of_rewards = config(filters=["zero_variance_groups"])
     assert Shaping.of(of_rewards).kept_groups([bare]) == [bare]
     with pytest.raises(RunError, match="'acc', which no reward gives"):
-        Shaping.of(config(filters=[{"name": "equal_groups", "metric": "acc"}])).kept_groups([bare])
+        Shaping.of(config(filters=[{"name": "zero_variance_groups", "metric": "acc"}])).kept_groups([bare])
 
 
 def test_responses_left_out_count_in_their_group_and_nowhere_else() -> None:
@@ -280,7 +282,7 @@ def test_masks_of_roll() -> None:
     answered = [group([1.0, 0.0, 0.0, 0.0]), group([1.0, 0.0], [3, 3]), group([0.0])]
     samples, _ = shape(config(filters=[{"name": "difficulty_mask", "low": 0.25, "high": 0.95}]), *answered)
     assert [sample.counted for sample in samples] == [False] * 4 + [True] * 3
-    samples, _ = shape(config(filters=[{"name": "error_length", "max_tokens": 3}]), *answered)
+    samples, _ = shape(config(filters=[{"name": "long_incorrect", "max_tokens": 3}]), *answered)
     assert [sample.counted for sample in samples] == [True] * 4 + [True, False, True]
 
 
@@ -337,7 +339,7 @@ def test_a_step_without_samples_is_nothing() -> None:
         ({"advantage": {"name": "other", "kind": "gpg", "args": {"alpha": 1}}}, PlanError, "no argument alpha"),
         ({"rollout_correction": {"rejection": ["token_k9"]}}, ConfigError, "rules have 0 bounds"),
         (
-            {"filters": [{"name": "equal_groups", "metric": "seq_final_reward"}], "kl_in_reward": {}},
+            {"filters": [{"name": "zero_variance_groups", "metric": "seq_final_reward"}], "kl_in_reward": {}},
             PlanError,
             "seq_final_reward",
         ),
@@ -384,7 +386,7 @@ def test_advantages_of_gae_are_whitened_and_cut_and_returns_are_not() -> None:
 def test_the_critic_learns_from_responses_that_a_filter_leaves_out_and_not_from_rejected_ones() -> None:
     """The first response is a wrong one of the length that is left out, the second is rejected."""
     correction = {"rejection": ["seq_mean_k1"], "rejection_bounds": ["0.5_2"]}
-    chosen = config(advantage=GAE, filters=[{"name": "error_length", "max_tokens": 1}], rollout_correction=correction)
+    chosen = config(advantage=GAE, filters=[{"name": "long_incorrect", "max_tokens": 1}], rollout_correction=correction)
     columns = {"old_log_probs": [-0.5, -9.0, -0.5], "old_values": [0.0, 0.0, 0.0]}
     samples, _ = shape(chosen, group([0.0, 1.0, 1.0]), **columns)
     assert trained(samples) == [False, False, True]
@@ -394,7 +396,7 @@ def test_the_critic_learns_from_responses_that_a_filter_leaves_out_and_not_from_
 
 def test_preference_feedback_draws_the_responses_of_a_step_anew() -> None:
     """Only the best and the worst are drawn, alike in every run of the seed and anew in every step."""
-    chosen = config(advantage=GAE, preference_feedback={"reweight": "max_min"})
+    chosen = config(advantage=GAE, policy_filtration={"reweight": "max_min"})
     answered = [group([0.0, 0.5] * 5), group([0.5, 1.0] * 5)]
     shaping = Shaping.of(chosen)
     samples, _ = shape_with(shaping, *answered, old_values=[0.0] * 20)
@@ -410,7 +412,7 @@ def test_preference_feedback_draws_the_responses_of_a_step_anew() -> None:
 
 def test_preference_feedback_goes_with_gae_only() -> None:
     with pytest.raises(PlanError, match="after gae"):
-        Shaping.of(config(preference_feedback={}))
+        Shaping.of(config(policy_filtration={}))
 
 
 def test_a_response_without_counted_tokens_has_no_return() -> None:

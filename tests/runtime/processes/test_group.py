@@ -268,7 +268,7 @@ def test_a_call_that_takes_too_long_is_given_up(workers: Callable[..., RayGroup]
     group = workers("policy-0", limit=8.0)
     group.build(Worker, [(0,)]).wait()
     with pytest.raises(
-        WorkerLost, match=r"^policy-0: a call has not returned within 8 s \(environment.ray.rpc_timeout\)"
+        WorkerLost, match=r"^policy-0: a call has not returned within 8 s \(environment.ray.call_timeout\)"
     ):
         group.all(Worker.sleep)
 

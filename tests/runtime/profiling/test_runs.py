@@ -50,8 +50,8 @@ policy/mismatch_kl policy/mismatch_k3 policy/mismatch_probability policy/mismatc
 def test_a_run_tells_where_its_time_went_and_shows_its_responses(task: Any, tmp_path: Path) -> None:
     config = task.config(
         tmp_path,
-        schedule={"total_steps": 2, "evaluate_every": 1, "evaluate_first": False},
-        checkpoint={"every": None, "last": False, "export": "never"},
+        schedule={"total_steps": 2, "evaluate_every": 1, "evaluate_at_start": False},
+        checkpoint={"every": None, "at_end": False, "export": "never"},
         rollout={"log_evaluation_responses": 3},
         profiling={"tool": "torch", "steps": [2], "roles": {"policy": {"enabled": True}}, "peak_tflops": 10},
     )
@@ -82,8 +82,8 @@ def test_a_run_tells_where_its_time_went_and_shows_its_responses(task: Any, tmp_
 def test_responses_are_shown_where_that_is_asked_for(task: Any, tmp_path: Path) -> None:
     config = task.config(
         tmp_path,
-        schedule={"total_steps": 1, "evaluate_every": 1, "evaluate_first": False},
-        checkpoint={"every": None, "last": False, "export": "never"},
+        schedule={"total_steps": 1, "evaluate_every": 1, "evaluate_at_start": False},
+        checkpoint={"every": None, "at_end": False, "export": "never"},
         rollout={"log_responses": False},
     )
     kept = Kept()

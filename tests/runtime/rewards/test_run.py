@@ -44,7 +44,7 @@ def test_all_kinds_of_rewards_in_one_run(task: Any, run: Callable[..., Any], tmp
             {"type": "judge", "name": "judge", "base_url": f"{judge.url}/v1", "model": "big", "weight": 2.0},
             {"type": "judge", "name": "own", "model": own, "scoring": "yes_no", "prompt": "{response}+", **GREEDY},
         ]
-        schedule = {"total_steps": 1, "evaluate_first": False}
+        schedule = {"total_steps": 1, "evaluate_at_start": False}
         done = run(task.config(tmp_path / "runs", rewards=rewards, schedule=schedule))
     assert done.result.status == "finished", done.result.cause
     metrics = done.numbers[("main step", 1)]

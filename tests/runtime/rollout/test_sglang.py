@@ -289,7 +289,12 @@ def test_arguments_of_the_server() -> None:
                     "name": "sglang",
                     "args": {"attention_backend": "fa3", "log_level": "error", "page_size": None},
                 },
-                "memory": {"gpu_fraction": 0.4, "prefix_caching": False, "eager": True, "chunked_prefill": False},
+                "memory": {
+                    "gpu_memory_utilization": 0.4,
+                    "prefix_caching": False,
+                    "enforce_eager": True,
+                    "chunked_prefill": False,
+                },
                 "sampling": {"stop": ["x"]},
             }
         ),

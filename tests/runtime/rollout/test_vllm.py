@@ -63,7 +63,7 @@ def config(folder: Path, **rollout: Any) -> Config:
         "precision": "float32",
         "sampling": {"seed": 11, "stop": ["ab"]},
         "memory": {
-            "max_running_responses": 24, "max_batched_tokens": 512, "block_size": 32, "prefix_caching": True,
+            "max_num_seqs": 24, "max_batched_tokens": 512, "block_size": 32, "prefix_caching": True,
             "chunked_prefill": True, "log_statistics": False,
         },
     }  # fmt: skip
@@ -395,7 +395,7 @@ def test_the_training_engine_finds_the_same_log_probs(engine: VllmEngine, folder
         )
         for request, response in pairs(asked, answers)
     ]
-    found = trained.log_probs(samples, temperature=0.8, micro=settings.batch.micro)
+    found = trained.log_probs(samples, temperature=0.8, micro=settings.batch.micro_batch)
     drawn = [torch.tensor(response.log_probs) for _, response in pairs(asked, answers)]
     apart = torch.cat([each[-len(d) :] - d for each, d in zip(found, drawn, strict=True)]).abs()
     assert float(apart.mean()) < THRESHOLD[settings.train.precision.compute]

@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=[1, 2])
 def engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[VllmEngine]:
-    memory = {"gpu_fraction": 0.3, "sleep_level": request.param, "eager": True}
+    memory = {"gpu_memory_utilization": 0.3, "sleep_level": request.param, "enforce_eager": True}
     rollout = {"engine": "vllm", "precision": "bfloat16", "memory": memory}
     placement = {"device": "cuda", "devices_per_node": 1}
     config = config_from({"model": {"path": str(folder)}, "rollout": rollout, "placement": placement})

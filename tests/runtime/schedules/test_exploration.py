@@ -103,17 +103,17 @@ SPLIT = {"placement": {"layout": "split"}}
     ("sync", "staleness"),
     [
         ({}, [0, 0, 0, 0]),
-        ({"ahead": 1}, [0, 1, 1, 1]),
-        ({"ahead": 2}, [0, 1, 2, 2]),
+        ({"max_steps_ahead": 1}, [0, 1, 1, 1]),
+        ({"max_steps_ahead": 2}, [0, 1, 2, 2]),
         ({"every": 2}, [0, 1, 0, 1]),
-        ({"every": 2, "ahead": 1}, [0, 1, 2, 1]),
-        ({"ahead": 3, "max_staleness": 1, "on_stale": "wait"}, [0, 1, 1, 1]),
+        ({"every": 2, "max_steps_ahead": 1}, [0, 1, 2, 1]),
+        ({"max_steps_ahead": 3, "max_staleness": 1, "on_stale": "wait"}, [0, 1, 1, 1]),
     ],
 )
 def test_where_all_are_waited_for_every_step_is_drawn_by_the_weights_that_the_schedule_says(
     sync: dict[str, Any], staleness: list[int]
 ) -> None:
-    config = configured(sync=sync, reward_loop={"overlap_with_rollout": True}, **SPLIT)
+    config = configured(weight_sync=sync, reward_loop={"overlap_with_rollout": True}, **SPLIT)
     trainer = Trainer(config, Engines(long_tail))
     trainer.run(range(1, 5))
     assert [set(step) for step in trainer.staleness] == [{each} for each in staleness]
@@ -123,8 +123,10 @@ def test_where_all_are_waited_for_every_step_is_drawn_by_the_weights_that_the_sc
 @pytest.mark.parametrize("layout", ["split", "colocated"])
 @pytest.mark.parametrize("in_flight", ["continue", "abort"])
 def test_nothing_is_staler_than_it_may_be_and_no_prompt_is_trained_on_twice(in_flight: str, layout: str) -> None:
-    sync = {"ahead": 2, "max_staleness": 2, "in_flight": in_flight}
-    trainer = Trainer(configured(sync=sync, placement={"layout": layout}), Engines(long_tail), train_seconds=0.01)
+    sync = {"max_steps_ahead": 2, "max_staleness": 2, "in_flight_requests": in_flight}
+    trainer = Trainer(
+        configured(weight_sync=sync, placement={"layout": layout}), Engines(long_tail), train_seconds=0.01
+    )
     trainer.run(range(1, 9))
     rows = flat(trainer.rows)
     assert len(set(rows)) == len(rows) == 16
@@ -139,7 +141,7 @@ def test_nothing_is_staler_than_it_may_be_and_no_prompt_is_trained_on_twice(in_f
 def test_who_waits_for_nobody_is_not_further_ahead_with_every_step(style: str) -> None:
     """However fast rollout is: where nothing else bounds the staleness, the room in the buffer does."""
     trainer = Trainer(
-        configured(sync={"style": style, "every": 2}, **SPLIT), Engines(), total_steps=16, train_seconds=0.05
+        configured(weight_sync={"style": style, "every": 2}, **SPLIT), Engines(), total_steps=16, train_seconds=0.05
     )
     trainer.run(range(1, 17))
     assert len(flat(trainer.rows)) == 32
@@ -147,7 +149,9 @@ def test_who_waits_for_nobody_is_not_further_ahead_with_every_step(style: str) -
 
 
 def test_a_run_that_is_resumed_loses_and_repeats_no_prompt() -> None:
-    config = configured(sync={"ahead": 2, "in_flight": "continue", "on_stale": "keep"}, **SPLIT)
+    config = configured(
+        weight_sync={"max_steps_ahead": 2, "in_flight_requests": "continue", "on_stale": "keep"}, **SPLIT
+    )
     first = Trainer(config, Engines(lambda row, place: 1e9 if row in (2, 5) else 1.0))
     first.sync(0)
     for step in range(1, 4):
@@ -163,7 +167,9 @@ def test_a_run_that_is_resumed_loses_and_repeats_no_prompt() -> None:
 
 @pytest.mark.parametrize("layout", ["split", "colocated"])
 def test_rollout_goes_on_while_the_policy_is_trained_and_only_then_where_devices_are_shared(layout: str) -> None:
-    config = configured(sync={"ahead": 4, "in_flight": "continue"}, placement={"layout": layout})
+    config = configured(
+        weight_sync={"max_steps_ahead": 4, "in_flight_requests": "continue"}, placement={"layout": layout}
+    )
     trainer = Trainer(config, Engines(lambda row, place: 4.0 * row, wall_seconds=0.01))
     trainer.sync(0)
     trainer.source.take(1, trainer.phase)
@@ -179,7 +185,7 @@ def test_rollout_goes_on_while_the_policy_is_trained_and_only_then_where_devices
 
 @pytest.mark.parametrize("style", ["trainer_driven", "explorer_driven", "fully_async"])
 def test_styles_train_on_every_prompt_once_and_are_bounded(style: str) -> None:
-    config = configured(sync={"style": style, "every": 2}, **SPLIT)
+    config = configured(weight_sync={"style": style, "every": 2}, **SPLIT)
     trainer = Trainer(config, Engines(long_tail), total_steps=6, train_seconds=0.01)
     trainer.run(range(1, 7))
     assert sorted(flat(trainer.rows)) == list(range(12))
@@ -189,8 +195,8 @@ def test_styles_train_on_every_prompt_once_and_are_bounded(style: str) -> None:
 @pytest.mark.parametrize("style", ["fixed", "explorer_driven"])
 def test_staleness_goes_by_the_weights_that_were_sent(style: str) -> None:
     """None at all is allowed, and yet nothing starves between two synchronisations."""
-    sync = {"style": style, "every": 3, "max_staleness": 0, "in_flight": "abort"}
-    config = configured(sync=sync, reward_loop={"overlap_with_rollout": True}, **SPLIT)
+    sync = {"style": style, "every": 3, "max_staleness": 0, "in_flight_requests": "abort"}
+    config = configured(weight_sync=sync, reward_loop={"overlap_with_rollout": True}, **SPLIT)
     trainer = Trainer(config, Engines(long_tail), total_steps=7)
     trainer.run(range(1, 8))
     assert len(set(flat(trainer.rows))) == len(flat(trainer.rows)) == 14
@@ -200,7 +206,7 @@ def test_staleness_goes_by_the_weights_that_were_sent(style: str) -> None:
 
 
 def test_left_out_groups_are_made_up_for_while_rollout_is_ahead() -> None:
-    config = configured(sync={"ahead": 1}, algorithm={"filters": ["equal_groups"]}, **SPLIT)
+    config = configured(weight_sync={"max_steps_ahead": 1}, algorithm={"filters": ["zero_variance_groups"]}, **SPLIT)
     trainer = Trainer(config, Engines(long_tail), total_steps=4)
     trainer.run(range(1, 5))
     assert flat(trainer.rows) == [1, 2, 4, 5, 7, 8, 10, 11]
@@ -208,15 +214,15 @@ def test_left_out_groups_are_made_up_for_while_rollout_is_ahead() -> None:
 
 
 def test_without_refilling_a_place_stays_empty() -> None:
-    filters = [{"name": "equal_groups", "refill": False}]
-    config = configured(sync={"ahead": 1}, algorithm={"filters": filters}, **SPLIT)
+    filters = [{"name": "zero_variance_groups", "refill": False}]
+    config = configured(weight_sync={"max_steps_ahead": 1}, algorithm={"filters": filters}, **SPLIT)
     trainer = Trainer(config, Engines(long_tail), total_steps=3)
     trainer.run(range(1, 4))
     assert trainer.rows == [[1], [2], [4, 5]]
 
 
 def test_a_failure_in_the_thread_is_the_cause_of_the_end_at_once() -> None:
-    trainer = Trainer(configured(sync={"ahead": 1}, **SPLIT), Engines(long_tail))
+    trainer = Trainer(configured(weight_sync={"max_steps_ahead": 1}, **SPLIT), Engines(long_tail))
 
     def broken(*arguments: Any) -> Any:
         raise RunError("the engine is on fire")
@@ -233,7 +239,7 @@ def test_a_failure_in_the_thread_is_the_cause_of_the_end_at_once() -> None:
 
 
 def test_a_request_to_stop_ends_waiting_and_the_thread() -> None:
-    trainer = Trainer(configured(sync={"ahead": 1}, **SPLIT), Engines(lambda row, place: 1e9))
+    trainer = Trainer(configured(weight_sync={"max_steps_ahead": 1}, **SPLIT), Engines(lambda row, place: 1e9))
     trainer.sync(0)
     threading.Timer(0.2, trainer.stop.set).start()
     with pytest.raises(StopRequested):
@@ -247,7 +253,7 @@ def test_a_request_to_stop_ends_waiting_and_the_thread() -> None:
 
 
 def test_training_says_when_it_waits_and_rollout_how_long_it_was_idle() -> None:
-    trainer = Trainer(configured(sync={"ahead": 0.5}, **SPLIT), Engines(), train_seconds=0.2)
+    trainer = Trainer(configured(weight_sync={"max_steps_ahead": 0.5}, **SPLIT), Engines(), train_seconds=0.2)
     trainer.sync(0)
     trainer.step(1)
     metrics = trainer.step(2).metrics
@@ -259,7 +265,9 @@ def test_training_says_when_it_waits_and_rollout_how_long_it_was_idle() -> None:
 
 def test_further_prompts_beside_a_step_do_not_run_ahead_while_it_is_trained_on() -> None:
     """They take the places of groups that filters leave out; when a step's groups are there, none is missing."""
-    config = configured(rollout={"over_rollout": {"additional_prompts": 3}}, sync={"in_flight": "continue"}, **SPLIT)
+    config = configured(
+        rollout={"oversampling": {"additional_prompts": 3}}, weight_sync={"in_flight_requests": "continue"}, **SPLIT
+    )
     trainer = Trainer(config, Engines(wall_seconds=0.001), total_steps=20, train_seconds=0.2)
     trainer.run(range(1, 5))
     assert len(trainer.engines.begun) <= 4 * 2 + 3
@@ -269,7 +277,7 @@ def test_further_prompts_beside_a_step_do_not_run_ahead_while_it_is_trained_on()
 def test_further_prompts_beside_a_step_take_no_more_room_than_the_buffer_has() -> None:
     """Else the groups of the next step wait for room, and training, which would make it, waits for the engines."""
     memory, over = {"name": "memory", "capacity": 4}, {"additional_prompts": 5}
-    config = configured(rollout={"over_rollout": over}, sync={"ahead": 1}, buffer=memory, **SPLIT)
+    config = configured(rollout={"oversampling": over}, weight_sync={"max_steps_ahead": 1}, buffer=memory, **SPLIT)
     trainer = Trainer(config, Engines(), total_steps=8, train_seconds=0.05, capacity=4)
     threading.Timer(20.0, trainer.stop.set).start()
     trainer.run(range(1, 9))

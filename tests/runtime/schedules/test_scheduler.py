@@ -28,7 +28,7 @@ def simulation(engines: Engines | None = None, **sections: Any) -> Simulation:
 
 
 def test_a_long_response_holds_back_nobody_but_itself() -> None:
-    here = simulation(sync={"in_flight": "continue", "ahead": 3})
+    here = simulation(weight_sync={"in_flight_requests": "continue", "max_steps_ahead": 3})
     here.until(5, horizon=6)
     assert here.rows == [0, 2, 3, 4, 5]
     assert here.engines.now < 10
@@ -37,7 +37,7 @@ def test_a_long_response_holds_back_nobody_but_itself() -> None:
 
 
 def test_in_order_groups_wait_for_their_turn() -> None:
-    here = simulation(sync={"in_flight": "wait", "ahead": 3})
+    here = simulation(weight_sync={"in_flight_requests": "wait", "max_steps_ahead": 3})
     here.until(3, horizon=4)
     assert (here.rows, here.scheduler.there) == ([0], 3)
     here.until(4)
@@ -79,7 +79,9 @@ def test_a_prompt_that_takes_too_long_is_given_up_and_replaced() -> None:
 def test_time_in_which_rollout_rests_is_nobodys_delay(timeouts: dict[str, Any]) -> None:
     """Devices that are shared are trained on for minutes, with responses under way that nobody works on."""
     here = simulation(
-        Engines(lambda row, place: 2.0), rollout={"timeouts": timeouts}, sync={"in_flight": "continue", "ahead": 2}
+        Engines(lambda row, place: 2.0),
+        rollout={"timeouts": timeouts},
+        weight_sync={"in_flight_requests": "continue", "max_steps_ahead": 2},
     )
     here.until(4)
     here.scheduler.begin(2)
@@ -90,7 +92,7 @@ def test_time_in_which_rollout_rests_is_nobodys_delay(timeouts: dict[str, Any]) 
 
 
 def test_the_time_limit_follows_what_responses_take() -> None:
-    here = simulation(rollout={"timeouts": {"dynamic": {"ratio": 4.0}}}, sync={"in_flight": "continue"})
+    here = simulation(rollout={"timeouts": {"dynamic": {"ratio": 4.0}}}, weight_sync={"in_flight_requests": "continue"})
     here.until(4)
     here.until(8)
     assert here.told == [f"prompt 1 was given up: it took more than {4 * 1.0:.3g} s"]
@@ -99,7 +101,7 @@ def test_the_time_limit_follows_what_responses_take() -> None:
 
 def test_stragglers_of_a_round_are_not_waited_for_for_ever() -> None:
     over = {"ratio": 0.25, "wait_after_minimum": 3.0}
-    here = simulation(batch={"prompts_per_step": 4, "responses_per_prompt": 2}, rollout={"over_rollout": over})
+    here = simulation(batch={"prompts_per_step": 4, "responses_per_prompt": 2}, rollout={"oversampling": over})
     here.until(4)
     assert here.rows == [0, 2, 3, 4], "one of the next round takes the place of row 1"
     assert 4 <= here.engines.now <= 7
@@ -107,14 +109,16 @@ def test_stragglers_of_a_round_are_not_waited_for_for_ever() -> None:
 
 
 def test_further_prompts_run_beside_the_steps_own() -> None:
-    here = simulation(rollout={"over_rollout": {"additional_prompts": 5}}, algorithm={"filters": ["equal_groups"]})
+    here = simulation(
+        rollout={"oversampling": {"additional_prompts": 5}}, algorithm={"filters": ["zero_variance_groups"]}
+    )
     here.until(2)
     assert here.engines.begun[:5] == [0, 1, 2, 3, 4]
     assert here.rows == [2, 4], "of rows 0 and 3 all responses are right, row 1 is slow"
 
 
 def test_groups_that_a_filter_leaves_out_are_made_up_for() -> None:
-    here = simulation(Engines(), algorithm={"filters": ["equal_groups"]})
+    here = simulation(Engines(), algorithm={"filters": ["zero_variance_groups"]})
     here.until(4)
     assert here.rows == [1, 2, 4, 5]
     assert [group.prompt.index for group in here.scheduler.left_out] == [0, 3]
@@ -123,8 +127,8 @@ def test_groups_that_a_filter_leaves_out_are_made_up_for() -> None:
 def test_filters_that_leave_nothing_end_the_run() -> None:
     here = simulation(
         Engines(),
-        algorithm={"filters": [{"name": "equal_groups", "threshold": 9.0}]},
-        rollout={"over_rollout": {"max_generation_batches": 3}},
+        algorithm={"filters": [{"name": "zero_variance_groups", "threshold": 9.0}]},
+        rollout={"oversampling": {"max_generation_batches": 3}},
     )
     with pytest.raises(RunError, match=r"left out 6 groups in a row, as many as 3 rounds of 2 prompts"):
         here.until(1)
@@ -150,7 +154,7 @@ def test_what_a_lost_engine_had_is_asked_again_until_it_is_too_often() -> None:
 
 
 def test_what_is_given_back_is_begun_anew_before_others_with_the_same_seeds() -> None:
-    here = simulation(sync={"in_flight": "abort", "ahead": 1})
+    here = simulation(weight_sync={"in_flight_requests": "abort", "max_steps_ahead": 1})
     here.until(3, horizon=4)
     assert here.rows == [0, 2, 3]
     seeds = {asked.request.seed for asked in here.scheduler._asked.values()}
@@ -187,7 +191,9 @@ def test_scoring_goes_on_beside_rollout_and_no_further_than_it_may() -> None:
     release, scored = threading.Event(), []
 
     here = simulation(
-        Engines(), sync={"in_flight": "continue"}, reward_loop={"overlap_with_rollout": True, "max_queued": 3}
+        Engines(),
+        weight_sync={"in_flight_requests": "continue"},
+        reward_loop={"overlap_with_rollout": True, "max_queued": 3},
     )
 
     def slowly(prompts: Any, answers: Any) -> Any:

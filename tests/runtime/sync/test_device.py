@@ -122,7 +122,7 @@ def test_no_nccl_is_told(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "trainer_init", lambda info: SimpleNamespace(disabled=True))
     with pytest.raises(RunError, match="no NCCL library") as raised:
         Broadcast(meeting())
-    assert "sync.method=memory" in raised.value.hint
+    assert "weight_sync.method=memory" in raised.value.hint
 
 
 class Ends:
@@ -207,7 +207,7 @@ def test_the_transport_is_that_of_the_way(
     tmp_path: Path, placement: dict[str, Any], sync: dict[str, Any], engine: str, expected: type
 ) -> None:
     rollout = {"engine": engine, "parallel": {"tensor": 2 if "split" in placement.values() else 1}}
-    config = config_from({"model": {"path": "m"}, "placement": placement, "sync": sync, "rollout": rollout})
+    config = config_from({"model": {"path": "m"}, "placement": placement, "weight_sync": sync, "rollout": rollout})
     found = transport_of(config, placement["device"], tmp_path)
     assert type(found) is expected
     if isinstance(found, Nccl):

@@ -32,19 +32,19 @@ pytestmark = [pytest.mark.gpu, pytest.mark.soak, pytest.mark.ray]
 def test_no_number_depends_on_the_way(
     task: Any, run: Callable[..., Any], tmp_path: Path, way: str, placement: dict[str, Any]
 ) -> None:
-    rollout = {"engine": "vllm", "memory": {"gpu_fraction": 0.3, "eager": True}}
+    rollout = {"engine": "vllm", "memory": {"gpu_memory_utilization": 0.3, "enforce_eager": True}}
     found = []
     for method in (way, "memory"):
         config = task.config(
             tmp_path,
             run={"name": method},
-            sync={"method": method, "bucket_mib": 1},
+            weight_sync={"method": method, "bucket_mib": 1},
             placement=placement,
             rollout=rollout,
         )
         ran = run(config)
         assert ran.result.status == "finished", ran.result.cause
         (started,) = [event for event in ran.events if event["kind"] == "run_started"]
-        assert not any("sync.method" in note for note in started["not_used"]), started
+        assert not any("weight_sync.method" in note for note in started["not_used"]), started
         found.append(numbers_of(ran.events))
     assert found[0] == found[1]

@@ -199,7 +199,7 @@ def test_what_does_not_come_in_time_is_named(make_trainer: Callable[..., Trainer
     WeightSync(engines, 20.0).run(TrainWorkers(LocalGroup("p", make_trainer()), HostMemory(), SMALL), 4)  # type: ignore[arg-type]
     told = [limit.told for limit in engines.limits]
     assert told[1:3] == [
-        f"it did not load bucket {number} of weight version 4 within 20 s (sync.timeout)" for number in (1, 2)
+        f"it did not load bucket {number} of weight version 4 within 20 s (weight_sync.timeout)" for number in (1, 2)
     ]
     assert {limit.seconds for limit in engines.limits} == {20.0}
 

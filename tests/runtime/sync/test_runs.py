@@ -24,7 +24,7 @@ def test_no_number_depends_on_the_way_or_the_buckets(task: Any, run: Callable[..
         ("told", {"method": "nccl", "bucket_mib": 1}),
     ):
         placement = {"devices_per_node": 2}
-        config = task.config(tmp_path, run={"name": name}, sync=sync, placement=placement)
+        config = task.config(tmp_path, run={"name": name}, weight_sync=sync, placement=placement)
         ran = run(config)
         assert ran.result.status == "finished", ran.result.cause
         assert not list(ran.result.folder.rglob("bucket-*")), "files are gone"
@@ -38,11 +38,11 @@ def test_a_sync_that_takes_too_long_is_told_with_what_did_not_come(
     task: Any, run: Callable[..., Any], tmp_path: Path
 ) -> None:
     def stop_the_engine(event: dict[str, Any]) -> None:
-        if event["kind"] == "phase" and event["name"] == "sync":
+        if event["kind"] == "phase" and event["name"] == "weight_sync":
             worker("rollout-0").suspend()
 
-    settings = {"sync": {"timeout": 2.0}, "rollout": {"timeouts": {"retries": 0}}}
+    settings = {"weight_sync": {"timeout": 2.0}, "rollout": {"timeouts": {"retries": 0}}}
     named = {"name": "late", "folder": str(tmp_path), "max_restarts": 0}
     ran = run(task.config(tmp_path, run=named, **settings), watch=stop_the_engine)
     assert ran.result.status == "failed"
-    assert "of weight version 0 within 2 s (sync.timeout)" in ran.result.cause
+    assert "of weight version 0 within 2 s (weight_sync.timeout)" in ran.result.cause

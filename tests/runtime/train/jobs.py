@@ -15,7 +15,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Algorithm, KlInLoss
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Lora, Model
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Optimizer, PrecisionSettings, Train
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, STATISTICS
@@ -33,7 +33,7 @@ from rlctl.runtime.workers.trainer import make_loss
 
 FLOAT32 = PrecisionSettings(parameters="float32", compute="float32", reduce="float32")
 FLOAT64 = PrecisionSettings(parameters="float64", compute="float64", reduce="float64")  # type: ignore[arg-type]
-ALL_AT_ONCE = Micro(by="tokens", per_replica=100_000)
+ALL_AT_ONCE = MicroBatchSize(unit="tokens", size=100_000)
 
 
 def make_samples(count: int, *, seed: int = 0, vocab: int = 64) -> list[Sample]:
@@ -90,7 +90,7 @@ def gather_whole(tensors: Mapping[str, Tensor], spread: Collection[str], bucket_
 def log_probs(
     folder: Path,
     samples: Sequence[Sample],
-    micro: Micro,
+    micro: MicroBatchSize,
     temperature: float,
     attention: str,
     memory: MemorySettings = MemorySettings(),
@@ -100,20 +100,20 @@ def log_probs(
 
 
 def statistics(
-    folder: Path, samples: Sequence[Sample], micro: Micro, temperature: float, memory: MemorySettings
+    folder: Path, samples: Sequence[Sample], micro: MicroBatchSize, temperature: float, memory: MemorySettings
 ) -> dict[str, list[Tensor]]:
     """Every statistic, and log-probs."""
     engine = engine_of(folder, dataclasses.replace(settings(), memory=memory))
     return engine.statistics(share(samples), (LOG_PROBS, *STATISTICS), temperature=temperature, micro=micro)
 
 
-def values(folder: Path, samples: Sequence[Sample], micro: Micro, attention: str) -> list[Tensor]:
+def values(folder: Path, samples: Sequence[Sample], micro: MicroBatchSize, attention: str) -> list[Tensor]:
     engine = engine_of(folder, settings(), "critic", attention=attention)
     return engine.values(share(samples), micro=micro)
 
 
 def critic_updates(
-    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, micro: Micro
+    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, micro: MicroBatchSize
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     """Take one optimizer step of a critic; weights and metrics."""
     return gathered_after(engine_of(folder, train, "critic"), samples, loss, micro, 1)
@@ -124,7 +124,7 @@ def updates(
     train: Train,
     samples: Sequence[Sample],
     loss: LossFunction,
-    micro: Micro,
+    micro: MicroBatchSize,
     count: int = 1,
     attention: str = "auto",
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
@@ -156,7 +156,7 @@ def tower_dtypes(folder: Path, sample: Sample) -> dict[str, set[torch.dtype]]:
 
 
 def gathered_after(
-    engine: FsdpEngine, samples: Sequence[Sample], loss: LossFunction, micro: Micro, count: int
+    engine: FsdpEngine, samples: Sequence[Sample], loss: LossFunction, micro: MicroBatchSize, count: int
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     totals = totals_of(samples)
     metrics = []
@@ -167,7 +167,12 @@ def gathered_after(
 
 
 def pair_updates(
-    folder: Path, train: Train, pairs: Sequence[Sample], loss: LossFunction, micro: Micro, attention: str = "auto"
+    folder: Path,
+    train: Train,
+    pairs: Sequence[Sample],
+    loss: LossFunction,
+    micro: MicroBatchSize,
+    attention: str = "auto",
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     """Take one optimizer step on preference pairs; weights and metrics."""
     engine = engine_of(folder, train, attention=attention)
@@ -178,7 +183,7 @@ def pair_updates(
 
 
 def distilled_updates(
-    folder: Path, teacher: Path, train: Train, samples: Sequence[Sample], config: Config, micro: Micro
+    folder: Path, teacher: Path, train: Train, samples: Sequence[Sample], config: Config, micro: MicroBatchSize
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     """Take one optimizer step with a teacher's distributions; weights and metrics."""
     engine, frozen = engine_of(folder, train), engine_of(teacher, train, "reference")
@@ -334,7 +339,7 @@ def merged_and_adapted(
 
 
 def shared_updates(
-    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, micro: Micro, count: int = 1
+    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, micro: MicroBatchSize, count: int = 1
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     """As ``updates``, where neighbours share sequences, and so have the same samples."""
     engine = engine_of(folder, train)

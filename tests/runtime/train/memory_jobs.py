@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.distributed.tensor import DTensor
 
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import MemorySettings, Optimizer, PrecisionSettings, Train
 from rlctl.runtime.algorithms import entropy
@@ -36,7 +36,7 @@ def allocated(folder: Path, compute: str, recompute: bool, prompt: int, response
         with live:
             for _ in range(2):
                 live.peak = live.bytes
-                micro = Micro(by="tokens", per_replica=count * width)
+                micro = MicroBatchSize(unit="tokens", size=count * width)
                 engine.update(samples, SftLoss(), micro=micro, temperature=1.0, totals=totals_of(samples))
     assert engine.optimizer is not None
     moments = [value for state in engine.optimizer.state.values() for name, value in state.items() if name != "step"]

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from torch import Tensor
 
 from rlctl.config import Config
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Train
 from rlctl.runtime.algorithms.aggregation import Totals
@@ -62,14 +62,16 @@ class Replayed:
     """Of the changed weights, to the experts that they choose."""
 
 
-def record_and_replay(folder: Path, train: Train, samples: Sequence[Sample], micro: Micro, target: Path) -> Replayed:
+def record_and_replay(
+    folder: Path, train: Train, samples: Sequence[Sample], micro: MicroBatchSize, target: Path
+) -> Replayed:
     """Record in one pass, and replay in another, in an update, and after it; the weights go to ``target`` then."""
     engine = make(folder, train)
     replica, replicas = replica_of(train.engine)
     if isinstance(train.engine, Fsdp2) and train.engine.sequence_parallel > 1:
         replica, replicas = 0, 1  # in these tests all workers share every sequence
     mine = [dataclasses.replace(sample) for sample in samples[replica::replicas]]
-    pass_of = {"temperature": TEMPERATURE, "micro": micro}
+    pass_of = {"temperature": TEMPERATURE, "micro_batch": micro}
     with engine.routed("recorded"):
         recorded = engine.log_probs(mine, **pass_of)
     experts = [sample.routed_experts for sample in mine]
@@ -84,7 +86,7 @@ def record_and_replay(folder: Path, train: Train, samples: Sequence[Sample], mic
 
 
 def given(
-    folder: Path, train: Train, samples: Sequence[Sample], micro: Micro, model: Mapping[str, Any] = NOTHING
+    folder: Path, train: Train, samples: Sequence[Sample], micro: MicroBatchSize, model: Mapping[str, Any] = NOTHING
 ) -> list[Tensor]:
     """Log-probs where tokens go to the samples' experts."""
     engine = make(folder, train, **model)

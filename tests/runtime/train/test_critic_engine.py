@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import AutoModelForTokenClassification
 
 from rlctl.common.errors import RunError
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.train import ValueLoss
 from rlctl.runtime.train.losses import CriticLoss
 from rlctl.runtime.types import Sample
@@ -19,7 +19,7 @@ from tests.runtime.train import jobs
 from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT64, make_samples, settings
 from tests.runtime.train.processes import Workers
 
-SMALL = Micro(by="tokens", per_replica=40)
+SMALL = MicroBatchSize(unit="tokens", size=40)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +55,9 @@ def state_values(model: torch.nn.Module, sample: Sample) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "llama", "gpt2"])
-@pytest.mark.parametrize(("attention", "micro"), [("auto", SMALL), ("sdpa", Micro(by="responses", per_replica=3))])
+@pytest.mark.parametrize(("attention", "micro"), [("auto", SMALL), ("sdpa", MicroBatchSize(unit="responses", size=3))])
 def test_values_are_those_of_transformers(
-    one: Workers, critics: dict[str, Path], kind: str, attention: str, micro: Micro
+    one: Workers, critics: dict[str, Path], kind: str, attention: str, micro: MicroBatchSize
 ) -> None:
     samples = make_samples(9)
     [found] = one.run(jobs.values, critics[kind], samples, micro, attention)

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from rlctl.common.errors import ConfigError, PlanError
 from rlctl.config import Config, config_from
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.train.distillation import Teaching, into_advantages
 from rlctl.runtime.types import Sample
@@ -71,7 +71,10 @@ def test_splits_do_not_change_a_step_with_a_teacher(
     wanted = config(loss="adaptive_kl") if case == "imitation" else config("rl", top_k=4)
     arguments = (models["gpt2"], models["llama"], train, samples, wanted)
     [(whole, metrics)] = one.run(jobs.distilled_updates, *arguments, ALL_AT_ONCE)
-    for group, micro in ((one, Micro(by="responses", per_replica=2)), (two, Micro(by="tokens", per_replica=30))):
+    for group, micro in (
+        (one, MicroBatchSize(unit="responses", size=2)),
+        (two, MicroBatchSize(unit="tokens", size=30)),
+    ):
         (parts, found), *_ = group.run(jobs.distilled_updates, *arguments, micro)
         assert found[0] == pytest.approx(metrics[0], rel=1e-11, abs=1e-11)
         for name, tensor in parts.items():

@@ -23,7 +23,7 @@ from rlctl.config.sections.algorithm import (
     Sapo,
     Topr,
 )
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.train import Fsdp2, FusedKernels, MemorySettings
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, Weights
 from rlctl.runtime.train.scaling import GROWTH_UPDATES, START, LossScale
@@ -83,12 +83,12 @@ def in_order(parts: list[list[Tensor]], count: int) -> list[Tensor]:
     ("attention", "micro"),
     [
         ("auto", ALL_AT_ONCE),
-        ("auto", Micro(by="tokens", per_replica=40)),
-        ("sdpa", Micro(by="responses", per_replica=3)),
+        ("auto", MicroBatchSize(unit="tokens", size=40)),
+        ("sdpa", MicroBatchSize(unit="responses", size=3)),
     ],
 )
 def test_log_probs_are_those_of_transformers(
-    one: Workers, models: dict[str, Path], kind: str, attention: str, micro: Micro
+    one: Workers, models: dict[str, Path], kind: str, attention: str, micro: MicroBatchSize
 ) -> None:
     samples = make_samples(9)
     [found] = one.run(jobs.log_probs, models[kind], samples, micro, 0.7, attention)
@@ -100,7 +100,7 @@ def test_log_probs_are_those_of_transformers(
 def test_log_probs_do_not_depend_on_the_number_of_workers(one: Workers, two: Workers, models: dict[str, Path]) -> None:
     samples = make_samples(7)
     [alone] = one.run(jobs.log_probs, models["qwen2"], samples, ALL_AT_ONCE, 1.0, "auto")
-    both = two.run(jobs.log_probs, models["qwen2"], samples, Micro(by="responses", per_replica=2), 1.0, "auto")
+    both = two.run(jobs.log_probs, models["qwen2"], samples, MicroBatchSize(unit="responses", size=2), 1.0, "auto")
     for mine, theirs in zip(alone, in_order(both, len(samples)), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
 
@@ -109,7 +109,7 @@ def test_log_probs_do_not_depend_on_the_number_of_workers(one: Workers, two: Wor
 def test_statistics_are_those_of_transformers_logits(
     one: Workers, models: dict[str, Path], kind: str, padded: bool
 ) -> None:
-    samples, micro = make_samples(7), Micro(by="tokens", per_replica=60)
+    samples, micro = make_samples(7), MicroBatchSize(unit="tokens", size=60)
     model = AutoModelForCausalLM.from_pretrained(models[kind], attn_implementation="eager")
     [found] = one.run(jobs.statistics, models[kind], samples, micro, 0.7, MemorySettings(remove_padding=not padded))
     for index, sample in enumerate(samples):
@@ -164,7 +164,7 @@ def test_an_update_is_a_plain_adamw_step_in_float64(
     group: Workers = request.getfixturevalue(workers)
     train = settings(FLOAT64, max_grad_norm=clip)
     (weights, metrics), *_ = group.run(
-        jobs.updates, models["gpt2"], train, samples, POLICY_LOSS, Micro(by="tokens", per_replica=50)
+        jobs.updates, models["gpt2"], train, samples, POLICY_LOSS, MicroBatchSize(unit="tokens", size=50)
     )
     expected, loss, norm = plain_step(models["gpt2"], samples, clip=clip)
     assert metrics[0]["loss"] == pytest.approx(loss, rel=1e-6)  # the columns are float32
@@ -185,9 +185,9 @@ def test_splits_do_not_change_an_update_in_float64(
     [(whole, metrics)] = one.run(jobs.updates, models["gpt2"], train, samples, loss, ALL_AT_ONCE)
     assert metrics[0]["grad_norm"] > 1e-3
     for group, micro in (
-        (one, Micro(by="responses", per_replica=2)),
+        (one, MicroBatchSize(unit="responses", size=2)),
         (two, ALL_AT_ONCE),
-        (two, Micro(by="tokens", per_replica=30)),
+        (two, MicroBatchSize(unit="tokens", size=30)),
     ):
         (parts, found), *_ = group.run(jobs.updates, models["gpt2"], train, samples, loss, micro)
         assert found[0] == pytest.approx(metrics[0], rel=1e-12, abs=1e-12)
@@ -201,7 +201,7 @@ def test_splits_change_a_loss_in_float32_by_1e_5_at_most(
 ) -> None:
     samples, train = make_samples(9), settings(FLOAT32, epsilon=1.0)
     [(whole, metrics)] = one.run(jobs.updates, models["gpt2"], train, samples, AGGREGATED[mode], ALL_AT_ONCE)
-    (parts, found), _ = two.run(jobs.updates, models["gpt2"], train, samples, AGGREGATED[mode], Micro(per_replica=30))
+    (parts, found), _ = two.run(jobs.updates, models["gpt2"], train, samples, AGGREGATED[mode], MicroBatchSize(size=30))
     for name in ("loss", "policy_loss", "grad_norm"):
         assert found[0][name] == pytest.approx(metrics[0][name], rel=1e-5, abs=1e-5)
     for name, tensor in parts.items():
@@ -213,7 +213,7 @@ def test_splits_change_float32_by_rounding_only(one: Workers, two: Workers, mode
     """AdamW divides a gradient by its own size, so weights with almost no gradient show rounding most: SGD-like epsilon."""
     samples, train = make_samples(9), settings(FLOAT32, epsilon=1e-2)
     [(whole, metrics)] = one.run(jobs.updates, models[kind], train, samples, POLICY_LOSS, ALL_AT_ONCE)
-    (parts, found), other = two.run(jobs.updates, models[kind], train, samples, POLICY_LOSS, Micro(per_replica=30))
+    (parts, found), other = two.run(jobs.updates, models[kind], train, samples, POLICY_LOSS, MicroBatchSize(size=30))
     assert found[0] == pytest.approx(metrics[0], rel=1e-4)
     assert other[1] == found
     for name, tensor in parts.items():
@@ -244,7 +244,7 @@ def test_prompts_that_are_computed_once_do_not_change_an_update(one: Workers, mo
     shared = dataclasses.replace(train, fused_kernels=FusedKernels(prefix_grouping=True))
     for kind, tolerance in (("gpt2", 1e-12), ("llama", 1e-8)):  # whose norms and angles are float32 in any case
         [(whole, metrics)] = one.run(jobs.updates, models[kind], train, samples, POLICY_LOSS, ALL_AT_ONCE)
-        for micro in (ALL_AT_ONCE, Micro(by="responses", per_replica=3)):
+        for micro in (ALL_AT_ONCE, MicroBatchSize(unit="responses", size=3)):
             [(parts, found)] = one.run(jobs.updates, models[kind], shared, samples, POLICY_LOSS, micro)
             assert found[0] == pytest.approx(metrics[0], rel=10 * tolerance, abs=tolerance)
             for name, tensor in parts.items():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForImageTextToText
 
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.runtime.train.losses import SftLoss
 from rlctl.runtime.types import Sample
 from tests.runtime.images import KINDS, SPECIAL, make_vision_model
@@ -81,15 +81,15 @@ def expected_log_probs(folder: Path, samples: Sequence[Sample]) -> list[Tensor]:
 
 LAYOUTS = [
     ("qwen2_vl", "auto", ALL_AT_ONCE),
-    ("qwen2_vl", "sdpa", Micro(by="responses", per_replica=3)),
-    ("qwen2_5_vl", "auto", Micro(by="tokens", per_replica=40)),
-    ("qwen3_vl", "auto", Micro(by="tokens", per_replica=40)),
+    ("qwen2_vl", "sdpa", MicroBatchSize(unit="responses", size=3)),
+    ("qwen2_5_vl", "auto", MicroBatchSize(unit="tokens", size=40)),
+    ("qwen3_vl", "auto", MicroBatchSize(unit="tokens", size=40)),
 ]
 
 
 @pytest.mark.parametrize(("kind", "attention", "micro"), LAYOUTS)
 def test_log_probs_are_those_of_transformers(
-    one: Workers, vision_models: dict[str, Path], kind: str, attention: str, micro: Micro
+    one: Workers, vision_models: dict[str, Path], kind: str, attention: str, micro: MicroBatchSize
 ) -> None:
     samples = make_samples()
     [found] = one.run(jobs.log_probs, vision_models[kind], samples, micro, 1.0, attention)
@@ -121,7 +121,7 @@ def test_an_update_is_a_plain_adamw_step_though_not_all_workers_have_images(
 ) -> None:
     samples = make_samples()
     expected, norm = plain_step(vision_models[kind], samples)
-    micro = Micro(by="responses", per_replica=1)
+    micro = MicroBatchSize(unit="responses", size=1)
     found = two.run(jobs.updates, vision_models[kind], settings(FLOAT64, epsilon=1e-2), samples, SftLoss(), micro)
     weights, metrics = found[0]
     assert metrics[0]["grad_norm"] == pytest.approx(norm, rel=1e-6)

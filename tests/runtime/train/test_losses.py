@@ -93,8 +93,8 @@ def test_kl_and_entropy_are_weighted_and_reported() -> None:
         (Aggregation(mode="seq_mean_token_mean"), (-0.2 / 2 - 1.0) / 4),
         (Aggregation(mode="seq_mean_token_sum_norm"), -1.2 / 4 / 10),
         (Aggregation(mode="seq_mean_token_sum_norm", scale_factor=5.0), -1.2 / 4 / 5),
-        (Aggregation(mode="token_mean", follow_source=True), -1.2 / 3 * 2 / 4),
-        (Aggregation(mode="seq_mean_token_mean", follow_source=True), (-0.2 / 2 - 1.0) / 4),
+        (Aggregation(mode="token_mean", per_micro_batch=True), -1.2 / 3 * 2 / 4),
+        (Aggregation(mode="seq_mean_token_mean", per_micro_batch=True), (-0.2 / 2 - 1.0) / 4),
     ],
 )
 def test_aggregation_by_hand(aggregation: Aggregation, expected: float) -> None:

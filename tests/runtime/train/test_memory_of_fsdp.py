@@ -34,7 +34,7 @@ def test_a_step_on_cpu_allocates_what_is_estimated(folder: Path, two: Workers, c
             "model": {"path": str(folder)},
             "data": {"max_prompt_tokens": PROMPT},
             "rollout": {"max_response_tokens": RESPONSE},
-            "batch": {"micro": {"by": "tokens", "per_replica": SEQUENCES * (PROMPT + RESPONSE)}},
+            "batch": {"micro_batch": {"unit": "tokens", "size": SEQUENCES * (PROMPT + RESPONSE)}},
             "placement": {"nodes": 1, "devices_per_node": 2},
             "train": {"precision": {"compute": compute}, "memory": {"recompute_activations": recompute}},
         }

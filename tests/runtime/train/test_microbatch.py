@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.runtime.train.microbatch import collate, fed_tokens, split
 from rlctl.runtime.types import Sample
 
@@ -67,7 +67,7 @@ def test_nothing_becomes_one_token_that_is_not_counted(padded: bool) -> None:
 def test_micro_batches_hold_every_sample_once_within_the_budget(
     lengths: list[int], size: int, padded: bool, by: str
 ) -> None:
-    parts = split(lengths, Micro(by=by, per_replica=size), padded=padded)  # type: ignore[arg-type]
+    parts = split(lengths, MicroBatchSize(unit=by, size=size), padded=padded)  # type: ignore[arg-type]
     assert sorted(index for part in parts for index in part) == list(range(len(lengths)))
     for part in parts:
         widths = [lengths[index] for index in part]
@@ -86,7 +86,7 @@ def test_neighbours_stay_together_within_the_budget(
 ) -> None:
     """A pair counts as one response; one that is larger than the budget is alone."""
     lengths = [tokens for pair in pairs for tokens in pair]
-    parts = split(lengths, Micro(by=by, per_replica=size), padded=padded, together=2)
+    parts = split(lengths, MicroBatchSize(unit=by, size=size), padded=padded, together=2)
     assert sorted(index for part in parts for index in part) == list(range(len(lengths)))
     for part in parts:
         assert all(part[place] % 2 == 0 and part[place + 1] == part[place] + 1 for place in range(0, len(part), 2))
@@ -114,4 +114,4 @@ def test_a_prompt_that_several_samples_begin_with_lies_there_once() -> None:
 
 def test_samples_of_one_prompt_follow_each_other() -> None:
     lengths, like = [3, 9, 5, 8, 9, 2], [0, 1, 0, 1, 4, 0]
-    assert split(lengths, Micro(by="responses", per_replica=2), padded=False, like=like) == [[1, 3], [4, 2], [0, 5]]
+    assert split(lengths, MicroBatchSize(unit="responses", size=2), padded=False, like=like) == [[1, 3], [4, 2], [0, 5]]

@@ -16,7 +16,7 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 from rlctl.common.errors import PlanError
 from rlctl.config import config_from
 from rlctl.config.sections.algorithm import Algorithm, DpoObjective, KlInLoss
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.train.interface import LossFunction
 from rlctl.runtime.train.losses import SftLoss
@@ -88,9 +88,9 @@ def test_pairs_stay_together_however_they_are_split(
     attention = "eager" if padded else "auto"
     [(whole, metrics)] = one.run(jobs.pair_updates, models["gpt2"], train, samples, DPO, ALL_AT_ONCE, attention)
     for group, micro in (
-        (one, Micro(by="responses", per_replica=1)),
+        (one, MicroBatchSize(unit="responses", size=1)),
         (two, ALL_AT_ONCE),
-        (two, Micro(by="tokens", per_replica=40)),
+        (two, MicroBatchSize(unit="tokens", size=40)),
     ):
         (parts, found), *_ = group.run(jobs.pair_updates, models["gpt2"], train, samples, DPO, micro, attention)
         assert found[0] == pytest.approx(metrics[0], rel=1e-10, abs=1e-10)
@@ -200,7 +200,10 @@ def test_splits_do_not_change_a_step_of_mix_in_float64(one: Workers, two: Worker
     )
     [(whole, metrics)] = one.run(jobs.updates, models["gpt2"], train, samples, loss, ALL_AT_ONCE)
     assert metrics[0]["grad_norm"] > 1e-3
-    for group, micro in ((one, Micro(by="responses", per_replica=2)), (two, Micro(by="tokens", per_replica=30))):
+    for group, micro in (
+        (one, MicroBatchSize(unit="responses", size=2)),
+        (two, MicroBatchSize(unit="tokens", size=30)),
+    ):
         (parts, found), *_ = group.run(jobs.updates, models["gpt2"], train, samples, loss, micro)
         assert found[0] == pytest.approx(metrics[0], rel=1e-12, abs=1e-12)
         for name, tensor in parts.items():
@@ -220,7 +223,7 @@ def test_imitation_is_the_loss_of_trl_on_the_same_batch(one: Workers, models: di
     loss = model(**batch).loss
     loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf"))
-    micro = Micro(by="tokens", per_replica=40)
+    micro = MicroBatchSize(unit="tokens", size=40)
     [(_, [metrics])] = one.run(jobs.updates, models["qwen2"], settings(FLOAT64), samples, SftLoss(), micro)
     assert metrics["loss"] == pytest.approx(loss.item(), rel=1e-6)  # Transformers takes the loss in float32
     assert metrics["grad_norm"] == pytest.approx(norm.item(), rel=1e-6)

@@ -19,7 +19,7 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeTopKRouter
 from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Algorithm
-from rlctl.config.sections.batch import Batch, Micro
+from rlctl.config.sections.batch import Batch, MicroBatchSize
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Train
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.serialization.sequences import shared_out
@@ -31,7 +31,7 @@ from tests.runtime.train.jobs import make_samples, settings
 from tests.runtime.train.processes import Workers
 from tests.runtime.train.replay_jobs import TEMPERATURE, Replayed
 
-MICRO = Micro(by="tokens", per_replica=40)
+MICRO = MicroBatchSize(unit="tokens", size=40)
 LAYERS = [0, 2]
 """Of the model those with experts; the second is dense."""
 EXPERTS, CHOSEN = 4, 2
@@ -172,7 +172,7 @@ def test_the_updates_of_a_step_go_to_the_experts_of_the_pass_for_the_old_log_pro
     """Two epochs of two mini-batches, by the controller's own roles."""
     config = Config(
         algorithm=Algorithm(router_replay=mode),
-        batch=Batch(mini_batch_responses=4, ppo_epochs=2, micro=Micro(per_replica=1000)),
+        batch=Batch(mini_batch_responses=4, ppo_epochs=2, micro=MicroBatchSize(size=1000)),
         train=settings(learning_rate=0.05),
     )
     samples, went, metrics = one.run(replay_jobs.step, config, models["qwen3_moe"], make_samples(8))[0]

@@ -27,7 +27,7 @@ def grpo(task: Any, folder: Path, *, steps: int, **changes: Any) -> Config:
             "prompts_per_step": 16,
             "responses_per_prompt": 8,
             "mini_batch_responses": 64,
-            "micro": {"by": "responses", "per_replica": 64},
+            "micro_batch": {"unit": "responses", "size": 64},
         },
         schedule={"total_steps": steps, "evaluate_every": 100},
         train={
@@ -35,7 +35,7 @@ def grpo(task: Any, folder: Path, *, steps: int, **changes: Any) -> Config:
             "memory": {"recompute_activations": False},
             "optimizer": {"learning_rate": 1e-2},
         },
-        checkpoint={"every": 100, "last": True},
+        checkpoint={"every": 100, "at_end": True},
         **changes,
     )
     return config

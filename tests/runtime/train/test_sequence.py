@@ -26,7 +26,7 @@ def test_two_workers_on_one_sequence_take_the_step_of_one_in_float64(
     samples, train = make_samples(7), settings(FLOAT64, epsilon=1.0)
     [(whole, metrics)] = one.run(jobs.updates, models[kind], train, samples, POLICY_LOSS, ALL_AT_ONCE, 2)
     shared = dataclasses.replace(train, engine=SHARED)
-    for micro in (ALL_AT_ONCE, dataclasses.replace(ALL_AT_ONCE, per_replica=33)):
+    for micro in (ALL_AT_ONCE, dataclasses.replace(ALL_AT_ONCE, size=33)):
         (parts, found), other = two.run(jobs.shared_updates, models[kind], shared, samples, POLICY_LOSS, micro, 2)
         assert other[1] == found
         for mine, alone in zip(found, metrics, strict=True):

@@ -106,7 +106,9 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
     stage = StageRun(
         config=config,
         plan=plan,
-        clock=Clock(4, evaluate_every=None, save_every=2, evaluate_first=False, evaluate_last=False, save_last=False),
+        clock=Clock(
+            4, evaluate_every=None, save_every=2, evaluate_at_start=False, evaluate_at_end=False, save_last=False
+        ),
         source=source,
         policy=policy,
         rollout=None,

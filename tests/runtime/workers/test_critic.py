@@ -27,7 +27,7 @@ SECTION: dict[str, Any] = {
     "learning_rate_schedule": {"name": "linear", "tick": "optimizer_step"},
     "mini_batch_responses": 2,
     "ppo_epochs": 2,
-    "micro": {"by": "tokens", "per_replica": 40},
+    "micro_batch": {"unit": "tokens", "size": 40},
 }
 
 

@@ -157,7 +157,7 @@ def test_what_the_engine_is_made_with() -> None:
     own = judge_config(made, reward, "vllm")  # type: ignore[arg-type]
     assert (own.model.path, own.model.max_context_tokens) == ("org/judge", 99)
     assert (own.rollout.engine.args, own.rollout.parallel.tensor) == ({"block_size": 32}, 2)
-    assert (own.rollout.memory.max_running_responses, own.rollout.sampling.stop) == (3, ("x",))
+    assert (own.rollout.memory.max_num_seqs, own.rollout.sampling.stop) == (3, ("x",))
 
 
 def test_what_cannot_be_served_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def ppo(folder: Path, *, warmup: int = 1, session: int | None = None) -> Config:
             "schedule": {"total_steps": 4, "critic_warmup_steps": warmup},
             "algorithm": {
                 "advantage": {"name": "gae", "lambda": 0.9},
-                "preference_feedback": {"reweight": "max_random"},
+                "policy_filtration": {"reweight": "max_random"},
             },
             "train": TRAIN,
             "critic": {**TRAIN, "ppo_epochs": 2, "shuffle": True},

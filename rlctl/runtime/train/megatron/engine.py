@@ -36,7 +36,7 @@ from transformers import (
 from transformers.utils import cached_file
 
 from rlctl.common.errors import PlanError, RunError
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Megatron, Train
@@ -172,19 +172,19 @@ class MegatronEngine(TellsLogProbs):
         names: Sequence[str],
         *,
         temperature: float,
-        micro: Micro,
+        micro: MicroBatchSize,
         adapters: bool = True,
     ) -> dict[str, list[Tensor]]:
         """See ``TrainEngine``. There are no adapters."""
         return self._each_token(samples, micro, tuple(names), temperature)
 
-    def values(self, samples: Sequence[Sample], *, micro: Micro) -> list[Tensor]:
+    def values(self, samples: Sequence[Sample], *, micro: MicroBatchSize) -> list[Tensor]:
         """See ``TrainEngine``."""
         assert self.role == "critic", f"a {self.role} has no values"
         return self._each_token(samples, micro, ("values",), 1.0)["values"]
 
     def _each_token(
-        self, samples: Sequence[Sample], micro: Micro, names: tuple[str, ...], temperature: float
+        self, samples: Sequence[Sample], micro: MicroBatchSize, names: tuple[str, ...], temperature: float
     ) -> dict[str, list[Tensor]]:
         """Under each name one number a counted token, which the last stage says."""
         results = {name: [torch.zeros(len(sample)) for sample in samples] for name in names}
@@ -217,7 +217,7 @@ class MegatronEngine(TellsLogProbs):
         samples: Sequence[Sample],
         loss: LossFunction,
         *,
-        micro: Micro,
+        micro: MicroBatchSize,
         temperature: float,
         totals: Totals,
         together: int = 1,
@@ -398,7 +398,7 @@ class MegatronEngine(TellsLogProbs):
     def reload(self) -> None:
         """See ``TrainEngine``."""
 
-    def _micro_batches(self, samples: Sequence[Sample], micro: Micro, together: int = 1) -> list[list[int]]:
+    def _micro_batches(self, samples: Sequence[Sample], micro: MicroBatchSize, together: int = 1) -> list[list[int]]:
         """Micro-batches as indices, as many on every replica as the schedule takes; some of them may be empty."""
         parts = split([fed_tokens(sample) for sample in samples], micro, padded=False, together=together)
         count = torch.tensor(max(1, len(parts)))

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Megatron, PrecisionSettings, Train
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, STATISTICS
@@ -58,7 +58,7 @@ def make(folder: Path, engine: Any, role: Role = "policy") -> TrainEngine:
 
 
 def train(
-    folder: Path, engine: Any, role: Role, samples: Sequence[Sample], loss: LossFunction, micro: Micro
+    folder: Path, engine: Any, role: Role, samples: Sequence[Sample], loss: LossFunction, micro: MicroBatchSize
 ) -> EngineResult:
     """Log-probs and statistics, or values, ``STEPS`` updates, weights, and log-probs or values again."""
     made = make(folder, engine, role)
@@ -81,7 +81,7 @@ def train(
 
 
 def train_narrow(
-    folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunction, micro: Micro
+    folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunction, micro: MicroBatchSize
 ) -> list[dict[str, float]]:
     """Metrics of updates in bfloat16."""
     narrow = PrecisionSettings(parameters="float32", compute="bfloat16", reduce="float32")
@@ -92,7 +92,9 @@ def train_narrow(
     return [made.update(mine, loss, micro=micro, temperature=1.0, totals=totals) for _ in range(STEPS)]
 
 
-def refused(folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunction, micro: Micro) -> EngineResult:
+def refused(
+    folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunction, micro: MicroBatchSize
+) -> EngineResult:
     """One update whose gradient is not finite."""
     made = make(folder, engine)
     before = {name: tensor.clone() for name, tensor in made.export_weights()}
@@ -102,7 +104,7 @@ def refused(folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunc
     return EngineResult(0, [], [metrics, {"same": float(same)}], {}, [])
 
 
-def log_probs(folder: Path, engine: Any, samples: Sequence[Sample], micro: Micro) -> list[Tensor]:
+def log_probs(folder: Path, engine: Any, samples: Sequence[Sample], micro: MicroBatchSize) -> list[Tensor]:
     """Of a reference."""
     replica, replicas = replica_of(engine) if dist.get_world_size() > 1 else (0, 1)
     return make(folder, engine, "reference").log_probs(samples[replica::replicas], temperature=1.0, micro=micro)
@@ -112,7 +114,7 @@ def exported(folder: Path, engine: Any, target: Path) -> None:
     make(folder, engine).export_hf(target, tokenizer=None).result()
 
 
-def compared(folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunction, micro: Micro) -> None:
+def compared(folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunction, micro: MicroBatchSize) -> None:
     """An update that is to compare whole distributions."""
     made = make(folder, engine)
     compare = {"divergence": Comparison(made, lambda mine, theirs: mine)}

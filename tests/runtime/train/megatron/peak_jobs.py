@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Megatron, Optimizer, PrecisionSettings, Train
 from rlctl.runtime.train.losses import SftLoss, totals_of
@@ -27,7 +27,7 @@ def peak(folder: Path, engine: Megatron, compute: str, prompt: int, response: in
         width = prompt + response
         mask = torch.arange(width + 1) > prompt  # the last token is predicted and never fed
         samples = [Sample(torch.full((width + 1,), 5), mask, {}) for _ in range(2 * count)]
-        micro = Micro(by="tokens", per_replica=count * width)
+        micro = MicroBatchSize(unit="tokens", size=count * width)
         for _ in range(2):
             held, live.peak = live.bytes, live.bytes
             here.update(samples, SftLoss(), micro=micro, temperature=1.0, totals=totals_of(samples))

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from rlctl.common.errors import PlanError
 from rlctl.config.sections.algorithm import Algorithm, KlInLoss
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.train import Fsdp2, Megatron, Moe, ValueLoss
 from rlctl.runtime.train.interface import Role
 from rlctl.runtime.train.losses import CriticLoss, PolicyLoss
@@ -23,7 +23,7 @@ from tests.runtime.train.megatron.conftest import some
 from tests.runtime.train.megatron.engine_jobs import EngineResult
 from tests.runtime.train.processes import Workers
 
-MICRO = Micro(by="tokens", per_replica=40)
+MICRO = MicroBatchSize(unit="tokens", size=40)
 POLICY_LOSS = PolicyLoss.of(
     Algorithm(kl_in_loss=KlInLoss(estimator="k3", coefficient=0.1), entropy_coefficient=0.01), max_response_tokens=32
 )

@@ -97,7 +97,7 @@ def test_a_step_on_cpu_allocates_what_is_estimated(
             "model": {"path": str(wide[family])},
             "data": {"max_prompt_tokens": PROMPT},
             "rollout": {"max_response_tokens": RESPONSE},
-            "batch": {"micro": {"by": "tokens", "per_replica": SEQUENCES * (PROMPT + RESPONSE)}},
+            "batch": {"micro_batch": {"unit": "tokens", "size": SEQUENCES * (PROMPT + RESPONSE)}},
             "placement": {"nodes": 1, "devices_per_node": 2},
             "train": {"engine": {"name": "megatron", **engine}, "precision": {"compute": compute, "reduce": "float32"}},
         }

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlctl.common.errors import PlanError
-from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.train import Fsdp2, Megatron, Moe, Train
 from tests.runtime.train import replay_jobs
 from tests.runtime.train.jobs import make_samples, settings
@@ -20,7 +20,7 @@ from tests.runtime.train.processes import Workers
 from tests.runtime.train.replay_jobs import Replayed
 from tests.runtime.train.test_replay import by_hand, close, far
 
-MICRO = Micro(by="tokens", per_replica=40)
+MICRO = MicroBatchSize(unit="tokens", size=40)
 AGAIN: dict[str, Any] = {"recompute_granularity": "full"}
 LAYOUTS: dict[str, tuple[str, Megatron]] = {
     "one": ("one", Megatron()),
