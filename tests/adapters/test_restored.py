@@ -184,3 +184,13 @@ def test_a_bound_that_never_acts_is_none() -> None:
     before, after, _ = there_and_back(RLVR, "roll", "trinity")
     assert getattr(before.algorithm.policy_loss, "dual_clip", 0) is None
     assert before.algorithm.policy_loss == after.algorithm.policy_loss
+
+
+def test_a_share_comes_back_only_with_its_reward() -> None:
+    """verl names the workers of its one reward, so that the list of rewards is not put back; ROLL refuses a domain without one."""
+    values = yaml.safe_load(RLVR)
+    values["actor_train"].setdefault("data_args", {})["domain_interleave_probs"] = {"math_rule": 0.5, "boxes": 0.5}
+    worker = {"worker_cls": "my.Worker", "tag_included": ["boxes"], "world_size": 8}
+    values["rewards"] = {"math_rule": {**next(iter(values["rewards"].values())), "world_size": 8}, "boxes": worker}
+    _, _, after = there_and_back(yaml.safe_dump(values), "roll", "verl")
+    assert set(after["actor_train"]["data_args"]["domain_interleave_probs"]) <= set(after["rewards"])

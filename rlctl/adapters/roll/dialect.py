@@ -215,6 +215,15 @@ WORKER = (
 """The keys of a worker in the order of ROLL's examples; what is not named comes after."""
 
 
+def _keep_scored_domains(written: Written) -> None:
+    """Leave out shares, kept for the way back, of domains whose reward did not come back: ROLL stops at one without."""
+    shares = find(written.values, ("actor_train", "data_args", "domain_interleave_probs"))
+    rewards = written.values.get("rewards")
+    if isinstance(shares, dict) and isinstance(rewards, dict) and set(shares) & set(rewards):
+        for name in set(shares) - set(rewards):
+            del shares[name]
+
+
 @dataclass(frozen=True)
 class Roll(Dialect):
     """ROLL, whose users write one Hydra YAML for a start script."""
@@ -250,6 +259,7 @@ class Roll(Dialect):
         """Write a config; what ROLL asks of its data is told where the data was made for another framework."""
         written = super().write_one(given, version, options)
         self._name_teachers(written, given)
+        _keep_scored_domains(written)
         view = ConfigView(given, version_of(version), options)
         written.findings += needs(view, self.kind_for(given.config, version))
         return written
