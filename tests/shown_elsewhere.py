@@ -199,7 +199,7 @@ SHOWN_BY: dict[str, str] = {
     "runtime/train/test_fsdp.py::test_prompts_that_are_computed_once_do_not_change_an_update": """
         train.fused_kernels.prefix_grouping critic.fused_kernels.prefix_grouping
     """,
-    "test_plan.py::test_a_reference_that_does_not_divide_its_devices_is_refused_under_its_own_key": """
+    "planning/test_plan.py::test_a_reference_that_does_not_divide_its_devices_is_refused_under_its_own_key": """
         reference.engine<fsdp2>.sequence_parallel reference.engine reference.engine<fsdp2>
     """,
     "runtime/train/test_model.py::test_overrides_go_over_config_json": """
@@ -268,7 +268,7 @@ SHOWN_BY: dict[str, str] = {
     "runtime/schedules/test_scheduler.py::test_scoring_goes_on_beside_rollout_and_no_further_than_it_may": """
         reward_loop.max_queued
     """,
-    "test_arithmetic.py::test_layouts_share_out_the_devices": """
+    "planning/test_arithmetic.py::test_layouts_share_out_the_devices": """
         placement.roles{}.devices
     """,
     "runtime/test_apart.py::test_a_run_explores_and_another_trains_on_what_it_left": """
@@ -280,7 +280,7 @@ SHOWN_BY: dict[str, str] = {
     "runtime/test_apart.py::test_responses_that_are_too_old_are_not_trained_on": """
         algorithm.sample_strategy algorithm.sample_strategy_args
     """,
-    "test_plan.py::test_roles_follow_the_algorithm": """
+    "planning/test_plan.py::test_roles_follow_the_algorithm": """
         critic critic.engine critic.engine<fsdp2>
     """,
     "runtime/checkpoints/test_checkpoint.py::test_of_the_last_checkpoints_fewer_keep_their_critic_and_all_stay_whole": """

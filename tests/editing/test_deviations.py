@@ -58,9 +58,9 @@ def test_the_list_is_everything_that_the_file_says_otherwise(session: Session, t
     session.export(file, "trinity")
     loaded, _ = read(file)
     assert loaded is not None
-    assert loaded.config.algorithm.old_log_probs != session.config.algorithm.old_log_probs
+    assert loaded.config.data.train_on_truncated_prompts != session.config.data.train_on_truncated_prompts
     told = {one.key for one in found.deviations}
-    assert "algorithm.old_log_probs" in told
+    assert {"data.train_on_truncated_prompts", "algorithm.old_log_probs"} <= told
     assert {item.key for item in found.draft.lost} <= told
 
 

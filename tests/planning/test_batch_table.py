@@ -17,7 +17,7 @@ def _rows(config: Any) -> dict[str, Row]:
 
 
 def _config(**batch: Any) -> Any:
-    micro = batch.pop("micro", {"unit": "responses", "size": 2})
+    micro = batch.pop("micro_batch", {"unit": "responses", "size": 2})
     engine = batch.pop("engine", {"name": "fsdp2"})
     return config_from(
         {

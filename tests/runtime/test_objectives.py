@@ -216,7 +216,7 @@ def test_a_run_that_is_resumed_goes_on_as_the_one_that_was_not(
 ) -> None:
     def config(name: str, steps: int) -> Any:
         made = make(task, rows, tmp_path / name, steps=steps)
-        kept = dataclasses.replace(made.checkpoint, every=Interval(steps=1), last=True)
+        kept = dataclasses.replace(made.checkpoint, every=Interval(steps=1), at_end=True)
         schedule = dataclasses.replace(made.schedule, evaluate_every=None, evaluate_at_start=False)
         return dataclasses.replace(made, checkpoint=kept, schedule=schedule)
 

@@ -129,7 +129,7 @@ def _drawing(config: Config, sets: Sequence[PromptSet | SampleSet | PairSet]) ->
     return {
         "per_step": config.batch.prompts_per_step,
         "ordering": ordering_of(config, sets),
-        "max_steps_ahead": config.data.loader_workers,
+        "ahead": config.data.loader_workers,
     }
 
 

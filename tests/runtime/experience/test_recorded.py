@@ -60,4 +60,4 @@ def test_a_schedule_that_streams_is_refused(task: Any, tmp_path: Path) -> None:
     config = skipping(task.config(tmp_path), "dump", tmp_path)
     check_skips(config)
     with pytest.raises(PlanError, match="draws responses one by one"):
-        check_skips(replace(config, weight_sync=replace(config.weight_sync, ahead=1.0)))
+        check_skips(replace(config, weight_sync=replace(config.weight_sync, max_steps_ahead=1.0)))
