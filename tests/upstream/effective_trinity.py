@@ -71,7 +71,7 @@ def numbers(config: Any, told: dict[str, Any], rows: int, rates: Rates) -> dict[
             engine.get("sequence_parallel") or engine["parallel"]["context"]
         )
     else:
-        found["responses of a micro-batch"] = engine["micro"]
+        found["responses of a micro-batch"] = engine["micro_batch"]
     if held_out and found["evaluate every (rounds)"]:
         first = held_out[0]
         found |= {

@@ -250,7 +250,7 @@ def _engine(config: Config, told: dict[str, Any], engine: dict[str, Any]) -> Ite
         raised = own < longest and engine["tokens"] == longest  # 0.5 takes no less than the longest sequence
         yield "tokens of a replica", longest if raised else own, engine["tokens"]
     elif config.algorithm.objective.choice != "dpo":
-        yield "micro-batch", batch.micro_batch.size, engine["micro"]
+        yield "micro-batch", batch.micro_batch.size, engine["micro_batch"]
     offload = {"none": [False, False], "parameters": [True, False], "optimizer": [False, True], "both": [True, True]}
     yield (
         "offload",
