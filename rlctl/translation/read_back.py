@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
-from rlctl.adapters.engine.dialect import File, stage_parts
+from rlctl.adapters.engine.dialect import File, as_document, stage_parts
 from rlctl.adapters.engine.lacking import SHOWN
 from rlctl.adapters.engine.requirements import refused, requirements_of
 from rlctl.adapters.engine.tree import put
@@ -22,7 +22,6 @@ from rlctl.common.report import Bucket, Entry, Finding, Level, Report
 from rlctl.config import Loaded
 from rlctl.config.inspect import settings
 from rlctl.documents import Document, KeyPath, dotted, parse_dotted
-from rlctl.documents.paths import copied
 from rlctl.translation.difference import Difference, differences
 
 CONSEQUENCES: Mapping[str, str] = {
@@ -74,11 +73,9 @@ class Back:
 
 def read_back(loaded: Loaded, file: File, options: Mapping[str, str]) -> Back:
     """Read what was written and compare it with its source."""
-    target, document = dialect_called(file.name), _written(file)
+    target = dialect_called(file.name)
     try:
-        kind = file.kind if options.get("format") == "sh" else ""  # a script names the program, YAML does not
-        taken = target.detect(document, version=file.release, kind=kind)
-        again = target.read(document, taken, environment={}, options=options, restored={})
+        again = target.read_again(file, options)
     except RlctlError as error:
         return Back(problem=_unreadable(target.name, error.message))
     if again.loaded is None:
@@ -103,7 +100,7 @@ def refusals(report: Report, file: File, *, script: bool) -> list[Finding]:
     requirements = requirements_of(file.name)
     if requirements is None or not f"{requirements.release}.".startswith(f"{file.release}."):
         return []
-    target, document = dialect_called(file.name), _written(file)
+    target, document = dialect_called(file.name), as_document(file)
     kind = file.kind if script else ""
     found = refused(requirements, target, document, release=file.release, environment={}, kind=kind)
     if not found:
@@ -140,13 +137,6 @@ def as_read(report: Report) -> Document:
         if entry.at is not None:
             marks[path] = entry.at
     return Document("config", values, marks)
-
-
-def _written(file: File) -> Document:
-    values = copied(file.values)
-    for path, value in file.resolved.items():
-        put(values, path, value)
-    return Document("the written file", values)
 
 
 def _unreadable(name: str, why: str) -> Finding:

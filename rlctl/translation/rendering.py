@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
-from rlctl.adapters.engine.carried import block
+from rlctl.adapters.engine.carried import AS_WRITTEN, block
 from rlctl.adapters.engine.dialect import Dialect, File, stage_parts
 from rlctl.adapters.engine.rules import Absent
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import without_defaults
-from rlctl.common.errors import UsageError
+from rlctl.common.errors import RlctlError, UsageError
 from rlctl.common.report import Level, Report
 from rlctl.config import Loaded
 from rlctl.documents import Comment, KeyPath, dotted, parse_dotted, write_yaml
@@ -68,24 +68,39 @@ def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcom
         comments[()] = Comment(head.above, "", ())
         tail = list(head.below)
     outcome = Outcome(found, form, file, report, comments, tail)
-    _keep(_way_back(loaded, file, name), options.get("carried", "comment"), outcome)
+    _keep(_way_back(loaded, file, name), options, outcome)
     return outcome
 
 
-def _keep(kept: Mapping[str, Mapping[str, Any]], how: str, outcome: Outcome) -> None:
+def _keep(kept: Mapping[str, Mapping[str, Any]], options: Mapping[str, str], outcome: Outcome) -> None:
     """Put what is kept for the way back where it was asked for: a block of comments, a file of its own, or nowhere."""
     if not kept:
         return
+    how = options.get("carried", "comment")
     count = sum(len(keys) for keys in kept.values())
     if how == "sidecar":
         outcome.sidecar = write_yaml({"rlctl_carried": {name: dict(keys) for name, keys in kept.items()}})
     elif how == "none":
         outcome.report.add("not-carried", Level.NOTE, f"{count} keys for the way back were left out, as asked")
     else:
-        outcome.tail = [*outcome.tail, *block(kept)]
+        outcome.tail = [*outcome.tail, *block({**kept, AS_WRITTEN: _overruled(kept, outcome, options)})]
         if outcome.form not in COMMENTED:
             message = f"{count} keys for the way back have no place in a list of overrides"
             outcome.report.add("not-carried", Level.NOTE, message, option="--sidecar FILE")
+
+
+def _overruled(kept: Mapping[str, Mapping[str, Any]], outcome: Outcome, options: Mapping[str, str]) -> dict[str, Any]:
+    """Values of the text that a kept value overrules, by the text's keys: where somebody changes them, the text holds."""
+    places = [parse_dotted(key) for key in kept.get("rlctl", {})]
+    if not places:
+        return {}
+    try:
+        implied = outcome.dialect.read_again(outcome.file, options).implied
+    except RlctlError:
+        return {}
+    keys = {key for to, keys in implied.items() if any(to[: len(place)] == place for place in places) for key in keys}
+    values = {dotted(key): find(outcome.file.values, key) for key in sorted(keys, key=dotted)}
+    return {key: value for key, value in values.items() if not isinstance(value, Absent)}
 
 
 def format_of(found: Dialect, asked: str) -> str:

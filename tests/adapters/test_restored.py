@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from rlctl.config import Config
@@ -194,3 +195,25 @@ def test_a_share_comes_back_only_with_its_reward() -> None:
     values["rewards"] = {"math_rule": {**next(iter(values["rewards"].values())), "world_size": 8}, "boxes": worker}
     _, _, after = there_and_back(yaml.safe_dump(values), "roll", "verl")
     assert set(after["actor_train"]["data_args"]["domain_interleave_probs"]) <= set(after["rewards"])
+
+
+@pytest.mark.parametrize(
+    ("written", "changed", "layout"),
+    [
+        ("    engine_num: 2", "    engine_num: 2", "colocated"),
+        ("    engine_num: 2", "    engine_num: 3", "split"),
+        ("  repeat_times: 4", "  repeat_times: 8", "colocated"),
+    ],
+)
+def test_what_somebody_changed_since_holds_over_what_is_kept(written: str, changed: str, layout: str) -> None:
+    """Trinity's explorer has devices of its own, which verl's shared ones imply; where they are set by hand they are meant."""
+    away = convert(VERL, "trinity", dialect="verl", environment={}).text or ""
+    assert written in away
+    loaded, report = read_document(
+        read_yaml(away.replace(written, changed), "x.yaml"), dialect="trinity", environment={}
+    )
+    assert loaded is not None, report.errors
+    assert loaded.config.placement.layout == layout
+    told = [finding for finding in report.findings if finding.code == "not-restored"]
+    assert bool(told) is (layout == "split")
+    assert all("engine_num" in finding.message for finding in told)

@@ -3,6 +3,8 @@
 # rlctl: kept for the way back, ignored by Trinity-RFT
 # verl:
 #   trainer.esi_redundant_time: 0
+# as_written:
+#   explorer.rollout_model.engine_num: 2
 # rlctl: end
 """
 
@@ -17,6 +19,8 @@ from rlctl.documents import read_yaml, write_yaml
 
 HEAD = "rlctl: kept for the way back, do not edit"
 END = "rlctl: end"
+AS_WRITTEN = "as_written"
+"""Beside the dialects: values of the text, by its keys. A kept value overrules them as long as nobody changes them."""
 
 
 def block(kept: Mapping[str, Mapping[str, Any]]) -> list[str]:

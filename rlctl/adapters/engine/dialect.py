@@ -9,12 +9,14 @@ from typing import Any, Literal
 from rlctl.adapters.engine.reading import Read, read_document, unknown_keys
 from rlctl.adapters.engine.rules import version_of
 from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.tree import put
 from rlctl.adapters.engine.writing import ConfigWithOrigins, Written, write_by_table
 from rlctl.common.errors import TranslationError, UsageError, nearest
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Entry, Finding
 from rlctl.config import Config, Loaded, resolve_stages
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, write_yaml
+from rlctl.documents.paths import copied
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,21 @@ class File:
     """The kind of file; empty where the dialect has one only."""
     release: str = ""
     """The version it is written for."""
+    again: Read | None = None
+    """What reading it makes of it, once it was read."""
 
     @property
     def resolved(self) -> dict[KeyPath, Any]:
         """The value of each leaf that is written as an expression."""
         return {path: value for _, written in self.parts for path, value in written.resolved.items()}
+
+
+def as_document(file: File) -> Document:
+    """A written file with the values of its expressions, as a reader takes it."""
+    values = copied(file.values)
+    for path, value in file.resolved.items():
+        put(values, path, value)
+    return Document("the written file", values)
 
 
 @dataclass(frozen=True)
@@ -170,6 +182,19 @@ class Dialect:
             restored=restored,
             composed=self.is_composed(document),
         )
+
+    def read_again(self, file: File, options: Mapping[str, str]) -> Read:
+        """Read a file as it is written, without what is kept for the way back; once.
+
+        Raises:
+            RlctlError: rlctl cannot read what it wrote.
+        """
+        if file.again is None:
+            document = as_document(file)
+            kind = file.kind if options.get("format") == "sh" else ""  # a script names the program, YAML does not
+            taken = self.detect(document, version=file.release, kind=kind)
+            file.again = self.read(document, taken, environment={}, options=options, restored={})
+        return file.again
 
     def kind_for(self, config: Config, version: str) -> str:
         """The kind of file that holds a config."""

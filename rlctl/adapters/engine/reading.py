@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from rlctl.adapters.engine.carried import AS_WRITTEN
 from rlctl.adapters.engine.misspelled import NearestKeys
 from rlctl.adapters.engine.rules import (
     ABSENT,
@@ -111,6 +112,8 @@ class Read:
     config: Config | None
     loaded: Loaded | None
     report: Report
+    implied: Mapping[KeyPath, tuple[KeyPath, ...]] = field(default_factory=dict)
+    """Canonical values that a kept one overrules, with the text's keys that imply them."""
 
 
 @dataclass
@@ -148,6 +151,7 @@ class Reader:
         self._refuse_unset(leaves)
         self._refuse_no_numbers(leaves)
         self._tell_resolved(leaves)
+        implied = {path: keys for path, (_, keys) in self.implied.items()}
         links = self._restore()
         name_choices(self.tree)
         config, problems = build_config(self.tree, locate=self._locate, expressions=self.written_as | self.expressions)
@@ -160,7 +164,7 @@ class Reader:
         loaded = Loaded(config, self.sources, self.expressions, self.comments, (self.document.name,))
         for path, text in links.items():
             loaded = self._linked(loaded, path, text)
-        return Read(loaded.config, loaded, report)
+        return Read(loaded.config, loaded, report, implied)
 
     # Rules to flows
 
@@ -537,7 +541,7 @@ class Reader:
         links: dict[KeyPath, str] = {}
         self._forget_implied([parse_dotted(key) for key in self.restored.get("rlctl", {})])
         for dialect, keys in self.restored.items():
-            for key, value in keys.items() if dialect != "rlctl" else ():
+            for key, value in keys.items() if dialect not in ("rlctl", AS_WRITTEN) else ():
                 put(self.tree, ("extensions", dialect, key), value)
                 self.sources["extensions", dialect, key] = Source("file", key, at)
         own = {parse_dotted(key): value for key, value in self.restored.get("rlctl", {}).items()}
@@ -603,6 +607,7 @@ class Reader:
     def _forget_implied(self, kept: Sequence[KeyPath]) -> None:
         """Take back what a key implies, a reward and the prompt that goes with it, if another value of one of them is kept."""
         replaced = [path for path in self.implied if any(path[: len(target)] == target for target in kept)]
+        replaced = [path for path in replaced if not self._is_changed(path)]
         causes = {key for path in replaced for key in self.implied[path][1]}
         for path, (before, keys) in self.implied.items():
             if not causes & set(keys):
@@ -615,6 +620,18 @@ class Reader:
                 within.pop(path[-1], None)
                 self._remove_if_empty(path[:-1])
         self.implied.clear()
+
+    def _is_changed(self, path: KeyPath) -> bool:
+        """Whether somebody changed what implies a value since the file was written; then a kept value no longer holds."""
+        written = self.restored.get(AS_WRITTEN, {})
+        for key in self.implied[path][1]:
+            name, value = dotted(key), find(self.document.values, key)
+            if name in written and (None if isinstance(value, Absent) else value) != written[name]:
+                message = f"'{dotted(path)}' is kept at the end of the file and not used: '{name}' was changed since"
+                at = self.document.at(key) or Location(self.document.name)
+                self.findings.append(Finding("not-restored", Level.NOTE, message, dotted(path), at))
+                return True
+        return False
 
     def _remove_if_empty(self, path: KeyPath) -> None:
         """Remove a section or list in which nothing is left, and those above it."""
