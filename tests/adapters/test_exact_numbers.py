@@ -31,7 +31,7 @@ def lost(report: Report, key: str) -> str:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("ahead", "whole"), [(0.5, 1), (1, 1), (2.4, 2), (2.5, 3), (7, 7)])
 def test_steps_ahead_of_verl_are_whole_and_the_difference_is_told(mode: str, ahead: float, whole: int) -> None:
-    values, report = written(f"{MODES[mode]}sync: {{ahead: {ahead}}}\n", "verl")
+    values, report = written(f"{MODES[mode]}weight_sync: {{max_steps_ahead: {ahead}}}\n", "verl")
     assert find(values, parse_dotted(f"trainer.v1.{mode}.num_warmup_batches")) == whole
     said = lost(report, "weight_sync.max_steps_ahead")
     assert (f"{ahead:g} became {whole}" in said) is (ahead != whole)
@@ -41,11 +41,11 @@ def test_steps_ahead_of_verl_are_whole_and_the_difference_is_told(mode: str, ahe
 @pytest.mark.parametrize("staleness", [0, 1, 7, 20])
 def test_the_oldest_response_is_as_old_in_verl(mode: str, staleness: int) -> None:
     """verl keeps a response of step p in step s where s - p + 1 <= threshold, and sends weights after each step."""
-    values, _ = written(f"{MODES[mode]}sync: {{ahead: 1, max_staleness: {staleness}}}\n", "verl")
+    values, _ = written(f"{MODES[mode]}weight_sync: {{max_steps_ahead: 1, max_staleness: {staleness}}}\n", "verl")
     threshold = find(values, parse_dotted(THRESHOLD))
     assert [age for age in range(100) if age + 1 <= threshold][-1] == staleness
     back = convert(
-        f"{MODES[mode]}sync: {{ahead: 1, max_staleness: {staleness}}}\n", "verl", dialect="rlctl", environment={}
+        f"{MODES[mode]}weight_sync: {{max_steps_ahead: 1, max_staleness: {staleness}}}\n", "verl", dialect="rlctl", environment={}
     )
     loaded, _ = read_document(read_yaml(back.text or "", "out.yaml"), dialect="verl", environment={})
     assert loaded is not None
@@ -53,7 +53,7 @@ def test_the_oldest_response_is_as_old_in_verl(mode: str, staleness: int) -> Non
 
 
 def test_a_bound_of_staleness_that_is_not_set_drops_nothing_in_verl() -> None:
-    values, _ = written(f"{COLOCATED}sync: {{ahead: 12}}\n", "verl")
+    values, _ = written(f"{COLOCATED}weight_sync: {{max_steps_ahead: 12}}\n", "verl")
     assert find(values, parse_dotted(THRESHOLD)) > 12
 
 
@@ -107,6 +107,6 @@ def test_steps_that_are_no_whole_number_in_trinity_are_told() -> None:
 
 
 def test_seconds_that_trinity_rounds_up_are_told() -> None:
-    values, report = written("rlctl: 1\nmodel: {path: m}\nsync: {timeout: 2.4}\n", "trinity")
+    values, report = written("rlctl: 1\nmodel: {path: m}\nweight_sync: {timeout: 2.4}\n", "trinity")
     assert values["synchronizer"]["sync_timeout"] == 3
     assert "2.4 became 3" in lost(report, "weight_sync.timeout")

@@ -373,9 +373,9 @@ def test_training_at_another_temperature_is_reported_although_the_source_has_no_
 @pytest.mark.parametrize(
     ("micro", "log_prob", "expected"),
     [
-        ("by: responses, per_replica: 2", "{by: tokens, per_replica: 8192}", {"log_prob_use_dynamic_bsz": False, "log_prob_micro_batch_size_per_gpu": 5}),
-        ("by: tokens, per_replica: 9000", "{by: responses, per_replica: 3}", {"log_prob_use_dynamic_bsz": True, "log_prob_max_token_len_per_gpu": 4608}),
-        ("by: responses, per_replica: 2", "null", {"log_prob_micro_batch_size_per_gpu": 2}),
+        ("unit: responses, size: 2", "{unit: tokens, size: 8192}", {"log_prob_use_dynamic_bsz": False, "log_prob_micro_batch_size_per_gpu": 5}),
+        ("unit: tokens, size: 9000", "{unit: responses, size: 3}", {"log_prob_use_dynamic_bsz": True, "log_prob_max_token_len_per_gpu": 4608}),
+        ("unit: responses, size: 2", "null", {"log_prob_micro_batch_size_per_gpu": 2}),
     ],
 )  # fmt: skip
 def test_log_prob_passes_count_as_training_does(micro: str, log_prob: str, expected: dict[str, Any]) -> None:

@@ -146,7 +146,7 @@ def test_names_that_nobody_gave_are_left_to_verl() -> None:
 
 
 def test_what_no_result_hangs_on_is_carried() -> None:
-    _, report = canonical(f"{DATA}sync: {{timeout: 77.0}}\nrun: {{group: night}}\n")
+    _, report = canonical(f"{DATA}weight_sync: {{timeout: 77.0}}\nrun: {{group: night}}\n")
     assert {bucket(report, key) for key in ("weight_sync.timeout", "run.group")} == {Bucket.CARRIED}
 
 

@@ -51,7 +51,8 @@ def _inner(place: Any, part: Any, empty: Any) -> Any:
         if place[part] is None:
             place[part] = empty
         return place[part]
-    if not isinstance(place.get(part), (dict, list)):
+    found = place.get(part)
+    if not isinstance(found, (dict, list)) or (isinstance(found, list) and isinstance(empty, dict)):
         place[part] = empty
     return place[part]
 
