@@ -45,7 +45,10 @@ def test_the_oldest_response_is_as_old_in_verl(mode: str, staleness: int) -> Non
     threshold = find(values, parse_dotted(THRESHOLD))
     assert [age for age in range(100) if age + 1 <= threshold][-1] == staleness
     back = convert(
-        f"{MODES[mode]}weight_sync: {{max_steps_ahead: 1, max_staleness: {staleness}}}\n", "verl", dialect="rlctl", environment={}
+        f"{MODES[mode]}weight_sync: {{max_steps_ahead: 1, max_staleness: {staleness}}}\n",
+        "verl",
+        dialect="rlctl",
+        environment={},
     )
     loaded, _ = read_document(read_yaml(back.text or "", "out.yaml"), dialect="verl", environment={})
     assert loaded is not None
