@@ -29,7 +29,7 @@ from rlctl.tui.zh_findings import FINDINGS, in_chinese, pattern
 
 pytestmark = pytest.mark.xdist_group("language")  # the pages are gathered once
 PACKAGE = Path(rlctl.__file__).parent
-PLACES = ("tui", "monitor", "editing", "batch.py")
+PLACES = ("tui", "monitor", "editing", "planning/batch_table.py")
 MARKS = {"say", "later"}
 HAN = re.compile(r"[\u4e00-\u9fff]")
 
