@@ -62,7 +62,7 @@ def kl(name: str, log_ratio: list[list[float]]) -> list[list[float]]:
 
 def micro(section: Any) -> dict[str, Any] | None:
     """How a role's batch is cut; None where it follows the policy's."""
-    return None if section is None else {"by": section.by, "size": section.size}
+    return None if section is None else {"unit": section.unit, "size": section.size}
 
 
 def steps_of(config: Config, rows: int) -> int:

@@ -107,10 +107,10 @@ def rl_numbers(config: Config, theirs: Mapping[str, Any]) -> dict[str, Any]:
     }
     if config.placement.layout == "colocated":
         numbers["devices"] = arithmetic.devices(config)
-    if theirs["micro"]["size"] is not None:
-        numbers["micro"] = scaled(ours.micro(batch.micro_batch), share)
-    if theirs["log_prob_micro"]["size"] is not None:
-        numbers["log_prob_micro"] = scaled(ours.micro(batch.log_prob_micro_batch or batch.micro_batch), share)
+    if theirs["micro_batch"]["size"] is not None:
+        numbers["micro_batch"] = scaled(ours.micro(batch.micro_batch), share)
+    if theirs["log_prob_micro_batch"]["size"] is not None:
+        numbers["log_prob_micro_batch"] = scaled(ours.micro(batch.log_prob_micro_batch or batch.micro_batch), share)
     if "rates" in theirs:
         numbers["rates"] = rates
     if config.data.eval and theirs.get("evaluation"):
@@ -185,7 +185,7 @@ def interval(config: Config, every: Any) -> int:
 
 def scaled(cut: dict[str, Any] | None, share: int) -> dict[str, Any] | None:
     """A micro-batch in verl's unit: tokens of one GPU, of the GPUs that share a sequence."""
-    if cut is not None and cut["by"] == "tokens":
+    if cut is not None and cut["unit"] == "tokens":
         return cut | {"size": cut["size"] // share}
     return cut
 

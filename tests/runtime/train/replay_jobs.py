@@ -71,7 +71,7 @@ def record_and_replay(
     if isinstance(train.engine, Fsdp2) and train.engine.sequence_parallel > 1:
         replica, replicas = 0, 1  # in these tests all workers share every sequence
     mine = [dataclasses.replace(sample) for sample in samples[replica::replicas]]
-    pass_of = {"temperature": TEMPERATURE, "micro_batch": micro}
+    pass_of = {"temperature": TEMPERATURE, "micro": micro}
     with engine.routed("recorded"):
         recorded = engine.log_probs(mine, **pass_of)
     experts = [sample.routed_experts for sample in mine]

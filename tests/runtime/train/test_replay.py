@@ -172,7 +172,7 @@ def test_the_updates_of_a_step_go_to_the_experts_of_the_pass_for_the_old_log_pro
     """Two epochs of two mini-batches, by the controller's own roles."""
     config = Config(
         algorithm=Algorithm(router_replay=mode),
-        batch=Batch(mini_batch_responses=4, ppo_epochs=2, micro=MicroBatchSize(size=1000)),
+        batch=Batch(mini_batch_responses=4, ppo_epochs=2, micro_batch=MicroBatchSize(size=1000)),
         train=settings(learning_rate=0.05),
     )
     samples, went, metrics = one.run(replay_jobs.step, config, models["qwen3_moe"], make_samples(8))[0]

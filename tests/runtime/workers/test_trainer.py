@@ -36,7 +36,7 @@ from tests.runtime.workers import jobs
 def make_config(tick: str = "step", **batch: Any) -> Config:
     precision = PrecisionSettings(parameters="float32", compute="float32", reduce="float32")
     return Config(
-        batch=Batch(mini_batch_responses=4, micro=MicroBatchSize(size=64), **batch),
+        batch=Batch(mini_batch_responses=4, micro_batch=MicroBatchSize(size=64), **batch),
         train=Train(
             precision=precision,
             optimizer=Optimizer(learning_rate=1e-2, epsilon=1e-2),
@@ -102,7 +102,7 @@ def test_tokens_chosen_by_covariance_are_the_same_however_a_step_is_split(two: W
     config, samples = dataclasses.replace(make_config(), algorithm=chosen), make_samples(8)
     found = []
     for balance, size in ((True, 64), (False, 16)):
-        batch = dataclasses.replace(config.batch, micro=MicroBatchSize(size=size))
+        batch = dataclasses.replace(config.batch, micro_batch=MicroBatchSize(size=size))
         cut = dataclasses.replace(config, batch=batch)
         (weights, metrics), _ = two.run(jobs.train, cut, model, [shares_of(samples, cut, 2, balance=balance)], False)
         found.append((weights, metrics[0]))
