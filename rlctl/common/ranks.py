@@ -127,7 +127,7 @@ BY_KEY: Mapping[str, Rank] = {
     "reference.model.stage_in_shared_memory": Rank.RESOURCES,
     "rewards": Rank.DATA,
     "reward_loop": Rank.RESOURCES,
-    "sync": Rank.SCHEDULE,
+    "weight_sync": Rank.SCHEDULE,
     "weight_sync.style": Rank.RESOURCES,
     "weight_sync.method": Rank.RESOURCES,
     "weight_sync.bucket_mib": Rank.RESOURCES,

@@ -112,7 +112,7 @@ class FieldView:
 APPLIES: Mapping[str, Callable[[Config], bool]] = {
     "rollout": arithmetic.needs_rollout,
     "rewards": arithmetic.scores,
-    "sync": arithmetic.needs_rollout,
+    "weight_sync": arithmetic.needs_rollout,
     "buffer": arithmetic.needs_rollout,
     "critic": arithmetic.needs_critic,
     "reference": arithmetic.needs_reference,

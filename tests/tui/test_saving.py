@@ -65,10 +65,10 @@ async def asked(pilot: Any, *keys: str) -> ChooseScreen:
 
 def test_nothing_is_written_before_the_answer(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await change(screen, pilot, MINI, 1000)
+        await change(screen, pilot, MINI, 400)
         for leave in ("c", "escape"):
             asking = await asked(pilot, "ctrl+s")
-            assert f"{MINI}: 1000 → 1001" in asking.question
+            assert f"{MINI}: 400 → 399" in asking.question
             await pilot.press(leave)
             await until(pilot, lambda: pilot.app.screen is screen)
             assert file.read_text() == FILE
@@ -76,10 +76,10 @@ def test_nothing_is_written_before_the_answer(file: Path) -> None:
         await asked(pilot, "ctrl+s")
         await pilot.press("t")
         await until(pilot, lambda: not screen.session.is_changed)
-        assert screen.session.config.batch.mini_batch_responses == 1001
+        assert screen.session.config.batch.mini_batch_responses == 399
         assert screen.session.lost == []
         screen.session.undo()
-        assert screen.session.config.batch.mini_batch_responses == 1000
+        assert screen.session.config.batch.mini_batch_responses == 400
 
     drive(RlctlApp(session=Session.open(file)), act)
     assert file.read_text() == FILE.replace("size: 32", "size: 143")
@@ -87,16 +87,16 @@ def test_nothing_is_written_before_the_answer(file: Path) -> None:
 
 def test_values_that_the_user_keeps_are_not_asked_about_twice(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await change(screen, pilot, MINI, 1000)
+        await change(screen, pilot, MINI, 400)
         await asked(pilot, "ctrl+s")
         await pilot.press("k")
         await until(pilot, lambda: not screen.session.is_changed)
-        assert screen.session.config.batch.mini_batch_responses == 1000
+        assert screen.session.config.batch.mini_batch_responses == 400
         await change(screen, pilot, "data.seed", 5)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: not screen.session.is_changed)
-        await change(screen, pilot, MINI, 1002)
-        assert "1002 → 1001" in (await asked(pilot, "ctrl+s")).question
+        await change(screen, pilot, MINI, 402)
+        assert "402 → 399" in (await asked(pilot, "ctrl+s")).question
 
     drive(RlctlApp(session=Session.open(file)), act)
     assert "seed: 5" in file.read_text()
@@ -136,7 +136,7 @@ def test_save_as_lists_what_changes_and_waits_until_it_is_read(file: Path) -> No
         await until(pilot, lambda: text(dialog, "#lost").startswith("Changes training ("))
         await settled(dialog, pilot)
         assert pilot.app.screen is dialog
-        assert "algorithm.old_log_probs: recompute → rollout" in text(dialog, "#lost")
+        assert "data.train_on_truncated_prompts: true → false" in text(dialog, "#lost")
         dialog.query_one("#name", Input).value = str(file.with_name("t.yaml"))
         dialog.query_one(Tick).value = False
         dialog._save()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rlctl.adapters.engine.lacking import SHOWN
-from rlctl.adapters.engine.writing import ConfigWithOrigins
+from rlctl.adapters.engine.writing import ConfigWithOrigins, WriteOutcome, Written
 from rlctl.common.report import Finding, Level
+from rlctl.config import Config
 from rlctl.config.sections.train import Fsdp2, Megatron, OtherTrainEngine, TrainEngine
 from rlctl.planning import arithmetic
 
@@ -27,6 +28,21 @@ def with_one_engine(given: ConfigWithOrigins, framework: str) -> tuple[ConfigWit
             found.append(_note("reference", reference.engine, policy, framework))
         config = replace(config, reference=replace(reference, engine=None))
     return replace(given, config=config) if config is not given.config else given, found
+
+
+def tell_engines(written: Written, before: Config, after: Config, framework: str) -> None:
+    """Account for the engines that ``with_one_engine`` replaced: they travel for the way back only."""
+    engines = {
+        "critic": (before.critic and before.critic.engine, after.critic and after.critic.engine),
+        "reference": (before.reference.engine, after.reference.engine),
+    }
+    for role, (was, now) in engines.items():
+        if was == now:
+            continue
+        for path in [path for path in written.fates if path[:2] == (role, "engine")]:
+            del written.fates[path]
+        reason = f"{SHOWN.get(framework, framework)} runs every role with the policy's engine"
+        written.fates[role, "engine"] = WriteOutcome(kept=reason)
 
 
 def _kind(engine: TrainEngine) -> str:

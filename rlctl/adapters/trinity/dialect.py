@@ -8,7 +8,7 @@ from typing import Any
 
 from rlctl.adapters.engine.dialect import Detection, Dialect, File, TrainerProgram, replace_extensions, stage_parts
 from rlctl.adapters.engine.known import known_keys
-from rlctl.adapters.engine.one_engine import with_one_engine
+from rlctl.adapters.engine.one_engine import tell_engines, with_one_engine
 from rlctl.adapters.engine.reading import Read
 from rlctl.adapters.engine.rules import ABSENT, Inexpressible, split, version_of
 from rlctl.adapters.engine.stages import joined_stages
@@ -105,8 +105,10 @@ class Trinity(Dialect):
 
     def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:
         """As any dialect; where nothing is explored, the explorer's defaults are left out."""
+        whole = given.config
         given, other = with_one_engine(given, self.name)
         written = super().write_one(given, version, options)
+        tell_engines(written, whole, given.config, self.name)
         written.findings += other
         if given.config.algorithm.objective.choice in ("sft", "dpo"):
             _forget_explorer(written)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlctl.adapters.engine.dialect import Dialect, File, Shipped, TrainerProgram
-from rlctl.adapters.engine.one_engine import with_one_engine
+from rlctl.adapters.engine.one_engine import tell_engines, with_one_engine
 from rlctl.adapters.engine.rules import Dropped, Noted, matches, split, version_of
 from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find
@@ -103,10 +103,13 @@ class Verl(Dialect):
 
     def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:
         """Write a config; what it asks of the data is told where the data is not verl's."""
+        whole = given.config
         given, other = with_one_engine(given, self.name)
+        roles = given.config
         ppo = self.kind_for(given.config, version) == "ppo"
         given, cut = batch.within_a_step(given) if ppo else (given, [])
         written = super().write_one(given, version, options)
+        tell_engines(written, whole, roles, self.name)
         written.findings += [*other, *cut]
         if ppo:
             written.findings += [*data.needs(given.config), *batch.needs(given.config)]

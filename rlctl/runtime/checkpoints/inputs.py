@@ -61,7 +61,7 @@ _MODEL = re.compile(
     r"|rewards\[\]<judge>\.model|rollout\.auxiliary_models\[\]\.path|algorithm\.distillation\..*(model|path)"
 )
 _SECTIONS = (
-    *("model", "critic", "reference", "data", "batch", "schedule", "algorithm", "train", "rollout", "sync"),
+    *("model", "critic", "reference", "data", "batch", "schedule", "algorithm", "train", "rollout", "weight_sync"),
     *("rewards", "buffer", "run.seed", "run.deterministic", "run.mode"),
 )
 """How keys begin whose values a run depends on."""

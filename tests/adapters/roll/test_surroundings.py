@@ -41,7 +41,8 @@ def test_one_domain_is_the_whole_of_a_batch() -> None:
 
 def test_shares_of_several_domains_are_kept_for_the_way_back() -> None:
     shares = {"math_rule": 0.7, "code": 0.3}
-    loaded, report = read(RLVR, actor_train__data_args__domain_interleave_probs=shares)
+    code = {**JUDGE, "tag_included": ["code"]}
+    loaded, report = read(RLVR, actor_train__data_args__domain_interleave_probs=shares, rewards__code=code)
     assert bucket(report, "actor_train.data_args.domain_interleave_probs.code") is Bucket.UNSUPPORTED
     values, _ = written(loaded)
     assert values["actor_train"]["data_args"]["domain_interleave_probs"] == shares
