@@ -82,7 +82,7 @@ def test_nothing_is_written_before_the_answer(file: Path) -> None:
         assert screen.session.config.batch.mini_batch_responses == 400
 
     drive(RlctlApp(session=Session.open(file)), act)
-    assert file.read_text() == FILE.replace("size: 32", "size: 143")
+    assert file.read_text() == FILE.replace("size: 32", "size: 57")
 
 
 def test_values_that_the_user_keeps_are_not_asked_about_twice(file: Path) -> None:
