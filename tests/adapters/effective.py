@@ -575,7 +575,7 @@ def roll(v: Values) -> Numbers:
             "gspo": (v.get("pg_clip_low", 0.2), v.get("pg_clip_high", 0.2)) if wide else (both, both),
             "cispo": (0.1, 0.1),
         }.get(str(loss)),
-        dual_clip=1 + 2 * both if v.get("dual_clip_loss", False) and loss == "ppo_clip" else None,
+        dual_clip=1 + 2 * both if v.get("dual_clip_loss", False) and loss in ("ppo_clip", "gspo") else None,
         aggregation=AGGREGATIONS[v.get("loss_agg_mode", "seq-mean-token-mean")],
     ).numbers()
 
