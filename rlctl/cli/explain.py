@@ -45,6 +45,7 @@ def explain(
     [cyan]rlctl explain actor_rollout_ref.rollout.n[/cyan]
     """
     from rlctl.adapters.engine.matrix import meanings, nearest
+    from rlctl.adapters.engine.words import canonical_for
     from rlctl.common.errors import ConfigError
     from rlctl.config.explain import explain as look_up
 
@@ -52,13 +53,17 @@ def explain(
         found: Explanation | None = look_up(key)
     except ConfigError as error:
         theirs = meanings(key)
-        if not theirs:
+        words = [] if theirs else canonical_for(key)
+        if not theirs and not words:
             near = nearest(key)
             hint = "; ".join(
                 part for part in (error.hint, f"in other dialects {', '.join(near)}" if near else "") if part
             )
             raise ConfigError(f"there is no key {key!r} in any dialect", hint=hint) from None
-        found = None
+        if len(words) > 1:
+            _show_choice(key, words, json=json)
+            return
+        found = look_up(_of_choice(words[0])) if words else None
     else:
         theirs = meanings(key)
     if json:
@@ -69,6 +74,23 @@ def explain(
     for meaning in theirs:
         shown += [*([""] if shown else []), *meaning_lines(meaning)]
     output.show(*shown)
+
+
+def _of_choice(path: str) -> str:
+    """The choice itself where a path ends in the key that chooses."""
+    return re.sub(r"\.(name|type)$", "", path)
+
+
+def _show_choice(word: str, paths: list[str], *, json: bool) -> None:
+    """The keys that a word may mean, a line each."""
+    from rlctl.config.explain import explain as look_up
+
+    if json:
+        output.data({"word": word, "keys": paths})
+        return
+    output.show(f"{_escaped(word)} may be:")
+    for path in paths:
+        output.show(f"  [bold]{_escaped(path)}[/]  {_escaped(_prose(look_up(_of_choice(path)).help).split('. ')[0])}")
 
 
 def as_data(found: Explanation) -> dict[str, Any]:
@@ -109,7 +131,7 @@ def meaning_lines(meaning: Meaning) -> Iterator[str]:
     if not meaning.canonical:
         yield "  canonical none: it means something only there"
     for path in meaning.canonical:
-        found = look_up(re.sub(r"\.(name|type)$", "", path)) if path.endswith((".name", ".type")) else look_up(path)
+        found = look_up(_of_choice(path))
         yield ""
         yield f"  is [bold]{_escaped(path)}[/]"
         yield f"    {_escaped(_prose(found.help))}"

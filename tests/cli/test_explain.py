@@ -43,7 +43,7 @@ def test_json_holds_the_same(rlctl: Any) -> None:
 
 
 def test_an_unknown_key_fails_with_the_nearest(rlctl: Any) -> None:
-    shown = rlctl("explain", "learning_rate")
+    shown = rlctl("explain", "learning_rat")
     assert (shown.code, shown.out) == (1, "")
     assert "train.optimizer.learning_rate" in shown.err
 
@@ -90,3 +90,33 @@ def test_json_has_names_and_meanings(rlctl: Any) -> None:
     assert [(item["dialect"], item["canonical"]) for item in theirs["meanings"]] == [
         ("verl", ["batch.prompts_per_step"])
     ]
+
+
+def test_a_word_of_another_tool_finds_the_key(rlctl: Any) -> None:
+    for word, key in {
+        "max_num_seqs": "rollout.memory.max_num_seqs",
+        "num_generations": "batch.responses_per_prompt",
+        "async_generation_ratio": "weight_sync.max_steps_ahead",
+        "ppo_mini_batch_size": "batch.mini_batch_responses",
+        "sync_interval": "weight_sync.every",
+        "enable_prefix_caching": "rollout.memory.prefix_caching",
+    }.items():
+        shown = rlctl("explain", word)
+        assert (shown.code, shown.err) == (0, "")
+        assert key in shown.out, word
+    assert json.loads(rlctl("explain", "epsilon", "--json").out)["keys"][0] == "algorithm.policy_loss.clip_low"
+
+
+def test_the_words_of_trl_and_vllm_are_theirs() -> None:
+    from dataclasses import fields
+
+    from trl import GRPOConfig
+    from vllm.engine.arg_utils import EngineArgs
+
+    from rlctl.adapters.engine.words import TRL, VLLM
+    from rlctl.config.explain import explain
+
+    assert TRL.keys() <= {field.name for field in fields(GRPOConfig)}
+    assert VLLM.keys() <= {field.name for field in fields(EngineArgs)}
+    for path in (path for table in (TRL, VLLM) for paths in table.values() for path in paths):
+        assert explain(path.removesuffix(".name"))

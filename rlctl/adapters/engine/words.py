@@ -1,0 +1,69 @@
+"""What a bare word means: the name of a key in any dialect, or an option that TRL's or vLLM's users know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlctl.adapters import dialect
+from rlctl.adapters.engine.matrix import canonical_paths, meanings, others
+
+_POLICY, _RATE = "algorithm.policy_loss", "train.learning_rate_schedule"
+TRL: Mapping[str, tuple[str, ...]] = {
+    "num_generations": ("batch.responses_per_prompt",),
+    "generation_batch_size": ("batch.prompts_per_step",),
+    "steps_per_generation": ("batch.mini_batch_responses",),
+    "num_iterations": ("batch.ppo_epochs",),
+    "per_device_train_batch_size": ("batch.micro_batch.size",),
+    "gradient_accumulation_steps": ("batch.mini_batch_responses",),
+    "max_completion_length": ("rollout.max_response_tokens",),
+    "beta": ("algorithm.kl_in_loss.coefficient",),
+    "epsilon": (f"{_POLICY}.clip_low", f"{_POLICY}.clip_high"),
+    "epsilon_high": (f"{_POLICY}.clip_high",),
+    "delta": (f"{_POLICY}.dual_clip",),
+    "importance_sampling_level": (f"{_POLICY}.name",),
+    "loss_type": ("algorithm.aggregation.mode",),
+    "scale_rewards": ("algorithm.advantage.normalize_by_std",),
+    "reward_weights": ("rewards[].weight",),
+    "vllm_mode": ("placement.layout",),
+    "vllm_gpu_memory_utilization": ("rollout.memory.gpu_memory_utilization",),
+    "vllm_tensor_parallel_size": ("rollout.parallel.tensor",),
+    "num_train_epochs": ("schedule.total_epochs",),
+    "max_steps": ("schedule.total_steps",),
+    "eval_steps": ("schedule.evaluate_every",),
+    "save_steps": ("checkpoint.every",),
+    "warmup_steps": (f"{_RATE}.warmup.ticks",),
+    "lr_scheduler_type": (f"{_RATE}.name",),
+    "gradient_checkpointing": ("train.memory.recompute_activations",),
+    "use_liger_kernel": ("train.fused_kernels.liger",),
+    "output_dir": ("run.folder",),
+    "run_name": ("run.name",),
+}
+"""Options of TRL's ``GRPOConfig``; a test looks whether it has them."""
+VLLM: Mapping[str, tuple[str, ...]] = {
+    "max_model_len": ("model.max_context_tokens",),
+    "max_num_batched_tokens": ("rollout.memory.max_batched_tokens",),
+    "enable_prefix_caching": ("rollout.memory.prefix_caching",),
+    "enable_chunked_prefill": ("rollout.memory.chunked_prefill",),
+    "tensor_parallel_size": ("rollout.parallel.tensor",),
+    "pipeline_parallel_size": ("rollout.parallel.pipeline",),
+}
+"""Options of vLLM's ``EngineArgs``; a test looks whether it has them."""
+_OF_OTHER_ROLES = ("critic.", "reference.")
+
+
+def canonical_for(word: str) -> list[str]:
+    """The canonical keys that a bare word may mean, those of the policy alone where it has some; none for an unknown word."""
+    tail = "." + word
+    found = [path for table in (TRL, VLLM) for path in table.get(word, ())]
+    found += [path for path in canonical_paths() if ("." + path).endswith(tail)]
+    if not found:
+        keys = dict.fromkeys(
+            ".".join(map(str, path))
+            for name in others()
+            for table in dialect(name).tables.values()
+            for path in table.index
+            if ("." + ".".join(map(str, path))).endswith(tail)
+        )
+        found = [path for key in keys for meaning in meanings(key) for path in meaning.canonical]
+    mine = [path for path in found if not path.startswith(_OF_OTHER_ROLES)]
+    return list(dict.fromkeys(mine or found))
