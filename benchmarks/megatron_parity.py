@@ -50,16 +50,20 @@ TEMPERATURE = 0.7
 LAYOUTS: dict[str, tuple[str, int, Megatron]] = {
     "one worker": ("qwen2", 1, Megatron()),
     "2 replicas": ("qwen2", 2, Megatron()),
-    "tensor 2": ("qwen2", 2, Megatron(tensor=2, sequence_parallel=False)),
-    "tensor 2, sequence parallel": ("qwen2", 2, Megatron(tensor=2)),
-    "pipeline 2": ("qwen2", 2, Megatron(pipeline=2)),
-    "pipeline 2 x 2 chunks": ("qwen2", 2, Megatron(pipeline=2, virtual_pipeline=2)),
-    "context 2": ("qwen2", 2, Megatron(context=2)),
-    "tensor 2 x pipeline 2": ("qwen2", 4, Megatron(tensor=2, pipeline=2)),
-    "tensor 2 x context 2": ("qwen2", 4, Megatron(tensor=2, context=2)),
+    "tensor 2": ("qwen2", 2, Megatron(tensor_parallel_size=2, sequence_parallel=False)),
+    "tensor 2, sequence parallel": ("qwen2", 2, Megatron(tensor_parallel_size=2)),
+    "pipeline 2": ("qwen2", 2, Megatron(pipeline_parallel_size=2)),
+    "pipeline 2 x 2 chunks": ("qwen2", 2, Megatron(pipeline_parallel_size=2, virtual_pipeline_parallel_size=2)),
+    "context 2": ("qwen2", 2, Megatron(context_parallel_size=2)),
+    "tensor 2 x pipeline 2": ("qwen2", 4, Megatron(tensor_parallel_size=2, pipeline_parallel_size=2)),
+    "tensor 2 x context 2": ("qwen2", 4, Megatron(tensor_parallel_size=2, context_parallel_size=2)),
     "experts, one worker": ("qwen3_moe", 1, Megatron()),
-    "expert 2": ("qwen3_moe", 2, Megatron(expert=2)),
-    "tensor 2 x expert 2": ("qwen3_moe", 2, Megatron(tensor=2, expert=2, expert_tensor=1)),
+    "expert 2": ("qwen3_moe", 2, Megatron(expert_parallel_size=2)),
+    "tensor 2 x expert 2": (
+        "qwen3_moe",
+        2,
+        Megatron(tensor_parallel_size=2, expert_parallel_size=2, expert_tensor_parallel_size=1),
+    ),
 }
 
 

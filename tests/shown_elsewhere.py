@@ -158,7 +158,7 @@ SHOWN_BY: dict[str, str] = {
         rollout.responses_folder rollout.evaluation_folder
     """,
     "runtime/train/megatron/test_moving_between_engines.py::test_one_process_exports_what_workers_of_any_layout_saved": """
-        train.engine<fsdp2>.shard reference.engine<fsdp2>.shard critic.engine<fsdp2>.shard
+        train.engine<fsdp2>.fsdp_size reference.engine<fsdp2>.fsdp_size critic.engine<fsdp2>.fsdp_size
     """,
     "runtime/train/test_fsdp.py::test_how_weights_are_spread_does_not_change_an_update": """
         train.engine<fsdp2>.cpu_offload_policy train.engine<fsdp2>.reshard_after_forward
@@ -200,7 +200,7 @@ SHOWN_BY: dict[str, str] = {
         train.fused_kernels.prefix_grouping critic.fused_kernels.prefix_grouping
     """,
     "planning/test_plan.py::test_a_reference_that_does_not_divide_its_devices_is_refused_under_its_own_key": """
-        reference.engine<fsdp2>.sequence_parallel reference.engine reference.engine<fsdp2>
+        reference.engine<fsdp2>.ulysses_sequence_parallel_size reference.engine reference.engine<fsdp2>
     """,
     "runtime/train/test_model.py::test_overrides_go_over_config_json": """
         reference.model.overrides

@@ -41,13 +41,17 @@ def beyond(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 def idle_stages(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A mini-batch has micro-batches for all stages of the policy's pipeline."""
     engine = config.train.engine
-    if not isinstance(engine, Megatron) or engine.pipeline == 1 or not arithmetic.trains(config):
+    if not isinstance(engine, Megatron) or engine.pipeline_parallel_size == 1 or not arithmetic.trains(config):
         return
     try:
         replicas = arithmetic.train_replicas(config)
     except PlanError:
         return
-    mini, micro, stages = arithmetic.mini_batch_responses(config), config.batch.micro_batch, engine.pipeline
+    mini, micro, stages = (
+        arithmetic.mini_batch_responses(config),
+        config.batch.micro_batch,
+        engine.pipeline_parallel_size,
+    )
     share = -(-mini // replicas)
     total = share if micro.unit == "responses" else share * context_tokens(config)
     count = -(-total // micro.size)
@@ -56,11 +60,11 @@ def idle_stages(config: Config, surroundings: CheckContext) -> Iterator[Problem]
         up_to = "" if micro.unit == "responses" else "up to "
         yield Problem(
             "pipeline-idle",
-            ("train", "engine", "pipeline"),
+            ("train", "engine", "pipeline_parallel_size"),
             f"a mini-batch of {mini} / {replicas} replicas = {share} responses, in {up_to}{count} micro-batches for {stages} "
             f"stages: a stage waits for ({stages} - 1) / ({count} + {stages} - 1) = {stages - 1} / {slots} = "
             f"{(stages - 1) / slots:.0%} of the time",
-            "{fix}, or lower train.engine.pipeline",
+            "{fix}, or lower train.engine.pipeline_parallel_size",
             ((("batch", "micro_batch", "size"), max(1, total // stages)),),
         )
 

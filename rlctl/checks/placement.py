@@ -41,7 +41,15 @@ def divisible(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 
 def _sharing(section: str, engine: TrainEngine) -> KeyPath:
     """The key of an engine that the most devices of a replica come from."""
-    sizes = {name: getattr(engine, name, 1) for name in ("tensor", "pipeline", "context", "sequence_parallel")}
+    sizes = {
+        name: getattr(engine, name, 1)
+        for name in (
+            "tensor_parallel_size",
+            "pipeline_parallel_size",
+            "context_parallel_size",
+            "ulysses_sequence_parallel_size",
+        )
+    }
     counts = {name: size for name, size in sizes.items() if type(size) is int and size > 1}
     return (section, "engine", max(counts, key=counts.__getitem__)) if counts else (section, "engine")
 
@@ -55,13 +63,13 @@ def _generated(config: Config, surroundings: CheckContext) -> Config:
 def within_node(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """What exchanges data in every layer stays within a node."""
     per_node = config.placement.devices_per_node
-    tensor = _generated(config, surroundings).rollout.parallel.tensor
+    tensor = _generated(config, surroundings).rollout.parallel.tensor_parallel_size
     if arithmetic.needs_rollout(config) and (tensor > per_node or per_node % tensor):
         yield Problem(
             "engine-over-node",
-            ("rollout", "parallel", "tensor"),
+            ("rollout", "parallel", "tensor_parallel_size"),
             f"engines of {tensor} devices on nodes of {per_node}: some would span nodes",
-            f"set rollout.parallel.tensor to a divisor of {per_node}",
+            f"set rollout.parallel.tensor_parallel_size to a divisor of {per_node}",
         )  # no fix: in fewer devices a large model does not fit, and other frameworks span nodes
 
 

@@ -46,7 +46,7 @@ ESSENTIAL = frozenset(
         "rollout.engine",
         "rollout.max_response_tokens",
         "rollout.sampling.temperature",
-        "rollout.parallel.tensor",
+        "rollout.parallel.tensor_parallel_size",
         "train.engine",
         "train.optimizer.learning_rate",
         "train.learning_rate_schedule.name",

@@ -203,8 +203,8 @@ def train_devices(config: Config) -> int:
 def devices_per_replica(engine: TrainEngine) -> int:
     """Devices that hold one data-parallel rank: TP * PP * CP in Megatron, the Ulysses size in FSDP2."""
     if isinstance(engine, Megatron):
-        return engine.tensor * engine.pipeline * engine.context
-    return engine.sequence_parallel if isinstance(engine, Fsdp2) else 1
+        return engine.tensor_parallel_size * engine.pipeline_parallel_size * engine.context_parallel_size
+    return engine.ulysses_sequence_parallel_size if isinstance(engine, Fsdp2) else 1
 
 
 def replica_members(engine: TrainEngine, workers: int) -> list[list[int]]:
@@ -212,7 +212,7 @@ def replica_members(engine: TrainEngine, workers: int) -> list[list[int]]:
 
     With FSDP2 replicas are of neighbours.
     """
-    stages = engine.pipeline if isinstance(engine, Megatron) else 1
+    stages = engine.pipeline_parallel_size if isinstance(engine, Megatron) else 1
     each, stage = devices_per_replica(engine) // stages, workers // stages
     return [
         [number * stage + first + place for number in range(stages) for place in range(each)]
@@ -223,8 +223,8 @@ def replica_members(engine: TrainEngine, workers: int) -> list[list[int]]:
 def devices_per_sequence(engine: TrainEngine) -> int:
     """Devices that share one sequence: the context size in Megatron, the Ulysses size in FSDP2."""
     if isinstance(engine, Megatron):
-        return engine.context
-    return engine.sequence_parallel if isinstance(engine, Fsdp2) else 1
+        return engine.context_parallel_size
+    return engine.ulysses_sequence_parallel_size if isinstance(engine, Fsdp2) else 1
 
 
 def train_replicas(config: Config) -> int:
@@ -253,7 +253,12 @@ def replicas_of(config: Config, role: str) -> int:
         who = "training devices" if role == "policy" else f"devices of the {role}"
         shared = ""
         if isinstance(engine, Megatron):
-            shared = f"tensor {engine.tensor} * pipeline {engine.pipeline} * context {engine.context} = {each}; "
+            tensor, pipeline, context = (
+                engine.tensor_parallel_size,
+                engine.pipeline_parallel_size,
+                engine.context_parallel_size,
+            )
+            shared = f"tensor {tensor} * pipeline {pipeline} * context {context} = {each}; "
         raise PlanError(
             f"{total} {who} do not divide into replicas of {each} devices ({shared}{total} / {each} = {total / each:g})",
             hint=f"use {nearest_multiples(total, each)} devices, or change the parallel sizes of {section}.engine",
@@ -273,7 +278,7 @@ def engine_of(config: Config, role: str) -> tuple[str, TrainEngine]:
 def devices_per_rollout_engine(config: Config) -> int:
     """Devices of one rollout engine: TP * PP * DP."""
     parallel = config.rollout.parallel
-    return parallel.tensor * parallel.pipeline * parallel.data
+    return parallel.tensor_parallel_size * parallel.pipeline_parallel_size * parallel.data_parallel_size
 
 
 def rollout_engines(config: Config) -> int:
@@ -294,19 +299,25 @@ def rollout_engines(config: Config) -> int:
     if total < each or total % each:
         raise PlanError(
             f"{total} rollout devices do not divide into engines of {each} devices",
-            hint=f"set rollout.parallel.tensor to a divisor of {total}",
+            hint=f"set rollout.parallel.tensor_parallel_size to a divisor of {total}",
         )
     return total // each
 
 
 def rollout_workers(config: Config) -> int:
     """Processes that generate: each data-parallel rank of a rollout engine is one, with weights of its own."""
-    return rollout_engines(config) * config.rollout.parallel.data
+    return rollout_engines(config) * config.rollout.parallel.data_parallel_size
 
 
 def unsplit(config: Config) -> Config:
     """The config with rollout engines of one device each, as the built-in engine's are."""
-    parallel = dataclasses.replace(config.rollout.parallel, tensor=1, pipeline=1, data=1, expert=1)
+    parallel = dataclasses.replace(
+        config.rollout.parallel,
+        tensor_parallel_size=1,
+        pipeline_parallel_size=1,
+        data_parallel_size=1,
+        expert_parallel_size=1,
+    )
     return dataclasses.replace(config, rollout=dataclasses.replace(config.rollout, parallel=parallel))
 
 
@@ -365,7 +376,7 @@ def served_judges(config: Config) -> dict[int, JudgeReward]:
         PlanError: they want different engines.
     """
     found = {i: each for i, each in enumerate(config.rewards) if isinstance(each, JudgeReward) and is_served_here(each)}
-    for name in ("model", "engine", "engine_args", "max_context_tokens", "replicas", "tensor"):
+    for name in ("model", "engine", "engine_args", "max_context_tokens", "replicas", "tensor_parallel_size"):
         values = [getattr(each, name) for each in found.values()]
         if any(value != values[0] for value in values):
             said = ", ".join(f"{each.name}: {getattr(each, name)}" for each in found.values())
@@ -392,12 +403,13 @@ def judge_devices(config: Config) -> tuple[int, ...]:
     judge = next(iter(served_judges(config).values()), None)
     if judge is None:
         return ()
-    devices, needed = devices_of(config, "judge"), judge.replicas * judge.tensor
+    devices, each = devices_of(config, "judge"), judge.tensor_parallel_size
+    needed = judge.replicas * each
     if needed > len(devices):
         raise PlanError(
-            f"{judge.replicas} engines of {judge.tensor} devices for the judge {judge.name!r} need {needed}; it has "
+            f"{judge.replicas} engines of {each} devices for the judge {judge.name!r} need {needed}; it has "
             f"{len(devices)}",
-            hint=f"set its replicas to {max(1, len(devices) // judge.tensor)}, or placement.roles.judge.devices",
+            hint=f"set its replicas to {max(1, len(devices) // each)}, or placement.roles.judge.devices",
         )
     return devices[:needed]
 

@@ -127,8 +127,13 @@ def _replicas(config: Config, step: int, mini: int) -> Iterator[tuple[Row, KeyPa
 def _replica_formula(config: Config) -> str:
     engine = config.train.engine
     if isinstance(engine, Megatron):
-        return f"{engine.tensor} tensor x {engine.pipeline} pipeline x {engine.context} context"
-    return f"{engine.sequence_parallel} sequence parallel" if isinstance(engine, Fsdp2) else ""
+        tensor, pipeline, context = (
+            engine.tensor_parallel_size,
+            engine.pipeline_parallel_size,
+            engine.context_parallel_size,
+        )
+        return f"{tensor} tensor x {pipeline} pipeline x {context} context"
+    return f"{engine.ulysses_sequence_parallel_size} sequence parallel" if isinstance(engine, Fsdp2) else ""
 
 
 def _micro(config: Config, share: float) -> Iterator[tuple[Row, KeyPath]]:

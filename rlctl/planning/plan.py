@@ -392,12 +392,12 @@ def _train_role(role: Role, config: Config, notes: list[str]) -> RolePlan:
 def _layout(engine: Megatron) -> str:
     """How Megatron shares a model, in words."""
     sizes = {
-        "tensor": engine.tensor,
-        "pipeline": engine.pipeline,
-        "virtual_pipeline": engine.virtual_pipeline or 1,
-        "context": engine.context,
-        "expert": engine.expert,
-        "expert_tensor": engine.expert_tensor or 1,
+        "tensor": engine.tensor_parallel_size,
+        "pipeline": engine.pipeline_parallel_size,
+        "virtual_pipeline": engine.virtual_pipeline_parallel_size or 1,
+        "context": engine.context_parallel_size,
+        "expert": engine.expert_parallel_size,
+        "expert_tensor": engine.expert_tensor_parallel_size or 1,
     }
     shared = ", ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
     return f"Megatron-core shares the model by {shared}" if shared else "Megatron-core holds the model whole"

@@ -121,16 +121,21 @@ def _trained(section: KeyPath, train: Train, model: Model | None) -> Iterator[Ed
 
 def _engine(path: KeyPath, engine: TrainEngine) -> Iterator[Edit]:
     if isinstance(engine, Fsdp2):
-        yield Edit((*path, "shard"), "all", "one copy of the weights over all workers")
-        yield Edit((*path, "sequence_parallel"), 1, "each worker computes whole sequences")
-        yield Edit((*path, "expert_parallel"), 1, WHOLE)
+        yield Edit((*path, "fsdp_size"), "all", "one copy of the weights over all workers")
+        yield Edit((*path, "ulysses_sequence_parallel_size"), 1, "each worker computes whole sequences")
+        yield Edit((*path, "expert_parallel_size"), 1, WHOLE)
         yield Edit((*path, "offload"), "none", IN_HOST_MEMORY)
         yield Edit((*path, "cpu_offload_policy"), False, IN_HOST_MEMORY)
     if isinstance(engine, Megatron):
-        for name, value in (("tensor", 1), ("pipeline", 1), ("virtual_pipeline", None), ("expert", 1)):
+        for name, value in (
+            ("tensor_parallel_size", 1),
+            ("pipeline_parallel_size", 1),
+            ("virtual_pipeline_parallel_size", None),
+            ("expert_parallel_size", 1),
+        ):
             yield Edit((*path, name), value, WHOLE)
-        yield Edit((*path, "expert_tensor"), None, WHOLE)
-        yield Edit((*path, "context"), 1, "each worker computes whole sequences")
+        yield Edit((*path, "expert_tensor_parallel_size"), None, WHOLE)
+        yield Edit((*path, "context_parallel_size"), 1, "each worker computes whole sequences")
         yield Edit((*path, "offload"), "none", IN_HOST_MEMORY)
         yield Edit((*path, "offload_gradients"), False, IN_HOST_MEMORY)
         for group, names in MEGATRON_OF_GPUS.items():
@@ -183,7 +188,7 @@ def _rollout(config: Config) -> Iterator[Edit]:
         yield Edit(("rollout", "engine"), AutoEngine(), "the built-in engine needs no GPU")
     elif isinstance(rollout.engine, AutoEngine):
         yield Edit(("rollout", "engine", "args"), {}, "arguments of another engine")
-    for name in ("tensor", "pipeline", "data", "expert"):
+    for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size"):
         yield Edit(("rollout", "parallel", name), 1, WHOLE)
     yield Edit(("rollout", "parallel", "replicas"), "auto", "one engine on each rollout worker")
     yield Edit(("rollout", "precision"), "auto", "as training computes")
@@ -199,7 +204,7 @@ def _rewards(config: Config, workers: int) -> Iterator[Edit]:
         if isinstance(reward, JudgeReward) and reward.base_url is None:
             yield Edit(("rewards", index, "engine"), "transformers", "the built-in engine needs no GPU")
             yield Edit(("rewards", index, "engine_args"), {}, "arguments of another engine")
-            yield Edit(("rewards", index, "tensor"), 1, WHOLE)
+            yield Edit(("rewards", index, "tensor_parallel_size"), 1, WHOLE)
             yield Edit(("rewards", index, "replicas"), 1, "the workers share the cores")
 
 

@@ -127,7 +127,8 @@ FURTHER_HEADS = (
     "Transformers reads a model without the heads that predict further tokens: they are not trained, nor exported"
 )
 SHARED_BY = (
-    "tensor pipeline virtual_pipeline context expert expert_tensor sequence_parallel"
+    "tensor_parallel_size pipeline_parallel_size virtual_pipeline_parallel_size context_parallel_size"
+    " expert_parallel_size expert_tensor_parallel_size sequence_parallel"
     " moe.dispatcher moe.grouped_gemm transformer"
 )
 """Keys of ``engine<megatron>`` that every role goes by."""
@@ -300,7 +301,7 @@ TABLE: tuple[Row, ...] = (
     Row(
         Status.HONOURED,
         "rollout.parallel",
-        "tensor pipeline data expert",
+        "tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size",
         ONE_DEVICE,
         ("vllm",),
         Status.NOTED,
@@ -338,11 +339,11 @@ TABLE: tuple[Row, ...] = (
     honoured("train", "engine engine<fsdp2>"),
     honoured(
         "train.engine<fsdp2>",
-        "shard reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers"
-        " offload sequence_parallel",
+        "fsdp_size reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers"
+        " offload ulysses_sequence_parallel_size",
     ),
     descriptive("train.engine<fsdp2>", "source source_args"),
-    noted("train.engine<fsdp2>", "expert_parallel", EXPERTS),
+    noted("train.engine<fsdp2>", "expert_parallel_size", EXPERTS),
     honoured("train", "engine<megatron>"),
     honoured("train.engine<megatron>", f"{SHARED_BY} {TRAINED_BY}"),
     *_megatron("train"),
@@ -389,13 +390,13 @@ TABLE: tuple[Row, ...] = (
     honoured("reference", "model model.path model.attention model.trust_remote_code engine engine<fsdp2>"),
     honoured(
         "reference.engine<fsdp2>",
-        "shard reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers"
-        " offload sequence_parallel",
+        "fsdp_size reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers"
+        " offload ulysses_sequence_parallel_size",
     ),
     descriptive("reference.engine<fsdp2>", "source source_args"),
     honoured("reference", "precision precision.parameters precision.compute precision.reduce"),
     honoured("reference", "micro_batch micro_batch.unit micro_batch.size"),
-    noted("reference.engine<fsdp2>", "expert_parallel", EXPERTS),
+    noted("reference.engine<fsdp2>", "expert_parallel_size", EXPERTS),
     honoured("reference", "engine<megatron>"),
     honoured("reference.engine<megatron>", SHARED_BY),
     noted("reference.engine<megatron>", TRAINED_BY, "a reference is never trained"),
@@ -428,7 +429,7 @@ TABLE: tuple[Row, ...] = (
     honoured("rewards[]<model>", "path tokenizer chat_template max_tokens micro_per_replica trust_remote_code"),
     descriptive("rewards[]<model>", "overrides"),
     honoured("rewards[]<judge>", "base_url model api_key prompt scoring sampling max_concurrent"),
-    honoured("rewards[]<judge>", "replicas tensor engine engine_args max_context_tokens"),
+    honoured("rewards[]<judge>", "replicas tensor_parallel_size engine engine_args max_context_tokens"),
     honoured("rewards[]<sandbox>", "url isolation method max_concurrent memory_limit_mb continuous"),
     refused(
         "",
@@ -520,7 +521,7 @@ NOTED_VALUES: Mapping[str, Mapping[Any, str]] = {
 
 
 def _shares_sequences(train: Train) -> bool:
-    return isinstance(train.engine, Fsdp2) and train.engine.sequence_parallel > 1
+    return isinstance(train.engine, Fsdp2) and train.engine.ulysses_sequence_parallel_size > 1
 
 
 def _lays_end_to_end(train: Train, model: Model) -> bool:

@@ -84,7 +84,7 @@ FINDINGS: dict[str, str] = {
     "{} prompt tokens + {} response tokens = {}; the context has {}": "prompt {0} + 回答 {1} = {2} 个 token；上下文只有 {3}",
     "{fix}, or shorten one of the two": "{fix}，或缩短两者之一",
     "engines of {} devices on nodes of {}: some would span nodes": "引擎各用 {0} 个设备，而节点有 {1} 个：有的引擎会跨节点",
-    "set rollout.parallel.tensor to a divisor of {}": "把 rollout.parallel.tensor 设为 {0} 的约数",
+    "set rollout.parallel.tensor_parallel_size to a divisor of {}": "把 rollout.parallel.tensor_parallel_size 设为 {0} 的约数",
     # the algorithm
     "training responses are drawn with {}; the loss takes the whole distribution": "训练回答以 {0} 抽取；损失按整个分布计算",
     "rollout.sampling.top_p 1.0 and rollout.sampling.top_k null sample from the policy itself": (

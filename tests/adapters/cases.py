@@ -255,9 +255,9 @@ def numbered(draw: st.DrawFn) -> Config:
     parts = one(1, 2, 4)
     engine = one(
         {"name": "fsdp2"},
-        {"name": "fsdp2", "sequence_parallel": 2},
+        {"name": "fsdp2", "ulysses_sequence_parallel_size": 2},
         {"name": "megatron"},
-        {"name": "megatron", "tensor": 2, "context": 2},
+        {"name": "megatron", "tensor_parallel_size": 2, "context_parallel_size": 2},
     )
     shape = one("constant", "cosine") if engine["name"] == "fsdp2" else one("constant", "cosine", "linear")
     kl = {"estimator": one("k1", "k2", "k3", "abs"), "coefficient": one(0.001, 0.25)}

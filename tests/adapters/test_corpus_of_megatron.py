@@ -21,9 +21,7 @@ from rlctl.planning.support import refusals, unhonoured
 
 from .corpus import examples
 
-SIZES = re.compile(
-    r"(train|critic|reference)\.engine(\.(tensor|pipeline|virtual_pipeline|context|expert|expert_tensor|sequence_parallel))?"
-)
+SIZES = re.compile(r"(train|critic|reference)\.engine(\.(\w+_parallel_size|sequence_parallel))?")
 
 REFUSED = {
     "verl/overrides/grpo_trainer_run_qwen3_235b_a22b_megatron": "expert 4 * expert_tensor 4 * pipeline 8 = 128, which",
@@ -37,7 +35,11 @@ def with_devices(config: Config) -> Config:
         return config
     engine = config.train.engine
     assert isinstance(engine, Megatron)
-    experts = engine.expert * (engine.expert_tensor or engine.tensor) * engine.pipeline
+    experts = (
+        engine.expert_parallel_size
+        * (engine.expert_tensor_parallel_size or engine.tensor_parallel_size)
+        * engine.pipeline_parallel_size
+    )
     count = math.lcm(arithmetic.devices_per_replica(engine), experts)
     return replace(config, placement=replace(config.placement, devices_per_node=count))
 

@@ -161,7 +161,13 @@ def test_every_value_of_supervised_training_survives_or_is_said_to_be_lost(
 
 
 PAIRS = [(first, second) for first in NEWEST for second in NEWEST if first != second]
-LAYOUT = ("placement", "rollout.parallel", "tracking", "rollout.memory.gpu_memory_utilization", "train.engine.shard")
+LAYOUT = (
+    "placement",
+    "rollout.parallel",
+    "tracking",
+    "rollout.memory.gpu_memory_utilization",
+    "train.engine.fsdp_size",
+)
 """Who shares devices, which a dialect may have no word for and then is assumed, and what hangs on it; and where one monitor is all
 there can be."""
 CUT = (

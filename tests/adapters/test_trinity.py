@@ -263,7 +263,7 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
             "0.6",
             {
                 "placement": {"layout": "split", "nodes": 2, "devices_per_node": 8, "rollout_devices": 4},
-                "rollout.parallel": {"tensor": 1},
+                "rollout.parallel": {"tensor_parallel_size": 1},
             },
             "explorer.rollout_model.engine_num",
             8,
@@ -272,7 +272,7 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
             "0.6",
             {
                 "placement": {"layout": "colocated", "nodes": 3, "devices_per_node": 8},
-                "rollout.parallel": {"tensor": 4},
+                "rollout.parallel": {"tensor_parallel_size": 4},
             },
             "explorer.rollout_model.engine_num",
             2,
@@ -281,7 +281,7 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
             "0.6",
             {
                 "placement": {"layout": "colocated", "nodes": 1, "devices_per_node": 8},
-                "rollout.parallel": {"tensor": 8},
+                "rollout.parallel": {"tensor_parallel_size": 8},
             },
             "explorer.rollout_model.tensor_parallel_size",
             4,
@@ -401,7 +401,7 @@ def test_roles_straight_under_trainer_config_are_read_as_0_6_does_and_told_as_wr
         },
     )
     assert canonical["batch"]["ppo_epochs"] == 2
-    assert canonical["reference"]["engine"]["shard"] == 4
+    assert canonical["reference"]["engine"]["fsdp_size"] == 4
     assert canonical["reference"]["engine"]["offload"] == "none"
     buckets = {entry.key: entry.bucket for entry in report.accounting}
     assert buckets[f"{TRAINER}.actor.ppo_epochs"] is Bucket.MAPPED

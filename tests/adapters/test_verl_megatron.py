@@ -79,7 +79,7 @@ def test_a_checkpoint_is_read_only_where_it_is_switched_on() -> None:
 @pytest.mark.parametrize("said", ["", ", distributed_checkpointing: true", ", distributed_checkpointing: false"])
 def test_verl_is_told_to_read_a_checkpoint_only_where_there_is_one(said: str) -> None:
     """It fails where it is told to and has no path."""
-    values, report = write(f"{{engine: {{name: megatron, tensor: 2{said}}}}}")
+    values, report = write(f"{{engine: {{name: megatron, tensor_parallel_size: 2{said}}}}}")
     assert not values["megatron"].get("use_dist_checkpointing")
     if "true" in said:
         assert bucket(report, "train.engine.distributed_checkpointing") is Bucket.CARRIED

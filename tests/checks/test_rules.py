@@ -125,7 +125,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         for key, value, kl, words in (
             (
                 "engine",
-                {"name": "fsdp2", "shard": 2},
+                {"name": "fsdp2", "fsdp_size": 2},
                 {"algorithm": {"kl_in_loss": {"estimator": "full"}}},
                 "own workers",
             ),
@@ -237,41 +237,50 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "devices-not-divisible",
-        {"train": {"engine": {"name": "fsdp2", "sequence_parallel": 3}}},
-        "train.engine.sequence_parallel",
+        {"train": {"engine": {"name": "fsdp2", "ulysses_sequence_parallel_size": 3}}},
+        "train.engine.ulysses_sequence_parallel_size",
         "replicas of 3 devices",
     ),
     (
         "devices-not-divisible",
-        {"rollout": {"engine": "vllm", "parallel": {"tensor": 3}}},
+        {"rollout": {"engine": "vllm", "parallel": {"tensor_parallel_size": 3}}},
         "rollout.parallel",
         "engines of 3 devices",
     ),
     (
         "engine-over-node",
-        {"rollout": {"engine": "vllm", "parallel": {"tensor": 16}}, "placement": {"nodes": 2}},
-        "rollout.parallel.tensor",
+        {"rollout": {"engine": "vllm", "parallel": {"tensor_parallel_size": 16}}, "placement": {"nodes": 2}},
+        "rollout.parallel.tensor_parallel_size",
         "16 devices on nodes of 8",
     ),
     (
         "tensor-over-node",
-        {"train": {"engine": {"name": "megatron", "tensor": 16}}, "placement": {"nodes": 2}},
-        "train.engine.tensor",
+        {"train": {"engine": {"name": "megatron", "tensor_parallel_size": 16}}, "placement": {"nodes": 2}},
+        "train.engine.tensor_parallel_size",
         "16 devices on nodes of 8",
     ),
     (
         "devices-not-divisible",
-        {"train": {"engine": {"name": "megatron", "tensor": 2, "pipeline": 2, "context": 4}}},
-        "train.engine.context",
+        {
+            "train": {
+                "engine": {
+                    "name": "megatron",
+                    "tensor_parallel_size": 2,
+                    "pipeline_parallel_size": 2,
+                    "context_parallel_size": 4,
+                }
+            }
+        },
+        "train.engine.context_parallel_size",
         r"tensor 2 \* pipeline 2 \* context 4 = 16; 8 / 16 = 0.5",
     ),
     (
         "devices-not-divisible",
         {
-            "critic": {"engine": {"name": "megatron", "tensor": 3}},
+            "critic": {"engine": {"name": "megatron", "tensor_parallel_size": 3}},
             "algorithm": {"advantage": "gae"},
         },
-        "critic.engine.tensor",
+        "critic.engine.tensor_parallel_size",
         "8 devices of the critic",
     ),
     *[
@@ -286,23 +295,39 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "pipeline-idle",
         {
-            "train": {"engine": {"name": "megatron", "pipeline": 4}},
+            "train": {"engine": {"name": "megatron", "pipeline_parallel_size": 4}},
             "batch": {"micro_batch": {"unit": "responses", "size": 64}},
         },
-        "train.engine.pipeline",
+        "train.engine.pipeline_parallel_size",
         r"256 / 2 replicas = 128 responses, in 2 micro-batches for 4 stages: .* 3 / 5 = 60%",
     ),
     *[
         ("megatron-layout", {"train": {"engine": {"name": "megatron", **engine}}}, f"train.engine.{key}", words)
         for key, engine, words in (
-            ("tensor", {"tensor": 8}, "policy: 4 heads do not divide by tensor 8"),
-            ("context", {"tensor": 4, "context": 2}, "4 heads / tensor 4 = 1, .* context 2"),
-            ("pipeline", {"pipeline": 8}, "4 layers do not divide by pipeline 8"),
-            ("virtual_pipeline", {"pipeline": 2, "virtual_pipeline": 4}, "pipeline 2 . virtual_pipeline 4 = 8"),
-            ("virtual_pipeline", {"virtual_pipeline": 2}, "2 chunks of layers .* one stage"),
-            ("expert", {"expert": 8}, "8 devices, and the model has none"),
-            ("expert", {"expert": 3}, r"expert 3 \* expert_tensor 1 \* pipeline 1 = 3, .* 8 devices"),
-            ("moe.dispatcher", {"pipeline": 2, "moe": {"dispatcher": "allgather"}}, "one length"),
+            ("tensor_parallel_size", {"tensor_parallel_size": 8}, "policy: 4 heads do not divide by tensor 8"),
+            (
+                "context_parallel_size",
+                {"tensor_parallel_size": 4, "context_parallel_size": 2},
+                "4 heads / tensor 4 = 1, .* context 2",
+            ),
+            ("pipeline_parallel_size", {"pipeline_parallel_size": 8}, "4 layers do not divide by pipeline 8"),
+            (
+                "virtual_pipeline_parallel_size",
+                {"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 4},
+                "pipeline 2 . virtual_pipeline 4 = 8",
+            ),
+            (
+                "virtual_pipeline_parallel_size",
+                {"virtual_pipeline_parallel_size": 2},
+                "2 chunks of layers .* one stage",
+            ),
+            ("expert_parallel_size", {"expert_parallel_size": 8}, "8 devices, and the model has none"),
+            (
+                "expert_parallel_size",
+                {"expert_parallel_size": 3},
+                r"expert 3 \* expert_tensor 1 \* pipeline 1 = 3, .* 8 devices",
+            ),
+            ("moe.dispatcher", {"pipeline_parallel_size": 2, "moe": {"dispatcher": "allgather"}}, "one length"),
             ("overlap_parameter_gather", {"overlap_parameter_gather": True}, "gradients are reduced"),
             (
                 "moe.layer_recompute",
@@ -526,14 +551,14 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "not-supported",
-        {"rollout": {"engine": "sglang", "parallel": {"tensor": 2}}},
-        "rollout.parallel.tensor",
+        {"rollout": {"engine": "sglang", "parallel": {"tensor_parallel_size": 2}}},
+        "rollout.parallel.tensor_parallel_size",
         "only an engine of vLLM has more than one device here",
     ),
     (
         "not-used",
-        {"rollout": {"engine": "transformers", "parallel": {"tensor": 2}}},
-        "rollout.parallel.tensor",
+        {"rollout": {"engine": "transformers", "parallel": {"tensor_parallel_size": 2}}},
+        "rollout.parallel.tensor_parallel_size",
         "only an engine of vLLM has more than one device here",
     ),
     (

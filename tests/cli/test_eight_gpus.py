@@ -171,7 +171,7 @@ def test_cpu_shows_every_change_and_does_not_start_without_a_yes(rlctl: Any, fol
     assert "--yes" in shown.err
     for line in (
         "placement.devices_per_node: 8 -> 2,",
-        "rollout.parallel.tensor: 2 -> 1,",
+        "rollout.parallel.tensor_parallel_size: 2 -> 1,",
         "rollout.memory.gpu_memory_utilization: 0.6 -> null, GPU memory, which has no effect on CPU",
         "train.precision.compute: bfloat16 -> float32,",
         "unchanged: the model, the data, the rewards, the algorithm and the batch",

@@ -51,7 +51,7 @@ INPUTS: dict[str, bytes] = {
     "lone surrogate": b'rlctl: 1\nrun: {name: "\\ud800"}\nmodel: {path: m}\n',
     "control characters": b"rlctl: 1\nrun: {name: 'a\x07b'}\n",
     "bad stages": b"rlctl: 1\nstages: [{name: a, nope: 1}]\n",
-    "not divisible": b"rlctl: 1\nmodel: {path: m}\nplacement: {devices_per_node: 3}\nrollout: {parallel: {tensor: 2}}\n",
+    "not divisible": b"rlctl: 1\nmodel: {path: m}\nplacement: {devices_per_node: 3}\nrollout: {parallel: {tensor_parallel_size: 2}}\n",
 }
 CLEAN = {
     "lone surrogate",

@@ -75,7 +75,14 @@ WRONG: list[tuple[str, str, str, int, str, str]] = [
     ("checkpoint:\n  every: 0", "out-of-range", "checkpoint.every.steps", 2, "at least 1", ""),
     ("train:\n  optimizer:\n    betas: [0.9]", "wrong-type", "train.optimizer.betas", 3, "a list of 2 values", ""),
     ("train:\n  optimizer:\n    betas: [0.9, x]", "wrong-type", "train.optimizer.betas[1]", 3, "a number", ""),
-    ("train:\n  engine: {name: fsdp2, shard: some}", "wrong-type", "train.engine.shard", 2, "integer or all", ""),
+    (
+        "train:\n  engine: {name: fsdp2, fsdp_size: some}",
+        "wrong-type",
+        "train.engine.fsdp_size",
+        2,
+        "integer or all",
+        "",
+    ),
     ("environment:\n  variables: {A: 1}", "wrong-type", "environment.variables.A", 2, "it must be text", ""),
     ("rlctl: 2", "schema-version", "rlctl", 1, "version 2; this rlctl reads 1", ""),
 ]
@@ -193,8 +200,8 @@ def test_integers_are_floats_where_floats_are_asked_for_and_lists_become_tuples(
 
 def test_a_union_takes_each_of_its_forms() -> None:
     for shard in ("all", 4):
-        engine = config_from({"train": {"engine": {"name": "fsdp2", "shard": shard}}}).train.engine
-        assert engine == Fsdp2(shard=shard)  # type: ignore[arg-type]
+        engine = config_from({"train": {"engine": {"name": "fsdp2", "fsdp_size": shard}}}).train.engine
+        assert engine == Fsdp2(fsdp_size=shard)  # type: ignore[arg-type]
 
 
 def test_a_section_with_a_default_of_its_own_keeps_it() -> None:

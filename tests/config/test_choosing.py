@@ -37,26 +37,27 @@ def chosen(text: str, *assignments: str) -> tuple[Loaded, list[str]]:
 @pytest.mark.parametrize("text", [VERL, RLCTL], ids=["verl", "rlctl"])
 @pytest.mark.parametrize("key", ["train.engine", "train.engine.name"])
 def test_another_engine_is_chosen_with_its_sizes(text: str, key: str) -> None:
-    loaded, _ = chosen(text, f"{key}=megatron", "train.engine.tensor=2")
-    assert loaded.config.train.engine == Megatron(tensor=2)
-    assert not [path for path in loaded.sources if path[:2] == ("train", "engine") and path[2:] == ("shard",)]
+    loaded, _ = chosen(text, f"{key}=megatron", "train.engine.tensor_parallel_size=2")
+    assert loaded.config.train.engine == Megatron(tensor_parallel_size=2)
+    assert not [path for path in loaded.sources if path[:2] == ("train", "engine") and path[2:] == ("fsdp_size",)]
 
 
 @pytest.mark.parametrize("text", [VERL, RLCTL], ids=["verl", "rlctl"])
 def test_an_option_is_chosen_as_a_mapping_too(text: str) -> None:
     """It was told of keys of the option before, which nobody had written."""
-    loaded, _ = chosen(text, "train.engine={name: megatron, tensor: 2}", "algorithm.advantage={name: gae}")
-    assert loaded.config.train.engine == Megatron(tensor=2)
+    loaded, _ = chosen(
+        text, "train.engine={name: megatron, tensor_parallel_size: 2}", "algorithm.advantage={name: gae}"
+    )
+    assert loaded.config.train.engine == Megatron(tensor_parallel_size=2)
     assert loaded.config.algorithm.advantage.choice == "gae"
-    assert not [path for path in loaded.sources if path[:2] == ("train", "engine") and path[2:] == ("shard",)]
+    assert not [path for path in loaded.sources if path[:2] == ("train", "engine") and path[2:] == ("fsdp_size",)]
 
 
 def test_what_was_written_for_the_other_option_is_told_with_its_line() -> None:
-    """A number of devices is not a switch, though both are called ``sequence_parallel``."""
     _, told = chosen(VERL, "train.engine=megatron")
     assert [each.split(" is not used")[0] for each in told] == [
         "run.yaml:7: train.engine.cpu_offload_policy",
-        "run.yaml:7: train.engine.sequence_parallel",
+        "run.yaml:7: train.engine.ulysses_sequence_parallel_size",
     ]
 
 
@@ -70,7 +71,7 @@ def test_what_both_options_have_stays_where_it_was_written() -> None:
 def test_the_same_option_again_changes_nothing() -> None:
     loaded, told = chosen(VERL, "train.engine.name=fsdp2")
     assert isinstance(loaded.config.train.engine, Fsdp2)
-    assert loaded.config.train.engine.sequence_parallel == 2
+    assert loaded.config.train.engine.ulysses_sequence_parallel_size == 2
     assert told == []
 
 

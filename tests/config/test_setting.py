@@ -99,7 +99,7 @@ def saved(loaded: Loaded) -> Loaded:
         ("run.name=other", "model.path='${oc.env:MODELS}/large'"),
         ("run.on_end='echo \\${HOME}'",),
         ("data.train.0.path=b.jsonl", "schedule.total_steps='${run.seed}'"),
-        ("train.engine=megatron", "train.engine.tensor='${run.seed}'", "run.seed=2"),
+        ("train.engine=megatron", "train.engine.tensor_parallel_size='${run.seed}'", "run.seed=2"),
         ("run.name='x-${now:%f}'",),
     ],
     ids=str,
@@ -129,9 +129,9 @@ def test_what_is_set_itself_is_no_link_any_more() -> None:
 
 
 def test_the_option_that_is_left_leaves_no_link() -> None:
-    text = FILE.replace("schedule:", "train: {engine: {name: fsdp2, shard: '${run.seed}'}}\nschedule:")
+    text = FILE.replace("schedule:", "train: {engine: {name: fsdp2, fsdp_size: '${run.seed}'}}\nschedule:")
     loaded = read(text, "train.engine=megatron")
-    assert ("train", "engine", "shard") not in loaded.expressions
+    assert ("train", "engine", "fsdp_size") not in loaded.expressions
     assert to_plain(saved(loaded).config) == to_plain(loaded.config)
 
 

@@ -120,7 +120,7 @@ def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
         ("n_gpus_per_node", "placement.devices_per_node"),
         ("nnodes", "placement.nodes"),
         ("response_length", "rollout.max_response_tokens"),
-        ("tensor parallel", "rollout.parallel.tensor"),
+        ("tensor parallel", "rollout.parallel.tensor_parallel_size"),
         ("vllm", "rollout.engine"),
         ("wandb", "tracking"),
     ],

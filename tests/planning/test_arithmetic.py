@@ -89,10 +89,18 @@ def test_intervals_are_whole_steps() -> None:
 
 def test_replicas_of_each_engine() -> None:
     assert arithmetic.train_replicas(changed()) == 8
-    ulysses = changed(train={"engine": {"name": "fsdp2", "sequence_parallel": 2}})
+    ulysses = changed(train={"engine": {"name": "fsdp2", "ulysses_sequence_parallel_size": 2}})
     assert arithmetic.train_replicas(ulysses) == 4
     megatron = changed(
-        train={"engine": {"name": "megatron", "tensor": 2, "pipeline": 2, "context": 2, "expert": 8}},
+        train={
+            "engine": {
+                "name": "megatron",
+                "tensor_parallel_size": 2,
+                "pipeline_parallel_size": 2,
+                "context_parallel_size": 2,
+                "expert_parallel_size": 8,
+            }
+        },
         placement={"nodes": 4},
     )
     assert arithmetic.train_replicas(megatron) == 4
@@ -112,12 +120,12 @@ def test_layouts_share_out_the_devices() -> None:
 
 def test_what_does_not_divide_shows_the_arithmetic_and_the_neighbours() -> None:
     with pytest.raises(PlanError, match=r"8 training devices .* replicas of 3 devices \(8 / 3 = 2.66667\)") as raised:
-        arithmetic.train_replicas(changed(train={"engine": {"name": "fsdp2", "sequence_parallel": 3}}))
+        arithmetic.train_replicas(changed(train={"engine": {"name": "fsdp2", "ulysses_sequence_parallel_size": 3}}))
     assert "6 or 9" in raised.value.hint
     with pytest.raises(PlanError, match="8 rollout devices do not divide into engines of 3"):
-        arithmetic.rollout_engines(changed(rollout={"parallel": {"tensor": 3}}))
+        arithmetic.rollout_engines(changed(rollout={"parallel": {"tensor_parallel_size": 3}}))
     with pytest.raises(PlanError, match="3 rollout engines of 4 devices need 12"):
-        arithmetic.rollout_engines(changed(rollout={"parallel": {"tensor": 4, "replicas": 3}}))
+        arithmetic.rollout_engines(changed(rollout={"parallel": {"tensor_parallel_size": 4, "replicas": 3}}))
 
 
 def test_training_without_devices_is_refused() -> None:
@@ -126,8 +134,8 @@ def test_training_without_devices_is_refused() -> None:
 
 
 def test_rollout_engines_fill_the_devices_unless_said_otherwise() -> None:
-    assert arithmetic.rollout_engines(changed(rollout={"parallel": {"tensor": 2}})) == 4
-    assert arithmetic.rollout_engines(changed(rollout={"parallel": {"tensor": 2, "replicas": 3}})) == 3
+    assert arithmetic.rollout_engines(changed(rollout={"parallel": {"tensor_parallel_size": 2}})) == 4
+    assert arithmetic.rollout_engines(changed(rollout={"parallel": {"tensor_parallel_size": 2, "replicas": 3}})) == 3
 
 
 @given(value=st.integers(0, 10**6), of=st.integers(1, 10**4))

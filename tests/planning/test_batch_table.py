@@ -70,11 +70,14 @@ def test_tokens_give_an_upper_bound() -> None:
             "verl refuses the step: 63 % 16",
         ),
         (
-            {"engine": {"name": "megatron", "tensor": 2, "pipeline": 2}, "prompts_per_step": 66},
+            {
+                "engine": {"name": "megatron", "tensor_parallel_size": 2, "pipeline_parallel_size": 2},
+                "prompts_per_step": 66,
+            },
             "mini-batch on a replica",
             "ROLL's Megatron refuses the step: 66 prompts % 4 = 2",
         ),
-        ({"engine": {"name": "megatron", "tensor": 3}}, "replicas", "16 / 3"),
+        ({"engine": {"name": "megatron", "tensor_parallel_size": 3}}, "replicas", "16 / 3"),
     ],
 )
 def test_what_does_not_divide_says_who_refuses_it(batch: dict[str, Any], row: str, said: str) -> None:

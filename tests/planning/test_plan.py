@@ -120,13 +120,15 @@ def test_what_is_not_used_is_in_the_plan_and_comes_back_with_it() -> None:
 
 
 def test_the_built_in_engine_has_one_device_each_and_vllm_its_data_parallel_ranks() -> None:
-    parallel = {"tensor": 2, "data": 2}
+    parallel = {"tensor_parallel_size": 2, "data_parallel_size": 2}
     placement = {"device": "cpu", "devices_per_node": 4}
     (built_in,) = plan({"rollout": {"engine": "auto", "parallel": parallel}, "placement": placement}).stages
     (split,) = plan({"rollout": {"engine": "vllm", "parallel": parallel}, "placement": placement}).stages
     found = [stage.role("rollout") for stage in (built_in, split)]
     assert [(role.engine, role.processes) for role in found if role] == [("transformers", 4), ("vllm", 2)]
-    assert [line.partition(":")[0] for line in built_in.not_used] == ["rollout.parallel.tensor, rollout.parallel.data"]
+    assert [line.partition(":")[0] for line in built_in.not_used] == [
+        "rollout.parallel.tensor_parallel_size, rollout.parallel.data_parallel_size"
+    ]
 
 
 def test_the_plan_says_what_pads_and_what_the_reference_is() -> None:
@@ -179,11 +181,16 @@ def test_old_log_probs_are_the_rollout_engines_where_it_agrees_and_a_step_is_one
 
 
 def test_roles_on_megatron_have_their_own_replicas_and_layouts() -> None:
-    policy = {"name": "megatron", "tensor": 2, "pipeline": 2, "virtual_pipeline": 2}
+    policy = {
+        "name": "megatron",
+        "tensor_parallel_size": 2,
+        "pipeline_parallel_size": 2,
+        "virtual_pipeline_parallel_size": 2,
+    }
     values = {
         "train": {"engine": policy, "memory": {"remove_padding": False}},
-        "critic": {"engine": {"name": "megatron", "context": 4}},
-        "reference": {"engine": {"name": "megatron", "tensor": 8}},
+        "critic": {"engine": {"name": "megatron", "context_parallel_size": 4}},
+        "reference": {"engine": {"name": "megatron", "tensor_parallel_size": 8}},
         "algorithm": {"advantage": "gae", "kl_in_reward": {"coefficient": 0.1}},
     }
     (stage,) = plan(values).stages
@@ -199,7 +206,7 @@ def test_roles_on_megatron_have_their_own_replicas_and_layouts() -> None:
 
 
 def test_a_reference_that_does_not_divide_its_devices_is_refused_under_its_own_key() -> None:
-    reference = {"engine": {"name": "megatron", "tensor": 3}}
+    reference = {"engine": {"name": "megatron", "tensor_parallel_size": 3}}
     with pytest.raises(PlanError, match=r"8 devices of the reference .*tensor 3 .* = 3; 8 / 3") as refused:
         plan({"reference": reference, "algorithm": {"kl_in_loss": {"coefficient": 0.1}}})
     assert "6 or 9 devices" in refused.value.hint

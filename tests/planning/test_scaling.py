@@ -35,13 +35,19 @@ def made(**sections: Any) -> Any:
 @pytest.mark.parametrize(
     "engine",
     [
-        {"name": "fsdp2", "sequence_parallel": 4, "offload": "both", "shard": 8},
-        {"name": "megatron", "tensor": 4, "pipeline": 2, "virtual_pipeline": 2, "offload": "optimizer"},
+        {"name": "fsdp2", "ulysses_sequence_parallel_size": 4, "offload": "both", "fsdp_size": 8},
+        {
+            "name": "megatron",
+            "tensor_parallel_size": 4,
+            "pipeline_parallel_size": 2,
+            "virtual_pipeline_parallel_size": 2,
+            "offload": "optimizer",
+        },
     ],
     ids=["fsdp2", "megatron"],
 )
 def test_an_eight_gpu_config_plans_on_two_cores_and_its_batch_is_the_same(engine: dict[str, Any]) -> None:
-    rollout = {"engine": {"name": "vllm", "args": {"max_num_seqs": 8}}, "parallel": {"tensor": 4}}
+    rollout = {"engine": {"name": "vllm", "args": {"max_num_seqs": 8}}, "parallel": {"tensor_parallel_size": 4}}
     full = made(train={"engine": engine}, rollout={**rollout, "memory": {"gpu_memory_utilization": 0.6}})
     small, changes = scaled_to_cpu(full, workers=2)
     assert not [found for found in check(small, cluster=LAPTOP) if found.level is Level.ERROR]
@@ -63,7 +69,9 @@ def test_an_eight_gpu_config_plans_on_two_cores_and_its_batch_is_the_same(engine
 
 
 def test_every_key_that_differs_is_listed_and_no_other() -> None:
-    full = made(train={"engine": {"name": "megatron", "tensor": 8}, "precision": {"parameters": "bfloat16"}})
+    full = made(
+        train={"engine": {"name": "megatron", "tensor_parallel_size": 8}, "precision": {"parameters": "bfloat16"}}
+    )
     small, changes = scaled_to_cpu(full, workers=2)
     was, now = ({setting.pattern: setting.value for setting in settings(config)} for config in (full, small))
     differing = {key for key in was.keys() | now.keys() if was.get(key) != now.get(key)}

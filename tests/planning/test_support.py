@@ -101,11 +101,19 @@ NOTED: list[tuple[dict[str, Any], str]] = [
     ({"reference": {"engine": {"name": "megatron", "ddp": {"bucket_size": 9}}}}, "reference.engine.ddp"),
     ({"rollout": {"multi_turn": {"tool_format": "chatml"}}}, "rollout.multi_turn.tool_format"),
     (
-        {"train": {"engine": {"name": "fsdp2", "sequence_parallel": 2}, "memory": {"remove_padding": False}}},
+        {
+            "train": {
+                "engine": {"name": "fsdp2", "ulysses_sequence_parallel_size": 2},
+                "memory": {"remove_padding": False},
+            }
+        },
         "train.memory.remove_padding",
     ),
     ({"rollout": {"engine": "transformers", "memory": {"enforce_eager": True}}}, "rollout.memory.enforce_eager"),
-    ({"rollout": {"parallel": {"tensor": 2}}, "placement": {"device": "cpu"}}, "rollout.parallel.tensor"),
+    (
+        {"rollout": {"parallel": {"tensor_parallel_size": 2}}, "placement": {"device": "cpu"}},
+        "rollout.parallel.tensor_parallel_size",
+    ),
 ]
 
 
@@ -148,7 +156,7 @@ def test_an_engine_that_the_machines_decide_is_the_one_of_their_device(device: s
 
 
 def test_what_only_vllm_has_is_honoured_where_it_generates() -> None:
-    settings = {"engine": {"name": "vllm", "args": {"max_logprobs": 3}}, "parallel": {"tensor": 2}}
+    settings = {"engine": {"name": "vllm", "args": {"max_logprobs": 3}}, "parallel": {"tensor_parallel_size": 2}}
     assert support.refusals(config_from({"rollout": {**settings, "memory": {"kv_cache_dtype": "fp8"}}})) == []
 
 

@@ -18,7 +18,7 @@ def spawned(monkeypatch: pytest.MonkeyPatch, device: str) -> list[tuple[dict[str
     config = config_from(
         {
             "data": {"train": [{"path": "a.parquet"}]},
-            "rollout": {"engine": "vllm", "parallel": {"tensor": 2}},
+            "rollout": {"engine": "vllm", "parallel": {"tensor_parallel_size": 2}},
             "schedule": {"total_steps": 1},
             "placement": {"device": device, "devices_per_node": 4},
             "rewards": [{"type": "rule", "rule": "gsm8k"}],

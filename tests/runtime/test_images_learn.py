@@ -112,7 +112,10 @@ def test_sft_learns_to_name_a_colour(model: Path, tmp_path: Path) -> None:
     ("changes", "message"),
     [
         (
-            {"train": {"engine": {"name": "fsdp2", "sequence_parallel": 2}}, "placement": {"devices_per_node": 2}},
+            {
+                "train": {"engine": {"name": "fsdp2", "ulysses_sequence_parallel_size": 2}},
+                "placement": {"devices_per_node": 2},
+            },
             "do not share its images",
         ),
         ({"algorithm": {"advantage": "gae"}, "critic": {}}, "there is no critic that reads images"),

@@ -53,7 +53,7 @@ CUTS: dict[str, tuple[str, ...]] = {
     "mix-1node": (*ROLLOUT, "batch.mini_batch_responses=320"),
     "ppo-1node": (
         *ROLLOUT,
-        "rollout.parallel.tensor=1",
+        "rollout.parallel.tensor_parallel_size=1",
         "batch.prompts_per_step=128",
         "batch.mini_batch_responses=64",
         "critic.precision.compute=float32",

@@ -54,7 +54,7 @@ def test_engines_share_the_prompts_and_draw_the_same_whichever_has_them(
 
 def test_one_engine_takes_two_devices(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
     placement = {"devices_per_node": 2, "device": "cpu"}
-    done = run(short(task.config, tmp_path, 2, rollout=vllm(parallel={"tensor": 2}), placement=placement))
+    done = run(short(task.config, tmp_path, 2, rollout=vllm(parallel={"tensor_parallel_size": 2}), placement=placement))
     assert done.result.status == "finished", done.kinds("failure")
     steps = [event["metrics"] for event in done.kinds("step")]
     assert max(step["policy/mismatch_probability"] for step in steps) < THRESHOLD["float32"]

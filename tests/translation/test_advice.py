@@ -163,7 +163,7 @@ def test_messages_name_the_files_keys_too() -> None:
 def test_an_error_of_planning_names_the_files_keys() -> None:
     loaded, report = read("verl")
     with pytest.raises(PlanError) as caught, in_own_keys(loaded, report.dialect):
-        raise PlanError("batch.prompts_per_step is odd", hint="set rollout.parallel.tensor to 1")
+        raise PlanError("batch.prompts_per_step is odd", hint="set rollout.parallel.tensor_parallel_size to 1")
     assert caught.value.message == "data.train_batch_size is odd"
     assert caught.value.hint == "set actor_rollout_ref.rollout.tensor_model_parallel_size to 1"
 

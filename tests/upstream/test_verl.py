@@ -103,7 +103,7 @@ def rl_numbers(config: Config, theirs: Mapping[str, Any]) -> dict[str, Any]:
         "optimizer.weight_decay": config.train.optimizer.weight_decay,
         "optimizer.betas": list(config.train.optimizer.betas),
         "optimizer.clip": config.train.optimizer.max_grad_norm or 0.0,
-        "rollout_tensor": config.rollout.parallel.tensor,
+        "rollout_tensor": config.rollout.parallel.tensor_parallel_size,
     }
     if config.placement.layout == "colocated":
         numbers["devices"] = arithmetic.devices(config)
@@ -174,7 +174,7 @@ def generation_numbers(config: Config) -> dict[str, Any]:
         "sampling.temperature": sampling.temperature,
         "sampling.top_p": sampling.top_p,
         "max_response_tokens": config.rollout.max_response_tokens,
-        "rollout_tensor": config.rollout.parallel.tensor,
+        "rollout_tensor": config.rollout.parallel.tensor_parallel_size,
         "devices": arithmetic.devices(config),
     }
 

@@ -45,7 +45,7 @@ LOST = {
     "loss": "algorithm.policy_loss",
     "advantage": "algorithm.advantage",
     "engine": "train.engine",
-    "tensor": "rollout.parallel.tensor",
+    "tensor": "rollout.parallel.tensor_parallel_size",
     "learning rate": "train.learning_rate_schedule",
     "critic": "critic",
 }
@@ -230,7 +230,7 @@ def _devices(config: Config, told: dict[str, Any]) -> Iterator[Pair]:
     if all(told["gpus"]):
         yield "devices", [config.placement.nodes, config.placement.devices_per_node], told["gpus"]
     if told["mode"] in ("both", "explore", "bench") and config.rollout.engine.choice != "external":
-        yield "tensor", config.rollout.parallel.tensor, told["tensor"]
+        yield "tensor", config.rollout.parallel.tensor_parallel_size, told["tensor"]
     if told["mode"] == "both" and config.placement.layout == "split":
         yield "rollout devices", arithmetic.rollout_devices(config), math.prod(told["gpus"]) - told["trainer_gpus"]
         yield "training devices", arithmetic.train_devices(config), told["trainer_gpus"]

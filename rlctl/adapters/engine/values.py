@@ -390,7 +390,7 @@ REWARD_FIELDS: tuple[str, ...] = (
     "scoring",
     "sampling",
     "replicas",
-    "tensor",
+    "tensor_parallel_size",
     "engine",
     "engine_args",
     "max_context_tokens",

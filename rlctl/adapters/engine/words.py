@@ -26,7 +26,7 @@ TRL: Mapping[str, tuple[str, ...]] = {
     "reward_weights": ("rewards[].weight",),
     "vllm_mode": ("placement.layout",),
     "vllm_gpu_memory_utilization": ("rollout.memory.gpu_memory_utilization",),
-    "vllm_tensor_parallel_size": ("rollout.parallel.tensor",),
+    "vllm_tensor_parallel_size": ("rollout.parallel.tensor_parallel_size",),
     "num_train_epochs": ("schedule.total_epochs",),
     "max_steps": ("schedule.total_steps",),
     "eval_steps": ("schedule.evaluate_every",),
@@ -44,8 +44,8 @@ VLLM: Mapping[str, tuple[str, ...]] = {
     "max_num_batched_tokens": ("rollout.memory.max_batched_tokens",),
     "enable_prefix_caching": ("rollout.memory.prefix_caching",),
     "enable_chunked_prefill": ("rollout.memory.chunked_prefill",),
-    "tensor_parallel_size": ("rollout.parallel.tensor",),
-    "pipeline_parallel_size": ("rollout.parallel.pipeline",),
+    "tensor_parallel_size": ("rollout.parallel.tensor_parallel_size",),
+    "pipeline_parallel_size": ("rollout.parallel.pipeline_parallel_size",),
 }
 """Options of vLLM's ``EngineArgs``; a test looks whether it has them."""
 _OF_OTHER_ROLES = ("critic.", "reference.")

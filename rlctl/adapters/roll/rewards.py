@@ -179,7 +179,7 @@ def _read_served_judge(to: tuple[Any, ...], place: tuple[Any, ...], settings: Ma
     tensor = config.get("tensor_parallel_size", 1)
     tensor = tensor if isinstance(tensor, int) and tensor > 0 else 1
     for key, value in config.items():
-        name = {"tensor_parallel_size": ("tensor",), "max_model_len": ("max_context_tokens",)}.get(
+        name = {"tensor_parallel_size": ("tensor_parallel_size",), "max_model_len": ("max_context_tokens",)}.get(
             key, ("engine_args", key)
         )
         yield Flow((*to, *name), value, ((*strategy, "strategy_config", key),), same=True)
@@ -376,7 +376,13 @@ def _write_judge(
     for key, value in reward["sampling"].items():
         yield Flow((*to, "generating_args", key), value, ((*place, "sampling"),), "derived", always=True)
     for field, usual in (
-        *(("replicas", 1), ("tensor", 1), ("engine", "auto"), ("engine_args", {}), ("max_context_tokens", None)),
+        *(
+            ("replicas", 1),
+            ("tensor_parallel_size", 1),
+            ("engine", "auto"),
+            ("engine_args", {}),
+            ("max_context_tokens", None),
+        ),
     ):
         if reward[field] != usual:
             yield Inexpressible(((*place, field),), "the endpoint serves the judge")
@@ -391,7 +397,7 @@ def _write_served_judge(
     named = reward["model"] or None
     yield Flow((*to, "model_args", "model_name_or_path"), named, ((*place, "model"),), always=named is not None)
     yield Flow((*strategy, "strategy_name"), engine, ((*place, "engine"),), "derived", always=True)
-    own = {"tensor_parallel_size": ("tensor", 1), "max_model_len": ("max_context_tokens", None)}
+    own = {"tensor_parallel_size": ("tensor_parallel_size", 1), "max_model_len": ("max_context_tokens", None)}
     for key, (field, usual) in own.items():
         if reward[field] != usual:
             yield Flow((*strategy, "strategy_config", key), reward[field], ((*place, field),), always=True)
@@ -400,9 +406,9 @@ def _write_served_judge(
         yield Flow((*strategy, "strategy_config", key), value, at, same=True, always=True)
     if engine == "vllm" and not reward["engine_args"]:
         yield Flow((), None, ((*place, "engine_args"),))
-    count = reward["replicas"] * reward["tensor"]
+    count = reward["replicas"] * reward["tensor_parallel_size"]
     devices = arithmetic.devices_of(view.config, "judge")[:count]
-    note = f"{reward['replicas']} engines of {reward['tensor']} devices"
+    note = f"{reward['replicas']} engines of {reward['tensor_parallel_size']} devices"
     yield Flow((*to, "device_mapping"), print_devices(devices), ((*place, "replicas"),), "derived", note, always=True)
     keys, whole = {name: key for key, (name, _) in JUDGE_SAMPLING.items()}, (*place, "sampling")
     for name, value in reward["sampling"].items():

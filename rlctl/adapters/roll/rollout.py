@@ -133,12 +133,17 @@ def _read_experts(view: Reading) -> Iterator[Flow]:
     """vLLM splits experts over all devices of an engine, or not at all."""
     key = f"{S}.enable_expert_parallel"
     width = _wide(view) * _count(view, "data_parallel_size")
-    yield Flow(view.to("rollout.parallel.expert"), width if view.get(key) else 1, (view.path(key),), implied=True)
+    yield Flow(
+        view.to("rollout.parallel.expert_parallel_size"), width if view.get(key) else 1, (view.path(key),), implied=True
+    )
 
 
 def _write_experts(view: Writing) -> Iterator[Out]:
-    wanted, width = view.get("rollout.parallel.expert"), arithmetic.devices_per_rollout_engine(view.config)
-    used = (view.to("rollout.parallel.expert"),)
+    wanted, width = (
+        view.get("rollout.parallel.expert_parallel_size"),
+        arithmetic.devices_per_rollout_engine(view.config),
+    )
+    used = (view.to("rollout.parallel.expert_parallel_size"),)
     if wanted not in (1, width):
         yield Inexpressible(
             used, f"vLLM splits experts over all {width} devices of an engine, or not at all; not over {wanted}"
@@ -166,12 +171,15 @@ def _read_width(view: Reading) -> Iterator[Flow]:
     if strategy(view, W) == "vllm":
         note = "ROLL takes tensor_parallel_size x pipeline_parallel_size of vLLM instead"
         yield Flow(
-            view.to("rollout.parallel.tensor"), _count(view, "tensor_parallel_size"), (view.path(tensor),), same=own
+            view.to("rollout.parallel.tensor_parallel_size"),
+            _count(view, "tensor_parallel_size"),
+            (view.path(tensor),),
+            same=own,
         )
         yield Flow((), None, (view.path(worker),), "dead", note)
     else:
         value, key = (view.get(tensor), tensor) if own else (_wide(view), worker)
-        yield Flow(view.to("rollout.parallel.tensor"), value, (view.path(key),), same=True)
+        yield Flow(view.to("rollout.parallel.tensor_parallel_size"), value, (view.path(key),), same=True)
         yield Flow((), None, (view.path(worker),), "mapped", "devices of one engine")
     yield from _read_replicas(view)
 
@@ -189,17 +197,17 @@ def _read_replicas(view: Reading) -> Iterator[Flow]:
 
 def _write_width(view: Writing) -> Iterator[Out]:
     parallel = view.config.rollout.parallel
-    wide = parallel.tensor * parallel.pipeline
-    used = (view.to("rollout.parallel.tensor"), view.to("rollout.parallel.pipeline"))
+    wide = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
+    used = (view.to("rollout.parallel.tensor_parallel_size"), view.to("rollout.parallel.pipeline_parallel_size"))
     if view.get("rollout.engine.name") == "sglang":
         yield Flow(
             view.path(f"{W}.num_gpus_per_worker"),
             wide,
             used,
-            "derived" if parallel.pipeline > 1 else "mapped",
+            "derived" if parallel.pipeline_parallel_size > 1 else "mapped",
             always=True,
         )
-    yield Flow(view.path(f"{S}.tensor_parallel_size"), parallel.tensor, used[:1], same=True, always=True)
+    yield Flow(view.path(f"{S}.tensor_parallel_size"), parallel.tensor_parallel_size, used[:1], same=True, always=True)
     total, each = arithmetic.rollout_devices(view.config), arithmetic.devices_per_rollout_engine(view.config)
     replicas, place = parallel.replicas, (view.to("rollout.parallel.replicas"),)
     if total % wide:
@@ -217,23 +225,30 @@ def _write_width(view: Writing) -> Iterator[Out]:
 def _write_data(view: Writing) -> Iterator[Out]:
     """vLLM's data-parallel ranks are ROLL's workers, so they make one engine of all of them."""
     parallel = view.config.rollout.parallel
-    used = (view.to("rollout.parallel.data"),)
-    workers = arithmetic.rollout_devices(view.config) // (parallel.tensor * parallel.pipeline)
-    if parallel.data in (1, workers):
-        yield Flow(view.path(f"{S}.data_parallel_size"), parallel.data, used, same=True)
+    used = (view.to("rollout.parallel.data_parallel_size"),)
+    workers = arithmetic.rollout_devices(view.config) // (
+        parallel.tensor_parallel_size * parallel.pipeline_parallel_size
+    )
+    if parallel.data_parallel_size in (1, workers):
+        yield Flow(view.path(f"{S}.data_parallel_size"), parallel.data_parallel_size, used, same=True)
     else:
-        reason = f"ROLL makes all its {workers} workers ranks of one engine, or none; not {parallel.data}"
+        reason = f"ROLL makes all its {workers} workers ranks of one engine, or none; not {parallel.data_parallel_size}"
         yield Inexpressible(used, reason)
-        yield Inexpressible((view.to("rollout.parallel.expert"),), reason, idle=True)
+        yield Inexpressible((view.to("rollout.parallel.expert_parallel_size"),), reason, idle=True)
 
 
 def _data_rule() -> CustomRule:
     def read(view: Reading) -> Iterator[Flow]:
         key = f"{S}.data_parallel_size"
-        yield Flow(view.to("rollout.parallel.data"), _count(view, "data_parallel_size"), (view.path(key),), same=True)
+        yield Flow(
+            view.to("rollout.parallel.data_parallel_size"),
+            _count(view, "data_parallel_size"),
+            (view.path(key),),
+            same=True,
+        )
 
     own = (DialectKey(f"{S}.data_parallel_size", 1),)
-    return CustomRule("data-parallel ranks", own, ("rollout.parallel.data",), read, _write_data)
+    return CustomRule("data-parallel ranks", own, ("rollout.parallel.data_parallel_size",), read, _write_data)
 
 
 def _write_fraction(view: Writing) -> Iterator[Out]:
@@ -254,18 +269,18 @@ def _write_fraction(view: Writing) -> Iterator[Out]:
 WIDTH = CustomRule(
     "devices of an engine",
     (DialectKey(f"{S}.tensor_parallel_size", 1), DialectKey(f"{W}.num_gpus_per_worker", 1)),
-    ("rollout.parallel.tensor", "rollout.parallel.replicas"),
+    ("rollout.parallel.tensor_parallel_size", "rollout.parallel.replicas"),
     _read_width,
     _write_width,
     "engines = devices / (tensor x pipeline)",
 )
 VLLM: list[Rule] = [
-    Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline", 1),
+    Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size", 1),
     _data_rule(),
     CustomRule(
         "experts",
         (DialectKey(f"{S}.enable_expert_parallel", False),),
-        ("rollout.parallel.expert",),
+        ("rollout.parallel.expert_parallel_size",),
         _read_experts,
         _write_experts,
     ),
@@ -286,9 +301,9 @@ VLLM: list[Rule] = [
     _args("vllm", VLLM_NAMED),
 ]
 SGLANG: list[Rule] = [
-    Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline", 1),
-    Key(f"{S}.dp_size", "rollout.parallel.data", 1),
-    Key(f"{S}.ep_size", "rollout.parallel.expert", 1),
+    Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size", 1),
+    Key(f"{S}.dp_size", "rollout.parallel.data_parallel_size", 1),
+    Key(f"{S}.ep_size", "rollout.parallel.expert_parallel_size", 1),
     Key(f"{S}.mem_fraction_static", f"{M}gpu_memory_utilization", ABSENT),
     Key(f"{S}.max_running_requests", f"{M}max_num_seqs", None),
     Key(f"{S}.context_length", "model.max_context_tokens", None),

@@ -84,7 +84,7 @@ def is_engine(name: str, to: str) -> Any:
 
 def unsharded(view: Writing, to: str) -> bool:
     """Whether each device holds the whole reference, which ROLL does without an engine."""
-    return to.startswith("reference") and view.get(f"{to}.name") == "fsdp2" and view.get(f"{to}.shard") == 1
+    return to.startswith("reference") and view.get(f"{to}.name") == "fsdp2" and view.get(f"{to}.fsdp_size") == 1
 
 
 def under(names: tuple[str, ...], worker: str, to: str, engine: str, rules: list[Rule]) -> When:
@@ -139,7 +139,7 @@ class Shards(Same):
             raise InexpressibleError("ROLL's FSDP2 shards over all devices where fsdp_size is 1; each holds a part")
         if value != "all":
             return value
-        shared = view.get(f"{self.to}.sequence_parallel", 1)
+        shared = view.get(f"{self.to}.ulysses_sequence_parallel_size", 1)
         return arithmetic.train_devices(view.config) if isinstance(shared, int) and shared > 1 else 1
 
 
@@ -159,7 +159,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
             yield Flow(view.to(f"{to}.source"), "deepspeed" if name in DEEPSPEED else "fsdp2", used)
         elif name in HUGGING_FACE:
             yield Flow(view.to(f"{to}.name"), "fsdp2", used, "derived", "each device holds the whole model")
-            yield Flow(view.to(f"{to}.shard"), 1, used, "derived")
+            yield Flow(view.to(f"{to}.fsdp_size"), 1, used, "derived")
         else:
             known = ", ".join((*MEGATRON, *FSDP2, *HUGGING_FACE))
             raise BadValueError(f"is {name!r}; expected one of {known}", key=used[0])
@@ -177,13 +177,13 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
         note = ""
         if unsharded(view, to):
             raw = "hf_infer"
-            yield Flow((), None, (view.to(f"{to}.shard"),), "mapped", "each device holds the whole model")
+            yield Flow((), None, (view.to(f"{to}.fsdp_size"),), "mapped", "each device holds the whole model")
         elif name == "fsdp2" and view.get(f"{to}.source") != "fsdp2":
             how, note = "derived", f"ROLL has no {view.get(f'{to}.source')}; FSDP2 is used"
             yield Inexpressible(used[1:], note, idle=True)
         yield Flow(view.path(key), raw, used, how, note, always=True)
 
-    fills = (f"{to}.name", f"{to}.source", f"{to}.kind", f"{to}.shard")
+    fills = (f"{to}.name", f"{to}.source", f"{to}.kind", f"{to}.fsdp_size")
     return CustomRule(f"engine of {worker}", (DialectKey(key, default), DialectKey(config, None)), fills, read, write)
 
 
@@ -197,12 +197,12 @@ def sizes(worker: str, to: str) -> list[Rule]:
             to,
             "megatron",
             [
-                Key(f"{s}tensor_model_parallel_size", f"{to}.tensor", 1, NullReads(1), always=True),
-                Key(f"{s}pipeline_model_parallel_size", f"{to}.pipeline", 1, NullReads(1), always=True),
-                Key(f"{s}virtual_pipeline_model_parallel_size", f"{to}.virtual_pipeline", None),
-                Key(f"{s}context_parallel_size", f"{to}.context", 1, NullReads(1)),
-                Key(f"{s}expert_model_parallel_size", f"{to}.expert", 1, NullReads(1)),
-                Key(f"{s}expert_tensor_parallel_size", f"{to}.expert_tensor", None),
+                Key(f"{s}tensor_model_parallel_size", f"{to}.tensor_parallel_size", 1, NullReads(1), always=True),
+                Key(f"{s}pipeline_model_parallel_size", f"{to}.pipeline_parallel_size", 1, NullReads(1), always=True),
+                Key(f"{s}virtual_pipeline_model_parallel_size", f"{to}.virtual_pipeline_parallel_size", None),
+                Key(f"{s}context_parallel_size", f"{to}.context_parallel_size", 1, NullReads(1)),
+                Key(f"{s}expert_model_parallel_size", f"{to}.expert_parallel_size", 1, NullReads(1)),
+                Key(f"{s}expert_tensor_parallel_size", f"{to}.expert_tensor_parallel_size", None),
                 Key(f"{s}sequence_parallel", f"{to}.sequence_parallel", False),
                 Key(f"{s}moe_token_dispatcher_type", f"{to}.moe.dispatcher", None),
                 Key(f"{s}moe_grouped_gemm", f"{to}.moe.grouped_gemm", False, NullReads(False)),
@@ -216,12 +216,12 @@ def sizes(worker: str, to: str) -> list[Rule]:
             to,
             "fsdp2",
             [
-                Key(f"{s}fsdp_size", f"{to}.shard", 1, Shards(to=to)),
+                Key(f"{s}fsdp_size", f"{to}.fsdp_size", 1, Shards(to=to)),
                 Key(f"{s}offload_policy", f"{to}.cpu_offload_policy", False),
                 Key(f"{s}reshard_after_forward", f"{to}.reshard_after_forward", True, NullReads(True)),
                 Key(f"{s}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Some()),
-                Key(f"{worker}.model_args.ulysses_size", f"{to}.sequence_parallel", 1, NullReads(1)),
-                Key(f"{s}ep_size", f"{to}.expert_parallel", 1),
+                Key(f"{worker}.model_args.ulysses_size", f"{to}.ulysses_sequence_parallel_size", 1, NullReads(1)),
+                Key(f"{s}ep_size", f"{to}.expert_parallel_size", 1),
             ],
         ),
     ]

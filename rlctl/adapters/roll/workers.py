@@ -87,8 +87,8 @@ def _devices_per_rank_written(view: Writing, section: str) -> int:
     to = f"{section}.engine" if isinstance(view.get(f"{section}.engine"), Mapping) else "train.engine"
     engine: Any = view.get(to)
     if engine_written(view, to) == "megatron":
-        return int(engine["tensor"] * engine["pipeline"] * engine["context"])
-    return int(engine["sequence_parallel"]) if engine["name"] == "fsdp2" else 1
+        return int(engine["tensor_parallel_size"] * engine["pipeline_parallel_size"] * engine["context_parallel_size"])
+    return int(engine["ulysses_sequence_parallel_size"]) if engine["name"] == "fsdp2" else 1
 
 
 def engine_written(view: Writing, to: str) -> str:

@@ -139,7 +139,7 @@ def _write_clip(view: Writing) -> Iterator[Out]:
 
 
 FSDP = (
-    ("fsdp_size", "shard", -1, Partly({-1: "all"})),
+    ("fsdp_size", "fsdp_size", -1, Partly({-1: "all"})),
     ("reshard_after_forward", "reshard_after_forward", True, SAME),
     ("forward_prefetch", "forward_prefetch", False, SAME),
     ("wrap_policy.min_num_params", "wrap_min_parameters", 0, SAME),
@@ -292,7 +292,7 @@ CRITIC: list[Rule] = [
             *_engine(),
             Key(
                 f"{CRITIC_C}.ulysses_sequence_parallel_size",
-                "critic.engine.sequence_parallel",
+                "critic.engine.ulysses_sequence_parallel_size",
                 DefaultFrom("trainer.ulysses_sequence_parallel_size"),
                 until="0.5",
             ),

@@ -108,7 +108,7 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         return
     yield from _write_tensor(view)
     tensor, data = engine_shape(view)
-    wide = tensor * data * config.rollout.parallel.pipeline
+    wide = tensor * data * config.rollout.parallel.pipeline_parallel_size
     if placement.layout == "colocated" and total > 1 and config.run.mode == "online":
         yield from _write_assumed(view, total - teacher_devices(config), wide)
         return
@@ -116,7 +116,9 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(f"{ROLL}.engine_num"), 1, layout)
         return
     own = arithmetic.rollout_devices(config)
-    beside = sum(model.replicas * model.tensor for model in config.rollout.auxiliary_models) + teacher_devices(config)
+    beside = sum(
+        model.replicas * model.tensor_parallel_size for model in config.rollout.auxiliary_models
+    ) + teacher_devices(config)
     own -= beside
     engines = config.rollout.parallel.replicas
     count = engines if isinstance(engines, int) else max(1, own // wide)
@@ -160,7 +162,7 @@ def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
     yield Inexpressible(used[:1], note, idle=True)
     if count * wide >= total:
         yield Inexpressible(
-            (view.to("rollout.parallel.tensor"),),
+            (view.to("rollout.parallel.tensor_parallel_size"),),
             f"engines of {wide} devices leave none of {total} to train; use {max(1, total // 2)} or fewer",
         )
 
@@ -189,12 +191,12 @@ def engine_shape(view: Writing) -> tuple[int, int]:
     """Tensor and data sizes of an engine that Trinity can place: beside a trainer, and data ranks within one node."""
     config, parallel = view.config, view.config.rollout.parallel
     total, each = arithmetic.devices(config), config.placement.devices_per_node
-    tensor, data = parallel.tensor, parallel.data
+    tensor, data = parallel.tensor_parallel_size, parallel.data_parallel_size
     shared = config.placement.layout == "colocated" and config.run.mode == "online" and total > 1
-    size = tensor * parallel.pipeline * data
+    size = tensor * parallel.pipeline_parallel_size * data
     if data > 1 and (size > each or (shared and size >= total)):
         data = 1
-    while shared and tensor > 1 and tensor * parallel.pipeline * data >= total:
+    while shared and tensor > 1 and tensor * parallel.pipeline_parallel_size * data >= total:
         tensor //= 2
     return tensor, data
 
@@ -202,20 +204,22 @@ def engine_shape(view: Writing) -> tuple[int, int]:
 def _write_tensor(view: Writing) -> Iterator[Out]:
     parallel, total = view.config.rollout.parallel, arithmetic.devices(view.config)
     tensor, data = engine_shape(view)
-    used = (view.to("rollout.parallel.tensor"),)
-    if tensor == parallel.tensor:
+    used = (view.to("rollout.parallel.tensor_parallel_size"),)
+    if tensor == parallel.tensor_parallel_size:
         yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, same=True)
     else:
-        note = f"engines of {parallel.tensor} devices leave none of {total} to a trainer beside them"
+        note = f"engines of {parallel.tensor_parallel_size} devices leave none of {total} to a trainer beside them"
         yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, "derived", note, always=True)
-        if view.explicit("rollout.parallel.tensor"):
+        if view.explicit("rollout.parallel.tensor_parallel_size"):
             yield Inexpressible(used, f"{note}; {tensor} is written")
-    if data != parallel.data:
+    if data != parallel.data_parallel_size:
         reason = "Trinity's engine has no room for so many data ranks; each rank is an engine of its own"
-        yield Inexpressible((view.to("rollout.parallel.data"),), reason)
-        yield Inexpressible((view.to("rollout.parallel.expert"),), reason, idle=True)
+        yield Inexpressible((view.to("rollout.parallel.data_parallel_size"),), reason)
+        yield Inexpressible((view.to("rollout.parallel.expert_parallel_size"),), reason, idle=True)
     elif view.version >= (0, 6):
-        yield Flow(view.path(f"{ROLL}.data_parallel_size"), data, (view.to("rollout.parallel.data"),), same=True)
+        yield Flow(
+            view.path(f"{ROLL}.data_parallel_size"), data, (view.to("rollout.parallel.data_parallel_size"),), same=True
+        )
 
 
 DEVICES: list[Rule] = [
@@ -238,18 +242,24 @@ DEVICES: list[Rule] = [
         _write_devices,
         "engine_num x devices of an engine",
     ),
-    Key(f"{ROLL}.tensor_parallel_size", "rollout.parallel.tensor", 1, write_when=lambda view: False, implied=True),
-    Key(f"{ROLL}.pipeline_parallel_size", "rollout.parallel.pipeline", 1, since="0.6"),
+    Key(
+        f"{ROLL}.tensor_parallel_size",
+        "rollout.parallel.tensor_parallel_size",
+        1,
+        write_when=lambda view: False,
+        implied=True,
+    ),
+    Key(f"{ROLL}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size", 1, since="0.6"),
     Key(
         f"{ROLL}.data_parallel_size",
-        "rollout.parallel.data",
+        "rollout.parallel.data_parallel_size",
         1,
         since="0.6",
         write_when=lambda view: view.version < (0, 6),
     ),
     Key(
         f"{ROLL}.enable_expert_parallel",
-        "rollout.parallel.expert",
+        "rollout.parallel.expert_parallel_size",
         False,
         ExpertSwitch("derived", "a switch: experts are split over the devices of an engine"),
         since="0.6",

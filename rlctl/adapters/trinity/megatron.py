@@ -22,12 +22,12 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import Partly
 
 MEGATRON = (
-    ("tensor_model_parallel_size", "tensor", 1),
-    ("pipeline_model_parallel_size", "pipeline", 1),
-    ("virtual_pipeline_model_parallel_size", "virtual_pipeline", None),
-    ("context_parallel_size", "context", 1),
-    ("expert_model_parallel_size", "expert", 1),
-    ("expert_tensor_parallel_size", "expert_tensor", None),
+    ("tensor_model_parallel_size", "tensor_parallel_size", 1),
+    ("pipeline_model_parallel_size", "pipeline_parallel_size", 1),
+    ("virtual_pipeline_model_parallel_size", "virtual_pipeline_parallel_size", None),
+    ("context_parallel_size", "context_parallel_size", 1),
+    ("expert_model_parallel_size", "expert_parallel_size", 1),
+    ("expert_tensor_parallel_size", "expert_tensor_parallel_size", None),
     ("sequence_parallel", "sequence_parallel", True),
 )
 """What Trinity has keys of its own for since 0.6."""

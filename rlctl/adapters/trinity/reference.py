@@ -39,7 +39,7 @@ FSDP: tuple[Rule, ...] = (
         VersionedDefault({"0.5": False, "0.6": DefaultFrom("trainer.param_offload")}),
         OFFLOAD,
     ),
-    Key(f"{REF}.fsdp_config.fsdp_size", f"{E}.shard", -1, Partly({-1: "all"})),
+    Key(f"{REF}.fsdp_config.fsdp_size", f"{E}.fsdp_size", -1, Partly({-1: "all"})),
     Key(f"{REF}.fsdp_config.reshard_after_forward", f"{E}.reshard_after_forward", True),
     Key(f"{REF}.fsdp_config.forward_prefetch", f"{E}.forward_prefetch", False),
     Key(
@@ -57,7 +57,7 @@ FSDP: tuple[Rule, ...] = (
     ),
     Key(
         f"{REF}.ulysses_sequence_parallel_size",
-        f"{E}.sequence_parallel",
+        f"{E}.ulysses_sequence_parallel_size",
         DefaultFrom("trainer.ulysses_sequence_parallel_size"),
         until="0.5",
     ),

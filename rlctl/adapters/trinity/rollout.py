@@ -91,7 +91,12 @@ def _read_models(view: Reading) -> Iterator[Flow]:
     several = view.get("explorer.auxiliary_models")
     if isinstance(several, list) and not several:
         yield Flow(view.to("rollout.auxiliary_models"), [], (view.path("explorer.auxiliary_models"),))
-    names = {"model_path": "path", "name": "name", "engine_num": "replicas", "tensor_parallel_size": "tensor"}
+    names = {
+        "model_path": "path",
+        "name": "name",
+        "engine_num": "replicas",
+        "tensor_parallel_size": "tensor_parallel_size",
+    }
     first = 0 if teaches(view) is None else 1
     for index, item in enumerate(several[first:] if isinstance(several, list) else []):
         place, to = (*view.path("explorer.auxiliary_models"), index + first), ("rollout", "auxiliary_models", index)
@@ -106,7 +111,12 @@ def _read_models(view: Reading) -> Iterator[Flow]:
 
 
 def _write_models(view: Writing) -> Iterator[Out]:
-    names = {"path": "model_path", "name": "name", "replicas": "engine_num", "tensor": "tensor_parallel_size"}
+    names = {
+        "path": "model_path",
+        "name": "name",
+        "replicas": "engine_num",
+        "tensor_parallel_size": "tensor_parallel_size",
+    }
     first = 0 if taught(view.config) is None else 1
     for index, item in enumerate(view.get("rollout.auxiliary_models")):
         root, used = (*view.path("explorer.auxiliary_models"), index + first), ("rollout", "auxiliary_models", index)
@@ -194,7 +204,10 @@ EXPLORER: list[Rule] = [
         (DialectKey("explorer.auxiliary_models", []), DialectKey("explorer.auxiliary_models.*.**")),
         (
             "rollout.auxiliary_models",
-            *(f"rollout.auxiliary_models[].{name}" for name in ["path", "name", "replicas", "tensor", "settings"]),
+            *(
+                f"rollout.auxiliary_models[].{name}"
+                for name in ["path", "name", "replicas", "tensor_parallel_size", "settings"]
+            ),
         ),
         lambda view: _read_models(view),
         lambda view: _write_models(view),

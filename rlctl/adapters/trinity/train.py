@@ -460,7 +460,7 @@ TRAINER: list[Rule] = [
     ),
     *first(f"{ACTOR}.megatron.grad_offload", "trainer.grad_offload", "train.engine.offload_gradients", False),
     *first(f"{ACTOR}.fsdp_config.offload_policy", "trainer.offload_policy", "train.engine.cpu_offload_policy", False),
-    Key(f"{ACTOR}.fsdp_config.fsdp_size", "train.engine.shard", -1, Partly({-1: "all"})),
+    Key(f"{ACTOR}.fsdp_config.fsdp_size", "train.engine.fsdp_size", -1, Partly({-1: "all"})),
     Key(f"{ACTOR}.fsdp_config.reshard_after_forward", "train.engine.reshard_after_forward", True),
     Key(f"{ACTOR}.fsdp_config.forward_prefetch", "train.engine.forward_prefetch", False),
     Key(f"{ACTOR}.fsdp_config.wrap_policy.min_num_params", "train.engine.wrap_min_parameters", 0),
@@ -488,12 +488,12 @@ TRAINER: list[Rule] = [
         (
             Key(
                 f"{ACTOR}.ulysses_sequence_parallel_size",
-                "train.engine.sequence_parallel",
+                "train.engine.ulysses_sequence_parallel_size",
                 ABSENT,
                 until="0.5",
                 write_when=lambda view: False,
             ),
-            Key("trainer.ulysses_sequence_parallel_size", "train.engine.sequence_parallel", 1),
+            Key("trainer.ulysses_sequence_parallel_size", "train.engine.ulysses_sequence_parallel_size", 1),
         ),
         lambda view: strategy(view) != "megatron",
         lambda view: bool(view.get("train.engine.name") == "fsdp2"),
@@ -518,7 +518,7 @@ TRAINER: list[Rule] = [
     *[
         Dropped(f"train.engine.{name}", NO_KEY)
         for name in [
-            "expert_parallel",
+            "expert_parallel_size",
             "source_args",
             "moe.freeze_router",
             "sequence_packing",

@@ -226,7 +226,7 @@ def devices_that_divide(config: Config) -> int:
     """The most devices a node that verl takes for shared roles: replicas divide a mini-batch, engines divide the devices."""
     placement, mini = config.placement, arithmetic.mini_batch_responses(config)
     each, parallel = arithmetic.devices_per_replica(config.train.engine), config.rollout.parallel
-    engine = parallel.tensor * parallel.pipeline * parallel.data
+    engine = parallel.tensor_parallel_size * parallel.pipeline_parallel_size * parallel.data_parallel_size
     counts = [(width, width * placement.nodes) for width in range(placement.devices_per_node, 0, -1)]
     fitting = (
         width for width, total in counts if total % each == 0 and total % engine == 0 and mini % (total // each) == 0

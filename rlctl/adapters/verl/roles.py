@@ -60,7 +60,11 @@ class Role:
         engine = view.get(self.to)
         if not isinstance(engine, Mapping):
             engine = view.get("train.engine")
-        size = engine.get("sequence_parallel", 1) if engine["name"] == "fsdp2" else engine.get("context", 1)
+        size = (
+            engine.get("ulysses_sequence_parallel_size", 1)
+            if engine["name"] == "fsdp2"
+            else engine.get("context_parallel_size", 1)
+        )
         return _size(size)
 
 
@@ -75,20 +79,22 @@ def sequence_parallel(role: Role) -> CustomRule:
         used = tuple(view.path(key) for key in role.ulysses)
         size = role.ulysses_size(view)
         deciding = next((key for key in role.ulysses if _size(view.get(key)) == size), role.ulysses[0])
-        yield Flow(view.to(f"{role.to}.sequence_parallel"), size, (view.path(deciding),), same=True)
+        yield Flow(view.to(f"{role.to}.ulysses_sequence_parallel_size"), size, (view.path(deciding),), same=True)
         others = tuple(path for path in used if path != view.path(deciding))
         yield Flow((), None, others, "dead", f"{deciding} decides")
 
     def write(view: Writing) -> Iterator[Out]:
-        size = view.get(f"{role.to}.sequence_parallel")
+        size = view.get(f"{role.to}.ulysses_sequence_parallel_size")
         if not isinstance(size, Absent):
-            yield Flow(view.path(role.ulysses[0]), size, (view.to(f"{role.to}.sequence_parallel"),), same=True)
+            yield Flow(
+                view.path(role.ulysses[0]), size, (view.to(f"{role.to}.ulysses_sequence_parallel_size"),), same=True
+            )
 
     own = (
         DialectKey(role.ulysses[0], role_default(role)),
         *(DialectKey(key, ABSENT, "0.6") for key in role.ulysses[1:]),
     )
-    return CustomRule(f"Ulysses size of {role.to}", own, (f"{role.to}.sequence_parallel",), read, write)
+    return CustomRule(f"Ulysses size of {role.to}", own, (f"{role.to}.ulysses_sequence_parallel_size",), read, write)
 
 
 def role_default(role: Role) -> Any:

@@ -382,10 +382,10 @@ RULES: list[Rule] = [
         for name in ["min_p", "repetition_penalty", "min_response_tokens", "stop", "include_stop", "num_beams"]
     ],
     Key(f"{R}.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),
-    Key(f"{R}.tensor_model_parallel_size", "rollout.parallel.tensor", 2, always=True),
-    Key(f"{R}.pipeline_model_parallel_size", "rollout.parallel.pipeline", 1, since="0.6"),
-    Key(f"{R}.data_parallel_size", "rollout.parallel.data", 1, since="0.6"),
-    Key(f"{R}.expert_parallel_size", "rollout.parallel.expert", 1, since="0.6"),
+    Key(f"{R}.tensor_model_parallel_size", "rollout.parallel.tensor_parallel_size", 2, always=True),
+    Key(f"{R}.pipeline_model_parallel_size", "rollout.parallel.pipeline_parallel_size", 1, since="0.6"),
+    Key(f"{R}.data_parallel_size", "rollout.parallel.data_parallel_size", 1, since="0.6"),
+    Key(f"{R}.expert_parallel_size", "rollout.parallel.expert_parallel_size", 1, since="0.6"),
     CustomRule("engines", (), ("rollout.parallel.replicas",), _none, _write_replicas, "devices / devices of an engine"),
     Key(
         f"{R}.gpu_memory_utilization",

@@ -229,7 +229,7 @@ POLICY: list[Rule] = [
     under(
         "megatron", ACTOR, Key(f"{A}.megatron.dtype", "train.precision.compute", "bfloat16", DTYPES_LONG, since="0.7")
     ),
-    Dropped("train.engine.expert_parallel", "verl's FSDP splits no experts"),
+    Dropped("train.engine.expert_parallel_size", "verl's FSDP splits no experts"),
     Dropped("train.engine.sequence_packing", "verl's Megatron packs with use_remove_padding"),
     frozen_router(M, f"{A}.megatron", ACTOR),
     Dropped("train.engine.args", "another engine's settings"),
@@ -362,7 +362,7 @@ CRITIC_FSDP: list[Rule] = [
             also=(DialectKey(f"{NESTED_OLD}.{name}", default, until="0.7"),),
         )
         for name, field, default, convert in (
-            ("fsdp_size", "shard", -1, Partly({-1: "all"})),
+            ("fsdp_size", "fsdp_size", -1, Partly({-1: "all"})),
             ("offload_policy", "cpu_offload_policy", False, SAME),
             ("reshard_after_forward", "reshard_after_forward", True, SAME),
             ("forward_prefetch", "forward_prefetch", False, SAME),
@@ -459,7 +459,7 @@ CRITIC: list[Rule] = [
             "precision.reduce",
             "engine.wrap_layers",
             "engine.source_args",
-            "engine.expert_parallel",
+            "engine.expert_parallel_size",
             "engine.sequence_packing",
             "engine.args",
             "memory.entropy_chunked",

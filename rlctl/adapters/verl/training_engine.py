@@ -140,7 +140,7 @@ def fsdp(prefix: str, to: str, *, since: str = "") -> list[Rule]:
     """The keys of an FSDP block."""
     f = f"{prefix}."
     return [
-        Key(f"{f}fsdp_size", f"{to}.shard", -1, Partly({-1: "all"})),
+        Key(f"{f}fsdp_size", f"{to}.fsdp_size", -1, Partly({-1: "all"})),
         offloads(prefix, to),
         Key(f"{f}offload_policy", f"{to}.cpu_offload_policy", False, since="0.4"),
         Key(f"{f}reshard_after_forward", f"{to}.reshard_after_forward", True, since="0.4"),
@@ -203,12 +203,12 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
 
     t = "override_transformer_config."
     return [
-        key("tensor_model_parallel_size", "tensor", 1),
-        key("pipeline_model_parallel_size", "pipeline", 1),
-        key("virtual_pipeline_model_parallel_size", "virtual_pipeline", None),
-        key("context_parallel_size", "context", 1),
-        key("expert_model_parallel_size", "expert", 1),
-        key("expert_tensor_parallel_size", "expert_tensor", None, Partly({None: None, "None": None})),
+        key("tensor_model_parallel_size", "tensor_parallel_size", 1),
+        key("pipeline_model_parallel_size", "pipeline_parallel_size", 1),
+        key("virtual_pipeline_model_parallel_size", "virtual_pipeline_parallel_size", None),
+        key("context_parallel_size", "context_parallel_size", 1),
+        key("expert_model_parallel_size", "expert_parallel_size", 1),
+        key("expert_tensor_parallel_size", "expert_tensor_parallel_size", None, Partly({None: None, "None": None})),
         key("sequence_parallel", "sequence_parallel", True),
         offloads(prefix, to, like),
         key("grad_offload", "offload_gradients", False, write_when=lambda view: view.version < (0, 9)),

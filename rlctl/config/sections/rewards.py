@@ -120,7 +120,7 @@ class JudgeReward(Reward, name="judge"):
     """Longest question and answer of a judge that is served here, together; null is the model's limit."""
     replicas: ParallelSize = 1
     """Engines started where there is no endpoint. Raised, scoring takes less time and more devices."""
-    tensor: ParallelSize = 1
+    tensor_parallel_size: ParallelSize = 1
     """Devices of each of them."""
 
 

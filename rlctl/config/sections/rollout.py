@@ -106,13 +106,13 @@ class SamplingSettings:
 class RolloutParallel:
     """How one replica of the engine is spread, and how many there are."""
 
-    tensor: Devices = 1
+    tensor_parallel_size: Devices = 1
     """Devices that share each layer. Raised, larger models fit and short generations get slower."""
-    pipeline: ParallelSize = 1
+    pipeline_parallel_size: ParallelSize = 1
     """Pipeline stages of one engine. Raised, larger models fit and single responses get slower."""
-    data: ParallelSize = 1
+    data_parallel_size: ParallelSize = 1
     """Data-parallel ranks inside one engine (mixture of experts)."""
-    expert: ParallelSize = 1
+    expert_parallel_size: ParallelSize = 1
     """Devices that share the experts of one engine. Raised, each holds fewer of them."""
     replicas: ParallelSize | Literal["auto"] = "auto"
     """Engines; auto fills the rollout devices. Raised, more responses are generated at once."""
@@ -254,7 +254,7 @@ class AuxiliaryModel:
     """Name that workflows ask for."""
     replicas: ParallelSize = 1
     """Engines that serve it. Raised, more calls are answered at once."""
-    tensor: ParallelSize = 1
+    tensor_parallel_size: ParallelSize = 1
     """Devices of each of its engines."""
     settings: dict[str, Any] = {}
     """Further settings of its engines, by name."""

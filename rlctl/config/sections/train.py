@@ -20,7 +20,7 @@ class TrainEngine(Choice):
 class Fsdp2(TrainEngine, name="fsdp2"):
     """PyTorch FSDP2 on Transformers models."""
 
-    shard: ParallelSize | Literal["all"] = "all"
+    fsdp_size: ParallelSize | Literal["all"] = "all"
     """Replicas that share one copy of the weights; all is one copy over all. Lowered, it talks less and needs more memory."""
     offload: Literal["none", "parameters", "optimizer", "both"] = "none"
     """What moves to CPU memory while unused: less GPU memory, slower steps."""
@@ -34,9 +34,9 @@ class Fsdp2(TrainEngine, name="fsdp2"):
     """Wrap any module with at least this many parameters; 0 wraps each transformer layer."""
     wrap_layers: tuple[str, ...] = ()
     """Class names of the layers to wrap; empty takes the model's own."""
-    sequence_parallel: ParallelSize = 1
+    ulysses_sequence_parallel_size: ParallelSize = 1
     """Devices that share one sequence (Ulysses). Raised, longer sequences fit."""
-    expert_parallel: ParallelSize = 1
+    expert_parallel_size: ParallelSize = 1
     """Devices that share the experts."""
     source: Literal["fsdp", "fsdp2", "fsdp_turbo", "deepspeed"] = "fsdp2"
     """The engine the source config names; all of them run as FSDP2."""
@@ -64,18 +64,18 @@ class Moe:
 class Megatron(TrainEngine, name="megatron"):
     """Megatron-core."""
 
-    tensor: ParallelSize = 1
+    tensor_parallel_size: ParallelSize = 1
     """Devices that share each layer."""
-    pipeline: ParallelSize = 1
+    pipeline_parallel_size: ParallelSize = 1
     """Pipeline stages. Raised, larger models fit and stages idle more."""
-    virtual_pipeline: ParallelSize | None = None
+    virtual_pipeline_parallel_size: ParallelSize | None = None
     """Chunks of layers on each stage; null is one. Raised, stages idle less."""
-    context: ParallelSize = 1
+    context_parallel_size: ParallelSize = 1
     """Devices that share one sequence."""
-    expert: ParallelSize = 1
+    expert_parallel_size: ParallelSize = 1
     """Devices that share the experts."""
-    expert_tensor: ParallelSize | None = None
-    """Devices that share one expert; null is ``tensor``."""
+    expert_tensor_parallel_size: ParallelSize | None = None
+    """Devices that share one expert; null is ``tensor_parallel_size``."""
     sequence_parallel: bool = True
     """Split activations between the tensor devices too."""
     offload: Literal["none", "parameters", "optimizer", "both"] = "none"

@@ -54,24 +54,33 @@ def broken(
 
 
 def _devices(engine: Megatron, devices: int) -> Iterator[Broken]:
-    expert_tensor = engine.expert_tensor or engine.tensor
-    sharing = engine.expert * expert_tensor * engine.pipeline
-    replica = engine.tensor * engine.pipeline * engine.context
+    expert_tensor = engine.expert_tensor_parallel_size or engine.tensor_parallel_size
+    expert, pipeline = engine.expert_parallel_size, engine.pipeline_parallel_size
+    sharing = expert * expert_tensor * pipeline
+    replica = engine.tensor_parallel_size * pipeline * engine.context_parallel_size
     if devices % replica == 0 and devices % sharing:
         yield Broken(
-            "expert",
-            f"expert {engine.expert} * expert_tensor {expert_tensor} * pipeline {engine.pipeline} = {sharing}, which does not "
+            "expert_parallel_size",
+            f"expert {expert} * expert_tensor {expert_tensor} * pipeline {pipeline} = {sharing}, which does not "
             f"divide {devices} devices",
-            _set("expert", engine.expert, lambda size: devices % (sharing // engine.expert * size) == 0, devices)
+            _set(
+                "expert_parallel_size",
+                expert,
+                lambda size: devices % (sharing // expert * size) == 0,
+                devices,
+            )
             + ", or "
             + _set(
-                "expert_tensor", expert_tensor, lambda size: devices % (sharing // expert_tensor * size) == 0, devices
+                "expert_tensor_parallel_size",
+                expert_tensor,
+                lambda size: devices % (sharing // expert_tensor * size) == 0,
+                devices,
             ),
         )
 
 
 def _nodes(engine: Megatron, per_node: int) -> Iterator[Broken]:
-    for key in ("tensor", "expert_tensor"):
+    for key in ("tensor_parallel_size", "expert_tensor_parallel_size"):
         size = getattr(engine, key) or 1
         if per_node % size:
             yield Broken(
@@ -83,12 +92,12 @@ def _nodes(engine: Megatron, per_node: int) -> Iterator[Broken]:
 
 
 def _pipeline(engine: Megatron, shape: ModelShape | None) -> Iterator[Broken]:
-    chunks, stages = engine.virtual_pipeline or 1, engine.pipeline
+    chunks, stages = engine.virtual_pipeline_parallel_size or 1, engine.pipeline_parallel_size
     if chunks > 1 and stages == 1:
         yield Broken(
-            "virtual_pipeline",
+            "virtual_pipeline_parallel_size",
             f"{chunks} chunks of layers on each stage, and there is one stage",
-            "set train.engine.pipeline to 2 or more, or train.engine.virtual_pipeline to null",
+            "set train.engine.pipeline_parallel_size to 2 or more, or train.engine.virtual_pipeline_parallel_size to null",
         )
     if shape is None or any(engine.transformer.get(name) for name in UNEVEN):
         return
@@ -99,7 +108,9 @@ def _pipeline(engine: Megatron, shape: ModelShape | None) -> Iterator[Broken]:
     what = " + ".join((f"{shape.layers} layers", *further)) + (f" = {layers}" if further else "")
     each = f"pipeline {stages}" + (f" * virtual_pipeline {chunks} = {stages * chunks}" if chunks > 1 else "")
     by_stages = layers % stages == 0
-    key, value, most = ("virtual_pipeline", chunks, layers) if by_stages else ("pipeline", stages, layers)
+    key, value, most = (
+        ("virtual_pipeline_parallel_size", chunks, layers) if by_stages else ("pipeline_parallel_size", stages, layers)
+    )
     other = stages if by_stages else chunks
     yield Broken(
         key,
@@ -124,12 +135,12 @@ def in_one_piece(engine: Megatron) -> Megatron:
     spread = (*UNEVEN, *COUNTED.values())
     return replace(
         engine,
-        tensor=1,
-        pipeline=1,
-        virtual_pipeline=None,
-        context=1,
-        expert=1,
-        expert_tensor=None,
+        tensor_parallel_size=1,
+        pipeline_parallel_size=1,
+        virtual_pipeline_parallel_size=None,
+        context_parallel_size=1,
+        expert_parallel_size=1,
+        expert_tensor_parallel_size=None,
         distributed_optimizer=False,
         overlap_gradient_reduce=False,
         overlap_parameter_gather=False,
@@ -140,7 +151,7 @@ def in_one_piece(engine: Megatron) -> Megatron:
 
 
 def _widths(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
-    tensor, heads, kv = engine.tensor, shape.heads, shape.kv_heads
+    tensor, heads, kv = engine.tensor_parallel_size, shape.heads, shape.kv_heads
 
     def fits(size: int) -> bool:
         dense = shape.intermediate % size == 0 or shape.dense_layers == 0
@@ -152,44 +163,59 @@ def _widths(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         wrong.append(f"{kv} kv heads")
     if wrong:
         yield Broken(
-            "tensor",
+            "tensor_parallel_size",
             f"{' and '.join(wrong)} do not divide by tensor {tensor}",
-            _set("tensor", tensor, fits, heads),
+            _set("tensor_parallel_size", tensor, fits, heads),
         )
-    elif heads // tensor % engine.context:
+    elif heads // tensor % engine.context_parallel_size:
         yield Broken(
-            "context",
-            f"{heads} heads / tensor {tensor} = {heads // tensor}, which do not divide by context {engine.context}",
-            _set("context", engine.context, lambda size: heads // tensor % size == 0, heads // tensor),
+            "context_parallel_size",
+            f"{heads} heads / tensor {tensor} = {heads // tensor}, which do not divide by context {engine.context_parallel_size}",
+            _set(
+                "context_parallel_size",
+                engine.context_parallel_size,
+                lambda size: heads // tensor % size == 0,
+                heads // tensor,
+            ),
         )
 
 
 def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
     if not shape.experts:
-        if engine.expert > 1:
+        if engine.expert_parallel_size > 1:
             yield Broken(
-                "expert",
-                f"experts are shared by {engine.expert} devices, and the model has none",
-                "set train.engine.expert to 1",
+                "expert_parallel_size",
+                f"experts are shared by {engine.expert_parallel_size} devices, and the model has none",
+                "set train.engine.expert_parallel_size to 1",
             )
         return
-    if shape.experts % engine.expert:
+    if shape.experts % engine.expert_parallel_size:
         yield Broken(
-            "expert",
-            f"{shape.experts} experts do not divide by expert {engine.expert}",
-            _set("expert", engine.expert, lambda size: shape.experts % size == 0, shape.experts),
+            "expert_parallel_size",
+            f"{shape.experts} experts do not divide by expert {engine.expert_parallel_size}",
+            _set(
+                "expert_parallel_size",
+                engine.expert_parallel_size,
+                lambda size: shape.experts % size == 0,
+                shape.experts,
+            ),
         )
-    expert_tensor = engine.expert_tensor or engine.tensor
+    expert_tensor = engine.expert_tensor_parallel_size or engine.tensor_parallel_size
     if shape.expert_intermediate % expert_tensor:
         yield Broken(
-            "expert_tensor",
+            "expert_tensor_parallel_size",
             f"{shape.expert_intermediate} numbers of an expert do not divide by expert_tensor {expert_tensor}",
-            _set("expert_tensor", expert_tensor, lambda size: shape.expert_intermediate % size == 0, engine.tensor),
+            _set(
+                "expert_tensor_parallel_size",
+                expert_tensor,
+                lambda size: shape.expert_intermediate % size == 0,
+                engine.tensor_parallel_size,
+            ),
         )
-    if engine.tensor > 1 and not engine.sequence_parallel:
+    if engine.tensor_parallel_size > 1 and not engine.sequence_parallel:
         yield Broken(
             "sequence_parallel",
-            f"Megatron trains experts with tensor {engine.tensor} under sequence parallelism only",
+            f"Megatron trains experts with tensor {engine.tensor_parallel_size} under sequence parallelism only",
             "set train.engine.sequence_parallel to true",
         )
 
@@ -203,7 +229,7 @@ def _options(engine: Megatron) -> Iterator[Broken]:
             "during the backward pass",
             "set train.engine.distributed_optimizer and train.engine.overlap_gradient_reduce to true",
         )
-    if engine.moe.dispatcher == "allgather" and engine.pipeline > 1:
+    if engine.moe.dispatcher == "allgather" and engine.pipeline_parallel_size > 1:
         yield Broken(
             "moe.dispatcher",
             "Megatron's allgather dispatcher takes micro-batches of one length, and those of a pipeline differ here",

@@ -36,12 +36,12 @@ KINDS = {
 
 OWN: Mapping[str, Mapping[str, str]] = {
     "transformer": {
-        "tensor_model_parallel_size": "train.engine.tensor",
-        "pipeline_model_parallel_size": "train.engine.pipeline",
-        "virtual_pipeline_model_parallel_size": "train.engine.virtual_pipeline",
-        "context_parallel_size": "train.engine.context",
-        "expert_model_parallel_size": "train.engine.expert",
-        "expert_tensor_parallel_size": "train.engine.expert_tensor",
+        "tensor_model_parallel_size": "train.engine.tensor_parallel_size",
+        "pipeline_model_parallel_size": "train.engine.pipeline_parallel_size",
+        "virtual_pipeline_model_parallel_size": "train.engine.virtual_pipeline_parallel_size",
+        "context_parallel_size": "train.engine.context_parallel_size",
+        "expert_model_parallel_size": "train.engine.expert_parallel_size",
+        "expert_tensor_parallel_size": "train.engine.expert_tensor_parallel_size",
         "sequence_parallel": "train.engine.sequence_parallel",
         "recompute_granularity": "train.engine.recompute_granularity",
         "recompute_method": "train.engine.recompute_method",

@@ -77,9 +77,15 @@ def _update_passes(train: Train, batch: Batch, *, adapted: bool = False) -> int:
 
 def _generation_seconds(config: Config, shape: ModelShape, gpu: Gpu) -> float:
     parallel = config.rollout.parallel
-    engines = max(1, arithmetic.rollout_devices(config) // (parallel.tensor * parallel.pipeline))
+    engines = max(
+        1, arithmetic.rollout_devices(config) // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size)
+    )
     at_once = engines * (config.rollout.memory.max_num_seqs or ROWS_AT_ONCE)
     waves = -(-arithmetic.responses_per_step(config) // at_once)
-    weights = rollout_bytes(config, "cuda") * shape.active_parameters / (parallel.tensor * parallel.pipeline)
+    weights = (
+        rollout_bytes(config, "cuda")
+        * shape.active_parameters
+        / (parallel.tensor_parallel_size * parallel.pipeline_parallel_size)
+    )
     iteration = weights / (gpu.terabytes_per_second * 1e12 * GENERATION_UTILISATION)
     return waves * config.rollout.max_response_tokens * iteration

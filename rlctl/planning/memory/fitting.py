@@ -136,7 +136,7 @@ def _candidates(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
         share = rollout_share(config)
         yield ("rollout", "memory", "gpu_memory_utilization"), round(share - 0.1, 2)
         yield ("rollout", "memory", "gpu_memory_utilization"), min(0.9, round(share + 0.1, 2))
-        yield ("rollout", "parallel", "tensor"), 2 * config.rollout.parallel.tensor
+        yield ("rollout", "parallel", "tensor_parallel_size"), 2 * config.rollout.parallel.tensor_parallel_size
     if not train.memory.recompute_activations and isinstance(train.engine, Fsdp2):
         yield ("train", "memory", "recompute_activations"), True
     if isinstance(train.engine, Fsdp2) and not train.fused_kernels.enabled:
@@ -149,7 +149,7 @@ def _candidates(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
     if isinstance(train.engine, Megatron):
         yield from _megatron(train.engine)
     elif isinstance(train.engine, Fsdp2):
-        yield ("train", "engine", "sequence_parallel"), 2 * train.engine.sequence_parallel
+        yield ("train", "engine", "ulysses_sequence_parallel_size"), 2 * train.engine.ulysses_sequence_parallel_size
 
 
 def _with_last_resorts(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -163,7 +163,7 @@ def _with_last_resorts(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
 def _megatron(engine: Megatron) -> Iterator[tuple[tuple[str, ...], Any]]:
     yield ("train", "engine", "distributed_optimizer"), True
     yield ("train", "engine", "recompute_granularity"), "full"
-    for name in ("tensor", "pipeline", "context", "expert"):
+    for name in ("tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size", "expert_parallel_size"):
         yield ("train", "engine", name), 2 * getattr(engine, name)
 
 
@@ -173,10 +173,10 @@ def _divides(config: Config) -> bool:
     fraction, engine = config.rollout.memory.gpu_memory_utilization, config.train.engine
     if shape is None or (fraction is not None and not 0.1 <= fraction <= 0.9):
         return False
-    tensor, per_node = config.rollout.parallel.tensor, config.placement.devices_per_node
+    tensor, per_node = config.rollout.parallel.tensor_parallel_size, config.placement.devices_per_node
     if shape.heads % tensor or per_node % tensor:
         return False
-    if isinstance(engine, Fsdp2) and shape.heads % engine.sequence_parallel:
+    if isinstance(engine, Fsdp2) and shape.heads % engine.ulysses_sequence_parallel_size:
         return False
     try:
         arithmetic.train_replicas(config)

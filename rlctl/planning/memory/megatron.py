@@ -45,7 +45,7 @@ def saved_bytes(engine: Megatron, shape: ModelShape, layer: Layer, compute: int)
     A norm keeps its input in float32 and the normed one, a projection its input; attention keeps queries once, keys and values
     twice (as they are, and repeated for the heads of the groups) and its output twice; an MLP keeps five numbers a column.
     """
-    sharing = engine.tensor if engine.sequence_parallel else 1
+    sharing = engine.tensor_parallel_size if engine.sequence_parallel else 1
     norms = shape.hidden * (layer.wide_norms * (4 + compute) + 2 * compute)
     attention = layer.query_width + 2 * layer.key_width + 2 * layer.value_width + 2 * layer.output_width
     if layer.head_norms:
@@ -53,7 +53,11 @@ def saved_bytes(engine: Megatron, shape: ModelShape, layer: Layer, compute: int)
     mlp = 5 * compute * layer.mlp_width
     if layer.experts:
         mlp += layer.experts_per_token * compute * (5 * layer.expert_width + 2 * shape.hidden) + 8 * layer.experts
-    return Saved(norms / sharing, (compute * attention + 4 * shape.heads) / engine.tensor, mlp / engine.tensor)
+    return Saved(
+        norms / sharing,
+        (compute * attention + 4 * shape.heads) / engine.tensor_parallel_size,
+        mlp / engine.tensor_parallel_size,
+    )
 
 
 def training_moments(
@@ -67,21 +71,23 @@ def training_moments(
         compute: bytes of the compute type.
         has_head: whether there are logits; a critic has a value a token.
     """
-    sharing = engine.tensor if engine.sequence_parallel else 1
+    sharing = engine.tensor_parallel_size if engine.sequence_parallel else 1
     one = tokens * max(saved_bytes(engine, shape, kind, compute).all for kind in shape.kinds)
     kept = _kept(engine, shape, tokens, compute)
     width = max(kind.mlp_width + kind.experts_per_token * kind.expert_width for kind in shape.kinds)
     again = one if _recomputes(engine) else 0.0
     yield Moment(
         0.0,
-        _in_flight(engine) * kept + again + tokens * (2 * compute * width / engine.tensor + 4 * shape.hidden / sharing),
+        _in_flight(engine) * kept
+        + again
+        + tokens * (2 * compute * width / engine.tensor_parallel_size + 4 * shape.hidden / sharing),
     )
-    last = kept / engine.pipeline + tokens * shape.hidden * (4 + compute) / sharing
+    last = kept / engine.pipeline_parallel_size + tokens * shape.hidden * (4 + compute) / sharing
     if not has_head:
         yield Moment(0.0, last)
         return
-    chunk = min(PRODUCT_CHUNK, counted * shape.vocabulary / engine.tensor)
-    gradient = 4 * shape.vocabulary * shape.hidden / engine.tensor
+    chunk = min(PRODUCT_CHUNK, counted * shape.vocabulary / engine.tensor_parallel_size)
+    gradient = 4 * shape.vocabulary * shape.hidden / engine.tensor_parallel_size
     yield Moment(0.0, last + 2 * counted * shape.hidden * compute, 4 * NUMBERS_OF_LOGITS * chunk + gradient)
 
 
@@ -90,11 +96,14 @@ def _kept(engine: Megatron, shape: ModelShape, tokens: float, compute: int) -> f
     whole = tokens * sum(kind.count * _kept_of(engine, shape, kind, compute) for kind in shape.kinds)
     if engine.recompute_granularity != "full":
         return whole
-    sharing = engine.tensor if engine.sequence_parallel else 1
+    sharing = engine.tensor_parallel_size if engine.sequence_parallel else 1
     together = engine.recompute_layers or 1
     inputs = tokens * compute * shape.hidden / sharing * shape.layers
     if engine.recompute_method == "block":
-        share = min(together * (engine.virtual_pipeline or 1) * engine.pipeline, shape.layers) / shape.layers
+        share = (
+            min(together * (engine.virtual_pipeline_parallel_size or 1) * engine.pipeline_parallel_size, shape.layers)
+            / shape.layers
+        )
         return share * inputs + (1 - share) * whole
     return inputs / together + (together - 1) * whole / shape.layers
 
@@ -111,7 +120,7 @@ def _kept_of(engine: Megatron, shape: ModelShape, layer: Layer, compute: int) ->
     elif "moe_act" in modules and layer.experts:
         given_up += 2 / 5 * saved.mlp
     if "layernorm" in modules:
-        given_up += 2 * compute * shape.hidden / (engine.tensor if engine.sequence_parallel else 1)
+        given_up += 2 * compute * shape.hidden / (engine.tensor_parallel_size if engine.sequence_parallel else 1)
     return saved.all - min(given_up, saved.all)
 
 
@@ -121,5 +130,5 @@ def _recomputes(engine: Megatron) -> bool:
 
 def _in_flight(engine: Megatron) -> float:
     """Activations that the first stage holds at once, in those of all layers of one micro-batch."""
-    stages, chunks = engine.pipeline, engine.virtual_pipeline or 1
+    stages, chunks = engine.pipeline_parallel_size, engine.virtual_pipeline_parallel_size or 1
     return 1 + (stages - 1) / (stages * chunks) if chunks > 1 else 1

@@ -158,7 +158,7 @@ def pass_of(
 def _megatron_pass(config: Config, train: Train, engine: Megatron, shape: ModelShape) -> list[tuple[str, float]]:
     critic = isinstance(train, Critic)
     micro = arithmetic.critic_batch(config).micro_batch if critic else config.batch.micro_batch
-    tokens, compute = micro_tokens(config, micro) / engine.context, BYTES[train.precision.compute]
+    tokens, compute = micro_tokens(config, micro) / engine.context_parallel_size, BYTES[train.precision.compute]
     moment = peak(
         megatron.training_moments(
             engine, shape, tokens=tokens, counted=tokens * counted_share(config), compute=compute, has_head=not critic
@@ -231,7 +231,7 @@ def _chunk_bytes(tokens: float, shape: ModelShape) -> float:
 
 def _shared_by(config: Config, train: Train) -> int:
     devices = max(1, arithmetic.train_devices(config))
-    shard = train.engine.shard if isinstance(train.engine, Fsdp2) else "all"
+    shard = train.engine.fsdp_size if isinstance(train.engine, Fsdp2) else "all"
     return devices if shard == "all" else min(devices, shard * arithmetic.devices_per_replica(train.engine))
 
 
@@ -251,7 +251,7 @@ def _teacher(config: Config, shape: ModelShape) -> MemoryEstimate:
     if drawn:
         return found
     tokens = micro_tokens(config, micro) / arithmetic.devices_per_sequence(train.engine)
-    split = train.engine.tensor if isinstance(train.engine, Megatron) else 1
+    split = train.engine.tensor_parallel_size if isinstance(train.engine, Megatron) else 1
     whole = BYTES[train.precision.compute] * tokens * counted_share(config) * shape.vocabulary / split
     others = [(part.name, part.gib * GIB) for part in found.parts if part.name != "logits"]
     return _estimate("teacher", [*others, ("logits", whole)])
@@ -268,8 +268,10 @@ def _frozen(
     """A model that is only read: its parameters, and a pass without gradient."""
     compute = BYTES[precision.compute]
     if isinstance(engine, Megatron):
-        counted = micro_tokens(config, micro) / engine.context * counted_share(config)
-        logits = min(compute * counted * shape.vocabulary, 2 * _chunk_bytes(counted, shape)) / engine.tensor
+        counted = micro_tokens(config, micro) / engine.context_parallel_size * counted_share(config)
+        logits = (
+            min(compute * counted * shape.vocabulary, 2 * _chunk_bytes(counted, shape)) / engine.tensor_parallel_size
+        )
         return _estimate(role, [("parameters", compute * sizes.held(engine, shape).all), ("logits", logits)])
     held = BYTES[precision.parameters] * shape.parameters / _shared_by(config, config.train)
     if isinstance(engine, Fsdp2) and engine.cpu_offload_policy:
@@ -281,7 +283,7 @@ def _frozen(
 def _rollout(config: Config, shape: ModelShape, device: Device) -> MemoryEstimate:
     parallel = config.rollout.parallel
     each = rollout_bytes(config, device)
-    split = parallel.tensor * parallel.pipeline
+    split = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
     responses = config.batch.prompts_per_step * config.batch.responses_per_prompt
     engines = max(1, arithmetic.rollout_devices(config) // split)
     rows = min(config.rollout.memory.max_num_seqs or ROWS_AT_ONCE, -(-responses // engines))
@@ -289,7 +291,7 @@ def _rollout(config: Config, shape: ModelShape, device: Device) -> MemoryEstimat
         each
         * shape.cache_values(context_tokens(config))
         * rows
-        / (cache_shards(shape, parallel.tensor) * parallel.pipeline)
+        / (cache_shards(shape, parallel.tensor_parallel_size) * parallel.pipeline_parallel_size)
     )
     return _estimate("rollout", [("weights", each * shape.parameters / split), ("cache", cache)])
 
@@ -300,7 +302,9 @@ def cache_of_one(config: Config, device: Device) -> float:
     if shape is None:
         return 0.0
     parallel = config.rollout.parallel
-    values = shape.cache_values(context_tokens(config)) / (cache_shards(shape, parallel.tensor) * parallel.pipeline)
+    values = shape.cache_values(context_tokens(config)) / (
+        cache_shards(shape, parallel.tensor_parallel_size) * parallel.pipeline_parallel_size
+    )
     return rollout_bytes(config, device) * values / GIB
 
 

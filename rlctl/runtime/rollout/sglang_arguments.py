@@ -65,7 +65,7 @@ def check_sglang(config: Config) -> None:
             hint="set rollout.engine=transformers, which reads images",
         )
     parallel = config.rollout.parallel
-    for name in ("tensor", "pipeline", "data", "expert"):
+    for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size"):
         if getattr(parallel, name) > 1:
             raise RunError(
                 f"rollout.parallel.{name} is {getattr(parallel, name)}; a worker of a run sees one GPU, and SGLang starts "

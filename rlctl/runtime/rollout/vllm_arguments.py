@@ -30,10 +30,10 @@ RESERVED: Mapping[str, str] = {
     "trust_remote_code": "set model.trust_remote_code",
     "hf_overrides": "set model.overrides or model.rope",
     "max_model_len": "set model.max_context_tokens",
-    "tensor_parallel_size": "set rollout.parallel.tensor",
-    "pipeline_parallel_size": "set rollout.parallel.pipeline",
+    "tensor_parallel_size": "set rollout.parallel.tensor_parallel_size",
+    "pipeline_parallel_size": "set rollout.parallel.pipeline_parallel_size",
     "data_parallel_size": "set rollout.parallel.replicas",
-    "enable_expert_parallel": "set rollout.parallel.expert",
+    "enable_expert_parallel": "set rollout.parallel.expert_parallel_size",
     "enable_sleep_mode": "set rollout.memory.sleep",
     "enable_lora": "adapters are merged into the weights that rollout gets",
     "logprobs_mode": "log-probs are those under the sampling temperature, always",
@@ -71,10 +71,11 @@ def check_vllm(config: Config) -> None:
         if name not in names:
             raise RunError(f"rollout.engine.args: vLLM's engine has no argument {name}", hint=nearest(name, names))
     parallel = config.rollout.parallel
-    if parallel.expert not in (1, parallel.tensor):
+    if parallel.expert_parallel_size not in (1, parallel.tensor_parallel_size):
         raise RunError(
-            f"rollout.parallel.expert is {parallel.expert}; vLLM spreads experts over the tensor devices, {parallel.tensor}",
-            hint=f"set rollout.parallel.expert to 1 or {parallel.tensor}",
+            f"rollout.parallel.expert_parallel_size is {parallel.expert_parallel_size}; vLLM spreads experts over the "
+            f"tensor devices, {parallel.tensor_parallel_size}",
+            hint=f"set rollout.parallel.expert_parallel_size to 1 or {parallel.tensor_parallel_size}",
         )
 
 
@@ -95,16 +96,16 @@ def engine_arguments(config: Config, model_path: str, device: Device) -> dict[st
     """The arguments of ``vllm.EngineArgs``; those of ``rollout.engine.args`` go over what follows from other keys."""
     rollout, model = config.rollout, config.model
     precision = config.train.precision.compute if rollout.precision == "auto" else rollout.precision
-    sized = rollout.parallel.tensor * rollout.parallel.pipeline
+    sized = rollout.parallel.tensor_parallel_size * rollout.parallel.pipeline_parallel_size
     arguments: dict[str, Any] = {
         "model": model_path,
         "dtype": precision,
         "seed": config.run.seed if rollout.sampling.seed is None else rollout.sampling.seed,
         "trust_remote_code": model.trust_remote_code,
         "max_model_len": model.max_context_tokens,
-        "tensor_parallel_size": rollout.parallel.tensor,
-        "pipeline_parallel_size": rollout.parallel.pipeline,
-        "enable_expert_parallel": rollout.parallel.expert > 1,
+        "tensor_parallel_size": rollout.parallel.tensor_parallel_size,
+        "pipeline_parallel_size": rollout.parallel.pipeline_parallel_size,
+        "enable_expert_parallel": rollout.parallel.expert_parallel_size > 1,
         "distributed_executor_backend": "uni" if sized == 1 else "mp" if device == "cpu" else "ray",
         "skip_tokenizer_init": not rollout.sampling.stop,
         "generation_config": "vllm",

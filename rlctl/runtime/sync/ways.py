@@ -17,7 +17,7 @@ def transport_of(config: Config, device: Device, place: Path) -> Transport:
     parallel = config.rollout.parallel
     match way_of(config, generating(config, device), device).name:
         case "nccl":
-            return Nccl(parallel.tensor * parallel.pipeline)
+            return Nccl(parallel.tensor_parallel_size * parallel.pipeline_parallel_size)
         case "ipc":
             return Ipc()
         case "checkpoint":

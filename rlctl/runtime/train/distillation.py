@@ -196,10 +196,10 @@ def check_comparable(config: Config) -> None:
     Raises:
         PlanError: sequences are cut over workers, or logits are never made.
     """
-    if getattr(config.train.engine, "sequence_parallel", 1) != 1:
+    if getattr(config.train.engine, "ulysses_sequence_parallel_size", 1) != 1:
         raise PlanError(
-            "distributions are compared over whole sequences, and train.engine.sequence_parallel cuts them",
-            hint="set train.engine.sequence_parallel to 1",
+            "distributions are compared over whole sequences, and train.engine.ulysses_sequence_parallel_size cuts them",
+            hint="set train.engine.ulysses_sequence_parallel_size to 1",
         )
     if config.train.fused_kernels.enabled:
         raise PlanError(

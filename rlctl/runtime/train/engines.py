@@ -40,7 +40,7 @@ def make_train_engine(model: Model, train: Train, *, role: Role, **options: Any)
 def alone(train: Train) -> Train:
     """The section for one worker that reads weights in full precision: a checkpoint is read by any layout."""
     if isinstance(train.engine, Fsdp2):
-        return replace(train, engine=replace(train.engine, shard="all", sequence_parallel=1))
+        return replace(train, engine=replace(train.engine, fsdp_size="all", ulysses_sequence_parallel_size=1))
     if isinstance(train.engine, Megatron):
         wide = replace(train.precision, compute="float32")
         return replace(train, engine=in_one_piece(train.engine), precision=wide)

@@ -95,7 +95,7 @@ class FsdpEngine(TellsLogProbs):
         self._gather_bytes = gather_bytes
         trained = role != "reference"
         check_kernels(train.fused_kernels, device)
-        shared = train.engine.sequence_parallel > 1  # such workers have slices of what lies end to end
+        shared = train.engine.ulysses_sequence_parallel_size > 1  # such workers have slices of what lies end to end
         memory = dataclasses.replace(train.memory, remove_padding=True) if shared else train.memory
         torch.manual_seed(derive_seed(seed, "weights", role))  # of weights that are not in the files: alike everywhere
         self.model = load(
@@ -119,7 +119,7 @@ class FsdpEngine(TellsLogProbs):
         self._routers = Routers(self.model) if replays else None
         self._routing: Routing = "own"
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
-        self._sequence = make_group(train.engine.sequence_parallel)
+        self._sequence = make_group(train.engine.ulysses_sequence_parallel_size)
         shard_model(self.model, train.engine, train.precision, self.device)
         self.curve: Curve | None = None
         self.decay: Decay | None = None
@@ -138,8 +138,9 @@ class FsdpEngine(TellsLogProbs):
         self._vision = Vision(self.model) if reads_images(self.model.config) else None
         if self._sequence is not None and self._padded:
             raise PlanError(
-                "train.engine.sequence_parallel lays sequences end to end, which this model or its attention does not",
-                hint="set model.attention to auto, or train.engine.sequence_parallel to 1",
+                "train.engine.ulysses_sequence_parallel_size lays sequences end to end, which this model or its attention "
+                "does not",
+                hint="set model.attention to auto, or train.engine.ulysses_sequence_parallel_size to 1",
             )
         plain = not self._padded and self._vision is None and self._sequence is None and self._routers is None
         self._shares_prompts = train.fused_kernels.prefix_grouping and plain
@@ -268,7 +269,7 @@ class FsdpEngine(TellsLogProbs):
             elif compare and self._sequence is not None:
                 raise PlanError(
                     "whole distributions are not compared where workers share sequences",
-                    hint="set train.engine.sequence_parallel to 1",
+                    hint="set train.engine.ulysses_sequence_parallel_size to 1",
                 )
             elif compare:
                 logits = self._head.logits(batch.inputs, batch.select)
@@ -453,7 +454,10 @@ def shard_model(model: PreTrainedModel, engine: Fsdp2, precision: PrecisionSetti
     Raises:
         PlanError: the workers do not divide, or a layer that is named is not there.
     """
-    mesh = make_mesh(engine.shard if engine.shard == "all" else engine.shard * engine.sequence_parallel, device)
+    mesh = make_mesh(
+        engine.fsdp_size if engine.fsdp_size == "all" else engine.fsdp_size * engine.ulysses_sequence_parallel_size,
+        device,
+    )
     policy: OffloadPolicy = CPUOffloadPolicy() if engine.cpu_offload_policy else OffloadPolicy()
     mixed = _mixed_precision(precision, model)
     layers, tower = layers_to_wrap(model, engine), set(vision_tower(model))
@@ -488,8 +492,8 @@ def make_mesh(shard: int | str, device: torch.device) -> DeviceMesh:
     size = int(shard)
     if world % size:
         raise PlanError(
-            f"train.engine.shard is {size} and there are {world} training workers; they do not divide into whole copies",
-            hint="set train.engine.shard to a divisor, or to all",
+            f"train.engine.fsdp_size is {size} and there are {world} training workers; they do not divide into whole copies",
+            hint="set train.engine.fsdp_size to a divisor, or to all",
         )
     return init_device_mesh(device.type, (world // size, size), mesh_dim_names=("copy", "shard"))
 

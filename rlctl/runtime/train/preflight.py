@@ -59,7 +59,7 @@ def check_vision(config: Config, *, rollout: str | None) -> None:
     if arithmetic.devices_per_sequence(config.train.engine) > 1:
         raise PlanError(
             f"{model} workers that share a sequence do not share its images",
-            hint="set train.engine.sequence_parallel to 1",
+            hint="set train.engine.ulysses_sequence_parallel_size to 1",
         )
     if arithmetic.needs_critic(config):
         raise PlanError(

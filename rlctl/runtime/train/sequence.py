@@ -79,7 +79,8 @@ class SequenceGroup:
         every, shared = query.shape[1], key.shape[1]
         if every % self.size or (shared % self.size and self.size % shared):
             raise PlanError(
-                f"train.engine.sequence_parallel is {self.size}, which does not divide {every} heads, {shared} with keys",
+                f"train.engine.ulysses_sequence_parallel_size is {self.size}, which does not divide {every} heads, "
+                f"{shared} with keys",
                 hint="set it to a divisor of both",
             )
         if shared < self.size:
@@ -115,8 +116,8 @@ def make_group(size: int) -> SequenceGroup | None:
     world, rank = dist.get_world_size(), dist.get_rank()
     if world % size:
         raise PlanError(
-            f"train.engine.sequence_parallel is {size} and there are {world} training workers; they do not divide",
-            hint="set train.engine.sequence_parallel to a divisor of the workers",
+            f"train.engine.ulysses_sequence_parallel_size is {size} and there are {world} training workers; they do not divide",
+            hint="set train.engine.ulysses_sequence_parallel_size to a divisor of the workers",
         )
     groups = [dist.new_group(list(range(start, start + size))) for start in range(0, world, size)]
     return SequenceGroup(groups[rank // size], rank % size, size)

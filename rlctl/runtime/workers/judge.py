@@ -85,7 +85,7 @@ def judge_config(config: Config, reward: JudgeReward, engine: str) -> Config:
         rollout=Rollout(
             engine=VllmEngine(args=reward.engine_args) if engine == "vllm" else TransformersEngine(),
             precision=config.rollout.precision,
-            parallel=RolloutParallel(tensor=reward.tensor, replicas=reward.replicas),
+            parallel=RolloutParallel(tensor_parallel_size=reward.tensor_parallel_size, replicas=reward.replicas),
             memory=EngineMemory(
                 max_num_seqs=reward.max_concurrent, sleep=memory.sleep, log_statistics=memory.log_statistics
             ),
@@ -109,7 +109,7 @@ def check_judges(config: Config, engine: str) -> None:
         judge_sampling(reward)
         if engine == "vllm":
             check_vllm(judge_config(config, reward, engine))
-        elif reward.engine_args or reward.tensor > 1:
+        elif reward.engine_args or reward.tensor_parallel_size > 1:
             what = "takes no engine_args" if reward.engine_args else "has one device"
             raise RunError(
                 f"the judge {reward.name!r} is served by the transformers engine, which {what}",

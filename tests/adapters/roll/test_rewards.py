@@ -114,7 +114,7 @@ def test_a_judge_that_roll_serves_is_served_here() -> None:
         "org/judge",
         "yes_no",
     )
-    assert (found["engine"], found["replicas"], found["tensor"]) == ("vllm", 2, 2)
+    assert (found["engine"], found["replicas"], found["tensor_parallel_size"]) == ("vllm", 2, 2)
     assert (found["max_context_tokens"], found["engine_args"]) == (8000, {"block_size": 16})
     drawn = {"max_tokens": 100, "temperature": 0.8, "top_p": 0.8, "top_k": 50, "repetition_penalty": 1.0}
     assert found["sampling"] == drawn

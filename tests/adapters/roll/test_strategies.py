@@ -42,7 +42,7 @@ def test_megatrons_arguments_are_read_with_rolls_defaults() -> None:
         )
     )
     engine: Any = config.train.engine
-    assert (engine.tensor, engine.pipeline, engine.sequence_parallel) == (2, 2, False)
+    assert (engine.tensor_parallel_size, engine.pipeline_parallel_size, engine.sequence_parallel) == (2, 2, False)
     assert engine.distributed_optimizer is False
     assert engine.transformer == {"apply_rope_fusion": True, "a": 1}
     assert config.train.memory.recompute_activations is True
@@ -85,11 +85,11 @@ def test_fsdp2_keeps_no_float32_masters_where_param_dtype_is_set(
 @pytest.mark.parametrize(("size", "shard"), [(1, "all"), (0, "all"), (4, 4)])
 def test_a_shard_of_one_is_all_devices(size: int, shard: object) -> None:
     engine: Any = read(**_strategy("fsdp2_train", fsdp_size=size))[0].train.engine
-    assert engine.shard == shard
+    assert engine.fsdp_size == shard
 
 
 def test_ulysses_is_written_with_a_size_that_fsdp2_accepts() -> None:
-    values, _ = written(train__engine={"name": "fsdp2", "sequence_parallel": 2})
+    values, _ = written(train__engine={"name": "fsdp2", "ulysses_sequence_parallel_size": 2})
     assert values["actor_train"]["model_args"]["ulysses_size"] == 2
     assert values["actor_train"]["strategy_args"]["strategy_config"]["fsdp_size"] == 8
 
@@ -107,8 +107,8 @@ def test_deepspeed_of_older_files_runs_as_fsdp2() -> None:
 def test_a_reference_without_an_engine_holds_a_copy_on_each_device() -> None:
     config, _ = read(reference__strategy_args={"strategy_name": "hf_infer", "strategy_config": None})
     engine: Any = config.reference.engine
-    assert engine.shard == 1
-    values, _ = written(reference__engine={"name": "fsdp2", "shard": 1})
+    assert engine.fsdp_size == 1
+    values, _ = written(reference__engine={"name": "fsdp2", "fsdp_size": 1})
     assert values["reference"]["strategy_args"] == {"strategy_name": "hf_infer"}
 
 
@@ -204,7 +204,7 @@ def test_sglang_is_as_wide_as_its_worker() -> None:
         },
         actor_infer__num_gpus_per_worker=4,
     )
-    assert config.rollout.parallel.tensor == 4
+    assert config.rollout.parallel.tensor_parallel_size == 4
     assert arithmetic.rollout_engines(config) == 2
     assert bucket(report, "actor_infer.strategy_args.strategy_config.tp_size") is Bucket.DEAD
     values, _ = written(rollout__engine__name="sglang", rollout__parallel__tensor=4)

@@ -86,14 +86,14 @@ def test_what_fits_needs_no_change() -> None:
     [
         ({}, 40, [("batch", "micro_batch", "size")]),
         (
-            {"train": {"engine": {"name": "megatron", "tensor": 2}}},
+            {"train": {"engine": {"name": "megatron", "tensor_parallel_size": 2}}},
             80,
             [("train", "engine", "recompute_granularity"), ("rollout", "memory", "gpu_memory_utilization")],
         ),
         (
             {"model": "Qwen/Qwen2.5-32B", "placement": {"nodes": 4, "devices_per_node": 8}},
             80,
-            [("rollout", "parallel", "tensor")],
+            [("rollout", "parallel", "tensor_parallel_size")],
         ),
     ],
 )

@@ -65,14 +65,14 @@ def test_fsdp2_takes_16_bytes_a_parameter_over_all_devices(folder: str) -> None:
 
 def test_a_smaller_shard_and_a_smaller_type(folder: str) -> None:
     config = config_for(
-        folder, train={"engine": {"name": "fsdp2", "shard": 2}, "precision": {"parameters": "bfloat16"}}
+        folder, train={"engine": {"name": "fsdp2", "fsdp_size": 2}, "precision": {"parameters": "bfloat16"}}
     )
     policy, *_ = memory_of(config)
     assert policy.part("optimizer") * GIB == pytest.approx(2 * 2 * PARAMETERS / 2)
 
 
 def test_megatron_takes_6_bytes_and_12_over_replicas(folder: str) -> None:
-    policy, *_ = memory_of(config_for(folder, train={"engine": {"name": "megatron", "tensor": 2}}))
+    policy, *_ = memory_of(config_for(folder, train={"engine": {"name": "megatron", "tensor_parallel_size": 2}}))
     states = policy.part("parameters") + policy.part("gradients") + policy.part("optimizer")
     assert states * GIB == pytest.approx((6 + 12 / 4) * PARAMETERS / 2, rel=1e-4)  # norms are whole on every device
 
@@ -94,7 +94,7 @@ def test_megatrons_layers_keep_what_their_backward_pass_reads(folder: str) -> No
     whole, *_ = memory_of(config_for(folder, train={"engine": engine}))
     assert whole.part("activations") * GIB > tokens * layers * each
     assert whole.part("activations") * GIB == pytest.approx(tokens * layers * each, rel=0.02)
-    halved, *_ = memory_of(config_for(folder, train={"engine": engine | {"tensor": 2}}))
+    halved, *_ = memory_of(config_for(folder, train={"engine": engine | {"tensor_parallel_size": 2}}))
     assert halved.part("activations") == pytest.approx(whole.part("activations") / 2, rel=0.01)
     recomputed, *_ = memory_of(config_for(folder, train={"engine": engine | {"recompute_granularity": "full"}}))
     working = recomputed.part("activations") + recomputed.part("logits")
@@ -277,7 +277,7 @@ def test_a_critic_has_a_value_head_in_place_of_an_output_head(tmp_path: Path) ->
 
 def test_the_cache_is_divided_by_the_heads_that_there_are_and_a_latent_cache_by_none() -> None:
     def cache(model: str, tensor: int) -> float:
-        rollout = {"parallel": {"tensor": tensor}, "memory": {"max_num_seqs": 8}}
+        rollout = {"parallel": {"tensor_parallel_size": tensor}, "memory": {"max_num_seqs": 8}}
         return memory_of(config_from({"model": {"path": model}, "rollout": rollout}))[1].part("cache")
 
     one, four, eight = (cache("Qwen/Qwen2.5-7B", tensor) for tensor in (1, 4, 8))

@@ -359,7 +359,7 @@ def test_what_sglang_cannot_do_is_refused_before_the_run(tmp_path: Path, monkeyp
     with pytest.raises(RunError, match="token ids only"):
         check_sglang(config(model={"path": "m", "modality": "vision"}))
     with pytest.raises(RunError, match="sees one GPU"):
-        check_sglang(config(rollout={"engine": {"name": "sglang"}, "parallel": {"tensor": 2}}))
+        check_sglang(config(rollout={"engine": {"name": "sglang"}, "parallel": {"tensor_parallel_size": 2}}))
     shaped = {"engine": {"name": "sglang"}, "sampling": {"repetition_penalty": 1.1}}
     check_sglang(config(rollout=shaped, algorithm={"old_log_probs": "recompute"}))
     with pytest.raises(RunError, match="after the repetition penalty"):

@@ -425,11 +425,11 @@ def test_arguments_are_checked_before_anything_starts(folder: Path) -> None:
     with pytest.raises(RunError, match=r"model\.modality is vision"):
         check_vllm(dataclasses.replace(plain, model=dataclasses.replace(plain.model, modality="vision")))
     with pytest.raises(RunError, match=r"rollout\.parallel\.expert is 3"):
-        check_vllm(config(folder, parallel={"expert": 3}))
+        check_vllm(config(folder, parallel={"expert_parallel_size": 3}))
 
 
 def test_the_plan_names_the_engine_and_gives_it_its_devices(folder: Path) -> None:
-    wide = config(folder, parallel={"tensor": 2})
+    wide = config(folder, parallel={"tensor_parallel_size": 2})
     wide = dataclasses.replace(wide, placement=dataclasses.replace(wide.placement, devices_per_node=4))
     role = make_plan(wide).stages[0].role("rollout")
     assert role is not None

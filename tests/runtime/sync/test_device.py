@@ -206,7 +206,7 @@ def test_ends_meet_once_and_again_when_an_engine_is_another() -> None:
 def test_the_transport_is_that_of_the_way(
     tmp_path: Path, placement: dict[str, Any], sync: dict[str, Any], engine: str, expected: type
 ) -> None:
-    rollout = {"engine": engine, "parallel": {"tensor": 2 if "split" in placement.values() else 1}}
+    rollout = {"engine": engine, "parallel": {"tensor_parallel_size": 2 if "split" in placement.values() else 1}}
     config = config_from({"model": {"path": "m"}, "placement": placement, "weight_sync": sync, "rollout": rollout})
     found = transport_of(config, placement["device"], tmp_path)
     assert type(found) is expected

@@ -344,7 +344,7 @@ def shared_updates(
     """As ``updates``, where neighbours share sequences, and so have the same samples."""
     engine = engine_of(folder, train)
     assert isinstance(train.engine, Fsdp2)
-    size = train.engine.sequence_parallel
+    size = train.engine.ulysses_sequence_parallel_size
     mine = samples[dist.get_rank() // size :: dist.get_world_size() // size]
     totals, metrics = totals_of(samples), []
     for _ in range(count):

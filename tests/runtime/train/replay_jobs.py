@@ -68,7 +68,7 @@ def record_and_replay(
     """Record in one pass, and replay in another, in an update, and after it; the weights go to ``target`` then."""
     engine = make(folder, train)
     replica, replicas = replica_of(train.engine)
-    if isinstance(train.engine, Fsdp2) and train.engine.sequence_parallel > 1:
+    if isinstance(train.engine, Fsdp2) and train.engine.ulysses_sequence_parallel_size > 1:
         replica, replicas = 0, 1  # in these tests all workers share every sequence
     mine = [dataclasses.replace(sample) for sample in samples[replica::replicas]]
     pass_of = {"temperature": TEMPERATURE, "micro": micro}

@@ -330,7 +330,7 @@ def test_a_loss_is_scaled_by_less_after_an_overflow_and_by_more_after_a_long_tim
 
 @pytest.mark.parametrize(
     "engine",
-    [Fsdp2(shard=1), Fsdp2(reshard_after_forward=False), Fsdp2(forward_prefetch=True),
+    [Fsdp2(fsdp_size=1), Fsdp2(reshard_after_forward=False), Fsdp2(forward_prefetch=True),
      Fsdp2(wrap_min_parameters=5000), Fsdp2(wrap_layers=("Qwen2MLP",)), Fsdp2(cpu_offload_policy=False)],
     ids=["copies", "kept", "prefetch", "by_size", "by_class", "plain"],
 )  # fmt: skip
@@ -346,8 +346,8 @@ def test_how_weights_are_spread_does_not_change_an_update(two: Workers, models: 
 @pytest.mark.parametrize(
     ("engine", "message"),
     [
-        (Fsdp2(shard=3), "shard is 3 and there are 2"),
-        (Fsdp2(sequence_parallel=3), "sequence_parallel is 3"),
+        (Fsdp2(fsdp_size=3), "shard is 3 and there are 2"),
+        (Fsdp2(ulysses_sequence_parallel_size=3), "sequence_parallel is 3"),
         (Fsdp2(wrap_layers=("Qwen3MLP",)), "wrap_layers names Qwen3MLP"),
     ],
 )

@@ -147,7 +147,7 @@ def test_workers_that_share_sequences_record_and_replay_them_whole(
     """Ulysses over two workers, against one."""
     train = settings(learning_rate=0.05)
     [alone] = recorded(one, models["qwen3_moe"], train, tmp_path / "alone")
-    shared = dataclasses.replace(train, engine=Fsdp2(sequence_parallel=2))
+    shared = dataclasses.replace(train, engine=Fsdp2(ulysses_sequence_parallel_size=2))
     for each in recorded(two, models["qwen3_moe"], shared, tmp_path / "two"):
         assert all((a == b).all() for a, b in zip(each.experts, alone.experts, strict=True))
         close(each.replayed, alone.replayed)

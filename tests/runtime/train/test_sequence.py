@@ -15,7 +15,7 @@ from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT64, make_samples, setting
 from tests.runtime.train.processes import Workers
 from tests.runtime.train.test_fsdp import AGGREGATED, POLICY_LOSS
 
-SHARED = Fsdp2(sequence_parallel=2)
+SHARED = Fsdp2(ulysses_sequence_parallel_size=2)
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "gpt2"])
@@ -57,7 +57,7 @@ def test_four_workers_on_two_sequences_share_the_two_heads_with_keys(one: Worker
     four = Workers(4)
     try:
         for size, shard in ((2, "all"), (2, 1), (4, "all")):
-            engine = Fsdp2(sequence_parallel=size, shard=shard)  # type: ignore[arg-type]
+            engine = Fsdp2(ulysses_sequence_parallel_size=size, fsdp_size=shard)  # type: ignore[arg-type]
             shared = dataclasses.replace(train, engine=engine)
             (parts, found), *_ = four.run(jobs.shared_updates, models["qwen2"], shared, samples, loss, ALL_AT_ONCE)
             assert found[0] == pytest.approx(metrics[0], rel=1e-5, abs=1e-6)

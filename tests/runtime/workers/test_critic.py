@@ -142,5 +142,5 @@ def test_a_critic_that_cannot_be_is_refused() -> None:
         pytest.raises(PlanError, match=r"critic\.engine\.shard is 3 .* critic\.model\.freeze") as refused,
         told_of_critic(),
     ):
-        raise PlanError("train.engine.shard is 3 and model.freeze", hint="set train.engine.shard to 1")
-    assert refused.value.hint == "set critic.engine.shard to 1"
+        raise PlanError("train.engine.fsdp_size is 3 and model.freeze", hint="set train.engine.fsdp_size to 1")
+    assert refused.value.hint == "set critic.engine.fsdp_size to 1"

@@ -140,7 +140,7 @@ def test_the_plan_places_the_judge() -> None:
             name: {"devices": places} for name, places in {"policy": [0, 1, 2, 3], "judge": [4, 5, 6, 7]}.items()
         },
     }
-    role = make_plan(config({**reward, "tensor": 2}, placement=explicit)).stages[0].role("judge")
+    role = make_plan(config({**reward, "tensor_parallel_size": 2}, placement=explicit)).stages[0].role("judge")
     assert role is not None
     assert (role.engine, role.processes, role.devices) == ("vllm", 2, (4, 5, 6, 7))
     assert make_plan(config({**reward, "base_url": "http://a/v1"})).stages[0].role("judge") is None
@@ -151,12 +151,17 @@ def test_the_plan_places_the_judge() -> None:
 
 
 def test_what_the_engine_is_made_with() -> None:
-    settings = {"engine_args": {"block_size": 32}, "max_context_tokens": 99, "max_concurrent": 3, "tensor": 2}
+    settings = {
+        "engine_args": {"block_size": 32},
+        "max_context_tokens": 99,
+        "max_concurrent": 3,
+        "tensor_parallel_size": 2,
+    }
     made = config({"model": "org/judge", "sampling": {"stop": "x"}, **settings})
     (reward,) = made.rewards
     own = judge_config(made, reward, "vllm")  # type: ignore[arg-type]
     assert (own.model.path, own.model.max_context_tokens) == ("org/judge", 99)
-    assert (own.rollout.engine.args, own.rollout.parallel.tensor) == ({"block_size": 32}, 2)
+    assert (own.rollout.engine.args, own.rollout.parallel.tensor_parallel_size) == ({"block_size": 32}, 2)
     assert (own.rollout.memory.max_num_seqs, own.rollout.sampling.stop) == (3, ("x",))
 
 

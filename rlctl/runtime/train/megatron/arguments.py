@@ -172,14 +172,14 @@ def _experts(engine: Megatron, hf: PretrainedConfig) -> dict[str, Any]:
 
 def _layout(engine: Megatron) -> dict[str, Any]:
     return {
-        "tensor_model_parallel_size": engine.tensor,
-        "pipeline_model_parallel_size": engine.pipeline,
+        "tensor_model_parallel_size": engine.tensor_parallel_size,
+        "pipeline_model_parallel_size": engine.pipeline_parallel_size,
         "virtual_pipeline_model_parallel_size": _chunks(engine),
-        "context_parallel_size": engine.context,
-        "expert_model_parallel_size": engine.expert,
-        "expert_tensor_parallel_size": engine.expert_tensor,
-        "sequence_parallel": engine.sequence_parallel and engine.tensor > 1,
-        "variable_seq_lengths": engine.pipeline > 1,  # micro-batches are as long as their sequences
+        "context_parallel_size": engine.context_parallel_size,
+        "expert_model_parallel_size": engine.expert_parallel_size,
+        "expert_tensor_parallel_size": engine.expert_tensor_parallel_size,
+        "sequence_parallel": engine.sequence_parallel and engine.tensor_parallel_size > 1,
+        "variable_seq_lengths": engine.pipeline_parallel_size > 1,  # micro-batches are as long as their sequences
         "batch_p2p_comm": False,
         "overlap_p2p_comm": _chunks(engine) is not None,
     }
@@ -187,7 +187,7 @@ def _layout(engine: Megatron) -> dict[str, Any]:
 
 def _chunks(engine: Megatron) -> int | None:
     """Chunks of layers on a stage, where there is more than one."""
-    chunks = engine.virtual_pipeline
+    chunks = engine.virtual_pipeline_parallel_size
     return chunks if chunks is not None and chunks > 1 else None
 
 

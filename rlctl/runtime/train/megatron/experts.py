@@ -31,7 +31,7 @@ class GroupedExperts(SequentialMLP):
             raise PlanError(
                 f"train.engine.moe.grouped_gemm multiplies rows of {BYTES} bytes; a worker's part of an expert is "
                 f"{down.shape[1]} wide and {down.shape[0]} high, of {down.element_size()} bytes each",
-                hint="set it to false, or lower train.engine.expert_tensor",
+                hint="set it to false, or lower train.engine.expert_tensor_parallel_size",
             )
 
     def forward(

@@ -37,23 +37,28 @@ class Layout:
         Raises:
             PlanError: the workers do not divide into replicas, or into groups of experts.
         """
-        each = engine.tensor * engine.pipeline * engine.context
+        tensor, pipeline, context = (
+            engine.tensor_parallel_size,
+            engine.pipeline_parallel_size,
+            engine.context_parallel_size,
+        )
+        each = tensor * pipeline * context
         if world % each:
             raise PlanError(
-                f"train.engine shares a model over {each} workers (tensor {engine.tensor} * pipeline {engine.pipeline} * "
-                f"context {engine.context}), and there are {world}; they do not divide into replicas",
+                f"train.engine shares a model over {each} workers (tensor {tensor} * pipeline {pipeline} * "
+                f"context {context}), and there are {world}; they do not divide into replicas",
                 hint="change the parallel sizes of train.engine, or the devices of the policy",
             )
-        expert_tensor = engine.expert_tensor or engine.tensor
-        experts = engine.expert * expert_tensor * engine.pipeline
+        expert_tensor = engine.expert_tensor_parallel_size or tensor
+        experts = engine.expert_parallel_size * expert_tensor * pipeline
         if world % experts:
             raise PlanError(
-                f"train.engine shares experts over {experts} workers (expert {engine.expert} * expert_tensor "
-                f"{expert_tensor} * pipeline {engine.pipeline}), and there are {world}; they do not divide",
-                hint="change train.engine.expert or train.engine.expert_tensor",
+                f"train.engine shares experts over {experts} workers (expert {engine.expert_parallel_size} * expert_tensor "
+                f"{expert_tensor} * pipeline {pipeline}), and there are {world}; they do not divide",
+                hint="change train.engine.expert_parallel_size or train.engine.expert_tensor_parallel_size",
             )
-        chunks = engine.virtual_pipeline if engine.virtual_pipeline != 1 else None
-        return cls(engine.tensor, engine.pipeline, chunks, engine.context, engine.expert, expert_tensor, world)
+        chunks = engine.virtual_pipeline_parallel_size if engine.virtual_pipeline_parallel_size != 1 else None
+        return cls(tensor, pipeline, chunks, context, engine.expert_parallel_size, expert_tensor, world)
 
     @property
     def chunks(self) -> int:

@@ -75,10 +75,10 @@ def build_chunks(
     Raises:
         PlanError: a layer that is not computed here.
     """
-    if hf_config.num_attention_heads // engine.tensor % engine.context:
+    if hf_config.num_attention_heads // engine.tensor_parallel_size % engine.context_parallel_size:
         raise PlanError(
-            f"train.engine.context is {engine.context}, which does not divide the {hf_config.num_attention_heads} heads over "
-            f"{engine.tensor} tensor workers",
+            f"train.engine.context_parallel_size is {engine.context_parallel_size}, which does not divide the "
+            f"{hf_config.num_attention_heads} heads over {engine.tensor_parallel_size} tensor workers",
             hint="set it to a divisor",
         )
     rotary = partial(Rotary, *angles(hf_config))

@@ -128,7 +128,7 @@ def shared_head(
     from rlctl.runtime.train.megatron import head
     from rlctl.runtime.train.megatron.layout import enter_layout
 
-    enter_layout(Megatron(tensor=2))
+    enter_layout(Megatron(tensor_parallel_size=2))
     group, rank = dist.group.WORLD, dist.get_rank()
     padded = torch.cat((weight, weight.new_full((-len(weight) % 2, weight.shape[1]), 7.0)))
     part = padded.chunk(2)[rank].clone().requires_grad_()
@@ -151,7 +151,7 @@ def shared_statistics(hidden: Tensor, weight: Tensor, targets: Tensor, temperatu
     from rlctl.runtime.train.megatron import head
     from rlctl.runtime.train.megatron.layout import enter_layout
 
-    enter_layout(Megatron(tensor=2))
+    enter_layout(Megatron(tensor_parallel_size=2))
     rank = dist.get_rank()
     padded = torch.cat((weight, weight.new_full((-len(weight) % 2, weight.shape[1]), 7.0)))
     part = padded.chunk(2)[rank]

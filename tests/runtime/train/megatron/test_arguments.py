@@ -34,16 +34,31 @@ SIZES = {
 EXPERTS = Qwen3MoeConfig(
     **SIZES, moe_intermediate_size=24, num_experts=4, num_experts_per_tok=2, mlp_only_layers=[1], norm_topk_prob=True
 )
-SHARED = {"tensor": 2, "pipeline": 2}
+SHARED = {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}
 
 READ_BACK: Mapping[str, tuple[dict[str, Any], str, str, Any]] = {
-    "tensor": (SHARED, "transformer", "tensor_model_parallel_size", 2),
-    "pipeline": (SHARED, "transformer", "pipeline_model_parallel_size", 2),
-    "virtual_pipeline": ({"virtual_pipeline": 2, **SHARED}, "transformer", "virtual_pipeline_model_parallel_size", 2),
-    "context": ({"context": 4}, "transformer", "context_parallel_size", 4),
-    "expert": ({"expert": 2}, "transformer", "expert_model_parallel_size", 2),
-    "expert_tensor": ({"expert_tensor": 2}, "transformer", "expert_tensor_parallel_size", 2),
-    "sequence_parallel": ({"sequence_parallel": True, "tensor": 2}, "transformer", "sequence_parallel", True),
+    "tensor_parallel_size": (SHARED, "transformer", "tensor_model_parallel_size", 2),
+    "pipeline_parallel_size": (SHARED, "transformer", "pipeline_model_parallel_size", 2),
+    "virtual_pipeline_parallel_size": (
+        {"virtual_pipeline_parallel_size": 2, **SHARED},
+        "transformer",
+        "virtual_pipeline_model_parallel_size",
+        2,
+    ),
+    "context_parallel_size": ({"context_parallel_size": 4}, "transformer", "context_parallel_size", 4),
+    "expert_parallel_size": ({"expert_parallel_size": 2}, "transformer", "expert_model_parallel_size", 2),
+    "expert_tensor_parallel_size": (
+        {"expert_tensor_parallel_size": 2},
+        "transformer",
+        "expert_tensor_parallel_size",
+        2,
+    ),
+    "sequence_parallel": (
+        {"sequence_parallel": True, "tensor_parallel_size": 2},
+        "transformer",
+        "sequence_parallel",
+        True,
+    ),
     "distributed_optimizer": ({"distributed_optimizer": False}, "optimizer", "use_distributed_optimizer", False),
     "overlap_gradient_reduce": ({"overlap_gradient_reduce": True}, "ddp", "overlap_grad_reduce", True),
     "overlap_parameter_gather": ({"overlap_parameter_gather": True}, "ddp", "overlap_param_gather", True),
@@ -106,7 +121,7 @@ def test_a_key_of_the_engine_is_where_megatron_reads_it(key: str) -> None:
 
 
 def test_sequence_parallelism_can_be_left_off() -> None:
-    assert made(Megatron(tensor=2, sequence_parallel=False))["transformer"].sequence_parallel is False
+    assert made(Megatron(tensor_parallel_size=2, sequence_parallel=False))["transformer"].sequence_parallel is False
 
 
 def test_the_attention_is_rlctls_own_whatever_backend_is_named() -> None:
@@ -191,8 +206,8 @@ def test_experts_are_routed_as_transformers_routes_them_and_no_loss_balances_the
     [
         (Megatron(), MistralConfig(**SIZES), {}, "no layers for mistral"),
         (Megatron(), LlamaConfig(**{**SIZES, "attention_bias": True}), {}, "attention_bias is True"),
-        (Megatron(tensor=3), EXPERTS, {}, "TransformerConfig refuses .*(3)"),
-        (Megatron(pipeline=2, moe=Moe(dispatcher="allgather")), EXPERTS, {}, "does not support variable sequence length"),
+        (Megatron(tensor_parallel_size=3), EXPERTS, {}, "TransformerConfig refuses .*(3)"),
+        (Megatron(pipeline_parallel_size=2, moe=Moe(dispatcher="allgather")), EXPERTS, {}, "does not support variable sequence length"),
         (Megatron(transformer={"num_layer": 2}), EXPERTS, {}, "TransformerConfig has no num_layer"),
         (Megatron(transformer={"attention_backend": "flsh"}), EXPERTS, {}, "flsh; expected one of flash, fused"),
         (Megatron(ddp={"overlap_grad_reduce": True}), EXPERTS, {}, "a key of its own"),

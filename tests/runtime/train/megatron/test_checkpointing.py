@@ -20,11 +20,16 @@ from tests.runtime.train.megatron.conftest import some
 from tests.runtime.train.processes import Workers
 
 SAMPLES = make_samples(6)
-ONE, TENSOR, PIPELINE, EXPERT = Megatron(), Megatron(tensor=2), Megatron(pipeline=2), Megatron(expert=2)
+ONE, TENSOR, PIPELINE, EXPERT = (
+    Megatron(),
+    Megatron(tensor_parallel_size=2),
+    Megatron(pipeline_parallel_size=2),
+    Megatron(expert_parallel_size=2),
+)
 REPLICAS = Megatron()
 WHOLE_OPTIMIZERS = Megatron(distributed_optimizer=False)
-VIRTUAL = Megatron(pipeline=2, virtual_pipeline=2)
-TENSOR_AND_PIPELINE = Megatron(tensor=2, pipeline=2)
+VIRTUAL = Megatron(pipeline_parallel_size=2, virtual_pipeline_parallel_size=2)
+TENSOR_AND_PIPELINE = Megatron(tensor_parallel_size=2, pipeline_parallel_size=2)
 ASYNCHRONOUS = Checkpoint(asynchronous=True)
 
 SAME: dict[str, tuple[str, str, Any, Any]] = {

@@ -36,12 +36,12 @@ LAYOUTS: dict[str, tuple[str, str, Megatron]] = {
         "qwen3",
         Megatron(recompute_granularity="selective", recompute_modules=("core_attn",)),
     ),
-    "tensor": ("two", "qwen2", Megatron(tensor=2, sequence_parallel=False)),
-    "tensor and sequence": ("two", "qwen3", Megatron(tensor=2)),
-    "full recomputation": ("two", "llama", Megatron(tensor=2, recompute_granularity="full")),
-    "pipeline": ("two", "qwen2", Megatron(pipeline=2)),
-    "virtual pipeline": ("two", "qwen2", Megatron(pipeline=2, virtual_pipeline=2)),
-    "context": ("two", "llama", Megatron(context=2)),
+    "tensor": ("two", "qwen2", Megatron(tensor_parallel_size=2, sequence_parallel=False)),
+    "tensor and sequence": ("two", "qwen3", Megatron(tensor_parallel_size=2)),
+    "full recomputation": ("two", "llama", Megatron(tensor_parallel_size=2, recompute_granularity="full")),
+    "pipeline": ("two", "qwen2", Megatron(pipeline_parallel_size=2)),
+    "virtual pipeline": ("two", "qwen2", Megatron(pipeline_parallel_size=2, virtual_pipeline_parallel_size=2)),
+    "context": ("two", "llama", Megatron(context_parallel_size=2)),
     "replicas": ("two", "llama", Megatron()),
     "replicas that overlap": (
         "two",
@@ -49,13 +49,17 @@ LAYOUTS: dict[str, tuple[str, str, Megatron]] = {
         Megatron(overlap_gradient_reduce=True, overlap_parameter_gather=True),
     ),
     "replicas with whole optimizers": ("two", "llama", Megatron(distributed_optimizer=False)),
-    "experts": ("two", "qwen3_moe", Megatron(expert=2)),
-    "experts over tensor workers": ("two", "qwen3_moe", Megatron(tensor=2, expert=2, expert_tensor=1)),
-    "experts in one call": ("two", "qwen3_moe", Megatron(expert=2, moe=Moe(grouped_gemm=True))),
-    "tensor and pipeline": ("four", "qwen3", Megatron(tensor=2, pipeline=2)),
-    "tensor and context": ("four", "llama", Megatron(tensor=2, context=2)),
-    "pipeline and replicas": ("four", "llama", Megatron(pipeline=2)),
-    "more tensor workers than groups of heads": ("four", "qwen2", Megatron(tensor=4)),
+    "experts": ("two", "qwen3_moe", Megatron(expert_parallel_size=2)),
+    "experts over tensor workers": (
+        "two",
+        "qwen3_moe",
+        Megatron(tensor_parallel_size=2, expert_parallel_size=2, expert_tensor_parallel_size=1),
+    ),
+    "experts in one call": ("two", "qwen3_moe", Megatron(expert_parallel_size=2, moe=Moe(grouped_gemm=True))),
+    "tensor and pipeline": ("four", "qwen3", Megatron(tensor_parallel_size=2, pipeline_parallel_size=2)),
+    "tensor and context": ("four", "llama", Megatron(tensor_parallel_size=2, context_parallel_size=2)),
+    "pipeline and replicas": ("four", "llama", Megatron(pipeline_parallel_size=2)),
+    "more tensor workers than groups of heads": ("four", "qwen2", Megatron(tensor_parallel_size=4)),
 }
 
 
@@ -135,8 +139,8 @@ def test_steps_are_those_of_fsdp2(
 @pytest.mark.parametrize(
     "engine",
     [
-        pytest.param(Megatron(tensor=2), marks=pytest.mark.soak, id="tensor"),
-        pytest.param(Megatron(pipeline=2), id="pipeline"),
+        pytest.param(Megatron(tensor_parallel_size=2), marks=pytest.mark.soak, id="tensor"),
+        pytest.param(Megatron(pipeline_parallel_size=2), id="pipeline"),
     ],
 )
 def test_a_critic_is_that_of_fsdp2(
@@ -149,7 +153,7 @@ def test_a_critic_is_that_of_fsdp2(
 
 @pytest.mark.parametrize("distributed", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_bfloat16_is_near_that_of_fsdp2(distributed: bool, two: Workers, families: dict[str, Path]) -> None:
-    engine = Megatron(tensor=2, distributed_optimizer=distributed)
+    engine = Megatron(tensor_parallel_size=2, distributed_optimizer=distributed)
     samples = samples_of("policy")
     told = two.run(engine_jobs.train_narrow, families["llama"], engine, samples, POLICY_LOSS, MICRO)
     expected = two.run(engine_jobs.train_narrow, families["llama"], Fsdp2(), samples, POLICY_LOSS, MICRO)
@@ -161,7 +165,9 @@ def test_bfloat16_is_near_that_of_fsdp2(distributed: bool, two: Workers, familie
 def test_a_gradient_that_is_not_finite_moves_nothing(two: Workers, families: dict[str, Path]) -> None:
     samples = make_samples(4)
     samples[0].columns["advantages"][:] = float("nan")
-    for told in two.run(engine_jobs.refused, families["llama"], Megatron(tensor=2), samples, POLICY_LOSS, MICRO):
+    for told in two.run(
+        engine_jobs.refused, families["llama"], Megatron(tensor_parallel_size=2), samples, POLICY_LOSS, MICRO
+    ):
         assert told.metrics[0]["skipped_updates"] == 1
         assert told.metrics[1]["same"] == 1
 
@@ -178,14 +184,14 @@ def test_a_router_that_is_frozen_stays(one: Workers, families: dict[str, Path]) 
 
 
 def test_what_is_exported_is_loaded_by_transformers(two: Workers, families: dict[str, Path], tmp_path: Path) -> None:
-    two.run(engine_jobs.exported, families["qwen2"], Megatron(pipeline=2), tmp_path / "hf")
+    two.run(engine_jobs.exported, families["qwen2"], Megatron(pipeline_parallel_size=2), tmp_path / "hf")
     theirs = AutoModelForCausalLM.from_pretrained(families["qwen2"]).state_dict()
     for name, tensor in AutoModelForCausalLM.from_pretrained(tmp_path / "hf").state_dict().items():
         assert torch.equal(tensor, theirs[name]), name
 
 
 def test_a_layout_that_does_not_divide_is_refused(two: Workers, families: dict[str, Path]) -> None:
-    job: tuple[Any, ...] = (families["llama"], Megatron(tensor=3), make_samples(1), MICRO)
+    job: tuple[Any, ...] = (families["llama"], Megatron(tensor_parallel_size=3), make_samples(1), MICRO)
     with pytest.raises(PlanError, match="do not divide into replicas"):
         two.run(engine_jobs.log_probs, *job)
 

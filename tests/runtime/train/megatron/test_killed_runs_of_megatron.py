@@ -21,10 +21,10 @@ from tests.runtime.told import Numbers, events_of, numbers_of
 pytestmark = [pytest.mark.ray, pytest.mark.soak, pytest.mark.timeout(1800)]
 
 LAYOUTS: dict[str, dict[str, Any]] = {
-    "tensor": {"tensor": 2},
-    "pipeline": {"pipeline": 2, "transformer": {"num_layers_in_last_pipeline_stage": 1}},
-    "context": {"context": 2},
-    "expert": {"expert": 2},
+    "tensor": {"tensor_parallel_size": 2},
+    "pipeline": {"pipeline_parallel_size": 2, "transformer": {"num_layers_in_last_pipeline_stage": 1}},
+    "context": {"context_parallel_size": 2},
+    "expert": {"expert_parallel_size": 2},
     "replicas that share an optimizer": {"distributed_optimizer": True},
     "replicas with an optimizer each": {"distributed_optimizer": False},
 }

@@ -16,7 +16,7 @@ from rlctl.runtime.train.megatron.layout import Layout
     [(1, 1, 1, 2), (2, 1, 1, 4), (1, 1, 2, 4), (2, 1, 2, 8), (2, 2, 2, 16), (1, 2, 3, 12), (4, 1, 2, 8)],
 )
 def test_replicas_are_those_of_megatron(tensor: int, context: int, pipeline: int, workers: int) -> None:
-    engine = Megatron(tensor=tensor, context=context, pipeline=pipeline)
+    engine = Megatron(tensor_parallel_size=tensor, context_parallel_size=context, pipeline_parallel_size=pipeline)
     replicas = workers // (tensor * context * pipeline)
     order = RankGenerator(tp=tensor, ep=1, dp=replicas, pp=pipeline, cp=context, order="tp-cp-ep-dp-pp")
     members = arithmetic.replica_members(engine, workers)
@@ -25,15 +25,23 @@ def test_replicas_are_those_of_megatron(tensor: int, context: int, pipeline: int
 
 
 def test_workers_that_share_sequences_are_neighbours_under_fsdp2() -> None:
-    assert arithmetic.replica_members(Fsdp2(sequence_parallel=2), 4) == [[0, 1], [2, 3]]
+    assert arithmetic.replica_members(Fsdp2(ulysses_sequence_parallel_size=2), 4) == [[0, 1], [2, 3]]
     assert arithmetic.replica_members(Fsdp2(), 3) == [[0], [1], [2]]
 
 
 @pytest.mark.parametrize(
     ("engine", "workers", "message"),
     [
-        (Megatron(tensor=2, pipeline=2), 6, r"tensor 2 \* pipeline 2 \* context 1\), and there are 6"),
-        (Megatron(tensor=2, expert=2), 2, r"expert 2 \* expert_tensor 2 \* pipeline 1\), and there are 2"),
+        (
+            Megatron(tensor_parallel_size=2, pipeline_parallel_size=2),
+            6,
+            r"tensor 2 \* pipeline 2 \* context 1\), and there are 6",
+        ),
+        (
+            Megatron(tensor_parallel_size=2, expert_parallel_size=2),
+            2,
+            r"expert 2 \* expert_tensor 2 \* pipeline 1\), and there are 2",
+        ),
     ],
 )
 def test_sizes_that_do_not_divide_are_told_with_the_arithmetic(engine: Megatron, workers: int, message: str) -> None:

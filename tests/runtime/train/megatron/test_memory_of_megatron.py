@@ -37,13 +37,20 @@ def estimated(folder: Path, engine: dict[str, Any], compute: str, critic: bool) 
 @pytest.mark.parametrize(
     ("family", "engine", "compute", "critic"),
     [
-        pytest.param("llama", {"tensor": 2}, "float32", False, marks=pytest.mark.soak),
-        ("llama", {"pipeline": 2, "virtual_pipeline": 2}, "bfloat16", False),
-        pytest.param("qwen2", {"tensor": 2, "pipeline": 2}, "float32", False, marks=pytest.mark.soak),
-        ("qwen2", {"context": 2, "distributed_optimizer": False}, "bfloat16", False),
-        ("qwen3", {"tensor": 2, "pipeline": 2}, "float32", True),
-        ("qwen3_moe", {"tensor": 2, "expert": 2, "expert_tensor": 1}, "bfloat16", False),
-        pytest.param("qwen3_moe", {"expert": 4}, "float32", False, marks=pytest.mark.soak),
+        pytest.param("llama", {"tensor_parallel_size": 2}, "float32", False, marks=pytest.mark.soak),
+        ("llama", {"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 2}, "bfloat16", False),
+        pytest.param(
+            "qwen2", {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}, "float32", False, marks=pytest.mark.soak
+        ),
+        ("qwen2", {"context_parallel_size": 2, "distributed_optimizer": False}, "bfloat16", False),
+        ("qwen3", {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}, "float32", True),
+        (
+            "qwen3_moe",
+            {"tensor_parallel_size": 2, "expert_parallel_size": 2, "expert_tensor_parallel_size": 1},
+            "bfloat16",
+            False,
+        ),
+        pytest.param("qwen3_moe", {"expert_parallel_size": 4}, "float32", False, marks=pytest.mark.soak),
     ],
 )
 def test_parameters_gradients_and_optimizer_are_what_workers_hold(
@@ -82,11 +89,17 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("family", "engine", "compute"),
     [
-        ("qwen3", {"tensor": 2}, "float32"),
-        ("qwen3", {"tensor": 2, "recompute_granularity": "full"}, "bfloat16"),
-        pytest.param("qwen3", {"tensor": 2, "sequence_parallel": False}, "bfloat16", marks=pytest.mark.soak),
-        pytest.param("qwen3", {"pipeline": 2}, "bfloat16", marks=pytest.mark.soak),
-        ("qwen3_moe", {"tensor": 2, "expert": 2, "expert_tensor": 1}, "bfloat16"),
+        ("qwen3", {"tensor_parallel_size": 2}, "float32"),
+        ("qwen3", {"tensor_parallel_size": 2, "recompute_granularity": "full"}, "bfloat16"),
+        pytest.param(
+            "qwen3", {"tensor_parallel_size": 2, "sequence_parallel": False}, "bfloat16", marks=pytest.mark.soak
+        ),
+        pytest.param("qwen3", {"pipeline_parallel_size": 2}, "bfloat16", marks=pytest.mark.soak),
+        (
+            "qwen3_moe",
+            {"tensor_parallel_size": 2, "expert_parallel_size": 2, "expert_tensor_parallel_size": 1},
+            "bfloat16",
+        ),
     ],
 )
 def test_a_step_on_cpu_allocates_what_is_estimated(

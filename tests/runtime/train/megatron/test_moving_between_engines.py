@@ -24,16 +24,18 @@ from tests.runtime.train.megatron import checkpoint_jobs
 from tests.runtime.train.megatron.checkpoint_jobs import BFLOAT16, FLOAT32, decaying
 from tests.runtime.train.processes import Workers
 
-UNEVEN = Megatron(pipeline=2, transformer={"num_layers_in_last_pipeline_stage": 1})
+UNEVEN = Megatron(pipeline_parallel_size=2, transformer={"num_layers_in_last_pipeline_stage": 1})
 
 
 @pytest.mark.parametrize(
     ("family", "engine", "precision"),
     [
-        ("qwen2", Megatron(tensor=2), BFLOAT16),
+        ("qwen2", Megatron(tensor_parallel_size=2), BFLOAT16),
         pytest.param("llama", UNEVEN, FLOAT32, marks=pytest.mark.soak),
-        pytest.param("qwen3_moe", Megatron(expert=2, distributed_optimizer=False), BFLOAT16, marks=pytest.mark.soak),
-        pytest.param("qwen3", Fsdp2(shard=2), FLOAT32, marks=pytest.mark.soak),
+        pytest.param(
+            "qwen3_moe", Megatron(expert_parallel_size=2, distributed_optimizer=False), BFLOAT16, marks=pytest.mark.soak
+        ),
+        pytest.param("qwen3", Fsdp2(fsdp_size=2), FLOAT32, marks=pytest.mark.soak),
     ],
     ids=["tensor", "stages of different sizes", "experts", "fsdp2"],
 )

@@ -34,15 +34,15 @@ def config_of(path: str, engine: dict[str, Any], **sections: Any) -> Any:
 @pytest.mark.parametrize(
     ("engine", "sections", "message"),
     [
-        ({"pipeline": 2, "virtual_pipeline": 4}, {}, "4 layers do not divide by pipeline 2 . virtual_pipeline 4 = 8"),
-        ({"tensor": 4, "context": 4}, {}, "4 heads / tensor 4 = 1"),
+        ({"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 4}, {}, "4 layers do not divide by pipeline 2 . virtual_pipeline 4 = 8"),
+        ({"tensor_parallel_size": 4, "context_parallel_size": 4}, {}, "4 heads / tensor 4 = 1"),
         ({"transformer": {"moe_z_los_coeff": 1.0}}, {}, "has no moe_z_los_coeff"),
         ({}, {"model": {"lora": {}}}, "model.lora on the Megatron engine"),
         ({}, {"train": {"optimizer": {"name": "lion"}}}, "lion; the Megatron engine has"),
-        ({}, {"reference": {"engine": {"name": "megatron", "virtual_pipeline": 2}},
-              "algorithm": {"kl_in_loss": {"coefficient": 0.1}}}, "reference.engine.virtual_pipeline"),
-        ({}, {"critic": {"engine": {"name": "megatron", "tensor": 4, "context": 2}},
-              "algorithm": {"advantage": "gae"}}, "critic.engine.context"),
+        ({}, {"reference": {"engine": {"name": "megatron", "virtual_pipeline_parallel_size": 2}},
+              "algorithm": {"kl_in_loss": {"coefficient": 0.1}}}, "reference.engine.virtual_pipeline_parallel_size"),
+        ({}, {"critic": {"engine": {"name": "megatron", "tensor_parallel_size": 4, "context_parallel_size": 2}},
+              "algorithm": {"advantage": "gae"}}, "critic.engine.context_parallel_size"),
     ],
 )  # fmt: skip
 def test_a_run_that_megatron_cannot_do_is_refused(
@@ -55,7 +55,7 @@ def test_a_run_that_megatron_cannot_do_is_refused(
 
 
 def test_a_run_that_it_can_do_is_not(model: str) -> None:
-    check_training(config_of(model, {"tensor": 2, "pipeline": 2}), total_ticks=10)
+    check_training(config_of(model, {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}), total_ticks=10)
 
 
 def test_without_megatron_core_what_to_install_is_said(model: str, monkeypatch: pytest.MonkeyPatch) -> None:

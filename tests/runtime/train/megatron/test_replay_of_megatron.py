@@ -27,14 +27,17 @@ LAYOUTS: dict[str, tuple[str, Megatron]] = {
     "recomputed": ("one", Megatron(**AGAIN)),
     "experts recomputed": ("one", Megatron(moe=Moe(layer_recompute=True, grouped_gemm=True))),
     "replicas": ("two", Megatron()),
-    "experts": ("two", Megatron(expert=2)),
-    "tensor and experts": ("two", Megatron(tensor=2, expert=2, expert_tensor=1, **AGAIN)),
-    "pipeline": ("two", Megatron(pipeline=2)),
-    "virtual pipeline": ("two", Megatron(pipeline=2, virtual_pipeline=2, **AGAIN)),
-    "context": ("two", Megatron(context=2)),
-    "tensor and pipeline": ("four", Megatron(tensor=2, pipeline=2, **AGAIN)),
-    "tensor and context": ("four", Megatron(tensor=2, context=2)),
-    "pipeline and replicas": ("four", Megatron(pipeline=2)),
+    "experts": ("two", Megatron(expert_parallel_size=2)),
+    "tensor and experts": (
+        "two",
+        Megatron(tensor_parallel_size=2, expert_parallel_size=2, expert_tensor_parallel_size=1, **AGAIN),
+    ),
+    "pipeline": ("two", Megatron(pipeline_parallel_size=2)),
+    "virtual pipeline": ("two", Megatron(pipeline_parallel_size=2, virtual_pipeline_parallel_size=2, **AGAIN)),
+    "context": ("two", Megatron(context_parallel_size=2)),
+    "tensor and pipeline": ("four", Megatron(tensor_parallel_size=2, pipeline_parallel_size=2, **AGAIN)),
+    "tensor and context": ("four", Megatron(tensor_parallel_size=2, context_parallel_size=2)),
+    "pipeline and replicas": ("four", Megatron(pipeline_parallel_size=2)),
 }
 
 

@@ -14,9 +14,9 @@ from tests.runtime.learning import check_that_it_learns
 RATES = {"precision": {"compute": "float32"}, "optimizer": {"learning_rate": 1e-3, "epsilon": 1e-4}}
 TAKES = ("seconds", "time", "per_second", "memory", "mfu", "share")
 """Parts of the names of what depends on the machine."""
-STAGES = {"pipeline": 2, "transformer": {"num_layers_in_last_pipeline_stage": 1}}
+STAGES = {"pipeline_parallel_size": 2, "transformer": {"num_layers_in_last_pipeline_stage": 1}}
 """The quickstart's model has three layers."""
-LAYOUTS = pytest.mark.parametrize("sizes", [{"tensor": 2}, STAGES], ids=["tensor", "pipeline"])
+LAYOUTS = pytest.mark.parametrize("sizes", [{"tensor_parallel_size": 2}, STAGES], ids=["tensor", "pipeline"])
 
 
 def numbers(ran: Ran) -> dict[tuple[str, int], dict[str, float]]:

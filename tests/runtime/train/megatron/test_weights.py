@@ -18,15 +18,26 @@ from tests.runtime.train.processes import Workers
 
 LAYOUTS: dict[str, tuple[str, dict[str, int]]] = {
     "one": ("one", {}),
-    "tensor": ("two", {"tensor": 2}),
-    "pipeline": ("two", {"pipeline": 2}),
-    "virtual pipeline": ("two", {"pipeline": 2, "virtual_pipeline": 2}),
+    "tensor": ("two", {"tensor_parallel_size": 2}),
+    "pipeline": ("two", {"pipeline_parallel_size": 2}),
+    "virtual pipeline": ("two", {"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 2}),
     "replicas": ("two", {}),
-    "tensor and pipeline": ("four", {"tensor": 2, "pipeline": 2}),
-    "more tensor workers than groups of heads": ("four", {"tensor": 4}),
-    "experts": ("two", {"expert": 2}),
-    "experts, tensor and pipeline": ("four", {"tensor": 2, "expert_tensor": 1, "expert": 2, "pipeline": 2}),
-    "experts, each shared by two": ("four", {"tensor": 4, "expert_tensor": 2, "expert": 2}),
+    "tensor and pipeline": ("four", {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}),
+    "more tensor workers than groups of heads": ("four", {"tensor_parallel_size": 4}),
+    "experts": ("two", {"expert_parallel_size": 2}),
+    "experts, tensor and pipeline": (
+        "four",
+        {
+            "tensor_parallel_size": 2,
+            "expert_tensor_parallel_size": 1,
+            "expert_parallel_size": 2,
+            "pipeline_parallel_size": 2,
+        },
+    ),
+    "experts, each shared by two": (
+        "four",
+        {"tensor_parallel_size": 4, "expert_tensor_parallel_size": 2, "expert_parallel_size": 2},
+    ),
 }
 ONE = Megatron()
 
@@ -64,7 +75,11 @@ def test_a_new_value_head_is_the_one_that_fsdp_draws(
     one: Workers, two: Workers, families: dict[str, Path], tmp_path: Path
 ) -> None:
     [expected] = one.run(weight_jobs.critic_of_fsdp, families["qwen2"])
-    for workers, engine in ((one, ONE), (two, Megatron(tensor=2)), (two, Megatron(pipeline=2))):
+    for workers, engine in (
+        (one, ONE),
+        (two, Megatron(tensor_parallel_size=2)),
+        (two, Megatron(pipeline_parallel_size=2)),
+    ):
         found = workers.run(weight_jobs.critic, engine, families["qwen2"])[0]
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
@@ -104,9 +119,11 @@ def test_a_tensor_without_a_place_a_missing_one_and_another_shape_are_refused(
     for number, (message, change) in enumerate(cases.items()):
         folder = _changed(families["qwen3"], tmp_path / str(number), **change)
         with pytest.raises(RunError, match=message):
-            two.run(weight_jobs.there_and_back, Megatron(tensor=2), {"qwen3": folder})
+            two.run(weight_jobs.there_and_back, Megatron(tensor_parallel_size=2), {"qwen3": folder})
     with pytest.raises(RunError, match="neither"):
-        two.run(weight_jobs.critic, Megatron(tensor=2), _without_weights(families["qwen3"], tmp_path / "none"))
+        two.run(
+            weight_jobs.critic, Megatron(tensor_parallel_size=2), _without_weights(families["qwen3"], tmp_path / "none")
+        )
 
 
 def _without_weights(folder: Path, to: Path) -> Path:
