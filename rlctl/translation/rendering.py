@@ -90,15 +90,15 @@ def _keep(kept: Mapping[str, Mapping[str, Any]], options: Mapping[str, str], out
 
 
 def _overruled(kept: Mapping[str, Mapping[str, Any]], outcome: Outcome, options: Mapping[str, str]) -> dict[str, Any]:
-    """Values of the text that a kept value overrules, by the text's keys: where somebody changes them, the text holds."""
-    places = [parse_dotted(key) for key in kept.get("rlctl", {})]
+    """Values of the text that a kept value overrules, by the text's keys: if somebody changes them, the text holds."""
+    places = {parse_dotted(key): value for key, value in kept.get("rlctl", {}).items()}
     if not places:
         return {}
     try:
-        implied = outcome.dialect.read_again(outcome.file, options).implied
+        again = outcome.dialect.read_again(outcome.file, options)
     except RlctlError:
         return {}
-    keys = {key for to, keys in implied.items() if any(to[: len(place)] == place for place in places) for key in keys}
+    keys = {key for place, value in places.items() for key in again.causes_of(place, value)}
     values = {dotted(key): find(outcome.file.values, key) for key in sorted(keys, key=dotted)}
     return {key: value for key, value in values.items() if not isinstance(value, Absent)}
 

@@ -217,3 +217,29 @@ def test_what_somebody_changed_since_holds_over_what_is_kept(written: str, chang
     told = [finding for finding in report.findings if finding.code == "not-restored"]
     assert bool(told) is (layout == "split")
     assert all("engine_num" in finding.message for finding in told)
+
+
+@pytest.mark.parametrize(
+    ("written", "changed", "devices"),
+    [("n_gpus_per_node: 4", "n_gpus_per_node: 4", 5), ("n_gpus_per_node: 4", "n_gpus_per_node: 2", 2)],
+)
+def test_what_a_framework_only_approximates_comes_back(written: str, changed: str, devices: int) -> None:
+    """verl trains on all devices that divide a mini-batch, 4 of 5; Trinity on 4 beside 1 that explores."""
+    odd = TRINITY.replace("gpu_per_node: 8", "gpu_per_node: 5").replace("engine_num: 4", "engine_num: 1")
+    away = convert(odd, "verl", dialect="trinity", environment={}).text or ""
+    assert written in away
+    loaded, report = read_document(
+        read_yaml(away.replace(written, changed, 1), "x.yaml"), dialect="verl", environment={}
+    )
+    assert loaded is not None, report.errors
+    assert loaded.config.placement.devices_per_node == devices
+    assert any(finding.code == "not-restored" for finding in report.findings) is (devices == 2)
+
+
+def test_the_engine_of_a_role_comes_back_whole() -> None:
+    """Its name alone, over the options of the engine that the text has, was a config that rlctl could not read."""
+    veomni = yaml.safe_load(VERL)
+    veomni["actor_rollout_ref"]["actor"] |= {"strategy": "veomni", "veomni": {"fsdp_size": 8}, "use_kl_loss": True}
+    veomni["actor_rollout_ref"]["ref"] = {"strategy": "veomni", "veomni": {"param_offload": True}}
+    before, after, _ = there_and_back(yaml.safe_dump(veomni), "verl", "roll")
+    assert before.reference.engine == after.reference.engine

@@ -114,6 +114,14 @@ class Read:
     report: Report
     implied: Mapping[KeyPath, tuple[KeyPath, ...]] = field(default_factory=dict)
     """Canonical values that a kept one overrules, with the text's keys that imply them."""
+    stated: Mapping[KeyPath, tuple[KeyPath, ...]] = field(default_factory=dict)
+    """Canonical values that the text states, with the keys that state them."""
+
+    def causes_of(self, place: KeyPath, kept: Any) -> Iterator[KeyPath]:
+        """The text's keys that a value kept for a canonical place overrules; lists are put back item by item."""
+        for path, keys in self.implied.items():
+            yield from keys if path[: len(place)] == place else ()
+        yield from () if isinstance(kept, list) else keys_below(place, self.stated)
 
 
 @dataclass
@@ -139,6 +147,8 @@ class Reader:
     comments: dict[KeyPath, Comment] = field(default_factory=dict)
     implied: dict[KeyPath, tuple[Any, tuple[KeyPath, ...]]] = field(default_factory=dict)
     """Canonical values that follow from a key that says something else, with what was there before."""
+    stated: dict[KeyPath, tuple[KeyPath, ...]] = field(default_factory=dict)
+    """Canonical values that the text states, with the leaves that state them."""
     findings: list[Finding] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
 
@@ -164,7 +174,7 @@ class Reader:
         loaded = Loaded(config, self.sources, self.expressions, self.comments, (self.document.name,))
         for path, text in links.items():
             loaded = self._linked(loaded, path, text)
-        return Read(loaded.config, loaded, report, implied)
+        return Read(loaded.config, loaded, report, implied, self.stated)
 
     # Rules to flows
 
@@ -278,6 +288,8 @@ class Reader:
             if flow.implied:
                 self.implied[flow.to] = (find(self.tree, flow.to), flow.keys)
             put(self.tree, flow.to, flow.value)
+            if explicit:
+                self.stated[flow.to] = tuple(written)
             self._remember(flow, written, explicit)
 
     def _leaves_at(self, key: KeyPath) -> list[KeyPath]:
@@ -547,7 +559,11 @@ class Reader:
         own = {parse_dotted(key): value for key, value in self.restored.get("rlctl", {}).items()}
         lists = {path: value for path, value in own.items() if isinstance(value, list) and self._said(path)}
         restored: list[str] = [dotted(path) for path, value in lists.items() if self._restore_items(path, value, at)]
-        own = {path: value for path, value in self._apart(own) if not self._said(path)}
+        own = {
+            path: value
+            for path, value in self._apart(own)
+            if not self._said(path) or self._is_approximated(path, value)
+        }
         for path, value in sorted(own.items(), key=lambda item: _sections_first(item[0], item[1])):
             if problem := missing_section(path, self.tree):
                 message = f"'{dotted(path)}' is kept at the end of the file and not used: {problem}"
@@ -557,6 +573,8 @@ class Reader:
                 links[path] = value
             else:
                 put(self.tree, path, value)
+            for place in [place for place in self.sources if place[: len(path)] == path]:
+                del self.sources[place]  # of a section that the text only approximates
             self.sources[path] = Source("file", dotted(path), at)
             if len(path) == 1:  # a whole section, in which the text says only what is not empty
                 said = [place for place, inner in _leaves_of(value, path) if inner not in (None, {}, [])]
@@ -607,7 +625,7 @@ class Reader:
     def _forget_implied(self, kept: Sequence[KeyPath]) -> None:
         """Take back what a key implies, a reward and the prompt that goes with it, if another value of one of them is kept."""
         replaced = [path for path in self.implied if any(path[: len(target)] == target for target in kept)]
-        replaced = [path for path in replaced if not self._is_changed(path)]
+        replaced = [path for path in replaced if not self._is_changed(path, self.implied[path][1])]
         causes = {key for path in replaced for key in self.implied[path][1]}
         for path, (before, keys) in self.implied.items():
             if not causes & set(keys):
@@ -621,10 +639,20 @@ class Reader:
                 self._remove_if_empty(path[:-1])
         self.implied.clear()
 
-    def _is_changed(self, path: KeyPath) -> bool:
-        """Whether somebody changed what implies a value since the file was written; then a kept value no longer holds."""
+    def _is_approximated(self, path: KeyPath, value: Any) -> bool:
+        """Whether the text states only the nearest value that its framework has, as it was written beside the kept one.
+
+        Lists are put back item by item.
+        """
+        if isinstance(value, list):
+            return False
+        keys, written = list(keys_below(path, self.stated)), self.restored.get(AS_WRITTEN, {})
+        return bool(keys) and all(dotted(key) in written for key in keys) and not self._is_changed(path, keys)
+
+    def _is_changed(self, path: KeyPath, keys: Sequence[KeyPath]) -> bool:
+        """Whether one of the keys that imply or state a value was changed since the file was written; then the text holds."""
         written = self.restored.get(AS_WRITTEN, {})
-        for key in self.implied[path][1]:
+        for key in keys:
             name, value = dotted(key), find(self.document.values, key)
             if name in written and (None if isinstance(value, Absent) else value) != written[name]:
                 message = f"'{dotted(path)}' is kept at the end of the file and not used: '{name}' was changed since"
@@ -706,6 +734,13 @@ def _sections_first(path: KeyPath, value: Any) -> tuple[int, int]:
     """Null and empty sections and the names of choices come before what they hold."""
     sets_section = value is None or isinstance(value, Mapping)
     return (0 if sets_section or path[-1:] in (("name",), ("type",)) else 1, len(path))
+
+
+def keys_below(place: KeyPath, stated: Mapping[KeyPath, Sequence[KeyPath]]) -> Iterator[KeyPath]:
+    """The text's keys that state a canonical value, or something in it."""
+    for path, keys in stated.items():
+        if path[: len(place)] == place:
+            yield from keys
 
 
 def dotted_key(path: KeyPath) -> str:

@@ -76,6 +76,8 @@ CHOICES: tuple[KeyPath, ...] = (
     ("rollout", "engine"),
 )
 """Settings that are a name and its options."""
+ROLE_ENGINES: tuple[KeyPath, ...] = (("reference", "engine"), ("critic", "engine"))
+"""Choices that follow ``train.engine`` if nothing is said."""
 
 
 def name_choices(tree: MutableMapping[Any, Any]) -> None:

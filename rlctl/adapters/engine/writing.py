@@ -12,7 +12,7 @@ from rlctl.adapters.engine.lacking import lacking
 from rlctl.adapters.engine.rules import ABSENT, Absent, DefaultFrom, Flow, Inexpressible, Version, split
 from rlctl.adapters.engine.secrets import without_literal
 from rlctl.adapters.engine.table import Table
-from rlctl.adapters.engine.tree import CHOICES, find, put
+from rlctl.adapters.engine.tree import CHOICES, ROLE_ENGINES, find, put
 from rlctl.common.report import Finding, Level, Origin, OriginEntry, option_for_fact
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.inspect import walk
@@ -133,7 +133,8 @@ class Written:
         for path, fate in self.fates.items():
             if (fate.lost or fate.kept) and said(path):
                 cut = next((place for place, part in enumerate(path) if isinstance(part, int)), len(path))
-                found.append(path[:-1] if path[:-1] in CHOICES and path[-1] in ("name", "kind", "args") else path[:cut])
+                is_choice = path[:-1] in (*CHOICES, *ROLE_ENGINES) and path[-1] in ("name", "kind", "args")
+                found.append(path[:-1] if is_choice else path[:cut])
         return list(dict.fromkeys(found))
 
     def fate_of(self, canonical: KeyPath) -> WriteOutcome | None:

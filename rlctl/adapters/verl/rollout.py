@@ -196,6 +196,8 @@ def _write_split(view: Writing) -> Iterator[Out]:
     )
     key = view.path("trainer.n_gpus_per_node")
     yield Flow(key, fitting, nodes[1:], how, told, same=fitting == each, always=True)
+    if fitting != each:
+        yield Inexpressible(nodes[1:], told, idle=True)
     yield Inexpressible(layout, note)
 
 
