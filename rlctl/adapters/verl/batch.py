@@ -27,7 +27,7 @@ from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
 from rlctl.adapters.verl.training_engine import micro
 from rlctl.common.report import Finding, Level
 from rlctl.config import Config
-from rlctl.documents.paths import KeyPath, dotted
+from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 
 A = "actor_rollout_ref.actor"
@@ -45,15 +45,15 @@ def _read_mini(view: Reading) -> Iterator[Flow]:
 MINI = ("batch", "mini_batch_responses")
 
 
-def within_a_step(given: ConfigWithOrigins) -> tuple[ConfigWithOrigins, list[Finding]]:
-    """The config of another framework with a mini-batch of at most a step, which verl refuses more of."""
+def within_a_step(given: ConfigWithOrigins) -> tuple[ConfigWithOrigins, str]:
+    """The config of another framework with a mini-batch of at most a step, and why: verl refuses more."""
     mini, step = given.config.batch.mini_batch_responses, arithmetic.responses_per_step(given.config)
     source = given.sources.get(MINI)
     if mini is None or mini <= step or source is None or source.key == f"{A}.ppo_mini_batch_size":
-        return given, []
-    message = f"a mini-batch of {mini} responses is written as {step}, those of a step: verl refuses more"
+        return given, ""
+    reason = f"a mini-batch of {mini} responses is written as {step}, those of a step: verl refuses more"
     config = replace(given.config, batch=replace(given.config.batch, mini_batch_responses=None))
-    return replace(given, config=config), [Finding("silent-difference", Level.WARNING, message, dotted(MINI))]
+    return replace(given, config=config), reason
 
 
 def _write_mini(view: Writing) -> Iterator[Out]:

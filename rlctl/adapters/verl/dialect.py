@@ -11,7 +11,7 @@ from rlctl.adapters.engine.one_engine import tell_engines, with_one_engine
 from rlctl.adapters.engine.rules import Dropped, Noted, matches, split, version_of
 from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find
-from rlctl.adapters.engine.writing import ConfigWithOrigins, Written
+from rlctl.adapters.engine.writing import ConfigWithOrigins, WriteOutcome, Written
 from rlctl.adapters.verl import (
     algorithm,
     asynchronous,
@@ -107,10 +107,12 @@ class Verl(Dialect):
         given, other = with_one_engine(given, self.name)
         roles = given.config
         ppo = self.kind_for(given.config, version) == "ppo"
-        given, cut = batch.within_a_step(given) if ppo else (given, [])
+        given, cut = batch.within_a_step(given) if ppo else (given, "")
         written = super().write_one(given, version, options)
         tell_engines(written, whole, roles, self.name)
-        written.findings += [*other, *cut]
+        written.findings += other
+        if cut:
+            written.fates.setdefault(batch.MINI, WriteOutcome()).lost = cut
         if ppo:
             written.findings += [*data.needs(given.config), *batch.needs(given.config)]
             keys = (source.key for source in given.sources.values())
