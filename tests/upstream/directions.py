@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import subprocess
 import tempfile
@@ -21,7 +20,6 @@ from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from rlctl.common.report import Bucket, Report
@@ -29,7 +27,7 @@ from rlctl.config import Loaded
 from rlctl.documents import read_yaml
 from rlctl.translation.translate import Translation, read, read_document, translate_loaded
 
-from .frameworks import ENVIRONMENTS, ROOT, Framework, framework
+from .frameworks import ENVIRONMENTS, ROLL_COMMIT, ROOT, Framework, framework, of_roll
 from .test_verl import composed_by
 
 FRAMEWORKS = ("verl", "trinity", "roll")
@@ -42,7 +40,6 @@ RESULTS = ENVIRONMENTS / "directions"
 ROWS = 50_000
 """Rows of the training data, for what is counted in epochs."""
 FACTS = {"dataset_rows": str(ROWS)}
-ROLL_COMMIT = "8eb27cc2dc34c4d1310b169d9b86d339004d811a"
 VERSIONS = {"verl": "0.9.1", "trinity": "0.6.0", "roll": f"{ROLL_COMMIT[:8]} (2026-08-19)"}
 OLDER = "verl-0.9.0"
 """Some of verl's examples have keys that 0.9.0 has and 0.9.1 has not: as sources they are asked of 0.9.0."""
@@ -198,22 +195,8 @@ def launched(script: str) -> tuple[str, list[str]]:
     return module, [word for word in words[words.index(module) + 1 :] if not word.startswith("-")]
 
 
-@cache
 def roll() -> Framework:
-    """ROLL of the checkout; the test is skipped where there is none."""
-    checkout = os.environ.get("ROLL", "")
-    if not checkout or not (ENVIRONMENTS / "roll" / ".ready").exists():
-        pytest.skip("no checkout of ROLL: make test-upstream ROLL=/path/to/checkout")
-    assert (found := commit_of(checkout)) == ROLL_COMMIT, (
-        f"{checkout} is at {found or 'no commit'}; the numbers are of ROLL {ROLL_COMMIT}: git checkout {ROLL_COMMIT[:8]}"
-    )
-    return Framework("roll", "drive_roll.py", checkout=Path(checkout))
-
-
-def commit_of(checkout: str) -> str:
-    """The commit that a checkout is at; empty if the folder is none."""
-    done = subprocess.run(["git", "-C", checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    return of_roll("drive_roll.py")
 
 
 @cache

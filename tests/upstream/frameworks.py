@@ -14,6 +14,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / ".venv-upstream"
+CHECKOUT = os.environ.get("ROLL", "")
+"""A checkout of ROLL, which is not on the package index."""
+ROLL_COMMIT = "8eb27cc2dc34c4d1310b169d9b86d339004d811a"
+"""The commit that the numbers and tables of these tests are of."""
 
 
 class Framework:
@@ -66,3 +70,20 @@ def framework(environment: str, driver: str) -> Framework:
     if not (ENVIRONMENTS / environment / ".ready").exists():
         pytest.skip(f"no {environment} here: make test-upstream installs it")
     return Framework(environment, driver)
+
+
+@cache
+def of_roll(driver: str) -> Framework:
+    """ROLL of the checkout; the test is skipped if there is none, and fails at another commit.
+
+    Raises:
+        AssertionError: the checkout is at another commit.
+    """
+    if not CHECKOUT or not (ENVIRONMENTS / "roll" / ".ready").exists():
+        pytest.skip("no checkout of ROLL: make test-upstream ROLL=/path/to/checkout")
+    done = subprocess.run(["git", "-C", CHECKOUT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    found = done.stdout.strip()
+    assert found == ROLL_COMMIT, (
+        f"{CHECKOUT} is at {found or 'no commit'}; these tests are of ROLL {ROLL_COMMIT}: git checkout {ROLL_COMMIT[:8]}"
+    )
+    return Framework("roll", driver, checkout=Path(CHECKOUT))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +13,7 @@ from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
 from tests.runtime.rewards.servers import run_code, serve
-from tests.upstream.frameworks import ENVIRONMENTS, Framework, framework
+from tests.upstream.frameworks import framework, of_roll
 
 pytestmark = pytest.mark.upstream
 
@@ -210,17 +207,9 @@ ROLL = "roll.pipeline.rlvr.rewards"
 
 
 def roll(module: str, function: str, **arguments: Any) -> Any:
-    checkout = os.environ.get("ROLL", "")
-    if not checkout or not (ENVIRONMENTS / "roll" / ".ready").exists():
-        pytest.skip("no checkout of ROLL: make test-upstream ROLL=/path/to/checkout")
-    found = _roll(checkout).ask(module=f"{ROLL}.{module}", function=function, arguments=arguments)
+    found = of_roll("drive_roll_rewards.py").ask(module=f"{ROLL}.{module}", function=function, arguments=arguments)
     assert "value" in found, found
     return found["value"]
-
-
-@cache
-def _roll(checkout: str) -> Framework:
-    return Framework("roll", "drive_roll_rewards.py", checkout=Path(checkout))
 
 
 ROLL_MATHS = [

@@ -15,10 +15,9 @@ from rlctl.config import Loaded
 from rlctl.documents import dotted
 from rlctl.translation.translate import read, write
 
-from .frameworks import ENVIRONMENTS, ROOT, Framework
+from .frameworks import CHECKOUT, ROOT, Framework, of_roll
 from .roll_numbers import ROWS, differences, numbers
 
-CHECKOUT = os.environ.get("ROLL", "")
 pytestmark = [
     pytest.mark.upstream,
     pytest.mark.skipif(not CHECKOUT, reason="no checkout of ROLL: make test-upstream ROLL=/path/to/checkout"),
@@ -33,11 +32,8 @@ OURS = [
 VARIABLES = re.compile(r"oc\.env:(\w+)")
 
 
-@cache
 def roll() -> Framework:
-    if not (ENVIRONMENTS / "roll" / ".ready").exists():
-        pytest.skip("no environment for ROLL here: make test-upstream installs it")
-    return Framework("roll", "drive_roll.py", checkout=Path(CHECKOUT))
+    return of_roll("drive_roll.py")
 
 
 def name_of(path: Path) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +13,8 @@ from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weight
 from rlctl.runtime.algorithms.divergence import DIVERGENCES, divergence
 from rlctl.runtime.algorithms.kl import estimate
 
-from .frameworks import ENVIRONMENTS, Framework
+from .frameworks import CHECKOUT, of_roll
 
-CHECKOUT = os.environ.get("ROLL", "")
 pytestmark = [
     pytest.mark.upstream,
     pytest.mark.skipif(not CHECKOUT, reason="no checkout of ROLL: make test-upstream ROLL=/path/to/checkout"),
@@ -32,16 +28,9 @@ LENGTHS = torch.tensor([7, 2, 5, 1])
 MASK = torch.arange(7) < LENGTHS[:, None]
 
 
-@cache
-def functions() -> Framework:
-    if not (ENVIRONMENTS / "roll" / ".ready").exists():
-        pytest.skip("no environment for ROLL here: make test-upstream installs it")
-    return Framework("roll", "drive_roll_algorithms.py", checkout=Path(CHECKOUT))
-
-
 def roll(of: str, **ask: Any) -> Any:
     plain = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in ask.items()}
-    return functions().ask(of=of, **plain)["value"]
+    return of_roll("drive_roll_algorithms.py").ask(of=of, **plain)["value"]
 
 
 def randn(*shape: int, seed: int) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,11 @@ from rlctl.translation.acceptance import findings_of
 from rlctl.translation.translate import read_document
 from tests.adapters.refused import ROLL_REFUSED, TRINITY_REFUSED, VERL_REFUSED, changed, tree
 
-from .frameworks import ENVIRONMENTS, ROOT, Framework, framework
+from .frameworks import ROOT, framework, of_roll
 from .test_verl import composed_by
 
 pytestmark = pytest.mark.upstream
 CORPUS = ROOT.parent / "shared" / "corpus"
-CHECKOUT = os.environ.get("ROLL", "")
 VALIDATED = ("verl/utils/config.py", "verl/workers/config/actor.py", "verl/workers/config/critic.py")
 """Where verl's ``validate_config`` refuses; the rest are its trainer and workers, which need GPUs."""
 NEWER = {"sapo_trainer_run_qwen3_30b_a3b_fsdp": "sets tau_pos, which verl has after 0.9.1"}
@@ -90,12 +88,7 @@ def test_trinity_refuses_what_the_table_refuses(change: dict[str, Any], key: str
 
 
 def asked_of_roll(values: dict[str, Any]) -> dict[str, Any]:
-    if not CHECKOUT:
-        pytest.skip("no checkout of ROLL: make test-upstream ROLL=/path/to/checkout")
-    if not (ENVIRONMENTS / "roll" / ".ready").exists():
-        pytest.skip("no environment for ROLL here: make test-upstream installs it")
-    driver = Framework("roll", "drive_roll.py", checkout=Path(CHECKOUT))
-    return driver.ask(text=yaml.safe_dump(tree(values)))
+    return of_roll("drive_roll.py").ask(text=yaml.safe_dump(tree(values)))
 
 
 def test_roll_accepts_the_base() -> None:
