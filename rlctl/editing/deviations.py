@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report
 from rlctl.config.inspect import settings
 from rlctl.documents import KeyPath, dotted, parse_dotted
@@ -13,37 +14,9 @@ from rlctl.editing.session import Draft, Session
 from rlctl.editing.values import text_of
 from rlctl.planning.support import Status, status_of
 
-AROUND = (
-    *("run.name", "run.project", "run.group", "run.folder", "run.on_end", "run.on_failure", "run.max_restarts"),
-    *("run.max_steps_this_session", "run.time_limit", "tracking", "profiling", "service", "environment", "placement"),
-    *("checkpoint.every", "checkpoint.keep", "checkpoint.folder", "checkpoint.remote", "checkpoint.at_end"),
-    *(
-        "checkpoint.save",
-        "checkpoint.export",
-        "checkpoint.async",
-        "schedule.evaluate",
-        "data.eval",
-        "data.loader_workers",
-    ),
-    *(
-        "batch.micro_batch",
-        "batch.log_prob_micro_batch",
-        "rollout.memory",
-        "rollout.parallel",
-        "rollout.log_",
-        "train.memory",
-    ),
-    *(
-        "rollout.evaluation",
-        "rollout.responses_folder",
-        "weight_sync.bucket_mib",
-        "weight_sync.method",
-        "weight_sync.timeout",
-        "reference.micro_batch",
-    ),
-    *("reference.engine", "train.engine.recompute", "train.engine.offload", "train.engine.overlap"),
-)
-"""How the keys begin that change speed, memory, or what is kept and measured, but not the weights that a run ends with."""
+SPEED_OR_NAMES = (Rank.RESOURCES, Rank.NAMES)
+EVALUATION = ("schedule.evaluate", "data.eval", "data.shuffle_evaluation", "rollout.evaluation")
+"""How the keys begin that change what is measured, but not the weights that a run ends with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +109,7 @@ def changes_training(session: Session, key: str) -> bool:
     except ValueError:
         return True
     own = path[2:] if path[:1] == ("stages",) and len(path) > 2 else path
-    if dotted(own).startswith(AROUND):
+    if dotted(own).startswith(EVALUATION) or rank_of(dotted(own)) in SPEED_OR_NAMES:
         return False
     pattern = _pattern(session, own)
     try:

@@ -10,7 +10,7 @@ import pytest
 from rlctl.common.errors import RlctlError
 from rlctl.config import Config
 from rlctl.config.inspect import walk
-from rlctl.editing.deviations import AROUND, changes_training, outlook
+from rlctl.editing.deviations import EVALUATION, changes_training, outlook
 from rlctl.editing.session import Session
 from rlctl.translation.translate import read
 
@@ -35,7 +35,7 @@ def session(tmp_path: Path) -> Session:
 
 def test_every_prefix_is_of_a_key() -> None:
     patterns = [re.sub("<[^>]*>", "", key.pattern) for key in walk(Config)]
-    assert [prefix for prefix in AROUND if not any(pattern.startswith(prefix) for pattern in patterns)] == []
+    assert [prefix for prefix in EVALUATION if not any(pattern.startswith(prefix) for pattern in patterns)] == []
 
 
 def test_what_changes_training_stands_first_with_its_reason(session: Session, tmp_path: Path) -> None:
