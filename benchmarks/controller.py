@@ -163,9 +163,7 @@ def rollout(tokens: int, tokenizer: Any) -> Callable[[str, tuple[Any, ...]], Any
 def trainer(method: str, args: tuple[Any, ...]) -> Any:
     """A worker that trains nothing and finds log-probs of 0."""
     if method == "train_step":
-        return [
-            dict.fromkeys(("loss", "policy_loss", "grad_norm", "learning_rate", "mismatch_kl"), 0.0) for _ in args[0]
-        ]
+        return [dict.fromkeys(("loss", "policy_loss", "grad_norm", "lr", "mismatch_kl"), 0.0) for _ in args[0]]
     zeros = (
         Values.of([torch.zeros(len(sample)) for sample in args[0]]) if method in ("log_probs", "statistics") else None
     )

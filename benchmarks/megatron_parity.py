@@ -120,9 +120,9 @@ def work(
     join(rank, world, "127.0.0.1", port, threads=1, timeout=300)
     float32 = PrecisionSettings(parameters="float32", compute="float32", reduce="float32")
     # Adam divides by the size of a gradient: with a tiny epsilon rounding decides where a weight without one goes.
-    optimizer = Optimizer(learning_rate=1e-2, epsilon=1e-3, weight_decay=0.1, max_grad_norm=1.0)
+    optimizer = Optimizer(lr=1e-2, epsilon=1e-3, weight_decay=0.1, max_grad_norm=1.0)
     train = Train(engine=engine, precision=float32, optimizer=optimizer)
-    made = make_train_engine(Model(path=folder), train, role="policy", seed=1, total_ticks=10)
+    made = make_train_engine(Model(path=folder), train, role="policy", seed=1, scheduler_steps=10)
     replica, replicas = rank, world
     if isinstance(engine, Megatron):
         from megatron.core import parallel_state

@@ -96,7 +96,7 @@ def make_engine(work: Work, *, attention: str, fused: bool) -> FsdpEngine:
         fused_kernels=FusedKernels(enabled=fused),
     )
     model = Model(path=str(work.folder), attention=attention)  # type: ignore[arg-type]
-    return FsdpEngine(model, train, role="policy", seed=1, total_ticks=100, device=work.device)
+    return FsdpEngine(model, train, role="policy", seed=1, scheduler_steps=100, device=work.device)
 
 
 def step(engine: FsdpEngine, samples: Sequence[Sample], work: Work) -> float:

@@ -212,8 +212,8 @@ SHOWN_BY: dict[str, str] = {
         train.optimizer.max_grad_norm critic.optimizer.max_grad_norm
     """,
     "runtime/train/test_checkpoint.py::test_the_schedule_is_the_checkpoints_or_the_configs": """
-        train.learning_rate_schedule.restore_from_checkpoint
-        critic.learning_rate_schedule.restore_from_checkpoint
+        train.lr_scheduler.restore_from_checkpoint
+        critic.lr_scheduler.restore_from_checkpoint
     """,
     "runtime/train/test_lora.py::test_reentrant_recomputation_trains_adapters_too": """
         train.memory.recompute_reentrant critic.memory.recompute_reentrant

@@ -212,13 +212,13 @@ def environment(config: Config) -> Any:
 
 def learning_rates(config: Config) -> Any:
     """The learning rate of each of the first 40 ticks."""
-    from rlctl.runtime.stage_inputs import make_clock, total_ticks
+    from rlctl.runtime.stage_inputs import make_clock, scheduler_steps
     from rlctl.runtime.train.schedule import curve_of
 
     stage = make_plan(config, rows=ROWS).stages[0]
     train = config.train
-    ticks = total_ticks(config, stage, make_clock(config, ROWS))
-    curve = curve_of(train.learning_rate_schedule, peak=train.optimizer.learning_rate, total_ticks=ticks)
+    ticks = scheduler_steps(config, stage, make_clock(config, ROWS))
+    curve = curve_of(train.lr_scheduler, peak=train.optimizer.lr, scheduler_steps=ticks)
     return [curve.rate(tick) for tick in range(40)]
 
 
@@ -256,12 +256,12 @@ def critic_micro_batches(config: Config) -> Any:
 
 def critic_learning_rates(config: Config) -> Any:
     """The critic's learning rate of each of the first 40 ticks."""
-    from rlctl.runtime.stage_inputs import critic_ticks, make_clock
+    from rlctl.runtime.stage_inputs import critic_scheduler_steps, make_clock
     from rlctl.runtime.train.schedule import curve_of
 
     assert config.critic is not None
-    ticks, peak = critic_ticks(config, make_clock(config, ROWS)), config.critic.optimizer.learning_rate
-    curve = curve_of(config.critic.learning_rate_schedule, peak=peak, total_ticks=ticks)
+    ticks, peak = critic_scheduler_steps(config, make_clock(config, ROWS)), config.critic.optimizer.lr
+    curve = curve_of(config.critic.lr_scheduler, peak=peak, scheduler_steps=ticks)
     return [curve.rate(tick) for tick in range(40)]
 
 
@@ -507,7 +507,7 @@ def weight_decays(config: Config) -> Any:
     """The weight decay of each of the first 40 ticks."""
     from rlctl.runtime.train.schedule import decay_of
 
-    decay = decay_of(config.train.optimizer, total_ticks=20)
+    decay = decay_of(config.train.optimizer, scheduler_steps=20)
     return [decay.at(tick) for tick in range(40)]
 
 
@@ -623,13 +623,13 @@ BASE: dict[str, Any] = {
     "schedule": {"total_steps": 20, "evaluate_every": 5},
     "checkpoint": {"every": 5},
     "placement": {"device": "cpu", "devices_per_node": 2},
-    "train": {"learning_rate_schedule": {"name": "cosine", "warmup": {"ticks": 4}}},
-    "critic": {"learning_rate_schedule": {"name": "cosine", "warmup": {"ticks": 4}}},
+    "train": {"lr_scheduler": {"name": "cosine", "warmup_steps": 4}},
+    "critic": {"lr_scheduler": {"name": "cosine", "warmup_steps": 4}},
 }
 GAE, FEEDBACK = {"algorithm.advantage": {"name": "gae"}}, "algorithm.policy_filtration"
 ADAPTERS = {"model": {"lora": {"rank": 2}}}
 DECAYING = {"weight_decay_style": "linear", "start_weight_decay": 0.1, "end_weight_decay": 0.3}
-WSD = {"train": {"learning_rate_schedule": {"name": "wsd", "wsd_decay_ticks": 5}}}
+WSD = {"train": {"lr_scheduler": {"name": "wsd", "wsd_decay_steps": 5}}}
 RULE = {"rewards": [{"type": "rule", "rule": "number"}]}
 JUDGE = {"rewards": [{"type": "judge", "base_url": "http://a/v1", "model": "m"}]}
 SERVED = {"rewards": [{"type": "judge", "model": "m"}]}
@@ -638,7 +638,7 @@ HERE = {"rewards": [{"type": "sandbox", "isolation": "limits"}]}
 FUNCTION = {"rewards": [{"type": "function", "path": "a.py"}]}
 SUM_NORM = "seq_mean_token_sum_norm"
 TRUNCATED = {"algorithm": {"policy_loss": {"name": "policy_gradient", "importance_weight": "truncated_ratio"}}}
-SCHEDULE = "train.learning_rate_schedule"
+SCHEDULE = "train.lr_scheduler"
 SAMPLING, MEMORY = "rollout.sampling", "rollout.memory"
 VLLM = {"rollout": {"engine": "vllm"}}
 SGLANG = {"rollout": {"engine": "sglang"}}
@@ -935,19 +935,19 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     (f"{HELD_OUT}.max_response_tokens", 5, evaluation_sampling, {}),
     ("rollout.parallel.replicas", 1, plan, {}),
     ("train.engine<fsdp2>.source", "fsdp", plan, {}),
-    ("train.optimizer.learning_rate", 1e-3, learning_rates, {}),
+    ("train.optimizer.lr", 1e-3, learning_rates, {}),
     (f"{SCHEDULE}.name", "linear", learning_rates, {}),
-    (f"{SCHEDULE}.tick", "optimizer_step", learning_rates, {}),
-    (f"{SCHEDULE}.warmup.ticks", 8, learning_rates, {}),
-    (f"{SCHEDULE}.warmup.ratio", 0.5, learning_rates, {SCHEDULE: {"warmup": {"ticks": None}}}),
-    (f"{SCHEDULE}.warmup.start", 1e-7, learning_rates, {}),
-    (f"{SCHEDULE}.min_ratio", 0.5, learning_rates, {}),
-    (f"{SCHEDULE}.min_learning_rate", 5e-7, learning_rates, {}),
-    (f"{SCHEDULE}.cycles", 1.5, learning_rates, {}),
-    (f"{SCHEDULE}.decay_ticks", 8, learning_rates, {}),
-    (f"{SCHEDULE}.total_ticks", 60, learning_rates, {}),
-    (f"{SCHEDULE}.wsd_decay_ticks", 10, learning_rates, WSD),
-    (f"{SCHEDULE}.wsd_decay", "linear", learning_rates, WSD),
+    (f"{SCHEDULE}.step_unit", "optimizer_step", learning_rates, {}),
+    (f"{SCHEDULE}.warmup_steps", 8, learning_rates, {}),
+    (f"{SCHEDULE}.warmup_ratio", 0.5, learning_rates, {SCHEDULE: {"warmup_steps": None}}),
+    (f"{SCHEDULE}.warmup_start_lr", 1e-7, learning_rates, {}),
+    (f"{SCHEDULE}.min_lr_ratio", 0.5, learning_rates, {}),
+    (f"{SCHEDULE}.min_lr", 5e-7, learning_rates, {}),
+    (f"{SCHEDULE}.num_cycles", 1.5, learning_rates, {}),
+    (f"{SCHEDULE}.decay_steps", 8, learning_rates, {}),
+    (f"{SCHEDULE}.total_steps", 60, learning_rates, {}),
+    (f"{SCHEDULE}.wsd_decay_steps", 10, learning_rates, WSD),
+    (f"{SCHEDULE}.wsd_decay_style", "linear", learning_rates, WSD),
     ("weight_sync.every", 2, paced, {}),
     ("weight_sync.every_optimizer_steps", 3, paced, {}),
     ("weight_sync.max_steps_ahead", 1.5, paced, {}),

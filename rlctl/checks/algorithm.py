@@ -151,20 +151,20 @@ def learning_rate(config: Config, surroundings: CheckContext) -> Iterator[Proble
         return
     trained = [("train", config.train)] + ([("critic", config.critic)] if config.critic is not None else [])
     for role, train in trained:
-        rate = train.optimizer.learning_rate
-        key = (role, "optimizer", "learning_rate")
+        rate = train.optimizer.lr
+        key = (role, "optimizer", "lr")
         if rate == 0:
             yield Problem(
                 "learning-rate",
                 key,
-                f"{role}.optimizer.learning_rate is 0: nothing is learned",
-                f"set {role}.optimizer.learning_rate above 0",
+                f"{role}.optimizer.lr is 0: nothing is learned",
+                f"set {role}.optimizer.lr above 0",
             )
         elif rate > HIGHEST_LEARNING_RATE:
             yield Problem(
                 "learning-rate",
                 key,
-                f"{role}.optimizer.learning_rate is {rate:g}; full fine-tuning diverges above about {HIGHEST_LEARNING_RATE:g}",
+                f"{role}.optimizer.lr is {rate:g}; full fine-tuning diverges above about {HIGHEST_LEARNING_RATE:g}",
                 "1e-6 to 1e-5 are usual",
             )
         if isinstance(train.engine, Fsdp2) and train.precision.parameters == "bfloat16":
@@ -175,7 +175,7 @@ def learning_rate(config: Config, surroundings: CheckContext) -> Iterator[Proble
 def _coarse(config: Config, role: str, train: Train) -> Iterator[Problem]:
     """Weights kept in bfloat16 take updates of this size; adapters are kept in float32, and other optimizers may round well."""
     model = config.model if role == "train" or config.critic is None else config.critic.model
-    adapted, rate = model is not None and model.lora is not None, train.optimizer.learning_rate
+    adapted, rate = model is not None and model.lora is not None, train.optimizer.lr
     if not adapted and train.optimizer.module is None and 0 < rate < LEAST_BFLOAT16_RATE:
         key = (role, "precision", "parameters")
         yield Problem(
@@ -189,28 +189,28 @@ def _coarse(config: Config, role: str, train: Train) -> Iterator[Problem]:
 
 
 def _warmup(config: Config) -> Iterator[Problem]:
-    schedule = config.train.learning_rate_schedule
-    key = ("train", "learning_rate_schedule", "warmup")
-    if schedule.warmup.ticks is not None and schedule.warmup.ratio is not None:
+    schedule = config.train.lr_scheduler
+    key = ("train", "lr_scheduler")
+    if schedule.warmup_steps is not None and schedule.warmup_ratio is not None:
         yield Problem(
             "warmup",
             key,
-            "the warm-up has both ticks and a ratio",
+            "the warm-up has both steps and a ratio",
             "{fix}",
-            (((*key, "ratio"), None), ((*key, "ticks"), None)),
+            (((*key, "warmup_ratio"), None), ((*key, "warmup_steps"), None)),
         )
     steps = arithmetic.total_steps(config, None)
-    if steps is None or schedule.warmup.ticks is None:
+    if steps is None or schedule.warmup_steps is None:
         return
-    per_step = arithmetic.optimizer_steps_per_step(config) if schedule.tick == "optimizer_step" else 1
-    total = schedule.total_ticks or steps * per_step
-    if schedule.warmup.ticks > total:
+    per_step = arithmetic.optimizer_steps_per_step(config) if schedule.step_unit == "optimizer_step" else 1
+    total = schedule.total_steps or steps * per_step
+    if schedule.warmup_steps > total:
         yield Problem(
             "warmup",
-            (*key, "ticks"),
-            f"a warm-up of {schedule.warmup.ticks} ticks in a run of {total} ({schedule.tick}s): the peak is never reached",
+            (*key, "warmup_steps"),
+            f"a warm-up of {schedule.warmup_steps} steps in a run of {total} ({schedule.step_unit}s): the peak is never reached",
             "{first} or less",
-            (((*key, "ticks"), total),),
+            (((*key, "warmup_steps"), total),),
         )
 
 

@@ -20,7 +20,7 @@ def explain(
         str,
         typer.Argument(
             metavar="KEY",
-            help="As [b]train.optimizer.learning_rate[/b], or a key of a dialect.",
+            help="As [b]train.optimizer.lr[/b], or a key of a dialect.",
             autocompletion=completion.keys,
         ),
     ],

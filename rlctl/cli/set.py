@@ -37,7 +37,7 @@ def set_keys(
 
     [bold]Examples[/bold]
 
-    [cyan]rlctl set verl.yaml train.optimizer.learning_rate=2e-6[/cyan]
+    [cyan]rlctl set verl.yaml train.optimizer.lr=2e-6[/cyan]
 
     [cyan]rlctl set run.sh batch.responses_per_prompt=16 --dry-run[/cyan]
     """

@@ -48,8 +48,8 @@ ESSENTIAL = frozenset(
         "rollout.sampling.temperature",
         "rollout.parallel.tensor_parallel_size",
         "train.engine",
-        "train.optimizer.learning_rate",
-        "train.learning_rate_schedule.name",
+        "train.optimizer.lr",
+        "train.lr_scheduler.name",
         "critic",
         "reference",
         "rewards",
@@ -189,7 +189,7 @@ def search(found: list[FieldView], text: str, names: Names, inner: Names = no_na
     """The fields that a person looks for, best first; every word has to be there, and case does not matter.
 
     A word may be part of the key, of what dialects call it (``names`` of a pattern), of the help, or of what is in it (its
-    ``inner`` names); or its letters stand in the key in this order, as ``lrate`` in ``learning_rate``. What is called so comes
+    ``inner`` names); or its letters stand in the key in this order, as ``gnorm`` in ``max_grad_norm``. What is called so comes
     first: by its key, then by a dialect that means it alone or first.
     """
     words = text.lower().split()

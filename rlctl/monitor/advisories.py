@@ -102,18 +102,14 @@ RULES = (
         "policy/skipped_updates",
         lambda share: share > 0,
         later("{value:.1%} of the optimizer steps are skipped, as their gradient is not finite"),
-        later(
-            "lower train.optimizer.learning_rate, or set train.precision.compute to float32 to see whether that is it"
-        ),
+        later("lower train.optimizer.lr, or set train.precision.compute to float32 to see whether that is it"),
     ),
     AdviceRule(
         "skipped-critic-updates",
         "critic/skipped_updates",
         lambda share: share > 0,
         later("{value:.1%} of the critic's optimizer steps are skipped, as their gradient is not finite"),
-        later(
-            "lower critic.optimizer.learning_rate, or set critic.precision.compute to float32 to see whether that is it"
-        ),
+        later("lower critic.optimizer.lr, or set critic.precision.compute to float32 to see whether that is it"),
     ),
     AdviceRule(
         "low-mfu",
@@ -163,7 +159,7 @@ def _running_away(table: StepTable) -> Iterator[Advice]:
             yield Advice(
                 "kl-runs-away",
                 later("{metric} is {recent:.3g}, {times:.0f} times of what it was"),
-                later("lower train.optimizer.learning_rate, or raise the coefficient of algorithm.kl_in_loss"),
+                later("lower train.optimizer.lr, or raise the coefficient of algorithm.kl_in_loss"),
                 {"metric": metric, "recent": recent, "times": recent / max(abs(before), 1e-9)},
             )
             return

@@ -349,12 +349,12 @@ TABLE: tuple[Row, ...] = (
     *_megatron("train"),
     refused("train", "engine<other>*", OTHER),
     honoured("train.precision", "parameters compute reduce"),
-    honoured("train.optimizer", "name module args learning_rate weight_decay betas epsilon max_grad_norm"),
+    honoured("train.optimizer", "name module args lr weight_decay betas epsilon max_grad_norm"),
     honoured("train.optimizer", "weight_decay_style start_weight_decay end_weight_decay decay_norms_and_biases"),
-    honoured("train.learning_rate_schedule", "name tick warmup.ticks warmup.ratio warmup.start min_ratio"),
+    honoured("train.lr_scheduler", "name step_unit warmup_steps warmup_ratio warmup_start_lr min_lr_ratio"),
     honoured(
-        "train.learning_rate_schedule",
-        "min_learning_rate cycles decay_ticks total_ticks wsd_decay_ticks wsd_decay restore_from_checkpoint",
+        "train.lr_scheduler",
+        "min_lr num_cycles decay_steps total_steps wsd_decay_steps wsd_decay_style restore_from_checkpoint",
     ),
     honoured(
         "train.memory", "recompute_activations recompute_reentrant offload_activations empty_cache remove_padding"

@@ -174,8 +174,8 @@ def _schedule(config: Config, steps: int) -> Iterator[Edit]:
     yield Edit(("schedule", "total_optimizer_steps"), None, "a few steps")
     yield Edit(("schedule", "critic_warmup_steps"), min(schedule.critic_warmup_steps, steps - 1), "a few steps")
     for section, trained in (("train", config.train), ("critic", config.critic)):
-        if trained is not None and trained.learning_rate_schedule.warmup.ticks:
-            yield Edit((section, "learning_rate_schedule", "warmup", "ticks"), 0, "longer than a few steps")
+        if trained is not None and trained.lr_scheduler.warmup_steps:
+            yield Edit((section, "lr_scheduler", "warmup_steps"), 0, "longer than a few steps")
     if config.weight_sync.every is not None and config.weight_sync.every > 1:
         yield Edit(("weight_sync", "every"), 1, "new weights reach rollout within the few steps")
 

@@ -101,12 +101,12 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
         events.advise(str(report))
     clock = make_clock(config, stream.rows if stream else 0)
     if plan.role("policy"):
-        check_training(config, total_ticks=total_ticks(config, plan, clock))
+        check_training(config, scheduler_steps=scheduler_steps(config, plan, clock))
         for told in left_off(config):
             events.advise(told)
     if plan.role("critic"):
         with told_of_critic():
-            check_section(section_of(config), total_ticks=critic_ticks(config, clock))
+            check_section(section_of(config), scheduler_steps=critic_scheduler_steps(config, clock))
     if experts is not None:
         check_experts_last(config, experts, clock.total_steps)
     return StageInputs(tokenizer, stop_token_ids, stream, held_out, clock, experts, inputs_of(config))
@@ -175,29 +175,31 @@ def _drained_steps(config: Config) -> int:
     Raises:
         PlanError: the learning rate needs an end, and there is none.
     """
-    rate, total = config.train.learning_rate_schedule, arithmetic.drained_steps(config)
-    if total is None and rate.name != "constant" and rate.total_ticks is None:
+    rate, total = config.train.lr_scheduler, arithmetic.drained_steps(config)
+    if total is None and rate.name != "constant" and rate.total_steps is None:
         raise PlanError(
             f"the learning rate falls by {rate.name} over the run, which goes on as long as its buffer is filled",
-            hint="set schedule.total_steps, or train.learning_rate_schedule.total_ticks",
+            hint="set schedule.total_steps, or train.lr_scheduler.total_steps",
         )
     return ENDLESS if total is None else total
 
 
-def total_ticks(config: Config, plan: StagePlan, clock: Clock) -> int:
+def scheduler_steps(config: Config, plan: StagePlan, clock: Clock) -> int:
     """Ticks of the learning-rate schedule over the whole stage."""
-    schedule = config.train.learning_rate_schedule
-    if schedule.total_ticks is not None:
-        return schedule.total_ticks
-    return clock.total_steps * (plan.batch.optimizer_steps_per_step if schedule.tick == "optimizer_step" else 1)
+    schedule = config.train.lr_scheduler
+    if schedule.total_steps is not None:
+        return schedule.total_steps
+    return clock.total_steps * (plan.batch.optimizer_steps_per_step if schedule.step_unit == "optimizer_step" else 1)
 
 
-def critic_ticks(config: Config, clock: Clock) -> int:
+def critic_scheduler_steps(config: Config, clock: Clock) -> int:
     """Ticks of the critic's learning-rate schedule over the whole stage."""
-    schedule = section_of(config).learning_rate_schedule
-    if schedule.total_ticks is not None:
-        return schedule.total_ticks
-    return clock.total_steps * (arithmetic.critic_steps_per_step(config) if schedule.tick == "optimizer_step" else 1)
+    schedule = section_of(config).lr_scheduler
+    if schedule.total_steps is not None:
+        return schedule.total_steps
+    return clock.total_steps * (
+        arithmetic.critic_steps_per_step(config) if schedule.step_unit == "optimizer_step" else 1
+    )
 
 
 def _tokenizer(config: Config) -> Any:

@@ -12,7 +12,7 @@ from rlctl.planning.plan import Device, StagePlan
 from rlctl.runtime.processes.calls import Calls, WorkerLost, together
 from rlctl.runtime.processes.group import RayGroup
 from rlctl.runtime.processes.ray_access import session_logs
-from rlctl.runtime.stage_inputs import critic_ticks, total_ticks
+from rlctl.runtime.stage_inputs import critic_scheduler_steps, scheduler_steps
 from rlctl.runtime.stage_run import Clock
 from rlctl.runtime.workers.critic import Critic, section_of
 from rlctl.runtime.workers.judge import JudgeWorker
@@ -54,10 +54,10 @@ def start_workers(
         building.append(_build_rollout(groups["rollout"], plan, config, model_path, device))
     places = _places({name: groups[name] for name in ("policy", "critic", "reference") if name in groups}, device)
     if "policy" in groups:
-        ticks = total_ticks(config, plan, clock)
+        ticks = scheduler_steps(config, plan, clock)
         building.append(groups["policy"].build(Trainer, [(config, model_path, at, ticks) for at in places["policy"]]))
     if "critic" in groups:
-        ticks, path = critic_ticks(config, clock), critic_path(config, model_path)
+        ticks, path = critic_scheduler_steps(config, clock), critic_path(config, model_path)
         building.append(groups["critic"].build(Critic, [(config, path, at, ticks) for at in places["critic"]]))
     if "reference" in groups:
         path = config.reference.model.path if config.reference.model else model_path

@@ -18,9 +18,9 @@ from rlctl.config.inspect import settings
 from rlctl.documents import KeyPath, dotted
 from rlctl.planning import arithmetic
 
-TICKS: tuple[KeyPath, ...] = (("warmup", "ticks"), ("decay_ticks",), ("wsd_decay_ticks",), ("total_ticks",))
+TICKS: tuple[KeyPath, ...] = (("warmup_steps",), ("decay_steps",), ("wsd_decay_steps",), ("total_steps",))
 """Lengths of a learning-rate schedule, compared in optimizer steps."""
-OF_DECAY = ("min_ratio", "min_learning_rate", "cycles", "decay_ticks", "wsd_decay_ticks", "wsd_decay", "total_ticks")
+OF_DECAY = ("min_lr_ratio", "min_lr", "num_cycles", "decay_steps", "wsd_decay_steps", "wsd_decay_style", "total_steps")
 """Keys of a learning-rate schedule that a constant one does not read."""
 OF_RL = (
     "advantage",
@@ -209,26 +209,26 @@ def _join_objective(values: dict[KeyPath, Any], config: Config) -> None:
 
 def _join_learning_rates(values: dict[KeyPath, Any], role: str, config: Config, rows: int | None) -> None:
     """A schedule in optimizer steps, its end as a share of the peak; of a constant one only its warm-up."""
-    place: KeyPath = (role, "learning_rate_schedule")
-    if values.get((*place, "tick")) == "step":
+    place: KeyPath = (role, "lr_scheduler")
+    if values.get((*place, "step_unit")) == "step":
         values |= {(*place, *key): _in_optimizer_steps(values.get((*place, *key)), config) for key in TICKS}
     steps = arithmetic.total_steps(config, rows) if _can_count(config, rows) else None
-    if steps is not None and values.get((*place, "total_ticks")) == _in_optimizer_steps(steps, config):
-        values[*place, "total_ticks"] = None  # the length of the run, as null is
-    peak, end = values.get((role, "optimizer", "learning_rate")), values.get((*place, "min_learning_rate"))
+    if steps is not None and values.get((*place, "total_steps")) == _in_optimizer_steps(steps, config):
+        values[*place, "total_steps"] = None  # the length of the run, as null is
+    peak, end = values.get((role, "optimizer", "lr")), values.get((*place, "min_lr"))
     if end is not None and peak:
-        values |= {(*place, "min_ratio"): end / peak, (*place, "min_learning_rate"): None}
-    elif values.get((*place, "min_ratio")) is None:
-        values[*place, "min_ratio"] = 0.0
+        values |= {(*place, "min_lr_ratio"): end / peak, (*place, "min_lr"): None}
+    elif values.get((*place, "min_lr_ratio")) is None:
+        values[*place, "min_lr_ratio"] = 0.0
     constant, warms = values.get((*place, "name")) == "constant", _warms(values, place)
     if constant:
         values |= {(*place, key): None for key in OF_DECAY}
     if arithmetic.optimizer_steps_per_step(config) == 1 or (constant and not warms):
-        values[*place, "tick"] = None
+        values[*place, "step_unit"] = None
 
 
 def _warms(values: Mapping[KeyPath, Any], place: KeyPath) -> bool:
-    return any(values.get((*place, "warmup", key)) for key in ("ticks", "ratio"))
+    return any(values.get((*place, key)) for key in ("warmup_steps", "warmup_ratio"))
 
 
 def _unread(config: Config) -> list[KeyPath]:

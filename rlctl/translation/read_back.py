@@ -40,8 +40,8 @@ CONSEQUENCES: Mapping[str, str] = {
     "critic.shuffle": "The critic's mini-batches hold other responses",
     "schedule.evaluate_at_end": "If true, the run evaluates once more after its last step",
     "schedule.evaluate_at_start": "If true, the run evaluates before its first step",
-    "train.learning_rate_schedule.tick": "step keeps one learning rate for all optimizer steps of a step",
-    "critic.learning_rate_schedule.tick": "step keeps one learning rate for all optimizer steps of a step",
+    "train.lr_scheduler.step_unit": "step keeps one learning rate for all optimizer steps of a step",
+    "critic.lr_scheduler.step_unit": "step keeps one learning rate for all optimizer steps of a step",
     "train.optimizer.decay_norms_and_biases": "If true, weight decay also applies to norms and biases",
     "critic.optimizer.decay_norms_and_biases": "If true, weight decay also applies to norms and biases",
     "weight_sync.every_optimizer_steps": "Rollout gets new weights more or less often, so that responses are staler or fresher",
@@ -235,7 +235,13 @@ def _both(item: Difference, names: tuple[str, str], back: Back) -> str:
 
 def _quantity(value: Any, key: str) -> str:
     """A value with its unit, if the key does not say it."""
-    unit = "optimizer step" if key.endswith("ticks") else "step" if key.endswith(INTERVALS) else ""
+    unit = (
+        "optimizer step"
+        if "lr_scheduler." in key and key.endswith("_steps")
+        else "step"
+        if key.endswith(INTERVALS)
+        else ""
+    )
     counts = unit and isinstance(value, int)
     return f"{value} {unit}{'s' * (value != 1)}" if counts else _told(value)
 

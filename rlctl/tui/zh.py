@@ -168,11 +168,11 @@ ZH: dict[str, str] = {
     "{value:.1%} of the critic's optimizer steps are skipped, as their gradient is not finite": (
         "梯度出现 NaN 或无穷大，critic 的优化器步有 {value:.1%} 被跳过"
     ),
-    "lower critic.optimizer.learning_rate, or set critic.precision.compute to float32 to see whether that is it": (
-        "调低 critic.optimizer.learning_rate，或把 critic.precision.compute 设为 float32 看是否由精度引起"
+    "lower critic.optimizer.lr, or set critic.precision.compute to float32 to see whether that is it": (
+        "调低 critic.optimizer.lr，或把 critic.precision.compute 设为 float32 看是否由精度引起"
     ),
-    "lower train.optimizer.learning_rate, or set train.precision.compute to float32 to see whether that is it": (
-        "调低 train.optimizer.learning_rate，或把 train.precision.compute 设为 float32 看是否由精度引起"
+    "lower train.optimizer.lr, or set train.precision.compute to float32 to see whether that is it": (
+        "调低 train.optimizer.lr，或把 train.precision.compute 设为 float32 看是否由精度引起"
     ),
     "training uses {value:.0%} of what the devices can compute": "训练只用到设备算力的 {value:.0%}",
     "raise batch.micro_batch, or lower what is recomputed and offloaded (train.memory, train.engine)": (
@@ -185,8 +185,8 @@ ZH: dict[str, str] = {
         "查看各进程的日志；停止该运行再续训，会从最近的检查点继续"
     ),
     "{metric} is {recent:.3g}, {times:.0f} times of what it was": "{metric} 为 {recent:.3g}，是之前的 {times:.0f} 倍",
-    "lower train.optimizer.learning_rate, or raise the coefficient of algorithm.kl_in_loss": (
-        "调低 train.optimizer.learning_rate，或调大 algorithm.kl_in_loss 的系数"
+    "lower train.optimizer.lr, or raise the coefficient of algorithm.kl_in_loss": (
+        "调低 train.optimizer.lr，或调大 algorithm.kl_in_loss 的系数"
     ),
     "the entropy fell from {before:.3g} to {recent:.3g}: responses are nearly the same each time": (
         "熵从 {before:.3g} 降到 {recent:.3g}：每次的回答几乎一样"

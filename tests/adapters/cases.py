@@ -58,7 +58,7 @@ NEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 TOGETHER: dict[str, dict[str, Any]] = {
     "checkpoint.resume": {"checkpoint.resume_path": "runs/x/global_step_5"},
-    "train.learning_rate_schedule.warmup.ratio": {},
+    "train.lr_scheduler.warmup_ratio": {},
 }
 
 
@@ -309,12 +309,12 @@ def numbered(draw: st.DrawFn) -> Config:
         },
         "train": {
             "engine": engine,
-            "optimizer": {"learning_rate": one(1e-6, 3e-5)},
-            "learning_rate_schedule": {
+            "optimizer": {"lr": one(1e-6, 3e-5)},
+            "lr_scheduler": {
                 "name": shape,
-                "tick": one("step", "optimizer_step"),
-                "warmup": one({}, {"ticks": 8}, {"ratio": 0.25}),
-                "min_ratio": one(0.0, 0.25) if shape != "constant" else 0.0,
+                "step_unit": one("step", "optimizer_step"),
+                **one({}, {"warmup_steps": 8}, {"warmup_ratio": 0.25}),
+                "min_lr_ratio": one(0.0, 0.25) if shape != "constant" else 0.0,
             },
         },
         "placement": {"devices_per_node": 8, **split},

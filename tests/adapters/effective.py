@@ -676,17 +676,17 @@ def _roll_sampling(v: Values, role: str) -> tuple[float, float, int | None]:
 
 def canonical(config: Config, rows: int) -> Numbers:
     """Numbers of rlctl's own config, by its arithmetic."""
-    algorithm, optimizer, schedule = config.algorithm, config.train.optimizer, config.train.learning_rate_schedule
+    algorithm, optimizer, schedule = config.algorithm, config.train.optimizer, config.train.lr_scheduler
     if algorithm.objective.choice != "rl" or config.run.mode != "online" or config.stages:
         raise Unsupported(algorithm.objective.choice)
     steps = arithmetic.total_steps(config, rows)
-    per_step = 1 if schedule.tick == "step" else arithmetic.optimizer_steps_per_step(config)
-    length = schedule.total_ticks or (math.inf if steps is None else steps * per_step)
-    warmup = schedule.warmup.ticks or 0
-    if not warmup and schedule.warmup.ratio:
-        warmup = int(schedule.warmup.ratio * length)
-    floor = schedule.min_learning_rate
-    floor = schedule.min_ratio * optimizer.learning_rate if floor is None else floor
+    per_step = 1 if schedule.step_unit == "step" else arithmetic.optimizer_steps_per_step(config)
+    length = schedule.total_steps or (math.inf if steps is None else steps * per_step)
+    warmup = schedule.warmup_steps or 0
+    if not warmup and schedule.warmup_ratio:
+        warmup = int(schedule.warmup_ratio * length)
+    floor = schedule.min_lr
+    floor = schedule.min_lr_ratio * optimizer.lr if floor is None else floor
     loss, sampling = algorithm.policy_loss, config.rollout.sampling
     name = getattr(loss, "kind", "") or loss.choice
     kl, penalty = algorithm.kl_in_loss, algorithm.kl_in_reward
@@ -697,14 +697,14 @@ def canonical(config: Config, rows: int) -> Numbers:
         epochs=config.batch.ppo_epochs,
         micro=(config.batch.micro_batch.unit, config.batch.micro_batch.size),
         schedule=Schedule(
-            optimizer.learning_rate,
+            optimizer.lr,
             per_step,
             warmup,
             schedule.name,
-            length if schedule.decay_ticks is None else schedule.decay_ticks,
+            length if schedule.decay_steps is None else schedule.decay_steps,
             floor,
-            schedule.warmup.start,
-            schedule.cycles,
+            schedule.warmup_start_lr,
+            schedule.num_cycles,
         ),
         gpus=Replicas(arithmetic.devices(config), arithmetic.train_devices(config), arithmetic.rollout_devices(config)),
         steps=steps,

@@ -58,7 +58,7 @@ CONCERNS: dict[str, tuple[str, ...]] = {
     "clip range": ("algorithm.policy_loss",),
     "dual clip": ("algorithm.policy_loss",),
     "aggregation": ("algorithm.aggregation",),
-    "learning rate": ("train.learning_rate_schedule", "train.optimizer.learning_rate", "schedule.total_", *SIZES),
+    "learning rate": ("train.lr_scheduler", "train.optimizer.lr", "schedule.total_", *SIZES),
     "GPUs": ("placement", "rollout.parallel", "rollout.auxiliary_models"),
 }
 """A number, by the start of its name, may differ where the report says that one of these canonical keys is lost."""

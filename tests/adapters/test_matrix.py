@@ -29,8 +29,8 @@ def test_every_dialect_with_tables_has_a_column_and_every_canonical_key_a_row() 
 @pytest.mark.parametrize(
     ("path", "name", "key", "default"),
     [
-        ("train.optimizer.learning_rate", "verl", "actor_rollout_ref.actor.optim.lr", 1e-6),
-        ("train.optimizer.learning_rate", "trinity", "algorithm.optimizer.lr", 1e-6),
+        ("train.optimizer.lr", "verl", "actor_rollout_ref.actor.optim.lr", 1e-6),
+        ("train.optimizer.lr", "trinity", "algorithm.optimizer.lr", 1e-6),
         ("batch.responses_per_prompt", "verl", "actor_rollout_ref.rollout.n", 1),
         ("batch.responses_per_prompt", "trinity", "algorithm.repeat_times", 1),
         ("algorithm.advantage.name", "verl", "algorithm.adv_estimator", "gae"),

@@ -97,15 +97,15 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
         0.25,
     ),
     # verl's optimizer is replaced in 0.5 and decides in 0.6.
-    ("0.5", {f"{ACTOR}.optim.lr": 1e-3}, "train.optimizer.learning_rate", 1e-6),
-    ("0.6", {f"{ACTOR}.optim.lr": 1e-3}, "train.optimizer.learning_rate", 1e-3),
+    ("0.5", {f"{ACTOR}.optim.lr": 1e-3}, "train.optimizer.lr", 1e-6),
+    ("0.6", {f"{ACTOR}.optim.lr": 1e-3}, "train.optimizer.lr", 1e-3),
     # A warm-up of 0 steps is one in 0.5 and leaves it to the ratio in 0.6; a step of the trainer is all its passes.
-    ("0.5", {"algorithm.optimizer.lr_warmup_steps": 0}, "train.learning_rate_schedule.warmup.ticks", 0),
-    ("0.6", {"algorithm.optimizer.lr_warmup_steps": 0}, "train.learning_rate_schedule.warmup.ticks", None),
+    ("0.5", {"algorithm.optimizer.lr_warmup_steps": 0}, "train.lr_scheduler.warmup_steps", 0),
+    ("0.6", {"algorithm.optimizer.lr_warmup_steps": 0}, "train.lr_scheduler.warmup_steps", None),
     (
         "0.6",
         {"algorithm.optimizer.lr_warmup_steps": 5, f"{ACTOR}.ppo_epochs": 2},
-        "train.learning_rate_schedule.warmup.ticks",
+        "train.lr_scheduler.warmup_steps",
         10,
     ),
     # Micro-batches: 0.5 raises them to the longest sequence, and lets the actor's own keys decide.
@@ -303,13 +303,13 @@ def test_files_of_one_name_become_task_sets_of_different_names() -> None:
 def test_the_warm_up_of_megatron_begins_at_the_lowest_rate() -> None:
     changes: dict[str, Any] = {
         "train.engine.name": "megatron",
-        "train.learning_rate_schedule.warmup.ticks": 4,
-        "train.learning_rate_schedule.min_ratio": 0.0,
+        "train.lr_scheduler.warmup_steps": 4,
+        "train.lr_scheduler.min_lr_ratio": 0.0,
     }
     assert written("0.6", **changes)["algorithm"]["optimizer"]["min_lr_ratio"] == 0.0
     keys = {"trainer.trainer_strategy": "megatron", "algorithm.optimizer.lr_warmup_steps": 4}
     config, _ = read_with("0.6", **keys)
-    assert config["train"]["learning_rate_schedule"]["warmup"]["start"] == pytest.approx(1e-8)
+    assert config["train"]["lr_scheduler"]["warmup_start_lr"] == pytest.approx(1e-8)
 
 
 @pytest.mark.parametrize(
@@ -527,7 +527,7 @@ def test_megatron_keeps_a_linear_decay() -> None:
     back, report = read_document(read_yaml(made.text or "", "trinity.yaml"), dialect="trinity")
     assert not report.errors
     assert back is not None
-    assert back.config.train.learning_rate_schedule.name == "linear"
+    assert back.config.train.lr_scheduler.name == "linear"
 
 
 def test_a_lowest_learning_rate_becomes_a_share_of_the_peak() -> None:

@@ -52,7 +52,7 @@ def bucket(report: Report, key: str) -> Bucket:
 )
 def test_the_shape_of_the_schedule_goes_by_engine_and_release(version: str, overrides: list[str], name: str) -> None:
     loaded, _ = read(*overrides, dialect=f"verl@{version}")
-    assert loaded.config.train.learning_rate_schedule.name == name
+    assert loaded.config.train.lr_scheduler.name == name
 
 
 @pytest.mark.parametrize(

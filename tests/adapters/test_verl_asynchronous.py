@@ -84,8 +84,8 @@ def test_its_schedule_moves_with_each_update_of_require_batches_mini_batches() -
     """4 mini-batches an ``update_actor``, which alone moves the schedule: 10 moves are 40 optimizer steps."""
     warm, decay = f"{A}.optim.lr_warmup_steps=10", f"{A}.optim.lr_decay_steps=100"
     loaded, report = read(*FULLY, warm, decay, "model_engine=megatron")
-    schedule = loaded.config.train.learning_rate_schedule
-    assert (schedule.tick, schedule.warmup.ticks, schedule.decay_ticks) == ("optimizer_step", 40, 400)
+    schedule = loaded.config.train.lr_scheduler
+    assert (schedule.step_unit, schedule.warmup_steps, schedule.decay_steps) == ("optimizer_step", 40, 400)
     roll, _ = written(loaded, report, "roll")
     assert roll["actor_train"]["training_args"]["warmup_steps"] == 40
     trinity, _ = written(*read(*FULLY, warm), "trinity")
@@ -97,8 +97,8 @@ def test_separate_async_moves_its_schedule_with_each_mini_batch() -> None:
     mode += ["data.train_batch_size=128", f"{A}.ppo_mini_batch_size=32", f"{A}.optim.lr_warmup_steps=10"]
     own = "actor_rollout_ref.rollout"
     loaded, report = read(*mode, f"{own}.nnodes=1", f"{own}.n_gpus_per_node=8")
-    schedule = loaded.config.train.learning_rate_schedule
-    assert (schedule.tick, schedule.warmup.ticks) == ("optimizer_step", 10)
+    schedule = loaded.config.train.lr_scheduler
+    assert (schedule.step_unit, schedule.warmup_steps) == ("optimizer_step", 10)
     again, _ = written(loaded, report, "verl")
     assert again["actor_rollout_ref"]["actor"]["optim"]["lr_warmup_steps"] == 10
 

@@ -41,24 +41,26 @@ def test_the_warm_up_is_steps_or_a_share_of_them(
 ) -> None:
     share = [f"{OPTIM}.lr_warmup_steps_ratio=0.2", *([f"{OPTIM}.lr_decay_steps=50"] if MEGATRON in overrides else [])]
     loaded, _ = read(*share, *overrides, dialect=f"verl@{version}")
-    warmup = loaded.config.train.learning_rate_schedule.warmup
-    assert (warmup.ticks, warmup.ratio) == (ticks, ratio)
+    schedule = loaded.config.train.lr_scheduler
+    assert (schedule.warmup_steps, schedule.warmup_ratio) == (ticks, ratio)
 
 
 def test_the_length_of_the_schedule_is_that_of_the_run_whatever_is_written() -> None:
     loaded, report = read(f"{OPTIM}.total_training_steps=77")
-    assert loaded.config.train.learning_rate_schedule.total_ticks is None
+    assert loaded.config.train.lr_scheduler.total_steps is None
     assert bucket(report, f"{OPTIM}.total_training_steps") is Bucket.DEAD
     for ticks, expected in ((77, Bucket.UNSUPPORTED), (20, Bucket.MAPPED)):
-        values, report = write(f"{{learning_rate_schedule: {{name: cosine, total_ticks: {ticks}}}}}")
+        values, report = write(f"{{lr_scheduler: {{name: cosine, total_steps: {ticks}}}}}")
         assert "total_training_steps" not in values["optim"]
-        assert bucket(report, "train.learning_rate_schedule.total_ticks") is expected
+        assert bucket(report, "train.lr_scheduler.total_steps") is expected
 
 
 def test_ticks_of_optimizer_steps_are_divided_in_all_parts_of_the_schedule() -> None:
-    schedule = "{name: wsd, tick: optimizer_step, warmup: {ticks: 4}, decay_ticks: 32, wsd_decay_ticks: 8}"
+    schedule = "{name: wsd, step_unit: optimizer_step, warmup_steps: 4, decay_steps: 32, wsd_decay_steps: 8}"
     batch = "batch: {prompts_per_step: 16, responses_per_prompt: 8, mini_batch_responses: 32}\n"
-    text = f"rlctl: 1\n{DATA}{batch}schedule: {{total_steps: 20}}\ntrain: {{engine: megatron, learning_rate_schedule: {schedule}}}\n"
+    text = (
+        f"rlctl: 1\n{DATA}{batch}schedule: {{total_steps: 20}}\ntrain: {{engine: megatron, lr_scheduler: {schedule}}}\n"
+    )
     loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="rlctl", environment={})
     assert loaded is not None, report.findings
     made = translate_loaded(loaded, report, "verl@0.9").text

@@ -124,19 +124,17 @@ DATA = "model: {path: org/model}\ndata: {train: [{path: a.parquet}], eval: [{pat
 
 
 def test_a_linear_decay_becomes_the_cosine_that_ends_where_it_does() -> None:
-    values, report = canonical(
-        f"{DATA}train: {{learning_rate_schedule: {{name: linear}}}}\nschedule: {{total_steps: 9}}\n"
-    )
+    values, report = canonical(f"{DATA}train: {{lr_scheduler: {{name: linear}}}}\nschedule: {{total_steps: 9}}\n")
     assert values["actor_rollout_ref"]["actor"]["optim"]["lr_scheduler_type"] == "cosine"
-    assert bucket(report, "train.learning_rate_schedule.name") is Bucket.UNSUPPORTED
+    assert bucket(report, "train.lr_scheduler.name") is Bucket.UNSUPPORTED
 
 
 @pytest.mark.parametrize(("mini", "warmup", "told"), [(64, 10, True), (128, 10, False), (64, 0, False)])
 def test_ticks_within_a_step_are_told_only_where_the_rate_moves_in_it(mini: int, warmup: int, told: bool) -> None:
     batch = f"batch: {{prompts_per_step: 16, responses_per_prompt: 8, mini_batch_responses: {mini}}}\n"
-    rate = f"train: {{learning_rate_schedule: {{tick: optimizer_step, warmup: {{ticks: {warmup}}}}}}}\n"
+    rate = f"train: {{lr_scheduler: {{step_unit: optimizer_step, warmup_steps: {warmup}}}}}\n"
     _, report = canonical(f"{DATA}{batch}{rate}schedule: {{total_steps: 100}}\n")
-    lost = bucket(report, "train.learning_rate_schedule.tick") is Bucket.UNSUPPORTED
+    lost = bucket(report, "train.lr_scheduler.step_unit") is Bucket.UNSUPPORTED
     assert lost is told
 
 

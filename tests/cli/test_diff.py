@@ -42,7 +42,7 @@ def _canonical(text: str) -> Loaded:
         ),
         ("algorithm: {kl_in_loss: null}", "algorithm: {kl_in_loss: {coefficient: 0.0, estimator: k2}}"),
         ("run: {seed: 1}", "run:\n  seed: 1  # said otherwise\n"),
-        ("train: {optimizer: {learning_rate: 1e-6}}", "train: {optimizer: {learning_rate: 0.000001}}"),
+        ("train: {optimizer: {lr: 1e-6}}", "train: {optimizer: {lr: 0.000001}}"),
     ],
 )  # fmt: skip
 def test_the_same_said_otherwise_is_no_difference(one: str, other: str) -> None:
@@ -55,7 +55,7 @@ def test_a_default_that_is_written_out_is_no_difference() -> None:
 
 def test_both_sides_say_their_own_key_and_place() -> None:
     (found,) = differences(_verl(), _verl("actor_rollout_ref.actor.optim.lr=2e-6"))
-    assert (found.key, found.section) == ("train.optimizer.learning_rate", "train")
+    assert (found.key, found.section) == ("train.optimizer.lr", "train")
     assert (found.first.value, found.first.default) == (1e-6, True)
     assert (found.second.value, found.second.key, found.second.file) == (
         2e-6,

@@ -31,21 +31,21 @@ def test_a_choice_shows_its_options_and_which_runs_refuse(rlctl: Any) -> None:
 
 def test_a_section_shows_its_keys(rlctl: Any) -> None:
     shown = rlctl("explain", "train.optimizer").out
-    assert "learning_rate" in shown
+    assert "  lr " in shown
     assert "Peak learning rate" in shown
 
 
 def test_json_holds_the_same(rlctl: Any) -> None:
-    found = json.loads(rlctl("explain", "train.optimizer.learning_rate", "--json").out)
-    assert found["pattern"] == "train.optimizer.learning_rate"
+    found = json.loads(rlctl("explain", "train.optimizer.lr", "--json").out)
+    assert found["pattern"] == "train.optimizer.lr"
     assert found["default"] == "1e-06"
-    assert found["support"] == str(status_of("train.optimizer.learning_rate").status)
+    assert found["support"] == str(status_of("train.optimizer.lr").status)
 
 
 def test_an_unknown_key_fails_with_the_nearest(rlctl: Any) -> None:
     shown = rlctl("explain", "learning_rat")
     assert (shown.code, shown.out) == (1, "")
-    assert "train.optimizer.learning_rate" in shown.err
+    assert "train.optimizer.lr" in shown.err
 
 
 def test_every_key_can_be_shown(rlctl: Any) -> None:
@@ -57,7 +57,7 @@ def test_every_key_can_be_shown(rlctl: Any) -> None:
 
 
 def test_a_canonical_key_shows_its_name_and_default_in_each_dialect(rlctl: Any) -> None:
-    shown = rlctl("explain", "train.optimizer.learning_rate").out
+    shown = rlctl("explain", "train.optimizer.lr").out
     assert "actor_rollout_ref.actor.optim.lr (1e-06)" in shown
     assert "algorithm.optimizer.lr (1e-06)" in shown
     dropped = rlctl("explain", "algorithm.aggregation.scale_factor").out

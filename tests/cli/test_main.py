@@ -123,7 +123,7 @@ def test_keys_are_completed(process: Process) -> None:
         "COMP_WORDS": "rlctl explain train.optimizer.l",
         "COMP_CWORD": "2",
     }
-    assert process(environment=environment).stdout.split() == ["train.optimizer.learning_rate"]
+    assert process(environment=environment).stdout.split() == ["train.optimizer.lr"]
 
 
 def test_numbers_that_json_has_not_become_text() -> None:

@@ -136,10 +136,10 @@ def test_an_unknown_key_alone_is_enough_to_build_nothing() -> None:
 
 def test_unquoted_exponents_are_numbers_and_quoted_ones_are_text() -> None:
     """YAML 1.1 reads 1e-6 as text: a trap that verl, Trinity and ROLL share."""
-    loaded, _ = load(read_yaml("train: {optimizer: {learning_rate: 1e-6}}\n", "run.yaml"))
+    loaded, _ = load(read_yaml("train: {optimizer: {lr: 1e-6}}\n", "run.yaml"))
     assert loaded is not None
-    assert loaded.config.train.optimizer.learning_rate == 1e-6
-    loaded, report = load(read_yaml("train: {optimizer: {learning_rate: '1e-6'}}\n", "run.yaml"))
+    assert loaded.config.train.optimizer.lr == 1e-6
+    loaded, report = load(read_yaml("train: {optimizer: {lr: '1e-6'}}\n", "run.yaml"))
     assert loaded is None
     assert report.findings[0].hint == "remove the quotes"
 
@@ -147,13 +147,13 @@ def test_unquoted_exponents_are_numbers_and_quoted_ones_are_text() -> None:
 def test_a_number_from_the_environment_is_a_number() -> None:
     text = (
         "batch: {prompts_per_step: '${oc.env:PROMPTS}'}\n"
-        "train: {optimizer: {learning_rate: '${oc.env:RATE,1e-5}'}}\n"
+        "train: {optimizer: {lr: '${oc.env:RATE,1e-5}'}}\n"
         "run: {name: '${oc.env:PROMPTS}'}\n"
     )
     loaded, report = load(read_yaml(text, "run.yaml"), environment={"PROMPTS": "64"})
     assert loaded is not None, report.findings
     assert loaded.config.batch.prompts_per_step == 64
-    assert loaded.config.train.optimizer.learning_rate == 1e-5
+    assert loaded.config.train.optimizer.lr == 1e-5
     assert loaded.config.run.name == "64"
 
 
@@ -208,4 +208,4 @@ def test_a_section_with_a_default_of_its_own_keeps_it() -> None:
     """The critic's learning rate is 1e-5, the policy's 1e-6; setting another key of the optimizer does not change it."""
     critic = config_from({"critic": {"optimizer": {"weight_decay": 0.1}}}).critic
     assert critic is not None
-    assert (critic.optimizer.learning_rate, critic.optimizer.weight_decay) == (1e-5, 0.1)
+    assert (critic.optimizer.lr, critic.optimizer.weight_decay) == (1e-5, 0.1)

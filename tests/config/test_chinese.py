@@ -75,7 +75,7 @@ def test_fields_are_found_by_their_help_in_either_language(monkeypatch: pytest.M
     monkeypatch.setattr(chinese, "LANGUAGE", "zh")
     views = fields.fields(Session.new())
     for text in ("峰值学习率", "peak learning rate"):
-        assert "train.optimizer.learning_rate" in [view.pattern for view in fields.search(views, text, lambda _: [])]
+        assert "train.optimizer.lr" in [view.pattern for view in fields.search(views, text, lambda _: [])]
 
 
 def test_types_units_and_ranges_are_in_the_readers_language(monkeypatch: pytest.MonkeyPatch) -> None:

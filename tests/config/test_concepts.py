@@ -128,7 +128,7 @@ def test_every_concept_of_no_dialect_is_a_rule_that_they_do_not_write_down() -> 
     assert silent == {
         "data.last_batch",
         "algorithm.train_temperature",
-        "train.learning_rate_schedule.tick",
+        "train.lr_scheduler.step_unit",
         "checkpoint.at_end",
     }
 

@@ -44,9 +44,9 @@ def test_keys_as_people_write_them(asked: str, pattern: str) -> None:
 
 
 def test_a_default_is_that_of_the_section_above_where_it_changes_it() -> None:
-    assert Critic().optimizer.learning_rate == 1e-5
-    assert explain("critic.optimizer.learning_rate").default == "1e-05"
-    assert explain("train.optimizer.learning_rate").default == "1e-06"
+    assert Critic().optimizer.lr == 1e-5
+    assert explain("critic.optimizer.lr").default == "1e-05"
+    assert explain("train.optimizer.lr").default == "1e-06"
 
 
 def test_units_ranges_and_options_are_said() -> None:
@@ -61,9 +61,9 @@ def test_units_ranges_and_options_are_said() -> None:
     ("asked", "suggested"),
     [
         ("batch.prompts_per_stp", "batch.prompts_per_step"),
-        ("learning_rate", "train.optimizer.learning_rate"),
+        ("learning_rate", "train.optimizer.lr"),
         ("mini_batch", "batch.mini_batch_responses"),
-        ("train.optimizer.learningrate", "train.optimizer.learning_rate"),
+        ("train.optimizer.lrr", "train.optimizer.lr"),
     ],
 )
 def test_an_unknown_key_names_the_nearest(asked: str, suggested: str) -> None:

@@ -14,8 +14,8 @@ BASE: dict[str, Any] = {
     "run": {"name": "base", "seed": 7},
     "model": {"path": "org/model"},
     "train": {
-        "optimizer": {"name": "adamw", "learning_rate": 1e-5},
-        "learning_rate_schedule": {"name": "cosine", "cycles": 1.0},
+        "optimizer": {"name": "adamw", "lr": 1e-5},
+        "lr_scheduler": {"name": "cosine", "num_cycles": 1.0},
     },
     "algorithm": {"advantage": {"name": "grpo", "epsilon": 1e-4}},
     "environment": {"variables": {"A": "1"}},
@@ -37,17 +37,17 @@ def test_a_config_without_stages_is_one_stage() -> None:
 def test_a_stage_changes_only_its_keys() -> None:
     config = stage({"run": {"seed": 8}, "train": {"optimizer": {"weight_decay": 0.1}}})
     assert (config.run.name, config.run.seed) == ("base", 8)
-    assert (config.train.optimizer.learning_rate, config.train.optimizer.weight_decay) == (1e-5, 0.1)
+    assert (config.train.optimizer.lr, config.train.optimizer.weight_decay) == (1e-5, 0.1)
 
 
 @pytest.mark.parametrize(
     ("change", "kept"),
     [
         ({"run": {"name": "other"}}, lambda config: config.run.seed == 7),
-        ({"train": {"optimizer": {"name": "sgd"}}}, lambda config: config.train.optimizer.learning_rate == 1e-5),
+        ({"train": {"optimizer": {"name": "sgd"}}}, lambda config: config.train.optimizer.lr == 1e-5),
         (
-            {"train": {"learning_rate_schedule": {"name": "linear"}}},
-            lambda config: config.train.learning_rate_schedule.cycles == 1.0,
+            {"train": {"lr_scheduler": {"name": "linear"}}},
+            lambda config: config.train.lr_scheduler.num_cycles == 1.0,
         ),
     ],
 )

@@ -15,7 +15,7 @@ from rlctl.translation.translate import read_input
 
 ROOT = Path(__file__).parents[2].parent / "shared" / "corpus"
 FILES = sorted(path for path in ROOT.rglob("*.yaml") if path.stat().st_size < 20_000)[::20]
-EDITS = {("train", "optimizer", "learning_rate"): 3.25e-6, ("run", "seed"): 77}
+EDITS = {("train", "optimizer", "lr"): 3.25e-6, ("run", "seed"): 77}
 
 
 def read(text: str, name: str) -> tuple[Loaded | None, str]:

@@ -80,10 +80,10 @@ def test_a_dialect_that_cannot_hold_it_is_refused_with_why(session: Session, tmp
     [
         ("batch.mini_batch_responses", True),
         ("batch.micro_batch.size", False),
-        ("train.optimizer.learning_rate", True),
+        ("train.optimizer.lr", True),
         ("run.project", False),
         ("model.stage_in_shared_memory", False),
-        ("stages[0].train.optimizer.learning_rate", True),
+        ("stages[0].train.optimizer.lr", True),
         ("a.key.of.nobody", True),
     ],
 )

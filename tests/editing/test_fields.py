@@ -20,7 +20,7 @@ from rlctl.editing.values import text_of, value_of
 def session(tmp_path: Path) -> Session:
     path = tmp_path / "run.yaml"
     path.write_text(
-        "rlctl: 1\nrun: {name: demo}\ntrain:\n  optimizer:\n    learning_rate: 2e-6\nrewards: [{name: a, type: rule}]\n"
+        "rlctl: 1\nrun: {name: demo}\ntrain:\n  optimizer:\n    lr: 2e-6\nrewards: [{name: a, type: rule}]\n"
     )
     return Session.open(path)
 
@@ -55,7 +55,7 @@ def test_the_essential_keys_are_keys() -> None:
 
 
 def test_what_is_known_of_a_field(session: Session) -> None:
-    rate = view(session, "train.optimizer.learning_rate")
+    rate = view(session, "train.optimizer.lr")
     assert (rate.kind, rate.text, rate.default, rate.changed, rate.edited) == (
         "number",
         "2.0e-06",
@@ -63,11 +63,11 @@ def test_what_is_known_of_a_field(session: Session) -> None:
         True,
         False,
     )
-    assert rate.origin.endswith("run.yaml:5 (train.optimizer.learning_rate)")
+    assert rate.origin.endswith("run.yaml:5 (train.optimizer.lr)")
     session.set(rate.path, 3e-6)
-    rate = view(session, "train.optimizer.learning_rate")
+    rate = view(session, "train.optimizer.lr")
     assert (rate.text, rate.edited, rate.origin) == ("3.0e-06", True, "changed here")
-    name = view(session, "train.learning_rate_schedule.name")
+    name = view(session, "train.lr_scheduler.name")
     assert name.kind == "enum"
     assert "cosine" in name.options
     assert name.origin == "default"
@@ -82,17 +82,17 @@ def test_what_does_not_matter_is_said(session: Session) -> None:
     assert view(session, "rollout.max_response_tokens").applies
     session.choose(("algorithm", "objective"), "sft")
     assert not view(session, "rollout.max_response_tokens").applies
-    assert view(session, "train.optimizer.learning_rate").applies
+    assert view(session, "train.optimizer.lr").applies
 
 
 def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
     found = fields(session)
 
     def names(pattern: str) -> list[str]:
-        return ["actor_rollout_ref.actor.optim.lr"] if pattern == "train.optimizer.learning_rate" else []
+        return ["actor_rollout_ref.actor.optim.lr"] if pattern == "train.optimizer.lr" else []
 
-    assert search(found, "optim.lr", names)[0].pattern == "train.optimizer.learning_rate"
-    assert search(found, "learning_rate", names)[0].pattern.endswith("learning_rate")
+    assert search(found, "optim.lr", names)[0].pattern == "train.optimizer.lr"
+    assert search(found, "lr", names)[0].pattern.endswith(".lr")
     assert search(found, "PEAK learning", names)
     assert search(found, "temperature", names)[0].path == ("rollout", "sampling", "temperature")
     assert search(found, "path", names)[0].path == ("model", "path")
@@ -110,7 +110,7 @@ def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
         ("repeat_times", "batch.responses_per_prompt"),
         ("n", "batch.responses_per_prompt"),
         ("offload", "train.engine.offload"),
-        ("lr", "train.optimizer.learning_rate"),
+        ("lr", "train.optimizer.lr"),
         ("max_steps", "schedule.total_steps"),
         ("sync_interval", "weight_sync.every"),
         ("adv_estimator", "algorithm.advantage"),
@@ -149,7 +149,7 @@ def test_what_is_saved_is_not_edited_any_more(session: Session) -> None:
 @pytest.mark.parametrize(
     ("key", "typed", "value"),
     [
-        ("train.optimizer.learning_rate", "1e-6", 1e-6),
+        ("train.optimizer.lr", "1e-6", 1e-6),
         ("train.optimizer.betas", "[0.9, 0.95]", [0.9, 0.95]),
         ("train.optimizer.max_grad_norm", "null", None),
         ("run.name", "123", "123"),

@@ -107,6 +107,6 @@ def test_a_text_that_is_not_the_value_is_refused(text: str, told: str) -> None:
 
 
 def test_what_the_dialects_call_a_key() -> None:
-    assert "actor_rollout_ref.actor.optim.lr" in names_of("train.optimizer.learning_rate")["verl"]
-    assert "actor_rollout_ref.actor.optim.lr" in all_names("train.optimizer.learning_rate")
-    assert set(names_of("train.optimizer.learning_rate")) == {"verl", "trinity", "roll"}
+    assert "actor_rollout_ref.actor.optim.lr" in names_of("train.optimizer.lr")["verl"]
+    assert "actor_rollout_ref.actor.optim.lr" in all_names("train.optimizer.lr")
+    assert set(names_of("train.optimizer.lr")) == {"verl", "trinity", "roll"}

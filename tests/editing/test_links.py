@@ -63,7 +63,7 @@ def test_a_link_that_leads_nowhere_changes_nothing(session: Session, text: str) 
 
 def test_sections_that_are_not_changed_stay_what_they_were(session: Session) -> None:
     before = session.config
-    session.set(("train", "optimizer", "learning_rate"), 3e-6)
+    session.set(("train", "optimizer", "lr"), 3e-6)
     assert session.config.train is not before.train
     assert session.config.rollout is before.rollout
 

@@ -40,7 +40,7 @@ trainer:
   n_gpus_per_node: 8
   nnodes: 1
 """
-RATE = ("train", "optimizer", "learning_rate")
+RATE = ("train", "optimizer", "lr")
 GROUP = ("batch", "responses_per_prompt")
 
 
@@ -67,7 +67,7 @@ def test_only_the_lines_of_what_was_changed_are_changed(verl: Path) -> None:
         "+      lr: 3.0e-06          # higher diverged",
     ]
     assert not session.is_changed
-    assert Session.open(verl).config.train.optimizer.learning_rate == 3e-6
+    assert Session.open(verl).config.train.optimizer.lr == 3e-6
 
 
 def test_a_value_that_does_not_fit_changes_nothing(verl: Path) -> None:
@@ -152,9 +152,9 @@ def test_typing_goes_on_only_where_nothing_else_was_done(verl: Path) -> None:
     session.apply([Change(RATE, 2e-6), Change(("run", "seed"), 3)])
     session.set(GROUP, 2, merge=True)
     session.undo()
-    assert (session.config.batch.responses_per_prompt, session.config.train.optimizer.learning_rate) == (4, 2e-6)
+    assert (session.config.batch.responses_per_prompt, session.config.train.optimizer.lr) == (4, 2e-6)
     assert len(session.undo()) == 2
-    assert session.config.train.optimizer.learning_rate == 1e-6
+    assert session.config.train.optimizer.lr == 1e-6
 
 
 def test_saved_then_undone_is_changed_again(verl: Path) -> None:
@@ -273,7 +273,7 @@ def test_the_preview_accounts_for_what_was_changed(verl: Path) -> None:
     preview = session.preview("trinity")
     assert preview.text is not None
     assert "lr: 5.0e-06" in preview.text
-    entries = [entry for entry in preview.report.accounting if entry.key == "train.optimizer.learning_rate"]
+    entries = [entry for entry in preview.report.accounting if entry.key == "train.optimizer.lr"]
     assert [entry.value for entry in entries] == [5e-6]
 
 
@@ -282,7 +282,7 @@ def test_what_differs_from_the_file(verl: Path) -> None:
     session.set(RATE, 5e-6)
     [difference] = session.differences()
     assert (difference.key, difference.first.value, difference.second.value) == (
-        "train.optimizer.learning_rate",
+        "train.optimizer.lr",
         1e-6,
         5e-6,
     )

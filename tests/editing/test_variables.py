@@ -70,7 +70,7 @@ def said_by_bash(path: Path, key: str, **environment: str) -> str:
 @pytest.mark.parametrize(
     ("key", "value", "before", "after", "own", "variable"),
     [
-        ("train.optimizer.learning_rate", 2e-6, "${LR:-1e-6}", "${LR:-2e-6}", "actor_rollout_ref.actor.optim.lr", "LR"),
+        ("train.optimizer.lr", 2e-6, "${LR:-1e-6}", "${LR:-2e-6}", "actor_rollout_ref.actor.optim.lr", "LR"),
         ("data.seed", 7, "${SEED:=1}", "${SEED:=7}", "data.seed", "SEED"),
         ("schedule.total_epochs", 5, "${TOTAL:-3}", "${TOTAL:-5}", "trainer.total_epochs", "TOTAL"),
         ("model.path", "org/other", "${MODEL:-model}", "${MODEL:-org/other}", "actor_rollout_ref.model.path", "MODEL"),
@@ -109,7 +109,7 @@ def test_a_variable_that_sets_other_keys_too_is_asked_about_and_can_take_them_al
     ("key", "value", "environment"),
     [
         ("batch.prompts_per_step", 256, {}),  # computed, without a default
-        ("train.optimizer.learning_rate", 2e-6, {"LR": "1e-6"}),  # the environment sets it
+        ("train.optimizer.lr", 2e-6, {"LR": "1e-6"}),  # the environment sets it
     ],
 )
 def test_a_value_without_a_default_that_sets_it_is_asked_about(
@@ -126,7 +126,7 @@ def test_a_value_without_a_default_that_sets_it_is_asked_about(
 
 
 def test_overrides_that_share_a_line_are_edited_apart(script: Path) -> None:
-    session = edited(script, {"model.path": "other", "train.optimizer.learning_rate": 3e-6})
+    session = edited(script, {"model.path": "other", "train.optimizer.lr": 3e-6})
     assert session.draft().text == SCRIPT.replace("MODEL:-model", "MODEL:-other").replace("LR:-1e-6", "LR:-3e-6")
 
 

@@ -50,7 +50,7 @@ class Task:
             "train": {
                 "precision": {"compute": "float32"},
                 "memory": {"recompute_activations": False},
-                "optimizer": {"learning_rate": 1e-3},
+                "optimizer": {"lr": 1e-3},
             },
         }
         if sft:

@@ -106,7 +106,7 @@ def _start_workers(
 def _makers(config: Config, plan: Any, path: str, clock: Any, logs: Path) -> dict[str, Callable[[], Any]]:
     place = Place(0, 1, *_address())
     return {
-        "policy": lambda: Trainer(config, path, place, stage_inputs.total_ticks(config, plan, clock)),
+        "policy": lambda: Trainer(config, path, place, stage_inputs.scheduler_steps(config, plan, clock)),
         "reference": lambda: Reference(config, path, place),
         "rollout": lambda: RolloutWorker(config, "transformers", path, "cpu"),
         "reward": lambda: RewardWorker(config.rewards, logs),

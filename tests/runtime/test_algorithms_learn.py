@@ -60,7 +60,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 CRITIC = {
     "precision": {"compute": "float32"},
     "memory": {"recompute_activations": False},
-    "optimizer": {"learning_rate": 2e-3},
+    "optimizer": {"lr": 2e-3},
     "ppo_epochs": 2,
 }
 

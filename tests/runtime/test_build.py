@@ -12,7 +12,7 @@ from rlctl.config import Config, Stage, config_from
 from rlctl.planning.plan import StagePlan, make_plan
 from rlctl.runtime.checkpoints.checkpoint import place_of
 from rlctl.runtime.sourcing import old_is_current
-from rlctl.runtime.stage_inputs import make_clock, total_ticks
+from rlctl.runtime.stage_inputs import make_clock, scheduler_steps
 from rlctl.runtime.stage_run import Clock
 
 
@@ -53,13 +53,13 @@ def test_evaluation_alone_takes_no_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "ticks"), [({"tick": "step"}, 6), ({"tick": "optimizer_step"}, 24), ({"total_ticks": 9}, 9)]
+    ("schedule", "ticks"), [({"step_unit": "step"}, 6), ({"step_unit": "optimizer_step"}, 24), ({"total_steps": 9}, 9)]
 )
 def test_ticks_of_the_learning_rate_schedule(schedule: dict[str, Any], ticks: int) -> None:
     """6 steps of 2 mini-batches (8 responses, 4 a mini-batch) in 2 epochs are 24 optimizer steps."""
     batch = {"prompts_per_step": 4, "responses_per_prompt": 2, "mini_batch_responses": 4, "ppo_epochs": 2}
-    chosen = config(batch=batch, train={"learning_rate_schedule": schedule})
-    assert total_ticks(chosen, plan_of(chosen), make_clock(chosen, 100)) == ticks
+    chosen = config(batch=batch, train={"lr_scheduler": schedule})
+    assert scheduler_steps(chosen, plan_of(chosen), make_clock(chosen, 100)) == ticks
 
 
 def test_the_pass_for_old_log_probs_is_left_out_only_where_it_would_compute_the_same() -> None:

@@ -148,7 +148,7 @@ def test_changes_of_all_else_are_reported(
         {n: t + 1 for n, t in weights.items()}, own.folder / "model" / "model.safetensors", metadata={"format": "pt"}
     )
     saved = runs.folder_of(stopped) / "config.yaml"
-    saved.write_text(saved.read_text().replace("learning_rate: 0.001", "learning_rate: 0.002"))
+    saved.write_text(saved.read_text().replace("lr: 0.001", "lr: 0.002"))
     version = inputs.metadata.version
     monkeypatch.setattr(inputs.metadata, "version", lambda name: "0.0" if name == "ray" else version(name))
     events: list[dict[str, Any]] = []
@@ -161,7 +161,7 @@ def test_changes_of_all_else_are_reported(
         f"changed since the checkpoint of step 1: data.eval[0].path ({folder}/test.parquet): it ",
         f"rewards[0].path ({folder}/reward.py): helpers.py is new; reward.py changed: ",
         f"model.path ({folder}/model): model.safetensors has other content",
-        "train.optimizer.learning_rate: 0.001 -> 0.002",
+        "train.optimizer.lr: 0.001 -> 0.002",
         "ray: ",
     ):
         assert expected in lines, lines

@@ -63,7 +63,7 @@ def config(path: Path, folder: Path, *, steps: int, objective: str = "rl", **cha
         "train": {
             "precision": {"compute": "float32"},
             "memory": {"recompute_activations": False},
-            "optimizer": {"learning_rate": 3e-3},
+            "optimizer": {"lr": 3e-3},
         },
     }
     if objective == "rl":

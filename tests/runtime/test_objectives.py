@@ -118,7 +118,7 @@ def test_mix_learns_from_experts_while_it_rolls_out(task: Any, rows: Path, tmp_p
 def on_policy(task: Any, teacher: str, folder: Path, *, steps: int, rate: float = 1e-3, **distillation: Any) -> Any:
     return task.config(
         folder,
-        train={"precision": {"compute": "float32"}, "optimizer": {"learning_rate": rate}},
+        train={"precision": {"compute": "float32"}, "optimizer": {"lr": rate}},
         algorithm={"distillation": {"teacher": teacher, **distillation}},
         batch={"prompts_per_step": 16, "responses_per_prompt": 2},
         schedule={"total_steps": steps, "evaluate_every": None, "evaluate_at_start": False},
@@ -202,7 +202,7 @@ def test_stages_of_every_objective_inherit_what_they_do_not_set(task: Any, rows:
     stages, plans = stages_of(config), make_plan(config).stages
     assert [stage.config.algorithm.objective.choice for stage in stages] == ["sft", "dpo", "mix"]
     assert [stage.config.schedule.total_steps for stage in stages] == [7, 7, 2]
-    assert {stage.config.train.optimizer.learning_rate for stage in stages} == {1e-3}
+    assert {stage.config.train.optimizer.lr for stage in stages} == {1e-3}
     assert getattr(stages[1].config.algorithm.objective, "beta", None) == 0.3
     assert getattr(stages[2].config.algorithm.objective, "expert_share", None) == MIX["expert_share"]
     assert [plan.role("reference") is not None for plan in plans] == [False, True, False]

@@ -39,12 +39,12 @@ ROLLOUT = (
     "rollout.max_response_tokens=8",
     "data.max_prompt_tokens=16",
     "batch.prompts_per_step=32",
-    "train.optimizer.learning_rate=1e-3",
+    "train.optimizer.lr=1e-3",
     "schedule.total_epochs=null",
     "schedule.total_steps=16",
     "schedule.evaluate_every=16",
 )
-GIVEN = ("batch.prompts_per_step=32", "train.optimizer.learning_rate=3e-3")
+GIVEN = ("batch.prompts_per_step=32", "train.optimizer.lr=3e-3")
 CUTS: dict[str, tuple[str, ...]] = {
     "sft-1node": (*GIVEN, "placement.devices_per_node=1", "schedule.total_epochs=4"),
     "distill-1node": (*GIVEN, "placement.devices_per_node=2", "schedule.total_epochs=2"),
@@ -57,7 +57,7 @@ CUTS: dict[str, tuple[str, ...]] = {
         "batch.prompts_per_step=128",
         "batch.mini_batch_responses=64",
         "critic.precision.compute=float32",
-        "critic.optimizer.learning_rate=1e-3",
+        "critic.optimizer.lr=1e-3",
     ),
 }
 """What makes each one small, and quick to learn."""

@@ -38,7 +38,7 @@ def steps(task: Task, model: Path, folder: Path, mode: str) -> list[dict[str, fl
         "algorithm": {"router_replay": mode, "entropy_coefficient": 0.5},  # no response of a random model has a reward
         "batch": {"mini_batch_responses": 8},
         "schedule": {"total_steps": 2, "evaluate_every": None},
-        "train": {"optimizer": {"learning_rate": 0.03}},
+        "train": {"optimizer": {"lr": 0.03}},
         "checkpoint": {"at_end": False, "every": None, "export": "never"},
     }
     seen = run_here(task.config(folder, **changes), folder / mode)

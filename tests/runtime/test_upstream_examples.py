@@ -44,7 +44,7 @@ SMALL = (
     "~rollout.engine.args",
     "rollout.engine=transformers",
     "train.engine={name: fsdp2, ulysses_sequence_parallel_size: 1, fsdp_size: all}",
-    "train.learning_rate_schedule.warmup.ticks=null",
+    "train.lr_scheduler.warmup_steps=null",
     "rollout.log_responses=true",
     "schedule.total_steps=1",
     "schedule.evaluate_at_start=false",

@@ -64,7 +64,7 @@ def test_bfloat16_stays_under_its_own_threshold(task: Any, run: Callable[..., An
     train = {
         "precision": {"compute": "bfloat16"},
         "memory": {"recompute_activations": False},
-        "optimizer": {"learning_rate": 1e-3},
+        "optimizer": {"lr": 1e-3},
     }
     done = run(short(task.config, tmp_path, 2, rollout=vllm(precision="auto"), train=train))
     assert done.result.status == "finished", done.kinds("failure")

@@ -42,7 +42,7 @@ def picture(start: Callable[[], RlctlApp]) -> Callable[[Callable[[Any, Any], Any
 
 @picture(lambda: RlctlApp(session=Session.open(CONFIG)))
 async def editor(screen: Any, pilot: Any) -> None:
-    await screen.jump(("train", "optimizer", "learning_rate"))
+    await screen.jump(("train", "optimizer", "lr"))
 
 
 @picture(lambda: RlctlApp(session=Session.open(CONFIG)))

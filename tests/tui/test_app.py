@@ -123,7 +123,7 @@ def test_letters_of_jump_mode_are_told_apart() -> None:
 
 def test_the_palette_leads_to_a_field_and_runs_a_key(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await choose(pilot, screen, "ctrl+p", "optimizer.learning_rate")
+        await choose(pilot, screen, "ctrl+p", "optimizer.lr")
         assert screen.section == ("train", "optimizer")
         await choose(pilot, screen, "ctrl+p", "repeat_times")
         assert screen.section == ("batch",)

@@ -41,7 +41,7 @@ def test_a_verl_script_is_ported_to_roll(tmp_path: Path) -> None:
         app.press("C-f")
         app.sees("search")
         app.type("actor.optim.lr")
-        app.sees("train.optimizer.learning_rate")
+        app.sees("train.optimizer.lr")
         app.press("Enter")
         app.sees("train.sh:2")
         app.press("End", "C-u")
@@ -65,7 +65,7 @@ def test_a_verl_script_is_ported_to_roll(tmp_path: Path) -> None:
         app.ended()
     ported = Session.open(tmp_path / "ported.yaml")
     assert ported.dialect.startswith("roll")
-    assert ported.config.train.optimizer.learning_rate == 5e-6
+    assert ported.config.train.optimizer.lr == 5e-6
     assert (tmp_path / "train.sh").read_text() == SCRIPT
 
 

@@ -19,7 +19,7 @@ from rlctl.tui.screens.runs import RunsScreen
 from rlctl.tui.widgets.metric_plot import MetricPlot
 from tests.tui.conftest import drive, settled
 
-CONFIG = "rlctl: 1\nrun: {{name: {name}}}\nmodel: {{path: m}}\ndata: {{train: [{{path: t.parquet}}]}}\ntrain: {{optimizer: {{learning_rate: {rate}}}}}\n"
+CONFIG = "rlctl: 1\nrun: {{name: {name}}}\nmodel: {{path: m}}\ndata: {{train: [{{path: t.parquet}}]}}\ntrain: {{optimizer: {{lr: {rate}}}}}\n"
 
 
 def make(
@@ -128,7 +128,7 @@ def test_two_runs_are_compared(folder: Path) -> None:
         assert (page.first.name, page.second.name) == ("second", "first")
         table = page.query_one(DataTable)
         rows = [list(map(str, table.get_row_at(place))) for place in range(table.row_count)]
-        assert rows == [["run.name", "second", "first"], ["train.optimizer.learning_rate", "2e-06", "1e-06"]]
+        assert rows == [["run.name", "second", "first"], ["train.optimizer.lr", "2e-06", "1e-06"]]
         await pilot.press("down")
         await pilot.pause()
         assert "earning rate" in str(page.query_one("#key-told", Static).render())

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from rlctl.config import Config
-from rlctl.config.sections.train import LearningRateSchedule
+from rlctl.config.sections.train import LrScheduler
 from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
@@ -16,7 +16,7 @@ from rlctl.runtime.train.losses import Weights
 from rlctl.runtime.train.schedule import curve_of
 
 
-def learning_rates(schedule: LearningRateSchedule, peak: float, steps: int, each: int, at: list[int]) -> list[float]:
+def learning_rates(schedule: LrScheduler, peak: float, steps: int, each: int, at: list[int]) -> list[float]:
     """The rate of the first optimizer step of each given step.
 
     Args:
@@ -26,8 +26,8 @@ def learning_rates(schedule: LearningRateSchedule, peak: float, steps: int, each
         each: optimizer steps of a step.
         at: steps, from 0.
     """
-    ticks = each if schedule.tick == "optimizer_step" else 1
-    curve = curve_of(schedule, peak=peak, total_ticks=steps * ticks)
+    ticks = each if schedule.step_unit == "optimizer_step" else 1
+    curve = curve_of(schedule, peak=peak, scheduler_steps=steps * ticks)
     return [curve.rate(step * ticks) for step in at]
 
 

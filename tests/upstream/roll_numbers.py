@@ -18,7 +18,7 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
     "seed": ("run.seed",),
     "save every": ("checkpoint.every",),
     "evaluate every": ("schedule.evaluate_every",),
-    "learning rate": ("train.optimizer.learning_rate", "train.learning_rate_schedule", "schedule.total_", *SIZES),
+    "learning rate": ("train.optimizer.lr", "train.lr_scheduler", "schedule.total_", *SIZES),
     "gradient clip": ("train.optimizer.max_grad_norm",),
     "weight decay": ("train.optimizer.weight_decay",),
     "mini-batch": SIZES,
@@ -55,7 +55,7 @@ def numbers(config: Config) -> dict[str, Any]:
         "seed": config.run.seed,
         "save every": _interval(config, config.checkpoint.every),
         "evaluate every": _interval(config, config.schedule.evaluate_every),
-        "learning rate": train.optimizer.learning_rate,
+        "learning rate": train.optimizer.lr,
         "weight decay": train.optimizer.weight_decay,
         "gradient clip": train.optimizer.max_grad_norm,
         "training replicas": arithmetic.train_replicas(config),
@@ -90,7 +90,7 @@ def _rl(config: Config) -> dict[str, Any]:
     steps = config.schedule.total_steps
     if steps is not None:
         found["steps"] = steps
-        schedule, peak = config.train.learning_rate_schedule, config.train.optimizer.learning_rate
+        schedule, peak = config.train.lr_scheduler, config.train.optimizer.lr
         found["learning rates"] = ours.learning_rates(schedule, peak, steps, each, list(STEPS))
     if rollout.environments is not None:
         return found | {"environment groups": rollout.environments.groups}

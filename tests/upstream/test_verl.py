@@ -78,9 +78,7 @@ def rl_numbers(config: Config, theirs: Mapping[str, Any]) -> dict[str, Any]:
     batch, schedule, algorithm = config.batch, config.schedule, config.algorithm
     each, steps = arithmetic.optimizer_steps_per_step(config), ours.steps_of(config, ROWS)
     share = arithmetic.devices_per_sequence(config.train.engine)
-    rates = ours.learning_rates(
-        config.train.learning_rate_schedule, config.train.optimizer.learning_rate, steps, each, AT
-    )
+    rates = ours.learning_rates(config.train.lr_scheduler, config.train.optimizer.lr, steps, each, AT)
     numbers: dict[str, Any] = {
         "prompts_per_step": batch.prompts_per_step,
         "responses_per_prompt": batch.responses_per_prompt,
@@ -124,9 +122,7 @@ def rl_numbers(config: Config, theirs: Mapping[str, Any]) -> dict[str, Any]:
         mini = critic.mini_batch_responses or arithmetic.mini_batch_responses(config)
         numbers["critic.mini_batch_responses"] = mini
         numbers["critic.epochs"] = critic.ppo_epochs or batch.ppo_epochs
-        numbers["critic_rates"] = ours.learning_rates(
-            critic.learning_rate_schedule, critic.optimizer.learning_rate, steps, each, AT
-        )
+        numbers["critic_rates"] = ours.learning_rates(critic.lr_scheduler, critic.optimizer.lr, steps, each, AT)
     return numbers | loss_numbers(config)
 
 
@@ -162,8 +158,8 @@ def sft_numbers(config: Config, theirs: Mapping[str, Any]) -> dict[str, Any]:
         "optimizer.clip": train.optimizer.max_grad_norm or 0.0,
     }
     if theirs.get("rates"):
-        peak = train.optimizer.learning_rate
-        numbers["rates"] = ours.learning_rates(train.learning_rate_schedule, peak, steps, 1, AT)
+        peak = train.optimizer.lr
+        numbers["rates"] = ours.learning_rates(train.lr_scheduler, peak, steps, 1, AT)
     return numbers
 
 

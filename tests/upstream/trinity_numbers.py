@@ -46,7 +46,7 @@ LOST = {
     "advantage": "algorithm.advantage",
     "engine": "train.engine",
     "tensor": "rollout.parallel.tensor_parallel_size",
-    "learning rate": "train.learning_rate_schedule",
+    "learning rate": "train.lr_scheduler",
     "critic": "critic",
 }
 """The canonical keys of numbers that Trinity cannot always say."""
@@ -260,7 +260,7 @@ def _engine(config: Config, told: dict[str, Any], engine: dict[str, Any]) -> Ite
     yield "weight decay", train.optimizer.weight_decay, engine["weight_decay"]
     yield "betas", list(train.optimizer.betas), engine["betas"]
     yield "recompute", train.memory.recompute_activations, engine["gradient_checkpointing"]
-    yield "learning rate", train.optimizer.learning_rate, told["learning_rate"]
+    yield "learning rate", train.optimizer.lr, told["learning_rate"]
     if engine["learning_rates"]:
         yield from _rates(config, train, told, engine["learning_rates"])
     if config.algorithm.objective.choice == "rl":
@@ -294,11 +294,11 @@ def _old_log_probs(config: Config) -> str:
 
 def _rates(config: Config, train: Any, told: dict[str, Any], theirs: dict[str, float]) -> Iterator[Pair]:
     """The learning rate at each trainer step that begins a canonical tick, by the canonical schedule in its own ticks."""
-    schedule, steps = train.learning_rate_schedule, told["train_steps"]
+    schedule, steps = train.lr_scheduler, told["train_steps"]
     per_step = arithmetic.responses_per_step(config) / _drawn(config)
-    each = float(config.batch.ppo_epochs) if schedule.tick == "optimizer_step" else 1 / per_step
+    each = float(config.batch.ppo_epochs) if schedule.step_unit == "optimizer_step" else 1 / per_step
     total = sys.maxsize if steps is None else round(steps * each)
-    curve = curve_of(schedule, peak=train.optimizer.learning_rate, total_ticks=total)
+    curve = curve_of(schedule, peak=train.optimizer.lr, scheduler_steps=total)
     for tick, rate in theirs.items():
         if (int(tick) * each).is_integer():
             yield f"learning rate at {tick}", _round(curve.rate(round(int(tick) * each))), _round(rate)

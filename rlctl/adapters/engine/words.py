@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rlctl.adapters import dialect
 from rlctl.adapters.engine.matrix import canonical_paths, meanings, others
 
-_POLICY, _RATE = "algorithm.policy_loss", "train.learning_rate_schedule"
+_POLICY, _RATE = "algorithm.policy_loss", "train.lr_scheduler"
 TRL: Mapping[str, tuple[str, ...]] = {
     "num_generations": ("batch.responses_per_prompt",),
     "generation_batch_size": ("batch.prompts_per_step",),
@@ -31,7 +31,8 @@ TRL: Mapping[str, tuple[str, ...]] = {
     "max_steps": ("schedule.total_steps",),
     "eval_steps": ("schedule.evaluate_every",),
     "save_steps": ("checkpoint.every",),
-    "warmup_steps": (f"{_RATE}.warmup.ticks",),
+    "learning_rate": ("train.optimizer.lr",),
+    "warmup_steps": (f"{_RATE}.warmup_steps",),
     "lr_scheduler_type": (f"{_RATE}.name",),
     "gradient_checkpointing": ("train.memory.recompute_activations",),
     "use_liger_kernel": ("train.fused_kernels.liger",),

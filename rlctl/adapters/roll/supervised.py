@@ -150,8 +150,8 @@ def _read_steps(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("schedule.total_steps"), kept, (view.path("max_steps"),), same=kept == steps)
 
 
-SCHEDULE = "train.learning_rate_schedule"
-TOTAL_TICKS = f"{SCHEDULE}.total_ticks"
+SCHEDULE = "train.lr_scheduler"
+TOTAL_TICKS = f"{SCHEDULE}.total_steps"
 
 
 def _shorter(steps: Any, count: int | None) -> int | None:
@@ -175,7 +175,7 @@ def _write_length(view: Writing) -> Iterator[Out]:
         ticks = _shorter(steps, ranks(view))
     except PlanError:
         return  # told with the batch
-    moves = view.get(f"{SCHEDULE}.name") != "constant" or view.get(f"{SCHEDULE}.warmup.ratio")
+    moves = view.get(f"{SCHEDULE}.name") != "constant" or view.get(f"{SCHEDULE}.warmup_ratio")
     if moves and steps is None:
         reason = "ROLL's DPO counts its schedule in max_steps, which nothing says here: state dataset_rows"
         yield Inexpressible(used, reason)

@@ -64,7 +64,7 @@ def optimizer(worker: str, to: str) -> list[Rule]:
     """The optimizer of a training worker. The gradient limit is one key for all of them."""
     t, s, c = f"{worker}.training_args.", f"{worker}.strategy_args.strategy_config.", f"{to}.optimizer."
     return [
-        Key(f"{t}learning_rate", f"{c}learning_rate", 5e-5, always=True),
+        Key(f"{t}learning_rate", f"{c}lr", 5e-5, always=True),
         Key(f"{t}weight_decay", f"{c}weight_decay", 0.0),
         _betas(t, c),
         _clip(to),
@@ -138,7 +138,7 @@ def _clip(to: str) -> Rule:
 
 def schedule(worker: str, to: str) -> list[Rule]:
     """How the learning rate of a training worker moves: once an optimizer step."""
-    c = f"{to}.learning_rate_schedule."
+    c = f"{to}.lr_scheduler."
     kwargs = f"{worker}.strategy_args.strategy_config.lr_scheduler_kwargs."
     floor = _floor(worker, to, kwargs)
     return [
@@ -151,13 +151,13 @@ def schedule(worker: str, to: str) -> list[Rule]:
         ),
         When(
             (
-                Key(f"{kwargs}init_lr", f"{c}warmup.start", ABSENT),
+                Key(f"{kwargs}init_lr", f"{c}warmup_start_lr", ABSENT),
                 floor,
-                ticks(f"{kwargs}lr_decay_steps", f"{c}decay_ticks"),
-                ticks(f"{kwargs}wsd_decay_steps", f"{c}wsd_decay_ticks"),
+                ticks(f"{kwargs}lr_decay_steps", f"{c}decay_steps"),
+                ticks(f"{kwargs}wsd_decay_steps", f"{c}wsd_decay_steps"),
                 Key(
                     f"{kwargs}lr_wsd_decay_style",
-                    f"{c}wsd_decay",
+                    f"{c}wsd_decay_style",
                     ABSENT,
                     NullReads("exponential"),
                     write_when=_is_wsd(c),
@@ -169,16 +169,18 @@ def schedule(worker: str, to: str) -> list[Rule]:
         ),
         _ends(worker, to),
         Dropped(
-            f"{c}tick", "ROLL moves the schedule once an optimizer step; the ticks are multiplied", "optimizer_step"
+            f"{c}step_unit",
+            "ROLL moves the schedule once an optimizer step; the numbers of steps are multiplied",
+            "optimizer_step",
         ),
         *[
             Dropped(f"{c}{name}", reason)
             for name, reason in (
-                ("decay_ticks", "ROLL's FSDP2 schedules end with the run"),
-                ("wsd_decay_ticks", "only Megatron has this schedule"),
-                ("wsd_decay", "only Megatron has this schedule"),
-                ("cycles", "ROLL's cosine is half a period"),
-                ("total_ticks", "ROLL's schedule is as long as the run"),
+                ("decay_steps", "ROLL's FSDP2 schedules end with the run"),
+                ("wsd_decay_steps", "only Megatron has this schedule"),
+                ("wsd_decay_style", "only Megatron has this schedule"),
+                ("num_cycles", "ROLL's cosine is half a period"),
+                ("total_steps", "ROLL's schedule is as long as the run"),
                 ("restore_from_checkpoint", "ROLL takes the schedule from the checkpoint"),
             )
         ],
@@ -187,14 +189,14 @@ def schedule(worker: str, to: str) -> list[Rule]:
 
 def _ends(worker: str, to: str) -> CustomRule:
     """Where FSDP2's schedule begins and ends, which is 0 for all that move."""
-    c = f"{to}.learning_rate_schedule."
-    fills = (f"{c}warmup.start", f"{c}min_ratio", f"{c}min_learning_rate")
+    c = f"{to}.lr_scheduler."
+    fills = (f"{c}warmup_start_lr", f"{c}min_lr_ratio", f"{c}min_lr")
 
     def write(view: Writing) -> Iterator[Out]:
         moving = view.get(f"{c}name")
         if isinstance(moving, Absent) or engine_written(view, f"{to}.engine") == "megatron":
             return
-        warms = view.get(f"{c}warmup.ticks") or view.get(f"{c}warmup.ratio")
+        warms = view.get(f"{c}warmup_steps") or view.get(f"{c}warmup_ratio")
         begins, *ends = fills
         if view.get(begins):
             reason = "ROLL's FSDP2 warms up from 0" if warms else "nothing is warmed up"
@@ -214,7 +216,7 @@ def _is_wsd(c: str) -> Any:
 
 def _shape(worker: str, to: str) -> CustomRule:
     """The schedule's name, by the names that the strategy knows."""
-    key, own = f"{worker}.training_args.lr_scheduler_type", f"{to}.learning_rate_schedule.name"
+    key, own = f"{worker}.training_args.lr_scheduler_type", f"{to}.lr_scheduler.name"
 
     def read(view: Reading) -> Iterator[Flow]:
         names = MEGATRON_SCHEDULES if strategy(view, worker) in MEGATRON else HF_SCHEDULES
@@ -230,8 +232,8 @@ def _shape(worker: str, to: str) -> CustomRule:
         except InexpressibleError as error:
             yield Inexpressible(used, f"{error}; its default, linear, is used")
             return
-        warmup = view.get(f"{to}.learning_rate_schedule.warmup")
-        if raw == "constant" and not megatron and (warmup.get("ticks") or warmup.get("ratio")):
+        warms = any(view.get(f"{to}.lr_scheduler.warmup_{name}") for name in ("steps", "ratio"))
+        if raw == "constant" and not megatron and warms:
             raw = "constant_with_warmup"
         yield Flow(view.path(key), raw, used, always=True)
 
@@ -246,16 +248,16 @@ def _never_warms(view: Reading, worker: str) -> bool:
 
 def _floor(worker: str, to: str, kwargs: str) -> CustomRule:
     """The lowest learning rate, which Megatron takes as a number: a share is multiplied by the peak."""
-    key, c = f"{kwargs}min_lr", f"{to}.learning_rate_schedule."
+    key, c = f"{kwargs}min_lr", f"{to}.lr_scheduler."
 
     def read(view: Reading) -> Iterator[Flow]:
         if view.written(key):
-            yield Flow(view.to(f"{c}min_learning_rate"), view.get(key), (view.path(key),), same=True)
+            yield Flow(view.to(f"{c}min_lr"), view.get(key), (view.path(key),), same=True)
 
     def write(view: Writing) -> Iterator[Out]:
-        lowest, share = view.get(f"{c}min_learning_rate"), view.get(f"{c}min_ratio")
-        used = (view.to(f"{c}min_learning_rate"), view.to(f"{c}min_ratio"))
-        peak = view.get(f"{to}.optimizer.learning_rate")
+        lowest, share = view.get(f"{c}min_lr"), view.get(f"{c}min_lr_ratio")
+        used = (view.to(f"{c}min_lr"), view.to(f"{c}min_lr_ratio"))
+        peak = view.get(f"{to}.optimizer.lr")
         if isinstance(lowest, (int, float)):
             yield Flow(view.path(key), lowest, used[:1], same=True)
         elif share:
@@ -263,8 +265,8 @@ def _floor(worker: str, to: str, kwargs: str) -> CustomRule:
         elif view.get(f"{c}name") == "constant":
             yield Inexpressible(used[1:], "a constant rate falls nowhere", idle=True)
 
-    fills = (f"{c}min_learning_rate", f"{c}min_ratio")
-    return CustomRule(f"lowest rate of {worker}", (DialectKey(key),), fills, read, write, "min_ratio x learning_rate")
+    fills = (f"{c}min_lr", f"{c}min_lr_ratio")
+    return CustomRule(f"lowest rate of {worker}", (DialectKey(key),), fills, read, write, "min_lr_ratio x lr")
 
 
 # Number types

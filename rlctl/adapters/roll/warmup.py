@@ -44,7 +44,7 @@ def _write_ticks(view: Writing, key: str, to: str) -> Iterator[Out]:
 
 
 def _optimizer_steps_of_tick(view: Writing) -> int:
-    if view.get("train.learning_rate_schedule.tick") == "optimizer_step":
+    if view.get("train.lr_scheduler.step_unit") == "optimizer_step":
         return 1
     return arithmetic.optimizer_steps_per_step(view.config)
 
@@ -52,7 +52,7 @@ def _optimizer_steps_of_tick(view: Writing) -> int:
 def warmup(worker: str, to: str) -> CustomRule:
     """How long a training worker warms up: ``warmup_steps``, or a share of its optimizer steps where that is 0."""
     steps, share = f"{worker}.training_args.warmup_steps", f"{worker}.training_args.warmup_ratio"
-    own, part = f"{to}.learning_rate_schedule.warmup.ticks", f"{to}.learning_rate_schedule.warmup.ratio"
+    own, part = f"{to}.lr_scheduler.warmup_steps", f"{to}.lr_scheduler.warmup_ratio"
 
     def read(view: Reading) -> Iterator[Flow]:
         used, ratio = (view.path(share),), Off(0.0).read(view.get(share), view)

@@ -54,9 +54,9 @@ def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list
     if version >= (0, 6) and config.run.mode in ("online", "train_only"):
         own = f"{ADDED}; elsewhere it is one mean over the mini-batch"
         found.append(Finding("micro-batches-added", Level.NOTE, own, "trainer.max_token_len_per_gpu"))
-    schedule, optimizer = config.train.learning_rate_schedule, "algorithm.optimizer"
+    schedule, optimizer = config.train.lr_scheduler, "algorithm.optimizer"
     endless = find(values, ("trainer", "total_steps")) in (ABSENT, None)
-    if endless and schedule.warmup.ratio and config.run.mode in ("online", "train_only"):
+    if endless and schedule.warmup_ratio and config.run.mode in ("online", "train_only"):
         message = (
             "without trainer.total_steps Trinity takes lr_warmup_steps_ratio of sys.maxsize steps: the learning rate "
             "stays near 0 for the whole run; rlctl takes it of the run's own length"

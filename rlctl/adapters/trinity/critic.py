@@ -197,7 +197,7 @@ CRITIC: list[Rule] = [
         _read_critic_model,
         _write_critic_model,
     ),
-    Key(f"{CRITIC_C}.optim.lr", "critic.optimizer.learning_rate", VersionedDefault({"0.5": 1e-6, "0.6": 1e-5})),
+    Key(f"{CRITIC_C}.optim.lr", "critic.optimizer.lr", VersionedDefault({"0.5": 1e-6, "0.6": 1e-5})),
     Key(f"{CRITIC_C}.optim.weight_decay", "critic.optimizer.weight_decay", 0.01),
     norms_and_biases(
         "critic.optimizer",
@@ -221,7 +221,7 @@ CRITIC: list[Rule] = [
             schedule(f"{CRITIC_C}.optim.lr_scheduler_type", "critic"),
             Key(
                 f"{CRITIC_C}.optim.min_lr_ratio",
-                "critic.learning_rate_schedule.min_ratio",
+                "critic.lr_scheduler.min_lr_ratio",
                 VersionedDefault({"0.5": 0.0, "0.6": 0.01}),
                 NullReads(0.0),
             ),
@@ -234,12 +234,12 @@ CRITIC: list[Rule] = [
         (
             Key(
                 f"{CRITIC_C}.optim.lr_decay_style",
-                "critic.learning_rate_schedule.name",
+                "critic.lr_scheduler.name",
                 "constant",
                 MEGATRON_SHAPES,
                 since="0.6",
             ),
-            Key(f"{CRITIC_C}.optim.min_lr", "critic.learning_rate_schedule.min_learning_rate", 0.0, since="0.6"),
+            Key(f"{CRITIC_C}.optim.min_lr", "critic.lr_scheduler.min_lr", 0.0, since="0.6"),
         ),
         lambda view: _on_megatron(view),
         lambda view: writes_engine(view, "critic.engine", "megatron") and view.version >= (0, 6),
@@ -248,12 +248,12 @@ CRITIC: list[Rule] = [
     CustomRule(
         "critic's warm-up",
         (DialectKey(f"{CRITIC_C}.optim.lr_warmup_steps", -1),),
-        ("critic.learning_rate_schedule.warmup.ticks", "critic.learning_rate_schedule.tick"),
+        ("critic.lr_scheduler.warmup_steps", "critic.lr_scheduler.step_unit"),
         lambda view: read_warmup(view, f"{CRITIC_C}.optim.lr_warmup_steps", "critic"),
         lambda view: write_warmup(view, f"{CRITIC_C}.optim.lr_warmup_steps", "critic"),
-        "ticks x k",
+        "steps x k",
     ),
-    Key(f"{CRITIC_C}.optim.lr_warmup_steps_ratio", "critic.learning_rate_schedule.warmup.ratio", 0.0, Off(0.0)),
+    Key(f"{CRITIC_C}.optim.lr_warmup_steps_ratio", "critic.lr_scheduler.warmup_ratio", 0.0, Off(0.0)),
     Key(
         f"{CRITIC_C}.cliprange_value", "critic.value_loss.clip", VersionedDefault({"0.5": 0.0, "0.6": 0.5}), Unclipped()
     ),

@@ -184,14 +184,14 @@ def read_warmup(view: Reading, key: str, role: str) -> Iterator[Flow]:
     repeats = epochs if isinstance(epochs, int) and epochs > 1 else 1
     note = f"{ticks} trainer steps x {repeats} passes" if ticks and repeats > 1 else ""
     yield Flow(
-        view.to(f"{role}.learning_rate_schedule.warmup.ticks"),
+        view.to(f"{role}.lr_scheduler.warmup_steps"),
         None if ticks is None else ticks * repeats,
         (view.path(key),),
         "derived" if note else "mapped",
         note,
         same=ticks is not None and not note,
     )
-    yield Flow(view.to(f"{role}.learning_rate_schedule.tick"), "optimizer_step", ())
+    yield Flow(view.to(f"{role}.lr_scheduler.step_unit"), "optimizer_step", ())
 
 
 def _read_warmup(view: Reading) -> Iterator[Flow]:
@@ -205,7 +205,7 @@ def _read_warmup(view: Reading) -> Iterator[Flow]:
     if warms and starts_low(view.version, str(view.get(key)), megatron):
         start = view.get(f"{root}.lr") * view.get(f"{root}.min_lr_ratio")
         note = f"the warm-up of {'Megatron' if megatron else 'a cosine'} begins at the lowest rate"
-        yield Flow(view.to("train.learning_rate_schedule.warmup.start"), start, (view.path(key),), "derived", note)
+        yield Flow(view.to("train.lr_scheduler.warmup_start_lr"), start, (view.path(key),), "derived", note)
 
 
 def starts_low(version: Version, name: str, megatron: bool) -> bool:
@@ -215,21 +215,21 @@ def starts_low(version: Version, name: str, megatron: bool) -> bool:
 
 def write_warmup(view: Writing, key: str, role: str) -> Iterator[Out]:
     """A warm-up in trainer steps, from the canonical schedule's own ticks."""
-    to = f"{role}.learning_rate_schedule"
-    plan, used = view.get(to), (view.to(f"{to}.warmup.ticks"),)
+    to = f"{role}.lr_scheduler"
+    plan, used = view.get(to), (view.to(f"{to}.warmup_steps"),)
     if not isinstance(plan, Mapping):
         return
-    by_step, ticks, ratio = plan["tick"] == "step", plan["warmup"]["ticks"], plan["warmup"]["ratio"]
+    by_step, ticks, ratio = plan["step_unit"] == "step", plan["warmup_steps"], plan["warmup_ratio"]
     each = factor(view) if by_step else 1
     epochs = 1 if by_step else view.config.batch.ppo_epochs
     value = -1 if ticks is None else int(-(-ticks * each // epochs))
     note = f"{ticks} steps x {each}" if ticks and each > 1 else ""
     yield Flow(view.path(key), value, used, "derived" if note else "mapped", note, same=value == ticks)
-    yield Flow((), None, (view.to(f"{to}.tick"),), "mapped", "Trinity moves the schedule once a train step")
+    yield Flow((), None, (view.to(f"{to}.step_unit"),), "mapped", "Trinity moves the schedule once a train step")
     relative = ratio or shape(view, role) in DECAYS
     if relative and view.config.schedule.total_steps is None and view.config.schedule.total_optimizer_steps is None:
         reason = "Trinity takes ratios and decays of trainer.total_steps, which is not set: the learning rate would hardly move"
-        yield Inexpressible((view.to(f"{to}.warmup.ratio" if ratio else f"{to}.name"),), reason)
+        yield Inexpressible((view.to(f"{to}.warmup_ratio" if ratio else f"{to}.name"),), reason)
 
 
 def _write_warmup(view: Writing) -> Iterator[Out]:
@@ -238,9 +238,9 @@ def _write_warmup(view: Writing) -> Iterator[Out]:
 
 
 def _write_start(view: Writing) -> Iterator[Out]:
-    plan, used = view.config.train.learning_rate_schedule, (view.to("train.learning_rate_schedule.warmup.start"),)
-    lowest = view.config.train.optimizer.learning_rate * lowest_ratio(view) if _starts_low(view) else 0.0
-    if not _warms(view) or math.isclose(plan.warmup.start, lowest):
+    plan, used = view.config.train.lr_scheduler, (view.to("train.lr_scheduler.warmup_start_lr"),)
+    lowest = view.config.train.optimizer.lr * lowest_ratio(view) if _starts_low(view) else 0.0
+    if not _warms(view) or math.isclose(plan.warmup_start_lr, lowest):
         yield Flow((), None, used)
     else:
         yield Inexpressible(used, f"Trinity's warm-up begins at {lowest:g}")
@@ -252,8 +252,8 @@ def _starts_low(view: Writing) -> bool:
 
 
 def _warms(view: Writing) -> bool:
-    warmup = view.config.train.learning_rate_schedule.warmup
-    return bool(warmup.ticks or warmup.ratio)
+    schedule = view.config.train.lr_scheduler
+    return bool(schedule.warmup_steps or schedule.warmup_ratio)
 
 
 def first(own: str, common: str, to: str, default: Any, convert: Converter = SAME) -> list[Rule]:
@@ -277,7 +277,7 @@ NEAREST = {"linear": "cosine", "polynomial": "cosine"}
 
 def shape(view: Writing, role: str) -> Any:
     """The schedule that is written for a model."""
-    name = view.get(f"{role}.learning_rate_schedule.name")
+    name = view.get(f"{role}.lr_scheduler.name")
     return name if name in _shapes(view, role).names.values() else NEAREST.get(name, name)
 
 
@@ -287,7 +287,7 @@ def _shapes(view: Writing, role: str) -> Names:
 
 def schedule(key: str, role: str) -> CustomRule:
     """The shape of a model's learning rate, which an older key decides where it is written."""
-    older, to = f"{key.rpartition('.')[0]}.warmup_style", f"{role}.learning_rate_schedule.name"
+    older, to = f"{key.rpartition('.')[0]}.warmup_style", f"{role}.lr_scheduler.name"
 
     def rule(shapes: Names) -> Key:
         return Key(key, to, "constant", shapes, also=(DialectKey(older, None),))
@@ -300,7 +300,7 @@ def schedule(key: str, role: str) -> CustomRule:
         if shape(view, role) == name:
             yield from rule(_shapes(view, role)).write(view)
             return
-        lowest = view.get(f"{role}.learning_rate_schedule.min_ratio")
+        lowest = view.get(f"{role}.lr_scheduler.min_lr_ratio")
         reason = (
             f"Trinity has no {name} decay; a cosine to min_lr_ratio {lowest:g} is written, which is above it in the first "
             "half of the run and below it in the second"
@@ -315,13 +315,13 @@ def overrides() -> list[Rule]:
     """The policy's optimizer among verl's keys: 0.5 replaces it by ``algorithm.optimizer``, 0.6 lets it decide."""
     root, to = f"{ACTOR}.optim", "train"
     keys: tuple[tuple[str, str, Any], ...] = (
-        ("lr", "optimizer.learning_rate", SAME),
+        ("lr", "optimizer.lr", SAME),
         ("weight_decay", "optimizer.weight_decay", SAME),
         ("betas", "optimizer.betas", Listed()),
         ("optimizer", "optimizer.name", ADAM),
-        ("lr_scheduler_type", "learning_rate_schedule.name", SHAPES),
-        ("lr_warmup_steps_ratio", "learning_rate_schedule.warmup.ratio", Off(0.0)),
-        ("min_lr_ratio", "learning_rate_schedule.min_ratio", SAME),
+        ("lr_scheduler_type", "lr_scheduler.name", SHAPES),
+        ("lr_warmup_steps_ratio", "lr_scheduler.warmup_ratio", Off(0.0)),
+        ("min_lr_ratio", "lr_scheduler.min_lr_ratio", SAME),
     )
     never = [
         Key(f"{root}.{key}", f"{to}.{field}", ABSENT, convert, since="0.6", write_when=lambda view: False)
@@ -331,36 +331,34 @@ def overrides() -> list[Rule]:
         *never,
         Key(
             f"{root}.num_cycles",
-            f"{to}.learning_rate_schedule.cycles",
+            f"{to}.lr_scheduler.num_cycles",
             0.5,
             since="0.6",
-            write_when=lambda view: bool(
-                view.version >= (0, 6) or view.explicit(f"{to}.learning_rate_schedule.cycles")
-            ),
+            write_when=lambda view: bool(view.version >= (0, 6) or view.explicit(f"{to}.lr_scheduler.num_cycles")),
         ),
     ]
 
 
 def lowest_ratio(view: Writing) -> float:
     """The lowest learning rate as a share of the peak, however it is said."""
-    plan, peak = view.config.train.learning_rate_schedule, view.config.train.optimizer.learning_rate
-    given = plan.min_learning_rate
-    return plan.min_ratio if given is None or not peak else min(1.0, float(f"{given / peak:.12g}"))
+    plan, peak = view.config.train.lr_scheduler, view.config.train.optimizer.lr
+    given = plan.min_lr
+    return plan.min_lr_ratio if given is None or not peak else min(1.0, float(f"{given / peak:.12g}"))
 
 
 def _read_lowest(view: Reading) -> Iterator[Flow]:
-    to = view.to("train.learning_rate_schedule.min_ratio")
+    to = view.to("train.lr_scheduler.min_lr_ratio")
     yield Flow(to, view.get(LOWEST), (view.path(LOWEST),), same=True)
 
 
 def _write_lowest(view: Writing) -> Iterator[Out]:
-    to, ratio = "train.learning_rate_schedule", lowest_ratio(view)
-    least, own = view.config.train.learning_rate_schedule.min_learning_rate, view.to(f"{to}.min_ratio")
+    to, ratio = "train.lr_scheduler", lowest_ratio(view)
+    least, own = view.config.train.lr_scheduler.min_lr, view.to(f"{to}.min_lr_ratio")
     if least is None:
         yield Flow(view.path(LOWEST), ratio, (own,), same=True, always=_decays(view))
     else:
-        note = f"{least:g} / {view.config.train.optimizer.learning_rate:g}"
-        used = (view.to(f"{to}.min_learning_rate"), own)
+        note = f"{least:g} / {view.config.train.optimizer.lr:g}"
+        used = (view.to(f"{to}.min_lr"), own)
         yield Flow(view.path(LOWEST), ratio, used, "derived", note, always=_decays(view))
 
 
@@ -380,7 +378,7 @@ def _decays(view: Writing) -> bool:
 
 TRAINER: list[Rule] = [
     *overrides(),
-    Key("algorithm.optimizer.lr", "train.optimizer.learning_rate", 1e-6),
+    Key("algorithm.optimizer.lr", "train.optimizer.lr", 1e-6),
     Key("algorithm.optimizer.weight_decay", "train.optimizer.weight_decay", 0.01),
     norms_and_biases("train.optimizer", lambda view: strategy(view) == "megatron", lambda view: not is_fsdp(view)),
     Key("algorithm.optimizer.betas", "train.optimizer.betas", [0.9, 0.999], Listed()),
@@ -405,16 +403,16 @@ TRAINER: list[Rule] = [
             DialectKey("algorithm.optimizer.lr_warmup_steps", -1),
             DialectKey(f"{ACTOR}.optim.lr_warmup_steps", None, "0.6"),
         ),
-        tuple(f"train.learning_rate_schedule.{name}" for name in ("warmup.ticks", "tick", "warmup.start")),
+        tuple(f"train.lr_scheduler.{name}" for name in ("warmup_steps", "step_unit", "warmup_start_lr")),
         _read_warmup,
         _write_warmup,
-        "ticks x k",
+        "steps x k",
     ),
-    Key("algorithm.optimizer.lr_warmup_steps_ratio", "train.learning_rate_schedule.warmup.ratio", 0.0, Off(0.0)),
+    Key("algorithm.optimizer.lr_warmup_steps_ratio", "train.lr_scheduler.warmup_ratio", 0.0, Off(0.0)),
     CustomRule(
         "lowest learning rate",
         (DialectKey(LOWEST, 0.01),),
-        tuple(f"train.learning_rate_schedule.{name}" for name in ("min_ratio", "min_learning_rate")),
+        tuple(f"train.lr_scheduler.{name}" for name in ("min_lr_ratio", "min_lr")),
         _read_lowest,
         _write_lowest,
         "min_lr / lr",
@@ -424,12 +422,12 @@ TRAINER: list[Rule] = [
         for name in ["module", "epsilon", "weight_decay_style", "start_weight_decay", "end_weight_decay"]
     ],
     *[
-        Dropped(f"train.learning_rate_schedule.{name}", NO_KEY)
+        Dropped(f"train.lr_scheduler.{name}", NO_KEY)
         for name in [
-            "decay_ticks",
-            "wsd_decay_ticks",
-            "wsd_decay",
-            "total_ticks",
+            "decay_steps",
+            "wsd_decay_steps",
+            "wsd_decay_style",
+            "total_steps",
             "restore_from_checkpoint",
         ]
     ],

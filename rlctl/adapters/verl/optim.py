@@ -112,7 +112,7 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
     """The keys of an ``optim`` block that set the optimizer."""
     o, c = f"{prefix}.", f"{_owner(role)}.optimizer."
     return [
-        Key(f"{o}lr", f"{c}learning_rate", rate, always=True),
+        Key(f"{o}lr", f"{c}lr", rate, always=True),
         Key(f"{o}weight_decay", f"{c}weight_decay", 0.01),
         Key(f"{o}betas", f"{c}betas", betas, Listed(), since=since),
         gradient_clip(f"{o}clip_grad", role, since, clip),
@@ -226,11 +226,11 @@ def ticks_of(schedule: str) -> CustomRule:
         each = steps_of_update(view)
         note = "" if each is None else f"an update_actor is {each} optimizer steps, and a step several of them"
         how: Provenance = "mapped" if each is None else "derived"
-        yield Flow(view.to(f"{schedule}tick"), "step" if each is None else "optimizer_step", (), how, note)
+        yield Flow(view.to(f"{schedule}step_unit"), "step" if each is None else "optimizer_step", (), how, note)
 
     def write(view: Writing) -> Iterator[Out]:
-        tick, used = view.get(f"{schedule}tick"), (view.to(f"{schedule}tick"),)
-        warms = any(view.get(f"{schedule}warmup.{name}") for name in ("ticks", "ratio"))
+        tick, used = view.get(f"{schedule}step_unit"), (view.to(f"{schedule}step_unit"),)
+        warms = any(view.get(f"{schedule}warmup_{name}") for name in ("steps", "ratio"))
         moves = warms or view.get(f"{schedule}name") != "constant"
         if isinstance(tick, Absent):
             return
@@ -241,12 +241,12 @@ def ticks_of(schedule: str) -> CustomRule:
             how: Provenance = "derived" if tick == "optimizer_step" else "mapped"
             yield Flow((), None, used, how, "the rate moves as often, or stays")
 
-    return CustomRule(f"ticks of {schedule}", (), (f"{schedule}tick",), read, write, "once an update_actor")
+    return CustomRule(f"step unit of {schedule}", (), (f"{schedule}step_unit",), read, write, "once an update_actor")
 
 
 def lowest(key: str, schedule: str) -> CustomRule:
     """The lowest rate, as a share of the peak; a constant rate never gets there."""
-    rule = Key(key, f"{schedule}min_ratio", 0.0, NullReads(0.0))
+    rule = Key(key, f"{schedule}min_lr_ratio", 0.0, NullReads(0.0))
 
     def write(view: Writing) -> Iterator[Out]:
         if view.get(f"{schedule}name") == "constant" and not view.explicit(rule.to):
@@ -259,7 +259,7 @@ def lowest(key: str, schedule: str) -> CustomRule:
 
 def _length(key: str, schedule: str) -> CustomRule:
     """The length of the schedule, which verl sets to the steps of the run when it starts, whatever is written."""
-    to = f"{schedule}total_ticks"
+    to = f"{schedule}total_steps"
 
     def read(view: Reading) -> Iterator[Flow]:
         set_to = view.get(key)
@@ -278,38 +278,38 @@ def _length(key: str, schedule: str) -> CustomRule:
 
 def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any = None) -> list[Rule]:
     """The keys of an ``optim`` block that move the learning rate; each engine has shapes of its own."""
-    o, c = f"{prefix}.", f"{_owner(role)}.learning_rate_schedule."
+    o, c = f"{prefix}.", f"{_owner(role)}.lr_scheduler."
     return [
         under(
             "fsdp2",
             role,
             fsdp_shape(prefix, f"{c}name"),
             lowest(f"{o}min_lr_ratio", f"{c}"),
-            Key(f"{o}num_cycles", f"{c}cycles", 0.5, since="0.4"),
+            Key(f"{o}num_cycles", f"{c}num_cycles", 0.5, since="0.4"),
         ),
         under(
             "megatron",
             role,
             Key(f"{o}lr_decay_style", f"{c}name", megatron_shape or "constant", MEGATRON_SCHEDULES),
-            Key(f"{o}min_lr", f"{c}min_learning_rate"),
-            Key(f"{o}lr_warmup_init", f"{c}warmup.start"),
-            Key(f"{o}lr_decay_steps", f"{c}decay_ticks", None, Ticks(c)),
-            Key(f"{o}lr_wsd_decay_steps", f"{c}wsd_decay_ticks", None, Ticks(c)),
-            Key(f"{o}lr_wsd_decay_style", f"{c}wsd_decay"),
+            Key(f"{o}min_lr", f"{c}min_lr"),
+            Key(f"{o}lr_warmup_init", f"{c}warmup_start_lr"),
+            Key(f"{o}lr_decay_steps", f"{c}decay_steps", None, Ticks(c)),
+            Key(f"{o}lr_wsd_decay_steps", f"{c}wsd_decay_steps", None, Ticks(c)),
+            Key(f"{o}lr_wsd_decay_style", f"{c}wsd_decay_style"),
             Key(f"{o}use_checkpoint_opt_param_scheduler", f"{c}restore_from_checkpoint"),
         ),
         under(
             "veomni",
             role,
             Key(f"{o}lr_scheduler_type", f"{c}name", "cosine", FSDP_SCHEDULES, always=True),
-            Key(f"{o}lr_min", f"{c}min_learning_rate", 0.0),
-            Key(f"{o}lr_start", f"{c}warmup.start", 0.0),
+            Key(f"{o}lr_min", f"{c}min_lr", 0.0),
+            Key(f"{o}lr_start", f"{c}warmup_start_lr", 0.0),
         ),
         under(
             "torchtitan",
             role,
             Key(f"{o}decay_type", f"{c}name", "linear", TITAN_SCHEDULES, always=True),
-            Key(f"{o}min_lr_factor", f"{c}min_ratio", 0.0),
+            Key(f"{o}min_lr_factor", f"{c}min_lr_ratio", 0.0),
         ),
         warmup(prefix, c, role, ratio),
         _length(f"{o}total_training_steps", c),

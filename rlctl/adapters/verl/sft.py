@@ -208,19 +208,19 @@ OLD: list[Rule] = [
     *optimizer("optim", SFT_OLD, rate=1e-5, betas=[0.9, 0.95], since=""),
     Key(
         "optim.lr_scheduler",
-        "train.learning_rate_schedule.name",
+        "train.lr_scheduler.name",
         "cosine",
         also=(DialectKey("optim.lr_scheduler_type"),),
     ),
     Key(
         "optim.warmup_steps_ratio",
-        "train.learning_rate_schedule.warmup.ratio",
+        "train.lr_scheduler.warmup_ratio",
         0.1,
         Off(0.0),
         also=(DialectKey("optim.lr_warmup_steps_ratio"),),
     ),
     *checkpoint("trainer.checkpoint"),
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
-    Dropped("train.learning_rate_schedule.tick", "verl moves the schedule once a step", "step"),
+    Dropped("train.lr_scheduler.step_unit", "verl moves the schedule once a step", "step"),
     *COMMON,
 ]

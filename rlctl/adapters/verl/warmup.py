@@ -1,6 +1,6 @@
 """verl: ticks of a schedule, which are calls of ``update_actor``, and the warm-up, which may be a share of them.
 
-FSDP takes a share of the run, Megatron of ``lr_decay_steps``, and both round down. rlctl takes it of ``total_ticks``, else of the
+FSDP takes a share of the run, Megatron of ``lr_decay_steps``, and both round down. rlctl takes it of ``total_steps``, else of the
 run: where that is another number, the ticks themselves go over. A warm-up of 0 steps asks for the share, but in the old FSDP
 workers.
 """
@@ -38,7 +38,7 @@ class Ticks:
 
 def _ticks_of_step(view: Writing, schedule: str) -> int:
     """Ticks of the canonical schedule in a step."""
-    by_step = view.get(f"{schedule}tick") != "optimizer_step"
+    by_step = view.get(f"{schedule}step_unit") != "optimizer_step"
     return 1 if by_step else arithmetic.optimizer_steps_per_step(view.config)
 
 
@@ -57,7 +57,7 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
     steps, share, decay = (
         f"{prefix}.{name}" for name in ("lr_warmup_steps", "lr_warmup_steps_ratio", "lr_decay_steps")
     )
-    own, part = f"{schedule}warmup.ticks", f"{schedule}warmup.ratio"
+    own, part = f"{schedule}warmup_steps", f"{schedule}warmup_ratio"
     count_key = Key(steps, own, -1, _Count(schedule), since="" if role is ACTOR else "0.6")
     share_key = Key(share, part, ratio, Off(0.0))
 
@@ -80,17 +80,17 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
     def write(view: Writing) -> Iterator[Out]:
         of, used = view.get(part), (view.to(part),)
         is_megatron = view.get(f"{role.to}.name") == "megatron"
-        moved = [view.get(f"{schedule}{name}") for name in ("total_ticks", "decay_ticks")[: 1 + is_megatron]]
+        moved = [view.get(f"{schedule}{name}") for name in ("total_steps", "decay_steps")[: 1 + is_megatron]]
         if view.get(own) is not None or not _is_number(of) or not any(_is_number(length) for length in moved):
             yield from count_key.write(view)
             yield from share_key.write(view)
             return
-        whole = view.get(f"{schedule}total_ticks") or run_ticks(view, schedule)
+        whole = view.get(f"{schedule}total_steps") or run_ticks(view, schedule)
         if whole is None:
             yield Inexpressible(used, "verl takes a share of other steps, and how many the run has is not known")
             return
         count = Ticks(schedule).write(int(of * whole), view)
-        yield Flow(view.path(steps), count or -1, used, "derived", f"{of:g} of {whole} ticks", always=bool(count))
+        yield Flow(view.path(steps), count or -1, used, "derived", f"{of:g} of {whole} steps", always=bool(count))
         yield Flow(view.path(share), 0.0, used, "derived", "lr_warmup_steps decides")
 
     return CustomRule(

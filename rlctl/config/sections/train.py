@@ -144,7 +144,7 @@ class Optimizer:
     """``adamw``, or the name of another optimizer of the engine or of ``module``."""
     module: str | None = None
     """Python module that has the optimizer; null is the engine's own."""
-    learning_rate: NonNegative = 1e-6
+    lr: NonNegative = 1e-6
     """Peak learning rate. Raised, it learns faster, until it becomes unstable."""
     weight_decay: NonNegative = 0.01
     """Pull of weights to 0."""
@@ -167,44 +167,36 @@ class Optimizer:
 
 
 @section
-class Warmup:
-    """How the learning rate rises at the start."""
-
-    ticks: Annotated[int, Unit("ticks"), Range(at_least=0)] | None = None
-    """Ticks of the schedule until the peak; null goes by ratio."""
-    ratio: Fraction | None = None
-    """Share of the whole schedule until the peak; null goes by ticks."""
-    start: NonNegative = 0.0
-    """Learning rate it rises from."""
-
-
-@section
-class LearningRateSchedule:
+class LrScheduler:
     """How the learning rate moves over the run."""
 
     name: Literal["constant", "linear", "cosine", "inverse_sqrt", "wsd", "polynomial"] = "constant"
     """Shape after the warm-up."""
-    tick: Literal["step", "optimizer_step"] = "step"
-    """What moves it: verl ticks once a step, ROLL and Trinity once an optimizer step."""
-    warmup: Warmup = Warmup()
-    """How it rises at the start."""
-    min_ratio: Fraction = 0.0
+    step_unit: Literal["step", "optimizer_step"] = "step"
+    """What moves it: verl moves it once a step, ROLL and Trinity once an optimizer step. The steps below count this."""
+    warmup_steps: Annotated[int, Unit("scheduler steps"), Range(at_least=0)] | None = None
+    """Scheduler steps until the peak; null uses ``warmup_ratio``."""
+    warmup_ratio: Fraction | None = None
+    """Share of the whole schedule until the peak; null uses ``warmup_steps``."""
+    warmup_start_lr: NonNegative = 0.0
+    """Learning rate at which the warm-up starts."""
+    min_lr_ratio: Fraction = 0.0
     """Lowest learning rate as a share of the peak."""
-    min_learning_rate: NonNegative | None = None
-    """Lowest learning rate itself; null goes by ratio."""
-    cycles: Positive = 0.5
+    min_lr: NonNegative | None = None
+    """Lowest learning rate; null uses ``min_lr_ratio``."""
+    num_cycles: Positive = 0.5
     """Periods of the cosine over the run; 0.5 ends at the lowest point."""
-    decay_ticks: Annotated[int, Unit("ticks"), Range(at_least=1)] | None = None
-    """Ticks until the lowest point; null is the whole run."""
-    wsd_decay_ticks: Annotated[int, Unit("ticks"), Range(at_least=1)] | None = None
-    """Ticks of the decay at the end of wsd."""
-    wsd_decay: Literal["exponential", "linear", "cosine", "minus_sqrt"] = "exponential"
+    decay_steps: Annotated[int, Unit("scheduler steps"), Range(at_least=1)] | None = None
+    """Scheduler steps until the lowest point; null is the whole run."""
+    wsd_decay_steps: Annotated[int, Unit("scheduler steps"), Range(at_least=1)] | None = None
+    """Scheduler steps of the decay at the end of wsd."""
+    wsd_decay_style: Literal["exponential", "linear", "cosine", "minus_sqrt"] = "exponential"
     """Shape of that decay."""
-    total_ticks: Annotated[int, Unit("ticks"), Range(at_least=1)] | None = None
+    total_steps: Annotated[int, Unit("scheduler steps"), Range(at_least=1)] | None = None
     """Length of the schedule; null is the run's."""
     restore_from_checkpoint: bool = True
-    """On resume, take the schedule from the checkpoint rather than from the config: its shape, length and peak. Where it
-    stands always comes from the checkpoint."""
+    """On resume, take the schedule from the checkpoint rather than from the config: its shape, length and peak. Its
+    position always comes from the checkpoint."""
 
 
 @section
@@ -252,7 +244,7 @@ class Train:
     """Number types of weights, computation and gradients."""
     optimizer: Optimizer = Optimizer()
     """The optimizer and its settings."""
-    learning_rate_schedule: LearningRateSchedule = LearningRateSchedule()
+    lr_scheduler: LrScheduler = LrScheduler()
     """How the learning rate moves."""
     memory: MemorySettings = MemorySettings()
     """What is given up to save memory."""
@@ -284,7 +276,7 @@ class Critic(Train):
 
     model: Model | None = None
     """Its weights; null starts from the policy's."""
-    optimizer: Optimizer = Optimizer(learning_rate=1e-5)
+    optimizer: Optimizer = Optimizer(lr=1e-5)
     """The critic's optimizer and its settings."""
     value_loss: ValueLoss = ValueLoss()
     """The loss that the critic is trained with."""

@@ -99,8 +99,8 @@ def _teaches(asked: Asked) -> bool:
 
 
 def _falls_at_once(asked: Asked) -> str:
-    schedule = asked.train.learning_rate_schedule
-    warms = schedule.warmup.ticks or schedule.warmup.ratio
+    schedule = asked.train.lr_scheduler
+    warms = schedule.warmup_steps or schedule.warmup_ratio
     return schedule.name if asked.trains and schedule.name == "inverse_sqrt" and not warms else ""
 
 
@@ -158,10 +158,10 @@ ROWS: tuple[Row, ...] = (
         "leave @train.optimizer.module out",
     ),
     Row(
-        "@train.learning_rate_schedule.name",
+        "@train.lr_scheduler.name",
         _falls_at_once,
         "without a warm-up Megatron-core falls by the square root of the tick, and rlctl over 10,000 ticks, as Transformers does",
-        "set @train.learning_rate_schedule.warmup.ticks to 1 and warmup.start to the learning rate, which is Megatron-core's",
+        "set @train.lr_scheduler.warmup_steps to 1 and warmup_start_lr to the learning rate, which is Megatron-core's",
     ),
     Row(
         "@model.freeze",

@@ -61,8 +61,8 @@ OWN: Mapping[str, Mapping[str, str]] = {
     "optimizer_overrides": {
         "use_distributed_optimizer": "train.engine.distributed_optimizer",
         "overlap_param_gather": "train.engine.overlap_parameter_gather",
-        "lr": "train.optimizer.learning_rate",
-        "min_lr": "train.learning_rate_schedule.min_learning_rate",
+        "lr": "train.optimizer.lr",
+        "min_lr": "train.lr_scheduler.min_lr",
         "weight_decay": "train.optimizer.weight_decay",
         "clip_grad": "train.optimizer.max_grad_norm",
         **dict.fromkeys(("bf16", "fp16", "params_dtype"), "train.precision.compute"),

@@ -59,7 +59,7 @@ def export(stage: Stage, saved: Saved, to: Path) -> None:
         port = int(probe.getsockname()[1])
     try:
         enter(config, Place(0, 1, "127.0.0.1", port))
-        engine = make_engine(config, config.model.path, "cpu", total_ticks=1)
+        engine = make_engine(config, config.model.path, "cpu", scheduler_steps=1)
         engine.load(saved.folder / "policy", replace(config.checkpoint, load_contents=("model",)))
         engine.export_hf(to, tokenizer=config.model.tokenizer or config.model.path)
     finally:

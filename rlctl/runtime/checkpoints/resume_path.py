@@ -9,7 +9,7 @@ from rlctl.config import Config, to_plain
 
 TERMS = ("algorithm", "batch", "schedule", "train")
 """Sections that a checkpoint tells of: what its run was trained by."""
-CURVE = ("train.learning_rate_schedule.", "train.optimizer.learning_rate")
+CURVE = ("train.lr_scheduler.", "train.optimizer.lr")
 """How keys begin that make the schedule of the learning rate."""
 SHOWN = 12
 """Keys that are listed at most."""
@@ -35,7 +35,7 @@ def describe_resume_diff(config: Config, step: int, other: Mapping[str, Any] | N
         step: of the checkpoint.
         other: ``terms`` of the run that wrote it; None of a checkpoint that does not tell.
     """
-    takes = config.train.learning_rate_schedule.restore_from_checkpoint and "extra" in config.checkpoint.load_contents
+    takes = config.train.lr_scheduler.restore_from_checkpoint and "extra" in config.checkpoint.load_contents
     curve = ", its learning-rate schedule (shape, length and peak)" if takes else ""
     from_there = f"its step ({step}), its place in the data{curve}"
     if other is None:

@@ -1,7 +1,7 @@
 """The FSDP2 engine: a Transformers model whose parameters, gradients and optimizer state are spread over the workers.
 
 What it reads of ``train.engine`` is in ``shard_model``, of ``train.precision`` in ``_mixed_precision``, of
-``train.optimizer`` in ``optimizer``, of ``train.learning_rate_schedule`` in ``schedule``, of ``model`` in ``model`` and
+``train.optimizer`` in ``optimizer``, of ``train.lr_scheduler`` in ``schedule``, of ``model`` in ``model`` and
 ``lora``. Compiled is only the work on logits, and only on GPU: a model small enough for CPU compiles longer than it saves.
 """
 
@@ -63,7 +63,7 @@ class FsdpEngine(TellsLogProbs):
         *,
         role: Role,
         seed: int,
-        total_ticks: int | None = None,
+        scheduler_steps: int | None = None,
         device: str = "cpu",
         gather_bytes: int = BUCKET_BYTES,
         replays: bool = False,
@@ -75,7 +75,7 @@ class FsdpEngine(TellsLogProbs):
             train: section ``train``.
             role: the critic has a value head; the reference has no optimizer, and is never updated or saved.
             seed: of dropout; each worker draws from its own stream.
-            total_ticks: ticks of the learning-rate schedule over the whole run; None where it is not known.
+            scheduler_steps: steps of the learning-rate schedule over the whole run; None where it is not known.
             device: ``cpu`` or ``cuda``, as in ``join``.
             gather_bytes: of the weights that are gathered at once, when they are exported.
             replays: whether passes may go to experts that are written down (``routed``).
@@ -125,13 +125,13 @@ class FsdpEngine(TellsLogProbs):
         self.decay: Decay | None = None
         self.optimizer: torch.optim.Optimizer | None = None
         if trained:
-            peak = train.optimizer.learning_rate
-            self.curve = curve_of(train.learning_rate_schedule, peak=peak, total_ticks=total_ticks)
-            self.decay = decay_of(train.optimizer, total_ticks=total_ticks)
+            peak = train.optimizer.lr
+            self.curve = curve_of(train.lr_scheduler, peak=peak, scheduler_steps=scheduler_steps)
+            self.decay = decay_of(train.optimizer, scheduler_steps=scheduler_steps)
             self.optimizer = make_optimizer(self.model.parameters(), train.optimizer)
         self.loss_scale = LossScale() if trained and train.precision.compute == "float16" else None
         self._offloads = "none" if train.engine.cpu_offload_policy else train.engine.offload
-        self.takes_schedule = train.learning_rate_schedule.restore_from_checkpoint
+        self.takes_schedule = train.lr_scheduler.restore_from_checkpoint
         self._max_grad_norm = train.optimizer.max_grad_norm
         self._head = Head(self.model)
         self._padded = pads(self.model)
@@ -353,7 +353,7 @@ class FsdpEngine(TellsLogProbs):
             optimizer.step()
             self.updates += 1
         optimizer.zero_grad()
-        return {"grad_norm": norm.item(), "learning_rate": rate, "skipped_updates": float(not finite)}
+        return {"grad_norm": norm.item(), "lr": rate, "skipped_updates": float(not finite)}
 
     def step_schedule(self) -> None:
         """See ``TrainEngine``."""

@@ -141,7 +141,7 @@ class TrainEngine(Protocol):
         they are, and ``skipped_updates`` is 1.
 
         Returns:
-            The loss's metrics over the whole mini-batch, ``loss``, ``grad_norm`` (before clipping), ``learning_rate`` and
+            The loss's metrics over the whole mini-batch, ``loss``, ``grad_norm`` (before clipping), ``lr`` and
             ``skipped_updates``: the same on every worker.
         """
         ...

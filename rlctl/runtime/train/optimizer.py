@@ -22,7 +22,7 @@ ADAM_FAMILY = ("adam", "ademamix")
 """Optimizers with one of these in their name go by ``betas`` and ``epsilon``; to others the words mean something else."""
 FUSED = (torch.optim.AdamW, torch.optim.Adam)
 """Optimizers that PyTorch has as one kernel for parameters that are spread over workers."""
-OWN = {"lr": "train.optimizer.learning_rate", "weight_decay": "train.optimizer.weight_decay"}
+OWN = {"lr": "train.optimizer.lr", "weight_decay": "train.optimizer.weight_decay"}
 """Arguments that move with the schedule."""
 CLOSURES = ("LBFGS",)
 """Optimizers that compute the loss anew inside a step."""
@@ -104,7 +104,7 @@ def arguments(settings: Optimizer) -> dict[str, Any]:
     twice = next((name for name in OWN if name in settings.args), None)
     if twice is not None:
         raise PlanError(f"train.optimizer.args has {twice}, which has a key of its own", hint=f"set {OWN[twice]}")
-    section: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    section: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if any(family in kind.__name__.lower() for family in ADAM_FAMILY):
         section |= {"betas": settings.betas, "eps": settings.epsilon}
     if kind in FUSED:

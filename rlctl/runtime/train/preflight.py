@@ -23,7 +23,7 @@ from rlctl.runtime.train.optimizer import arguments
 from rlctl.runtime.train.schedule import decay_of
 
 
-def check_training(config: Config, *, total_ticks: int) -> None:
+def check_training(config: Config, *, scheduler_steps: int) -> None:
     """Refuse a policy that cannot be trained here.
 
     Raises:
@@ -31,7 +31,7 @@ def check_training(config: Config, *, total_ticks: int) -> None:
         RunError: a module of ``model.import_modules`` cannot be imported.
     """
     import_modules(config.model)
-    check_section(config.train, total_ticks=total_ticks)
+    check_section(config.train, scheduler_steps=scheduler_steps)
     check_megatron(config)
     if config.algorithm.router_replay != "off" and config.algorithm.objective.choice == "rl":
         check_family(_model_config(config.model, config.model).model_type, config.train.engine.choice)
@@ -68,7 +68,7 @@ def check_vision(config: Config, *, rollout: str | None) -> None:
         )
 
 
-def check_section(train: Train, *, total_ticks: int) -> None:
+def check_section(train: Train, *, scheduler_steps: int) -> None:
     """Refuse what a section ``train`` or ``critic`` asks for and is not here.
 
     Raises:
@@ -81,7 +81,7 @@ def check_section(train: Train, *, total_ticks: int) -> None:
                 "train.precision.parameters is float16: gradients would be kept in it too, in which they are rounded to 0",
                 hint="set train.precision.parameters to float32; train.precision.compute may be float16",
             )
-    decay_of(train.optimizer, total_ticks=total_ticks)
+    decay_of(train.optimizer, scheduler_steps=scheduler_steps)
     if train.fused_kernels.liger:
         check_liger()
 

@@ -1,4 +1,4 @@
-"""Schedules of learning rate and weight decay: functions of the tick, so that the tick is all the state there is."""
+"""Schedules of learning rate and weight decay: functions of the step, so that the step is all the state there is."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from torch import Tensor
 
 from rlctl.common.errors import PlanError, nearest
-from rlctl.config.sections.train import LearningRateSchedule, Optimizer
+from rlctl.config.sections.train import LrScheduler, Optimizer
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A schedule in ticks. ``rate(0)`` is the learning rate of the first optimizer step."""
+    """A schedule in steps. ``rate(0)`` is the learning rate of the first optimizer step."""
 
     name: str
     peak: float
@@ -25,59 +25,59 @@ class Curve:
     """Where the warm-up begins, as a share of the peak."""
     warmup: int
     total: int
-    """The tick of the lowest point; after it the rate stays."""
+    """The step of the lowest point; after it the rate stays."""
     cycles: float = 0.5
     decay: int = 0
-    """Ticks of the last part of wsd."""
+    """Steps of the last part of wsd."""
     decay_shape: str = "exponential"
 
-    def rate(self, tick: int) -> float:
-        """Return the learning rate at ``tick``."""
-        if tick < self.warmup:
-            return self.peak * (self.start + (1 - self.start) * tick / self.warmup)
-        return self.peak * SHAPES[self.name](self, tick)
+    def rate(self, step: int) -> float:
+        """Return the learning rate at ``step``."""
+        if step < self.warmup:
+            return self.peak * (self.start + (1 - self.start) * step / self.warmup)
+        return self.peak * SHAPES[self.name](self, step)
 
-    def progress(self, tick: int) -> float:
+    def progress(self, step: int) -> float:
         """Return the share of the way from the peak to the lowest point, 0 to 1."""
-        return min((tick - self.warmup) / max(1, self.total - self.warmup), 1.0)
+        return min((step - self.warmup) / max(1, self.total - self.warmup), 1.0)
 
     def between(self, share: float) -> float:
         """Return the point that is ``share`` of the way from the lowest to the peak, as a share of the peak."""
         return self.lowest + (1 - self.lowest) * share
 
 
-def _constant(curve: Curve, tick: int) -> float:
+def _constant(curve: Curve, step: int) -> float:
     return 1.0
 
 
-def _linear(curve: Curve, tick: int) -> float:
-    return curve.between(1 - curve.progress(tick))
+def _linear(curve: Curve, step: int) -> float:
+    return curve.between(1 - curve.progress(step))
 
 
-def _cosine(curve: Curve, tick: int) -> float:
-    return curve.between(0.5 * (1 + math.cos(2 * math.pi * curve.cycles * curve.progress(tick))))
+def _cosine(curve: Curve, step: int) -> float:
+    return curve.between(0.5 * (1 + math.cos(2 * math.pi * curve.cycles * curve.progress(step))))
 
 
-def _inverse_sqrt(curve: Curve, tick: int) -> float:
-    """Square root of warm-up over tick, to the end of the decay, as in Megatron-core; without a warm-up, the time scale of
+def _inverse_sqrt(curve: Curve, step: int) -> float:
+    """Square root of warm-up over step, to the end of the decay, as in Megatron-core; without a warm-up, the time scale of
     10,000 that Transformers takes."""
-    if curve.total and tick > curve.total:
+    if curve.total and step > curve.total:
         return curve.lowest
     scale = curve.warmup or 10_000
-    return max(curve.lowest, math.sqrt(scale / (tick + scale - curve.warmup)))
+    return max(curve.lowest, math.sqrt(scale / (step + scale - curve.warmup)))
 
 
-def _polynomial(curve: Curve, tick: int) -> float:
+def _polynomial(curve: Curve, step: int) -> float:
     """Of power 1, to ``POLYNOMIAL_END`` where the lowest point is not above it, as in Transformers."""
     lowest = max(curve.lowest, min(POLYNOMIAL_END / curve.peak, 1.0) if curve.peak > 0 else 0.0)
-    return lowest + (1 - lowest) * (1 - curve.progress(tick))
+    return lowest + (1 - lowest) * (1 - curve.progress(step))
 
 
-def _wsd(curve: Curve, tick: int) -> float:
+def _wsd(curve: Curve, step: int) -> float:
     begin = curve.total - curve.decay
-    if tick < begin:
+    if step < begin:
         return 1.0
-    return curve.between(DECAYS[curve.decay_shape](min((tick - begin) / max(1, curve.decay), 1.0)))
+    return curve.between(DECAYS[curve.decay_shape](min((step - begin) / max(1, curve.decay), 1.0)))
 
 
 POLYNOMIAL_END = 1e-7
@@ -103,45 +103,45 @@ DECAYS: dict[str, Callable[[float], float]] = {
 """The last part of wsd from 1 to 0. Source: optimizer_param_scheduler.py of Megatron-core."""
 
 
-def curve_of(schedule: LearningRateSchedule, *, peak: float, total_ticks: int | None) -> Curve:
+def curve_of(schedule: LrScheduler, *, peak: float, scheduler_steps: int | None) -> Curve:
     """Read a schedule from the config.
 
     Args:
-        peak: ``optimizer.learning_rate``.
-        total_ticks: ticks of the run, as the plan has it; None while unknown.
+        peak: ``optimizer.lr``.
+        scheduler_steps: steps of the run, as the plan has it; None while unknown.
 
     Raises:
         PlanError: a shape that is not computed, or one that needs the length of the run where it is not known.
     """
     if schedule.name not in SHAPES:
         raise PlanError(
-            f"learning_rate_schedule {schedule.name} is not computed; expected one of {', '.join(SHAPES)}",
+            f"lr_scheduler {schedule.name} is not computed; expected one of {', '.join(SHAPES)}",
             hint=nearest(schedule.name, SHAPES),
         )
-    total = schedule.decay_ticks or schedule.total_ticks or total_ticks
-    by_ratio = schedule.warmup.ticks is None and schedule.warmup.ratio
+    total = schedule.decay_steps or schedule.total_steps or scheduler_steps
+    by_ratio = schedule.warmup_steps is None and schedule.warmup_ratio
     if total is None and (by_ratio or schedule.name not in ("constant", "inverse_sqrt")):
-        what = "warmup.ratio" if by_ratio else schedule.name
+        what = "warmup_ratio" if by_ratio else schedule.name
         raise PlanError(
-            f"learning_rate_schedule: {what} needs the length of the run, which is not known",
-            hint="set train.learning_rate_schedule.total_ticks",
+            f"lr_scheduler: {what} needs the length of the run, which is not known",
+            hint="set train.lr_scheduler.total_steps",
         )
-    warmup = schedule.warmup.ticks
+    warmup = schedule.warmup_steps
     if warmup is None:
-        warmup = int((schedule.warmup.ratio or 0.0) * (schedule.total_ticks or total_ticks or total or 0))
-    lowest = schedule.min_ratio
-    if schedule.min_learning_rate is not None and peak > 0:
-        lowest = schedule.min_learning_rate / peak
+        warmup = int((schedule.warmup_ratio or 0.0) * (schedule.total_steps or scheduler_steps or total or 0))
+    lowest = schedule.min_lr_ratio
+    if schedule.min_lr is not None and peak > 0:
+        lowest = schedule.min_lr / peak
     return Curve(
         name=schedule.name,
         peak=peak,
         lowest=lowest,
-        start=schedule.warmup.start / peak if peak > 0 else 0.0,
+        start=schedule.warmup_start_lr / peak if peak > 0 else 0.0,
         warmup=warmup,
         total=total or 0,
-        cycles=schedule.cycles,
-        decay=schedule.wsd_decay_ticks or 0,
-        decay_shape=schedule.wsd_decay,
+        cycles=schedule.num_cycles,
+        decay=schedule.wsd_decay_steps or 0,
+        decay_shape=schedule.wsd_decay_style,
     )
 
 
@@ -154,11 +154,11 @@ class Decay:
     end: float
     total: int
 
-    def at(self, tick: int) -> float:
-        """Return the weight decay at ``tick``."""
+    def at(self, step: int) -> float:
+        """Return the weight decay at ``step``."""
         if self.style == "constant":
             return self.end
-        share = min(tick / max(1, self.total), 1.0)
+        share = min(step / max(1, self.total), 1.0)
         return self.start + (self.end - self.start) * DECAY_STYLES[self.style](share)
 
 
@@ -169,12 +169,12 @@ DECAY_STYLES: dict[str, Callable[[float], float]] = {
 """The share of the way from start to end."""
 
 
-def decay_of(optimizer: Optimizer, *, total_ticks: int | None) -> Decay:
+def decay_of(optimizer: Optimizer, *, scheduler_steps: int | None) -> Decay:
     """Read the weight decay of a config.
 
     Args:
         optimizer: section ``optimizer``.
-        total_ticks: ticks of the run; None while unknown.
+        scheduler_steps: steps of the run; None while unknown.
 
     Raises:
         PlanError: it moves, and the length of the run is not known; or it stays, with two ends.
@@ -188,24 +188,24 @@ def decay_of(optimizer: Optimizer, *, total_ticks: int | None) -> Decay:
             f"train.optimizer.weight_decay_style is constant, with a start of {start} and an end of {end}",
             hint="set it to linear or cosine, or leave start_weight_decay and end_weight_decay out",
         )
-    if optimizer.weight_decay_style != "constant" and total_ticks is None:
+    if optimizer.weight_decay_style != "constant" and scheduler_steps is None:
         raise PlanError(
             "train.optimizer.weight_decay_style needs the length of the run, which is not known",
-            hint="set train.learning_rate_schedule.total_ticks",
+            hint="set train.lr_scheduler.total_steps",
         )
-    return Decay(optimizer.weight_decay_style, start, end, total_ticks or 0)
+    return Decay(optimizer.weight_decay_style, start, end, scheduler_steps or 0)
 
 
-def set_rates(groups: Iterable[dict[str, Any]], curve: Curve, decay: Decay, tick: int) -> float:
-    """Give the groups of an optimizer what holds at a tick, and return the learning rate.
+def set_rates(groups: Iterable[dict[str, Any]], curve: Curve, decay: Decay, step: int) -> float:
+    """Give the groups of an optimizer what holds at a step, and return the learning rate.
 
     ``wd_mult`` of a group is what its weight decay is multiplied by, as in Megatron-core.
     """
-    rate = curve.rate(tick)
+    rate = curve.rate(step)
     for group in groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)  # torchao's are compiled, and see a new number only so
         else:
             group["lr"] = rate
-        group["weight_decay"] = decay.at(tick) * group.get("wd_mult", 1.0)
+        group["weight_decay"] = decay.at(step) * group.get("wd_mult", 1.0)
     return rate

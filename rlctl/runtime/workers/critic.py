@@ -29,26 +29,26 @@ from rlctl.runtime.workers.trainer import Place, Share, enter, take_steps
 class Critic(EngineWorker):
     """Says what is still to come of a response, and learns it. All workers of a critic get the same calls in the same order."""
 
-    def __init__(self, config: Config, model_path: str, place: Place, total_ticks: int | None) -> None:
+    def __init__(self, config: Config, model_path: str, place: Place, scheduler_steps: int | None) -> None:
         """Meet the other workers of the critic and load the model.
 
         Args:
             config: the stage's config; the section ``critic`` says what is loaded and how it is trained.
             model_path: folder or hub name of the first weights; a value head that they lack is drawn by the seed.
             place: where this worker stands.
-            total_ticks: ticks of the critic's learning-rate schedule over the whole run, None where it is not known.
+            scheduler_steps: steps of the critic's learning-rate schedule over the whole run, None where it is not known.
 
         Raises:
             PlanError: the config has no critic, or one that the engine does not do.
             RunError: the others do not come, or the model cannot be loaded.
         """
         section = section_of(config)
-        self._schedule = section.learning_rate_schedule
+        self._schedule = section.lr_scheduler
         batch = arithmetic.critic_batch(config)
         self._micro, self._forward_micro = batch.micro_batch, batch.log_prob_micro_batch or batch.micro_batch
         self._loss = CriticLoss.of(section.value_loss, max_response_tokens=config.rollout.max_response_tokens)
         enter(config, place)
-        self._engine = make_critic_engine(config, model_path, place.device, total_ticks)
+        self._engine = make_critic_engine(config, model_path, place.device, scheduler_steps)
 
     def values(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Values before the counted tokens under the weights of now: float32 [T] a sample."""
@@ -95,7 +95,7 @@ def check_critic(config: Config) -> None:
         )
 
 
-def make_critic_engine(config: Config, model_path: str, device: Device, total_ticks: int | None) -> TrainEngine:
+def make_critic_engine(config: Config, model_path: str, device: Device, scheduler_steps: int | None) -> TrainEngine:
     """The engine that the config names for the critic.
 
     Raises:
@@ -109,7 +109,7 @@ def make_critic_engine(config: Config, model_path: str, device: Device, total_ti
             section,
             role="critic",
             seed=config.run.seed if section.seed is None else section.seed,
-            total_ticks=total_ticks,
+            scheduler_steps=scheduler_steps,
             device=device,
         )
 

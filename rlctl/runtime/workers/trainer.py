@@ -17,7 +17,7 @@ from rlctl.config import Config
 from rlctl.config.sections.algorithm import DpoObjective, MixObjective, SftObjective
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
-from rlctl.config.sections.train import LearningRateSchedule
+from rlctl.config.sections.train import LrScheduler
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
@@ -115,14 +115,14 @@ def shard_mini_batches(samples: Sequence[Sample], by_rank: Sequence[Sequence[Par
 class Trainer(EngineWorker):
     """Trains the policy. All workers of a policy get the same calls in the same order."""
 
-    def __init__(self, config: Config, model_path: str, place: Place, total_ticks: int | None) -> None:
+    def __init__(self, config: Config, model_path: str, place: Place, scheduler_steps: int | None) -> None:
         """Meet the other workers and load the model.
 
         Args:
             config: the stage's config.
             model_path: folder or hub name of the first weights.
             place: where this worker stands.
-            total_ticks: ticks of the learning-rate schedule over the whole run, None where it is not known.
+            scheduler_steps: steps of the learning-rate schedule over the whole run, None where it is not known.
 
         Raises:
             PlanError: the config asks for something that the engine does not do.
@@ -136,7 +136,7 @@ class Trainer(EngineWorker):
         """Of the last weight sync; the next may go on with it."""
         self._sender: Sender
         """Of the weight sync that is under way."""
-        self._engine = make_engine(config, model_path, place.device, total_ticks)
+        self._engine = make_engine(config, model_path, place.device, scheduler_steps)
         self._teacher, self._compare = _compared(config, model_path, place.device)
         self._recorded = TensorTuple()
         """The experts of each sample of the last pass for the old log-probs, where it recorded them."""
@@ -187,7 +187,7 @@ class Trainer(EngineWorker):
                 self._engine,
                 shares,
                 lambda index: self._loss(shares[index], old_is_current=old_is_current and index == 0),
-                self._config.train.learning_rate_schedule,
+                self._config.train.lr_scheduler,
                 micro=self._config.batch.micro_batch,
                 temperature=self._temperature,
                 together=PAIR if self._config.algorithm.objective.choice == "dpo" else 1,
@@ -256,7 +256,7 @@ def take_steps(
     engine: TrainEngine,
     shares: Sequence[Share],
     loss: Callable[[int], LossFunction],
-    schedule: LearningRateSchedule,
+    schedule: LrScheduler,
     *,
     micro: MicroBatchSize,
     temperature: float = 1.0,
@@ -267,7 +267,7 @@ def take_steps(
 
     ``loss(index)`` is that of the share at ``index``; ``together`` and ``compare`` as for ``TrainEngine.update``.
     """
-    ticks_inside = schedule.tick == "optimizer_step"
+    ticks_inside = schedule.step_unit == "optimizer_step"
     metrics = []
     for index, share in enumerate(shares):
         found = engine.update(
@@ -304,7 +304,7 @@ def enter(config: Config, place: Place) -> None:
     )
 
 
-def make_engine(config: Config, model_path: str, device: Device, total_ticks: int | None) -> TrainEngine:
+def make_engine(config: Config, model_path: str, device: Device, scheduler_steps: int | None) -> TrainEngine:
     """The engine that the config names, for the policy.
 
     Raises:
@@ -315,7 +315,7 @@ def make_engine(config: Config, model_path: str, device: Device, total_ticks: in
         config.train,
         role="policy",
         seed=config.run.seed if config.train.seed is None else config.train.seed,
-        total_ticks=total_ticks,
+        scheduler_steps=scheduler_steps,
         device=device,
         gather_bytes=min(BUCKET_BYTES, config.weight_sync.bucket_mib * MIB),
         replays=replays(config),

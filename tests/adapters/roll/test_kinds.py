@@ -203,7 +203,7 @@ def test_a_number_that_environments_name_is_not_dead() -> None:
 def test_what_silence_means_and_the_target_cannot_say_is_told_once() -> None:
     text = RLVR.replace("file_name: [math.jsonl]", "file_name: [one.jsonl, two.jsonl]")
     told = [item.message for item in convert(text, to="verl").report.findings if item.code == "silent-difference"]
-    assert [message for message in told if message.startswith("train.learning_rate_schedule.name is linear: ")]
+    assert [message for message in told if message.startswith("train.lr_scheduler.name is linear: ")]
     assert len([message for message in told if ".tag_key is tag: " in message]) == 1
 
 
@@ -240,8 +240,8 @@ DPO_TREE: dict[str, Any] = {
 
 
 def _dpo(**schedule: Any) -> tuple[dict[str, Any], Report]:
-    tree = {**DPO_TREE, "train": {"learning_rate_schedule": schedule}}
-    said = {("train", "learning_rate_schedule", name): Source("file", f"schedule.{name}") for name in schedule}
+    tree = {**DPO_TREE, "train": {"lr_scheduler": schedule}}
+    said = {("train", "lr_scheduler", name): Source("file", f"schedule.{name}") for name in schedule}
     text, report = write(Loaded(config_from(tree), said), "roll", options={"carried": "none"})
     assert text is not None
     return dict(read_yaml(text, "written.yaml").values), report
@@ -269,11 +269,11 @@ def test_the_schedule_of_rolls_dpo_is_shorter_by_the_ranks() -> None:
     told = next(item for item in report.accounting if item.key == "schedule.name")
     assert told.bucket is Bucket.UNSUPPORTED
     assert "12 of 100 steps" in told.note
-    values, report = _dpo(name="cosine", total_ticks=12)
+    values, report = _dpo(name="cosine", total_steps=12)
     assert next(item for item in report.accounting if item.key == "schedule.name").bucket is Bucket.MAPPED
     loaded, _ = read_document(read_yaml(yaml.safe_dump(values), "roll.yaml"), dialect="roll", environment={})
     assert loaded is not None
-    assert loaded.config.train.learning_rate_schedule.total_ticks == 12
+    assert loaded.config.train.lr_scheduler.total_steps == 12
 
 
 def test_a_teacher_is_pretrain_where_a_student_names_no_model() -> None:
@@ -312,8 +312,8 @@ teacher:
 
 
 def test_dpo_of_epochs_has_its_steps_where_the_rows_are_known() -> None:
-    tree = {**DPO_TREE, "schedule": {"total_epochs": 2}, "train": {"learning_rate_schedule": {"name": "cosine"}}}
-    said = {("train", "learning_rate_schedule", "name"): Source("file", "schedule.name")}
+    tree = {**DPO_TREE, "schedule": {"total_epochs": 2}, "train": {"lr_scheduler": {"name": "cosine"}}}
+    said = {("train", "lr_scheduler", "name"): Source("file", "schedule.name")}
     for options, steps, told in (({}, 1_000_000, "dataset_rows"), ({"dataset_rows": "6400"}, 200, "25 of 200 steps")):
         text, report = write(Loaded(config_from(tree), said), "roll", options={"carried": "none", **options})
         assert text is not None

@@ -180,10 +180,12 @@ def test_a_loss_that_roll_has_not_takes_its_arguments_with_it() -> None:
     assert "ROLL has no loss dppo_tv" in entry(report, "algorithm.policy_loss.args.clip_ratio_low").note
 
 
-@pytest.mark.parametrize(("warmup", "lost"), [({"start": 1e-7}, False), ({"start": 1e-7, "ticks": 5}, True)])
+@pytest.mark.parametrize(
+    ("warmup", "lost"), [({"warmup_start_lr": 1e-7}, False), ({"warmup_start_lr": 1e-7, "warmup_steps": 5}, True)]
+)
 def test_where_a_warm_up_starts_matters_where_there_is_one(warmup: dict[str, Any], lost: bool) -> None:
-    _, report = written(train__learning_rate_schedule={"name": "cosine", "warmup": warmup})
-    start = bucket(report, "train.learning_rate_schedule.warmup.start")
+    _, report = written(train__lr_scheduler={"name": "cosine", **warmup})
+    start = bucket(report, "train.lr_scheduler.warmup_start_lr")
     assert (start is Bucket.UNSUPPORTED) is lost
 
 

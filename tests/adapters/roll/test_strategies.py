@@ -123,8 +123,8 @@ def test_keys_of_another_strategy_are_dead() -> None:
 
 def test_rolls_silence_is_a_falling_learning_rate_and_narrow_sampling() -> None:
     config, _ = read(actor_train__training_args={}, actor_infer__generating_args={})
-    assert config.train.optimizer.learning_rate == 5e-5
-    assert config.train.learning_rate_schedule.name == "linear"
+    assert config.train.optimizer.lr == 5e-5
+    assert config.train.lr_scheduler.name == "linear"
     sampling = config.rollout.sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.95, 0.7, 50)
     assert config.rollout.memory.gpu_memory_utilization == 0.9
@@ -136,27 +136,25 @@ def test_rolls_silence_is_a_falling_learning_rate_and_narrow_sampling() -> None:
 )
 def test_transformers_constant_schedule_never_warms_up(strategy: str, name: str, ticks: int | None) -> None:
     training = {"learning_rate": 1e-6, "lr_scheduler_type": name, "warmup_steps": 5}
-    schedule = read(actor_train__training_args=training, **_strategy(strategy))[0].train.learning_rate_schedule
-    assert (schedule.name, schedule.warmup.ticks) == ("constant", ticks)
+    schedule = read(actor_train__training_args=training, **_strategy(strategy))[0].train.lr_scheduler
+    assert (schedule.name, schedule.warmup_steps) == ("constant", ticks)
 
 
 def test_a_constant_schedule_with_warmup_is_written_as_transformers_calls_it() -> None:
-    schedule = {"name": "constant", "tick": "step", "warmup": {"ticks": 3}}
-    values, _ = written(train__learning_rate_schedule=schedule)
+    schedule = {"name": "constant", "step_unit": "step", "warmup_steps": 3}
+    values, _ = written(train__lr_scheduler=schedule)
     training = values["actor_train"]["training_args"]
     assert training["lr_scheduler_type"] == "constant_with_warmup"
     assert training["warmup_steps"] == 3 * 4
 
 
 def test_the_lowest_rate_is_a_number_for_megatron_and_lost_for_fsdp2() -> None:
-    low = {"name": "cosine", "tick": "optimizer_step", "min_ratio": 0.1}
-    megatron, _ = written(
-        train__engine={"name": "megatron"}, train__learning_rate_schedule=low, train__optimizer__learning_rate=2e-6
-    )
+    low = {"name": "cosine", "step_unit": "optimizer_step", "min_lr_ratio": 0.1}
+    megatron, _ = written(train__engine={"name": "megatron"}, train__lr_scheduler=low, train__optimizer__lr=2e-6)
     config = megatron["actor_train"]["strategy_args"]["strategy_config"]
     assert config["lr_scheduler_kwargs"]["min_lr"] == pytest.approx(2e-7)
-    _, report = written(train__learning_rate_schedule=low)
-    assert bucket(report, "train.learning_rate_schedule.min_ratio") is Bucket.UNSUPPORTED
+    _, report = written(train__lr_scheduler=low)
+    assert bucket(report, "train.lr_scheduler.min_lr_ratio") is Bucket.UNSUPPORTED
 
 
 def test_the_critic_has_its_own_batch_and_one_pass() -> None:

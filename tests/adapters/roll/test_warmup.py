@@ -42,8 +42,8 @@ def test_a_share_is_read_as_the_steps_it_is_where_others_would_round_it_otherwis
     ratio: float, steps: int, ticks: int | None
 ) -> None:
     config, report = read(max_steps=steps, **{f"{ARGUMENTS}warmup_ratio": ratio})
-    warmup = config.train.learning_rate_schedule.warmup
-    assert (warmup.ticks, warmup.ratio) == (ticks, ratio if ticks is None else None)
+    schedule = config.train.lr_scheduler
+    assert (schedule.warmup_steps, schedule.warmup_ratio) == (ticks, ratio if ticks is None else None)
     assert bucket(report, RATIO) is (Bucket.MAPPED if ticks is None else Bucket.DERIVED)
     assert ("rounds it up" in entry(report, RATIO).note) is (ticks is not None)
 
@@ -52,13 +52,13 @@ def test_the_passes_over_a_step_and_the_rests_of_its_mini_batches_count() -> Non
     changes = {"max_steps": 10, "ppo_epochs": 2, f"{ARGUMENTS}gradient_accumulation_steps": 6}
     config, _ = read(**changes, **{f"{ARGUMENTS}warmup_ratio": 0.5})
     # ROLL counts 10 x 512 x 2 // (2 x 6) // 8 = 106 and takes half of them; 6 mini-batches, twice, in 10 steps are 120
-    assert config.train.learning_rate_schedule.warmup.ticks == 53
+    assert config.train.lr_scheduler.warmup_steps == 53
 
 
 def test_steps_come_before_a_share() -> None:
     config, _ = read(max_steps=157, **{f"{ARGUMENTS}warmup_ratio": 0.1, f"{ARGUMENTS}warmup_steps": 7})
-    warmup = config.train.learning_rate_schedule.warmup
-    assert (warmup.ticks, warmup.ratio) == (7, None)
+    schedule = config.train.lr_scheduler
+    assert (schedule.warmup_steps, schedule.warmup_ratio) == (7, None)
 
 
 def test_roll_written_again_has_the_share_that_it_had() -> None:
@@ -86,16 +86,16 @@ def test_a_share_that_no_longer_fits_is_written_as_steps() -> None:
     ],
 )
 def test_a_share_is_written_so_that_roll_warms_up_for_as_long(ratio: float, steps: int, expected: Any) -> None:
-    schedule = {"name": "cosine", "warmup": {"ratio": ratio}, "tick": "step"}
-    values, _ = written(train__learning_rate_schedule=schedule, schedule__total_steps=steps)
+    schedule = {"name": "cosine", "warmup_ratio": ratio, "step_unit": "step"}
+    values, _ = written(train__lr_scheduler=schedule, schedule__total_steps=steps)
     assert _arguments(values) == expected
 
 
 def test_a_share_of_data_of_unknown_length_is_told() -> None:
-    schedule = {"name": "cosine", "warmup": {"ratio": 0.1}}
-    values, report = written(train__learning_rate_schedule=schedule, schedule={"total_steps": None, "total_epochs": 3})
+    schedule = {"name": "cosine", "warmup_ratio": 0.1}
+    values, report = written(train__lr_scheduler=schedule, schedule={"total_steps": None, "total_epochs": 3})
     assert _arguments(values) == {"warmup_ratio": 0.1}
-    assert "rounds it up" in entry(report, "train.learning_rate_schedule.warmup.ratio").note
+    assert "rounds it up" in entry(report, "train.lr_scheduler.warmup_ratio").note
 
 
 def test_a_source_of_a_share_is_its_own_key() -> None:
@@ -103,6 +103,6 @@ def test_a_source_of_a_share_is_its_own_key() -> None:
         read_yaml(roll(max_steps=157, **{f"{ARGUMENTS}warmup_ratio": 0.1}), "roll.yaml"), dialect="roll", environment={}
     )
     assert loaded is not None
-    source = loaded.sources[("train", "learning_rate_schedule", "warmup", "ticks")]
+    source = loaded.sources[("train", "lr_scheduler", "warmup_steps")]
     assert isinstance(source, Source)
     assert source.key == RATIO

@@ -13,7 +13,7 @@ from ..conftest import Task
 from ..local import run_here
 from ..test_schedules import steps
 
-LINEAR = {"name": "linear", "warmup": {"ticks": 0}}
+LINEAR = {"name": "linear", "warmup_steps": 0}
 
 
 @pytest.mark.parametrize("takes", [True, False])
@@ -21,7 +21,7 @@ def test_the_schedule_of_another_run_is_taken_up_and_told(task: Task, tmp_path: 
     schedule = LINEAR | {"restore_from_checkpoint": takes}
 
     def train(rate: float) -> dict[str, object]:
-        return {"optimizer": {"learning_rate": rate}, "learning_rate_schedule": schedule}
+        return {"optimizer": {"lr": rate}, "lr_scheduler": schedule}
 
     first = task.config(tmp_path, objective="sft", train=train(1e-3), schedule={"total_steps": 2}, data={"eval": []})
     run_here(first, tmp_path / "first")
@@ -40,9 +40,9 @@ def test_the_schedule_of_another_run_is_taken_up_and_told(task: Task, tmp_path: 
     assert "its step (1), its place in the data" in told[0]
     assert ("its learning-rate schedule (shape, length and peak)" in told[0]) is takes
     kept = "; what was there goes on" if takes else ""
-    assert f"\n  train.optimizer.learning_rate: 0.001 there, 0.0001 here{kept}" in told[0]
+    assert f"\n  train.optimizer.lr: 0.001 there, 0.0001 here{kept}" in told[0]
     assert "\n  schedule.total_steps: 2 there, 4 here" in told[0]
-    rates = {step: found["policy/learning_rate"] for step, found in steps(seen).items()}
+    rates = {step: found["policy/lr"] for step, found in steps(seen).items()}
     assert rates[2] == pytest.approx(5e-4 if takes else 7.5e-5), "half of two steps, or three quarters of four"
     resumed = run_here(second, tmp_path / "second")
     assert not [event for event in resumed if "another run's" in str(event.get("message"))], "its own by then"

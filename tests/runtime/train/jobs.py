@@ -60,14 +60,14 @@ def make_samples(count: int, *, seed: int = 0, vocab: int = 64) -> list[Sample]:
 
 def settings(precision: PrecisionSettings = FLOAT32, **optimizer: Any) -> Train:
     """Training settings without recomputation; ``optimizer`` overrides its fields."""
-    values = {"learning_rate": 1e-2, "max_grad_norm": None} | optimizer
+    values = {"lr": 1e-2, "max_grad_norm": None} | optimizer
     return Train(precision=precision, optimizer=Optimizer(**values), memory=MemorySettings(recompute_activations=False))
 
 
 def engine_of(folder: Path, train: Train, role: Role = "policy", **options: Any) -> FsdpEngine:
     """An engine on this worker."""
     model = Model(path=str(folder), **options)
-    return FsdpEngine(model, train, role=role, seed=1, total_ticks=10)
+    return FsdpEngine(model, train, role=role, seed=1, scheduler_steps=10)
 
 
 def share(samples: Sequence[Sample]) -> list[Sample]:

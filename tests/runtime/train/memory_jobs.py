@@ -22,11 +22,11 @@ def allocated(folder: Path, compute: str, recompute: bool, prompt: int, response
     entropy.CPU_CHUNK_ELEMENTS = entropy.CHUNK_ELEMENTS  # as on a GPU
     train = Train(
         precision=PrecisionSettings(compute=compute),  # type: ignore[arg-type]
-        optimizer=Optimizer(learning_rate=1e-3),
+        optimizer=Optimizer(lr=1e-3),
         memory=MemorySettings(recompute_activations=recompute),
     )
     live = LiveStorages()
-    engine = FsdpEngine(Model(path=str(folder)), train, role="policy", seed=1, total_ticks=10)
+    engine = FsdpEngine(Model(path=str(folder)), train, role="policy", seed=1, scheduler_steps=10)
     width = prompt + response
     mask = torch.arange(width + 1) > prompt  # the last token is predicted and never fed
     samples = [Sample(torch.full((width + 1,), 5), mask, {}) for _ in range(2 * count)]

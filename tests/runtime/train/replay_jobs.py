@@ -43,7 +43,7 @@ class Likelihood:
 
 def make(folder: Path, train: Train, **options: Any) -> TrainEngine:
     return make_train_engine(
-        Model(path=str(folder), **options), train, role="policy", seed=1, total_ticks=10, replays=True
+        Model(path=str(folder), **options), train, role="policy", seed=1, scheduler_steps=10, replays=True
     )
 
 
@@ -98,7 +98,9 @@ def step(
     config: Config, folder: Path, samples: Sequence[Sample]
 ) -> tuple[list[Sample], list[Tensor], dict[str, float]]:
     """A step of the controller's with one worker: the samples as they are trained on, what the updates went to, metrics."""
-    trainer = Trainer(config, str(folder), Place(0, 1, "unused: the process is in its group already", 0), total_ticks=8)
+    trainer = Trainer(
+        config, str(folder), Place(0, 1, "unused: the process is in its group already", 0), scheduler_steps=8
+    )
     policy = Policy(LocalGroup("policy", trainer), config)
     went: list[Tensor] = []
     replaying = Routers.replaying

@@ -13,7 +13,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from rlctl.common.errors import RunError
 from rlctl.config.sections.output import Checkpoint
-from rlctl.config.sections.train import LearningRateSchedule, Train
+from rlctl.config.sections.train import LrScheduler, Train
 from rlctl.runtime.checkpoints.checksums import damage
 from rlctl.runtime.train.losses import SftLoss, Weights
 from rlctl.runtime.train.schedule import curve_of
@@ -29,7 +29,7 @@ def decaying() -> Train:
         precision=base.precision,
         optimizer=base.optimizer,
         memory=base.memory,
-        learning_rate_schedule=LearningRateSchedule(name="cosine"),
+        lr_scheduler=LrScheduler(name="cosine"),
     )
 
 
@@ -38,7 +38,7 @@ def test_resuming_gives_the_same_bits(two: Workers, models: dict[str, Path], tmp
     straight, _ = two.run(jobs.train_and_save, models["qwen2"], train, samples, SftLoss(), tmp_path / "c")
     resumed, _ = two.run(jobs.load_and_train, models["qwen2"], train, samples, SftLoss(), tmp_path / "c")
     assert resumed[1] == straight[1]
-    assert resumed[1][0]["learning_rate"] < train.optimizer.learning_rate
+    assert resumed[1][0]["lr"] < train.optimizer.lr
     assert all(torch.equal(tensor, straight[0][name]) for name, tensor in resumed[0].items())
 
 
@@ -62,12 +62,12 @@ def test_the_schedule_is_the_checkpoints_or_the_configs(
     """Where it stands is the checkpoint's in both cases: the learning rate of the third tick."""
     samples, train = make_samples(3), decaying()
     [(_, straight)] = one.run(jobs.train_and_save, models["gpt2"], train, samples, SftLoss(), tmp_path / "c")
-    other = LearningRateSchedule(name="linear", total_ticks=20, restore_from_checkpoint=restored)
-    changed = dataclasses.replace(train, learning_rate_schedule=other)
+    other = LrScheduler(name="linear", total_steps=20, restore_from_checkpoint=restored)
+    changed = dataclasses.replace(train, lr_scheduler=other)
     [(_, resumed)] = one.run(jobs.load_and_train, models["gpt2"], changed, samples, SftLoss(), tmp_path / "c")
-    own = curve_of(other, peak=train.optimizer.learning_rate, total_ticks=None)
-    expected = [each["learning_rate"] for each in straight] if restored else [own.rate(2), own.rate(3)]
-    assert [each["learning_rate"] for each in resumed] == expected
+    own = curve_of(other, peak=train.optimizer.lr, scheduler_steps=None)
+    expected = [each["lr"] for each in straight] if restored else [own.rate(2), own.rate(3)]
+    assert [each["lr"] for each in resumed] == expected
 
 
 def test_a_checkpoint_of_two_workers_goes_on_with_one(

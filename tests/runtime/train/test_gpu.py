@@ -36,7 +36,7 @@ def group() -> Iterator[None]:
 
 def engine_of(folder: Path, train: Train, lora: Lora | None = None) -> FsdpEngine:
     model = Model(path=str(folder), lora=lora)
-    return FsdpEngine(model, train, role="policy", seed=1, total_ticks=10, device="cuda")
+    return FsdpEngine(model, train, role="policy", seed=1, scheduler_steps=10, device="cuda")
 
 
 def taken(engine: FsdpEngine, steps: int = 2) -> tuple[dict[str, Tensor], list[float]]:

@@ -21,7 +21,7 @@ from tests.runtime.train.jobs import FLOAT64, make_samples, settings
 from tests.runtime.train.processes import Workers
 
 ATTENTION = Lora(rank=4, alpha=8, target_modules=("q_proj", "v_proj"))
-TRAIN = settings(FLOAT64, learning_rate=1e-2, epsilon=1.0)
+TRAIN = settings(FLOAT64, lr=1e-2, epsilon=1.0)
 
 
 @pytest.fixture(scope="module")

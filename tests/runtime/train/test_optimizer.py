@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rlctl.common.errors import PlanError
-from rlctl.config.sections.train import LearningRateSchedule, Optimizer
+from rlctl.config.sections.train import LrScheduler, Optimizer
 from rlctl.runtime.train.losses import SftLoss
 from rlctl.runtime.train.optimizer import arguments, make_optimizer, optimizer_class
 from rlctl.runtime.train.preflight import check_section
@@ -21,7 +21,7 @@ from tests.runtime.train import jobs
 from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT64, make_samples, settings
 from tests.runtime.train.processes import Workers
 
-SECTION = {"learning_rate": 0.1, "weight_decay": 0.2, "betas": (0.8, 0.9), "epsilon": 1e-6}
+SECTION = {"lr": 0.1, "weight_decay": 0.2, "betas": (0.8, 0.9), "epsilon": 1e-6}
 ADAM = {"lr": 0.1, "weight_decay": 0.2, "betas": (0.8, 0.9), "eps": 1e-6}
 
 
@@ -95,7 +95,7 @@ def test_steps_are_those_of_pytorch(
     from transformers import AutoModelForCausalLM
 
     samples = make_samples(5)
-    train = settings(FLOAT64, name=name, args=further, learning_rate=1e-2, weight_decay=0.1)
+    train = settings(FLOAT64, name=name, args=further, lr=1e-2, weight_decay=0.1)
     (weights, _), *_ = two.run(jobs.updates, models["gpt2"], train, samples, SftLoss(), ALL_AT_ONCE, 2)
     model = AutoModelForCausalLM.from_pretrained(models["gpt2"], dtype=torch.float64, attn_implementation="eager")
     optimizer = kind(model.parameters(), lr=1e-2, weight_decay=0.1, **further)
@@ -126,10 +126,10 @@ def test_norms_and_biases_are_left_where_they_are(fused: bool) -> None:
     weights = [torch.nn.Parameter(torch.ones(shape)) for shape in ((2,), (2, 2), (2, 2, 2))]
     for weight in weights:
         weight.grad = torch.zeros_like(weight)
-    settings = Optimizer(learning_rate=0.1, weight_decay=0.2, decay_norms_and_biases=False, args={"fused": fused})
+    settings = Optimizer(lr=0.1, weight_decay=0.2, decay_norms_and_biases=False, args={"fused": fused})
     optimizer = make_optimizer(weights, settings)
-    curve = curve_of(LearningRateSchedule(), peak=0.1, total_ticks=None)
-    assert set_rates(optimizer.param_groups, curve, decay_of(settings, total_ticks=None), 0) == 0.1
+    curve = curve_of(LrScheduler(), peak=0.1, scheduler_steps=None)
+    assert set_rates(optimizer.param_groups, curve, decay_of(settings, scheduler_steps=None), 0) == 0.1
     optimizer.step()
     assert [weight.flatten()[0].item() for weight in weights] == pytest.approx([1.0, 0.98, 0.98])
 
@@ -137,5 +137,5 @@ def test_norms_and_biases_are_left_where_they_are(fused: bool) -> None:
 def test_weights_that_are_kept_in_float16_are_refused() -> None:
     precision = dataclasses.replace(FLOAT64, parameters="float16", compute="float16")
     with pytest.raises(PlanError, match=r"train\.precision\.parameters is float16.*rounded to 0"):
-        check_section(settings(precision), total_ticks=1)
-    check_section(settings(dataclasses.replace(precision, parameters="float32")), total_ticks=1)
+        check_section(settings(precision), scheduler_steps=1)
+    check_section(settings(dataclasses.replace(precision, parameters="float32")), scheduler_steps=1)

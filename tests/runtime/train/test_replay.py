@@ -117,7 +117,7 @@ def test_an_update_goes_to_the_experts_of_the_pass_before_whatever_the_weights_a
     one: Workers, models: dict[str, Path], tmp_path: Path, recompute: bool
 ) -> None:
     """The same log-probs, bit for bit, while the weights are the same; the experts of then when they are others."""
-    train = memory(settings(learning_rate=0.05), recompute_activations=recompute)
+    train = memory(settings(lr=0.05), recompute_activations=recompute)
     [found] = recorded(one, models["qwen3_moe"], train, tmp_path)
     close(found.replayed, found.recorded, rtol=0, atol=0)
     samples = make_samples(9)
@@ -145,7 +145,7 @@ def test_workers_that_share_sequences_record_and_replay_them_whole(
     one: Workers, two: Workers, models: dict[str, Path], tmp_path: Path
 ) -> None:
     """Ulysses over two workers, against one."""
-    train = settings(learning_rate=0.05)
+    train = settings(lr=0.05)
     [alone] = recorded(one, models["qwen3_moe"], train, tmp_path / "alone")
     shared = dataclasses.replace(train, engine=Fsdp2(ulysses_sequence_parallel_size=2))
     for each in recorded(two, models["qwen3_moe"], shared, tmp_path / "two"):
@@ -173,7 +173,7 @@ def test_the_updates_of_a_step_go_to_the_experts_of_the_pass_for_the_old_log_pro
     config = Config(
         algorithm=Algorithm(router_replay=mode),
         batch=Batch(mini_batch_responses=4, ppo_epochs=2, micro_batch=MicroBatchSize(size=1000)),
-        train=settings(learning_rate=0.05),
+        train=settings(lr=0.05),
     )
     samples, went, metrics = one.run(replay_jobs.step, config, models["qwen3_moe"], make_samples(8))[0]
     if mode == "off":

@@ -33,7 +33,7 @@ def grpo(task: Any, folder: Path, *, steps: int, **changes: Any) -> Config:
         train={
             "precision": {"compute": "float32"},
             "memory": {"recompute_activations": False},
-            "optimizer": {"learning_rate": 1e-2},
+            "optimizer": {"lr": 1e-2},
         },
         checkpoint={"every": 100, "at_end": True},
         **changes,

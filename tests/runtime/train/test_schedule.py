@@ -11,7 +11,7 @@ import torch
 from transformers import get_scheduler
 
 from rlctl.common.errors import PlanError
-from rlctl.config.sections.train import LearningRateSchedule, Optimizer, Warmup
+from rlctl.config.sections.train import LrScheduler, Optimizer
 from rlctl.runtime.train.schedule import curve_of, decay_of
 
 PEAK = 2e-3
@@ -19,7 +19,7 @@ PEAK = 2e-3
 
 def rates(total: int | None, ticks: int, **settings: Any) -> list[float]:
     """The rate of every optimizer step."""
-    curve = curve_of(LearningRateSchedule(**settings), peak=PEAK, total_ticks=total)
+    curve = curve_of(LrScheduler(**settings), peak=PEAK, scheduler_steps=total)
     return [curve.rate(tick) for tick in range(ticks)]
 
 
@@ -44,17 +44,17 @@ def transformers_rates(name: str, total: int, *, warmup: int, **kwargs: Any) -> 
         ({"name": "constant"}, "constant_with_warmup", {}),
         ({"name": "linear"}, "linear", {}),
         ({"name": "cosine"}, "cosine", {}),
-        ({"name": "cosine", "cycles": 1.5}, "cosine", {"num_cycles": 1.5}),
-        ({"name": "cosine", "min_ratio": 0.1}, "cosine_with_min_lr", {"min_lr_rate": 0.1}),
+        ({"name": "cosine", "num_cycles": 1.5}, "cosine", {"num_cycles": 1.5}),
+        ({"name": "cosine", "min_lr_ratio": 0.1}, "cosine_with_min_lr", {"min_lr_rate": 0.1}),
         ({"name": "inverse_sqrt"}, "inverse_sqrt", {}),
         ({"name": "polynomial"}, "polynomial", {}),
-        ({"name": "polynomial", "min_ratio": 0.1}, "polynomial", {"lr_end": 0.1 * PEAK}),
+        ({"name": "polynomial", "min_lr_ratio": 0.1}, "polynomial", {"lr_end": 0.1 * PEAK}),
     ],
 )
 def test_rates_are_those_of_transformers(
     warmup: int, settings: dict[str, Any], name: str, kwargs: dict[str, Any]
 ) -> None:
-    mine = rates(20, 20, **settings, warmup=Warmup(ticks=warmup))
+    mine = rates(20, 20, **settings, warmup_steps=warmup)
     assert mine == pytest.approx(transformers_rates(name, 20, warmup=warmup, **kwargs), rel=1e-9)
 
 
@@ -62,28 +62,28 @@ def test_rates_are_those_of_transformers(
     ("shape", "kind", "low"), [("linear", "linear", 0.0), ("cosine", "cosine", 0.2), ("minus_sqrt", "1-sqrt", 0.1)]
 )
 def test_wsd_is_that_of_transformers(shape: str, kind: str, low: float) -> None:
-    mine = rates(20, 20, name="wsd", warmup=Warmup(ticks=4), wsd_decay_ticks=6, wsd_decay=shape, min_ratio=low)
+    mine = rates(20, 20, name="wsd", warmup_steps=4, wsd_decay_steps=6, wsd_decay_style=shape, min_lr_ratio=low)
     theirs = transformers_rates(
         "warmup_stable_decay", 20, warmup=4, num_decay_steps=6, decay_type=kind, min_lr_ratio=low
     )
     assert mine[4:] == pytest.approx(
         theirs[4:], rel=1e-9
-    )  # its warm-up rises from the lowest rate, ours from warmup.start
+    )  # its warm-up rises from the lowest rate, ours from warmup_start_lr
 
 
 def test_exponential_wsd_halfway_is_two_to_the_minus_a_half() -> None:
-    [*_, halfway] = rates(10, 9, name="wsd", wsd_decay_ticks=4, wsd_decay="exponential")
+    [*_, halfway] = rates(10, 9, name="wsd", wsd_decay_steps=4, wsd_decay_style="exponential")
     assert halfway == pytest.approx(PEAK * (2 / math.sqrt(2) - 1))
 
 
 @pytest.mark.parametrize(
     ("settings", "tick", "expected"),
     [
-        ({"warmup": Warmup(ticks=4, start=1e-3)}, 1, 1.25e-3),  # a quarter of the way from 1e-3 to 2e-3
-        ({"warmup": Warmup(ratio=0.5)}, 3, PEAK * 3 / 5),  # 5 of 10 ticks
-        ({"name": "linear", "min_learning_rate": 5e-4}, 5, 1.25e-3),  # halfway from 2e-3 to 5e-4
-        ({"name": "linear", "decay_ticks": 4, "min_ratio": 0.5}, 9, 1e-3),  # stays at the lowest point
-        ({"name": "linear", "total_ticks": 20}, 5, 1.5e-3),  # a quarter of 20
+        ({"warmup_steps": 4, "warmup_start_lr": 1e-3}, 1, 1.25e-3),  # a quarter of the way from 1e-3 to 2e-3
+        ({"warmup_ratio": 0.5}, 3, PEAK * 3 / 5),  # 5 of 10 ticks
+        ({"name": "linear", "min_lr": 5e-4}, 5, 1.25e-3),  # halfway from 2e-3 to 5e-4
+        ({"name": "linear", "decay_steps": 4, "min_lr_ratio": 0.5}, 9, 1e-3),  # stays at the lowest point
+        ({"name": "linear", "total_steps": 20}, 5, 1.5e-3),  # a quarter of 20
     ],
 )
 def test_rates_by_hand(settings: dict[str, Any], tick: int, expected: float) -> None:
@@ -94,7 +94,7 @@ def test_rates_by_hand(settings: dict[str, Any], tick: int, expected: float) -> 
     ("make", "message"),
     [
         (lambda: rates(None, 1, name="cosine"), "cosine needs the length"),
-        (lambda: rates(None, 1, warmup=Warmup(ratio=0.1)), "warmup.ratio needs the length"),
+        (lambda: rates(None, 1, warmup_ratio=0.1), "warmup_ratio needs the length"),
         (lambda: rates(10, 1, name="spline"), "spline is not computed"),
     ],
 )
@@ -113,7 +113,7 @@ def test_schedules_that_cannot_be_computed_are_refused(make: Callable[[], object
 )
 def test_weight_decay_moves_as_in_megatron(settings: dict[str, Any], expected: list[float]) -> None:
     """(1 - cos(pi / 4)) / 2 = 0.1464466 after a quarter of 8 ticks; from the end on it stays."""
-    decay = decay_of(Optimizer(**settings), total_ticks=8)
+    decay = decay_of(Optimizer(**settings), scheduler_steps=8)
     assert [decay.at(tick) for tick in (0, 2, 11)] == pytest.approx(expected)
 
 
@@ -128,4 +128,4 @@ def test_weight_decay_that_cannot_be_computed_is_refused(
     settings: dict[str, Any], ticks: int | None, message: str
 ) -> None:
     with pytest.raises(PlanError, match=message):
-        decay_of(Optimizer(**settings), total_ticks=ticks)
+        decay_of(Optimizer(**settings), scheduler_steps=ticks)

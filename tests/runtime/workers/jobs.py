@@ -25,7 +25,7 @@ def _place() -> Place:
 
 def train(config: Config, model: Path, steps: Sequence[Sequence[Sequence[Share]]], old_is_current: bool) -> Any:
     """Take steps; ``steps[s][rank]`` are a worker's shares. Weights and metrics."""
-    trainer = Trainer(config, str(model), _place(), total_ticks=8)
+    trainer = Trainer(config, str(model), _place(), scheduler_steps=8)
     metrics = [trainer.train_step(shares[dist.get_rank()], old_is_current) for shares in steps]
     return weights_of(trainer), metrics
 
@@ -42,7 +42,7 @@ def weights_of(trainer: Trainer, bucket_bytes: int = 1 << 20) -> dict[str, torch
 
 def give_out(config: Config, model: Path, bucket_bytes: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """The weights in buckets, after a sync that was broken off, and as they are exported; log-probs can be computed after."""
-    trainer = Trainer(config, str(model), _place(), total_ticks=8)
+    trainer = Trainer(config, str(model), _place(), scheduler_steps=8)
     trainer.begin_weights(HostMemory(), bucket_bytes)
     if dist.get_rank() == 0:
         trainer.next_bucket()
@@ -55,7 +55,7 @@ def policy_and_reference(
     config: Config, model: Path, steps: Sequence[Sequence[Sequence[Share]]], samples: Sequence[Sample]
 ) -> tuple[Sequence[torch.Tensor], Sequence[torch.Tensor], Sequence[torch.Tensor]]:
     """Log-probs of the reference, of the policy before training, and after it."""
-    trainer = Trainer(config, str(model), _place(), total_ticks=8)
+    trainer = Trainer(config, str(model), _place(), scheduler_steps=8)
     reference = Reference(config, str(model), _place())
     [before] = trainer.statistics(samples, (LOG_PROBS,))
     for shares in steps:
@@ -84,7 +84,7 @@ def critic(
     save_after: int = 0,
 ) -> OfCritic:
     """Take steps, from a checkpoint where there is one; save after so many."""
-    worker = Critic(config, str(model), _place(), total_ticks=8)
+    worker = Critic(config, str(model), _place(), scheduler_steps=8)
     if source is not None:
         worker.load(source)
     before, metrics = list(worker.values(samples)), []
@@ -97,4 +97,4 @@ def critic(
 
 def train_and_save_policy(config: Config, model: Path, target: Path) -> None:
     """A checkpoint of a policy."""
-    Trainer(config, str(model), _place(), total_ticks=8).save(target)
+    Trainer(config, str(model), _place(), scheduler_steps=8).save(target)

@@ -23,8 +23,8 @@ from tests.runtime.workers import jobs
 SECTION: dict[str, Any] = {
     "precision": {"compute": "float32"},
     "memory": {"recompute_activations": False},
-    "optimizer": {"learning_rate": 1e-2, "epsilon": 1e-2},
-    "learning_rate_schedule": {"name": "linear", "tick": "optimizer_step"},
+    "optimizer": {"lr": 1e-2, "epsilon": 1e-2},
+    "lr_scheduler": {"name": "linear", "step_unit": "optimizer_step"},
     "mini_batch_responses": 2,
     "ppo_epochs": 2,
     "micro_batch": {"unit": "tokens", "size": 40},
@@ -60,15 +60,13 @@ def test_a_step_goes_by_the_critics_own_section(two: Workers, model: Path) -> No
     config = make_config()
     [found, _] = two.run(jobs.critic, config, model, [shares_of(make_samples(4), config)], make_samples(4))
     [metrics] = found.metrics
-    assert [each["learning_rate"] for each in metrics] == pytest.approx([1e-2 * (8 - tick) / 8 for tick in range(4)])
+    assert [each["lr"] for each in metrics] == pytest.approx([1e-2 * (8 - tick) / 8 for tick in range(4)])
     assert {"value_loss", "value_mean", "clip_fraction", "grad_norm"} <= set(metrics[0])
 
 
 def test_it_learns_the_returns(two: Workers, model: Path) -> None:
     """After 8 steps the mean squared error of the values is less than half of what it was."""
-    config = make_config(
-        value_loss={"clip": None}, learning_rate_schedule={"name": "constant"}, optimizer={"learning_rate": 1e-2}
-    )
+    config = make_config(value_loss={"clip": None}, lr_scheduler={"name": "constant"}, optimizer={"lr": 1e-2})
     samples = make_samples(4)
     [found, _] = two.run(jobs.critic, config, model, [shares_of(samples, config)] * 8, samples)
 

@@ -18,8 +18,8 @@ from tests.runtime.workers.ppo_stage import steps
 TRAIN: dict[str, Any] = {
     "precision": {"compute": "float32"},
     "memory": {"recompute_activations": False},
-    "optimizer": {"learning_rate": 1e-2},
-    "learning_rate_schedule": {"name": "linear", "tick": "optimizer_step"},
+    "optimizer": {"lr": 1e-2},
+    "lr_scheduler": {"name": "linear", "step_unit": "optimizer_step"},
 }
 
 
@@ -53,9 +53,9 @@ def whole(one: Workers, model: Path, tmp_path_factory: pytest.TempPathFactory) -
 def test_in_the_warm_up_the_policy_and_its_schedule_stay_as_they_are(whole: tuple[Path, list[dict[str, Any]]]) -> None:
     found = steps(whole[1])
     assert not any(name.startswith("policy/") for name in found[1])
-    assert found[1]["critic/learning_rate"] == pytest.approx(1e-2 * (8 + 7 + 6 + 5) / 4 / 8)
+    assert found[1]["critic/lr"] == pytest.approx(1e-2 * (8 + 7 + 6 + 5) / 4 / 8)
     # two optimizer steps of the policy in each later step: ticks 0 and 1, 2 and 3, 4 and 5, of 8
-    assert [found[step]["policy/learning_rate"] for step in (2, 3, 4)] == pytest.approx(
+    assert [found[step]["policy/lr"] for step in (2, 3, 4)] == pytest.approx(
         [1e-2 * (8 - tick) / 8 for tick in (0.5, 2.5, 4.5)]
     )
     saved = json.loads((whole[0] / "checkpoints" / "step-000004" / "controller.json").read_text())

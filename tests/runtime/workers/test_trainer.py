@@ -17,7 +17,7 @@ from rlctl.config.sections.algorithm import Algorithm, DpoObjective, OtherLoss, 
 from rlctl.config.sections.batch import Batch, MicroBatchSize
 from rlctl.config.sections.rollout import Rollout, SamplingSettings
 from rlctl.config.sections.train import (
-    LearningRateSchedule,
+    LrScheduler,
     MemorySettings,
     Optimizer,
     OtherTrainEngine,
@@ -39,8 +39,8 @@ def make_config(tick: str = "step", **batch: Any) -> Config:
         batch=Batch(mini_batch_responses=4, micro_batch=MicroBatchSize(size=64), **batch),
         train=Train(
             precision=precision,
-            optimizer=Optimizer(learning_rate=1e-2, epsilon=1e-2),
-            learning_rate_schedule=LearningRateSchedule(name="linear", tick=tick),  # type: ignore[arg-type]
+            optimizer=Optimizer(lr=1e-2, epsilon=1e-2),
+            lr_scheduler=LrScheduler(name="linear", tick=tick),  # type: ignore[arg-type]
             memory=MemorySettings(recompute_activations=False),
         ),
     )
@@ -79,7 +79,7 @@ def test_the_schedule_ticks_as_configured(two: Workers, model: Path, tick: str, 
     config = make_config(tick, ppo_epochs=2)
     step = shares_of(make_samples(8), config, 2)
     (_, metrics), other = two.run(jobs.train, config, model, [step, step], False)
-    found = [[each["learning_rate"] / 1e-2 for each in step] for step in metrics]
+    found = [[each["lr"] / 1e-2 for each in step] for step in metrics]
     assert found == [pytest.approx(row) for row in rates]
     assert other == ({}, metrics)
 

@@ -85,7 +85,7 @@ def optimizer_config(train: Train) -> OptimizerConfig:
     engine, settings, compute = _engine(train), train.optimizer, train.precision.compute
     values = {
         **_optimizer(settings),
-        "lr": settings.learning_rate,
+        "lr": settings.lr,
         "weight_decay": settings.weight_decay,
         "clip_grad": settings.max_grad_norm or 0.0,
         "bf16": compute == "bfloat16",

@@ -86,7 +86,7 @@ class MegatronEngine(TellsLogProbs):
         *,
         role: Role,
         seed: int,
-        total_ticks: int | None = None,
+        scheduler_steps: int | None = None,
         device: str = "cpu",
         gather_bytes: int = 0,
         replays: bool = False,
@@ -133,9 +133,9 @@ class MegatronEngine(TellsLogProbs):
         else:
             if train.engine.moe.freeze_router:
                 _freeze_routers(self.chunks)
-            peak = train.optimizer.learning_rate
-            self.curve = curve_of(train.learning_rate_schedule, peak=peak, total_ticks=total_ticks)
-            self.decay = decay_of(train.optimizer, total_ticks=total_ticks)
+            peak = train.optimizer.lr
+            self.curve = curve_of(train.lr_scheduler, peak=peak, scheduler_steps=scheduler_steps)
+            self.decay = decay_of(train.optimizer, scheduler_steps=scheduler_steps)
             self._reduce_gradients(train)
             self.optimizer = get_megatron_optimizer(
                 optimizer_config(train),
@@ -146,7 +146,7 @@ class MegatronEngine(TellsLogProbs):
             if self.config.fp16:
                 self.config.grad_scale_func = self.optimizer.scale_loss
         self._empties_cache = train.memory.empty_cache
-        self.takes_schedule = train.learning_rate_schedule.restore_from_checkpoint
+        self.takes_schedule = train.lr_scheduler.restore_from_checkpoint
         self._max_grad_norm = train.optimizer.max_grad_norm
         self._sequence = None
         if self.layout.context > 1:
@@ -343,7 +343,7 @@ class MegatronEngine(TellsLogProbs):
                     clip_grad_by_total_norm_fp32(parameters, self._max_grad_norm, norm, aware)
             optimizer.step_with_ready_grads()
             self.updates += 1
-        return {"grad_norm": norm, "learning_rate": rate, "skipped_updates": float(not finite)}
+        return {"grad_norm": norm, "lr": rate, "skipped_updates": float(not finite)}
 
     def step_schedule(self) -> None:
         """See ``TrainEngine``."""

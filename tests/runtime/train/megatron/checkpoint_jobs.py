@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.output import Checkpoint
-from rlctl.config.sections.train import LearningRateSchedule, Megatron, PrecisionSettings, Train
+from rlctl.config.sections.train import LrScheduler, Megatron, PrecisionSettings, Train
 from rlctl.runtime.train.checkpoint import DEFAULTS
 from rlctl.runtime.train.losses import SftLoss, totals_of
 from rlctl.runtime.train.megatron.engine import MegatronEngine
@@ -29,12 +29,12 @@ BFLOAT16 = PrecisionSettings(compute="bfloat16")
 
 def decaying(engine: Megatron, precision: PrecisionSettings = FLOAT32) -> Train:
     """Settings under which another tick, or another moment of Adam, would show."""
-    schedule = LearningRateSchedule(name="cosine")
-    return dataclasses.replace(settings(precision), engine=engine, learning_rate_schedule=schedule)
+    schedule = LrScheduler(name="cosine")
+    return dataclasses.replace(settings(precision), engine=engine, lr_scheduler=schedule)
 
 
 def engine_of(folder: Path, train: Train) -> MegatronEngine:
-    return MegatronEngine(Model(path=str(folder)), train, role="policy", seed=1, total_ticks=10)
+    return MegatronEngine(Model(path=str(folder)), train, role="policy", seed=1, scheduler_steps=10)
 
 
 def trained(engine: MegatronEngine, samples: Sequence[Sample], count: int) -> Trained:

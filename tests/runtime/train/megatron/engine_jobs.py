@@ -28,7 +28,7 @@ STEPS = 2
 
 def settings_of(engine: Any) -> Train:
     """Adam whose epsilon is not far below the gradients, else rounding decides the direction of a weight without one."""
-    plain = settings(learning_rate=1e-3, epsilon=1e-3, max_grad_norm=1.0, weight_decay=0.1)
+    plain = settings(lr=1e-3, epsilon=1e-3, max_grad_norm=1.0, weight_decay=0.1)
     return dataclasses.replace(plain, engine=engine)
 
 
@@ -54,7 +54,7 @@ def replica_of(engine: Any) -> tuple[int, int]:
 
 
 def make(folder: Path, engine: Any, role: Role = "policy") -> TrainEngine:
-    return make_train_engine(Model(path=str(folder)), settings_of(engine), role=role, seed=1, total_ticks=10)
+    return make_train_engine(Model(path=str(folder)), settings_of(engine), role=role, seed=1, scheduler_steps=10)
 
 
 def train(
@@ -86,7 +86,7 @@ def train_narrow(
     """Metrics of updates in bfloat16."""
     narrow = PrecisionSettings(parameters="float32", compute="bfloat16", reduce="float32")
     train = dataclasses.replace(settings_of(engine), precision=narrow)
-    made = make_train_engine(Model(path=str(folder)), train, role="policy", seed=1, total_ticks=10)
+    made = make_train_engine(Model(path=str(folder)), train, role="policy", seed=1, scheduler_steps=10)
     replica, replicas = replica_of(engine)
     mine, totals = samples[replica::replicas], totals_of(samples)
     return [made.update(mine, loss, micro=micro, temperature=1.0, totals=totals) for _ in range(STEPS)]

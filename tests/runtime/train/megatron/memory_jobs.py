@@ -29,8 +29,8 @@ class Sum:
 def held(folder: Path, engine: Megatron, role: Role, compute: str) -> dict[str, int]:
     """Bytes of parameters, of gradient buffers and of the optimizer's own numbers after a step, without what buffers are padded by."""
     precision = PrecisionSettings(parameters="float32", compute=compute, reduce="float32")  # type: ignore[arg-type]
-    train = Train(engine=engine, precision=precision, optimizer=Optimizer(learning_rate=1e-3))
-    here = MegatronEngine(Model(path=str(folder)), train, role=role, seed=1, total_ticks=10)
+    train = Train(engine=engine, precision=precision, optimizer=Optimizer(lr=1e-3))
+    here = MegatronEngine(Model(path=str(folder)), train, role=role, seed=1, scheduler_steps=10)
     parameters = [parameter for chunk in here.chunks for parameter in chunk.parameters()]
     found = {"parameters": sum(each.numel() * each.element_size() for each in parameters)}
     if here.optimizer is None:

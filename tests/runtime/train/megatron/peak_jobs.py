@@ -20,10 +20,10 @@ def peak(folder: Path, engine: Megatron, compute: str, prompt: int, response: in
     """Bytes that live at the worst moment of a second step of two micro-batches, all really computed."""
     head.CPU_PRODUCT_ELEMENTS = head.PRODUCT_ELEMENTS  # as on a GPU
     precision = PrecisionSettings(parameters="float32", compute=compute, reduce="float32")  # type: ignore[arg-type]
-    train = Train(engine=engine, precision=precision, optimizer=Optimizer(learning_rate=1e-3))
+    train = Train(engine=engine, precision=precision, optimizer=Optimizer(lr=1e-3))
     live = LiveStorages()
     with live:
-        here = MegatronEngine(Model(path=str(folder)), train, role="policy", seed=1, total_ticks=10)
+        here = MegatronEngine(Model(path=str(folder)), train, role="policy", seed=1, scheduler_steps=10)
         width = prompt + response
         mask = torch.arange(width + 1) > prompt  # the last token is predicted and never fed
         samples = [Sample(torch.full((width + 1,), 5), mask, {}) for _ in range(2 * count)]

@@ -20,7 +20,7 @@ TICKS = 12
 
 def started(folder: Path, train: Train) -> dict[str, dict[str, Any]]:
     """Start an engine, and read its configs."""
-    engine = MegatronEngine(Model(path=str(folder)), train, role="policy", seed=1, total_ticks=TICKS)
+    engine = MegatronEngine(Model(path=str(folder)), train, role="policy", seed=1, scheduler_steps=TICKS)
     whole: Any = engine.optimizer
     parts = whole.chained_optimizers if isinstance(whole, ChainedOptimizer) else [whole]
     assert engine.curve is not None

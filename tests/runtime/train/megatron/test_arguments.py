@@ -163,7 +163,7 @@ def test_settings_of_experts_reach_megatron(moe: Moe, name: str, expected: Any) 
         ({"precision": PrecisionSettings(compute="float32")}, "optimizer", "bf16", False),
         ({}, "ddp", "grad_reduce_in_fp32", True),
         ({"precision": PrecisionSettings(reduce="bfloat16")}, "ddp", "grad_reduce_in_fp32", False),
-        ({"optimizer": Optimizer(learning_rate=3e-4)}, "optimizer", "lr", 3e-4),
+        ({"optimizer": Optimizer(lr=3e-4)}, "optimizer", "lr", 3e-4),
         ({"optimizer": Optimizer(weight_decay=0.3)}, "optimizer", "weight_decay", 0.3),
         ({"optimizer": Optimizer(betas=(0.8, 0.9))}, "optimizer", "adam_beta1", 0.8),
         ({"optimizer": Optimizer(betas=(0.8, 0.9))}, "optimizer", "adam_beta2", 0.9),

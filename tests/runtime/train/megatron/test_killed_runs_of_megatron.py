@@ -99,7 +99,7 @@ def test_a_killed_run_goes_on_to_the_same_end(
             train={
                 "engine": {"name": "megatron", **LAYOUTS[layout]},
                 "precision": {"compute": "float32"},
-                "optimizer": {"learning_rate": 1e-3},
+                "optimizer": {"lr": 1e-3},
             },
         )
 

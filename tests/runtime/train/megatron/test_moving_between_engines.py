@@ -80,7 +80,7 @@ def test_a_run_moves_and_goes_on_as_it_would_have(first: str, second: str, task:
             train={
                 "engine": {"name": engine},
                 "precision": {"compute": "float32"},
-                "optimizer": {"learning_rate": 1e-3, "epsilon": 1e-4},
+                "optimizer": {"lr": 1e-3, "epsilon": 1e-4},
                 "memory": {"recompute_activations": False},
             },
             schedule={"total_steps": 2, "evaluate_every": 2},

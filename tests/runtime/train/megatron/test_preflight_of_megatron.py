@@ -50,26 +50,26 @@ def test_a_run_that_megatron_cannot_do_is_refused(
 ) -> None:
     config = config_of(model, engine, **copy.deepcopy(sections))
     with pytest.raises(PlanError, match=message) as refused:
-        check_training(config, total_ticks=10)
+        check_training(config, scheduler_steps=10)
     assert refused.value.hint
 
 
 def test_a_run_that_it_can_do_is_not(model: str) -> None:
-    check_training(config_of(model, {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}), total_ticks=10)
+    check_training(config_of(model, {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}), scheduler_steps=10)
 
 
 def test_without_megatron_core_what_to_install_is_said(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "installed", lambda: None)
     with pytest.raises(MissingDependency) as refused:
-        check_training(config_of(model, {}), total_ticks=10)
+        check_training(config_of(model, {}), scheduler_steps=10)
     assert "rlctl[megatron]" in refused.value.hint
     config = config_from({"model": {"path": model}, "placement": {"device": "cpu"}})
-    check_training(config, total_ticks=10)
+    check_training(config, scheduler_steps=10)
 
 
 def test_a_model_without_a_config_is_named(tmp_path: Path) -> None:
     with pytest.raises(RlctlError, match=str(tmp_path)):
-        check_training(config_of(str(tmp_path), {}), total_ticks=10)
+        check_training(config_of(str(tmp_path), {}), scheduler_steps=10)
 
 
 def test_accelerations_that_are_left_off_are_told(model: str) -> None:

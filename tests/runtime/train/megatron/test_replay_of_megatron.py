@@ -43,7 +43,7 @@ LAYOUTS: dict[str, tuple[str, Megatron]] = {
 
 def training(engine: Any) -> Train:
     """One step of it has the weights choose other experts."""
-    return dataclasses.replace(settings(learning_rate=0.05, epsilon=1e-3), engine=engine)
+    return dataclasses.replace(settings(lr=0.05, epsilon=1e-3), engine=engine)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from tests.runtime.conftest import Ran, Task
 from tests.runtime.learning import check_that_it_learns
 
-RATES = {"precision": {"compute": "float32"}, "optimizer": {"learning_rate": 1e-3, "epsilon": 1e-4}}
+RATES = {"precision": {"compute": "float32"}, "optimizer": {"lr": 1e-3, "epsilon": 1e-4}}
 TAKES = ("seconds", "time", "per_second", "memory", "mfu", "share")
 """Parts of the names of what depends on the machine."""
 STAGES = {"pipeline_parallel_size": 2, "transformer": {"num_layers_in_last_pipeline_stage": 1}}
@@ -62,6 +62,6 @@ def test_it_learns(sizes: dict[str, Any], task: Task, run: Callable[..., Ran], t
         train={
             "engine": {"name": "megatron", **sizes},
             "precision": {"compute": "float32"},
-            "optimizer": {"learning_rate": 1e-3},
+            "optimizer": {"lr": 1e-3},
         },
     )

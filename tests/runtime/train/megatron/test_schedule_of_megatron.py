@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 
 from rlctl.config import Config
-from rlctl.config.sections.train import LearningRateSchedule, Optimizer, Warmup
+from rlctl.config.sections.train import LrScheduler, Optimizer
 from rlctl.documents import read_yaml
 from rlctl.runtime.train.schedule import curve_of, decay_of
 from rlctl.translation.translate import read_document, translate_loaded
@@ -51,14 +51,15 @@ def test_rates_are_those_of_megatron(style: str, data: st.DataObject) -> None:
         total, init_lr=start, max_lr=peak, min_lr=low, lr_warmup_steps=warmup, lr_decay_style=STYLES[style],
         start_wd=0.0, end_wd=0.0, wd_incr_style="constant", wsd_decay_steps=wsd, lr_wsd_decay_style=shape,
     )  # fmt: skip
-    settings = LearningRateSchedule(
+    settings = LrScheduler(
         name=style,
-        warmup=Warmup(ticks=warmup, start=start),
-        min_learning_rate=low,
-        wsd_decay_ticks=wsd,
-        wsd_decay=shape,
+        warmup_steps=warmup,
+        warmup_start_lr=start,
+        min_lr=low,
+        wsd_decay_steps=wsd,
+        wsd_decay_style=shape,
     )  # type: ignore[arg-type]
-    curve = curve_of(settings, peak=peak, total_ticks=total)
+    curve = curve_of(settings, peak=peak, scheduler_steps=total)
     mine = [curve.rate(tick) for tick in range(total + 1)]
     assert mine == pytest.approx([rate for rate, _ in theirs], rel=1e-9, abs=1e-15)
 
@@ -72,13 +73,13 @@ def test_weight_decay_is_that_of_megatron(style: str, total: int, start: float, 
         start_wd=start, end_wd=end, wd_incr_style=style,
     )  # fmt: skip
     settings = Optimizer(weight_decay_style=style, start_weight_decay=start, end_weight_decay=end)  # type: ignore[arg-type]
-    decay = decay_of(settings, total_ticks=total)
+    decay = decay_of(settings, scheduler_steps=total)
     mine = [decay.at(tick) for tick in range(total + 1)]
     assert mine == pytest.approx([decayed for _, decayed in theirs], rel=1e-9, abs=1e-15)
 
 
 def test_from_the_end_on_the_rate_stays_the_lowest() -> None:
-    curve = curve_of(LearningRateSchedule(name="cosine", min_ratio=0.1), peak=1.0, total_ticks=10)
+    curve = curve_of(LrScheduler(name="cosine", min_lr_ratio=0.1), peak=1.0, scheduler_steps=10)
     assert [curve.rate(tick) for tick in (10, 11, 40)] == pytest.approx([0.1] * 3)
 
 
@@ -103,8 +104,8 @@ def from_verl(text: str, *overrides: str) -> Any:
 
 
 def rates_of(config: Config) -> list[float]:
-    schedule, peak = config.train.learning_rate_schedule, config.train.optimizer.learning_rate
-    curve = curve_of(schedule, peak=peak, total_ticks=STEPS)
+    schedule, peak = config.train.lr_scheduler, config.train.optimizer.lr
+    curve = curve_of(schedule, peak=peak, scheduler_steps=STEPS)
     return [curve.rate(tick) for tick in range(STEPS + 1)]
 
 
@@ -154,17 +155,17 @@ def test_the_rates_of_a_verl_config_are_those_that_verl_has(optim: dict[str, Any
 @pytest.mark.parametrize(
     "schedule",
     [
-        "{name: cosine, warmup: {ratio: 0.1}, decay_ticks: 30}",
-        "{name: cosine, warmup: {ratio: 0.01}, decay_ticks: 30}",
-        "{name: linear, warmup: {ratio: 0.2}}",
-        "{name: cosine, warmup: {ticks: 6}, decay_ticks: 30}",
+        "{name: cosine, warmup_ratio: 0.1, decay_steps: 30}",
+        "{name: cosine, warmup_ratio: 0.01, decay_steps: 30}",
+        "{name: linear, warmup_ratio: 0.2}",
+        "{name: cosine, warmup_steps: 6, decay_steps: 30}",
     ],
 )
 def test_verl_is_written_the_rates_that_a_config_has(schedule: str) -> None:
     text = (
         f"rlctl: 1\nmodel: {{path: org/model}}\ndata: {{train: [{{path: a.parquet}}], eval: [{{path: b.parquet}}]}}\n"
         f"schedule: {{total_steps: {STEPS}}}\n"
-        f"train: {{engine: megatron, optimizer: {{learning_rate: 1.0e-3}}, learning_rate_schedule: {schedule}}}\n"
+        f"train: {{engine: megatron, optimizer: {{lr: 1.0e-3}}, lr_scheduler: {schedule}}}\n"
     )
     loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="rlctl", environment={})
     assert loaded is not None, report.findings
