@@ -152,7 +152,7 @@ def train_config(learning_rate: float) -> dict[str, Any]:
         "memory": {"recompute_activations": False},
         "optimizer": {"lr": learning_rate},
         # A model this small is gathered whole, in one message instead of one a layer.
-        "engine": {"name": "fsdp2", "wrap_min_parameters": 10_000_000},
+        "engine": {"type": "fsdp2", "wrap_min_parameters": 10_000_000},
     }
 
 
@@ -178,7 +178,7 @@ def make_start(settings: Settings) -> None:
         "batch": {"prompts_per_step": 64},
         "schedule": {"total_steps": SFT_STEPS},
         "algorithm": {"objective": "sft"},
-        "train": train_config(2e-3) | {"lr_scheduler": {"name": "cosine", "warmup_ratio": 0.05}},
+        "train": train_config(2e-3) | {"lr_scheduler": {"type": "cosine", "warmup_ratio": 0.05}},
     }
     run_ours(config, lambda event: None)
 

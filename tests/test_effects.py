@@ -623,13 +623,13 @@ BASE: dict[str, Any] = {
     "schedule": {"total_steps": 20, "evaluate_every": 5},
     "checkpoint": {"every": 5},
     "placement": {"device": "cpu", "devices_per_node": 2},
-    "train": {"lr_scheduler": {"name": "cosine", "warmup_steps": 4}},
-    "critic": {"lr_scheduler": {"name": "cosine", "warmup_steps": 4}},
+    "train": {"lr_scheduler": {"type": "cosine", "warmup_steps": 4}},
+    "critic": {"lr_scheduler": {"type": "cosine", "warmup_steps": 4}},
 }
-GAE, FEEDBACK = {"algorithm.advantage": {"name": "gae"}}, "algorithm.policy_filtration"
+GAE, FEEDBACK = {"algorithm.advantage": {"type": "gae"}}, "algorithm.policy_filtration"
 ADAPTERS = {"model": {"lora": {"rank": 2}}}
 DECAYING = {"weight_decay_style": "linear", "start_weight_decay": 0.1, "end_weight_decay": 0.3}
-WSD = {"train": {"lr_scheduler": {"name": "wsd", "wsd_decay_steps": 5}}}
+WSD = {"train": {"lr_scheduler": {"type": "wsd", "wsd_decay_steps": 5}}}
 RULE = {"rewards": [{"type": "rule", "rule": "number"}]}
 JUDGE = {"rewards": [{"type": "judge", "base_url": "http://a/v1", "model": "m"}]}
 SERVED = {"rewards": [{"type": "judge", "model": "m"}]}
@@ -637,21 +637,21 @@ SANDBOX = {"rewards": [{"type": "sandbox", "url": "http://a/run_code"}]}
 HERE = {"rewards": [{"type": "sandbox", "isolation": "limits"}]}
 FUNCTION = {"rewards": [{"type": "function", "path": "a.py"}]}
 SUM_NORM = "seq_mean_token_sum_norm"
-TRUNCATED = {"algorithm": {"policy_loss": {"name": "policy_gradient", "importance_weight": "truncated_ratio"}}}
+TRUNCATED = {"algorithm": {"policy_loss": {"type": "policy_gradient", "importance_weight": "truncated_ratio"}}}
 SCHEDULE = "train.lr_scheduler"
 SAMPLING, MEMORY = "rollout.sampling", "rollout.memory"
 VLLM = {"rollout": {"engine": "vllm"}}
 SGLANG = {"rollout": {"engine": "sglang"}}
-ENDPOINT = {"rollout": {"engine": {"name": "external", "base_url": "http://a/v1"}}}
+ENDPOINT = {"rollout": {"engine": {"type": "external", "base_url": "http://a/v1"}}}
 HELD_OUT = "data.eval[].evaluation_sampling"
 CORRECTION, SHAPING, FILTERS = "algorithm.rollout_correction", "algorithm.reward_shaping", "algorithm.filters"
 KL_IN_REWARD, OVER = "algorithm.kl_in_reward", "rollout.oversampling"
 ADAPTIVE = {KL_IN_REWARD: {"estimator": "k2", "coefficient": 0.1, "adaptive": True, "horizon": 10}}
-ASYMRE, GEO_MEAN = {"name": "other", "kind": "asymre"}, {"name": "other", "kind": "geo_mean"}
+ASYMRE, GEO_MEAN = {"type": "other", "kind": "asymre"}, {"type": "other", "kind": "geo_mean"}
 TAUGHT = "algorithm.distillation"
 REJECT = {"rejection": ["token_k2"], "rejection_bounds": ["0.1"]}
 OVERLONG = {"rollout.max_response_tokens": 4, SHAPING: {"overlong_penalty": {"buffer": 2}}}
-REFILL = {FILTERS: [{"name": "zero_variance_groups"}], "batch": {"prompts_per_step": 2, "responses_per_prompt": 2}}
+REFILL = {FILTERS: [{"type": "zero_variance_groups"}], "batch": {"prompts_per_step": 2, "responses_per_prompt": 2}}
 
 
 def _of_critic(change: dict[str, Any]) -> dict[str, Any]:
@@ -741,13 +741,13 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
         "algorithm.advantage<opmd>.tau",
         2.0,
         shaped,
-        {"algorithm": {"advantage": {"name": "opmd", "baseline": "logavgexp"}}},
+        {"algorithm": {"advantage": {"type": "opmd", "baseline": "logavgexp"}}},
     ),
     (
         "algorithm.advantage<other>.kind",
         "gpg",
         shaped,
-        {"algorithm": {"advantage": {"name": "other", "kind": "asymre"}}},
+        {"algorithm": {"advantage": {"type": "other", "kind": "asymre"}}},
     ),
     ("algorithm.advantage<other>.args", {"baseline_shift": 0.5}, shaped, {"algorithm": {"advantage": ASYMRE}}),
     (f"{CORRECTION}.weight", "token", shaped, {}),
@@ -759,17 +759,17 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     (f"{CORRECTION}.veto_threshold", 2.0, shaped, {}),
     (f"{CORRECTION}.use_policy_gradient", True, loss_and_gradient, {"algorithm": {"old_log_probs": "rollout"}}),
     (CORRECTION, {"weight": "sequence"}, shaped, {}),
-    (f"{SHAPING}.shift", 0.5, shaped, {"algorithm.advantage": {"name": "reinforce"}}),
-    (f"{SHAPING}.scale", 2.0, shaped, {"algorithm.advantage": {"name": "rloo"}}),
+    (f"{SHAPING}.shift", 0.5, shaped, {"algorithm.advantage": {"type": "reinforce"}}),
+    (f"{SHAPING}.scale", 2.0, shaped, {"algorithm.advantage": {"type": "rloo"}}),
     (f"{SHAPING}.clip", 0.1, shaped, {}),
-    (f"{SHAPING}.normalize.mean", "batch", shaped, {"algorithm.advantage": {"name": "reinforce"}}),
-    (f"{SHAPING}.normalize.std", "running", shaped, {"algorithm.advantage": {"name": "reinforce"}}),
+    (f"{SHAPING}.normalize.mean", "batch", shaped, {"algorithm.advantage": {"type": "reinforce"}}),
+    (f"{SHAPING}.normalize.std", "running", shaped, {"algorithm.advantage": {"type": "reinforce"}}),
     (f"{SHAPING}.normalize_per_domain", True, shaped, {SHAPING: {"whiten_advantages": True}}),
     (
         f"{SHAPING}.group_by",
         "tags",
         shaped,
-        {SHAPING: {"normalize": {"mean": "group"}}, "algorithm.advantage": {"name": "reinforce"}},
+        {SHAPING: {"normalize": {"mean": "group"}}, "algorithm.advantage": {"type": "reinforce"}},
     ),
     (f"{SHAPING}.whiten", True, shaped, {}),
     (f"{SHAPING}.length_penalty", 0.5, shaped, {"rollout.max_response_tokens": 4}),
@@ -781,19 +781,19 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     (f"{SHAPING}.overlong_penalty.limit", 3, shaped, OVERLONG),
     (f"{SHAPING}.overlong_penalty.clamp", True, shaped, {**OVERLONG, "rollout.max_response_tokens": 2}),
     (FILTERS, ["overlong"], shaped, {}),
-    (f"{FILTERS}[]<zero_variance_groups>.metric", "format", shaped, {FILTERS: [{"name": "zero_variance_groups"}]}),
-    (f"{FILTERS}[]<zero_variance_groups>.refill", False, shaped, {FILTERS: [{"name": "zero_variance_groups"}]}),
-    (f"{FILTERS}[]<zero_variance_groups>.threshold", 0.5, shaped, {FILTERS: [{"name": "zero_variance_groups"}]}),
-    (f"{FILTERS}[]<group_mean>.low", 0.5, shaped, {FILTERS: [{"name": "group_mean"}]}),
-    (f"{FILTERS}[]<group_mean>.high", 0.5, shaped, {FILTERS: [{"name": "group_mean"}]}),
-    (f"{FILTERS}[]<group_mean>.refill", True, shaped, {FILTERS: [{"name": "group_mean"}]}),
-    (f"{FILTERS}[]<difficulty_mask>.low", 0.6, shaped, {FILTERS: [{"name": "difficulty_mask"}]}),
-    (f"{FILTERS}[]<difficulty_mask>.high", 0.4, shaped, {FILTERS: [{"name": "difficulty_mask"}]}),
+    (f"{FILTERS}[]<zero_variance_groups>.metric", "format", shaped, {FILTERS: [{"type": "zero_variance_groups"}]}),
+    (f"{FILTERS}[]<zero_variance_groups>.refill", False, shaped, {FILTERS: [{"type": "zero_variance_groups"}]}),
+    (f"{FILTERS}[]<zero_variance_groups>.threshold", 0.5, shaped, {FILTERS: [{"type": "zero_variance_groups"}]}),
+    (f"{FILTERS}[]<group_mean>.low", 0.5, shaped, {FILTERS: [{"type": "group_mean"}]}),
+    (f"{FILTERS}[]<group_mean>.high", 0.5, shaped, {FILTERS: [{"type": "group_mean"}]}),
+    (f"{FILTERS}[]<group_mean>.refill", True, shaped, {FILTERS: [{"type": "group_mean"}]}),
+    (f"{FILTERS}[]<difficulty_mask>.low", 0.6, shaped, {FILTERS: [{"type": "difficulty_mask"}]}),
+    (f"{FILTERS}[]<difficulty_mask>.high", 0.4, shaped, {FILTERS: [{"type": "difficulty_mask"}]}),
     (
         f"{FILTERS}[]<long_incorrect>.max_tokens",
         3,
         wrong_and_long,
-        {FILTERS: [{"name": "long_incorrect", "max_tokens": 4}]},
+        {FILTERS: [{"type": "long_incorrect", "max_tokens": 4}]},
     ),
     ("algorithm.loss_weights.difficulty", True, shaped, {}),
     ("algorithm.loss_weights.length", True, shaped, {}),
@@ -821,7 +821,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
         "algorithm.policy_loss<gspo>.dual_clip",
         1.01,
         loss_of_a_likelier_bad_response,
-        {"algorithm.policy_loss": {"name": "gspo", "clip_high": 1.0}},
+        {"algorithm.policy_loss": {"type": "gspo", "clip_high": 1.0}},
     ),
     ("algorithm.policy_loss<cispo>.clip_low", 0.1, loss_and_gradient, {}),
     ("algorithm.policy_loss<cispo>.clip_high", 0.5, loss_and_gradient, {}),
@@ -835,12 +835,12 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("train.optimizer.weight_decay", 0.1, optimizer, {}),
     ("train.optimizer.betas", [0.8, 0.9], optimizer, {}),
     ("train.optimizer.epsilon", 1e-6, optimizer, {}),
-    ("train.optimizer.name", "sgd", optimizer_class, {}),
+    ("train.optimizer.type", "sgd", optimizer_class, {}),
     (
         "train.optimizer.module",
         "transformers.optimization",
         optimizer_class,
-        {"train.optimizer": {"name": "adafactor"}},
+        {"train.optimizer": {"type": "adafactor"}},
     ),
     ("train.optimizer.args", {"amsgrad": True}, optimizer, {}),
     ("train.optimizer.decay_norms_and_biases", False, decayed, {}),
@@ -936,7 +936,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rollout.parallel.replicas", 1, plan, {}),
     ("train.engine<fsdp2>.source", "fsdp", plan, {}),
     ("train.optimizer.lr", 1e-3, learning_rates, {}),
-    (f"{SCHEDULE}.name", "linear", learning_rates, {}),
+    (f"{SCHEDULE}.type", "linear", learning_rates, {}),
     (f"{SCHEDULE}.step_unit", "optimizer_step", learning_rates, {}),
     (f"{SCHEDULE}.warmup_steps", 8, learning_rates, {}),
     (f"{SCHEDULE}.warmup_ratio", 0.5, learning_rates, {SCHEDULE: {"warmup_steps": None}}),
@@ -1036,7 +1036,7 @@ TRAINED = [
     ("moe.layer_recompute", True, {}),
 ]
 EFFECTS += [
-    (f"{section}.engine<megatron>.{name}", value, probe, {section: {"engine": {"name": "megatron", **engine}}})
+    (f"{section}.engine<megatron>.{name}", value, probe, {section: {"engine": {"type": "megatron", **engine}}})
     for section, probe, keys in (("train", megatron, SHARED + TRAINED), ("reference", megatron_reference, SHARED))
     for name, value, engine in keys
 ]
@@ -1100,7 +1100,7 @@ def set_at(values: dict[str, Any], pattern: str, value: Any) -> dict[str, Any]:
     if listed:
         return {**values, name: [set_at(values[name][0], rest, value)]}
     below = values.get(name, {})
-    below = {"name": below} if isinstance(below, str) else below or ({"name": option} if option else {})
+    below = {"type": below} if isinstance(below, str) else below or ({"type": option} if option else {})
     return {**values, name: set_at(below, rest, value)}
 
 
@@ -1115,7 +1115,7 @@ def _chosen(values: dict[str, Any], head: str) -> bool:
     at: Any = values
     for part in path.split("."):
         at = at.get(part, {}) if isinstance(at, dict) else {}
-    return isinstance(at, dict) and at.get("name") == option
+    return isinstance(at, dict) and at.get("type") == option
 
 
 @pytest.mark.parametrize(("pattern", "value", "probe", "change"), EFFECTS, ids=[row[0] for row in EFFECTS])

@@ -143,7 +143,7 @@ def test_two_processes_never_run_in_one_folder(tmp_path: Path, config: Config) -
 def test_another_config_is_refused_with_its_differences_and_without_its_secrets(tmp_path: Path, config: Config) -> None:
     write_run(tmp_path / "demo", config, status="stopped")
     schedule = replace(config.schedule, total_steps=7)
-    tracking = config_from({"tracking": [{"name": "wandb", "api_key": "abc-secret"}]}).tracking
+    tracking = config_from({"tracking": [{"type": "wandb", "api_key": "abc-secret"}]}).tracking
     with pytest.raises(RunError) as refused:
         start(replace(config, schedule=schedule, tracking=tracking))
     assert "schedule.total_steps: None -> 7" in refused.value.message
@@ -163,7 +163,7 @@ def test_literal_secrets_become_names_of_variables(
 ) -> None:
     more = config_from(
         {
-            "tracking": [{"name": "wandb", "api_key": "abc-secret"}],
+            "tracking": [{"type": "wandb", "api_key": "abc-secret"}],
             "environment": {"variables": {"JUDGE_TOKEN": "abc-secret", "LEVEL": "3"}},
         }
     )
@@ -194,7 +194,7 @@ def test_secrets_in_free_mappings_and_in_stages_are_no_less_secret(
         "stages": [
             {
                 "name": "grpo",
-                "rollout": {"engine": {"name": "vllm", "args": {"hf_token": "abc-secret"}}},
+                "rollout": {"engine": {"type": "vllm", "args": {"hf_token": "abc-secret"}}},
                 "environment": {"variables": {"HF_TOKEN": "abc-secret"}},
             }
         ],
@@ -211,7 +211,7 @@ def test_a_password_in_a_url_becomes_the_name_of_a_variable(
     tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = "postgresql://me:abc-secret@host/name"
-    more = config_from({"buffer": {"name": "sql", "url": url}})
+    more = config_from({"buffer": {"type": "sql", "url": url}})
     folder = write_run(tmp_path / "demo", replace(config, buffer=more.buffer))
     assert "abc-secret" not in (folder / "config.yaml").read_text()
     with pytest.raises(RunError, match="RLCTL_BUFFER_URL"):
@@ -224,11 +224,11 @@ def test_a_password_in_a_url_becomes_the_name_of_a_variable(
 @pytest.mark.parametrize(
     "buffer",
     [
-        {"name": "sql", "url": "sqlite:////shared/other.db", "capacity": 64},
-        {"name": "file", "path": "/shared/other.jsonl", "capacity": 64},
-        {"name": "memory", "log_path": "/shared/other.jsonl", "capacity": 64},
+        {"type": "sql", "url": "sqlite:////shared/other.db", "capacity": 64},
+        {"type": "file", "path": "/shared/other.jsonl", "capacity": 64},
+        {"type": "memory", "log_path": "/shared/other.jsonl", "capacity": 64},
     ],
-    ids=lambda buffer: buffer["name"],
+    ids=lambda buffer: buffer["type"],
 )
 def test_what_is_tried_writes_nothing_anywhere_else(tmp_path: Path, buffer: dict[str, Any], mode: str) -> None:
     """Least of all over the responses of an earlier run, or into the buffer that another one trains on."""
@@ -239,7 +239,7 @@ def test_what_is_tried_writes_nothing_anywhere_else(tmp_path: Path, buffer: dict
         "checkpoint": {"remote": "s3://shared/checkpoints", "every": 1},
         "profiling": {"tool": "timeline", "steps": [1], "folder": "/shared/traces", "ray_timeline": "/shared/ray.json"},
         "environment": {"log_folder": "/shared/logs"},
-        "tracking": [{"name": "tensorboard", "folder": "/shared/tensorboard"}],
+        "tracking": [{"type": "tensorboard", "folder": "/shared/tensorboard"}],
     }
     small = starting._small(config_from(whole), 2, 1, tmp_path)
     kept = json.dumps(to_plain(small))
@@ -249,7 +249,7 @@ def test_what_is_tried_writes_nothing_anywhere_else(tmp_path: Path, buffer: dict
 
 
 def test_trying_takes_nothing_out_of_a_buffer() -> None:
-    loaded = Loaded(config_from({"run": {"mode": "train_only"}, "buffer": {"name": "sql", "url": "sqlite:////x.db"}}))
+    loaded = Loaded(config_from({"run": {"mode": "train_only"}, "buffer": {"type": "sql", "url": "sqlite:////x.db"}}))
     with pytest.raises(RunError, match="would take responses out of its buffer"):
         runs.try_out(loaded, runs.prepare(Loaded(config_from({"placement": {"device": "cpu"}}))), prompts=2)
 
@@ -267,7 +267,7 @@ def test_sources_are_kept_without_their_secrets(tmp_path: Path, config: Config) 
 
 def test_what_came_from_the_environment_is_kept_as_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "abc-secret")
-    text = "rlctl: 1\nmodel: {path: /models/tiny}\ntracking: [{name: wandb, api_key: '${oc.env:MY_KEY}'}]\n"
+    text = "rlctl: 1\nmodel: {path: /models/tiny}\ntracking: [{type: wandb, api_key: '${oc.env:MY_KEY}'}]\n"
     loaded, _ = load(read_yaml(text, "run.yaml"))
     assert loaded is not None
     run_folder.make_folder(tmp_path / "demo")

@@ -62,7 +62,7 @@ def recorded_responses(config: Config, surroundings: CheckContext) -> Iterator[P
             "not-supported",
             ("run", "mode"),
             message,
-            "set buffer to {name: sql} or {name: file}, or rollout.responses_folder to a file such as responses.parquet",
+            "set buffer to {type: sql} or {type: file}, or rollout.responses_folder to a file such as responses.parquet",
         )
     if config.run.mode == "explore_only" and config.algorithm.objective.choice != "rl":
         message = f"'run.mode' explore_only: the objective {config.algorithm.objective.choice} generates nothing"
@@ -82,7 +82,7 @@ def buffers(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     key = {"sql": "url", "file": "path"}.get(config.buffer.choice)
     if arithmetic.drains_buffer(config) and key is None:
         message = "'run.mode' train_only: the buffer in memory ends with the run that fills it"
-        yield Problem("not-supported", ("buffer", "name"), message, "set buffer to {name: sql, url: ...}")
+        yield Problem("not-supported", ("buffer", "type"), message, "set buffer to {type: sql, url: ...}")
     elif arithmetic.drains_buffer(config) and getattr(config.buffer, str(key)) is None:
         message = f"'run.mode' train_only: 'buffer.{key}' does not say which buffer to train on"
         yield Problem(

@@ -108,7 +108,7 @@ def _spellings(found: Explanation) -> list[Spelling]:
     path = _bare(found.pattern)
     paths = {
         path,
-        *(f"{path}{suffix}.{tag}" for suffix in ("", "[]", "{}") for tag in ("name", "type") if found.options),
+        *(f"{path}{suffix}.type" for suffix in ("", "[]", "{}") if found.options),
     }
     return [item for known in canonical_paths() if known in paths for item in spellings(known)]
 

@@ -1,10 +1,10 @@
 """How a section of the config is declared: units, ranges, choices and intervals.
 
 A section is a frozen dataclass with a string under every field. A field's type says what it holds; ``Annotated`` adds
-its unit and range. A setting that brings its own options is a ``Choice``: subclasses register under a name.
+its unit and range. A setting that brings its own options is a ``Choice``: subclasses register under a type.
 
     class Advantage(Choice): ...                      # the setting
-    class Grpo(Advantage, name="grpo"):               # {name: grpo, normalize_by_std: true} in a file
+    class Grpo(Advantage, type="grpo"):               # {type: grpo, normalize_by_std: true} in a file
         normalize_by_std: bool = True
 """
 
@@ -134,34 +134,28 @@ def _delattr(self: Any, name: str) -> None:
 
 
 class Choice:
-    """A setting that is a name plus that name's own options; each direct subclass is one setting with its own registry."""
+    """A setting that is a type plus that type's own options; each direct subclass is one setting with its own registry."""
 
-    tag: ClassVar[str] = "name"
-    """The key that holds the name in a file."""
+    tag: ClassVar[str] = "type"
+    """The key that holds the type in a file."""
     choice: ClassVar[str]
-    """The name of this option."""
+    """The type of this option."""
     registry: ClassVar[dict[str, type[Choice]]]
 
-    def __init_subclass__(cls, *, name: str | None = None, tag: str | None = None) -> None:
+    def __init_subclass__(cls, *, type: str | None = None) -> None:
         super().__init_subclass__()
         if Choice in cls.__bases__:
             cls.registry = {}
-            cls.tag = tag or "name"
-        if name is not None:
-            if name in cls.registry:
-                raise TypeError(f"{cls.registry[name].__name__} and {cls.__name__} are both called {name!r}")
-            cls.choice = name
-            cls.registry[name] = cls
+        if type is not None:
+            if type in cls.registry:
+                raise TypeError(f"{cls.registry[type].__name__} and {cls.__name__} both have the type {type!r}")
+            cls.choice = type
+            cls.registry[type] = cls
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The names this setting can take, in the order they are declared."""
+        """The types this setting can have, in the order they are declared."""
         return tuple(cls.registry)
-
-    @property
-    def name_(self) -> str:
-        """The chosen name, whatever the tag is called in a file."""
-        return self.choice
 
 
 @section

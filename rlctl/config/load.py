@@ -133,7 +133,7 @@ def set_keys(loaded: Loaded, assignments: Sequence[str], *, environment: Mapping
     """Change canonical keys, each given as ``key=value`` in Hydra's grammar.
 
     As in a file, ``${...}`` in a value is resolved, and values linked to a changed key change with it.
-    Where another option is chosen (``train.engine=megatron``, or ``train.engine.name=megatron``), it begins with its own
+    Where another option is chosen (``train.engine=megatron``, or ``train.engine.type=megatron``), it begins with its own
     defaults: of the option before stays what was written and what both have.
 
     Raises:
@@ -182,7 +182,7 @@ def _places(value: Any, path: KeyPath, values: Any) -> Iterator[KeyPath]:
 
 
 def _by_its_tag(config: Config, override: Override) -> list[Override]:
-    """The option of a choice by its tag: of ``train.engine=megatron`` and ``train.engine={name: megatron, ...}`` alike."""
+    """The option of a choice by its tag: of ``train.engine=megatron`` and ``train.engine={type: megatron, ...}`` alike."""
     option, value = _option(config, override.path), override.value
     if option is None or override.kind == "delete":
         return [override]

@@ -22,8 +22,8 @@ Every key of a canonical file (schema version {SCHEMA_VERSION}), with its type, 
 `rlctl explain KEY` shows the same in the terminal, `rlctl schema` prints it as a JSON Schema for editors.
 This page is made by `python -m rlctl.config.reference`; a test fails where it is not current.
 
-`a[].b` is a key of each item of the list `a`, `a{{}}.b` of each value of the mapping `a`. `a<name>.b` belongs to one option of a
-choice: in a file it is written `a: {{name: ..., b: ...}}`.
+`a[].b` is a key of each item of the list `a`, `a{{}}.b` of each value of the mapping `a`. `a<x>.b` belongs to one option of a
+choice: in a file it is written `a: {{type: x, b: ...}}`.
 """
 _TABLE = "| key | type | default | unit, range | what it is |\n| --- | --- | --- | --- | --- |\n"
 

@@ -49,7 +49,7 @@ ESSENTIAL = frozenset(
         "rollout.parallel.tensor_parallel_size",
         "train.engine",
         "train.optimizer.lr",
-        "train.lr_scheduler.name",
+        "train.lr_scheduler.type",
         "critic",
         "reference",
         "rewards",

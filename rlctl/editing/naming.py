@@ -10,8 +10,8 @@ from rlctl.adapters.engine.matrix import canonical_paths, spellings
 from rlctl.config import Config
 from rlctl.config.inspect import walk
 
-_OF_A_CHOICE = ("", ".name", ".type", "[].name", "[].type", "{}.name", "{}.type")
-"""A choice, or a list or mapping of them, is called what its options' name is called."""
+_OF_A_CHOICE = ("", ".type", "[].type", "{}.type")
+"""A choice, or a list or mapping of them, is called what its options' type is called."""
 
 
 @cache

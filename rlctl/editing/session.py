@@ -663,7 +663,7 @@ def _written(loaded: Loaded, path: KeyPath) -> Any:
 
 
 def tag_of(path: KeyPath) -> str:
-    """The key that holds the name of a choice's option, as ``name`` or ``type``."""
+    """The key that tells items apart: the type of a choice's option, or a name."""
     hint: Any = Config
     for part in path[2:] if in_stage(path) else path:
         held = [cls for cls, _ in sections_in(hint)]

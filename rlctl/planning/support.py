@@ -349,9 +349,9 @@ TABLE: tuple[Row, ...] = (
     *_megatron("train"),
     refused("train", "engine<other>*", OTHER),
     honoured("train.precision", "parameters compute reduce"),
-    honoured("train.optimizer", "name module args lr weight_decay betas epsilon max_grad_norm"),
+    honoured("train.optimizer", "type module args lr weight_decay betas epsilon max_grad_norm"),
     honoured("train.optimizer", "weight_decay_style start_weight_decay end_weight_decay decay_norms_and_biases"),
-    honoured("train.lr_scheduler", "name step_unit warmup_steps warmup_ratio warmup_start_lr min_lr_ratio"),
+    honoured("train.lr_scheduler", "type step_unit warmup_steps warmup_ratio warmup_start_lr min_lr_ratio"),
     honoured(
         "train.lr_scheduler",
         "min_lr num_cycles decay_steps total_steps wsd_decay_steps wsd_decay_style restore_from_checkpoint",

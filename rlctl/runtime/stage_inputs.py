@@ -176,9 +176,9 @@ def _drained_steps(config: Config) -> int:
         PlanError: the learning rate needs an end, and there is none.
     """
     rate, total = config.train.lr_scheduler, arithmetic.drained_steps(config)
-    if total is None and rate.name != "constant" and rate.total_steps is None:
+    if total is None and rate.type != "constant" and rate.total_steps is None:
         raise PlanError(
-            f"the learning rate falls by {rate.name} over the run, which goes on as long as its buffer is filled",
+            f"the learning rate falls by {rate.type} over the run, which goes on as long as its buffer is filled",
             hint="set schedule.total_steps, or train.lr_scheduler.total_steps",
         )
     return ENDLESS if total is None else total

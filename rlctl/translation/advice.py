@@ -269,7 +269,7 @@ class Adviser:
         wanted = tuple("*" if isinstance(part, int) else part for part in path)
         for rule in flat(self._table.rules):
             filled = [split(name.replace("[]", ".*").replace("{}", ".*")) for name in rule.canonical]
-            if any(item == wanted or item == (*wanted, "name") or matches(item, wanted) for item in filled):
+            if any(item == wanted or item == (*wanted, "type") or matches(item, wanted) for item in filled):
                 yield rule
 
 
@@ -293,5 +293,5 @@ def _meaning(loaded: Loaded, key: KeyPath) -> Any:
     """What a key says: its value, the name of a choice, or whether there is a section."""
     value = find(to_plain(loaded.config), key)
     if isinstance(value, Mapping):
-        return value.get("name", value.get("type", True))
+        return value.get("type", True)
     return None if isinstance(value, Absent) else value

@@ -220,7 +220,7 @@ def _join_learning_rates(values: dict[KeyPath, Any], role: str, config: Config, 
         values |= {(*place, "min_lr_ratio"): end / peak, (*place, "min_lr"): None}
     elif values.get((*place, "min_lr_ratio")) is None:
         values[*place, "min_lr_ratio"] = 0.0
-    constant, warms = values.get((*place, "name")) == "constant", _warms(values, place)
+    constant, warms = values.get((*place, "type")) == "constant", _warms(values, place)
     if constant:
         values |= {(*place, key): None for key in OF_DECAY}
     if arithmetic.optimizer_steps_per_step(config) == 1 or (constant and not warms):

@@ -210,7 +210,7 @@ def _rounded(item: Difference, found: Collection[Difference]) -> bool:
     if not all(_is_quantity(side.value) for side in (item.first, item.second)):
         return False
     section = item.key.rpartition(".")[0]
-    return not any(other.key in (f"{section}.by", f"{section}.unit", f"{section}.name") for other in found)
+    return not any(other.key in (f"{section}.unit", f"{section}.type") for other in found)
 
 
 def _is_quantity(value: Any) -> bool:

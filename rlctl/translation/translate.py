@@ -269,9 +269,7 @@ def _tell_of_options_left(before: Loaded, after: Loaded, report: Report) -> None
     for path, source in before.sources.items():
         if path in after.sources or source.kind == "dialect_default":
             continue
-        chosen = next(
-            (at for at in after.sources if at[-1] in ("name", "type") and at[:-1] == path[: len(at) - 1]), None
-        )
+        chosen = next((at for at in after.sources if at[-1] == "type" and at[:-1] == path[: len(at) - 1]), None)
         if chosen is None or (before.sources.get(chosen) or source).key == source.key != "":
             continue  # the key that named the option says more than its name
         message = f"{dotted(path)} is not used: --set chose another {dotted(chosen[:-1])}"

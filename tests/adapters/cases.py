@@ -20,7 +20,7 @@ BASE: dict[str, Any] = {
     "data": {"train": [{"path": "train.parquet"}], "eval": [{"path": "test.parquet"}]},
     "batch": {"prompts_per_step": 64, "responses_per_prompt": 4, "mini_batch_responses": 64},
     "schedule": {"total_steps": 30, "evaluate_every": 5},
-    "algorithm": {"objective": {"name": "rl"}},
+    "algorithm": {"objective": {"type": "rl"}},
     "placement": {"layout": "split", "devices_per_node": 8, "rollout_devices": 4},
     "rollout": {"parallel": {"replicas": 4}},
 }
@@ -33,17 +33,17 @@ SFT: dict[str, Any] = {
     },
     "batch": {"prompts_per_step": 64},
     "schedule": {"total_steps": 30},
-    "algorithm": {"objective": {"name": "sft"}},
+    "algorithm": {"objective": {"type": "sft"}},
     "checkpoint": {"every": 10},
 }
 NEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("critic", {"algorithm.advantage.name": "gae", "critic": {}}),
+    ("critic", {"algorithm.advantage.type": "gae", "critic": {}}),
     ("critic.model", {"critic.model": {"path": "org/critic"}}),
     ("critic.micro_batch", {"critic.micro_batch": {"unit": "tokens", "size": 2048}}),
     ("model.lora", {"model.lora": {}}),
     ("model.tinker", {"model.tinker": {}}),
     ("algorithm.kl_in_loss", {"algorithm.kl_in_loss": {}}),
-    ("algorithm.kl_in_reward", {"algorithm.kl_in_reward": {}, "algorithm.advantage.name": "gae", "critic": {}}),
+    ("algorithm.kl_in_reward", {"algorithm.kl_in_reward": {}, "algorithm.advantage.type": "gae", "critic": {}}),
     ("algorithm.rollout_correction", {"algorithm.rollout_correction": {"weight": "token"}}),
     ("algorithm.reward_shaping.overlong_penalty", {"algorithm.reward_shaping.overlong_penalty": {"limit": 400}}),
     ("algorithm.policy_filtration", {"algorithm.policy_filtration": {}}),
@@ -51,7 +51,7 @@ NEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("data.task_pipeline", {"data.task_pipeline": {}}),
     ("batch.log_prob_micro_batch", {"batch.log_prob_micro_batch": {"unit": "tokens", "size": 2048}}),
     ("reference.micro_batch", {"reference.micro_batch": {"unit": "tokens", "size": 2048}}),
-    ("reference.engine", {"reference.engine": {"name": "fsdp2", "offload": "parameters"}}),
+    ("reference.engine", {"reference.engine": {"type": "fsdp2", "offload": "parameters"}}),
     ("reference.precision", {"reference.precision": {}}),
     ("rollout.timeouts.dynamic", {"rollout.timeouts.dynamic": {}}),
     ("service.data_juicer", {"service.data_juicer": {"url": "http://host:1"}}),
@@ -210,25 +210,20 @@ def _place(key: KeyInfo, tree: dict[str, Any]) -> tuple[Any, ...]:
     place: list[Any] = []
     item = ".1" if key.pattern.startswith("tracking") else ".0"
     if item == ".1":
-        put(tree, ("tracking",), [{"name": "console"}])
+        put(tree, ("tracking",), [{"type": "console"}])
     for part in key.pattern.replace("[]", item).split("."):
         name, _, option = part.partition("<")
         place.append(int(name) if name.isdecimal() else name)
         if option:
-            tag = _tag(key, tuple(place))
             section = find(tree, tuple(place))
-            required = _required(option.rstrip(">"), tag)
-            chosen = {tag: option.rstrip(">"), **required}
+            required = _required(option.rstrip(">"), tuple(place))
+            chosen = {"type": option.rstrip(">"), **required}
             put(tree, tuple(place), {**(section if isinstance(section, dict) else {}), **chosen})
     return tuple(place)
 
 
-def _tag(key: KeyInfo, place: tuple[Any, ...]) -> str:
-    return "type" if place[0] == "rewards" else "name"
-
-
-def _required(option: str, tag: str) -> dict[str, Any]:
-    if tag == "type":
+def _required(option: str, place: tuple[Any, ...]) -> dict[str, Any]:
+    if place[0] == "rewards":
         return {
             "function": {"path": "reward.py"},
             "model": {"path": "org/reward"},
@@ -254,19 +249,19 @@ def numbered(draw: st.DrawFn) -> Config:
     group, prompts = one(1, 4, 8), one(16, 32, 64, 96)
     parts = one(1, 2, 4)
     engine = one(
-        {"name": "fsdp2"},
-        {"name": "fsdp2", "ulysses_sequence_parallel_size": 2},
-        {"name": "megatron"},
-        {"name": "megatron", "tensor_parallel_size": 2, "context_parallel_size": 2},
+        {"type": "fsdp2"},
+        {"type": "fsdp2", "ulysses_sequence_parallel_size": 2},
+        {"type": "megatron"},
+        {"type": "megatron", "tensor_parallel_size": 2, "context_parallel_size": 2},
     )
-    shape = one("constant", "cosine") if engine["name"] == "fsdp2" else one("constant", "cosine", "linear")
+    shape = one("constant", "cosine") if engine["type"] == "fsdp2" else one("constant", "cosine", "linear")
     kl = {"estimator": one("k1", "k2", "k3", "abs"), "coefficient": one(0.001, 0.25)}
-    rl: dict[str, Any] = {"objective": {"name": "rl"}, "advantage": {"name": one("grpo", "rloo", "gae")}}
+    rl: dict[str, Any] = {"objective": {"type": "rl"}, "advantage": {"type": one("grpo", "rloo", "gae")}}
     rl["policy_loss"] = one(
-        {"name": "ppo_clip", "clip_low": 0.25, "clip_high": 0.5, "dual_clip": 4.0},
-        {"name": "ppo_clip", "clip_low": 0.125, "clip_high": 0.125, "dual_clip": None},
-        {"name": "gspo"},
-        {"name": "cispo", "clip_low": 0.5},
+        {"type": "ppo_clip", "clip_low": 0.25, "clip_high": 0.5, "dual_clip": 4.0},
+        {"type": "ppo_clip", "clip_low": 0.125, "clip_high": 0.125, "dual_clip": None},
+        {"type": "gspo"},
+        {"type": "cispo", "clip_low": 0.5},
     )
     rl["aggregation"] = {"mode": one("token_mean", "seq_mean_token_sum", "seq_mean_token_mean")}
     rl[one("kl_in_loss", "kl_in_reward")] = one(None, kl)
@@ -302,7 +297,7 @@ def numbered(draw: st.DrawFn) -> Config:
         },
         "checkpoint": {"every": one(None, 10, {"optimizer_steps": 24})},
         "algorithm": rl,
-        "critic": {} if rl["advantage"]["name"] == "gae" else None,
+        "critic": {} if rl["advantage"]["type"] == "gae" else None,
         "rollout": {
             "max_response_tokens": one(512, 3000),
             "sampling": {**draw(sampling), "temperature": one(0.75, 1.0)},
@@ -311,7 +306,7 @@ def numbered(draw: st.DrawFn) -> Config:
             "engine": engine,
             "optimizer": {"lr": one(1e-6, 3e-5)},
             "lr_scheduler": {
-                "name": shape,
+                "type": shape,
                 "step_unit": one("step", "optimizer_step"),
                 **one({}, {"warmup_steps": 8}, {"warmup_ratio": 0.25}),
                 "min_lr_ratio": one(0.0, 0.25) if shape != "constant" else 0.0,

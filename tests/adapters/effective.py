@@ -700,7 +700,7 @@ def canonical(config: Config, rows: int) -> Numbers:
             optimizer.lr,
             per_step,
             warmup,
-            schedule.name,
+            schedule.type,
             length if schedule.decay_steps is None else schedule.decay_steps,
             floor,
             schedule.warmup_start_lr,

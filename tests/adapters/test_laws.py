@@ -45,7 +45,7 @@ def _keys(section: str) -> Iterator[KeyInfo]:
 
 
 def _loaded(config: Config, *places: KeyPath) -> Loaded:
-    """The config as a file says it that names these places, with the names of the choices above them."""
+    """The config as a file says it that names these places, with the names and types of what is above them."""
     plain = to_plain(config)
     above = {place[:length] for place in places for length in range(1, len(place))}
     tags = {(*path, tag) for path in above for tag in ("name", "type") if isinstance(find(plain, path), dict)}

@@ -33,7 +33,7 @@ def test_every_dialect_with_tables_has_a_column_and_every_canonical_key_a_row() 
         ("train.optimizer.lr", "trinity", "algorithm.optimizer.lr", 1e-6),
         ("batch.responses_per_prompt", "verl", "actor_rollout_ref.rollout.n", 1),
         ("batch.responses_per_prompt", "trinity", "algorithm.repeat_times", 1),
-        ("algorithm.advantage.name", "verl", "algorithm.adv_estimator", "gae"),
+        ("algorithm.advantage.type", "verl", "algorithm.adv_estimator", "gae"),
         ("batch.ppo_epochs", "verl", "actor_rollout_ref.actor.ppo_epochs", 1),
     ],
 )

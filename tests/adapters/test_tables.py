@@ -17,7 +17,7 @@ TABLES = {
     f"{name}:{kind}": table for name in names() if name != "rlctl" for kind, table in dialect(name).tables.items()
 }
 MAIN = {name: table for name, table in TABLES.items() if not name.endswith(":evaluation")}
-CANONICAL = {key.path for key in walk(Config)} | {f"{key.path}.name" for key in walk(Config) if key.is_section}
+CANONICAL = {key.path for key in walk(Config)} | {f"{key.path}.type" for key in walk(Config) if key.is_section}
 CANONICAL |= {"rewards[].type"}
 
 

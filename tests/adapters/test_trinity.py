@@ -71,10 +71,10 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
     (
         "0.6",
         {"algorithm.policy_loss_fn_args": {"clip_range": 0.1, "enable_sequence_masking": True}},
-        "algorithm.policy_loss.name",
+        "algorithm.policy_loss.type",
         "other",
     ),
-    ("0.6", {"algorithm.advantage_fn_args": {"std_cal_level": "batch"}}, "algorithm.advantage.name", "other"),
+    ("0.6", {"algorithm.advantage_fn_args": {"std_cal_level": "batch"}}, "algorithm.advantage.type", "other"),
     # Where no arguments are given mu is 8.5, which is canonical; beside others it is 2.
     ("0.6", {"algorithm.advantage_fn": "clipv"}, "algorithm.advantage.args", {}),
     (
@@ -83,7 +83,7 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
         "algorithm.advantage.args",
         {"mu": 2.0, "max_frac": 0.1},
     ),
-    ("0.6", {"algorithm.algorithm_type": "on_policy_distill"}, "algorithm.policy_loss.name", "ppo_clip"),
+    ("0.6", {"algorithm.algorithm_type": "on_policy_distill"}, "algorithm.policy_loss.type", "ppo_clip"),
     ("0.6", {"algorithm.algorithm_type": "dapo"}, "algorithm.kl_in_loss", None),
     ("0.6", {}, "algorithm.kl_in_loss.estimator", "k2"),
     # The gradient clip is under another key in each release.
@@ -220,7 +220,7 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
     [
         (
             "0.6",
-            {"algorithm.advantage": {"name": "other", "kind": "clipv", "args": {"max_frac": 0.1}}},
+            {"algorithm.advantage": {"type": "other", "kind": "clipv", "args": {"max_frac": 0.1}}},
             "algorithm.advantage_fn_args.mu",
             8.5,
         ),
@@ -302,7 +302,7 @@ def test_files_of_one_name_become_task_sets_of_different_names() -> None:
 
 def test_the_warm_up_of_megatron_begins_at_the_lowest_rate() -> None:
     changes: dict[str, Any] = {
-        "train.engine.name": "megatron",
+        "train.engine.type": "megatron",
         "train.lr_scheduler.warmup_steps": 4,
         "train.lr_scheduler.min_lr_ratio": 0.0,
     }
@@ -527,7 +527,7 @@ def test_megatron_keeps_a_linear_decay() -> None:
     back, report = read_document(read_yaml(made.text or "", "trinity.yaml"), dialect="trinity")
     assert not report.errors
     assert back is not None
-    assert back.config.train.lr_scheduler.name == "linear"
+    assert back.config.train.lr_scheduler.type == "linear"
 
 
 def test_a_lowest_learning_rate_becomes_a_share_of_the_peak() -> None:

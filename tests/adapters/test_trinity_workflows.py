@@ -47,7 +47,7 @@ def meaning(values: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None, s
         {key: one[key] for key in shown if key in one and one[key] != usual.get(key)} for one in values["rewards"]
     ]
     workflow = values["data"]["train"][0]["workflow"] or values["rollout"]["workflow"]
-    masks = any(item["name"] == "overlong" for item in values["algorithm"]["filters"])
+    masks = any(item["type"] == "overlong" for item in values["algorithm"]["filters"])
     return rewards, values["data"]["train"][0]["system_prompt"], workflow, masks
 
 

@@ -52,7 +52,7 @@ def bucket(report: Report, key: str) -> Bucket:
 )
 def test_the_shape_of_the_schedule_goes_by_engine_and_release(version: str, overrides: list[str], name: str) -> None:
     loaded, _ = read(*overrides, dialect=f"verl@{version}")
-    assert loaded.config.train.lr_scheduler.name == name
+    assert loaded.config.train.lr_scheduler.type == name
 
 
 @pytest.mark.parametrize(
@@ -398,10 +398,10 @@ def test_the_only_loss_of_early_releases_is_no_loss_of_meaning(version: str) -> 
     loaded, report = read_document(read_yaml(text, "rlctl.yaml"))
     assert loaded is not None
     assert bucket(written(loaded, report, f"verl@{version}")[1], "algorithm.policy_loss") is Bucket.MAPPED
-    loaded, report = read_document(read_yaml(text.replace("ppo_clip", "{name: gspo}"), "rlctl.yaml"))
+    loaded, report = read_document(read_yaml(text.replace("ppo_clip", "{type: gspo}"), "rlctl.yaml"))
     assert loaded is not None
     expected = Bucket.MAPPED if version == "0.9" else Bucket.UNSUPPORTED
-    assert bucket(written(loaded, report, f"verl@{version}")[1], "algorithm.policy_loss.name") is expected
+    assert bucket(written(loaded, report, f"verl@{version}")[1], "algorithm.policy_loss.type") is expected
 
 
 PENALTY = "algorithm: {reward_shaping: {overlong_penalty: {buffer: 512, factor: 0.5}}}\n"

@@ -50,13 +50,13 @@ def test_the_length_of_the_schedule_is_that_of_the_run_whatever_is_written() -> 
     assert loaded.config.train.lr_scheduler.total_steps is None
     assert bucket(report, f"{OPTIM}.total_training_steps") is Bucket.DEAD
     for ticks, expected in ((77, Bucket.UNSUPPORTED), (20, Bucket.MAPPED)):
-        values, report = write(f"{{lr_scheduler: {{name: cosine, total_steps: {ticks}}}}}")
+        values, report = write(f"{{lr_scheduler: {{type: cosine, total_steps: {ticks}}}}}")
         assert "total_training_steps" not in values["optim"]
         assert bucket(report, "train.lr_scheduler.total_steps") is expected
 
 
 def test_ticks_of_optimizer_steps_are_divided_in_all_parts_of_the_schedule() -> None:
-    schedule = "{name: wsd, step_unit: optimizer_step, warmup_steps: 4, decay_steps: 32, wsd_decay_steps: 8}"
+    schedule = "{type: wsd, step_unit: optimizer_step, warmup_steps: 4, decay_steps: 32, wsd_decay_steps: 8}"
     batch = "batch: {prompts_per_step: 16, responses_per_prompt: 8, mini_batch_responses: 32}\n"
     text = (
         f"rlctl: 1\n{DATA}{batch}schedule: {{total_steps: 20}}\ntrain: {{engine: megatron, lr_scheduler: {schedule}}}\n"
@@ -81,11 +81,11 @@ def test_a_checkpoint_is_read_only_where_it_is_switched_on() -> None:
 @pytest.mark.parametrize("said", ["", ", distributed_checkpointing: true", ", distributed_checkpointing: false"])
 def test_verl_is_told_to_read_a_checkpoint_only_where_there_is_one(said: str) -> None:
     """It fails where it is told to and has no path."""
-    values, report = write(f"{{engine: {{name: megatron, tensor_parallel_size: 2{said}}}}}")
+    values, report = write(f"{{engine: {{type: megatron, tensor_parallel_size: 2{said}}}}}")
     assert not values["megatron"].get("use_dist_checkpointing")
     if "true" in said:
         assert bucket(report, "train.engine.distributed_checkpointing") is Bucket.CARRIED
-    values, _ = write(f"{{engine: {{name: megatron, checkpoint_path: /models/m{said}}}}}")
+    values, _ = write(f"{{engine: {{type: megatron, checkpoint_path: /models/m{said}}}}}")
     assert values["megatron"]["use_dist_checkpointing"] is True
     assert values["megatron"]["dist_checkpointing_path"] == "/models/m"
 

@@ -124,9 +124,9 @@ DATA = "model: {path: org/model}\ndata: {train: [{path: a.parquet}], eval: [{pat
 
 
 def test_a_linear_decay_becomes_the_cosine_that_ends_where_it_does() -> None:
-    values, report = canonical(f"{DATA}train: {{lr_scheduler: {{name: linear}}}}\nschedule: {{total_steps: 9}}\n")
+    values, report = canonical(f"{DATA}train: {{lr_scheduler: {{type: linear}}}}\nschedule: {{total_steps: 9}}\n")
     assert values["actor_rollout_ref"]["actor"]["optim"]["lr_scheduler_type"] == "cosine"
-    assert bucket(report, "train.lr_scheduler.name") is Bucket.UNSUPPORTED
+    assert bucket(report, "train.lr_scheduler.type") is Bucket.UNSUPPORTED
 
 
 @pytest.mark.parametrize(("mini", "warmup", "told"), [(64, 10, True), (128, 10, False), (64, 0, False)])
@@ -149,7 +149,7 @@ def test_what_no_result_hangs_on_is_carried() -> None:
 
 
 def test_kept_values_are_told_in_one_line(tmp_path: Path) -> None:
-    text = f"rlctl: 1\n{DATA}buffer: {{name: memory, replay: {{enabled: true, cooldown: 4}}}}\n"
+    text = f"rlctl: 1\n{DATA}buffer: {{type: memory, replay: {{enabled: true, cooldown: 4}}}}\n"
     loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="rlctl", environment={})
     assert loaded is not None
     made = translate_loaded(loaded, report, "verl")

@@ -48,7 +48,7 @@ def good(tmp_path: Path) -> dict[str, Any]:
 def over(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     merged = copy.deepcopy(dict(base))
     for key, value in change.items():
-        nested = isinstance(value, dict) and isinstance(merged.get(key), dict) and "name" not in value
+        nested = isinstance(value, dict) and isinstance(merged.get(key), dict) and "type" not in value
         merged[key] = over(merged[key], value) if nested else value
     return merged
 
@@ -60,7 +60,7 @@ def found(base: Mapping[str, Any], change: Mapping[str, Any], **arguments: Any) 
 def test_weights_may_travel_through_checkpoints_where_runs_are_apart(good: dict[str, Any]) -> None:
     apart = {
         "run": {"mode": "explore_only"},
-        "buffer": {"name": "sql"},
+        "buffer": {"type": "sql"},
         "weight_sync": {"method": "checkpoint", "every": 2},
     }
     assert found(good, apart, cluster=H100, symbolic=()) == []
@@ -72,7 +72,7 @@ def test_a_good_config_has_no_findings(good: dict[str, Any]) -> None:
 
 MOVED = {"batch": {"mini_batch_responses": None}}
 EXPLICIT = {"layout": "explicit", "roles": {"policy": {"devices": [0, 9]}, "rollout": {"devices": [1]}, "pilot": {}}}
-DRAINS = {"run": {"mode": "train_only"}, "buffer": {"name": "sql", "url": "sqlite:///b.db"}}
+DRAINS = {"run": {"mode": "train_only"}, "buffer": {"type": "sql", "url": "sqlite:///b.db"}}
 STALE = {"algorithm": {"sample_strategy": "staleness_control", "sample_strategy_args": {"max_staleness": 2}}}
 TEACHER = {"distillation": {"teacher": "org/teacher", "coefficient": 0.5, "args": {"with_rewards": False}}}
 PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
@@ -113,10 +113,10 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             ("entropy_coefficient", {**TEACHER, "entropy_coefficient": 0.1}, "alone is the loss"),
             (
                 "objective.label_smoothing",
-                {"objective": {"name": "dpo", "ipo": True, "label_smoothing": 0.1}},
+                {"objective": {"type": "dpo", "ipo": True, "label_smoothing": 0.1}},
                 "no labels",
             ),
-            ("objective.mu", {"objective": {"name": "mix", "mu": 0.3, "args": {"mu_peak": 0.5}}}, "how the weight"),
+            ("objective.mu", {"objective": {"type": "mix", "mu": 0.3, "args": {"mu_peak": 0.5}}}, "how the weight"),
             ("kl_in_loss", {**TEACHER, "kl_in_loss": {"estimator": "k3"}}, "alone is the loss"),
         )
     ],
@@ -125,7 +125,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         for key, value, kl, words in (
             (
                 "engine",
-                {"name": "fsdp2", "fsdp_size": 2},
+                {"type": "fsdp2", "fsdp_size": 2},
                 {"algorithm": {"kl_in_loss": {"estimator": "full"}}},
                 "own workers",
             ),
@@ -151,38 +151,38 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             ("rollout.oversampling.ratio", {"oversampling": {"ratio": 0.1}}, {}),
         )
     ],
-    ("not-supported", {"run": {"mode": "train_only"}}, "buffer.name", "ends with the run that fills it"),
+    ("not-supported", {"run": {"mode": "train_only"}}, "buffer.type", "ends with the run that fills it"),
     (
         "not-supported",
-        {"run": {"mode": "train_only"}, "buffer": {"name": "sql"}},
+        {"run": {"mode": "train_only"}, "buffer": {"type": "sql"}},
         "buffer.url",
         "which buffer to train on",
     ),
     (
         "not-supported",
-        {"run": {"mode": "train_only"}, "buffer": {"name": "file"}},
+        {"run": {"mode": "train_only"}, "buffer": {"type": "file"}},
         "buffer.path",
         "which buffer to train on",
     ),
     (
         "not-used",
-        {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "weight_sync": {"method": "nccl"}},
+        {"run": {"mode": "explore_only"}, "buffer": {"type": "sql"}, "weight_sync": {"method": "nccl"}},
         "weight_sync.method",
         "through a folder where runs explore and train apart",
     ),
     (
         "not-supported",
-        {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "weight_sync": {"max_steps_ahead": 1.0}},
+        {"run": {"mode": "explore_only"}, "buffer": {"type": "sql"}, "weight_sync": {"max_steps_ahead": 1.0}},
         "weight_sync.max_steps_ahead",
         "for rollout and training in one run",
     ),
     (
         "not-supported",
-        {"buffer": {"name": "memory", "capacity": 64, "replay": {"enabled": True}}},
+        {"buffer": {"type": "memory", "capacity": 64, "replay": {"enabled": True}}},
         "buffer.capacity",
         "a step takes 512 responses",
     ),
-    ("no-reward", {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "rewards": []}, "rewards", "no reward"),
+    ("no-reward", {"run": {"mode": "explore_only"}, "buffer": {"type": "sql"}, "rewards": []}, "rewards", "no reward"),
     (
         "not-supported",
         {"algorithm": {"sample_strategy": "staleness_control", "sample_strategy_args": {"most": 1}}},
@@ -237,7 +237,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "devices-not-divisible",
-        {"train": {"engine": {"name": "fsdp2", "ulysses_sequence_parallel_size": 3}}},
+        {"train": {"engine": {"type": "fsdp2", "ulysses_sequence_parallel_size": 3}}},
         "train.engine.ulysses_sequence_parallel_size",
         "replicas of 3 devices",
     ),
@@ -255,7 +255,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "tensor-over-node",
-        {"train": {"engine": {"name": "megatron", "tensor_parallel_size": 16}}, "placement": {"nodes": 2}},
+        {"train": {"engine": {"type": "megatron", "tensor_parallel_size": 16}}, "placement": {"nodes": 2}},
         "train.engine.tensor_parallel_size",
         "16 devices on nodes of 8",
     ),
@@ -264,7 +264,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         {
             "train": {
                 "engine": {
-                    "name": "megatron",
+                    "type": "megatron",
                     "tensor_parallel_size": 2,
                     "pipeline_parallel_size": 2,
                     "context_parallel_size": 4,
@@ -277,14 +277,14 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "devices-not-divisible",
         {
-            "critic": {"engine": {"name": "megatron", "tensor_parallel_size": 3}},
+            "critic": {"engine": {"type": "megatron", "tensor_parallel_size": 3}},
             "algorithm": {"advantage": "gae"},
         },
         "critic.engine.tensor_parallel_size",
         "8 devices of the critic",
     ),
     *[
-        ("not-used", {"train": {"engine": {"name": "megatron", **engine}, "memory": memory}}, f"train.{key}", words)
+        ("not-used", {"train": {"engine": {"type": "megatron", **engine}, "memory": memory}}, f"train.{key}", words)
         for key, engine, memory, words in (
             ("memory.remove_padding", {}, {"remove_padding": False}, "without padding"),
             ("memory.recompute_reentrant", {}, {"recompute_reentrant": True}, "as train.engine.recompute_granularity"),
@@ -295,14 +295,14 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "pipeline-idle",
         {
-            "train": {"engine": {"name": "megatron", "pipeline_parallel_size": 4}},
+            "train": {"engine": {"type": "megatron", "pipeline_parallel_size": 4}},
             "batch": {"micro_batch": {"unit": "responses", "size": 64}},
         },
         "train.engine.pipeline_parallel_size",
         r"256 / 2 replicas = 128 responses, in 2 micro-batches for 4 stages: .* 3 / 5 = 60%",
     ),
     *[
-        ("megatron-layout", {"train": {"engine": {"name": "megatron", **engine}}}, f"train.engine.{key}", words)
+        ("megatron-layout", {"train": {"engine": {"type": "megatron", **engine}}}, f"train.engine.{key}", words)
         for key, engine, words in (
             ("tensor_parallel_size", {"tensor_parallel_size": 8}, "policy: 4 heads do not divide by tensor 8"),
             (
@@ -337,7 +337,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         )
     ],
     *[
-        ("not-supported", {"train": {"engine": {"name": "megatron", **engine}}}, f"train.engine.{key}", words)
+        ("not-supported", {"train": {"engine": {"type": "megatron", **engine}}}, f"train.engine.{key}", words)
         for key, engine, words in (
             ("transformer", {"transformer": {"num_layer": 3}}, "TransformerConfig has no num_layer"),
             ("transformer", {"transformer": {"moe_z_loss_coeff": "big"}}, "is 'big'; .* Optional.float."),
@@ -349,7 +349,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         )
     ],
     *[
-        ("not-supported", over({"train": {"engine": {"name": "megatron"}}}, change), key, words)
+        ("not-supported", over({"train": {"engine": {"type": "megatron"}}}, change), key, words)
         for key, change, words in (
             ("model.lora", {"model": {"lora": {}}}, "Transformers models only"),
             ("model.modality", {"model": {"modality": "vision"}}, "read text"),
@@ -370,8 +370,8 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             ),
             ("model.freeze", {"model": {"freeze": ["*"]}}, "nothing else"),
             (
-                "train.lr_scheduler.name",
-                {"train": {"lr_scheduler": {"name": "inverse_sqrt"}}},
+                "train.lr_scheduler.type",
+                {"train": {"lr_scheduler": {"type": "inverse_sqrt"}}},
                 "over 10,000 ticks",
             ),
             ("train.optimizer.module", {"train": {"optimizer": {"module": "torchao.optim"}}}, "Megatron-core"),
@@ -400,11 +400,11 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "buffer-too-small",
-        {"weight_sync": {"max_steps_ahead": 1}, "buffer": {"name": "memory", "capacity": 8}},
+        {"weight_sync": {"max_steps_ahead": 1}, "buffer": {"type": "memory", "capacity": 8}},
         "buffer.capacity",
         "room for 8 responses",
     ),
-    ("buffer-too-small", {"buffer": {"name": "sql", "capacity": 8}}, "buffer.capacity", "room for 8 responses"),
+    ("buffer-too-small", {"buffer": {"type": "sql", "capacity": 8}}, "buffer.capacity", "room for 8 responses"),
     (
         "staleness",
         {**STALE, "weight_sync": {"every": 4}},
@@ -426,7 +426,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "old-pass-left-out",
-        {"algorithm": {"advantage": {"name": "other", "kind": "clipv"}, "old_log_probs": "rollout"}},
+        {"algorithm": {"advantage": {"type": "other", "kind": "clipv"}, "old_log_probs": "rollout"}},
         "algorithm.old_log_probs",
         "clipv reads what the pass",
     ),
@@ -483,25 +483,25 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "warmup",
-        {"train": {"lr_scheduler": {"name": "cosine", "step_unit": "optimizer_step", "warmup_steps": 21}}},
+        {"train": {"lr_scheduler": {"type": "cosine", "step_unit": "optimizer_step", "warmup_steps": 21}}},
         "train.lr_scheduler.warmup_steps",
         "21 steps in a run of 20",
     ),
     (
         "clip-range",
-        {"algorithm": {"policy_loss": {"name": "ppo_clip", "clip_low": 1.5, "clip_high": 2}}},
+        {"algorithm": {"policy_loss": {"type": "ppo_clip", "clip_low": 1.5, "clip_high": 2}}},
         "algorithm.policy_loss.clip_low",
         "never acts",
     ),
     (
         "clip-range",
-        {"algorithm": {"policy_loss": {"name": "gspo", "clip_high": 1e-4}}},
+        {"algorithm": {"policy_loss": {"type": "gspo", "clip_high": 1e-4}}},
         "algorithm.policy_loss.clip_high",
         "below clip_low",
     ),
     (
         "clip-range",
-        {"algorithm": {"policy_loss": {"name": "ppo_clip", "dual_clip": 1.1}}},
+        {"algorithm": {"policy_loss": {"type": "ppo_clip", "dual_clip": 1.1}}},
         "algorithm.policy_loss.dual_clip",
         "within",
     ),
@@ -538,7 +538,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("tracker-twice", {"tracking": ["console", "console"]}, "tracking", "2 times"),
     (
         "literal-secret",
-        {"tracking": [{"name": "wandb", "mode": "offline", "api_key": "x"}]},
+        {"tracking": [{"type": "wandb", "mode": "offline", "api_key": "x"}]},
         "tracking[0].api_key",
         "plain text",
     ),
@@ -583,7 +583,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("not-supported", {"rollout": {"engine": "external"}}, "rollout.engine", "has no address"),
     (
         "not-supported",
-        {"rollout": {"engine": {"name": "external", "base_url": "http://a/v1"}}},
+        {"rollout": {"engine": {"type": "external", "base_url": "http://a/v1"}}},
         "rollout.engine",
         "keeps its own weights",
     ),
@@ -636,7 +636,7 @@ def test_memory_is_compared_with_the_device(good: dict[str, Any]) -> None:
 
 
 def test_symbolic_secrets_and_unknown_origins_are_no_findings(good: dict[str, Any]) -> None:
-    change = {"tracking": [{"name": "wandb", "mode": "offline", "api_key": "x"}]}
+    change = {"tracking": [{"type": "wandb", "mode": "offline", "api_key": "x"}]}
     assert found(good, change, symbolic={("tracking", 0, "api_key")}) == []
     assert found(good, change) == []
 

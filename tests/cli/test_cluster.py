@@ -36,7 +36,7 @@ def test_the_command_says_what_the_pods_need(rlctl: Any, config_file: Path, monk
     monkeypatch.setenv("USER", "me")
     config_file.write_text(
         config_file.read_text().replace("train.jsonl", "/shared/train.jsonl").replace("name: small", "name: small, folder: /shared/runs")
-        + "rewards: [{type: rule}]\ntracking: [{name: wandb, api_key: '${oc.env:MY_KEY,null}'}]\n"
+        + "rewards: [{type: rule}]\ntracking: [{type: wandb, api_key: '${oc.env:MY_KEY,null}'}]\n"
         "environment: {variables: {TEAM: '${oc.env:USER}'}}\n"
     )  # fmt: skip
     command = ("cluster", "kuberay", str(config_file), "--image", "i")

@@ -43,9 +43,9 @@ def test_json_holds_the_same(rlctl: Any) -> None:
 
 
 def test_an_unknown_key_fails_with_the_nearest(rlctl: Any) -> None:
-    shown = rlctl("explain", "learning_rat")
+    shown = rlctl("explain", "lr_schedulr")
     assert (shown.code, shown.out) == (1, "")
-    assert "train.optimizer.lr" in shown.err
+    assert "train.lr_scheduler" in shown.err
 
 
 def test_every_key_can_be_shown(rlctl: Any) -> None:

@@ -33,7 +33,7 @@ def ready_file(config_file: Path) -> Path:
         config_file.read_text()
         .replace("train.jsonl", str(folder / "train.jsonl"))
         .replace("devices_per_node: 2", "devices_per_node: 1, device: cpu")
-        + "\nrollout: {engine: {name: transformers}}\n"
+        + "\nrollout: {engine: {type: transformers}}\n"
     )
     return config_file
 

@@ -118,8 +118,8 @@ def test_doctor_says_what_works_and_which_extra_brings_the_rest(rlctl: Rlctl) ->
     ("words", "hint"),
     [
         (["launch", "run.yaml"], RUNTIME),
-        (["launch", "run.yaml", "--set", "tracking=[{name: wandb}]"], "pip install 'rlctl[runtime,wandb]'"),
-        (["launch", "run.yaml", "--set", "train.engine.name=megatron"], "pip install 'rlctl[megatron]'"),
+        (["launch", "run.yaml", "--set", "tracking=[{type: wandb}]"], "pip install 'rlctl[runtime,wandb]'"),
+        (["launch", "run.yaml", "--set", "train.engine.type=megatron"], "pip install 'rlctl[megatron]'"),
         (["launch", "run.yaml", "--set", "environment.ray.address=auto"], RUNTIME),
         (["try", "run.yaml"], RUNTIME),
         (["eval", "run.yaml", "--set", "data.eval=[{path: train.jsonl}]"], RUNTIME),
@@ -216,11 +216,11 @@ def test_the_table_of_packages_is_that_of_the_project() -> None:
     ("config", "device", "extras"),
     [
         ({}, "cpu", {"runtime"}),
-        ({"rollout": {"engine": {"name": "auto"}}}, "cuda", {"runtime", "vllm"}),
-        ({"rollout": {"engine": {"name": "vllm"}}}, "cpu", {"runtime"}),
-        ({"train": {"engine": {"name": "megatron"}}}, "cpu", {"runtime", "megatron"}),
-        ({"tracking": [{"name": name} for name in ("swanlab", "wandb", "mlflow", "tensorboard")]}, "cpu", {"runtime", *TRACKERS.values()}),
-        ({"buffer": {"name": "sql", "url": "postgresql://u@h/d"}}, "cpu", {"runtime", "postgresql"}),
+        ({"rollout": {"engine": {"type": "auto"}}}, "cuda", {"runtime", "vllm"}),
+        ({"rollout": {"engine": {"type": "vllm"}}}, "cpu", {"runtime"}),
+        ({"train": {"engine": {"type": "megatron"}}}, "cpu", {"runtime", "megatron"}),
+        ({"tracking": [{"type": name} for name in ("swanlab", "wandb", "mlflow", "tensorboard")]}, "cpu", {"runtime", *TRACKERS.values()}),
+        ({"buffer": {"type": "sql", "url": "postgresql://u@h/d"}}, "cpu", {"runtime", "postgresql"}),
     ],
 )  # fmt: skip
 def test_what_a_config_needs(

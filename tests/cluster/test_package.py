@@ -101,7 +101,7 @@ def test_what_is_no_file_here_stays_as_it_is() -> None:
             {"rewards": [{"type": "function", "path": "lost.py"}]},
             "rewards[0].path is 'lost.py', and there is no such file",
         ),
-        ({"tracking": [{"name": "wandb", "api_key": "1234"}]}, "tracking[0].api_key holds a secret"),
+        ({"tracking": [{"type": "wandb", "api_key": "1234"}]}, "tracking[0].api_key holds a secret"),
     ],
 )
 def test_what_means_nothing_there_is_refused(code: Path, sections: dict[str, Any], told: str) -> None:
@@ -121,7 +121,7 @@ def test_secrets_stay_names_of_variables_that_are_told(code: Path, monkeypatch: 
     text = (
         "rlctl: 1\nrun: {folder: /shared/runs, name: '${oc.env:RUN_NAME,demo}'}\nmodel: {path: a/b}\n"
         "environment: {ray: {address: 'http://head:8265'}}\n"
-        "tracking: [{name: wandb, api_key: '${oc.env:MY_KEY}'}]\n"
+        "tracking: [{type: wandb, api_key: '${oc.env:MY_KEY}'}]\n"
     )
     loaded, _ = load(read_yaml(text, "run.yaml"))
     assert loaded is not None

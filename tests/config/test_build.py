@@ -48,12 +48,12 @@ WRONG: list[tuple[str, str, str, int, str, str]] = [
         "unknown-value",
         "algorithm.advantage",
         2,
-        "has name 'grop'",
+        "has type 'grop'",
         "did you mean 'grpo'?",
     ),
-    ("algorithm:\n  advantage: {gamma: 1.0}", "unknown-value", "algorithm.advantage", 2, "has no 'name'", ""),
+    ("algorithm:\n  advantage: {gamma: 1.0}", "unknown-value", "algorithm.advantage", 2, "has no 'type'", ""),
     (
-        "algorithm:\n  advantage: {name: rloo, gamma: 1}",
+        "algorithm:\n  advantage: {type: rloo, gamma: 1}",
         "unknown-key",
         "algorithm.advantage.gamma",
         2,
@@ -76,7 +76,7 @@ WRONG: list[tuple[str, str, str, int, str, str]] = [
     ("train:\n  optimizer:\n    betas: [0.9]", "wrong-type", "train.optimizer.betas", 3, "a list of 2 values", ""),
     ("train:\n  optimizer:\n    betas: [0.9, x]", "wrong-type", "train.optimizer.betas[1]", 3, "a number", ""),
     (
-        "train:\n  engine: {name: fsdp2, fsdp_size: some}",
+        "train:\n  engine: {type: fsdp2, fsdp_size: some}",
         "wrong-type",
         "train.engine.fsdp_size",
         2,
@@ -108,7 +108,7 @@ def test_all_problems_are_found_at_once() -> None:
     values = {
         "bacth": {},
         "batch": {"ppo_epochs": "2", "micro_batch": {"unit": "rows"}},
-        "algorithm": {"advantage": {"name": "grpo", "epsilon": 0}},
+        "algorithm": {"advantage": {"type": "grpo", "epsilon": 0}},
         "rewards": [{"type": "rule", "weight": None}, {"type": "nothing"}],
     }
     config, findings = build_config(values)
@@ -169,7 +169,7 @@ def test_text_from_the_environment_in_a_number_field_is_an_error() -> None:
 
 def test_a_choice_is_a_name_or_a_mapping_with_one() -> None:
     assert config_from({"algorithm": {"advantage": "gae"}}).algorithm.advantage == Gae()
-    written = {"name": "gae", "lambda": 0.95}
+    written = {"type": "gae", "lambda": 0.95}
     assert config_from({"algorithm": {"advantage": written}}).algorithm.advantage == Gae(lambda_=0.95)
     assert config_from({}).algorithm.advantage == Grpo()
 
@@ -200,7 +200,7 @@ def test_integers_are_floats_where_floats_are_asked_for_and_lists_become_tuples(
 
 def test_a_union_takes_each_of_its_forms() -> None:
     for shard in ("all", 4):
-        engine = config_from({"train": {"engine": {"name": "fsdp2", "fsdp_size": shard}}}).train.engine
+        engine = config_from({"train": {"engine": {"type": "fsdp2", "fsdp_size": shard}}}).train.engine
         assert engine == Fsdp2(fsdp_size=shard)  # type: ignore[arg-type]
 
 

@@ -35,7 +35,7 @@ def chosen(text: str, *assignments: str) -> tuple[Loaded, list[str]]:
 
 
 @pytest.mark.parametrize("text", [VERL, RLCTL], ids=["verl", "rlctl"])
-@pytest.mark.parametrize("key", ["train.engine", "train.engine.name"])
+@pytest.mark.parametrize("key", ["train.engine", "train.engine.type"])
 def test_another_engine_is_chosen_with_its_sizes(text: str, key: str) -> None:
     loaded, _ = chosen(text, f"{key}=megatron", "train.engine.tensor_parallel_size=2")
     assert loaded.config.train.engine == Megatron(tensor_parallel_size=2)
@@ -46,7 +46,7 @@ def test_another_engine_is_chosen_with_its_sizes(text: str, key: str) -> None:
 def test_an_option_is_chosen_as_a_mapping_too(text: str) -> None:
     """It was told of keys of the option before, which nobody had written."""
     loaded, _ = chosen(
-        text, "train.engine={name: megatron, tensor_parallel_size: 2}", "algorithm.advantage={name: gae}"
+        text, "train.engine={type: megatron, tensor_parallel_size: 2}", "algorithm.advantage={type: gae}"
     )
     assert loaded.config.train.engine == Megatron(tensor_parallel_size=2)
     assert loaded.config.algorithm.advantage.choice == "gae"
@@ -69,7 +69,7 @@ def test_what_both_options_have_stays_where_it_was_written() -> None:
 
 
 def test_the_same_option_again_changes_nothing() -> None:
-    loaded, told = chosen(VERL, "train.engine.name=fsdp2")
+    loaded, told = chosen(VERL, "train.engine.type=fsdp2")
     assert isinstance(loaded.config.train.engine, Fsdp2)
     assert loaded.config.train.engine.ulysses_sequence_parallel_size == 2
     assert told == []

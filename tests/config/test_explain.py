@@ -33,7 +33,7 @@ def test_every_key_is_found_as_it_is_written() -> None:
         ("placement.roles.rollout.devices", "placement.roles{}.devices"),
         ("placement.roles{}.devices", "placement.roles{}.devices"),
         ("algorithm.advantage<grpo>", "algorithm.advantage"),
-        ("algorithm.advantage.name", "algorithm.advantage"),
+        ("algorithm.advantage.type", "algorithm.advantage"),
         ("rewards[0].type", "rewards"),
         ("rewards[0].name", "rewards[]<rule>.name"),
         ("algorithm.advantage.lambda", "algorithm.advantage<gae>.lambda"),
@@ -61,7 +61,7 @@ def test_units_ranges_and_options_are_said() -> None:
     ("asked", "suggested"),
     [
         ("batch.prompts_per_stp", "batch.prompts_per_step"),
-        ("learning_rate", "train.optimizer.lr"),
+        ("grad_norm", "train.optimizer.max_grad_norm"),
         ("mini_batch", "batch.mini_batch_responses"),
         ("train.optimizer.lrr", "train.optimizer.lr"),
     ],

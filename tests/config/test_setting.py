@@ -129,7 +129,7 @@ def test_what_is_set_itself_is_no_link_any_more() -> None:
 
 
 def test_the_option_that_is_left_leaves_no_link() -> None:
-    text = FILE.replace("schedule:", "train: {engine: {name: fsdp2, fsdp_size: '${run.seed}'}}\nschedule:")
+    text = FILE.replace("schedule:", "train: {engine: {type: fsdp2, fsdp_size: '${run.seed}'}}\nschedule:")
     loaded = read(text, "train.engine=megatron")
     assert ("train", "engine", "fsdp_size") not in loaded.expressions
     assert to_plain(saved(loaded).config) == to_plain(loaded.config)

@@ -14,10 +14,10 @@ BASE: dict[str, Any] = {
     "run": {"name": "base", "seed": 7},
     "model": {"path": "org/model"},
     "train": {
-        "optimizer": {"name": "adamw", "lr": 1e-5},
-        "lr_scheduler": {"name": "cosine", "num_cycles": 1.0},
+        "optimizer": {"type": "adamw", "lr": 1e-5},
+        "lr_scheduler": {"type": "cosine", "num_cycles": 1.0},
     },
-    "algorithm": {"advantage": {"name": "grpo", "epsilon": 1e-4}},
+    "algorithm": {"advantage": {"type": "grpo", "epsilon": 1e-4}},
     "environment": {"variables": {"A": "1"}},
     "data": {"train": [{"path": "a.parquet"}]},
 }
@@ -44,9 +44,9 @@ def test_a_stage_changes_only_its_keys() -> None:
     ("change", "kept"),
     [
         ({"run": {"name": "other"}}, lambda config: config.run.seed == 7),
-        ({"train": {"optimizer": {"name": "sgd"}}}, lambda config: config.train.optimizer.lr == 1e-5),
+        ({"train": {"optimizer": {"type": "sgd"}}}, lambda config: config.train.optimizer.lr == 1e-5),
         (
-            {"train": {"lr_scheduler": {"name": "linear"}}},
+            {"train": {"lr_scheduler": {"type": "linear"}}},
             lambda config: config.train.lr_scheduler.num_cycles == 1.0,
         ),
     ],
@@ -60,7 +60,7 @@ def test_a_choice_keeps_its_options_under_the_same_name_and_loses_them_under_ano
         epsilon=1e-4, normalize_by_std=False
     )
     assert stage({"algorithm": {"advantage": "grpo"}}).algorithm.advantage == Grpo(epsilon=1e-4)
-    assert stage({"algorithm": {"advantage": {"name": "rloo"}}}).algorithm.advantage == Rloo()
+    assert stage({"algorithm": {"advantage": {"type": "rloo"}}}).algorithm.advantage == Rloo()
     assert stage({"algorithm": {"advantage": "rloo"}}).algorithm.advantage == Rloo()
 
 

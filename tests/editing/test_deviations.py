@@ -65,7 +65,7 @@ def test_the_list_is_everything_that_the_file_says_otherwise(session: Session, t
 
 
 def test_a_dialect_that_cannot_hold_it_is_refused_with_why(session: Session, tmp_path: Path) -> None:
-    session.set(("algorithm", "advantage"), {"name": "gae"})
+    session.set(("algorithm", "advantage"), {"type": "gae"})
     session.set(("critic",), {})
     session.set(("stages",), [{"name": "one"}, {"name": "two"}])
     found = outlook(session, tmp_path / "x.yaml", "roll", script=False)

@@ -67,7 +67,7 @@ def test_what_is_known_of_a_field(session: Session) -> None:
     session.set(rate.path, 3e-6)
     rate = view(session, "train.optimizer.lr")
     assert (rate.text, rate.edited, rate.origin) == ("3.0e-06", True, "changed here")
-    name = view(session, "train.lr_scheduler.name")
+    name = view(session, "train.lr_scheduler.type")
     assert name.kind == "enum"
     assert "cosine" in name.options
     assert name.origin == "default"

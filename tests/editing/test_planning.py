@@ -48,7 +48,7 @@ def test_devices_node_by_node(session: Session) -> None:
 
 
 def test_what_does_not_divide_is_said_and_the_numbers_stay(session: Session) -> None:
-    session.set(("train", "engine"), {"name": "megatron", "tensor_parallel_size": 3})
+    session.set(("train", "engine"), {"type": "megatron", "tensor_parallel_size": 3})
     found = planned(session)
     assert found.plan is None
     assert "8" in found.refusal

@@ -118,7 +118,7 @@ def test_an_editor_that_lives_keeps_its_own(file: Path) -> None:
 
 def test_a_secret_is_kept_nowhere(file: Path) -> None:
     session = Session.open(file)
-    session.set(("buffer",), {"name": "sql", "url": "postgresql://me:hunter2@db/x"})
+    session.set(("buffer",), {"type": "sql", "url": "postgresql://me:hunter2@db/x"})
     session.set(("run", "seed"), 7)
     recovery.keep(session)
     [place] = recovery.folder().iterdir()

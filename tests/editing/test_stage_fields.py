@@ -70,7 +70,7 @@ def test_the_option_of_a_choice_stays_where_one_of_its_fields_is_set(session: Se
     session.set(("stages", 0, "algorithm", "objective"), "sft")
     session.choose(("stages", 1, "algorithm", "advantage"), "grpo")
     session.set(("stages", 1, "algorithm", "advantage", "normalize_by_std"), False)
-    assert session.config.stages[1]["algorithm"]["advantage"] == {"name": "grpo", "normalize_by_std": False}
+    assert session.config.stages[1]["algorithm"]["advantage"] == {"type": "grpo", "normalize_by_std": False}
 
 
 def test_what_does_not_fit_changes_nothing(session: Session) -> None:

@@ -89,12 +89,12 @@ def test_intervals_are_whole_steps() -> None:
 
 def test_replicas_of_each_engine() -> None:
     assert arithmetic.train_replicas(changed()) == 8
-    ulysses = changed(train={"engine": {"name": "fsdp2", "ulysses_sequence_parallel_size": 2}})
+    ulysses = changed(train={"engine": {"type": "fsdp2", "ulysses_sequence_parallel_size": 2}})
     assert arithmetic.train_replicas(ulysses) == 4
     megatron = changed(
         train={
             "engine": {
-                "name": "megatron",
+                "type": "megatron",
                 "tensor_parallel_size": 2,
                 "pipeline_parallel_size": 2,
                 "context_parallel_size": 2,
@@ -120,7 +120,7 @@ def test_layouts_share_out_the_devices() -> None:
 
 def test_what_does_not_divide_shows_the_arithmetic_and_the_neighbours() -> None:
     with pytest.raises(PlanError, match=r"8 training devices .* replicas of 3 devices \(8 / 3 = 2.66667\)") as raised:
-        arithmetic.train_replicas(changed(train={"engine": {"name": "fsdp2", "ulysses_sequence_parallel_size": 3}}))
+        arithmetic.train_replicas(changed(train={"engine": {"type": "fsdp2", "ulysses_sequence_parallel_size": 3}}))
     assert "6 or 9" in raised.value.hint
     with pytest.raises(PlanError, match="8 rollout devices do not divide into engines of 3"):
         arithmetic.rollout_engines(changed(rollout={"parallel": {"tensor_parallel_size": 3}}))
@@ -164,7 +164,7 @@ def test_held_out_prompts_are_answered_regularly_or_once_where_responses_are_gen
         return arithmetic.evaluates(
             config_from(
                 {
-                    "algorithm": {"objective": {"name": objective}},
+                    "algorithm": {"objective": {"type": objective}},
                     "data": {"eval": [{"path": "test.parquet"}]},
                     "schedule": schedule,
                 }
@@ -193,7 +193,7 @@ def test_experts_of_a_mix_are_a_share_of_each_mini_batch(
 ) -> None:
     config = config_from(
         {
-            "algorithm": {"objective": {"name": "mix", "expert_share": share}},
+            "algorithm": {"objective": {"type": "mix", "expert_share": share}},
             "batch": {"prompts_per_step": 32, "responses_per_prompt": 8, "mini_batch_responses": mini},
         }
     )
@@ -205,4 +205,4 @@ def test_experts_of_a_mix_are_a_share_of_each_mini_batch(
 
 def test_a_mix_of_experts_only_is_refused() -> None:
     with pytest.raises(PlanError, match="nothing would be rolled out"):
-        arithmetic.expert_responses(config_from({"algorithm": {"objective": {"name": "mix", "expert_share": 1.0}}}))
+        arithmetic.expert_responses(config_from({"algorithm": {"objective": {"type": "mix", "expert_share": 1.0}}}))

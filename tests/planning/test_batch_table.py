@@ -18,7 +18,7 @@ def _rows(config: Any) -> dict[str, Row]:
 
 def _config(**batch: Any) -> Any:
     micro = batch.pop("micro_batch", {"unit": "responses", "size": 2})
-    engine = batch.pop("engine", {"name": "fsdp2"})
+    engine = batch.pop("engine", {"type": "fsdp2"})
     return config_from(
         {
             "model": {"path": "m"},
@@ -71,13 +71,13 @@ def test_tokens_give_an_upper_bound() -> None:
         ),
         (
             {
-                "engine": {"name": "megatron", "tensor_parallel_size": 2, "pipeline_parallel_size": 2},
+                "engine": {"type": "megatron", "tensor_parallel_size": 2, "pipeline_parallel_size": 2},
                 "prompts_per_step": 66,
             },
             "mini-batch on a replica",
             "ROLL's Megatron refuses the step: 66 prompts % 4 = 2",
         ),
-        ({"engine": {"name": "megatron", "tensor_parallel_size": 3}}, "replicas", "16 / 3"),
+        ({"engine": {"type": "megatron", "tensor_parallel_size": 3}}, "replicas", "16 / 3"),
     ],
 )
 def test_what_does_not_divide_says_who_refuses_it(batch: dict[str, Any], row: str, said: str) -> None:

@@ -107,7 +107,7 @@ def test_a_cluster_without_what_the_config_asks_for_is_refused() -> None:
     ],
 )
 def test_other_engines_run_as_fsdp2_and_the_plan_says_so(engine: dict[str, Any], told: str) -> None:
-    (stage,) = plan({"train": {"engine": {"name": "fsdp2", **engine}}}).stages
+    (stage,) = plan({"train": {"engine": {"type": "fsdp2", **engine}}}).stages
     assert any(note.startswith("policy: ") and note.endswith(told) for note in stage.notes)
 
 
@@ -182,15 +182,15 @@ def test_old_log_probs_are_the_rollout_engines_where_it_agrees_and_a_step_is_one
 
 def test_roles_on_megatron_have_their_own_replicas_and_layouts() -> None:
     policy = {
-        "name": "megatron",
+        "type": "megatron",
         "tensor_parallel_size": 2,
         "pipeline_parallel_size": 2,
         "virtual_pipeline_parallel_size": 2,
     }
     values = {
         "train": {"engine": policy, "memory": {"remove_padding": False}},
-        "critic": {"engine": {"name": "megatron", "context_parallel_size": 4}},
-        "reference": {"engine": {"name": "megatron", "tensor_parallel_size": 8}},
+        "critic": {"engine": {"type": "megatron", "context_parallel_size": 4}},
+        "reference": {"engine": {"type": "megatron", "tensor_parallel_size": 8}},
         "algorithm": {"advantage": "gae", "kl_in_reward": {"coefficient": 0.1}},
     }
     (stage,) = plan(values).stages
@@ -206,7 +206,7 @@ def test_roles_on_megatron_have_their_own_replicas_and_layouts() -> None:
 
 
 def test_a_reference_that_does_not_divide_its_devices_is_refused_under_its_own_key() -> None:
-    reference = {"engine": {"name": "megatron", "tensor_parallel_size": 3}}
+    reference = {"engine": {"type": "megatron", "tensor_parallel_size": 3}}
     with pytest.raises(PlanError, match=r"8 devices of the reference .*tensor 3 .* = 3; 8 / 3") as refused:
         plan({"reference": reference, "algorithm": {"kl_in_loss": {"coefficient": 0.1}}})
     assert "6 or 9 devices" in refused.value.hint

@@ -74,7 +74,7 @@ def test_staleness_counts_synchronisations() -> None:
 def test_styles_that_wait_for_nobody_are_bounded_by_the_buffer() -> None:
     trainer = config({"style": "trainer_driven", "max_steps_ahead": 2})
     assert rollout_schedule.horizon(trainer, synced=0, total_steps=100) == rollout_schedule.Horizon(800, 24)
-    small = config({"style": "fully_async"}, buffer={"name": "memory", "capacity": 20})
+    small = config({"style": "fully_async"}, buffer={"type": "memory", "capacity": 20})
     assert rollout_schedule.horizon(small, synced=0, total_steps=100).waiting == 10
     assert rollout_schedule.in_flight(small) == "continue"
     explorer = config({"style": "explorer_driven", "every": 2})

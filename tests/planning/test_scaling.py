@@ -35,9 +35,9 @@ def made(**sections: Any) -> Any:
 @pytest.mark.parametrize(
     "engine",
     [
-        {"name": "fsdp2", "ulysses_sequence_parallel_size": 4, "offload": "both", "fsdp_size": 8},
+        {"type": "fsdp2", "ulysses_sequence_parallel_size": 4, "offload": "both", "fsdp_size": 8},
         {
-            "name": "megatron",
+            "type": "megatron",
             "tensor_parallel_size": 4,
             "pipeline_parallel_size": 2,
             "virtual_pipeline_parallel_size": 2,
@@ -47,7 +47,7 @@ def made(**sections: Any) -> Any:
     ids=["fsdp2", "megatron"],
 )
 def test_an_eight_gpu_config_plans_on_two_cores_and_its_batch_is_the_same(engine: dict[str, Any]) -> None:
-    rollout = {"engine": {"name": "vllm", "args": {"max_num_seqs": 8}}, "parallel": {"tensor_parallel_size": 4}}
+    rollout = {"engine": {"type": "vllm", "args": {"max_num_seqs": 8}}, "parallel": {"tensor_parallel_size": 4}}
     full = made(train={"engine": engine}, rollout={**rollout, "memory": {"gpu_memory_utilization": 0.6}})
     small, changes = scaled_to_cpu(full, workers=2)
     assert not [found for found in check(small, cluster=LAPTOP) if found.level is Level.ERROR]
@@ -70,7 +70,7 @@ def test_an_eight_gpu_config_plans_on_two_cores_and_its_batch_is_the_same(engine
 
 def test_every_key_that_differs_is_listed_and_no_other() -> None:
     full = made(
-        train={"engine": {"name": "megatron", "tensor_parallel_size": 8}, "precision": {"parameters": "bfloat16"}}
+        train={"engine": {"type": "megatron", "tensor_parallel_size": 8}, "precision": {"parameters": "bfloat16"}}
     )
     small, changes = scaled_to_cpu(full, workers=2)
     was, now = ({setting.pattern: setting.value for setting in settings(config)} for config in (full, small))

@@ -75,13 +75,13 @@ def test_what_is_never_done_is_refused() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"critic": {"model": {"path": "a", "tinker": {"rank": 8}}}}, "critic.model.tinker"),
-    ({"critic": {"engine": {"name": "megatron", "checkpoint_path": "a"}}}, "critic.engine.checkpoint_path"),
-    ({"algorithm": {"advantage": {"name": "other", "kind": "gigpo"}}}, "algorithm.advantage.kind"),
-    ({"algorithm": {"policy_loss": {"name": "other", "kind": "clip_kl"}}}, "algorithm.policy_loss.kind"),
+    ({"critic": {"engine": {"type": "megatron", "checkpoint_path": "a"}}}, "critic.engine.checkpoint_path"),
+    ({"algorithm": {"advantage": {"type": "other", "kind": "gigpo"}}}, "algorithm.advantage.kind"),
+    ({"algorithm": {"policy_loss": {"type": "other", "kind": "clip_kl"}}}, "algorithm.policy_loss.kind"),
     ({"algorithm": {"sample_strategy": "difficulty"}}, "algorithm.sample_strategy"),
-    ({"train": {"engine": {"name": "megatron", "checkpoint_path": "a"}}}, "train.engine.checkpoint_path"),
+    ({"train": {"engine": {"type": "megatron", "checkpoint_path": "a"}}}, "train.engine.checkpoint_path"),
     ({"rewards": ["rule", {"type": "external", "kind": "Worker"}]}, "rewards[1]"),
-    ({"buffer": {"name": "file", "replay": {"enabled": True}}}, "buffer.replay.enabled"),
+    ({"buffer": {"type": "file", "replay": {"enabled": True}}}, "buffer.replay.enabled"),
     ({"data": {"train": [{"path": "a.parquet", "workflow": "w"}]}}, "data.train[0].workflow"),
     (
         {"rollout": {"engine": "transformers", "memory": {"kv_cache_dtype": "fp8"}}},
@@ -95,15 +95,15 @@ NOTED: list[tuple[dict[str, Any], str]] = [
         "train.fused_kernels.prefix_grouping",
     ),
     ({"model": {"lora": {"rank": 8, "merge_for_rollout": True}}}, "model.lora.merge_for_rollout"),
-    ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
+    ({"tracking": ["console", {"type": "other", "kind": "clearml"}]}, "tracking[1]"),
     ({"profiling": {"tool": "nsys"}}, "profiling.tool"),
-    ({"train": {"engine": {"name": "megatron", "bridge": "mbridge"}}}, "train.engine.bridge"),
-    ({"reference": {"engine": {"name": "megatron", "ddp": {"bucket_size": 9}}}}, "reference.engine.ddp"),
+    ({"train": {"engine": {"type": "megatron", "bridge": "mbridge"}}}, "train.engine.bridge"),
+    ({"reference": {"engine": {"type": "megatron", "ddp": {"bucket_size": 9}}}}, "reference.engine.ddp"),
     ({"rollout": {"multi_turn": {"tool_format": "chatml"}}}, "rollout.multi_turn.tool_format"),
     (
         {
             "train": {
-                "engine": {"name": "fsdp2", "ulysses_sequence_parallel_size": 2},
+                "engine": {"type": "fsdp2", "ulysses_sequence_parallel_size": 2},
                 "memory": {"remove_padding": False},
             }
         },
@@ -156,7 +156,7 @@ def test_an_engine_that_the_machines_decide_is_the_one_of_their_device(device: s
 
 
 def test_what_only_vllm_has_is_honoured_where_it_generates() -> None:
-    settings = {"engine": {"name": "vllm", "args": {"max_logprobs": 3}}, "parallel": {"tensor_parallel_size": 2}}
+    settings = {"engine": {"type": "vllm", "args": {"max_logprobs": 3}}, "parallel": {"tensor_parallel_size": 2}}
     assert support.refusals(config_from({"rollout": {**settings, "memory": {"kv_cache_dtype": "fp8"}}})) == []
 
 
@@ -164,12 +164,12 @@ def test_honoured_choices_with_options_are_not_refused() -> None:
     config = config_from(
         {
             "algorithm": {
-                "advantage": {"name": "reinforce", "gamma": 0.9},
-                "policy_loss": {"name": "other", "kind": "geo_mean", "args": {"clip_low": 0.4}},
-                "filters": [{"name": "zero_variance_groups", "metric": "acc"}, "overlong"],
+                "advantage": {"type": "reinforce", "gamma": 0.9},
+                "policy_loss": {"type": "other", "kind": "geo_mean", "args": {"clip_low": 0.4}},
+                "filters": [{"type": "zero_variance_groups", "metric": "acc"}, "overlong"],
             },
             "rewards": [{"type": "function", "path": "reward.py", "workers": 2}],
-            "tracking": ["console", {"name": "tensorboard", "folder": "tb"}],
+            "tracking": ["console", {"type": "tensorboard", "folder": "tb"}],
             "batch": {"log_prob_micro_batch": {"unit": "responses", "size": 4}},
         }
     )

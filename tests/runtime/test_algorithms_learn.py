@@ -15,16 +15,16 @@ pytestmark = [pytest.mark.ray, pytest.mark.soak]
 SEQUENCES = {"aggregation": {"mode": "seq_mean_token_mean"}}
 CORRECTED = {"weight": "token", "rejection": ["seq_mean_k1"], "rejection_bounds": ["0.5_2"]}
 DAPO = {
-    "policy_loss": {"name": "ppo_clip", "clip_high": 0.28},
-    "filters": [{"name": "zero_variance_groups", "refill": False}],
+    "policy_loss": {"type": "ppo_clip", "clip_high": 0.28},
+    "filters": [{"type": "zero_variance_groups", "refill": False}],
     "reward_shaping": {"overlong_penalty": {"buffer": 1, "factor": 0.1}},
 }
-RIGHT_ONLY = [{"name": "long_incorrect", "max_tokens": 1}]
+RIGHT_ONLY = [{"type": "long_incorrect", "max_tokens": 1}]
 NORMAL = {"normalize": {"mean": "running", "std": "running"}}
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "dr_grpo": {
-        "advantage": {"name": "grpo", "normalize_by_std": False},
+        "advantage": {"type": "grpo", "normalize_by_std": False},
         "aggregation": {"mode": "seq_mean_token_sum_norm"},
     },
     "dapo": DAPO,
@@ -34,25 +34,25 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "reinforce_plus_plus_baseline": {"advantage": "reinforce_plus_plus_baseline"},
     "remax": {"advantage": "remax"},
     "opo": {"advantage": "opo"},
-    "opmd": {"advantage": "opmd", "policy_loss": {"name": "other", "kind": "opmd"}},
+    "opmd": {"advantage": "opmd", "policy_loss": {"type": "other", "kind": "opmd"}},
     "grpo_passk": {"advantage": "grpo_passk"},
-    "gpg": {"advantage": {"name": "other", "kind": "gpg"}, "policy_loss": "policy_gradient"},
-    "reward": {"advantage": {"name": "other", "kind": "reward"}},
+    "gpg": {"advantage": {"type": "other", "kind": "gpg"}, "policy_loss": "policy_gradient"},
+    "reward": {"advantage": {"type": "other", "kind": "reward"}},
     "optimal_token_baseline": {
-        "advantage": {"name": "other", "kind": "optimal_token_baseline"},
+        "advantage": {"type": "other", "kind": "optimal_token_baseline"},
         "rollout_correction": {"weight": "token"},
     },
-    "clipb": {"advantage": {"name": "other", "kind": "clipb", "args": {"mu": 0.5}}},
-    "clipv": {"advantage": {"name": "other", "kind": "clipv", "args": {"mu": 1.0, "max_frac": 0.05}}},
-    "gspo": {"policy_loss": {"name": "gspo", "clip_low": 0.1, "clip_high": 0.1}, **SEQUENCES},
+    "clipb": {"advantage": {"type": "other", "kind": "clipb", "args": {"mu": 0.5}}},
+    "clipv": {"advantage": {"type": "other", "kind": "clipv", "args": {"mu": 1.0, "max_frac": 0.05}}},
+    "gspo": {"policy_loss": {"type": "gspo", "clip_low": 0.1, "clip_high": 0.1}, **SEQUENCES},
     "cispo": {"policy_loss": "cispo"},
     "topr": {"policy_loss": "topr"},
     "sapo": {"policy_loss": "sapo", **SEQUENCES},
-    "geo_mean": {"policy_loss": {"name": "other", "kind": "geo_mean", "args": {"clip_low": 0.4, "clip_high": 0.4}}},
-    "dppo_tv": {"policy_loss": {"name": "other", "kind": "dppo_tv"}},
-    "ppo": {"advantage": {"name": "gae", "lambda": 0.95}},
+    "geo_mean": {"policy_loss": {"type": "other", "kind": "geo_mean", "args": {"clip_low": 0.4, "clip_high": 0.4}}},
+    "dppo_tv": {"policy_loss": {"type": "other", "kind": "dppo_tv"}},
+    "ppo": {"advantage": {"type": "gae", "lambda": 0.95}},
     "ppo_with_feedback": {"advantage": "gae", "policy_filtration": {"reweight": "max_random"}},
-    "raft": {"advantage": "reinforce", "policy_loss": {"name": "other", "kind": "sft"}, "filters": RIGHT_ONLY},
+    "raft": {"advantage": "reinforce", "policy_loss": {"type": "other", "kind": "sft"}, "filters": RIGHT_ONLY},
     "raft_plus_plus": {"advantage": "reinforce", "filters": RIGHT_ONLY},
     "corrected": {"rollout_correction": CORRECTED},
     "bypass": {"old_log_probs": "rollout", "rollout_correction": {**CORRECTED, "use_policy_gradient": True}},

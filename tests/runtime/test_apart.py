@@ -19,9 +19,9 @@ from rlctl.config import Config
 from .local import launch_here
 
 BUFFERS: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "sql": lambda folder: {"name": "sql", "url": f"sqlite:///{folder}/shared.db", "label": "sums", "read_timeout": 60},
-    "memory": lambda folder: {"name": "memory", "log_path": f"sqlite:///{folder}/copy.db"},
-    "file": lambda folder: {"name": "file", "path": str(folder / "shared.jsonl"), "read_timeout": 60},
+    "sql": lambda folder: {"type": "sql", "url": f"sqlite:///{folder}/shared.db", "label": "sums", "read_timeout": 60},
+    "memory": lambda folder: {"type": "memory", "log_path": f"sqlite:///{folder}/copy.db"},
+    "file": lambda folder: {"type": "file", "path": str(folder / "shared.jsonl"), "read_timeout": 60},
 }
 
 

@@ -139,7 +139,7 @@ def test_what_is_no_address_is_told() -> None:
 
 def test_a_sandbox_and_an_engine_outside_are_asked_too(serve: Serve) -> None:
     url = serve((200, {"data": [{"id": "other"}]}))
-    engine = {"name": "external", "base_url": f"{url}/v1", "model": "m"}
+    engine = {"type": "external", "base_url": f"{url}/v1", "model": "m"}
     told = check(
         run={"mode": "evaluate_only"},
         rollout={"engine": engine},

@@ -113,7 +113,7 @@ def test_sft_learns_to_name_a_colour(model: Path, tmp_path: Path) -> None:
     [
         (
             {
-                "train": {"engine": {"name": "fsdp2", "ulysses_sequence_parallel_size": 2}},
+                "train": {"engine": {"type": "fsdp2", "ulysses_sequence_parallel_size": 2}},
                 "placement": {"devices_per_node": 2},
             },
             "do not share its images",

@@ -151,9 +151,9 @@ def test_random_moments(
 
 
 BUFFERS: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "sql": lambda folder: {"name": "sql", "url": f"sqlite:///{folder}/groups.db"},
-    "lines": lambda folder: {"name": "file", "path": str(folder / "groups.jsonl")},
-    "parquet": lambda folder: {"name": "file", "path": str(folder / "groups.parquet")},
+    "sql": lambda folder: {"type": "sql", "url": f"sqlite:///{folder}/groups.db"},
+    "lines": lambda folder: {"type": "file", "path": str(folder / "groups.jsonl")},
+    "parquet": lambda folder: {"type": "file", "path": str(folder / "groups.parquet")},
 }
 STEPS, PROMPTS = 6, 4
 

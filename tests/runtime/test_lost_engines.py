@@ -133,7 +133,7 @@ def test_a_lost_engine_of_a_run_that_only_explores_has_the_weights_of_the_one_th
         task,
         tmp_path,
         run={"mode": "explore_only"},
-        buffer={"name": "sql", "url": url, "label": "sums"},
+        buffer={"type": "sql", "url": url, "label": "sums"},
         schedule={"total_steps": 2, "evaluate_at_start": False},
         data={"eval": []},
         rollout=FEW_AT_A_TIME,

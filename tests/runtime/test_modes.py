@@ -146,8 +146,8 @@ def test_the_pieces_of_dapo_and_a_correction_run_together(
             tmp_path,
             algorithm={
                 "objective": "rl",
-                "advantage": {"name": "opmd", "baseline": "logavgexp"},
-                "policy_loss": {"name": "ppo_clip", "clip_high": 0.28},
+                "advantage": {"type": "opmd", "baseline": "logavgexp"},
+                "policy_loss": {"type": "ppo_clip", "clip_high": 0.28},
                 "kl_in_reward": {"coefficient": 0.1, "adaptive": True, "target": 0.5, "horizon": 100},
                 "filters": ["zero_variance_groups", "overlong"],
                 "reward_shaping": {"overlong_penalty": {"buffer": 2}, "advantage_clip": 2.0},

@@ -18,7 +18,7 @@ from rlctl.planning.plan import make_plan
 from tests.runtime.local import Seen, run_here
 from tests.runtime.told import OF_THE_MACHINE
 
-MIX = {"name": "mix", "mu": 0.5, "expert_share": 0.25}
+MIX = {"type": "mix", "mu": 0.5, "expert_share": 0.25}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def dpo(task: Any, rows: Path, folder: Path, *, steps: int, **algorithm: Any) ->
         },
         rollout={"max_response_tokens": 4, "precision": "float32"},
         rewards=[task.reward()],
-        algorithm={"objective": {"name": "dpo", "beta": 0.3}, **algorithm},
+        algorithm={"objective": {"type": "dpo", "beta": 0.3}, **algorithm},
         batch={"prompts_per_step": 16, "mini_batch_responses": 8},
         schedule={"total_steps": steps, "evaluate_every": 100},
         checkpoint={"every": None, "export": "never", "at_end": False},
@@ -59,7 +59,7 @@ def mix(task: Any, rows: Path, folder: Path, *, steps: int, **algorithm: Any) ->
         folder,
         algorithm={"objective": MIX, **algorithm},
         buffer={
-            "name": "memory",
+            "type": "memory",
             "auxiliary": {"sft_dataset": {"path": str(rows / "experts.parquet"), "messages_key": "messages"}},
         },
         batch={"prompts_per_step": 6, "responses_per_prompt": 4, "mini_batch_responses": 16},
@@ -195,7 +195,7 @@ def test_stages_of_every_objective_inherit_what_they_do_not_set(task: Any, rows:
             "data": {"max_sequence_tokens": 32},
             "buffer": {"auxiliary": {}},
         },
-        {"name": "dpo", "algorithm": {"objective": {"name": "dpo", "beta": 0.3}}, "buffer": {"auxiliary": {}}},
+        {"name": "dpo", "algorithm": {"objective": {"type": "dpo", "beta": 0.3}}, "buffer": {"auxiliary": {}}},
         {"name": "mix", "schedule": {"total_steps": 2}},
     ]
     config = config_from(base)

@@ -32,8 +32,8 @@ def test_no_file_of_a_run_holds_a_secret(
         monkeypatch.setenv(name, value)
     plain = to_file(task.config(tmp_path / "runs", objective="sft", schedule={"total_steps": 1}))
     plain["tracking"] = [
-        {"name": "swanlab", "mode": "disabled", "api_key": "${oc.env:TRACKER_SECRET}"},
-        {"name": "mlflow", "uri": str(tmp_path / "mlruns"), "username": "me", "password": WRITTEN},
+        {"type": "swanlab", "mode": "disabled", "api_key": "${oc.env:TRACKER_SECRET}"},
+        {"type": "mlflow", "uri": str(tmp_path / "mlruns"), "username": "me", "password": WRITTEN},
     ]
     plain["environment"] = {"variables": {"JUDGE_API_KEY": "${oc.env:JUDGE_API_KEY}", "OTHER_API_KEY": WRITTEN}}
     source = tmp_path / "source.yaml"

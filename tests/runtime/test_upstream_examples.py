@@ -43,7 +43,7 @@ SMALL = (
     "rollout.parallel={replicas: auto, tensor_parallel_size: 1}",
     "~rollout.engine.args",
     "rollout.engine=transformers",
-    "train.engine={name: fsdp2, ulysses_sequence_parallel_size: 1, fsdp_size: all}",
+    "train.engine={type: fsdp2, ulysses_sequence_parallel_size: 1, fsdp_size: all}",
     "train.lr_scheduler.warmup_steps=null",
     "rollout.log_responses=true",
     "schedule.total_steps=1",

@@ -206,7 +206,7 @@ def test_every_value_of_a_hint_is_read_back(path: Path) -> None:
             again, _ = read_document(read_yaml(text, "again.yaml"), dialect=report.dialect)
             assert again is not None
             found = value_at(again.config, key)
-            assert (found["name"] if isinstance(found, dict) else found) == value, (finding, key)
+            assert (found["type"] if isinstance(found, dict) else found) == value, (finding, key)
 
 
 def test_a_fact_is_asked_for_in_words_that_both_front_ends_have() -> None:

@@ -111,20 +111,20 @@ def _fits(path: KeyPath, value: Any, plain: Any) -> bool:
 
 
 def _add(values: dict[str, Any], path: KeyPath, plain: Any) -> None:
-    """Put one value of the whole config into the sparse one, with the names of the choices and list items above it."""
+    """Put one value of the whole config into the sparse one, with the types of the choices and the list items above it."""
     for length in range(1, len(path)):
         if isinstance(path[length], int) and _absent(find(values, path[:length])):
             put(values, path[:length], find(plain, path[:length]))
             return
         section = find(plain, path[:length])
-        for tag in ("name", "type"):
-            if (
-                isinstance(section, dict)
-                and tag in section
-                and _is_choice(path[:length])
-                and _absent(find(values, (*path[:length], tag)))
-            ):
-                put(values, (*path[:length], tag), section[tag])
+        place = (*path[:length], "type")
+        if (
+            isinstance(section, dict)
+            and "type" in section
+            and _is_choice(path[:length])
+            and _absent(find(values, place))
+        ):
+            put(values, place, section["type"])
     if _absent(find(values, path)):
         put(values, path, find(plain, path))
 

@@ -140,7 +140,7 @@ def _fills(table: Table) -> Mapping[str, list[Rule]]:
 
 @cache
 def canonical_paths() -> tuple[str, ...]:
-    """Every canonical key that holds a value, without options' names; of a choice its name."""
+    """Every canonical key that holds a value, without options; of a choice its type."""
     found: dict[str, None] = {}
     for key in walk(Config):
         if key.path.split(".")[0] in ("extensions", "stages", "rlctl"):

@@ -54,4 +54,4 @@ def _note(role: str, engine: TrainEngine, policy: TrainEngine, framework: str) -
         f"{role}.engine is {_kind(engine)}: {SHOWN.get(framework, framework)} runs every role with the policy's engine, "
         f"so the {role} runs with {_kind(policy)}, split as the policy is; results don't change"
     )
-    return Finding("silent-difference", Level.NOTE, message, f"{role}.engine.name")
+    return Finding("silent-difference", Level.NOTE, message, f"{role}.engine.type")

@@ -25,7 +25,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.secrets import is_secret
 from rlctl.adapters.engine.table import Table
-from rlctl.adapters.engine.tree import find, missing_section, name_choices, put, remove
+from rlctl.adapters.engine.tree import find, missing_section, put, remove, type_choices
 from rlctl.common.errors import ConfigError, Location
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report
 from rlctl.config import Config, Loaded, Source, build_config
@@ -163,7 +163,7 @@ class Reader:
         self._tell_resolved(leaves)
         implied = {path: keys for path, (_, keys) in self.implied.items()}
         links = self._restore()
-        name_choices(self.tree)
+        type_choices(self.tree)
         config, problems = build_config(self.tree, locate=self._locate, expressions=self.written_as | self.expressions)
         refused = {finding.key for finding in self.findings if finding.level is Level.ERROR}
         explained = [self._explained(problem) for problem in problems]
@@ -731,9 +731,9 @@ def _leaves_of(value: Any, place: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _sections_first(path: KeyPath, value: Any) -> tuple[int, int]:
-    """Null and empty sections and the names of choices come before what they hold."""
+    """Null and empty sections and the types of choices come before what they hold."""
     sets_section = value is None or isinstance(value, Mapping)
-    return (0 if sets_section or path[-1:] in (("name",), ("type",)) else 1, len(path))
+    return (0 if sets_section or path[-1:] == ("type",) else 1, len(path))
 
 
 def keys_below(place: KeyPath, stated: Mapping[KeyPath, Sequence[KeyPath]]) -> Iterator[KeyPath]:

@@ -483,7 +483,7 @@ class Chosen(Rule):
 
     @property
     def canonical(self) -> tuple[str, ...]:
-        return (f"{self.to}.name", f"{self.to}.kind")
+        return (f"{self.to}.type", f"{self.to}.kind")
 
     def read(self, view: Reading) -> Iterator[Flow]:
         raw = view.get(self.key, ABSENT)
@@ -491,16 +491,16 @@ class Chosen(Rule):
         if isinstance(raw, Absent):
             return
         if raw in self.names:
-            yield Flow(view.to(f"{self.to}.name"), self.names[raw], used)
+            yield Flow(view.to(f"{self.to}.type"), self.names[raw], used)
         elif self.other and raw is not None:
-            yield Flow(view.to(f"{self.to}.name"), self.other, used)
+            yield Flow(view.to(f"{self.to}.type"), self.other, used)
             yield Flow(view.to(f"{self.to}.kind"), str(raw), used)
         else:
             raise BadValueError(f"is {raw!r}; expected one of {', '.join(self.names)}", key=used[0])
 
     def write(self, view: Writing) -> Iterator[Out]:
-        name = view.get(f"{self.to}.name")
-        used: tuple[KeyPath, ...] = (view.to(f"{self.to}.name"),)
+        name = view.get(f"{self.to}.type")
+        used: tuple[KeyPath, ...] = (view.to(f"{self.to}.type"),)
         if isinstance(name, Absent) or name in self.unwritten:
             return
         raw = next((raw for raw, option in self.names.items() if option == name), None)

@@ -75,25 +75,25 @@ CHOICES: tuple[KeyPath, ...] = (
     ("train", "engine"),
     ("rollout", "engine"),
 )
-"""Settings that are a name and its options."""
+"""Settings that are a type and its options."""
 ROLE_ENGINES: tuple[KeyPath, ...] = (("reference", "engine"), ("critic", "engine"))
 """Choices that follow ``train.engine`` if nothing is said."""
 
 
-def name_choices(tree: MutableMapping[Any, Any]) -> None:
-    """Give each choice that holds options and no name the name it has by default."""
+def type_choices(tree: MutableMapping[Any, Any]) -> None:
+    """Give each choice that holds options and no type the type it has by default."""
     for path in CHOICES:
         section = find(tree, path)
         default: Any = Config()
         for part in path:
             default = getattr(default, str(part))
-        if isinstance(section, MutableMapping) and "name" not in section:
-            section["name"] = default.choice
-    engine = find(tree, ("train", "engine", "name"))
+        if isinstance(section, MutableMapping) and "type" not in section:
+            section["type"] = default.choice
+    engine = find(tree, ("train", "engine", "type"))
     for role in ("reference", "critic"):
         section = find(tree, (role, "engine"))
-        if isinstance(section, MutableMapping) and "name" not in section:
-            section["name"] = "fsdp2" if engine is ABSENT else engine
+        if isinstance(section, MutableMapping) and "type" not in section:
+            section["type"] = "fsdp2" if engine is ABSENT else engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Estimate:
 def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) -> Iterator[Flow]:
     name, to = estimate.name, view.to(ADV)
     yield Flow(
-        (*to, "name"),
+        (*to, "type"),
         name,
         (*used["kind"], *(used["norm"] if name in ("grpo", "reinforce_plus_plus_baseline") else ())),
     )
@@ -167,7 +167,7 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
     """The canonical estimator that is written or the nearest, ROLL's, normalisation and whitening, and what differs."""
     advantage, shaping = view.get(ADV), view.get(SHAPE)
     mean, std = shaping["normalize"]["mean"], shaping["normalize"]["std"]
-    whiten, name = shaping["whiten_advantages"], advantage["name"]
+    whiten, name = shaping["whiten_advantages"], advantage["type"]
     lost: list[Inexpressible] = []
     if name in GROUPED and (mean, std) != (None, None):
         used = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
@@ -183,7 +183,7 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
         reason = (
             "ROLL has no rloo: rewards minus their group's mean are written, which are (n-1)/n of RLOO's advantages"
         )
-        lost.append(Inexpressible((view.to(f"{ADV}.name"),), reason))
+        lost.append(Inexpressible((view.to(f"{ADV}.type"),), reason))
     elif name in ("gae", "reinforce"):
         whiten = whiten or advantage["whiten"]
     elif name != "other" or advantage["kind"] not in OWN:
@@ -201,9 +201,9 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
 
 def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     advantage, to = view.get(ADV), view.to(ADV)
-    places = ((*to, "whiten"), view.to(f"{SHAPE}.whiten_advantages"), (*to, "name"))
+    places = ((*to, "whiten"), view.to(f"{SHAPE}.whiten_advantages"), (*to, "type"))
     plain = view.get(f"{SHAPE}.normalize.mean") is None
-    how: Provenance = "derived" if whiten and plain and advantage["name"] == "reinforce" else "mapped"
+    how: Provenance = "derived" if whiten and plain and advantage["type"] == "reinforce" else "mapped"
     note = "which REINFORCE++ is" if how == "derived" else ""
     yield Flow(view.path("whiten_advantages"), whiten, places, how, note)
     gamma = advantage.get("gamma", advantage.get("args", {}).get("gamma") if kind in OWN else None)
@@ -215,11 +215,11 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     if advantage.get("epsilon", 1e-6) != 1e-6:
         yield Inexpressible(((*to, "epsilon"),), "ROLL adds 1e-6 to the standard deviation")
     penalty, shaping = view.get("algorithm.kl_in_reward"), view.get(SHAPE)
-    if advantage["name"] == "reinforce_plus_plus_baseline" and (
+    if advantage["type"] == "reinforce_plus_plus_baseline" and (
         (isinstance(penalty, Mapping) and penalty["coefficient"]) or shaping["clip"] or shaping["whiten"]
     ):
         reason = "ROLL takes the group's mean off before KL, clip and whitening of rewards, not after"
-        yield Inexpressible(((*to, "name"),), reason)
+        yield Inexpressible(((*to, "type"),), reason)
     if advantage.get("kl_order") == "before_normalisation" and isinstance(penalty, Mapping) and penalty["coefficient"]:
         reason = "ROLL subtracts KL from rewards after it has normalised them by group, not before"
         yield Inexpressible(((*to, "kl_order"), view.to("algorithm.kl_in_reward")), reason)
@@ -234,7 +234,7 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
 def _write_rlvr(view: Writing) -> Iterator[Out]:
     name, kind, mean, std, whiten, lost = _written(view)
     yield from lost
-    used = (view.to(f"{ADV}.name"), view.to(f"{ADV}.kind"))
+    used = (view.to(f"{ADV}.type"), view.to(f"{ADV}.kind"))
     norms = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
     by_name = name in GROUPED
     if name == "grpo" and std == "group":
@@ -263,7 +263,7 @@ def _write_rlvr(view: Writing) -> Iterator[Out]:
 def _write_agentic(view: Writing) -> Iterator[Out]:
     chosen, kind, mean, std, whiten, lost = _written(view)
     yield from lost
-    used = (view.to(f"{ADV}.name"), view.to(f"{ADV}.kind"))
+    used = (view.to(f"{ADV}.type"), view.to(f"{ADV}.kind"))
     grouped = chosen in GROUPED
     shown = "grpo" if chosen == "grpo" else kind
     yield Flow(view.path("adv_estimator"), shown, used, always=True)
@@ -295,7 +295,7 @@ def _write_agentic(view: Writing) -> Iterator[Out]:
 
 
 ADVANTAGE_FILLS = (
-    f"{ADV}.name",
+    f"{ADV}.type",
     f"{ADV}.kind",
     *(
         f"{ADV}.{name}"

@@ -257,7 +257,7 @@ COMMON: list[Rule] = [
             ("token_reward", "ROLL has the key and never reads it"),
         )
     ],
-    Dropped("algorithm.objective.name", "another start script and another kind of file", "rl"),
+    Dropped("algorithm.objective.type", "another start script and another kind of file", "rl"),
     Dropped("algorithm.objective.**", "dpo and sft have files of their own"),
     PRESET,
     Dropped("algorithm.policy_filtration", "ROLL draws no responses anew"),
@@ -287,5 +287,5 @@ DPO: list[Rule] = [
     Key("beta", "algorithm.objective.beta", 0.1, always=True),
     Key("ipo", "algorithm.objective.ipo", False),
     Key("label_smoothing", "algorithm.objective.label_smoothing", 0.0),
-    Dropped("algorithm.objective.name", "another start script and another kind of file", "dpo"),
+    Dropped("algorithm.objective.type", "another start script and another kind of file", "dpo"),
 ]

@@ -107,7 +107,7 @@ SFT = joined(
     [supervised.EPOCHS],
     supervised.RULES,
     data.SFT,
-    [Dropped("algorithm.objective.name", "another start script and another kind of file", "sft"), *STAYS],
+    [Dropped("algorithm.objective.type", "another start script and another kind of file", "sft"), *STAYS],
     _away("SFT"),
     [Dropped("reference.**", "SFT compares with nothing")],
 )
@@ -136,7 +136,7 @@ DISTILL = joined(
     data.DISTILL,
     distill.OFFLINE,
     OFFLOADS,
-    [Dropped("algorithm.objective.name", "another start script and another kind of file", "sft")],
+    [Dropped("algorithm.objective.type", "another start script and another kind of file", "sft")],
     _away("distillation"),
 )
 

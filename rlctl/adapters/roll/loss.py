@@ -55,7 +55,7 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
         "tis": "policy_gradient",
     }
     how: Provenance = "derived" if variant == "topr" else "mapped"
-    yield Flow((*to, "name"), names.get(variant, "other"), used, how, SIGN if variant == "topr" else "")
+    yield Flow((*to, "type"), names.get(variant, "other"), used, how, SIGN if variant == "topr" else "")
     if variant in ("ppo", "seq"):
         low, high, clips = _clips(view)
         yield Flow((*to, "clip_low"), low, clips)
@@ -116,9 +116,9 @@ def _unused(view: Reading, variant: str) -> Iterator[Flow]:
 
 def _write_loss(view: Writing) -> Iterator[Out]:
     loss, to = view.get(LOSS), view.to(LOSS)
-    name = loss["name"]
+    name = loss["type"]
     agentic = view.config.rollout.environments is not None
-    used = ((*to, "name"), (*to, "kind"), (*to, "importance_weight"))
+    used = ((*to, "type"), (*to, "kind"), (*to, "importance_weight"))
     variant = {"cispo": "cispo", "topr": "topr"}.get(name)
     if name == "policy_gradient":
         variant = {"none": "vanilla", "truncated_ratio": "tis"}.get(loss["importance_weight"])
@@ -128,7 +128,7 @@ def _write_loss(view: Writing) -> Iterator[Out]:
     if name == "other":
         variant = yield from _write_other(view, loss, agentic)
     if name == "sapo":
-        places = tuple((*to, field) for field in ("name", "tau_positive", "tau_negative"))
+        places = tuple((*to, field) for field in ("type", "tau_positive", "tau_negative"))
         yield Inexpressible(places, "ROLL has no soft gate; its clipped loss is written")
     if variant is not None:
         yield Flow(view.path(CLASS), PG_WORKERS[agentic], used, always=True)
@@ -141,7 +141,7 @@ def _write_loss(view: Writing) -> Iterator[Out]:
 
 def _write_other(view: Writing, loss: Mapping[str, Any], agentic: bool) -> Any:
     to, kind = view.to(LOSS), loss["kind"]
-    used = ((*to, "name"), (*to, "kind"))
+    used = ((*to, "type"), (*to, "kind"))
     args = loss["args"]
     if kind == "segment" and agentic:
         yield Flow(view.path("ratio_type"), "segment", used, always=True)
@@ -162,13 +162,13 @@ def _write_clipped(view: Writing, loss: Mapping[str, Any], name: str, agentic: b
     if name == "gspo":
         if agentic:
             yield Inexpressible(
-                ((*to, "name"),), "ROLL takes ratios of sequences in RLVR runs only; those of segments are written"
+                ((*to, "type"),), "ROLL takes ratios of sequences in RLVR runs only; those of segments are written"
             )
-            yield Flow(view.path("ratio_type"), "segment", ((*to, "name"),), "derived", "the nearest", always=True)
+            yield Flow(view.path("ratio_type"), "segment", ((*to, "type"),), "derived", "the nearest", always=True)
         else:
-            yield Flow(view.path("importance_sampling"), "seq", ((*to, "name"),), always=True)
+            yield Flow(view.path("importance_sampling"), "seq", ((*to, "type"),), always=True)
     else:
-        yield Flow((), None, ((*to, "name"),), "mapped", "what ROLL's worker computes")
+        yield Flow((), None, ((*to, "type"),), "mapped", "what ROLL's worker computes")
     if "clip_low" not in loss:
         return
     low, high, dual = loss["clip_low"], loss["clip_high"], loss.get("dual_clip")
@@ -182,7 +182,7 @@ def _write_clipped(view: Writing, loss: Mapping[str, Any], name: str, agentic: b
         yield Flow(view.path("pg_clip_low"), low, places[:1], same=True, always=True)
         yield Flow(view.path("pg_clip_high"), high, places[1:], same=True, always=True)
     if "dual_clip" not in loss:
-        yield Flow(view.path("dual_clip_loss"), False, ((*to, "name"),))
+        yield Flow(view.path("dual_clip_loss"), False, ((*to, "type"),))
         return
     yield Flow(view.path("dual_clip_loss"), dual is not None, ((*to, "dual_clip"),), always=True)
     if dual is not None and not (low == high and follows):
@@ -220,7 +220,7 @@ def loss_rule(ratio: DialectKey) -> CustomRule:
             DialectKey("actor_train.topr_negative_weight", 1.0),
         ),
         (
-            f"{LOSS}.name",
+            f"{LOSS}.type",
             f"{LOSS}.kind",
             *(
                 f"{LOSS}.{name}"

@@ -462,10 +462,10 @@ def _filter(config: Mapping[str, Any], refill: bool) -> dict[str, Any]:
         edge = args.get("std_threshold", -1)
         if not is_number(edge) or edge < 0:
             return {}  # no deviation is below 0: nothing is left out
-        return {"name": "zero_variance_groups", "metric": "reward", "threshold": float(edge), "refill": refill}
+        return {"type": "zero_variance_groups", "metric": "reward", "threshold": float(edge), "refill": refill}
     if config.get("type") == "mean_filter":
         low, high = args.get("threshold_down", -1), args.get("threshold_up", 1e9)
-        return {"name": "group_mean", "low": number(low), "high": number(high), "refill": refill}
+        return {"type": "group_mean", "low": number(low), "high": number(high), "refill": refill}
     return {}
 
 
@@ -487,14 +487,14 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
         found.append(group)
         used += places
     if view.get("max_len_mask"):
-        found.append({"name": "overlong"})
+        found.append({"type": "overlong"})
         used.append(view.path("max_len_mask"))
     if view.get("difficulty_mask"):
         low, high = view.get("difficulty_low_threshold"), view.get("difficulty_high_threshold")
-        found.append({"name": "difficulty_mask", "low": number(low), "high": number(high)})
+        found.append({"type": "difficulty_mask", "low": number(low), "high": number(high)})
         used += [view.path(key) for key in MASKS[1:4]]
     if view.get("error_max_len_clip"):
-        found.append({"name": "long_incorrect", "max_tokens": view.get("error_max_len_threshold")})
+        found.append({"type": "long_incorrect", "max_tokens": view.get("error_max_len_threshold")})
         used += [view.path(key) for key in MASKS[4:]]
     off = [view.path(key) for key in ("max_len_mask", "difficulty_mask", "error_max_len_clip") if not view.get(key)]
     yield Flow(view.to("algorithm.filters"), found, tuple(used) if found else tuple(off))
@@ -508,7 +508,7 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
 
 def _write_filters(view: Writing) -> Iterator[Out]:
     filters, used = view.get("algorithm.filters"), (view.to("algorithm.filters"),)
-    by_name = {item["name"]: item for item in filters}
+    by_name = {item["type"]: item for item in filters}
     if len(by_name) < len(filters):
         yield Inexpressible(used, "ROLL takes one filter of each kind")
     yield Flow(view.path("max_len_mask"), "overlong" in by_name, used, always="overlong" in by_name)
@@ -521,7 +521,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     yield Flow(view.path("error_max_len_clip"), error is not None, used)
     if error:
         yield Flow(view.path("error_max_len_threshold"), error["max_tokens"], used)
-    groups = [item for item in filters if item["name"] in ("zero_variance_groups", "group_mean")]
+    groups = [item for item in filters if item["type"] in ("zero_variance_groups", "group_mean")]
     if len(groups) > 1:
         yield Inexpressible(used, "ROLL takes one filter of groups")
     for item in groups[:1]:
@@ -529,7 +529,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
 
 
 def _write_groups(view: Writing, item: Mapping[str, Any], used: tuple[Any, ...]) -> Iterator[Out]:
-    if item["name"] == "zero_variance_groups":
+    if item["type"] == "zero_variance_groups":
         config: dict[str, Any] = {"type": "std_filter", "filter_args": {"std_threshold": item["threshold"]}}
         if item["metric"] not in ("reward", "seq_reward", "seq_final_reward", "score"):
             yield Inexpressible(used, f"ROLL compares the reward, not {item['metric']}")

@@ -91,7 +91,7 @@ def _is(name: str) -> tuple[Any, Any, str]:
     """When rules of one engine hold, on both sides; an engine that ROLL has not is written as vLLM."""
     return (
         lambda view: strategy(view, W) == name,
-        lambda view: (view.get("rollout.engine.name") == "sglang") is (name == "sglang"),
+        lambda view: (view.get("rollout.engine.type") == "sglang") is (name == "sglang"),
         f"the engine is not {name}",
     )
 
@@ -101,7 +101,7 @@ def _read_engine(view: Reading) -> Iterator[Flow]:
     name = strategy(view, W)
     if name not in ENGINES:
         raise BadValueError(f"is {name!r}; ROLL generates with vllm or sglang", key=view.path(key))
-    yield Flow(view.to("rollout.engine.name"), name, (view.path(key),))
+    yield Flow(view.to("rollout.engine.type"), name, (view.path(key),))
     if view.written(S) and not view.get(S):
         yield Flow((), None, (view.path(S),), "mapped", "holds nothing")
     for overwritten in OVERWRITTEN[name]:
@@ -109,7 +109,7 @@ def _read_engine(view: Reading) -> Iterator[Flow]:
 
 
 def _write_engine(view: Writing) -> Iterator[Out]:
-    name, used = str(view.get("rollout.engine.name")), (view.to("rollout.engine.name"),)
+    name, used = str(view.get("rollout.engine.type")), (view.to("rollout.engine.type"),)
     key = view.path(f"{W}.strategy_args.strategy_name")
     if name in ENGINES:
         yield Flow(key, name, used, always=True)
@@ -199,7 +199,7 @@ def _write_width(view: Writing) -> Iterator[Out]:
     parallel = view.config.rollout.parallel
     wide = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
     used = (view.to("rollout.parallel.tensor_parallel_size"), view.to("rollout.parallel.pipeline_parallel_size"))
-    if view.get("rollout.engine.name") == "sglang":
+    if view.get("rollout.engine.type") == "sglang":
         yield Flow(
             view.path(f"{W}.num_gpus_per_worker"),
             wide,
@@ -398,7 +398,7 @@ RULES: list[Rule] = [
             DialectKey(S, None),
             *(DialectKey(f"{S}.{name}") for names in OVERWRITTEN.values() for name in names),
         ),
-        ("rollout.engine.name", "rollout.engine.kind"),
+        ("rollout.engine.type", "rollout.engine.kind"),
         _read_engine,
         _write_engine,
     ),
@@ -442,7 +442,7 @@ RULES: list[Rule] = [
     Dropped("rollout.environment", "ROLL's variables are those of a role: environment.role_variables"),
     *[
         Dropped(f"buffer.{name}", "ROLL's scheduler holds responses until they are trained on", idle=True)
-        for name in ("name", "label", "capacity", "read_timeout", "log_path")
+        for name in ("type", "label", "capacity", "read_timeout", "log_path")
     ],
     Dropped("buffer.**", "ROLL has no buffer between rollout and training but its scheduler's queue"),
     Dropped("service.**", "ROLL has no helper services"),

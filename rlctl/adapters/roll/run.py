@@ -267,7 +267,7 @@ T = "tracker_kwargs"
 
 def _read_tracker(view: Reading) -> Iterator[Flow]:
     kind, used = view.get("track_with"), (view.path("track_with"),)
-    yield Flow(("tracking", 0, "name"), "console", used if kind in ("stdout", "", None) else ())
+    yield Flow(("tracking", 0, "type"), "console", used if kind in ("stdout", "", None) else ())
     args = view.get(T)
     args = dict(args) if isinstance(args, Mapping) else {}
     if kind in ("stdout", "", None):
@@ -275,7 +275,7 @@ def _read_tracker(view: Reading) -> Iterator[Flow]:
             yield Flow((), None, ((*view.path(T), key),), "dead", "the console takes no arguments")
         return
     name = KNOWN.get(str(kind), "other")
-    yield Flow(("tracking", 1, "name"), name, used)
+    yield Flow(("tracking", 1, "type"), name, used)
     if name == "other":
         yield Flow(("tracking", 1, "kind"), str(kind), used)
     for key, value in args.items():
@@ -300,48 +300,48 @@ def _argument(view: Reading, name: str, kind: str, key: str, value: Any) -> Flow
 
 def _write_tracker(view: Writing) -> Iterator[Out]:
     trackers = view.get("tracking")
-    chosen = next((index for index, item in enumerate(trackers) if item["name"] != "console" and _is_known(item)), None)
+    chosen = next((index for index, item in enumerate(trackers) if item["type"] != "console" and _is_known(item)), None)
     for index, item in enumerate(trackers):
         place = ("tracking", index)
-        if item["name"] == "console" and chosen is not None:
-            yield Flow((), None, (place, (*place, "name")), "mapped", "ROLL always logs to the console")
-        elif index != chosen and item["name"] != "console":
-            kept = trackers[chosen]["name"] if chosen is not None else "stdout"
+        if item["type"] == "console" and chosen is not None:
+            yield Flow((), None, (place, (*place, "type")), "mapped", "ROLL always logs to the console")
+        elif index != chosen and item["type"] != "console":
+            kept = trackers[chosen]["type"] if chosen is not None else "stdout"
             yield Inexpressible(
-                (place, (*place, "name")), f"ROLL has one tracker and not this one beside it; {kept} is kept"
+                (place, (*place, "type")), f"ROLL has one tracker and not this one beside it; {kept} is kept"
             )
     if chosen is None:
-        used = tuple(("tracking", index, "name") for index in range(len(trackers))) or (view.to("tracking"),)
+        used = tuple(("tracking", index, "type") for index in range(len(trackers))) or (view.to("tracking"),)
         yield Flow(view.path("track_with"), "stdout", used, always=True)
         yield from _project(view, "stdout")
         return
     item, place = trackers[chosen], ("tracking", chosen)
-    kind = item["kind"] if item["name"] == "other" else item["name"]
-    yield Flow(view.path("track_with"), kind, ((*place, "name"), (*place, "kind")), always=True)
+    kind = item["kind"] if item["type"] == "other" else item["type"]
+    yield Flow(view.path("track_with"), kind, ((*place, "type"), (*place, "kind")), always=True)
     yield from _project(view, kind)
     yield from _arguments(view, item, place)
 
 
 def _is_known(item: Mapping[str, Any]) -> bool:
-    return item["name"] in KNOWN or (item["name"] == "other" and item.get("kind") in ("trackio", "ml_tracker"))
+    return item["type"] in KNOWN or (item["type"] == "other" and item.get("kind") in ("trackio", "ml_tracker"))
 
 
 def _arguments(view: Writing, item: Mapping[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
-    fields = FIELDS.get(item["name"], {})
+    fields = FIELDS.get(item["type"], {})
     root = view.path(T)
     for key, field in fields.items():
         if item[field] not in (None, "cloud", "online"):
             yield Flow((*root, key), item[field], ((*place, field),), same=True, always=True)
     for key, value in item.get("args", {}).items():
         yield Flow((*root, key), value, ((*place, "args"),), always=True)
-    if item["name"] == "swanlab" and item["api_key"] is not None:
+    if item["type"] == "swanlab" and item["api_key"] is not None:
         yield Flow((*root, "login_kwargs", "api_key"), item["api_key"], ((*place, "api_key"),), same=True, always=True)
-    if item["name"] in NAMES and view.explicit("run.name"):
-        yield Flow((*root, NAMES[item["name"]]), view.get("run.name"), (view.to("run.name"),), always=True)
-    handled = {"name", "kind", "args", "api_key", *fields.values()}
+    if item["type"] in NAMES and view.explicit("run.name"):
+        yield Flow((*root, NAMES[item["type"]]), view.get("run.name"), (view.to("run.name"),), always=True)
+    handled = {"type", "kind", "args", "api_key", *fields.values()}
     for field, value in item.items():
         if field not in handled and value is not None:
-            yield Inexpressible(((*place, field),), f"ROLL's {item['name']} tracker takes no {field}")
+            yield Inexpressible(((*place, field),), f"ROLL's {item['type']} tracker takes no {field}")
 
 
 def _project(view: Writing, kind: str) -> Iterator[Out]:

@@ -79,12 +79,12 @@ def is_strategy(names: tuple[str, ...], worker: str) -> Any:
 
 def is_engine(name: str, to: str) -> Any:
     """Whether the engine at a canonical place is this one, and ROLL runs it there."""
-    return lambda view: view.get(f"{to}.name") == name == engine_written(view, to) and not unsharded(view, to)
+    return lambda view: view.get(f"{to}.type") == name == engine_written(view, to) and not unsharded(view, to)
 
 
 def unsharded(view: Writing, to: str) -> bool:
     """Whether each device holds the whole reference, which ROLL does without an engine."""
-    return to.startswith("reference") and view.get(f"{to}.name") == "fsdp2" and view.get(f"{to}.fsdp_size") == 1
+    return to.startswith("reference") and view.get(f"{to}.type") == "fsdp2" and view.get(f"{to}.fsdp_size") == 1
 
 
 def under(names: tuple[str, ...], worker: str, to: str, engine: str, rules: list[Rule]) -> When:
@@ -153,19 +153,19 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
         if view.written(config) and not view.get(config):
             yield Flow((), None, (view.path(config),), "mapped", "holds nothing")
         if name in MEGATRON:
-            yield Flow(view.to(f"{to}.name"), "megatron", used)
+            yield Flow(view.to(f"{to}.type"), "megatron", used)
         elif name in (*FSDP2, *DEEPSPEED):
-            yield Flow(view.to(f"{to}.name"), "fsdp2", used)
+            yield Flow(view.to(f"{to}.type"), "fsdp2", used)
             yield Flow(view.to(f"{to}.source"), "deepspeed" if name in DEEPSPEED else "fsdp2", used)
         elif name in HUGGING_FACE:
-            yield Flow(view.to(f"{to}.name"), "fsdp2", used, "derived", "each device holds the whole model")
+            yield Flow(view.to(f"{to}.type"), "fsdp2", used, "derived", "each device holds the whole model")
             yield Flow(view.to(f"{to}.fsdp_size"), 1, used, "derived")
         else:
             known = ", ".join((*MEGATRON, *FSDP2, *HUGGING_FACE))
             raise BadValueError(f"is {name!r}; expected one of {known}", key=used[0])
 
     def write(view: Writing) -> Iterator[Out]:
-        name, used = view.get(f"{to}.name"), (view.to(f"{to}.name"), view.to(f"{to}.source"))
+        name, used = view.get(f"{to}.type"), (view.to(f"{to}.type"), view.to(f"{to}.source"))
         if isinstance(name, Absent):
             return
         engine = engine_written(view, to)
@@ -183,7 +183,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
             yield Inexpressible(used[1:], note, idle=True)
         yield Flow(view.path(key), raw, used, how, note, always=True)
 
-    fills = (f"{to}.name", f"{to}.source", f"{to}.kind", f"{to}.fsdp_size")
+    fills = (f"{to}.type", f"{to}.source", f"{to}.kind", f"{to}.fsdp_size")
     return CustomRule(f"engine of {worker}", (DialectKey(key, default), DialectKey(config, None)), fills, read, write)
 
 

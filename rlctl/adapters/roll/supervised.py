@@ -170,12 +170,12 @@ def _read_length(view: Reading) -> Iterator[Flow]:
 
 def _write_length(view: Writing) -> Iterator[Out]:
     steps, own = arithmetic.total_steps(view.config, rows(view.options)), view.get(TOTAL_TICKS)
-    used = (view.to(f"{SCHEDULE}.name"), view.to(TOTAL_TICKS))
+    used = (view.to(f"{SCHEDULE}.type"), view.to(TOTAL_TICKS))
     try:
         ticks = _shorter(steps, ranks(view))
     except PlanError:
         return  # told with the batch
-    moves = view.get(f"{SCHEDULE}.name") != "constant" or view.get(f"{SCHEDULE}.warmup_ratio")
+    moves = view.get(f"{SCHEDULE}.type") != "constant" or view.get(f"{SCHEDULE}.warmup_ratio")
     if moves and steps is None:
         reason = "ROLL's DPO counts its schedule in max_steps, which nothing says here: state dataset_rows"
         yield Inexpressible(used, reason)

@@ -73,7 +73,7 @@ def optimizer(worker: str, to: str) -> list[Rule]:
                 Key(f"{s}adam_epsilon", f"{c}epsilon", 1e-8),
                 Key(
                     f"{s}optimizer",
-                    f"{c}name",
+                    f"{c}type",
                     "adam",
                     Names({"adam": "adamw", "sgd": "sgd"}, "Megatron has adam and sgd"),
                 ),
@@ -86,7 +86,7 @@ def optimizer(worker: str, to: str) -> list[Rule]:
         *[
             Dropped(f"{c}{name}", reason)
             for name, reason in (
-                ("name", "ROLL's FSDP2 trains with AdamW"),
+                ("type", "ROLL's FSDP2 trains with AdamW"),
                 ("epsilon", "ROLL's FSDP2 leaves it at 1e-8"),
                 ("module", "ROLL picks the optimizer by the strategy"),
                 ("weight_decay_style", "ROLL's weight decay is constant"),
@@ -193,7 +193,7 @@ def _ends(worker: str, to: str) -> CustomRule:
     fills = (f"{c}warmup_start_lr", f"{c}min_lr_ratio", f"{c}min_lr")
 
     def write(view: Writing) -> Iterator[Out]:
-        moving = view.get(f"{c}name")
+        moving = view.get(f"{c}type")
         if isinstance(moving, Absent) or engine_written(view, f"{to}.engine") == "megatron":
             return
         warms = view.get(f"{c}warmup_steps") or view.get(f"{c}warmup_ratio")
@@ -211,12 +211,12 @@ def _ends(worker: str, to: str) -> CustomRule:
 
 
 def _is_wsd(c: str) -> Any:
-    return lambda view: view.get(f"{c}name") == "wsd"
+    return lambda view: view.get(f"{c}type") == "wsd"
 
 
 def _shape(worker: str, to: str) -> CustomRule:
     """The schedule's name, by the names that the strategy knows."""
-    key, own = f"{worker}.training_args.lr_scheduler_type", f"{to}.lr_scheduler.name"
+    key, own = f"{worker}.training_args.lr_scheduler_type", f"{to}.lr_scheduler.type"
 
     def read(view: Reading) -> Iterator[Flow]:
         names = MEGATRON_SCHEDULES if strategy(view, worker) in MEGATRON else HF_SCHEDULES
@@ -262,7 +262,7 @@ def _floor(worker: str, to: str, kwargs: str) -> CustomRule:
             yield Flow(view.path(key), lowest, used[:1], same=True)
         elif share:
             yield Flow(view.path(key), share * peak, used[1:], "derived", f"{share:g} x {peak:g}")
-        elif view.get(f"{c}name") == "constant":
+        elif view.get(f"{c}type") == "constant":
             yield Inexpressible(used[1:], "a constant rate falls nowhere", idle=True)
 
     fills = (f"{c}min_lr", f"{c}min_lr_ratio")

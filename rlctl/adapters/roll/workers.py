@@ -88,12 +88,12 @@ def _devices_per_rank_written(view: Writing, section: str) -> int:
     engine: Any = view.get(to)
     if engine_written(view, to) == "megatron":
         return int(engine["tensor_parallel_size"] * engine["pipeline_parallel_size"] * engine["context_parallel_size"])
-    return int(engine["ulysses_sequence_parallel_size"]) if engine["name"] == "fsdp2" else 1
+    return int(engine["ulysses_sequence_parallel_size"]) if engine["type"] == "fsdp2" else 1
 
 
 def engine_written(view: Writing, to: str) -> str:
     """The engine that ROLL will run for one at a canonical place: ``megatron`` or ``fsdp2``; a critic only has the second."""
-    name = view.get(f"{to}.name")
+    name = view.get(f"{to}.type")
     return "megatron" if name == "megatron" and not to.startswith("critic") else "fsdp2"
 
 

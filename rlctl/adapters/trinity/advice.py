@@ -63,7 +63,7 @@ def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list
         )
         hint = "set trainer.total_steps, or lr_warmup_steps"
         found.append(_warning("endless-schedule", f"{optimizer}.lr_warmup_steps_ratio", message, hint))
-    elif endless and schedule.name == "cosine":
+    elif endless and schedule.type == "cosine":
         message = (
             "without trainer.total_steps Trinity's cosine takes sys.maxsize steps: the learning rate stays at its peak; "
             "rlctl lets it fall over the run's own length"

@@ -126,19 +126,19 @@ def _read_type(view: Reading) -> Iterator[Flow]:
     name = str(view.get("algorithm.algorithm_type"))
     used = (view.path("algorithm.algorithm_type"),)
     objective = SUPERVISED.get(name, "mix" if name.startswith("mix") else "rl")
-    yield Flow(view.to("algorithm.objective.name"), objective, used)
+    yield Flow(view.to("algorithm.objective.type"), objective, used)
     yield Flow(view.to("algorithm.preset"), name, used, same=True)
 
 
 def _write_type(view: Writing) -> Iterator[Out]:
-    named = ("preset", "advantage.name", "objective.name")
+    named = ("preset", "advantage.type", "objective.type")
     used: tuple[KeyPath, ...] = tuple(view.to(f"algorithm.{key}") for key in named)
     name = chosen_type(view)
     advantage, loss = view.config.algorithm.advantage, view.config.algorithm.policy_loss.choice
     if getattr(advantage, "kind", "") == TYPES[name].advantage:
         used = (*used, view.to("algorithm.advantage.kind"))
     if name == TYPE_OF_LOSS.get(loss):
-        used = (*used, view.to("algorithm.policy_loss.name"))
+        used = (*used, view.to("algorithm.policy_loss.type"))
     yield Flow(view.path("algorithm.algorithm_type"), name, used, same=False, always=True)
     if view.config.algorithm.preset not in (None, name):
         yield Inexpressible(
@@ -161,11 +161,11 @@ def _read_advantage(view: Reading) -> Iterator[Flow]:
         yield Flow((), None, (*keys, args_key), "mapped", "not used by this algorithm")
         return
     if teaches(view) is not None:
-        yield Flow((*to, "name"), "reinforce", keys, "derived", distillation.ALONE)
+        yield Flow((*to, "type"), "reinforce", keys, "derived", distillation.ALONE)
         return
     further = {key: args[key] for key in FURTHER if key in args}
     if name in ADVANTAGES and all(value == FURTHER[key] for key, value in further.items()):
-        yield Flow((*to, "name"), ADVANTAGES[name], keys)
+        yield Flow((*to, "type"), ADVANTAGES[name], keys)
         for key, field in ARGS.get(name, {}).items():
             if key in args:
                 yield Flow((*to, field), args[key], ((*args_key, key),), same=True)
@@ -175,7 +175,7 @@ def _read_advantage(view: Reading) -> Iterator[Flow]:
         if name == "grpo":
             yield Flow((), None, ((*args_key, "std_threshold"),))
         return
-    yield Flow((*to, "name"), "other", keys)
+    yield Flow((*to, "type"), "other", keys)
     yield Flow((*to, "kind"), name, keys)
     given = isinstance(view.get(f"{X}advantage_fn_args"), Mapping)
     unsaid = {key: beside for key, (_, beside) in UNSAID.get(name, {}).items()} if given else {}
@@ -206,13 +206,13 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
     filters: list[dict[str, Any]] = []
     used: list[KeyPath] = []
     if threshold is not None:
-        filters.append({"name": "zero_variance_groups", "metric": "reward", "refill": False, "threshold": threshold})
+        filters.append({"type": "zero_variance_groups", "metric": "reward", "refill": False, "threshold": threshold})
         used.append((*place, "std_threshold"))
     masking = (
         [] if supervised(view) else [one for at in tasksets(view) if (one := task(view, at, evaluation=False)).masks]
     )
     if masking:
-        filters.append({"name": "overlong"})
+        filters.append({"type": "overlong"})
         used += masking[0].workflow_keys
     note = "math_boxed_workflow does not train on responses that were cut at the limit" if masking else ""
     if filters or grouped:
@@ -223,24 +223,24 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
     if not is_rl(view):
         return
     advantage = view.get("algorithm.advantage")
-    used: tuple[KeyPath, ...] = (view.to("algorithm.advantage.name"),)
+    used: tuple[KeyPath, ...] = (view.to("algorithm.advantage.type"),)
     if taught(view.config) is not None:
         yield Flow(
             (), None, tuple(view.to(f"algorithm.advantage.{name}") for name in advantage), "mapped", distillation.ALONE
         )
         return
     kind = TYPES[chosen_type(view)]
-    name = next((name for name, choice in ADVANTAGES.items() if choice == advantage["name"]), None)
-    if advantage["name"] == "other":
+    name = next((name for name, choice in ADVANTAGES.items() if choice == advantage["type"]), None)
+    if advantage["type"] == "other":
         name, used = advantage["kind"], (*used, view.to("algorithm.advantage.kind"))
     if name is None or (
-        advantage["name"] == "other"
+        advantage["type"] == "other"
         and not any(item.advantage == name for item in TYPES.values())
         and name not in EXTRA
     ):
         every = tuple(view.to(f"algorithm.advantage.{field}") for field in advantage)
         yield Inexpressible(
-            every, f"Trinity has no advantage {advantage.get('kind') or advantage['name']}; {kind.advantage} is written"
+            every, f"Trinity has no advantage {advantage.get('kind') or advantage['type']}; {kind.advantage} is written"
         )
         return
     if name != kind.advantage:
@@ -260,7 +260,7 @@ EXTRA = (*PATCHED, "duplicate_grpo", "step_wise_grpo", "grpo_grouped")
 def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]) -> Iterator[Out]:
     place = view.path(f"{X}advantage_fn_args")
     known = ARGS.get(name, {})
-    if advantage["name"] == "other":
+    if advantage["type"] == "other":
         for key, value in advantage["args"].items():
             yield Flow((*place, key), value, (view.to("algorithm.advantage.args"),))
         for key, (alone, _) in UNSAID.get(name, {}).items() if advantage["args"] else ():
@@ -268,14 +268,14 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
                 yield Flow((*place, key), alone, (view.to("algorithm.advantage.args"),), "derived", always=True)
         return
     usual = {
-        "whiten": advantage["name"] == "gae",
+        "whiten": advantage["type"] == "gae",
         "normalize_by_std": True,
         "kl_order": "before_normalisation",
         "gamma": 1.0,
         "epsilon": 1e-6,
     }
     for field, value in advantage.items():
-        if field == "name" or field in known.values():
+        if field == "type" or field in known.values():
             continue
         path = (view.to(f"algorithm.advantage.{field}"),)
         if value != usual.get(field, value):
@@ -297,25 +297,25 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
 
 def _threshold(view: Writing) -> float | None:
     filters = view.get("algorithm.filters")
-    found = [item for item in filters if item["name"] == "zero_variance_groups"]
+    found = [item for item in filters if item["type"] == "zero_variance_groups"]
     return float(found[0]["threshold"]) if found else None
 
 
 def _write_filters(view: Writing) -> Iterator[Out]:
     filters, used = view.get("algorithm.filters"), (view.to("algorithm.filters"),)
     masks = masked_by_workflow(view)
-    filters = [item for item in filters if not (masks and item["name"] == "overlong")]
+    filters = [item for item in filters if not (masks and item["type"] == "overlong")]
     if not filters:
         yield Flow((), None, used, "mapped", "math_boxed_workflow leaves them out" if masks else "")
         return
     plain = [
         item
         for item in filters
-        if item["name"] == "zero_variance_groups" and not item["refill"] and item["metric"] == "reward"
+        if item["type"] == "zero_variance_groups" and not item["refill"] and item["metric"] == "reward"
     ]
     grouped = chosen_type(view) in TYPES and TYPES[chosen_type(view)].advantage == "grpo"
     if len(plain) != len(filters) or len(filters) > 1 or not grouped:
-        names = ", ".join(item["name"] for item in filters)
+        names = ", ".join(item["type"] for item in filters)
         reason = "Trinity's grpo leaves out groups of equal reward (std_threshold) without refilling the batch; not so"
         yield Inexpressible(used, f"{reason}: {names}. Operators in data_processor.experience_pipeline can do more")
 
@@ -392,7 +392,7 @@ RULES: list[Rule] = [
     CustomRule(
         "algorithm type",
         (DialectKey(f"{X}algorithm_type", "ppo"),),
-        ("algorithm.preset", "algorithm.objective.name"),
+        ("algorithm.preset", "algorithm.objective.type"),
         _read_type,
         _write_type,
         "advantage, loss and objective as one name",
@@ -410,7 +410,7 @@ RULES: list[Rule] = [
         tuple(
             f"{P}.{name}"
             for name in [
-                "name",
+                "type",
                 "kind",
                 "args",
                 "gamma",

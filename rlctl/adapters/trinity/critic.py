@@ -107,9 +107,9 @@ def _read_offload(view: Reading) -> Iterator[Flow]:
 
 def _write_offload(view: Writing) -> Iterator[Out]:
     word, used = view.get("critic.engine.offload"), (view.to("critic.engine.offload"),)
-    if isinstance(word, Absent) or not writes_engine(view, "critic.engine", str(view.get("critic.engine.name"))):
+    if isinstance(word, Absent) or not writes_engine(view, "critic.engine", str(view.get("critic.engine.type"))):
         return
-    block = f"{CRITIC_C}.megatron" if view.get("critic.engine.name") == "megatron" else _block(view.version)
+    block = f"{CRITIC_C}.megatron" if view.get("critic.engine.type") == "megatron" else _block(view.version)
     policy = view.get("train.engine.offload") if view.version >= (0, 6) else "none"
     for name, words in (("param_offload", ("parameters", "both")), ("optimizer_offload", ("optimizer", "both"))):
         yield Flow(view.path(f"{block}.{name}"), word in words, used, always=(word in words) != (policy in words))
@@ -131,7 +131,7 @@ def _write_clip(view: Writing) -> Iterator[Out]:
     value, used = view.get("critic.optimizer.max_grad_norm"), (view.to("critic.optimizer.max_grad_norm"),)
     if isinstance(value, Absent):
         return
-    key = _clip_key(view.version, str(view.get("train.engine.name")))
+    key = _clip_key(view.version, str(view.get("train.engine.type")))
     note = "so large a bound never acts" if value is None else ""
     other = view.version < (0, 6) and value != view.get("train.optimizer.max_grad_norm")
     how: Provenance = "derived" if note else "mapped"
@@ -205,7 +205,7 @@ CRITIC: list[Rule] = [
         lambda view: writes_engine(view, "critic.engine", "megatron"),
     ),
     Key(f"{CRITIC_C}.optim.betas", "critic.optimizer.betas", [0.9, 0.999], Listed()),
-    Key(f"{CRITIC_C}.optim.optimizer", "critic.optimizer.name", "adam", ADAM),
+    Key(f"{CRITIC_C}.optim.optimizer", "critic.optimizer.type", "adam", ADAM),
     CustomRule(
         "critic's gradient clip",
         (
@@ -234,7 +234,7 @@ CRITIC: list[Rule] = [
         (
             Key(
                 f"{CRITIC_C}.optim.lr_decay_style",
-                "critic.lr_scheduler.name",
+                "critic.lr_scheduler.type",
                 "constant",
                 MEGATRON_SHAPES,
                 since="0.6",

@@ -313,7 +313,7 @@ def spelling_of(view: Writing, source: Mapping[str, Any]) -> Spelling:
     rewards, name = view.get("rewards"), function_scoring(view, source)
     chosen = [reward for reward in rewards if not source["reward"] or reward["name"] == source["reward"]]
     penalty = chosen[0].get("args", {}).get(THINK_PENALTY, 0.0) if name == "math_boxed_reward" else 0.0
-    masks = any(item["name"] == "overlong" for item in view.get("algorithm.filters"))
+    masks = any(item["type"] == "overlong" for item in view.get("algorithm.filters"))
     return spelled(name, source["system_prompt"], penalty, masks, view.version)
 
 

@@ -29,7 +29,7 @@ def _read_engine_type(view: Reading) -> Iterator[Flow]:
     used = (view.path(key),)
     kind = view.get(key)
     if external or kind == "external":
-        yield Flow(view.to("rollout.engine.name"), "external", (view.path("model.external_model.enable"), *used))
+        yield Flow(view.to("rollout.engine.type"), "external", (view.path("model.external_model.enable"), *used))
         yield Flow(
             view.to("rollout.engine.model"),
             view.get("model.external_model.model_name"),
@@ -49,16 +49,16 @@ def _read_engine_type(view: Reading) -> Iterator[Flow]:
         return
     yield Flow((), None, (view.path("model.external_model.enable"),))
     if kind is None:
-        yield Flow(view.to("rollout.engine.name"), "auto", used)
+        yield Flow(view.to("rollout.engine.type"), "auto", used)
     elif kind in ("vllm", "vllm_async", "sglang"):
-        yield Flow(view.to("rollout.engine.name"), {"vllm_async": "vllm"}.get(kind, kind), used)
+        yield Flow(view.to("rollout.engine.type"), {"vllm_async": "vllm"}.get(kind, kind), used)
     else:
-        yield Flow(view.to("rollout.engine.name"), "other", used)
+        yield Flow(view.to("rollout.engine.type"), "other", used)
         yield Flow(view.to("rollout.engine.kind"), str(kind), used)
 
 
 def _write_engine_type(view: Writing) -> Iterator[Out]:
-    name, used = view.get("rollout.engine.name"), (view.to("rollout.engine.name"),)
+    name, used = view.get("rollout.engine.type"), (view.to("rollout.engine.type"),)
     if view.config.algorithm.objective.choice in ("sft", "dpo") or name == "auto":
         yield Flow((), None, used)
     elif name in ("vllm", "sglang"):
@@ -124,7 +124,7 @@ VLLM = {
 
 def is_vllm(view: Writing) -> bool:
     """Whether the explorer generates with vLLM, which Trinity takes where nothing else is said."""
-    return view.get("rollout.engine.name") in ("vllm", "auto", "transformers")
+    return view.get("rollout.engine.type") in ("vllm", "auto", "transformers")
 
 
 ENGINE: list[Rule] = [
@@ -138,7 +138,7 @@ ENGINE: list[Rule] = [
             DialectKey("model.external_model.api_key_env", "OPENAI_API_KEY"),
         ),
         (
-            "rollout.engine.name",
+            "rollout.engine.type",
             "rollout.engine.kind",
             "rollout.engine.base_url",
             "rollout.engine.model",

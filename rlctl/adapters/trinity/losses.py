@@ -85,11 +85,11 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
     to, known = view.to("algorithm.policy_loss"), LOSS_ARGS.get(name, {})
     further = {key: value for key, value in args.items() if key not in known and key != "clip_range"}
     if name not in LOSSES or any(value != FURTHER.get(key) for key, value in further.items()):
-        yield Flow((*to, "name"), "other", keys)
+        yield Flow((*to, "type"), "other", keys)
         yield Flow((*to, "kind"), name, keys)
         yield Flow((*to, "args"), args, tuple((*place, key) for key in args))
         return
-    yield Flow((*to, "name"), LOSSES[name], keys, implied=not written)
+    yield Flow((*to, "type"), LOSSES[name], keys, implied=not written)
     yield Flow((), None, tuple((*place, key) for key in further), "mapped", "Trinity's default too")
     if name == "importance_sampling":
         yield Flow((*to, "importance_weight"), "ratio", ())
@@ -174,14 +174,14 @@ def _write_loss(view: Writing) -> Iterator[Out]:
         yield from _write_objective(view)
         return
     loss = view.get("algorithm.policy_loss")
-    used: tuple[KeyPath, ...] = (view.to("algorithm.policy_loss.name"),)
+    used: tuple[KeyPath, ...] = (view.to("algorithm.policy_loss.type"),)
     kind = TYPES[chosen_type(view)]
-    name = next((name for name, choice in LOSSES.items() if choice == loss["name"]), None)
-    if loss["name"] == "other":
+    name = next((name for name, choice in LOSSES.items() if choice == loss["type"]), None)
+    if loss["type"] == "other":
         name, used = loss["kind"], (*used, view.to("algorithm.policy_loss.kind"))
-    if name is None or (loss["name"] == "other" and name not in OTHER_LOSSES):
+    if name is None or (loss["type"] == "other" and name not in OTHER_LOSSES):
         every = tuple(view.to(f"algorithm.policy_loss.{field}") for field in loss)
-        yield Inexpressible(every, f"Trinity has no loss {loss.get('kind') or loss['name']}; {kind.loss} is written")
+        yield Inexpressible(every, f"Trinity has no loss {loss.get('kind') or loss['type']}; {kind.loss} is written")
         return
     if name != kind.loss:
         yield Flow(view.path(f"{X}policy_loss_fn"), name, used, always=True)
@@ -206,7 +206,7 @@ OTHER_LOSSES = (
 
 def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Iterator[Out]:
     place, mode = view.path(f"{X}policy_loss_fn_args"), view.get("algorithm.aggregation.mode")
-    if loss["name"] == "other":
+    if loss["type"] == "other":
         for key, value in loss["args"].items():
             yield Flow((*place, key), value, (view.to("algorithm.policy_loss.args"),), always=True)
         if loss["args"] and mode != "token_sum":
@@ -269,7 +269,7 @@ def _repeated(view: Writing) -> dict[str, Any]:
 def _write_objective(view: Writing) -> Iterator[Out]:
     objective = view.get("algorithm.objective")
     place = view.path(f"{X}policy_loss_fn_args")
-    if objective["name"] == "dpo":
+    if objective["type"] == "dpo":
         for field, usual in (("beta", 0.1), ("label_smoothing", 0.0)):
             path = (view.to(f"algorithm.objective.{field}"),)
             both = objective["beta"] != 0.1 or objective["label_smoothing"] != 0.0
@@ -280,7 +280,7 @@ def _write_objective(view: Writing) -> Iterator[Out]:
             )
         if objective["ipo"]:
             yield Inexpressible((view.to("algorithm.objective.ipo"),), "Trinity's dpo has no squared loss")
-    elif objective["name"] == "mix":
+    elif objective["type"] == "mix":
         yield from _write_mix(view, objective, place)
 
 
@@ -501,7 +501,7 @@ LOSS: list[Rule] = [
         tuple(
             f"{L}.{name}"
             for name in [
-                "name",
+                "type",
                 "kind",
                 "args",
                 "clip_low",

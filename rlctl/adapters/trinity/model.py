@@ -57,7 +57,7 @@ def _write_mode(view: Writing) -> Iterator[Out]:
     config = view.config
     used = (view.to("run.mode"),)
     if config.algorithm.objective.choice in ("sft", "dpo"):
-        yield Flow(view.path("mode"), "train", (*used, view.to("algorithm.objective.name")), always=True)
+        yield Flow(view.path("mode"), "train", (*used, view.to("algorithm.objective.type")), always=True)
         return
     names = {"online": "both", "explore_only": "explore", "train_only": "train", "evaluate_only": "bench"}
     mode = names[config.run.mode]

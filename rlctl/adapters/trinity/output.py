@@ -39,11 +39,11 @@ LABEL = "experience_buffer"
 def _read_buffer(view: Reading) -> Iterator[Flow]:
     root = "buffer.trainer_input.experience_buffer"
     if supervised(view) or not view.written(root):
-        yield Flow(("buffer", "name"), "memory", ())
+        yield Flow(("buffer", "type"), "memory", ())
         return
     kind = view.get(f"{root}.storage_type", "queue")
     name = {"queue": "memory", "sql": "sql", "file": "file"}.get(str(kind), "memory")
-    yield Flow(("buffer", "name"), name, (view.path(f"{root}.storage_type"),))
+    yield Flow(("buffer", "type"), name, (view.path(f"{root}.storage_type"),))
     label = view.get(f"{root}.name")
     yield Flow(
         ("buffer", "label"), None if label in ("", LABEL) else label, (view.path(f"{root}.name"),), same=label != LABEL
@@ -54,13 +54,13 @@ def _read_buffer(view: Reading) -> Iterator[Flow]:
 
 def _write_buffer(view: Writing) -> Iterator[Out]:
     if view.config.algorithm.objective.choice in ("sft", "dpo") or view.config.run.mode == "evaluate_only":
-        yield Flow((), None, (("buffer", "name"), ("buffer", "label")))
+        yield Flow((), None, (("buffer", "type"), ("buffer", "label")))
         return
     root, buffer = view.path("buffer.trainer_input.experience_buffer"), view.get("buffer")
     kinds = {"memory": "queue", "sql": "sql", "file": "file"}
     yield Flow((*root, "name"), buffer["label"] or LABEL, (("buffer", "label"),), same=buffer["label"] is not None)
-    yield Flow((*root, "storage_type"), kinds[buffer["name"]], (("buffer", "name"),))
-    field = {"memory": "log_path", "sql": "url", "file": "path"}[buffer["name"]]
+    yield Flow((*root, "storage_type"), kinds[buffer["type"]], (("buffer", "type"),))
+    field = {"memory": "log_path", "sql": "url", "file": "path"}[buffer["type"]]
     if buffer[field] is not None:
         yield Flow((*root, "path"), buffer[field], (("buffer", field),), same=True)
 
@@ -129,12 +129,12 @@ MONITOR_ARGS = {
 def _read_monitor(view: Reading) -> Iterator[Flow]:
     kind = view.get("monitor.monitor_type")
     used = (view.path("monitor.monitor_type"),)
-    yield Flow(("tracking", 0, "name"), "console", ())
+    yield Flow(("tracking", 0, "type"), "console", ())
     if kind not in MONITORS:
-        yield Flow(("tracking", 1, "name"), "other", used)
+        yield Flow(("tracking", 1, "type"), "other", used)
         yield Flow(("tracking", 1, "kind"), str(kind), used)
         return
-    yield Flow(("tracking", 1, "name"), kind, used)
+    yield Flow(("tracking", 1, "type"), kind, used)
     args = view.get("monitor.monitor_args")
     for key, value in (args or {}).items():
         field = MONITOR_ARGS[kind].get(key)
@@ -147,22 +147,22 @@ def _read_monitor(view: Reading) -> Iterator[Flow]:
 
 def _write_monitor(view: Writing) -> Iterator[Out]:
     trackers = view.get("tracking")
-    chosen = next((index for index, item in enumerate(trackers) if item["name"] in MONITORS), None)
+    chosen = next((index for index, item in enumerate(trackers) if item["type"] in MONITORS), None)
     for index, tracker in enumerate(trackers):
         place = ("tracking", index)
-        if tracker["name"] == "console":
-            yield Flow((), None, (place, (*place, "name")), "mapped", "Trinity always logs to the console")
+        if tracker["type"] == "console":
+            yield Flow((), None, (place, (*place, "type")), "mapped", "Trinity always logs to the console")
         elif index != chosen:
-            kept = trackers[chosen]["name"] if chosen is not None else "tensorboard"
-            yield Inexpressible((place, (*place, "name")), f"Trinity has one monitor; {kept} is kept", idle=True)
+            kept = trackers[chosen]["type"] if chosen is not None else "tensorboard"
+            yield Inexpressible((place, (*place, "type")), f"Trinity has one monitor; {kept} is kept", idle=True)
     if chosen is None:
         note = "Trinity always has a monitor; TensorBoard only writes files"
         yield Flow(view.path("monitor.monitor_type"), "tensorboard", (view.to("tracking"),), "derived", note)
         return
     tracker, place = trackers[chosen], ("tracking", chosen)
-    name, used = tracker["name"], ((*place, "name"), ("tracking",))
+    name, used = tracker["type"], ((*place, "type"), ("tracking",))
     yield Flow(view.path("monitor.monitor_type"), name, used, always=name != "tensorboard")
-    for key, field in MONITOR_ARGS[tracker["name"]].items():
+    for key, field in MONITOR_ARGS[tracker["type"]].items():
         usual = {"mode": "cloud"}.get(field)
         if tracker[field] != usual:
             yield Flow(
@@ -170,10 +170,10 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
             )
     for key, value in tracker.get("args", {}).items():
         yield Flow(view.path(f"monitor.monitor_args.{key}"), value, ((*place, "args"),), always=True)
-    known = ("name", "args", *MONITOR_ARGS[tracker["name"]].values())
+    known = ("type", "args", *MONITOR_ARGS[tracker["type"]].values())
     for field, value in tracker.items():
         if field not in known and value not in (None, "online", "cloud"):
-            yield Inexpressible(((*place, field),), f"Trinity's {tracker['name']} monitor takes no {field}", idle=True)
+            yield Inexpressible(((*place, field),), f"Trinity's {tracker['type']} monitor takes no {field}", idle=True)
 
 
 class Kept(Off):
@@ -229,7 +229,7 @@ OUTPUT: list[Rule] = [
             DialectKey("buffer.trainer_input.experience_buffer.storage_type", "queue"),
             DialectKey("buffer.trainer_input.experience_buffer.path", None),
         ),
-        ("buffer.name", "buffer.label", "buffer.log_path", "buffer.url", "buffer.path"),
+        ("buffer.type", "buffer.label", "buffer.log_path", "buffer.url", "buffer.path"),
         _read_buffer,
         _write_buffer,
     ),

@@ -67,13 +67,13 @@ def _read_engine(view: Reading) -> Iterator[Flow]:
     kind = str(view.get(key))
     if key != "trainer.trainer_strategy":
         yield Flow((), None, (view.path("trainer.trainer_strategy"),), "dead", f"{key} decides")
-    yield Flow(view.to("train.engine.name"), "megatron" if kind == "megatron" else "fsdp2", (view.path(key),))
+    yield Flow(view.to("train.engine.type"), "megatron" if kind == "megatron" else "fsdp2", (view.path(key),))
     if kind in ("fsdp", "fsdp2"):
         yield Flow(view.to("train.engine.source"), kind, (view.path(key),))
 
 
 def _write_engine(view: Writing) -> Iterator[Out]:
-    name, used = view.get("train.engine.name"), (view.to("train.engine.name"), view.to("train.engine.source"))
+    name, used = view.get("train.engine.type"), (view.to("train.engine.type"), view.to("train.engine.source"))
     if name == "fsdp2":
         source = view.get("train.engine.source")
         known = source in ("fsdp", "fsdp2")
@@ -103,7 +103,7 @@ def _write_offload(view: Writing) -> Iterator[Out]:
     word = view.get("train.engine.offload")
     if isinstance(word, Absent):
         return
-    block = "megatron" if view.get("train.engine.name") == "megatron" else "fsdp_config"
+    block = "megatron" if view.get("train.engine.type") == "megatron" else "fsdp_config"
     root = "trainer" if view.version >= (0, 6) else f"{ACTOR}.{block}"
     used = (view.to("train.engine.offload"),)
     yield Flow(view.path(f"{root}.param_offload"), word in ("parameters", "both"), used)
@@ -133,7 +133,7 @@ def _read_clip(view: Reading) -> Iterator[Flow]:
 def _write_clip(view: Writing) -> Iterator[Out]:
     """The bound; for 0.6 also where it stands with a verl before 0.8, which Trinity 0.6 takes too."""
     value, used = view.get("train.optimizer.max_grad_norm"), (view.to("train.optimizer.max_grad_norm"),)
-    megatron = view.get("train.engine.name") == "megatron"
+    megatron = view.get("train.engine.type") == "megatron"
     note = "so large a bound never acts" if value is None else ""
     raw = NoClip().write(value, view)
     for version in {view.version, (0, 5)} if not megatron else {view.version}:
@@ -143,7 +143,7 @@ def _write_clip(view: Writing) -> Iterator[Out]:
 
 def role_engine(name: str, key: str, to: str) -> CustomRule:
     """The engine of a model beside the policy: its own in 0.5 where it is written, else the policy's."""
-    names = tuple(f"{to}.{field}" for field in ("name", "source", "kind"))
+    names = tuple(f"{to}.{field}" for field in ("type", "source", "kind"))
 
     def read(view: Reading) -> Iterator[Flow]:
         kind = role_strategy(view, key)
@@ -157,7 +157,7 @@ def role_engine(name: str, key: str, to: str) -> CustomRule:
         if isinstance(name, Absent):
             return
         kind = "megatron" if name == "megatron" else source if source in ("fsdp", "fsdp2") else "fsdp2"
-        policy = view.get("train.engine.name"), view.get("train.engine.source")
+        policy = view.get("train.engine.type"), view.get("train.engine.source")
         how: Provenance = "mapped" if name == "megatron" or source in ("fsdp", "fsdp2") else "derived"
         if (name, source) == policy:
             yield Flow((), None, used, "mapped", "the policy's")
@@ -173,8 +173,8 @@ def role_engine(name: str, key: str, to: str) -> CustomRule:
 
 def writes_engine(view: Writing, to: str, name: str) -> bool:
     """Whether the settings of a model's engine can be written: since 0.6 only where it is the policy's."""
-    own = view.get(f"{to}.name")
-    return bool(own == name and (view.version < (0, 6) or own == view.get("train.engine.name")))
+    own = view.get(f"{to}.type")
+    return bool(own == name and (view.version < (0, 6) or own == view.get("train.engine.type")))
 
 
 def read_warmup(view: Reading, key: str, role: str) -> Iterator[Flow]:
@@ -229,7 +229,7 @@ def write_warmup(view: Writing, key: str, role: str) -> Iterator[Out]:
     relative = ratio or shape(view, role) in DECAYS
     if relative and view.config.schedule.total_steps is None and view.config.schedule.total_optimizer_steps is None:
         reason = "Trinity takes ratios and decays of trainer.total_steps, which is not set: the learning rate would hardly move"
-        yield Inexpressible((view.to(f"{to}.warmup_ratio" if ratio else f"{to}.name"),), reason)
+        yield Inexpressible((view.to(f"{to}.warmup_ratio" if ratio else f"{to}.type"),), reason)
 
 
 def _write_warmup(view: Writing) -> Iterator[Out]:
@@ -247,7 +247,7 @@ def _write_start(view: Writing) -> Iterator[Out]:
 
 
 def _starts_low(view: Writing) -> bool:
-    megatron = view.get("train.engine.name") == "megatron"
+    megatron = view.get("train.engine.type") == "megatron"
     return starts_low(view.version, shape(view, "train"), megatron)
 
 
@@ -277,17 +277,17 @@ NEAREST = {"linear": "cosine", "polynomial": "cosine"}
 
 def shape(view: Writing, role: str) -> Any:
     """The schedule that is written for a model."""
-    name = view.get(f"{role}.lr_scheduler.name")
+    name = view.get(f"{role}.lr_scheduler.type")
     return name if name in _shapes(view, role).names.values() else NEAREST.get(name, name)
 
 
 def _shapes(view: Writing, role: str) -> Names:
-    return MEGATRON_SHAPES if role == "train" and view.get("train.engine.name") == "megatron" else SHAPES
+    return MEGATRON_SHAPES if role == "train" and view.get("train.engine.type") == "megatron" else SHAPES
 
 
 def schedule(key: str, role: str) -> CustomRule:
     """The shape of a model's learning rate, which an older key decides where it is written."""
-    older, to = f"{key.rpartition('.')[0]}.warmup_style", f"{role}.lr_scheduler.name"
+    older, to = f"{key.rpartition('.')[0]}.warmup_style", f"{role}.lr_scheduler.type"
 
     def rule(shapes: Names) -> Key:
         return Key(key, to, "constant", shapes, also=(DialectKey(older, None),))
@@ -318,8 +318,8 @@ def overrides() -> list[Rule]:
         ("lr", "optimizer.lr", SAME),
         ("weight_decay", "optimizer.weight_decay", SAME),
         ("betas", "optimizer.betas", Listed()),
-        ("optimizer", "optimizer.name", ADAM),
-        ("lr_scheduler_type", "lr_scheduler.name", SHAPES),
+        ("optimizer", "optimizer.type", ADAM),
+        ("lr_scheduler_type", "lr_scheduler.type", SHAPES),
         ("lr_warmup_steps_ratio", "lr_scheduler.warmup_ratio", Off(0.0)),
         ("min_lr_ratio", "lr_scheduler.min_lr_ratio", SAME),
     )
@@ -364,7 +364,7 @@ def _write_lowest(view: Writing) -> Iterator[Out]:
 
 def is_fsdp(view: Writing) -> bool:
     """Whether the trainer that is written is FSDP; Trinity drops the settings of the other engine."""
-    return bool(view.get("train.engine.name") != "megatron")
+    return bool(view.get("train.engine.type") != "megatron")
 
 
 ADAM = Partly({"adam": "adamw", "AdamW": "adamw"})
@@ -382,7 +382,7 @@ TRAINER: list[Rule] = [
     Key("algorithm.optimizer.weight_decay", "train.optimizer.weight_decay", 0.01),
     norms_and_biases("train.optimizer", lambda view: strategy(view) == "megatron", lambda view: not is_fsdp(view)),
     Key("algorithm.optimizer.betas", "train.optimizer.betas", [0.9, 0.999], Listed()),
-    Key("algorithm.optimizer.optimizer_type", "train.optimizer.name", "adam", ADAM),
+    Key("algorithm.optimizer.optimizer_type", "train.optimizer.type", "adam", ADAM),
     CustomRule(
         "gradient clip",
         (
@@ -437,7 +437,7 @@ TRAINER: list[Rule] = [
             DialectKey("trainer.trainer_strategy", VersionedDefault({"0.5": "fsdp", "0.6": "fsdp2"})),
             DialectKey(f"{ACTOR}.strategy", None, until="0.5"),
         ),
-        ("train.engine.name", "train.engine.source", "train.engine.kind"),
+        ("train.engine.type", "train.engine.source", "train.engine.kind"),
         _read_engine,
         _write_engine,
     ),
@@ -494,7 +494,7 @@ TRAINER: list[Rule] = [
             Key("trainer.ulysses_sequence_parallel_size", "train.engine.ulysses_sequence_parallel_size", 1),
         ),
         lambda view: strategy(view) != "megatron",
-        lambda view: bool(view.get("train.engine.name") == "fsdp2"),
+        lambda view: bool(view.get("train.engine.type") == "fsdp2"),
         "the trainer is Megatron",
     ),
     When(
@@ -504,13 +504,13 @@ TRAINER: list[Rule] = [
             for rule in first(f"{ACTOR}.megatron.{key}", f"trainer.megatron.{key}", f"train.engine.{field}", default)
         ),
         lambda view: strategy(view) == "megatron",
-        lambda view: bool(view.get("train.engine.name") == "megatron"),
+        lambda view: bool(view.get("train.engine.type") == "megatron"),
         "the trainer is not Megatron",
     ),
     When(
         tuple(megatron(f"{ACTOR}.megatron", "train.engine")),
         lambda view: strategy(view) == "megatron",
-        lambda view: bool(view.get("train.engine.name") == "megatron"),
+        lambda view: bool(view.get("train.engine.type") == "megatron"),
         "the trainer is not Megatron",
     ),
     *[

@@ -109,7 +109,7 @@ def _replays_in(block: str) -> Any:
 
     def chosen(view: Writing) -> bool:
         engine = view.get("train.engine")
-        return view.version >= (0, 9) and block in (engine["name"], engine.get("kind"))
+        return view.version >= (0, 9) and block in (engine["type"], engine.get("kind"))
 
     return chosen
 
@@ -149,7 +149,7 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
 
 
 def _write_aggregation(view: Writing) -> Iterator[Out]:
-    mode, loss = view.get(AGGREGATION), view.get("algorithm.policy_loss.name")
+    mode, loss = view.get(AGGREGATION), view.get("algorithm.policy_loss.type")
     used = (view.to(AGGREGATION),)
     if view.version < (0, 4):
         if mode != "token_mean":
@@ -205,7 +205,7 @@ def _write_dual(view: Writing) -> Iterator[Out]:
         value = view.get(place)
         if isinstance(value, Absent):
             continue
-        if view.get("algorithm.policy_loss.name") == "gspo":
+        if view.get("algorithm.policy_loss.type") == "gspo":
             yield _no_dual_clip(view, value, place)
             continue
         note = "verl's dual clip is always on; so large a bound never acts" if value is None else ""
@@ -387,7 +387,7 @@ RULES: list[Rule] = [
         "disabled",
         REPLAY,
         since="0.7",
-        write_when=lambda view: view.version < (0, 9) and view.get("train.engine")["name"] != "fsdp2",
+        write_when=lambda view: view.version < (0, 9) and view.get("train.engine")["type"] != "fsdp2",
     ),
     PRESET,
     Dropped("algorithm.sample_strategy", "verl trains on what it rolled out"),

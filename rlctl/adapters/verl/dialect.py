@@ -63,7 +63,7 @@ CONFIGS = {
     "evaluation": Shipped("evaluation"),
 }
 GROUPS = {"engine": "engine@engine", "optim": "optim@optim", "model": "model@model"}
-RL = Dropped("algorithm.objective.name", "verl's PPO trainer does reinforcement learning only", "rl")
+RL = Dropped("algorithm.objective.type", "verl's PPO trainer does reinforcement learning only", "rl")
 OBJECTIVES = Dropped("algorithm.objective.**", "verl's PPO trainer does reinforcement learning only")
 
 

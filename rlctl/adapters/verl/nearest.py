@@ -35,14 +35,14 @@ class ChosenOrNearest(Chosen):
     """By kind: the keys without which the dialect stops at a name of its own; their default here is the value to write."""
 
     def write(self, view: Writing) -> Iterator[Out]:
-        option = view.get(f"{self.to}.name")
+        option = view.get(f"{self.to}.type")
         kind = view.get(f"{self.to}.kind") if option == self.other else option
         found = self.nearest.get(str(kind))
         if found is None or not found.stands_in(view.version) or not self.keys[0].exists(view.version):
             yield from super().write(view)
             yield from self._needed(str(kind), view)
             return
-        used = (view.to(f"{self.to}.name"), *((view.to(f"{self.to}.kind"),) if option == self.other else ()))
+        used = (view.to(f"{self.to}.type"), *((view.to(f"{self.to}.kind"),) if option == self.other else ()))
         yield Flow(view.path(self.key), found.raw, used, "derived", always=True)
         for key in found.settings:
             if key.exists(view.version):

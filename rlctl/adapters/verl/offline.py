@@ -32,7 +32,7 @@ from rlctl.adapters.verl.output import RAY, unread
 from rlctl.adapters.verl.rollout import DEVICE, ENGINES, LOAD, length
 
 FOLDER = "rollout.responses_folder"
-RL = Dropped("algorithm.objective.name", "verl's offline runs optimise nothing", "rl")
+RL = Dropped("algorithm.objective.type", "verl's offline runs optimise nothing", "rl")
 
 
 def mode(name: str) -> Dropped:

@@ -53,7 +53,7 @@ OPTIMIZERS = Partly({"AdamW": "adamw", "adam": "adamw"})
 
 def optimizer_name(key: str, role: Role) -> CustomRule:
     """The optimizer, whose usual one has another name with each engine."""
-    to = f"{_owner(role)}.optimizer.name"
+    to = f"{_owner(role)}.optimizer.type"
 
     def read(view: Reading) -> Iterator[Flow]:
         raw = view.get(key) or "AdamW"
@@ -92,7 +92,7 @@ def further_arguments(key: str, role: Role) -> CustomRule:
             yield Flow((), None, (view.path(key),), "mapped", "holds nothing")
 
     def write(view: Writing) -> Iterator[Out]:
-        is_megatron = view.get(f"{role.to}.name") == "megatron"
+        is_megatron = view.get(f"{role.to}.type") == "megatron"
         for place in (arguments, overrides):
             value, used = view.get(place), (view.to(place),)
             if not isinstance(value, Mapping) or not value:
@@ -119,7 +119,7 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
         under(
             "torchtitan",
             role,
-            Key(f"{o}name", f"{c}name", "AdamW", OPTIMIZERS),
+            Key(f"{o}name", f"{c}type", "AdamW", OPTIMIZERS),
             Key(f"{o}eps", f"{c}epsilon", 1e-8),
         ),
         optimizer_name(f"{o}optimizer", role),
@@ -136,7 +136,7 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
         norms_and_biases(
             c.removesuffix("."),
             lambda view: role.kind(view) == "megatron",
-            lambda view: view.get(f"{role.to}.name") == "megatron",
+            lambda view: view.get(f"{role.to}.type") == "megatron",
         ),
         further_arguments(f"{o}override_optimizer_config", role),
         Dropped(f"{c}epsilon", "verl has no key for Adam's epsilon but override_optimizer_config"),
@@ -171,7 +171,7 @@ def gradient_clip(key: str, role: Role, since: str, old: str) -> Rule:
         value = view.get(to)
         if isinstance(value, Absent):
             return
-        engine, used = view.get(f"{role.to}.name"), (view.to(to),)
+        engine, used = view.get(f"{role.to}.type"), (view.to(to),)
         live = old if old and is_old_fsdp(view, engine == "fsdp2") else key
         kept = (Off(0.0) if engine == "megatron" else NoClip()).write(value, view)
         note = "verl has no word for no bound, and 0 would leave nothing of any gradient: this bound never acts"
@@ -283,14 +283,14 @@ def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any =
         under(
             "fsdp2",
             role,
-            fsdp_shape(prefix, f"{c}name"),
+            fsdp_shape(prefix, f"{c}type"),
             lowest(f"{o}min_lr_ratio", f"{c}"),
             Key(f"{o}num_cycles", f"{c}num_cycles", 0.5, since="0.4"),
         ),
         under(
             "megatron",
             role,
-            Key(f"{o}lr_decay_style", f"{c}name", megatron_shape or "constant", MEGATRON_SCHEDULES),
+            Key(f"{o}lr_decay_style", f"{c}type", megatron_shape or "constant", MEGATRON_SCHEDULES),
             Key(f"{o}min_lr", f"{c}min_lr"),
             Key(f"{o}lr_warmup_init", f"{c}warmup_start_lr"),
             Key(f"{o}lr_decay_steps", f"{c}decay_steps", None, Ticks(c)),
@@ -301,14 +301,14 @@ def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any =
         under(
             "veomni",
             role,
-            Key(f"{o}lr_scheduler_type", f"{c}name", "cosine", FSDP_SCHEDULES, always=True),
+            Key(f"{o}lr_scheduler_type", f"{c}type", "cosine", FSDP_SCHEDULES, always=True),
             Key(f"{o}lr_min", f"{c}min_lr", 0.0),
             Key(f"{o}lr_start", f"{c}warmup_start_lr", 0.0),
         ),
         under(
             "torchtitan",
             role,
-            Key(f"{o}decay_type", f"{c}name", "linear", TITAN_SCHEDULES, always=True),
+            Key(f"{o}decay_type", f"{c}type", "linear", TITAN_SCHEDULES, always=True),
             Key(f"{o}min_lr_factor", f"{c}min_lr_ratio", 0.0),
         ),
         warmup(prefix, c, role, ratio),

@@ -33,19 +33,19 @@ CONTENTS = ["model", "optimizer", "extra"]
 def _read_trackers(view: Reading) -> Iterator[Flow]:
     raw = view.get("trainer.logger")
     names = list(raw) if isinstance(raw, (list, tuple)) else [raw] if raw else []
-    found = [{"name": name} if name in TRACKERS else {"name": "other", "kind": str(name)} for name in names]
+    found = [{"type": name} if name in TRACKERS else {"type": "other", "kind": str(name)} for name in names]
     yield Flow(view.to("tracking"), found, (view.path("trainer.logger"),))
 
 
 def _write_trackers(view: Writing) -> Iterator[Out]:
     trackers = view.get("tracking")
-    names = [tracker["kind"] if tracker["name"] == "other" else tracker["name"] for tracker in trackers]
-    used = tuple(("tracking", index, "name") for index in range(len(names)))
+    names = [tracker["kind"] if tracker["type"] == "other" else tracker["type"] for tracker in trackers]
+    used = tuple(("tracking", index, "type") for index in range(len(names)))
     yield Flow(view.path("trainer.logger"), names, (view.to("tracking"), *used))
     for index, tracker in enumerate(trackers):
         for name, value in tracker.items():
             usual: tuple[Any, ...] = {"mode": ("cloud", "online")}.get(name, (None, {}, ""))
-            if name not in ("name", "kind") and value not in usual:
+            if name not in ("type", "kind") and value not in usual:
                 yield Inexpressible((("tracking", index, name),), "verl's trackers are set by environment variables")
 
 

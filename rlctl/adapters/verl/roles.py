@@ -62,7 +62,7 @@ class Role:
             engine = view.get("train.engine")
         size = (
             engine.get("ulysses_sequence_parallel_size", 1)
-            if engine["name"] == "fsdp2"
+            if engine["type"] == "fsdp2"
             else engine.get("context_parallel_size", 1)
         )
         return _size(size)
@@ -125,7 +125,7 @@ def under(engine: str, role: Role, *rules: Rule) -> When:
     kinds = FSDP_KINDS if engine == "fsdp2" else (engine,)
 
     def writes(view: Writing) -> bool:
-        name = view.get(f"{role.to}.name")
+        name = view.get(f"{role.to}.type")
         return bool(view.get(f"{role.to}.kind") == engine if name == "other" else name == engine)
 
     return When(

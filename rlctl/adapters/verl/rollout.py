@@ -48,9 +48,9 @@ LOAD = Names(
 
 
 def _write_engine(view: Writing) -> Iterator[Out]:
-    if view.get("rollout.engine.name") == "auto":
+    if view.get("rollout.engine.type") == "auto":
         note = "verl needs a name; vLLM where there is a GPU"
-        yield Flow(view.path(f"{R}.name"), "vllm", (view.to("rollout.engine.name"),), "derived", note, always=True)
+        yield Flow(view.path(f"{R}.name"), "vllm", (view.to("rollout.engine.type"),), "derived", note, always=True)
 
 
 def _read_args(view: Reading) -> Iterator[Flow]:
@@ -72,9 +72,9 @@ def _read_args(view: Reading) -> Iterator[Flow]:
 
 def _write_args(view: Writing) -> Iterator[Out]:
     args = view.get("rollout.engine.args")
-    name = next((raw for raw, option in ENGINES.items() if option == view.get("rollout.engine.name")), "vllm")
+    name = next((raw for raw, option in ENGINES.items() if option == view.get("rollout.engine.type")), "vllm")
     used = (view.to("rollout.engine.args"),)
-    if isinstance(args, dict) and args and view.get("rollout.engine.name") in ("external", "other"):
+    if isinstance(args, dict) and args and view.get("rollout.engine.type") in ("external", "other"):
         yield Inexpressible(used, "verl has no such engine")
     elif isinstance(args, dict) and args:
         for key, value in args.items():

@@ -53,7 +53,7 @@ def _write_plain_micro(view: Writing) -> Iterator[Out]:
         )
 
 
-OBJECTIVE = Dropped("algorithm.objective.name", "verl's SFT trainer imitates only", "sft")
+OBJECTIVE = Dropped("algorithm.objective.type", "verl's SFT trainer imitates only", "sft")
 COMMON: list[Rule] = [
     OBJECTIVE,
     PRESET,
@@ -208,7 +208,7 @@ OLD: list[Rule] = [
     *optimizer("optim", SFT_OLD, rate=1e-5, betas=[0.9, 0.95], since=""),
     Key(
         "optim.lr_scheduler",
-        "train.lr_scheduler.name",
+        "train.lr_scheduler.type",
         "cosine",
         also=(DialectKey("optim.lr_scheduler_type"),),
     ),

@@ -27,7 +27,7 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("algorithm.filters"), [], used)
         return
     metric = view.get(f"{root}.metric") or "reward"
-    found = {"name": "zero_variance_groups", "metric": metric, "refill": True}
+    found = {"type": "zero_variance_groups", "metric": metric, "refill": True}
     yield Flow(view.to("algorithm.filters"), [found], (view.path(f"{root}.enable"), view.path(f"{root}.metric")))
     batches = view.get(f"{root}.max_num_gen_batches")
     yield Flow(
@@ -45,7 +45,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         if view.version >= (0, 9):
             yield Flow(view.path(f"{root}.enable"), False, used)
         return
-    known = [item for item in filters if item["name"] == "zero_variance_groups"]
+    known = [item for item in filters if item["type"] == "zero_variance_groups"]
     if len(known) != len(filters) or len(known) != 1:
         yield Inexpressible(used, "verl leaves out equal groups only")
     if known:

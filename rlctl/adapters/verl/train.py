@@ -153,7 +153,7 @@ def _overrides(key: str, to: str) -> CustomRule:
 
     def write(view: Writing) -> Iterator[Out]:
         value, used = view.get(to), (view.to(to),)
-        place = own if view.get("train.engine.name") == "megatron" else key
+        place = own if view.get("train.engine.type") == "megatron" else key
         for name, item in value.items() if isinstance(value, Mapping) else ():
             yield Flow((*view.path(place), name), item, used)
 

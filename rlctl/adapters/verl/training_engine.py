@@ -40,10 +40,10 @@ MEGATRON_TYPED = (
 
 def _raw(engine: Any) -> tuple[Any, bool]:
     """An engine's name in verl, and whether it is the source's own word."""
-    if engine["name"] == "fsdp2":
+    if engine["type"] == "fsdp2":
         source = engine.get("source")
         return (source, True) if source in FSDP_KINDS else ("fsdp2", False)
-    return (engine["name"], True) if engine["name"] == "megatron" else (engine.get("kind"), True)
+    return (engine["type"], True) if engine["type"] == "megatron" else (engine.get("kind"), True)
 
 
 def _chosen_for_all(view: Writing) -> bool:
@@ -66,12 +66,12 @@ def strategy(
         kind = kind_of_engine(view, key, also)
         used = tuple(view.path(name) for name in (key, *(also if claims else ())))
         if kind in FSDP_KINDS:
-            yield Flow(view.to(f"{to}.name"), "fsdp2", used)
+            yield Flow(view.to(f"{to}.type"), "fsdp2", used)
             yield Flow(view.to(f"{to}.source"), kind, used)
         elif kind == "megatron":
-            yield Flow(view.to(f"{to}.name"), "megatron", used)
+            yield Flow(view.to(f"{to}.type"), "megatron", used)
         else:
-            yield Flow(view.to(f"{to}.name"), "other", used)
+            yield Flow(view.to(f"{to}.type"), "other", used)
             yield Flow(view.to(f"{to}.kind"), kind, used)
 
     def write(view: Writing) -> Iterator[Out]:
@@ -79,7 +79,7 @@ def strategy(
         if not isinstance(engine, Mapping):
             return
         name, own = _raw(engine)
-        used = tuple(view.to(f"{to}.{field}") for field in ("name", "source", "kind") if field in engine)
+        used = tuple(view.to(f"{to}.{field}") for field in ("type", "source", "kind") if field in engine)
         if "model_engine" not in also or role == "engine" or not _chosen_for_all(view):
             yield Flow(view.path(key), name, used, "mapped" if own else "derived")
         elif claims:
@@ -91,7 +91,7 @@ def strategy(
     return CustomRule(
         f"engine of {role}",
         (DialectKey(key, default), *groups),
-        (f"{to}.name", f"{to}.source", f"{to}.kind"),
+        (f"{to}.type", f"{to}.source", f"{to}.kind"),
         read,
         write,
     )

@@ -79,7 +79,7 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
 
     def write(view: Writing) -> Iterator[Out]:
         of, used = view.get(part), (view.to(part),)
-        is_megatron = view.get(f"{role.to}.name") == "megatron"
+        is_megatron = view.get(f"{role.to}.type") == "megatron"
         moved = [view.get(f"{schedule}{name}") for name in ("total_steps", "decay_steps")[: 1 + is_megatron]]
         if view.get(own) is not None or not _is_number(of) or not any(_is_number(length) for length in moved):
             yield from count_key.write(view)

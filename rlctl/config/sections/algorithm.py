@@ -16,7 +16,7 @@ class Advantage(Choice):
 
 
 @section
-class Gae(Advantage, name="gae"):
+class Gae(Advantage, type="gae"):
     """Generalised advantage estimation (Schulman et al. 2016). Needs a critic."""
 
     gamma: Fraction = 1.0
@@ -28,7 +28,7 @@ class Gae(Advantage, name="gae"):
 
 
 @section
-class Grpo(Advantage, name="grpo"):
+class Grpo(Advantage, type="grpo"):
     """Group-relative advantages (Shao et al. 2024): reward minus the group's mean, over its standard deviation."""
 
     normalize_by_std: bool = True
@@ -40,7 +40,7 @@ class Grpo(Advantage, name="grpo"):
 
 
 @section
-class GrpoPassK(Advantage, name="grpo_passk"):
+class GrpoPassK(Advantage, type="grpo_passk"):
     """Only the best response of a group gets an advantage: its lead over the second best."""
 
     normalize_by_std: bool = True
@@ -50,12 +50,12 @@ class GrpoPassK(Advantage, name="grpo_passk"):
 
 
 @section
-class Rloo(Advantage, name="rloo"):
+class Rloo(Advantage, type="rloo"):
     """Reward minus the mean of the group's other responses (Ahmadian et al. 2024)."""
 
 
 @section
-class ReinforcePlusPlus(Advantage, name="reinforce_plus_plus"):
+class ReinforcePlusPlus(Advantage, type="reinforce_plus_plus"):
     """Discounted returns, whitened over the batch (Hu 2025)."""
 
     gamma: Fraction = 1.0
@@ -63,12 +63,12 @@ class ReinforcePlusPlus(Advantage, name="reinforce_plus_plus"):
 
 
 @section
-class ReinforcePlusPlusBaseline(Advantage, name="reinforce_plus_plus_baseline"):
+class ReinforcePlusPlusBaseline(Advantage, type="reinforce_plus_plus_baseline"):
     """Reward minus the group's mean, whitened over the batch."""
 
 
 @section
-class Remax(Advantage, name="remax"):
+class Remax(Advantage, type="remax"):
     """Reward minus the reward of the greedy response (Li et al. 2023)."""
 
     gamma: Fraction = 1.0
@@ -76,7 +76,7 @@ class Remax(Advantage, name="remax"):
 
 
 @section
-class Reinforce(Advantage, name="reinforce"):
+class Reinforce(Advantage, type="reinforce"):
     """The reward itself, discounted; normalised where ``reward_shaping`` or the options here say so."""
 
     gamma: Fraction = 1.0
@@ -86,12 +86,12 @@ class Reinforce(Advantage, name="reinforce"):
 
 
 @section
-class Opo(Advantage, name="opo"):
+class Opo(Advantage, type="opo"):
     """Length-weighted optimal baseline of the group (Hao et al. 2025)."""
 
 
 @section
-class Opmd(Advantage, name="opmd"):
+class Opmd(Advantage, type="opmd"):
     """Online policy mirror descent (Trinity): reward minus a soft baseline of the group."""
 
     baseline: Literal["mean", "logavgexp"] = "mean"
@@ -101,7 +101,7 @@ class Opmd(Advantage, name="opmd"):
 
 
 @section
-class Other(Advantage, name="other"):
+class Other(Advantage, type="other"):
     """An estimator of one dialect alone; the support page says which are computed."""
 
     kind: str = ""
@@ -116,7 +116,7 @@ class PolicyLoss(Choice):
 
 
 @section
-class PpoClip(PolicyLoss, name="ppo_clip"):
+class PpoClip(PolicyLoss, type="ppo_clip"):
     """Clipped surrogate (Schulman et al. 2017), with asymmetric bounds and dual clip (Ye et al. 2020)."""
 
     clip_low: NonNegative = 0.2
@@ -128,7 +128,7 @@ class PpoClip(PolicyLoss, name="ppo_clip"):
 
 
 @section
-class Gspo(PolicyLoss, name="gspo"):
+class Gspo(PolicyLoss, type="gspo"):
     """Sequence-level ratio (Zheng et al. 2025)."""
 
     clip_low: NonNegative = 3e-4
@@ -140,7 +140,7 @@ class Gspo(PolicyLoss, name="gspo"):
 
 
 @section
-class Cispo(PolicyLoss, name="cispo"):
+class Cispo(PolicyLoss, type="cispo"):
     """Clipped importance weight on the log-prob gradient (MiniMax-M1)."""
 
     clip_low: NonNegative = 1.0
@@ -150,7 +150,7 @@ class Cispo(PolicyLoss, name="cispo"):
 
 
 @section
-class Topr(PolicyLoss, name="topr"):
+class Topr(PolicyLoss, type="topr"):
     """Tapered off-policy REINFORCE (Le Roux et al. 2025)."""
 
     positive_weight: NonNegative = 1.0
@@ -160,7 +160,7 @@ class Topr(PolicyLoss, name="topr"):
 
 
 @section
-class Sapo(PolicyLoss, name="sapo"):
+class Sapo(PolicyLoss, type="sapo"):
     """Soft adaptive gate instead of a clip (Qwen 2025)."""
 
     tau_positive: Positive = 1.0
@@ -170,7 +170,7 @@ class Sapo(PolicyLoss, name="sapo"):
 
 
 @section
-class PolicyGradient(PolicyLoss, name="policy_gradient"):
+class PolicyGradient(PolicyLoss, type="policy_gradient"):
     """REINFORCE: minus log-prob times advantage, with or without an importance weight."""
 
     importance_weight: Literal["none", "ratio", "truncated_ratio"] = "none"
@@ -180,7 +180,7 @@ class PolicyGradient(PolicyLoss, name="policy_gradient"):
 
 
 @section
-class OtherLoss(PolicyLoss, name="other"):
+class OtherLoss(PolicyLoss, type="other"):
     """A loss of one dialect alone; the support page says which are computed."""
 
     kind: str = ""
@@ -319,7 +319,7 @@ class Filter(Choice):
 
 
 @section
-class ZeroVarianceGroups(Filter, name="zero_variance_groups"):
+class ZeroVarianceGroups(Filter, type="zero_variance_groups"):
     """Leave out groups whose responses all score alike (DAPO's dynamic sampling)."""
 
     metric: str = "reward"
@@ -331,7 +331,7 @@ class ZeroVarianceGroups(Filter, name="zero_variance_groups"):
 
 
 @section
-class GroupMean(Filter, name="group_mean"):
+class GroupMean(Filter, type="group_mean"):
     """Leave out groups whose mean reward is outside of bounds (difficulty)."""
 
     low: float = 0.1
@@ -343,12 +343,12 @@ class GroupMean(Filter, name="group_mean"):
 
 
 @section
-class Overlong(Filter, name="overlong"):
+class Overlong(Filter, type="overlong"):
     """Leave responses that were cut at the length limit out of the loss."""
 
 
 @section
-class DifficultyMask(Filter, name="difficulty_mask"):
+class DifficultyMask(Filter, type="difficulty_mask"):
     """Leave responses of prompts that are too easy or too hard out of the loss (ROLL)."""
 
     low: Fraction = 0.1
@@ -358,7 +358,7 @@ class DifficultyMask(Filter, name="difficulty_mask"):
 
 
 @section
-class LongIncorrect(Filter, name="long_incorrect"):
+class LongIncorrect(Filter, type="long_incorrect"):
     """Leave long wrong responses out of the loss (ROLL's ``error_max_len_clip``)."""
 
     max_tokens: Tokens = 1024
@@ -397,17 +397,17 @@ class Objective(Choice):
 
 
 @section
-class RlObjective(Objective, name="rl"):
+class RlObjective(Objective, type="rl"):
     """Reinforcement learning on rollouts."""
 
 
 @section
-class SftObjective(Objective, name="sft"):
+class SftObjective(Objective, type="sft"):
     """Imitate the responses of the data set."""
 
 
 @section
-class DpoObjective(Objective, name="dpo"):
+class DpoObjective(Objective, type="dpo"):
     """Direct preference optimisation (Rafailov et al. 2023)."""
 
     beta: Positive = 0.1
@@ -419,7 +419,7 @@ class DpoObjective(Objective, name="dpo"):
 
 
 @section
-class MixObjective(Objective, name="mix"):
+class MixObjective(Objective, type="mix"):
     """Rollouts and expert responses in each batch (Trinity's MIX)."""
 
     mu: Fraction = 0.1

@@ -130,7 +130,7 @@ class Buffer(Choice):
 
 
 @section
-class MemoryBuffer(Buffer, name="memory"):
+class MemoryBuffer(Buffer, type="memory"):
     """In the controller's memory; saved with the checkpoint."""
 
     log_path: str | None = None
@@ -138,7 +138,7 @@ class MemoryBuffer(Buffer, name="memory"):
 
 
 @section
-class SqlBuffer(Buffer, name="sql"):
+class SqlBuffer(Buffer, type="sql"):
     """In a database."""
 
     url: str | None = None
@@ -146,7 +146,7 @@ class SqlBuffer(Buffer, name="sql"):
 
 
 @section
-class FileBuffer(Buffer, name="file"):
+class FileBuffer(Buffer, type="file"):
     """In files, for training without rollout."""
 
     path: str | None = None

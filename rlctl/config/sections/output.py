@@ -51,12 +51,12 @@ class Tracker(Choice):
 
 
 @section
-class ConsoleTracker(Tracker, name="console"):
+class ConsoleTracker(Tracker, type="console"):
     """One line a step on stderr."""
 
 
 @section
-class TensorboardTracker(Tracker, name="tensorboard"):
+class TensorboardTracker(Tracker, type="tensorboard"):
     """TensorBoard event files."""
 
     folder: str | None = None
@@ -64,7 +64,7 @@ class TensorboardTracker(Tracker, name="tensorboard"):
 
 
 @section
-class SwanlabTracker(Tracker, name="swanlab"):
+class SwanlabTracker(Tracker, type="swanlab"):
     """SwanLab."""
 
     mode: Literal["cloud", "local", "offline", "disabled"] = "cloud"
@@ -76,7 +76,7 @@ class SwanlabTracker(Tracker, name="swanlab"):
 
 
 @section
-class WandbTracker(Tracker, name="wandb"):
+class WandbTracker(Tracker, type="wandb"):
     """Weights & Biases."""
 
     mode: Literal["online", "offline", "disabled"] = "online"
@@ -90,7 +90,7 @@ class WandbTracker(Tracker, name="wandb"):
 
 
 @section
-class MlflowTracker(Tracker, name="mlflow"):
+class MlflowTracker(Tracker, type="mlflow"):
     """MLflow."""
 
     uri: str | None = None
@@ -102,7 +102,7 @@ class MlflowTracker(Tracker, name="mlflow"):
 
 
 @section
-class OtherTracker(Tracker, name="other"):
+class OtherTracker(Tracker, type="other"):
     """A tracker of one dialect that rlctl can translate and cannot run."""
 
     kind: str = ""

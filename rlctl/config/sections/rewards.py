@@ -8,7 +8,7 @@ from rlctl.config.fields import Choice, Count, NonNegative, ParallelSize, Range,
 
 
 @section
-class Reward(Choice, tag="type"):
+class Reward(Choice):
     """One way to score a response; several are added, each times its weight."""
 
     name: str = "reward"
@@ -27,7 +27,7 @@ class Reward(Choice, tag="type"):
 
 
 @section
-class RuleReward(Reward, name="rule"):
+class RuleReward(Reward, type="rule"):
     """A built-in rule on the text of the response."""
 
     rule: Literal[
@@ -58,7 +58,7 @@ class RuleReward(Reward, name="rule"):
 
 
 @section
-class FunctionReward(Reward, name="function"):
+class FunctionReward(Reward, type="function"):
     """A Python function of the user's, from a file."""
 
     path: str
@@ -73,7 +73,7 @@ class FunctionReward(Reward, name="function"):
 
 
 @section
-class ModelReward(Reward, name="model"):
+class ModelReward(Reward, type="model"):
     """A sequence classifier scores prompt and response."""
 
     path: str
@@ -93,7 +93,7 @@ class ModelReward(Reward, name="model"):
 
 
 @section
-class JudgeReward(Reward, name="judge"):
+class JudgeReward(Reward, type="judge"):
     """A language model scores the response: over an OpenAI-compatible endpoint, or by an engine of the run's own."""
 
     base_url: str | None = None
@@ -125,7 +125,7 @@ class JudgeReward(Reward, name="judge"):
 
 
 @section
-class SandboxReward(Reward, name="sandbox"):
+class SandboxReward(Reward, type="sandbox"):
     """Runs the response's code against test cases: in a Sandbox Fusion service, or on this machine."""
 
     url: str | None = None
@@ -146,7 +146,7 @@ class SandboxReward(Reward, name="sandbox"):
 
 
 @section
-class ExternalReward(Reward, name="external"):
+class ExternalReward(Reward, type="external"):
     """A reward of one dialect that rlctl can translate and cannot run, such as a worker class."""
 
     kind: str

@@ -33,27 +33,27 @@ class RolloutEngine(Choice):
 
 
 @section
-class AutoEngine(RolloutEngine, name="auto"):
+class AutoEngine(RolloutEngine, type="auto"):
     """vLLM where there is a GPU, else the built-in engine."""
 
 
 @section
-class VllmEngine(RolloutEngine, name="vllm"):
+class VllmEngine(RolloutEngine, type="vllm"):
     """vLLM."""
 
 
 @section
-class SglangEngine(RolloutEngine, name="sglang"):
+class SglangEngine(RolloutEngine, type="sglang"):
     """SGLang, over its HTTP server."""
 
 
 @section
-class TransformersEngine(RolloutEngine, name="transformers"):
+class TransformersEngine(RolloutEngine, type="transformers"):
     """The built-in engine on Transformers models: no GPU needed, meant for small models."""
 
 
 @section
-class ExternalEngine(RolloutEngine, name="external"):
+class ExternalEngine(RolloutEngine, type="external"):
     """Any OpenAI-compatible endpoint, for exploration without weight sync."""
 
     base_url: str | None = None
@@ -65,7 +65,7 @@ class ExternalEngine(RolloutEngine, name="external"):
 
 
 @section
-class OtherEngine(RolloutEngine, name="other"):
+class OtherEngine(RolloutEngine, type="other"):
     """An engine of one dialect that rlctl can translate and cannot run."""
 
     kind: str = ""

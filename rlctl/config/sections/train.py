@@ -17,7 +17,7 @@ class TrainEngine(Choice):
 
 
 @section
-class Fsdp2(TrainEngine, name="fsdp2"):
+class Fsdp2(TrainEngine, type="fsdp2"):
     """PyTorch FSDP2 on Transformers models."""
 
     fsdp_size: ParallelSize | Literal["all"] = "all"
@@ -61,7 +61,7 @@ class Moe:
 
 
 @section
-class Megatron(TrainEngine, name="megatron"):
+class Megatron(TrainEngine, type="megatron"):
     """Megatron-core."""
 
     tensor_parallel_size: ParallelSize = 1
@@ -115,7 +115,7 @@ class Megatron(TrainEngine, name="megatron"):
 
 
 @section
-class OtherTrainEngine(TrainEngine, name="other"):
+class OtherTrainEngine(TrainEngine, type="other"):
     """An engine of one dialect that rlctl can translate and cannot run."""
 
     kind: str = ""
@@ -140,7 +140,7 @@ class PrecisionSettings:
 class Optimizer:
     """The optimizer."""
 
-    name: str = "adamw"
+    type: str = "adamw"
     """``adamw``, or the name of another optimizer of the engine or of ``module``."""
     module: str | None = None
     """Python module that has the optimizer; null is the engine's own."""
@@ -170,7 +170,7 @@ class Optimizer:
 class LrScheduler:
     """How the learning rate moves over the run."""
 
-    name: Literal["constant", "linear", "cosine", "inverse_sqrt", "wsd", "polynomial"] = "constant"
+    type: Literal["constant", "linear", "cosine", "inverse_sqrt", "wsd", "polynomial"] = "constant"
     """Shape after the warm-up."""
     step_unit: Literal["step", "optimizer_step"] = "step"
     """What moves it: verl moves it once a step, ROLL and Trinity once an optimizer step. The steps below count this."""

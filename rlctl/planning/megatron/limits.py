@@ -101,7 +101,7 @@ def _teaches(asked: Asked) -> bool:
 def _falls_at_once(asked: Asked) -> str:
     schedule = asked.train.lr_scheduler
     warms = schedule.warmup_steps or schedule.warmup_ratio
-    return schedule.name if asked.trains and schedule.name == "inverse_sqrt" and not warms else ""
+    return schedule.type if asked.trains and schedule.type == "inverse_sqrt" and not warms else ""
 
 
 PARTS = "a worker has a part of the vocabulary, and whole distributions are compared"
@@ -158,7 +158,7 @@ ROWS: tuple[Row, ...] = (
         "leave @train.optimizer.module out",
     ),
     Row(
-        "@train.lr_scheduler.name",
+        "@train.lr_scheduler.type",
         _falls_at_once,
         "without a warm-up Megatron-core falls by the square root of the tick, and rlctl over 10,000 ticks, as Transformers does",
         "set @train.lr_scheduler.warmup_steps to 1 and warmup_start_lr to the learning rate, which is Megatron-core's",

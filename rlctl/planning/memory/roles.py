@@ -185,7 +185,7 @@ def states_of(config: Config, train: Train, shape: ModelShape) -> dict[str, floa
 
 def optimizer_moments(train: Train) -> int:
     """Numbers that the optimizer keeps for each parameter: two for Adam's family, one for momentum, none for plain SGD."""
-    if train.optimizer.name.lower() == "sgd":
+    if train.optimizer.type.lower() == "sgd":
         return 1 if train.optimizer.args.get("momentum") else 0
     return 2
 

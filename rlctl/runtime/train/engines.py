@@ -30,7 +30,7 @@ def make_train_engine(model: Model, train: Train, *, role: Role, **options: Any)
     if train.engine.choice not in ENGINES:
         raise PlanError(
             f"train.engine {train.engine.choice} is not part of this version; expected one of {', '.join(ENGINES)}",
-            hint="set train.engine.name to fsdp2",
+            hint="set train.engine.type to fsdp2",
         )
     module, name = ENGINES[train.engine.choice]
     made: TrainEngine = getattr(importlib.import_module(module), name)(model, train, role=role, **options)

@@ -71,13 +71,13 @@ def optimizer_class(settings: Optimizer) -> type[torch.optim.Optimizer]:
             hint=f"pip install {package}" if package else "install its package on every machine of the run",
         ) from error
     classes = {key: value for key, value in vars(module).items() if _is_optimizer(value)}
-    found = classes.get(settings.name) or {key.lower(): value for key, value in classes.items()}.get(
-        settings.name.lower()
+    found = classes.get(settings.type) or {key.lower(): value for key, value in classes.items()}.get(
+        settings.type.lower()
     )
     if found is None:
         raise PlanError(
-            f"train.optimizer.name is {settings.name}, which {name} does not have; it has {', '.join(sorted(classes))}",
-            hint=nearest(settings.name, classes),
+            f"train.optimizer.type is {settings.type}, which {name} does not have; it has {', '.join(sorted(classes))}",
+            hint=nearest(settings.type, classes),
         )
     return found
 

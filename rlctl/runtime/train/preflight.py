@@ -54,7 +54,7 @@ def check_vision(config: Config, *, rollout: str | None) -> None:
     model = "model.modality is vision, and"
     if rollout not in (None, "transformers"):
         raise PlanError(
-            f"{model} the {rollout} engine is handed token ids only", hint="set rollout.engine.name to transformers"
+            f"{model} the {rollout} engine is handed token ids only", hint="set rollout.engine.type to transformers"
         )
     if arithmetic.devices_per_sequence(config.train.engine) > 1:
         raise PlanError(

@@ -113,15 +113,15 @@ def curve_of(schedule: LrScheduler, *, peak: float, scheduler_steps: int | None)
     Raises:
         PlanError: a shape that is not computed, or one that needs the length of the run where it is not known.
     """
-    if schedule.name not in SHAPES:
+    if schedule.type not in SHAPES:
         raise PlanError(
-            f"lr_scheduler {schedule.name} is not computed; expected one of {', '.join(SHAPES)}",
-            hint=nearest(schedule.name, SHAPES),
+            f"lr_scheduler {schedule.type} is not computed; expected one of {', '.join(SHAPES)}",
+            hint=nearest(schedule.type, SHAPES),
         )
     total = schedule.decay_steps or schedule.total_steps or scheduler_steps
     by_ratio = schedule.warmup_steps is None and schedule.warmup_ratio
-    if total is None and (by_ratio or schedule.name not in ("constant", "inverse_sqrt")):
-        what = "warmup_ratio" if by_ratio else schedule.name
+    if total is None and (by_ratio or schedule.type not in ("constant", "inverse_sqrt")):
+        what = "warmup_ratio" if by_ratio else schedule.type
         raise PlanError(
             f"lr_scheduler: {what} needs the length of the run, which is not known",
             hint="set train.lr_scheduler.total_steps",
@@ -133,7 +133,7 @@ def curve_of(schedule: LrScheduler, *, peak: float, scheduler_steps: int | None)
     if schedule.min_lr is not None and peak > 0:
         lowest = schedule.min_lr / peak
     return Curve(
-        name=schedule.name,
+        name=schedule.type,
         peak=peak,
         lowest=lowest,
         start=schedule.warmup_start_lr / peak if peak > 0 else 0.0,

@@ -49,7 +49,7 @@ def test_settings_name_the_estimator_and_are_written_as_such(
     keys: dict[str, Any], name: str, options: dict[str, Any]
 ) -> None:
     found = _advantage(RLVR, **keys)
-    assert found["name"] == name
+    assert found["type"] == name
     assert {key: found[key] for key in options} == options
     values, report = written(read(RLVR, **keys)[0])
     again, _ = read(
@@ -71,7 +71,7 @@ def test_what_comes_between_group_mean_and_advantage_stays_there(between: dict[s
     keys = {"adv_estimator": "reinforce", "norm_mean_type": "group", "whiten_advantages": True}
     loaded, _ = read(RLVR, **keys, **between)
     algorithm = loaded.config.algorithm
-    assert to_plain(algorithm.advantage) == {"name": "reinforce", "gamma": 1.0, "whiten": True}
+    assert to_plain(algorithm.advantage) == {"type": "reinforce", "gamma": 1.0, "whiten": True}
     assert (algorithm.reward_shaping.normalize.mean, algorithm.reward_shaping.normalize.std) == ("group", None)
     values, report = written(loaded)
     assert {key: values[key] for key in (*keys, *between)} == {**keys, **between}
@@ -83,14 +83,14 @@ def test_what_comes_between_group_mean_and_advantage_stays_there(between: dict[s
     [{"kl_in_reward": {"coefficient": 0.1}}, {"reward_shaping": {"clip": 1.0}}, {"reward_shaping": {"whiten": True}}],
 )
 def test_a_group_mean_taken_off_last_cannot_be_said(more: dict[str, Any]) -> None:
-    baseline = {"advantage": {"name": "reinforce_plus_plus_baseline"}, "reward_shaping": {}}
+    baseline = {"advantage": {"type": "reinforce_plus_plus_baseline"}, "reward_shaping": {}}
     text = to_file(read(RLVR)[0].config)
     for values, expected in ((baseline, False), ({**baseline, **more}, True)):
         document = json.dumps({**text, "algorithm": {**text["algorithm"], **values}})
         loaded, _ = read_document(read_yaml(document, "run.yaml"), dialect="rlctl", environment={})
         assert loaded is not None
         _, report = written(loaded)
-        assert ("algorithm.advantage.name" in lost(report)) is expected
+        assert ("algorithm.advantage.type" in lost(report)) is expected
 
 
 def test_discounted_group_rewards_are_no_grpo() -> None:
@@ -112,7 +112,7 @@ def test_discounted_group_rewards_are_no_grpo() -> None:
 )
 def test_an_agentic_grpo_is_what_its_normalisation_says(norm: dict[str, Any], name: str, std: Any) -> None:
     found = _advantage(AGENTIC, reward_normalization=norm)
-    assert found["name"] == name
+    assert found["type"] == name
     assert found.get("normalize_by_std") == std
 
 
@@ -127,26 +127,26 @@ def test_statistics_of_other_groups_come_back() -> None:
 @pytest.mark.parametrize(
     ("keys", "loss"),
     [
-        ({}, {"name": "ppo_clip", "clip_low": 0.2, "clip_high": 0.2, "dual_clip": None}),
-        ({"dual_clip_loss": True}, {"name": "ppo_clip", "dual_clip": 1.4}),
+        ({}, {"type": "ppo_clip", "clip_low": 0.2, "clip_high": 0.2, "dual_clip": None}),
+        ({"dual_clip_loss": True}, {"type": "ppo_clip", "dual_clip": 1.4}),
         ({"pg_clip": 0.1, "dual_clip_loss": True}, {"clip_low": 0.1, "dual_clip": 1.2}),
         ({"use_pg_clip_range": True, "pg_clip_high": 0.28}, {"clip_low": 0.2, "clip_high": 0.28}),
         ({"pg_clip_high": 0.28}, {"clip_low": 0.2, "clip_high": 0.2}),
-        ({"importance_sampling": "seq"}, {"name": "gspo", "clip_low": 0.2, "dual_clip": None}),
-        ({"importance_sampling": "seq", "dual_clip_loss": True}, {"name": "gspo", "dual_clip": 1.4}),
+        ({"importance_sampling": "seq"}, {"type": "gspo", "clip_low": 0.2, "dual_clip": None}),
+        ({"importance_sampling": "seq", "dual_clip_loss": True}, {"type": "gspo", "dual_clip": 1.4}),
         (
             {
                 "actor_train__worker_cls": PG,
                 "actor_train__pg_variant": "topr",
                 "actor_train__topr_positive_weight": 2.0,
             },
-            {"name": "topr", "positive_weight": 2.0},
+            {"type": "topr", "positive_weight": 2.0},
         ),
-        ({"actor_train__worker_cls": PG, "actor_train__pg_variant": "cispo"}, {"name": "cispo", "clip_low": 0.1}),
+        ({"actor_train__worker_cls": PG, "actor_train__pg_variant": "cispo"}, {"type": "cispo", "clip_low": 0.1}),
         ({"actor_train__worker_cls": PG, "actor_train__pg_variant": "tis"}, {"importance_weight": "truncated_ratio"}),
         ({"actor_train__worker_cls": PG, "actor_train__pg_variant": "vanilla"}, {"importance_weight": "none"}),
-        ({"actor_train__worker_cls": PG, "actor_train__pg_variant": "kimi15"}, {"name": "other", "kind": "kimi15"}),
-        ({"actor_train__pg_variant": "topr"}, {"name": "ppo_clip"}),
+        ({"actor_train__worker_cls": PG, "actor_train__pg_variant": "kimi15"}, {"type": "other", "kind": "kimi15"}),
+        ({"actor_train__pg_variant": "topr"}, {"type": "ppo_clip"}),
     ],
 )
 def test_a_loss_is_read_and_comes_back(keys: dict[str, Any], loss: dict[str, Any]) -> None:

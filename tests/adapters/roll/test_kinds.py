@@ -203,7 +203,7 @@ def test_a_number_that_environments_name_is_not_dead() -> None:
 def test_what_silence_means_and_the_target_cannot_say_is_told_once() -> None:
     text = RLVR.replace("file_name: [math.jsonl]", "file_name: [one.jsonl, two.jsonl]")
     told = [item.message for item in convert(text, to="verl").report.findings if item.code == "silent-difference"]
-    assert [message for message in told if message.startswith("train.lr_scheduler.name is linear: ")]
+    assert [message for message in told if message.startswith("train.lr_scheduler.type is linear: ")]
     assert len([message for message in told if ".tag_key is tag: " in message]) == 1
 
 
@@ -216,7 +216,7 @@ def test_sft_names_the_column_that_is_learnt(columns: dict[str, str], expected: 
     text = yaml.safe_dump(
         {
             "model": {"path": "org/model"},
-            "algorithm": {"objective": {"name": "sft"}},
+            "algorithm": {"objective": {"type": "sft"}},
             "data": {"train": [{"path": "train.jsonl", **columns}]},
             "schedule": {"total_epochs": 1},
         }
@@ -234,7 +234,7 @@ DPO_TREE: dict[str, Any] = {
     "data": {"train": [{"path": "a.jsonl", "prompt_key": "instruction", "prompt_type": "text"}]},
     "batch": {"prompts_per_step": 64},
     "schedule": {"total_steps": 100},
-    "algorithm": {"objective": {"name": "dpo"}},
+    "algorithm": {"objective": {"type": "dpo"}},
     "placement": {"devices_per_node": 8},
 }
 
@@ -249,14 +249,14 @@ def _dpo(**schedule: Any) -> tuple[dict[str, Any], Report]:
 
 def test_dpo_is_written_as_its_loaders_take_it() -> None:
     """Files as a list, a number of processes, and no more pairs for a pass of the reference than a step has for a rank."""
-    values, _ = _dpo(name="constant")
+    values, _ = _dpo(type="constant")
     assert values["actor_train"]["data_args"]["file_name"] == ["a.jsonl"]
     assert values["actor_train"]["data_args"]["preprocessing_num_workers"] == 1
     assert values["reference"]["infer_batch_size"] == 8  # 64 pairs / 8 ranks; the policy's passes take 16
 
 
 def test_dpo_is_written_without_the_packing_that_its_pipeline_refuses() -> None:
-    tree = {**DPO_TREE, "train": {"engine": {"name": "megatron"}, "memory": {"remove_padding": True}}}
+    tree = {**DPO_TREE, "train": {"engine": {"type": "megatron"}, "memory": {"remove_padding": True}}}
     said = {("train", "memory", "remove_padding"): Source("file", "use_remove_padding")}
     text, report = write(Loaded(config_from(tree), said), "roll", options={"carried": "none"})
     assert "use_sequence_packing" not in (text or "")
@@ -265,12 +265,12 @@ def test_dpo_is_written_without_the_packing_that_its_pipeline_refuses() -> None:
 
 
 def test_the_schedule_of_rolls_dpo_is_shorter_by_the_ranks() -> None:
-    _, report = _dpo(name="cosine")
-    told = next(item for item in report.accounting if item.key == "schedule.name")
+    _, report = _dpo(type="cosine")
+    told = next(item for item in report.accounting if item.key == "schedule.type")
     assert told.bucket is Bucket.UNSUPPORTED
     assert "12 of 100 steps" in told.note
-    values, report = _dpo(name="cosine", total_steps=12)
-    assert next(item for item in report.accounting if item.key == "schedule.name").bucket is Bucket.MAPPED
+    values, report = _dpo(type="cosine", total_steps=12)
+    assert next(item for item in report.accounting if item.key == "schedule.type").bucket is Bucket.MAPPED
     loaded, _ = read_document(read_yaml(yaml.safe_dump(values), "roll.yaml"), dialect="roll", environment={})
     assert loaded is not None
     assert loaded.config.train.lr_scheduler.total_steps == 12
@@ -312,13 +312,13 @@ teacher:
 
 
 def test_dpo_of_epochs_has_its_steps_where_the_rows_are_known() -> None:
-    tree = {**DPO_TREE, "schedule": {"total_epochs": 2}, "train": {"lr_scheduler": {"name": "cosine"}}}
-    said = {("train", "lr_scheduler", "name"): Source("file", "schedule.name")}
+    tree = {**DPO_TREE, "schedule": {"total_epochs": 2}, "train": {"lr_scheduler": {"type": "cosine"}}}
+    said = {("train", "lr_scheduler", "type"): Source("file", "schedule.type")}
     for options, steps, told in (({}, 1_000_000, "dataset_rows"), ({"dataset_rows": "6400"}, 200, "25 of 200 steps")):
         text, report = write(Loaded(config_from(tree), said), "roll", options={"carried": "none", **options})
         assert text is not None
         assert read_yaml(text, "written.yaml").values["max_steps"] == steps
-        assert told in next(item for item in report.accounting if item.key == "schedule.name").note
+        assert told in next(item for item in report.accounting if item.key == "schedule.type").note
 
 
 def test_distillation_clips_no_gradient_unasked() -> None:

@@ -138,7 +138,7 @@ def test_images_come_back_with_their_limit() -> None:
     ("key", "value"),
     [
         ("train__memory__remove_padding", True),
-        ("train__engine", {"name": "fsdp2", "offload": "none"}),
+        ("train__engine", {"type": "fsdp2", "offload": "none"}),
         ("train__compile", False),
         ("weight_sync__method", "nccl"),
         ("rollout__timeouts__response", 60.0),
@@ -167,7 +167,7 @@ def test_the_engines_seed_is_the_runs() -> None:
     ],
 )
 def test_an_estimator_that_roll_has_not_becomes_the_nearest(kind: str, expected: dict[str, Any]) -> None:
-    values, report = written(algorithm__advantage={"name": "other", "kind": kind})
+    values, report = written(algorithm__advantage={"type": "other", "kind": kind})
     assert {
         key: values[key] for key in values if key in ("adv_estimator", "norm_mean_type", "norm_std_type")
     } == expected
@@ -175,7 +175,7 @@ def test_an_estimator_that_roll_has_not_becomes_the_nearest(kind: str, expected:
 
 
 def test_a_loss_that_roll_has_not_takes_its_arguments_with_it() -> None:
-    loss = {"name": "other", "kind": "dppo_tv", "args": {"clip_ratio_low": 0.15}}
+    loss = {"type": "other", "kind": "dppo_tv", "args": {"clip_ratio_low": 0.15}}
     _, report = written(algorithm__policy_loss=loss)
     assert "ROLL has no loss dppo_tv" in entry(report, "algorithm.policy_loss.args.clip_ratio_low").note
 
@@ -184,7 +184,7 @@ def test_a_loss_that_roll_has_not_takes_its_arguments_with_it() -> None:
     ("warmup", "lost"), [({"warmup_start_lr": 1e-7}, False), ({"warmup_start_lr": 1e-7, "warmup_steps": 5}, True)]
 )
 def test_where_a_warm_up_starts_matters_where_there_is_one(warmup: dict[str, Any], lost: bool) -> None:
-    _, report = written(train__lr_scheduler={"name": "cosine", **warmup})
+    _, report = written(train__lr_scheduler={"type": "cosine", **warmup})
     start = bucket(report, "train.lr_scheduler.warmup_start_lr")
     assert (start is Bucket.UNSUPPORTED) is lost
 

@@ -109,7 +109,7 @@ def test_a_reference_is_written_only_where_something_is_measured_against_it() ->
 
 
 def test_engines_that_do_not_divide_the_devices_are_refused_with_the_arithmetic() -> None:
-    _, report = written(rollout__parallel__tensor=3)
+    _, report = written(rollout__parallel__tensor_parallel_size=3)
     note = entry(report, "rollout.parallel.tensor_parallel_size").note
     assert "8 / 3 = 2.66667" in note
     assert "6 or 9" in note
@@ -122,8 +122,8 @@ def test_fewer_engines_than_fit_cannot_be_said() -> None:
 
 def test_supervised_training_gets_devices_for_a_replica() -> None:
     """A launcher, not the config, says how many devices verl's SFT has: ROLL refuses fewer than a replica takes."""
-    engine = {"name": "megatron", "tensor_parallel_size": 2, "pipeline_parallel_size": 4}
-    values, _ = written(algorithm__objective={"name": "sft"}, train__engine=engine, placement__devices_per_node=1)
+    engine = {"type": "megatron", "tensor_parallel_size": 2, "pipeline_parallel_size": 4}
+    values, _ = written(algorithm__objective={"type": "sft"}, train__engine=engine, placement__devices_per_node=1)
     assert values["sft_train"]["device_mapping"] == "list(range(0,8))"
     assert values["num_gpus_per_node"] == 8
 

@@ -89,7 +89,7 @@ def test_a_shard_of_one_is_all_devices(size: int, shard: object) -> None:
 
 
 def test_ulysses_is_written_with_a_size_that_fsdp2_accepts() -> None:
-    values, _ = written(train__engine={"name": "fsdp2", "ulysses_sequence_parallel_size": 2})
+    values, _ = written(train__engine={"type": "fsdp2", "ulysses_sequence_parallel_size": 2})
     assert values["actor_train"]["model_args"]["ulysses_size"] == 2
     assert values["actor_train"]["strategy_args"]["strategy_config"]["fsdp_size"] == 8
 
@@ -108,7 +108,7 @@ def test_a_reference_without_an_engine_holds_a_copy_on_each_device() -> None:
     config, _ = read(reference__strategy_args={"strategy_name": "hf_infer", "strategy_config": None})
     engine: Any = config.reference.engine
     assert engine.fsdp_size == 1
-    values, _ = written(reference__engine={"name": "fsdp2", "fsdp_size": 1})
+    values, _ = written(reference__engine={"type": "fsdp2", "fsdp_size": 1})
     assert values["reference"]["strategy_args"] == {"strategy_name": "hf_infer"}
 
 
@@ -124,7 +124,7 @@ def test_keys_of_another_strategy_are_dead() -> None:
 def test_rolls_silence_is_a_falling_learning_rate_and_narrow_sampling() -> None:
     config, _ = read(actor_train__training_args={}, actor_infer__generating_args={})
     assert config.train.optimizer.lr == 5e-5
-    assert config.train.lr_scheduler.name == "linear"
+    assert config.train.lr_scheduler.type == "linear"
     sampling = config.rollout.sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.95, 0.7, 50)
     assert config.rollout.memory.gpu_memory_utilization == 0.9
@@ -137,11 +137,11 @@ def test_rolls_silence_is_a_falling_learning_rate_and_narrow_sampling() -> None:
 def test_transformers_constant_schedule_never_warms_up(strategy: str, name: str, ticks: int | None) -> None:
     training = {"learning_rate": 1e-6, "lr_scheduler_type": name, "warmup_steps": 5}
     schedule = read(actor_train__training_args=training, **_strategy(strategy))[0].train.lr_scheduler
-    assert (schedule.name, schedule.warmup_steps) == ("constant", ticks)
+    assert (schedule.type, schedule.warmup_steps) == ("constant", ticks)
 
 
 def test_a_constant_schedule_with_warmup_is_written_as_transformers_calls_it() -> None:
-    schedule = {"name": "constant", "step_unit": "step", "warmup_steps": 3}
+    schedule = {"type": "constant", "step_unit": "step", "warmup_steps": 3}
     values, _ = written(train__lr_scheduler=schedule)
     training = values["actor_train"]["training_args"]
     assert training["lr_scheduler_type"] == "constant_with_warmup"
@@ -149,8 +149,8 @@ def test_a_constant_schedule_with_warmup_is_written_as_transformers_calls_it() -
 
 
 def test_the_lowest_rate_is_a_number_for_megatron_and_lost_for_fsdp2() -> None:
-    low = {"name": "cosine", "step_unit": "optimizer_step", "min_lr_ratio": 0.1}
-    megatron, _ = written(train__engine={"name": "megatron"}, train__lr_scheduler=low, train__optimizer__lr=2e-6)
+    low = {"type": "cosine", "step_unit": "optimizer_step", "min_lr_ratio": 0.1}
+    megatron, _ = written(train__engine={"type": "megatron"}, train__lr_scheduler=low, train__optimizer__lr=2e-6)
     config = megatron["actor_train"]["strategy_args"]["strategy_config"]
     assert config["lr_scheduler_kwargs"]["min_lr"] == pytest.approx(2e-7)
     _, report = written(train__lr_scheduler=low)
@@ -177,7 +177,7 @@ def test_the_critic_has_its_own_batch_and_one_pass() -> None:
 
 
 def test_roll_has_no_megatron_critic() -> None:
-    values, report = written(algorithm__advantage__name="gae", critic={"engine": {"name": "megatron"}})
+    values, report = written(algorithm__advantage__type="gae", critic={"engine": {"type": "megatron"}})
     assert values["critic"]["strategy_args"]["strategy_name"] == "fsdp2_train"
     assert values["critic"]["model_args"]["model_type"] == "trl"
     assert any("no Megatron critic" in item.note for item in report.accounting)
@@ -205,7 +205,7 @@ def test_sglang_is_as_wide_as_its_worker() -> None:
     assert config.rollout.parallel.tensor_parallel_size == 4
     assert arithmetic.rollout_engines(config) == 2
     assert bucket(report, "actor_infer.strategy_args.strategy_config.tp_size") is Bucket.DEAD
-    values, _ = written(rollout__engine__name="sglang", rollout__parallel__tensor=4)
+    values, _ = written(rollout__engine__type="sglang", rollout__parallel__tensor_parallel_size=4)
     assert values["actor_infer"]["num_gpus_per_worker"] == 4
     assert values["actor_infer"]["strategy_args"]["strategy_config"]["mem_fraction_static"] == 0.5
 
@@ -257,7 +257,7 @@ def test_a_reference_attends_as_the_policy() -> None:
 
 @pytest.mark.parametrize("role", ["critic", "reference"])
 def test_gradients_that_a_role_keeps_nowhere_are_carried(role: str) -> None:
-    engine = {"name": "megatron", "offload_gradients": False}
-    more = {"critic": {"algorithm__advantage": {"name": "gae"}}, "reference": {}}[role]
+    engine = {"type": "megatron", "offload_gradients": False}
+    more = {"critic": {"algorithm__advantage": {"type": "gae"}}, "reference": {}}[role]
     _, report = written(**more, **{role: {"engine": engine}}, algorithm__kl_in_loss={"coefficient": 0.001})
     assert bucket(report, f"{role}.engine.offload_gradients") is Bucket.CARRIED

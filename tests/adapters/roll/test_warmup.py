@@ -86,13 +86,13 @@ def test_a_share_that_no_longer_fits_is_written_as_steps() -> None:
     ],
 )
 def test_a_share_is_written_so_that_roll_warms_up_for_as_long(ratio: float, steps: int, expected: Any) -> None:
-    schedule = {"name": "cosine", "warmup_ratio": ratio, "step_unit": "step"}
+    schedule = {"type": "cosine", "warmup_ratio": ratio, "step_unit": "step"}
     values, _ = written(train__lr_scheduler=schedule, schedule__total_steps=steps)
     assert _arguments(values) == expected
 
 
 def test_a_share_of_data_of_unknown_length_is_told() -> None:
-    schedule = {"name": "cosine", "warmup_ratio": 0.1}
+    schedule = {"type": "cosine", "warmup_ratio": 0.1}
     values, report = written(train__lr_scheduler=schedule, schedule={"total_steps": None, "total_epochs": 3})
     assert _arguments(values) == {"warmup_ratio": 0.1}
     assert "rounds it up" in entry(report, "train.lr_scheduler.warmup_ratio").note

@@ -61,7 +61,7 @@ def test_an_engine_that_does_not_sleep_keeps_its_share_while_training() -> None:
 
 
 def test_what_is_offloaded_is_not_on_the_device_of_other_phases() -> None:
-    offloaded = grpo(train={"engine": {"name": "fsdp2", "offload": "both"}})
+    offloaded = grpo(train={"engine": {"type": "fsdp2", "offload": "both"}})
     assert not any(name.startswith("policy") for name in phase(offloaded, "rollout"))
     assert "policy optimizer" not in phase(offloaded, "log_probs")
     assert "policy optimizer" in phase(offloaded, "train")
@@ -86,7 +86,7 @@ def test_what_fits_needs_no_change() -> None:
     [
         ({}, 40, [("batch", "micro_batch", "size")]),
         (
-            {"train": {"engine": {"name": "megatron", "tensor_parallel_size": 2}}},
+            {"train": {"engine": {"type": "megatron", "tensor_parallel_size": 2}}},
             80,
             [("train", "engine", "recompute_granularity"), ("rollout", "memory", "gpu_memory_utilization")],
         ),

@@ -52,7 +52,7 @@ LONGER: list[Any] = [
     ("Qwen/Qwen3-8B", 4, {"train": PLAIN, "devices": 64, "tokens": 16384}),
     ("Qwen/Qwen3-30B-A3B", 4, {"tokens": 16384}),
     ("meta-llama/Llama-3.1-8B", 4, {"train": {"precision": {"parameters": "bfloat16"}}, "tokens": 16384}),
-    ("meta-llama/Llama-3.1-8B", 8, {"train": {"engine": {"name": "fsdp2", "reshard_after_forward": False}}}),
+    ("meta-llama/Llama-3.1-8B", 8, {"train": {"engine": {"type": "fsdp2", "reshard_after_forward": False}}}),
     ("microsoft/phi-4", 4, {"train": PLAIN, "tokens": 16384}),
     ("THUDM/GLM-4-9B-0414", 4, {"tokens": 16384}),
 ]

@@ -65,14 +65,14 @@ def test_fsdp2_takes_16_bytes_a_parameter_over_all_devices(folder: str) -> None:
 
 def test_a_smaller_shard_and_a_smaller_type(folder: str) -> None:
     config = config_for(
-        folder, train={"engine": {"name": "fsdp2", "fsdp_size": 2}, "precision": {"parameters": "bfloat16"}}
+        folder, train={"engine": {"type": "fsdp2", "fsdp_size": 2}, "precision": {"parameters": "bfloat16"}}
     )
     policy, *_ = memory_of(config)
     assert policy.part("optimizer") * GIB == pytest.approx(2 * 2 * PARAMETERS / 2)
 
 
 def test_megatron_takes_6_bytes_and_12_over_replicas(folder: str) -> None:
-    policy, *_ = memory_of(config_for(folder, train={"engine": {"name": "megatron", "tensor_parallel_size": 2}}))
+    policy, *_ = memory_of(config_for(folder, train={"engine": {"type": "megatron", "tensor_parallel_size": 2}}))
     states = policy.part("parameters") + policy.part("gradients") + policy.part("optimizer")
     assert states * GIB == pytest.approx((6 + 12 / 4) * PARAMETERS / 2, rel=1e-4)  # norms are whole on every device
 
@@ -90,7 +90,7 @@ def test_megatrons_layers_keep_what_their_backward_pass_reads(folder: str) -> No
     """A token in bfloat16: two norms 16 h, q, k and v twice, output twice, 5 x 2 bytes of the MLP, 12 logsumexps."""
     tokens, hidden, layers, mlp, kv = 16384, 1536, 28, 8960, 256
     each = 16 * hidden + 2 * (3 * hidden + 4 * kv) + 10 * mlp + 4 * 12
-    engine = {"name": "megatron", "recompute_granularity": "none"}
+    engine = {"type": "megatron", "recompute_granularity": "none"}
     whole, *_ = memory_of(config_for(folder, train={"engine": engine}))
     assert whole.part("activations") * GIB > tokens * layers * each
     assert whole.part("activations") * GIB == pytest.approx(tokens * layers * each, rel=0.02)

@@ -21,8 +21,8 @@ from rlctl.runtime.algorithms.table import Algorithm
 from rlctl.runtime.algorithms.value_loss import clipped_value_loss
 from rlctl.runtime.experience.selection import FURTHER_ESTIMATORS, TWINS
 
-ADVANTAGE_SECTIONS = {section().name_: section() for section in schema.Advantage.__subclasses__()}
-LOSS_SECTIONS = {section().name_: section() for section in schema.PolicyLoss.__subclasses__()}
+ADVANTAGE_SECTIONS = {section().choice: section() for section in schema.Advantage.__subclasses__()}
+LOSS_SECTIONS = {section().choice: section() for section in schema.PolicyLoss.__subclasses__()}
 
 
 def defaults(algorithm: Algorithm) -> dict[str, object]:

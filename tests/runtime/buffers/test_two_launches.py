@@ -39,7 +39,7 @@ def test_two_launches_share_a_database_and_one_is_killed(task: Any, postgresql: 
         config = task.config(
             tmp_path,
             run={"name": mode, "folder": str(tmp_path), "mode": mode, "seed": 7},
-            buffer={"name": "sql", "url": postgresql, "label": "launches", "capacity": 32, "read_timeout": 300},
+            buffer={"type": "sql", "url": postgresql, "label": "launches", "capacity": 32, "read_timeout": 300},
             schedule={"total_steps": 6, "evaluate_at_start": False},
             data={"eval": []},
             checkpoint={"every": 2},

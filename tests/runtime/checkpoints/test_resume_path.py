@@ -13,7 +13,7 @@ from ..conftest import Task
 from ..local import run_here
 from ..test_schedules import steps
 
-LINEAR = {"name": "linear", "warmup_steps": 0}
+LINEAR = {"type": "linear", "warmup_steps": 0}
 
 
 @pytest.mark.parametrize("takes", [True, False])

@@ -50,7 +50,7 @@ def test_tasks_of_trinity_are_read_as_such(url: str) -> None:
 
 def test_experts_come_from_a_table_too(url: str) -> None:
     auxiliary = {"sft_dataset": {"path": url, "format": "sql", "settings": {"name": "chats"}}}
-    source, key = expert_source(config_from({"buffer": {"name": "memory", "auxiliary": auxiliary}}))
+    source, key = expert_source(config_from({"buffer": {"type": "memory", "auxiliary": auxiliary}}))
     assert source.messages_key == "message_list"
     [messages] = load_source(source, key=key)["message_list"][:]
     assert [each["content"] for each in messages] == ["1+1=", "2"]
@@ -59,7 +59,7 @@ def test_experts_come_from_a_table_too(url: str) -> None:
 def test_a_queue_of_another_process_is_refused() -> None:
     with pytest.raises(RunError, match="format is queue, which another process"):
         expert_source(
-            config_from({"buffer": {"name": "memory", "auxiliary": {"sft_dataset": {"path": "x", "format": "queue"}}}})
+            config_from({"buffer": {"type": "memory", "auxiliary": {"sft_dataset": {"path": "x", "format": "queue"}}}})
         )
 
 

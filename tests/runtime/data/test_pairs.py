@@ -87,7 +87,7 @@ def test_rows_that_are_no_pairs_are_told(tokenizer: Any, row: dict[str, Any], wr
 
 
 def mix(**buffer: Any) -> Any:
-    return config_from({"algorithm": {"objective": "mix"}, "buffer": {"name": "memory", **buffer}})
+    return config_from({"algorithm": {"objective": "mix"}, "buffer": {"type": "memory", **buffer}})
 
 
 def test_experts_are_read_from_the_auxiliary_buffer() -> None:

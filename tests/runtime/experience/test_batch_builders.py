@@ -145,7 +145,7 @@ def test_a_step_that_is_not_filled_in_time_ends_the_run() -> None:
 
 
 def test_without_refilling_a_step_trains_on_what_is_left() -> None:
-    gather, _ = gather_of({"filters": [{"name": "group_mean", "low": 1.5, "high": 9.0}]})
+    gather, _ = gather_of({"filters": [{"type": "group_mean", "low": 1.5, "high": 9.0}]})
     found = [owners(gather.gather(step, phase).samples) for step in (1, 2, 3)]
     assert found == [[0, 0], [3, 3], []]
 

@@ -107,7 +107,7 @@ def test_groups_that_others_drew_are_filtered_where_they_are_trained_on(tmp_path
 
 
 def test_groups_that_others_drew_are_left_out_without_others_for_them(tmp_path: Path) -> None:
-    filters = [{"name": "zero_variance_groups", "refill": False}]
+    filters = [{"type": "zero_variance_groups", "refill": False}]
     run = drained(tmp_path, [EQUAL, APART, EQUAL, EQUAL], filters, [])
     kept = []
     for step in (1, 2):

@@ -18,7 +18,7 @@ from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response, Sample
 
-REINFORCE = {"name": "reinforce"}
+REINFORCE = {"type": "reinforce"}
 
 
 def config(longest: int = 100, **algorithm: Any) -> Config:
@@ -64,13 +64,13 @@ def trained(samples: Sequence[Sample]) -> list[bool]:
 def test_advantages_of_grpo() -> None:
     """Rewards 1, 0, 0, 1 of a group: mean 1/2, and standard deviation sqrt(1/3) with n - 1 (torch.std, as verl and TRL)."""
     answered = [group([1.0, 0.0, 0.0, 1.0], [2, 1, 1, 1]), group([1.0, 1.0])]
-    samples, _ = shape(config(advantage={"name": "grpo", "epsilon": 1e-9}), *answered)
+    samples, _ = shape(config(advantage={"type": "grpo", "epsilon": 1e-9}), *answered)
     each = 0.5 / (1 / 3) ** 0.5
     assert of(samples) == pytest.approx([each, each, -each, -each, each, 0, 0])
     assert samples[0].columns["advantages"][:2].tolist() == [0, 0]
 
 
-GDPO = {"name": "other", "kind": "gdpo", "args": {"gdpo_reward_keys": ["form", "right"], "gdpo_reward_weights": [1, 2]}}
+GDPO = {"type": "other", "kind": "gdpo", "args": {"gdpo_reward_keys": ["form", "right"], "gdpo_reward_weights": [1, 2]}}
 
 
 def parted(*found: tuple[float, float], error: str | None = None) -> RolloutGroup:
@@ -117,7 +117,7 @@ def test_a_kl_in_the_reward_of_reinforce_is_taken_from_every_token_after_it() ->
 
 def test_the_kl_of_grpo_may_come_after_the_group() -> None:
     """ROLL: rewards 1 and 0 of a group without its std are 1/2 and -1/2; then each token pays the KL from it on."""
-    advantage = {"name": "grpo", "normalize_by_std": False, "kl_order": "after_normalisation"}
+    advantage = {"type": "grpo", "normalize_by_std": False, "kl_order": "after_normalisation"}
     chosen = config(advantage=advantage, kl_in_reward={"estimator": "k1", "coefficient": 1.0})
     columns = {"old_log_probs": [-0.5, -0.5, -1.0], "reference_log_probs": [-0.75, -1.5, -1.0]}
     samples, _ = shape(chosen, group([1.0, 0.0], [2, 1]), **columns)
@@ -126,7 +126,7 @@ def test_the_kl_of_grpo_may_come_after_the_group() -> None:
 
 def test_roll_cuts_what_the_group_has_normalised() -> None:
     """Advantages +-sqrt(1/2) of rewards 9 and 0 cut at 1/2; a KL of 1/4 each is then cut off, and the cut bites again."""
-    advantage = {"name": "grpo", "epsilon": 1e-12, "kl_order": "after_normalisation"}
+    advantage = {"type": "grpo", "epsilon": 1e-12, "kl_order": "after_normalisation"}
     kl = {"estimator": "k1", "coefficient": 1.0}
     columns = {"old_log_probs": [-0.5, -0.5], "reference_log_probs": [-0.75, -0.75]}
     chosen = config(advantage=advantage, kl_in_reward=kl, reward_shaping={"clip": 0.5})
@@ -215,7 +215,7 @@ def test_running_statistics_see_every_step() -> None:
 def test_the_greedy_response_is_the_baseline_of_remax() -> None:
     """It is shaped as the others are: reward 1/2, less a penalty of 50 of 100 tokens, doubled."""
     answered = [RolloutGroup(**{**vars_of(group([1.0, 0.0])), "greedy": (response(50), Score(0.5))})]
-    chosen = config(advantage={"name": "remax"}, reward_shaping={"length_penalty": 1.0, "scale": 2.0})
+    chosen = config(advantage={"type": "remax"}, reward_shaping={"length_penalty": 1.0, "scale": 2.0})
     samples, _ = shape(chosen, *answered)
     assert of(samples) == pytest.approx([2 * 0.99, -0.02])
 
@@ -227,10 +227,10 @@ def vars_of(answered: RolloutGroup) -> dict[str, Any]:
 def test_groups_are_left_out_before_they_are_trained_on() -> None:
     groups = [group([1.0, 1.0]), group([1.0, 0.0]), group([0.0, 0.0])]
     assert Shaping.of(config(filters=["zero_variance_groups"])).kept_groups(groups) == [groups[1]]
-    half = Shaping.of(config(filters=[{"name": "group_mean", "low": -1.0, "high": 1.0}]))
+    half = Shaping.of(config(filters=[{"type": "group_mean", "low": -1.0, "high": 1.0}]))
     assert half.kept_groups(groups) == groups[1:]
     both = Shaping.of(
-        config(filters=[{"name": "zero_variance_groups", "refill": False}, {"name": "group_mean", "high": 0.5}])
+        config(filters=[{"type": "zero_variance_groups", "refill": False}, {"type": "group_mean", "high": 0.5}])
     )
     assert both.kept_groups(groups) == []
     assert (half.refills, both.refills) == (False, False)
@@ -244,13 +244,13 @@ def test_groups_are_compared_by_a_metric(metric: str, kept: bool) -> None:
     """Equal scores and answers, of different lengths that are punished, and of different format."""
     scores = [Score(1.0, {"format": 1.0}, True), Score(1.0, {"format": 0.0}, True)]
     answered = RolloutGroup(Prompt(0, "s", (1, 2), ""), [response(1), response(90)], [1.0, 1.0], scores)
-    filters = [{"name": "zero_variance_groups", "metric": metric}]
+    filters = [{"type": "zero_variance_groups", "metric": metric}]
     chosen = config(filters=filters, reward_shaping={"overlong_penalty": {"buffer": 20}})
     assert bool(Shaping.of(chosen).kept_groups([answered])) is kept
 
 
 def test_a_metric_that_no_reward_gives_is_named_with_those_there_are() -> None:
-    chosen = config(filters=[{"name": "zero_variance_groups", "metric": "lenght"}])
+    chosen = config(filters=[{"type": "zero_variance_groups", "metric": "lenght"}])
     with pytest.raises(RunError, match="'lenght'") as refused:
         Shaping.of(chosen).kept_groups([group([1.0, 0.0])])
     assert "acc, reward, score" in refused.value.hint
@@ -261,7 +261,7 @@ def test_a_group_of_a_buffer_that_tells_its_rewards_alone_has_no_other_metric() 
     of_rewards = config(filters=["zero_variance_groups"])
     assert Shaping.of(of_rewards).kept_groups([bare]) == [bare]
     with pytest.raises(RunError, match="'acc', which no reward gives"):
-        Shaping.of(config(filters=[{"name": "zero_variance_groups", "metric": "acc"}])).kept_groups([bare])
+        Shaping.of(config(filters=[{"type": "zero_variance_groups", "metric": "acc"}])).kept_groups([bare])
 
 
 def test_responses_left_out_count_in_their_group_and_nowhere_else() -> None:
@@ -280,9 +280,9 @@ def test_responses_left_out_count_in_their_group_and_nowhere_else() -> None:
 def test_masks_of_roll() -> None:
     """A share of 1/4 is not above 1/4; wrong responses of three tokens are left out; one response alone is not compared."""
     answered = [group([1.0, 0.0, 0.0, 0.0]), group([1.0, 0.0], [3, 3]), group([0.0])]
-    samples, _ = shape(config(filters=[{"name": "difficulty_mask", "low": 0.25, "high": 0.95}]), *answered)
+    samples, _ = shape(config(filters=[{"type": "difficulty_mask", "low": 0.25, "high": 0.95}]), *answered)
     assert [sample.counted for sample in samples] == [False] * 4 + [True] * 3
-    samples, _ = shape(config(filters=[{"name": "long_incorrect", "max_tokens": 3}]), *answered)
+    samples, _ = shape(config(filters=[{"type": "long_incorrect", "max_tokens": 3}]), *answered)
     assert [sample.counted for sample in samples] == [True] * 4 + [True, False, True]
 
 
@@ -332,14 +332,14 @@ def test_a_step_without_samples_is_nothing() -> None:
     ("algorithm", "error", "wrong"),
     [
         (
-            {"advantage": {"name": "other", "kind": "gigpo"}},
+            {"advantage": {"type": "other", "kind": "gigpo"}},
             PlanError,
             "kind 'gigpo'; expected one of asymre, clipb, clipv, gdpo",
         ),
-        ({"advantage": {"name": "other", "kind": "gpg", "args": {"alpha": 1}}}, PlanError, "no argument alpha"),
+        ({"advantage": {"type": "other", "kind": "gpg", "args": {"alpha": 1}}}, PlanError, "no argument alpha"),
         ({"rollout_correction": {"rejection": ["token_k9"]}}, ConfigError, "rules have 0 bounds"),
         (
-            {"filters": [{"name": "zero_variance_groups", "metric": "seq_final_reward"}], "kl_in_reward": {}},
+            {"filters": [{"type": "zero_variance_groups", "metric": "seq_final_reward"}], "kl_in_reward": {}},
             PlanError,
             "seq_final_reward",
         ),
@@ -350,7 +350,7 @@ def test_what_is_not_computed_is_refused_at_once(algorithm: dict[str, Any], erro
         Shaping.of(config(**algorithm))
 
 
-GAE = {"name": "gae", "gamma": 0.5, "lambda": 0.5, "whiten": False}
+GAE = {"type": "gae", "gamma": 0.5, "lambda": 0.5, "whiten": False}
 
 
 def test_gae_counts_what_the_critic_expected() -> None:
@@ -367,7 +367,7 @@ def test_a_kl_in_the_reward_is_part_of_the_returns() -> None:
     """Penalties 0.2 and 0.4 at the tokens: rewards -0.2, 0.6; undiscounted returns 0.4, 0.6, less values 0.1, 0.1."""
     kl = {"estimator": "k1", "coefficient": 1.0}
     columns = {"old_log_probs": [-0.5, -0.5], "reference_log_probs": [-0.7, -0.9], "old_values": [0.1, 0.1]}
-    chosen = config(advantage={"name": "gae", "whiten": False}, kl_in_reward=kl)
+    chosen = config(advantage={"type": "gae", "whiten": False}, kl_in_reward=kl)
     samples, _ = shape(chosen, group([1.0], [2]), **columns)
     assert of(samples, "returns") == pytest.approx([0.4, 0.6])
     assert of(samples) == pytest.approx([0.3, 0.5])
@@ -375,18 +375,18 @@ def test_a_kl_in_the_reward_is_part_of_the_returns() -> None:
 
 def test_advantages_of_gae_are_whitened_and_cut_and_returns_are_not() -> None:
     """Returns 0 and 2, values 0: mean 1, unbiased standard deviation sqrt(2)."""
-    chosen = config(advantage={"name": "gae"}, reward_shaping={"advantage_clip": 0.5})
+    chosen = config(advantage={"type": "gae"}, reward_shaping={"advantage_clip": 0.5})
     samples, _ = shape(chosen, group([0.0, 2.0]), old_values=[0.0, 0.0])
     assert of(samples) == pytest.approx([-0.5, 0.5])
     assert of(samples, "returns") == pytest.approx([0.0, 2.0])
-    whitened, _ = shape(config(advantage={"name": "gae"}), group([0.0, 2.0]), old_values=[0.0, 0.0])
+    whitened, _ = shape(config(advantage={"type": "gae"}), group([0.0, 2.0]), old_values=[0.0, 0.0])
     assert of(whitened) == pytest.approx([-(0.5**0.5), 0.5**0.5], rel=1e-6)
 
 
 def test_the_critic_learns_from_responses_that_a_filter_leaves_out_and_not_from_rejected_ones() -> None:
     """The first response is a wrong one of the length that is left out, the second is rejected."""
     correction = {"rejection": ["seq_mean_k1"], "rejection_bounds": ["0.5_2"]}
-    chosen = config(advantage=GAE, filters=[{"name": "long_incorrect", "max_tokens": 1}], rollout_correction=correction)
+    chosen = config(advantage=GAE, filters=[{"type": "long_incorrect", "max_tokens": 1}], rollout_correction=correction)
     columns = {"old_log_probs": [-0.5, -9.0, -0.5], "old_values": [0.0, 0.0, 0.0]}
     samples, _ = shape(chosen, group([0.0, 1.0, 1.0]), **columns)
     assert trained(samples) == [False, False, True]
@@ -434,7 +434,7 @@ def test_a_mix_trains_no_critic() -> None:
 
 def test_tokens_that_the_estimator_leaves_out_are_not_trained_on() -> None:
     """Of bad responses' tokens those below the mean signal go; a signal is p (H + log p), with the log-probs of the rollout."""
-    chosen = {"name": "other", "kind": "clipb", "args": {"mu": 0.0, "epsilon": 1e-9}}
+    chosen = {"type": "other", "kind": "clipb", "args": {"mu": 0.0, "epsilon": 1e-9}}
     samples, metrics = shape(
         config(advantage=chosen), group([1.0, 0.0], [2, 2]), old_entropy=[0.1, 0.9, 0.2, 0.8], old_log_probs=[-9.0] * 4
     )
@@ -450,7 +450,7 @@ def test_token_baselines_weigh_by_the_correction(kind: str) -> None:
     old = {"old_log_probs": [math.log(0.5), math.log(0.5)], "old_squared_probabilities": [0.25, 0.5]}
     answered = group([1.0, 0.0])
     answered.responses[:] = [response(1, log_probs=[math.log(0.5)]), response(1, log_probs=[math.log(0.25)])]
-    advantage = {"name": "other", "kind": kind}
+    advantage = {"type": "other", "kind": kind}
     samples, _ = shape(config(advantage=advantage), answered, **old)
     assert of(samples) == pytest.approx([1 - 1 / 3, -1 / 3])
     correction = {"weight": "token", "weight_upper": 9.0}
@@ -460,7 +460,7 @@ def test_token_baselines_weigh_by_the_correction(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["clipb", "clipv", "optimal_token_baseline", "tir_optimal_token_baseline"])
 def test_what_the_rollout_engine_does_not_tell_is_not_left_to_it(kind: str) -> None:
-    chosen = config(advantage={"name": "other", "kind": kind}, old_log_probs="rollout")
+    chosen = config(advantage={"type": "other", "kind": kind}, old_log_probs="rollout")
     with pytest.raises(PlanError, match=f"{kind} reads what the pass for old log-probs measures") as refused:
         Shaping.of(chosen)
     assert refused.value.hint == "set algorithm.old_log_probs to recompute"

@@ -201,7 +201,7 @@ def test_no_weights_can_be_sent(server: Server) -> None:
 
 def test_a_run_that_only_evaluates_asks_it(task: Any, tmp_path: Path) -> None:
     asked = Server(str(task.folder / "model"))
-    url = {"name": "external", "base_url": asked.url, "model": "tiny"}
+    url = {"type": "external", "base_url": asked.url, "model": "tiny"}
     config = task.config(tmp_path, run={"mode": "evaluate_only"}, rollout={"engine": url, "max_response_tokens": 4})
     role = make_plan(config).stages[0].role("rollout")
     assert role is not None

@@ -272,7 +272,7 @@ def test_the_server_is_a_child_that_ends_with_the_engine(setting: Setting) -> No
 def config(**more: Any) -> Any:
     base: dict[str, Any] = {
         "model": {"path": "m"},
-        "rollout": {"engine": {"name": "sglang"}},
+        "rollout": {"engine": {"type": "sglang"}},
         "schedule": {"total_steps": 1},
         "placement": {"device": "cuda", "devices_per_node": 4},
     }
@@ -286,7 +286,7 @@ def test_arguments_of_the_server() -> None:
         config(
             rollout={
                 "engine": {
-                    "name": "sglang",
+                    "type": "sglang",
                     "args": {"attention_backend": "fa3", "log_level": "error", "page_size": None},
                 },
                 "memory": {
@@ -349,18 +349,18 @@ def test_what_sglang_cannot_do_is_refused_before_the_run(tmp_path: Path, monkeyp
     fields = "class Parallel:\n    tp_size: int = 1\n    attention_backend: str = ''\n    weight_version: str = ''\n"
     (tmp_path / "sglang" / "srt" / "arg_groups" / "fields" / "parallel.py").write_text(fields)
     monkeypatch.syspath_prepend(str(tmp_path))
-    check_sglang(config(rollout={"engine": {"name": "sglang", "args": {"attention_backend": "fa3"}}}))
+    check_sglang(config(rollout={"engine": {"type": "sglang", "args": {"attention_backend": "fa3"}}}))
     for args, message in (
         ({"tp_size": 2}, "not its to set"),
         ({"attention_backends": "x"}, "no argument attention_backends"),
     ):
         with pytest.raises(RunError, match=message):
-            check_sglang(config(rollout={"engine": {"name": "sglang", "args": args}}))
+            check_sglang(config(rollout={"engine": {"type": "sglang", "args": args}}))
     with pytest.raises(RunError, match="token ids only"):
         check_sglang(config(model={"path": "m", "modality": "vision"}))
     with pytest.raises(RunError, match="sees one GPU"):
-        check_sglang(config(rollout={"engine": {"name": "sglang"}, "parallel": {"tensor_parallel_size": 2}}))
-    shaped = {"engine": {"name": "sglang"}, "sampling": {"repetition_penalty": 1.1}}
+        check_sglang(config(rollout={"engine": {"type": "sglang"}, "parallel": {"tensor_parallel_size": 2}}))
+    shaped = {"engine": {"type": "sglang"}, "sampling": {"repetition_penalty": 1.1}}
     check_sglang(config(rollout=shaped, algorithm={"old_log_probs": "recompute"}))
     with pytest.raises(RunError, match="after the repetition penalty"):
         check_sglang(config(rollout=shaped, algorithm={"old_log_probs": "rollout"}))

@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config(folder: Path, **rollout: Any) -> Config:
     settings: dict[str, Any] = {
-        "engine": {"name": "vllm", "args": {"max_logprobs": 3, "scheduling_policy": "priority"}},
+        "engine": {"type": "vllm", "args": {"max_logprobs": 3, "scheduling_policy": "priority"}},
         "precision": "float32",
         "sampling": {"seed": 11, "stop": ["ab"]},
         "memory": {
@@ -415,12 +415,12 @@ def test_shared_memory_of_an_engines_processes_ends_with_them() -> None:
 
 def test_arguments_are_checked_before_anything_starts(folder: Path) -> None:
     with pytest.raises(RunError, match="no argument max_num_seq") as error:
-        check_vllm(config(folder, engine={"name": "vllm", "args": {"max_num_seq": 3}}))
+        check_vllm(config(folder, engine={"type": "vllm", "args": {"max_num_seq": 3}}))
     assert "max_num_seqs" in error.value.hint
     with pytest.raises(RunError, match="sets dtype") as error:
-        check_vllm(config(folder, engine={"name": "vllm", "args": {"dtype": "float16"}}))
+        check_vllm(config(folder, engine={"type": "vllm", "args": {"dtype": "float16"}}))
     assert error.value.hint == "set rollout.precision"
-    check_vllm(config(folder, engine={"name": "vllm", "args": {"anything": None}}))
+    check_vllm(config(folder, engine={"type": "vllm", "args": {"anything": None}}))
     plain = config(folder)
     with pytest.raises(RunError, match=r"model\.modality is vision"):
         check_vllm(dataclasses.replace(plain, model=dataclasses.replace(plain.model, modality="vision")))

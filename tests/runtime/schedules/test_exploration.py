@@ -214,7 +214,7 @@ def test_left_out_groups_are_made_up_for_while_rollout_is_ahead() -> None:
 
 
 def test_without_refilling_a_place_stays_empty() -> None:
-    filters = [{"name": "zero_variance_groups", "refill": False}]
+    filters = [{"type": "zero_variance_groups", "refill": False}]
     config = configured(weight_sync={"max_steps_ahead": 1}, algorithm={"filters": filters}, **SPLIT)
     trainer = Trainer(config, Engines(long_tail), total_steps=3)
     trainer.run(range(1, 4))
@@ -276,7 +276,7 @@ def test_further_prompts_beside_a_step_do_not_run_ahead_while_it_is_trained_on()
 
 def test_further_prompts_beside_a_step_take_no_more_room_than_the_buffer_has() -> None:
     """Else the groups of the next step wait for room, and training, which would make it, waits for the engines."""
-    memory, over = {"name": "memory", "capacity": 4}, {"additional_prompts": 5}
+    memory, over = {"type": "memory", "capacity": 4}, {"additional_prompts": 5}
     config = configured(rollout={"oversampling": over}, weight_sync={"max_steps_ahead": 1}, buffer=memory, **SPLIT)
     trainer = Trainer(config, Engines(), total_steps=8, train_seconds=0.05, capacity=4)
     threading.Timer(20.0, trainer.stop.set).start()

@@ -127,7 +127,7 @@ def test_groups_that_a_filter_leaves_out_are_made_up_for() -> None:
 def test_filters_that_leave_nothing_end_the_run() -> None:
     here = simulation(
         Engines(),
-        algorithm={"filters": [{"name": "zero_variance_groups", "threshold": 9.0}]},
+        algorithm={"filters": [{"type": "zero_variance_groups", "threshold": 9.0}]},
         rollout={"oversampling": {"max_generation_batches": 3}},
     )
     with pytest.raises(RunError, match=r"left out 6 groups in a row, as many as 3 rounds of 2 prompts"):

@@ -139,7 +139,7 @@ def test_a_missing_package_is_named_before_the_run(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingDependency, match=rf"the tracker {name}") as refused:
-        make_trackers(config_from({"rlctl": 1, "tracking": [{"name": name}]}), tmp_path, print)
+        make_trackers(config_from({"rlctl": 1, "tracking": [{"type": name}]}), tmp_path, print)
     assert refused.value.hint == f"pip install 'rlctl[{name}]'"
 
 
@@ -147,7 +147,7 @@ def test_a_tracker_that_cannot_be_started_is_left_out(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     (tmp_path / "file").write_text("in the way")
     reports: list[str] = []
-    config = config_from({"rlctl": 1, "tracking": [{"name": "tensorboard", "folder": str(tmp_path / "file" / "x")}]})
+    config = config_from({"rlctl": 1, "tracking": [{"type": "tensorboard", "folder": str(tmp_path / "file" / "x")}]})
     assert make_trackers(config, tmp_path, reports.append) == []
     assert len(reports) == 1
     assert reports[0].startswith("the tracker tensorboard cannot be started and is not used: ")
@@ -155,6 +155,6 @@ def test_a_tracker_that_cannot_be_started_is_left_out(tmp_path: Path) -> None:
 
 def test_a_tracker_of_one_framework_is_not_made(tmp_path: Path) -> None:
     """The plan and the checks tell so."""
-    config = config_from({"rlctl": 1, "tracking": [{"name": "other", "kind": "clearml"}]})
+    config = config_from({"rlctl": 1, "tracking": [{"type": "other", "kind": "clearml"}]})
     usual = make_trackers(config_from({"rlctl": 1, "tracking": []}), tmp_path, print)
     assert [type(made) for made in make_trackers(config, tmp_path, print)] == [type(made) for made in usual]

@@ -39,7 +39,7 @@ def config(tracker: dict[str, Any]) -> Config:
             "run": {"project": "demo", "name": "first", "group": "mine"},
             "environment": {"variables": {"HF_TOKEN": SECRET, "LEVEL": "3"}},
             "rewards": [{"type": "judge", "name": "j", "api_key": SECRET}],
-            "tracking": [{"name": "console"}, tracker],
+            "tracking": [{"type": "console"}, tracker],
         }
     )
 
@@ -61,15 +61,15 @@ def assert_no_secret(folder: Path) -> None:
 
 
 def test_a_tracker_of_one_framework_is_not_made(tmp_path: Path) -> None:
-    assert make_trackers(config({"name": "other", "kind": "ml_tracker"}), tmp_path, print) == []
+    assert make_trackers(config({"type": "other", "kind": "ml_tracker"}), tmp_path, print) == []
 
 
 def test_tensorboard_is_read_back(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    log_run(tmp_path, {"name": "tensorboard"})
-    log_run(tmp_path, {"name": "tensorboard"}, steps=(3,))
+    log_run(tmp_path, {"type": "tensorboard"})
+    log_run(tmp_path, {"type": "tensorboard"}, steps=(3,))
     events = EventAccumulator(str(tmp_path / "tracking" / "tensorboard")).Reload()
     assert [(e.step, e.value) for e in events.Scalars("reward/mean")] == [(1, 0.25), (2, 0.5), (3, 0.75)]
     assert "config/text_summary" in events.Tags()["tensors"]
@@ -83,13 +83,13 @@ def test_each_of_several_stages_is_a_run_of_its_own_whose_steps_rise(tmp_path: P
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for stage, steps in (("sft", (1, 2, 3)), ("grpo", (1, 2))):
-        log_run(tmp_path, {"name": "tensorboard"}, steps=steps, stage=stage)
+        log_run(tmp_path, {"type": "tensorboard"}, steps=steps, stage=stage)
         events = EventAccumulator(str(tmp_path / "tracking" / "tensorboard" / stage)).Reload()
         assert [event.step for event in events.Scalars("reward/mean")] == list(steps)
 
 
 def test_services_know_a_stage_by_its_name_and_the_run_as_its_group(tmp_path: Path) -> None:
-    made = config({"name": "wandb"})
+    made = config({"type": "wandb"})
     (_, settings), group = made.tracking, replace(made, run=replace(made.run, group=None))
     place = tmp_path / "tracking" / "wandb"
     assert run_info(made, settings, tmp_path, "") == RunInfo("demo", "first", "mine", place)
@@ -99,14 +99,14 @@ def test_services_know_a_stage_by_its_name_and_the_run_as_its_group(tmp_path: Pa
 
 def test_tensorboard_folder_of_the_config(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    log_run(tmp_path / "run", {"name": "tensorboard", "folder": str(tmp_path / "tb")})
+    log_run(tmp_path / "run", {"type": "tensorboard", "folder": str(tmp_path / "tb")})
     assert list((tmp_path / "tb").glob("events.*"))
     assert not (tmp_path / "run").exists()
 
 
 def test_swanlab_offline_keeps_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("swanlab")
-    log_run(tmp_path, {"name": "swanlab", "mode": "offline", "api_key": SECRET})
+    log_run(tmp_path, {"type": "swanlab", "mode": "offline", "api_key": SECRET})
     (kept,) = (tmp_path / "tracking" / "swanlab").glob("run-*/*.swanlab")
     assert b"reward/mean" in kept.read_bytes()
     (settings,) = (tmp_path / "tracking" / "swanlab").glob("run-*/files/config.yaml")
@@ -119,13 +119,13 @@ def test_swanlab_offline_keeps_files(tmp_path: Path, capfd: pytest.CaptureFixtur
 
 def test_swanlab_disabled_keeps_nothing(tmp_path: Path) -> None:
     pytest.importorskip("swanlab")
-    log_run(tmp_path, {"name": "swanlab", "mode": "disabled"})
+    log_run(tmp_path, {"type": "swanlab", "mode": "disabled"})
     assert not list(tmp_path.rglob("*.swanlab"))
 
 
 def test_wandb_offline_keeps_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("wandb")
-    log_run(tmp_path, {"name": "wandb", "mode": "offline", "api_key": SECRET, "args": {"tags": ["t"]}})
+    log_run(tmp_path, {"type": "wandb", "mode": "offline", "api_key": SECRET, "args": {"tags": ["t"]}})
     (kept,) = (tmp_path / "tracking" / "wandb").glob("wandb/offline-run-*/run-*.wandb")
     assert b"reward/mean" in kept.read_bytes()
     run_id = (tmp_path / "tracking" / "wandb" / "run_id").read_text()
@@ -142,8 +142,8 @@ def test_mlflow_is_queried_back_and_a_second_launch_goes_on(tmp_path: Path) -> N
     pytest.importorskip("mlflow")
     from mlflow import MlflowClient
 
-    log_run(tmp_path, {"name": "mlflow", "username": "me", "password": SECRET})
-    log_run(tmp_path, {"name": "mlflow"}, steps=(3,))
+    log_run(tmp_path, {"type": "mlflow", "username": "me", "password": SECRET})
+    log_run(tmp_path, {"type": "mlflow"}, steps=(3,))
     client = MlflowClient(tracking_uri(None, tmp_path / "tracking" / "mlflow"))
     experiment = client.get_experiment_by_name("demo")
     (run,) = client.search_runs([experiment.experiment_id])
@@ -164,7 +164,7 @@ def test_mlflow_gets_the_metrics_whose_names_it_would_refuse(tmp_path: Path) -> 
     from mlflow import MlflowClient
 
     problems: list[str] = []
-    tracker = {"name": "mlflow"}
+    tracker = {"type": "mlflow"}
     (made,) = make_trackers(config(tracker), tmp_path, problems.append)
     made.log({"evaluation/gsm8k/mean@8": 0.5, "staleness/share/16+": 0.25, "reward/a//(b)": 1.0}, step=1)
     made.close()

@@ -29,7 +29,7 @@ def decaying() -> Train:
         precision=base.precision,
         optimizer=base.optimizer,
         memory=base.memory,
-        lr_scheduler=LrScheduler(name="cosine"),
+        lr_scheduler=LrScheduler(type="cosine"),
     )
 
 
@@ -62,7 +62,7 @@ def test_the_schedule_is_the_checkpoints_or_the_configs(
     """Where it stands is the checkpoint's in both cases: the learning rate of the third tick."""
     samples, train = make_samples(3), decaying()
     [(_, straight)] = one.run(jobs.train_and_save, models["gpt2"], train, samples, SftLoss(), tmp_path / "c")
-    other = LrScheduler(name="linear", total_steps=20, restore_from_checkpoint=restored)
+    other = LrScheduler(type="linear", total_steps=20, restore_from_checkpoint=restored)
     changed = dataclasses.replace(train, lr_scheduler=other)
     [(_, resumed)] = one.run(jobs.load_and_train, models["gpt2"], changed, samples, SftLoss(), tmp_path / "c")
     own = curve_of(other, peak=train.optimizer.lr, scheduler_steps=None)

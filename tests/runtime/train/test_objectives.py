@@ -36,7 +36,7 @@ DPO = DpoLoss.of(
 
 def mix(number: int = 1, mini: int = 4, algorithm: dict[str, Any] | None = None, **objective: Any) -> LossFunction:
     config = {
-        "algorithm": {"objective": {"name": "mix", "expert_share": 0.5, **objective}, **(algorithm or {})},
+        "algorithm": {"objective": {"type": "mix", "expert_share": 0.5, **objective}, **(algorithm or {})},
         "batch": {"mini_batch_responses": mini},
     }
     return make_loss(config_from(config), number=number)
@@ -138,9 +138,9 @@ def test_a_corrected_kl_takes_the_policy_of_now_for_the_old_one_of_experts(first
     """Weights are 2, 1 of what was rolled out, 1 in a step's first update, and 1 of the experts; with their gradient."""
     given = tensors()
     kl = {"kl_in_loss": {"estimator": "k3_corrected", "coefficient": 1.0}}
-    config = config_from({"algorithm": {"objective": {"name": "mix", "expert_share": 0.5}, **kl}, **MINI})
+    config = config_from({"algorithm": {"objective": {"type": "mix", "expert_share": 0.5}, **kl}, **MINI})
     loss = make_loss(config, old_is_current=first)
-    plain = make_loss(config_from({"algorithm": {"objective": {"name": "mix", "expert_share": 0.5}}, **MINI}))
+    plain = make_loss(config_from({"algorithm": {"objective": {"type": "mix", "expert_share": 0.5}}, **MINI}))
     x = given["reference_log_probs"] - given["log_probs"]
     old = torch.where(given["expert"] > 0, given["log_probs"].detach(), given["old_log_probs"])
     weight = (given["log_probs"] - (given["log_probs"].detach() if first else old)).exp().clamp(max=2.0)

@@ -29,15 +29,15 @@ ADAM = {"lr": 0.1, "weight_decay": 0.2, "betas": (0.8, 0.9), "eps": 1e-6}
     ("chosen", "kind", "expected"),
     [
         ({}, torch.optim.AdamW, {**ADAM, "fused": True}),
-        ({"name": "AdamW", "module": "torch.optim"}, torch.optim.AdamW, {**ADAM, "fused": True}),
-        ({"name": "adam"}, torch.optim.Adam, {**ADAM, "fused": True}),
-        ({"name": "sgd"}, torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.2}),
+        ({"type": "AdamW", "module": "torch.optim"}, torch.optim.AdamW, {**ADAM, "fused": True}),
+        ({"type": "adam"}, torch.optim.Adam, {**ADAM, "fused": True}),
+        ({"type": "sgd"}, torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.2}),
         (
-            {"name": "sgd", "args": {"momentum": 0.9, "fused": False}},
+            {"type": "sgd", "args": {"momentum": 0.9, "fused": False}},
             torch.optim.SGD,
             {"lr": 0.1, "weight_decay": 0.2, "fused": False, "momentum": 0.9},
         ),
-        ({"name": "adagrad"}, torch.optim.Adagrad, {"lr": 0.1, "weight_decay": 0.2}),
+        ({"type": "adagrad"}, torch.optim.Adagrad, {"lr": 0.1, "weight_decay": 0.2}),
         ({"args": {"amsgrad": True}}, torch.optim.AdamW, {**ADAM, "fused": True, "amsgrad": True}),
     ],
 )
@@ -60,7 +60,7 @@ def test_a_class_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
     package = types.ModuleType("some_optimizers")
     package.AdamW8bit = AdamW8bit  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "some_optimizers", package)
-    section = Optimizer(**SECTION, name="AdamW8bit", module="some_optimizers", args={"block": 64})  # type: ignore[arg-type]
+    section = Optimizer(**SECTION, type="AdamW8bit", module="some_optimizers", args={"block": 64})  # type: ignore[arg-type]
     frozen, free = torch.nn.Parameter(torch.zeros(1), requires_grad=False), torch.nn.Parameter(torch.zeros(1))
     made = make_optimizer([frozen, free], section)
     assert made.given == (0.1, (0.8, 0.9), 1e-6, 0.2, 64)  # type: ignore[attr-defined]
@@ -70,10 +70,10 @@ def test_a_class_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"module": "torchao.optim", "name": "AdamW8bit"}, r"torchao\.optim cannot be imported"),
-        ({"name": "admw"}, "admw, which torch.optim does not have"),
-        ({"name": "lbfgs"}, "lbfgs, which torch.optim does not have"),
-        ({"name": "sgd", "args": {"fused": True}}, "PyTorch has SGD so for whole parameters only"),
+        ({"module": "torchao.optim", "type": "AdamW8bit"}, r"torchao\.optim cannot be imported"),
+        ({"type": "admw"}, "admw, which torch.optim does not have"),
+        ({"type": "lbfgs"}, "lbfgs, which torch.optim does not have"),
+        ({"type": "sgd", "args": {"fused": True}}, "PyTorch has SGD so for whole parameters only"),
         ({"args": {"amsgard": True}}, "args has amsgard, which AdamW does not take"),
         ({"args": {"amsgrad": True, "lr": -1.0}}, "args has lr, which has a key of its own"),
         ({"args": {"betas": (2.0, 0.9)}}, "AdamW does not take its arguments: Invalid beta"),
@@ -112,8 +112,8 @@ def test_steps_are_those_of_pytorch(
 
 
 def test_a_checkpoint_holds_the_state_of_any_optimizer(two: Workers, models: dict[str, Path], tmp_path: Path) -> None:
-    own = {"name": "Momentum", "module": jobs.__name__, "args": {"keep": 0.9}}
-    for index, chosen in enumerate(({"name": "sgd", "args": {"momentum": 0.9}}, own)):
+    own = {"type": "Momentum", "module": jobs.__name__, "args": {"keep": 0.9}}
+    for index, chosen in enumerate(({"type": "sgd", "args": {"momentum": 0.9}}, own)):
         run = (models["qwen2"], settings(**chosen), make_samples(5), SftLoss(), tmp_path / str(index))
         straight, resumed = two.run(jobs.train_and_save, *run)[0], two.run(jobs.load_and_train, *run)[0]
         assert all(torch.equal(tensor, straight[0][name]) for name, tensor in resumed[0].items())

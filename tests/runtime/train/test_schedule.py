@@ -41,14 +41,14 @@ def transformers_rates(name: str, total: int, *, warmup: int, **kwargs: Any) -> 
 @pytest.mark.parametrize(
     ("settings", "name", "kwargs"),
     [
-        ({"name": "constant"}, "constant_with_warmup", {}),
-        ({"name": "linear"}, "linear", {}),
-        ({"name": "cosine"}, "cosine", {}),
-        ({"name": "cosine", "num_cycles": 1.5}, "cosine", {"num_cycles": 1.5}),
-        ({"name": "cosine", "min_lr_ratio": 0.1}, "cosine_with_min_lr", {"min_lr_rate": 0.1}),
-        ({"name": "inverse_sqrt"}, "inverse_sqrt", {}),
-        ({"name": "polynomial"}, "polynomial", {}),
-        ({"name": "polynomial", "min_lr_ratio": 0.1}, "polynomial", {"lr_end": 0.1 * PEAK}),
+        ({"type": "constant"}, "constant_with_warmup", {}),
+        ({"type": "linear"}, "linear", {}),
+        ({"type": "cosine"}, "cosine", {}),
+        ({"type": "cosine", "num_cycles": 1.5}, "cosine", {"num_cycles": 1.5}),
+        ({"type": "cosine", "min_lr_ratio": 0.1}, "cosine_with_min_lr", {"min_lr_rate": 0.1}),
+        ({"type": "inverse_sqrt"}, "inverse_sqrt", {}),
+        ({"type": "polynomial"}, "polynomial", {}),
+        ({"type": "polynomial", "min_lr_ratio": 0.1}, "polynomial", {"lr_end": 0.1 * PEAK}),
     ],
 )
 def test_rates_are_those_of_transformers(
@@ -81,9 +81,9 @@ def test_exponential_wsd_halfway_is_two_to_the_minus_a_half() -> None:
     [
         ({"warmup_steps": 4, "warmup_start_lr": 1e-3}, 1, 1.25e-3),  # a quarter of the way from 1e-3 to 2e-3
         ({"warmup_ratio": 0.5}, 3, PEAK * 3 / 5),  # 5 of 10 ticks
-        ({"name": "linear", "min_lr": 5e-4}, 5, 1.25e-3),  # halfway from 2e-3 to 5e-4
-        ({"name": "linear", "decay_steps": 4, "min_lr_ratio": 0.5}, 9, 1e-3),  # stays at the lowest point
-        ({"name": "linear", "total_steps": 20}, 5, 1.5e-3),  # a quarter of 20
+        ({"type": "linear", "min_lr": 5e-4}, 5, 1.25e-3),  # halfway from 2e-3 to 5e-4
+        ({"type": "linear", "decay_steps": 4, "min_lr_ratio": 0.5}, 9, 1e-3),  # stays at the lowest point
+        ({"type": "linear", "total_steps": 20}, 5, 1.5e-3),  # a quarter of 20
     ],
 )
 def test_rates_by_hand(settings: dict[str, Any], tick: int, expected: float) -> None:

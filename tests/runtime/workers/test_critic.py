@@ -24,7 +24,7 @@ SECTION: dict[str, Any] = {
     "precision": {"compute": "float32"},
     "memory": {"recompute_activations": False},
     "optimizer": {"lr": 1e-2, "epsilon": 1e-2},
-    "lr_scheduler": {"name": "linear", "step_unit": "optimizer_step"},
+    "lr_scheduler": {"type": "linear", "step_unit": "optimizer_step"},
     "mini_batch_responses": 2,
     "ppo_epochs": 2,
     "micro_batch": {"unit": "tokens", "size": 40},
@@ -66,7 +66,7 @@ def test_a_step_goes_by_the_critics_own_section(two: Workers, model: Path) -> No
 
 def test_it_learns_the_returns(two: Workers, model: Path) -> None:
     """After 8 steps the mean squared error of the values is less than half of what it was."""
-    config = make_config(value_loss={"clip": None}, lr_scheduler={"name": "constant"}, optimizer={"lr": 1e-2})
+    config = make_config(value_loss={"clip": None}, lr_scheduler={"type": "constant"}, optimizer={"lr": 1e-2})
     samples = make_samples(4)
     [found, _] = two.run(jobs.critic, config, model, [shares_of(samples, config)] * 8, samples)
 

@@ -19,7 +19,7 @@ TRAIN: dict[str, Any] = {
     "precision": {"compute": "float32"},
     "memory": {"recompute_activations": False},
     "optimizer": {"lr": 1e-2},
-    "lr_scheduler": {"name": "linear", "step_unit": "optimizer_step"},
+    "lr_scheduler": {"type": "linear", "step_unit": "optimizer_step"},
 }
 
 
@@ -31,7 +31,7 @@ def ppo(folder: Path, *, warmup: int = 1, session: int | None = None) -> Config:
             "batch": {"prompts_per_step": 4, "responses_per_prompt": 2, "mini_batch_responses": 4},
             "schedule": {"total_steps": 4, "critic_warmup_steps": warmup},
             "algorithm": {
-                "advantage": {"name": "gae", "lambda": 0.9},
+                "advantage": {"type": "gae", "lambda": 0.9},
                 "policy_filtration": {"reweight": "max_random"},
             },
             "train": TRAIN,

@@ -39,7 +39,7 @@ OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
     "adam": {"optimizer": "adam", "decoupled_weight_decay": False},
     "sgd": {"optimizer": "sgd"},
 }
-"""What Megatron-core calls ``train.optimizer.name``."""
+"""What Megatron-core calls ``train.optimizer.type``."""
 
 
 def transformer_config(train: Train, hf_config: PretrainedConfig, *, device: str = "cpu") -> TransformerConfig:
@@ -217,13 +217,13 @@ def _recompute(engine: Megatron) -> dict[str, Any]:
 
 
 def _optimizer(settings: Optimizer) -> dict[str, Any]:
-    kind = OPTIMIZERS.get(settings.name.lower())
+    kind = OPTIMIZERS.get(settings.type.lower())
     if kind is None or settings.module is not None:
         raise PlanError(
-            f"train.optimizer.name is {settings.name}"
+            f"train.optimizer.type is {settings.type}"
             + (f" of {settings.module}" if settings.module else "")
             + f"; the Megatron engine has {', '.join(OPTIMIZERS)}",
-            hint=nearest(settings.name, OPTIMIZERS) or "set it to adamw, and leave train.optimizer.module out",
+            hint=nearest(settings.type, OPTIMIZERS) or "set it to adamw, and leave train.optimizer.module out",
         )
     if kind["optimizer"] == "adam":
         taken: dict[str, Any] = {

@@ -201,7 +201,7 @@ class Names:
         if family not in FAMILIES:
             raise RunError(
                 f"the Megatron engine has no weight tables for {family} models; it has them for {', '.join(FAMILIES)}",
-                hint="set train.engine.name to fsdp2",
+                hint="set train.engine.type to fsdp2",
             )
         self.family = family
         self.heads = Heads.of(hf_config)

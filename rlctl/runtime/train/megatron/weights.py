@@ -216,7 +216,7 @@ def _account(needed: dict[str, str], files: _Files) -> None:
         if reason is None:
             raise RunError(
                 f"{files.path} has the tensor {name}, which the Megatron model has no place for",
-                hint="set train.engine.name to fsdp2, which trains what Transformers can",
+                hint="set train.engine.type to fsdp2, which trains what Transformers can",
             )
         if dist.get_rank() == 0:
             logger.warning("%s of %s is not used: %s", name, files.path, reason)

@@ -29,7 +29,7 @@ BFLOAT16 = PrecisionSettings(compute="bfloat16")
 
 def decaying(engine: Megatron, precision: PrecisionSettings = FLOAT32) -> Train:
     """Settings under which another tick, or another moment of Adam, would show."""
-    schedule = LrScheduler(name="cosine")
+    schedule = LrScheduler(type="cosine")
     return dataclasses.replace(settings(precision), engine=engine, lr_scheduler=schedule)
 
 

@@ -170,8 +170,8 @@ def test_settings_of_experts_reach_megatron(moe: Moe, name: str, expected: Any) 
         ({"optimizer": Optimizer(epsilon=1e-5)}, "optimizer", "adam_eps", 1e-5),
         ({"optimizer": Optimizer(max_grad_norm=None)}, "optimizer", "clip_grad", 0.0),
         ({"optimizer": Optimizer(max_grad_norm=0.5)}, "optimizer", "clip_grad", 0.5),
-        ({"optimizer": Optimizer(name="adam")}, "optimizer", "decoupled_weight_decay", False),
-        ({"optimizer": Optimizer(name="sgd", args={"momentum": 0.5})}, "optimizer", "sgd_momentum", 0.5),
+        ({"optimizer": Optimizer(type="adam")}, "optimizer", "decoupled_weight_decay", False),
+        ({"optimizer": Optimizer(type="sgd", args={"momentum": 0.5})}, "optimizer", "sgd_momentum", 0.5),
     ],
 )
 def test_precision_and_optimizer_reach_megatron(train: dict[str, Any], where: str, name: str, expected: Any) -> None:
@@ -212,7 +212,7 @@ def test_experts_are_routed_as_transformers_routes_them_and_no_loss_balances_the
         (Megatron(transformer={"attention_backend": "flsh"}), EXPERTS, {}, "flsh; expected one of flash, fused"),
         (Megatron(ddp={"overlap_grad_reduce": True}), EXPERTS, {}, "a key of its own"),
         (Megatron(optimizer_overrides={"adam_eps": "small"}), EXPERTS, {}, "takes float"),
-        (Megatron(), EXPERTS, {"optimizer": Optimizer(name="Muon")}, "Muon; the Megatron engine has adamw"),
+        (Megatron(), EXPERTS, {"optimizer": Optimizer(type="Muon")}, "Muon; the Megatron engine has adamw"),
         (Megatron(), EXPERTS, {"optimizer": Optimizer(args={"amsgrad": True})}, "args has amsgrad"),
     ],
 )  # fmt: skip

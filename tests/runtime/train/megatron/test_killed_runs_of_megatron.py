@@ -97,7 +97,7 @@ def test_a_killed_run_goes_on_to_the_same_end(
             placement={"devices_per_node": 2, "device": "cpu"},
             environment={"ray": {"address": cluster, "startup_timeout": 600}},
             train={
-                "engine": {"name": "megatron", **LAYOUTS[layout]},
+                "engine": {"type": "megatron", **LAYOUTS[layout]},
                 "precision": {"compute": "float32"},
                 "optimizer": {"lr": 1e-3},
             },

@@ -19,7 +19,7 @@ STATES = ("parameters", "gradients", "optimizer")
 
 
 def estimated(folder: Path, engine: dict[str, Any], compute: str, critic: bool) -> dict[str, float]:
-    section = {"engine": {"name": "megatron", **engine}, "precision": {"compute": compute}}
+    section = {"engine": {"type": "megatron", **engine}, "precision": {"compute": compute}}
     config = config_from(
         {
             "model": {"path": str(folder)},
@@ -112,7 +112,7 @@ def test_a_step_on_cpu_allocates_what_is_estimated(
             "rollout": {"max_response_tokens": RESPONSE},
             "batch": {"micro_batch": {"unit": "tokens", "size": SEQUENCES * (PROMPT + RESPONSE)}},
             "placement": {"nodes": 1, "devices_per_node": 2},
-            "train": {"engine": {"name": "megatron", **engine}, "precision": {"compute": compute, "reduce": "float32"}},
+            "train": {"engine": {"type": "megatron", **engine}, "precision": {"compute": compute, "reduce": "float32"}},
         }
     )
     policy = memory_of(config)[0]

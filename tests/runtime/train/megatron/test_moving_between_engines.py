@@ -78,7 +78,7 @@ def test_a_run_moves_and_goes_on_as_it_would_have(first: str, second: str, task:
             tmp_path / name,
             model={"path": str(model)},
             train={
-                "engine": {"name": engine},
+                "engine": {"type": engine},
                 "precision": {"compute": "float32"},
                 "optimizer": {"lr": 1e-3, "epsilon": 1e-4},
                 "memory": {"recompute_activations": False},

@@ -27,7 +27,7 @@ def model(tmp_path: Path) -> str:
 def config_of(path: str, engine: dict[str, Any], **sections: Any) -> Any:
     model = {"path": path, **sections.pop("model", {})}
     placement = {"nodes": 1, "devices_per_node": 4, "device": "cpu"}
-    train = {"engine": {"name": "megatron", **engine}, **sections.pop("train", {})}
+    train = {"engine": {"type": "megatron", **engine}, **sections.pop("train", {})}
     return config_from({"model": model, "placement": placement, "train": train, **sections})
 
 
@@ -38,10 +38,10 @@ def config_of(path: str, engine: dict[str, Any], **sections: Any) -> Any:
         ({"tensor_parallel_size": 4, "context_parallel_size": 4}, {}, "4 heads / tensor 4 = 1"),
         ({"transformer": {"moe_z_los_coeff": 1.0}}, {}, "has no moe_z_los_coeff"),
         ({}, {"model": {"lora": {}}}, "model.lora on the Megatron engine"),
-        ({}, {"train": {"optimizer": {"name": "lion"}}}, "lion; the Megatron engine has"),
-        ({}, {"reference": {"engine": {"name": "megatron", "virtual_pipeline_parallel_size": 2}},
+        ({}, {"train": {"optimizer": {"type": "lion"}}}, "lion; the Megatron engine has"),
+        ({}, {"reference": {"engine": {"type": "megatron", "virtual_pipeline_parallel_size": 2}},
               "algorithm": {"kl_in_loss": {"coefficient": 0.1}}}, "reference.engine.virtual_pipeline_parallel_size"),
-        ({}, {"critic": {"engine": {"name": "megatron", "tensor_parallel_size": 4, "context_parallel_size": 2}},
+        ({}, {"critic": {"engine": {"type": "megatron", "tensor_parallel_size": 4, "context_parallel_size": 2}},
               "algorithm": {"advantage": "gae"}}, "critic.engine.context_parallel_size"),
     ],
 )  # fmt: skip

@@ -40,8 +40,8 @@ def two_stages(task: Task, folder: Path, train: dict[str, Any], devices: int) ->
 def test_a_run_has_the_numbers_of_fsdp2(
     sizes: dict[str, Any], task: Task, run: Callable[..., Ran], tmp_path: Path
 ) -> None:
-    expected = numbers(run(two_stages(task, tmp_path / "fsdp2", {"engine": {"name": "fsdp2"}}, 1)))
-    found = numbers(run(two_stages(task, tmp_path / "megatron", {"engine": {"name": "megatron", **sizes}}, 2)))
+    expected = numbers(run(two_stages(task, tmp_path / "fsdp2", {"engine": {"type": "fsdp2"}}, 1)))
+    found = numbers(run(two_stages(task, tmp_path / "megatron", {"engine": {"type": "megatron", **sizes}}, 2)))
     assert found.keys() == expected.keys()
     for step, metrics in expected.items():
         for name in metrics.keys() & found[step].keys():
@@ -60,7 +60,7 @@ def test_it_learns(sizes: dict[str, Any], task: Task, run: Callable[..., Ran], t
         per_micro_batch=32,
         placement={"devices_per_node": 2, "device": "cpu"},
         train={
-            "engine": {"name": "megatron", **sizes},
+            "engine": {"type": "megatron", **sizes},
             "precision": {"compute": "float32"},
             "optimizer": {"lr": 1e-3},
         },

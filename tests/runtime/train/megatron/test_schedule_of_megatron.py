@@ -52,7 +52,7 @@ def test_rates_are_those_of_megatron(style: str, data: st.DataObject) -> None:
         start_wd=0.0, end_wd=0.0, wd_incr_style="constant", wsd_decay_steps=wsd, lr_wsd_decay_style=shape,
     )  # fmt: skip
     settings = LrScheduler(
-        name=style,
+        type=style,
         warmup_steps=warmup,
         warmup_start_lr=start,
         min_lr=low,
@@ -79,7 +79,7 @@ def test_weight_decay_is_that_of_megatron(style: str, total: int, start: float, 
 
 
 def test_from_the_end_on_the_rate_stays_the_lowest() -> None:
-    curve = curve_of(LrScheduler(name="cosine", min_lr_ratio=0.1), peak=1.0, scheduler_steps=10)
+    curve = curve_of(LrScheduler(type="cosine", min_lr_ratio=0.1), peak=1.0, scheduler_steps=10)
     assert [curve.rate(tick) for tick in (10, 11, 40)] == pytest.approx([0.1] * 3)
 
 
@@ -155,10 +155,10 @@ def test_the_rates_of_a_verl_config_are_those_that_verl_has(optim: dict[str, Any
 @pytest.mark.parametrize(
     "schedule",
     [
-        "{name: cosine, warmup_ratio: 0.1, decay_steps: 30}",
-        "{name: cosine, warmup_ratio: 0.01, decay_steps: 30}",
-        "{name: linear, warmup_ratio: 0.2}",
-        "{name: cosine, warmup_steps: 6, decay_steps: 30}",
+        "{type: cosine, warmup_ratio: 0.1, decay_steps: 30}",
+        "{type: cosine, warmup_ratio: 0.01, decay_steps: 30}",
+        "{type: linear, warmup_ratio: 0.2}",
+        "{type: cosine, warmup_steps: 6, decay_steps: 30}",
     ],
 )
 def test_verl_is_written_the_rates_that_a_config_has(schedule: str) -> None:
