@@ -50,9 +50,13 @@ def _step_arithmetic(config: Config) -> str:
     return f"{prompts} prompts x {config.batch.responses_per_prompt} = {step} responses"
 
 
+_LARGEST_TRIED = 100_000
+"""The root of more responses than any step has; a mistyped number may be far larger, and take minutes."""
+
+
 def _divisors_near(total: int, value: int) -> list[int]:
-    """The divisors of a total: the nearest below and above a value first, then the next ones."""
-    small = [number for number in range(1, isqrt(total) + 1) if total % number == 0]
+    """The divisors of a total: the nearest below and above a value first, then the next ones; of a huge total not all."""
+    small = [number for number in range(1, min(isqrt(total), _LARGEST_TRIED) + 1) if total % number == 0]
     divisors = sorted({*small, *(total // number for number in small)})
     return _outwards([n for n in divisors if n <= value], [n for n in divisors if n > value])
 

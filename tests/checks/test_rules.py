@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rlctl.checks import CODES, check, codes_page
+from rlctl.checks.batch import _divisors_near
 from rlctl.common.report import Finding, Level
 from rlctl.config import config_from, load
 from rlctl.documents import read_yaml
@@ -620,6 +621,11 @@ def test_every_error_and_warning_says_what_to_do(good: dict[str, Any]) -> None:
 
 def test_a_run_that_trains_on_a_buffer_ends_with_it(good: dict[str, Any]) -> None:
     assert found(good, {**DRAINS, "schedule": {"total_steps": None}}, cluster=H100, symbolic=()) == []
+
+
+def test_the_divisors_of_a_mistyped_number_take_no_minutes() -> None:
+    huge = 9007199254740993 * 8
+    assert _divisors_near(huge, 512)[:2] == [428, 642]
 
 
 def test_the_two_nearest_divisors_are_named(good: dict[str, Any]) -> None:
