@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rlctl.documents.document import Comment, Document
 from rlctl.documents.files import read_text, write_atomic
-from rlctl.documents.interpolation import Resolved, resolve
+from rlctl.documents.interpolation import Resolved, escaped, resolve
 from rlctl.documents.overrides import Override, apply_overrides, read_overrides
 from rlctl.documents.paths import KeyPath, dotted, parse_dotted
 from rlctl.documents.yaml_edit import edit_yaml
@@ -23,6 +23,7 @@ __all__ = [
     "apply_overrides",
     "dotted",
     "edit_yaml",
+    "escaped",
     "parse_dotted",
     "read_overrides",
     "read_text",

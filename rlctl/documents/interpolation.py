@@ -11,7 +11,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,20 @@ _SIMPLE = re.compile(
 )
 _KEY_PART = re.compile(r"[^.\[\]]+")
 _NO_DEFAULT: Any = object()
+_LITERAL = re.compile(r"(\\*)(\$\{(?!oc\.env:\w+\})[^}]*)")
+"""What begins as an expression in a value, with the backslashes before it; a secret of the environment stays one."""
+
+
+def escaped(value: str, of: str | None = None) -> str:
+    """The text that has this value: OmegaConf reads a literal ``${`` as ``\\${``.
+
+    Args:
+        value: as it is read.
+        of: the value that it was made of, if it may hold expressions too; they are not in that.
+    """
+    return _LITERAL.sub(
+        lambda match: match[1] * 2 + "\\" + match[2] if of is None or match[2] in of else match[0], value
+    )
 
 
 @dataclass
@@ -105,12 +119,21 @@ def _resolve_into(result: Resolved, resolver: _Resolver, value: Any, path: KeyPa
         return value
     result.expressions[path] = value
     try:
-        return resolver.value_at(path)
+        resolved = resolver.value_at(path)
+        result.missing += _missing_in(resolved, path)
+        return resolved
     except _UnresolvedError as error:
         result.unresolved[path] = str(error)
         if not error.elsewhere:
             result.dangling[path] = error.key
         return value
+
+
+def _missing_in(value: Any, path: KeyPath) -> Iterator[KeyPath]:
+    """The leaves marked ``???`` in a mapping or list that an expression names."""
+    if isinstance(value, (dict, list)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from [(*path, key)] if item == MISSING else _missing_in(item, (*path, key))
 
 
 class _Resolver:

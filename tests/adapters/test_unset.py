@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rlctl.common.report import Finding
+from rlctl.common.report import Bucket, Finding
+from rlctl.config import to_plain
 from rlctl.documents import read_yaml
 from rlctl.translation.translate import read_document, translate_loaded
 
@@ -97,3 +98,79 @@ def test_what_is_written_for_a_value_still_to_be_set_can_be_read() -> None:
         assert made.text is not None
         assert "???" not in made.text
         assert not read_document(read_yaml(made.text, "again.yaml"), dialect=target, environment={})[1].errors
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "key"),
+    [
+        ("roll", ROLL + "prompt_length: VALUE\n", "prompt_length"),
+        ("roll", ROLL + "sequence_length: VALUE\n", "sequence_length"),
+        ("verl", VERL + "data:\n  max_prompt_length: VALUE\n", "data.max_prompt_length"),
+        ("trinity", "model:\n  model_path: m\n  max_prompt_tokens: VALUE\n", "model.max_prompt_tokens"),
+    ],
+)
+@pytest.mark.parametrize(
+    "value", ["${oc.env:NOPE}", "${oc.env:WANDB_API_KEY}", "${oc.decode:${oc.env:WANDB_API_KEY}}", "'\\${x}'"]
+)
+def test_no_default_replaces_an_expression_without_a_number(dialect: str, text: str, key: str, value: str) -> None:
+    secret = "canary-5ecretValue0123456789"
+    found = errors(text.replace("VALUE", value), dialect, WANDB_API_KEY=secret)
+    assert [finding.key for finding in found] == [key]
+    assert value.strip("'") in found[0].message or "'NOPE' is not set" in found[0].message
+    assert secret not in str(found)
+
+
+@pytest.mark.parametrize("key", ["sequence_length", "actor_train.data_args.domain_interleave_probs"])
+def test_a_null_that_a_rule_reads_is_no_unknown_key(key: str) -> None:
+    *sections, name = key.split(".")
+    above = "".join(f"{'  ' * depth}{section}:\n" for depth, section in enumerate(sections))
+    text = f"{ROLL}{above}{'  ' * len(sections)}{name}:\n"
+    _, report = read_document(read_yaml(text, "run.yaml"), dialect="roll", environment={})
+    assert [entry.bucket for entry in report.accounting if entry.key == key] == [Bucket.MAPPED]
+    assert "unknown-key" not in {finding.code for finding in report.findings}
+
+
+def test_what_is_missing_in_a_mapping_that_is_named_is_missing_there_too() -> None:
+    profiler = "profiler: {tool: torch, tool_config: {torch_memory: {trace_alloc_max_entries: '???'}}}"
+    linked = "profiler: {tool: torch, tool_config: '${actor_rollout_ref.actor.profiler.tool_config}'}"
+    text = f"actor_rollout_ref:\n  model: {{path: m}}\n  actor:\n    {profiler}\n  rollout:\n    {linked}\n"
+    document = replace(read_yaml(text, "run.yaml"), explicit=frozenset())
+    loaded, report = read_document(document, dialect="verl", environment={})
+    assert loaded is not None, report.errors
+    for target in ("rlctl", "verl"):
+        outcome = translate_loaded(loaded, report, target)
+        assert "???" not in str(outcome.text)
+
+
+ESCAPED = {
+    "verl": "actor_rollout_ref: {model: {path: 'm/\\${a}'}}\n"
+    "data: {train_files: ['d/\\${b}.parquet'], val_files: 'e/\\${c}.parquet'}\n"
+    "trainer: {default_local_dir: 'k/\\${d}/${oc.env:PLACE}', project_name: '\\${e}', logger: ['\\${f}', console]}\n",
+    "trinity": "cluster: {node_num: 1}\nproject: '\\${e}'\ncheckpoint_root_dir: 'k/\\${d}'\nmodel: {model_path: 'm/\\${a}'}\n"
+    "buffer: {explorer_input: {taskset: {path: 'd/\\${b}.jsonl'}}}\n",
+    "roll": "exp_name: '\\${e}'\npretrain: 'm/\\${a}'\ncheckpoint_config: {type: file_system, output_dir: 'k/\\${d}'}\n"
+    "actor_train: {data_args: {file_name: ['d/\\${b}.jsonl', '${pretrain}/x.jsonl', '${oc.env:PLACE}/y.jsonl']}}\n",
+}
+
+
+@pytest.mark.parametrize("target", ["rlctl", "verl", "trinity", "roll"])
+@pytest.mark.parametrize("source", sorted(ESCAPED))
+def test_an_escaped_expression_stays_text_in_every_dialect(source: str, target: str) -> None:
+    environment = {"PLACE": "/p/${literal}"}
+    loaded, report = read_document(read_yaml(ESCAPED[source], "run.yaml"), dialect=source, environment=environment)
+    assert loaded is not None, report.errors
+    outcome = translate_loaded(loaded, report, target)
+    assert "not-readable" not in {finding.code for finding in outcome.report.findings}
+    again, back = read_document(read_yaml(str(outcome.text), "again.yaml"), dialect=target, environment=environment)
+    assert again is not None, back.errors
+    for value in ("m/${a}", "d/${b}", "k/${d}"):
+        assert value in str(to_plain(again.config)) or value not in str(to_plain(loaded.config))
+
+
+def test_a_value_of_the_environment_is_there_when_the_written_file_is_read_back() -> None:
+    text = "actor_rollout_ref: {model: {path: '${oc.env:PLACE}/m'}}\n"
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="verl", environment={"PLACE": "/p"})
+    assert loaded is not None, report.errors
+    outcome = translate_loaded(loaded, report, "rlctl")
+    assert "${oc.env:PLACE}/m" in str(outcome.text)
+    assert "not-readable" not in {finding.code for finding in outcome.report.findings}

@@ -65,6 +65,9 @@ class Canonical(Dialect):
             if path[:1] == ("stages",) and isinstance(inner, (str, int, float, bool)):
                 put(values, path, text)
         written = Written(values=values, comments=dict(loaded.comments))
+        written.resolved |= {
+            path: find(plain, path) for path, text in loaded.expressions.items() if find(values, path) == text
+        }
         for path, value in _leaves(values):
             explicit = path in said and said[path].kind != "dialect_default"
             origin = Origin.MAPPED if explicit or path[:1] == ("stages",) else Origin.DEFAULTED

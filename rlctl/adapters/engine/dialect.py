@@ -9,13 +9,13 @@ from typing import Any, Literal
 from rlctl.adapters.engine.reading import Read, read_document, unknown_keys
 from rlctl.adapters.engine.rules import version_of
 from rlctl.adapters.engine.table import Table
-from rlctl.adapters.engine.tree import put
+from rlctl.adapters.engine.tree import find, put
 from rlctl.adapters.engine.writing import ConfigWithOrigins, Written, write_by_table
 from rlctl.common.errors import TranslationError, UsageError, nearest
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Entry, Finding
 from rlctl.config import Config, Loaded, resolve_stages
-from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, write_yaml
+from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, escaped, write_yaml
 from rlctl.documents.paths import copied
 
 
@@ -58,7 +58,7 @@ def as_document(file: File) -> Document:
     """A written file with the values of its expressions, as a reader takes it."""
     values = copied(file.values)
     for path, value in file.resolved.items():
-        put(values, path, value)
+        put(values, path, escaped(value) if isinstance(value, str) and value != find(values, path) else value)
     return Document("the written file", values)
 
 

@@ -31,7 +31,7 @@ from rlctl.common.report import Bucket, Entry, Finding, Level, Report
 from rlctl.config import Config, Loaded, Source, build_config
 from rlctl.config.build import shown
 from rlctl.config.load import put as link
-from rlctl.documents import Comment, Document, KeyPath, Resolved, dotted, parse_dotted, resolve
+from rlctl.documents import Comment, Document, KeyPath, Resolved, dotted, escaped, parse_dotted, resolve
 from rlctl.documents.paths import copied
 from rlctl.documents.scalars import plain_value
 
@@ -160,6 +160,7 @@ class Reader:
         self._account(leaves)
         self._refuse_unset(leaves)
         self._refuse_no_numbers(leaves)
+        self._refuse_replaced()
         self._tell_resolved(leaves)
         implied = {path: keys for path, (_, keys) in self.implied.items()}
         links = self._restore()
@@ -350,6 +351,8 @@ class Reader:
             self.expressions[flow.to] = text
         elif isinstance(raw, list) and isinstance(flow.value, str) and leaf is not None:
             self._remember_item(raw, find(self.resolved.values, leaf), flow)
+        if not any(place[: len(leaf)] == leaf for place in self.resolved.unresolved for leaf in written):
+            self._remember_literal(flow.value, flow.to)
         if told := next((self._comments[place] for place in written if place in self._comments), None):
             self.comments.setdefault(flow.to, told if flow.how == "mapped" else told.about(name))
 
@@ -377,6 +380,15 @@ class Reader:
         for key in flow.keys:
             for leaf in self._leaves_at(key):
                 self._remember_text(find(self.document.values, leaf), flow.to + leaf[len(key) :], flow)
+
+    def _remember_literal(self, value: Any, to: KeyPath) -> None:
+        """The text of a ``${`` that is no expression: an escape or a variable of the environment gave it."""
+        if isinstance(value, str) and "${" in value and to not in self.expressions:
+            if (text := escaped(value)) != value:
+                self.expressions[to] = text
+        elif isinstance(value, (Mapping, list, tuple)):
+            for name, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+                self._remember_literal(inner, (*to, name))
 
     def _remember_item(self, raw: Sequence[Any], resolved: Any, flow: Flow) -> None:
         """The expression of the item of a list that a value is."""
@@ -438,6 +450,24 @@ class Reader:
                     self.findings.append(self._bad_value(key, TypeError()))
                     refused.add(dotted(key))
 
+    def _refuse_replaced(self) -> None:
+        """Refuse an expression without a value here that a rule replaced by something else, such as a default.
+
+        It is for a variable that is not set, or that holds a secret. What carries the text on, such as a path, is fine.
+        """
+        refused = {finding.key for finding in self.findings if finding.level is Level.ERROR}
+        texts = list(_texts(self.tree)) if self.resolved.expressions else []
+        for leaf, text in self.resolved.expressions.items():
+            value = find(self.resolved.values, leaf)
+            if not isinstance(value, str) or "${" not in value or dotted(leaf) in refused:
+                continue
+            if leaf in self.resolved.unresolved and "oc.env" not in text:
+                continue  # it names a key that is refused itself, or a mapping with one that nobody uses
+            uses = self.used.get(leaf, ())
+            live = any(flow.to and not problem for flow, problem in uses) or (not uses and self._is_known(leaf))
+            if live and not any(value in text for text in texts):
+                self.findings.append(self._bad_value(leaf, TypeError()))
+
     def _takes_number(self, path: KeyPath) -> bool:
         key = self.table.key_at(path) if path else None
         if key is None or key.words or not key.exists(self.version):
@@ -482,6 +512,9 @@ class Reader:
             if leaf in self.used:
                 self.entries.append(self._used_entry(leaf, shown))
                 continue
+            if value is None and self._is_known(leaf):
+                self.entries.append(Entry(dotted(leaf), Bucket.MAPPED, None, self.document.at(leaf), (), "the default"))
+                continue
             entry = self._noted_entry(leaf, shown)
             if entry.bucket is Bucket.UNKNOWN:
                 unknown += 1
@@ -495,6 +528,11 @@ class Reader:
                     Finding("unknown-key", Level.WARNING, message, entry.key, entry.at, hint, meant=meant, added=added)
                 )
             self.entries.append(entry)
+
+    def _is_known(self, leaf: KeyPath) -> bool:
+        """Whether a rule reads the key, so that it is no unknown one even if no rule could use its value."""
+        key = self.table.key_at(leaf)
+        return key is not None and key.exists(self.version) and self.table.note_for(leaf, self.version) is None
 
     def _used_entry(self, leaf: KeyPath, value: Any) -> Entry:
         uses = self.used[leaf]
@@ -700,21 +738,30 @@ class Reader:
         if path is None or source is None:
             return problem
         value = find(self.tree, path)
-        if isinstance(value, str) and "${" in value and ("${oc.env:" not in value or self._reasons(source.key)):
+        if isinstance(value, str) and "${" in value and self._reasons(source.key):
             return self._unresolved(source.key, source.at)
         message = f"{problem.message} (from '{source.key}')" if source.key != problem.key else problem.message
         return Finding(problem.code, problem.level, message, source.key or problem.key, source.at, problem.hint)
 
 
 def _is_no_number(value: Any) -> bool:
-    """Whether a value is of another type; text that spells a number, or holds an expression, is left to the rules."""
+    """Whether a value is of another type; text that spells a number is left to the rules."""
     if not isinstance(value, str):
         return isinstance(value, (list, dict))
     try:
         float(value)
     except ValueError:
-        return "${" not in value
+        return True
     return False
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a tree."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (Mapping, list, tuple)):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner)
 
 
 def _order(flow: Flow) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from rlctl.adapters.engine.tree import CHOICES, ROLE_ENGINES, find, put
 from rlctl.common.report import Finding, Level, Origin, OriginEntry, option_for_fact
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.inspect import walk
-from rlctl.documents import Comment, KeyPath, dotted
+from rlctl.documents import Comment, KeyPath, dotted, escaped
 
 _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 
@@ -243,7 +243,7 @@ class Writer:
             text = str(find(self.out.values, path))
             absent = [name for name in _NODE.findall(text) if isinstance(find(self.out.values, split(name)), Absent)]
             if absent:
-                put(self.out.values, path, value)
+                put(self.out.values, path, escaped(value) if isinstance(value, str) and value != text else value)
                 del self.out.resolved[path]
                 message = (
                     f"'{dotted(path)}' is written as its value {value}; '{absent[0]}', which it names, is not written"
@@ -315,7 +315,7 @@ class Writer:
         if isinstance(flow.value, (list, tuple)) and not flow.same:
             return [self._item_text(item, flow.keys) for item in flow.value]
         if not flow.same or len(flow.keys) != 1:
-            return flow.value
+            return self._literal(flow.value, flow.keys)
         text = self.given.expressions.get(flow.keys[0])
         if text is None:
             return self._with_expressions(flow.value, flow.keys[0])
@@ -323,7 +323,18 @@ class Writer:
         if all(name in self._targets for name in names):
             return _NODE.sub(lambda match: "${" + self._targets[match[1]] + "}", text)
         self._tell_resolved(flow.to, flow.value, next(name for name in names if name not in self._targets))
-        return flow.value
+        return self._literal(flow.value, flow.keys)
+
+    def _literal(self, value: Any, keys: Sequence[KeyPath]) -> Any:
+        """A value as text: a ``${`` in what an expression gave is no expression itself, and is escaped."""
+        if not isinstance(value, str) or "${" not in value:
+            return value
+        for path, text in self.given.expressions.items():
+            if any(path[: len(key)] == key for key in keys):
+                plain = find(self.given.plain, path)
+                if isinstance(plain, str) and text != plain:
+                    value = escaped(value, plain)
+        return value
 
     def _item_text(self, item: Any, keys: Sequence[KeyPath]) -> Any:
         """An item of a list that was made of several values, or the expression of the value that it is."""
@@ -334,7 +345,7 @@ class Writer:
             for key in keys
             if key in self.given.expressions and find(self.given.plain, key) == item
         )
-        return next((text for text in texts if not _NODE.findall(text)), item)
+        return next((text for text in texts if not _NODE.findall(text)), self._literal(item, keys))
 
     def _with_expressions(self, value: Any, path: KeyPath) -> Any:
         """A mapping or list with the expressions of what is in it."""

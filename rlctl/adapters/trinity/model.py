@@ -91,7 +91,7 @@ def _read_lengths(view: Reading) -> Iterator[Flow]:
         ("prompt_tokens", prompt, "data.max_prompt_tokens"),
         ("response_tokens", response, "rollout.max_response_tokens"),
     ):
-        if isinstance(value, int) and value > 0:
+        if isinstance(value, str) or (isinstance(value, int) and value > 0):  # text is refused with its line
             written = view.get(f"model.max_{name}") is not None
             used = keys[name] if written else (*keys[name], *keys["model_len"])
             yield Flow(
