@@ -225,7 +225,14 @@ def _option(config: Config, path: Sequence[Any]) -> Choice | None:
     return value if isinstance(value, Choice) else None
 
 
-def put(loaded: Loaded, path: KeyPath, value: Any, *, by: str = EDITED) -> Loaded:
+def put(
+    loaded: Loaded,
+    path: KeyPath,
+    value: Any,
+    *,
+    by: str = EDITED,
+    environment: Mapping[str, str] | None = None,
+) -> Loaded:
     """Change one canonical value, as an editor or an option of a command does; lists and mappings are values too.
 
     Text in it as ``${batch.prompts_per_step}`` is a link; what is linked to the key follows. Sections above other keys stay the
@@ -236,6 +243,7 @@ def put(loaded: Loaded, path: KeyPath, value: Any, *, by: str = EDITED) -> Loade
         path: of the key.
         value: plain.
         by: who changes it, for messages.
+        environment: that expressions read; the process's own if None.
 
     Raises:
         ConfigError: there is no such key, or the value does not fit, with every problem named.
@@ -243,9 +251,9 @@ def put(loaded: Loaded, path: KeyPath, value: Any, *, by: str = EDITED) -> Loade
     if not loaded.expressions and not _links(value):
         return _changed(loaded, _with(loaded.config, path, value), {path}, by)
     before = to_plain(loaded.config)
-    tree = _with_links(loaded, live_expressions(loaded))
+    tree = _with_links(loaded, live_expressions(loaded, environment))
     _set(tree, path, copied(value))
-    resolved = _resolved(tree, open_before=_unresolved_keys(loaded, [path]))
+    resolved = _resolved(tree, environment, open_before=_unresolved_keys(loaded, [path]))
     parts = {name: part for name, part in resolved.values.items() if name == path[0] or part != before.get(name)}
     config = _replaced(loaded.config, parts, resolved.expressions)
     return _changed(loaded, config, {path}, by, resolved)

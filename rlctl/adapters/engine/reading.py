@@ -138,6 +138,8 @@ class Reader:
     """Whether the text is a release's whole composed config, so that a key at its default is no one's wish."""
     restored: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Carried keys found in the text, by dialect."""
+    environment: Mapping[str, str] | None = None
+    """What ``${oc.env:...}`` reads; the process's own environment if None."""
     tree: dict[str, Any] = field(default_factory=dict)
     used: dict[KeyPath, list[tuple[Flow, str]]] = field(default_factory=dict)
     sources: dict[KeyPath, Source] = field(default_factory=dict)
@@ -611,8 +613,9 @@ class Reader:
                 links[path] = value
             else:
                 put(self.tree, path, value)
-            for place in [place for place in self.sources if place[: len(path)] == path]:
-                del self.sources[place]  # of a section that the text only approximates
+            for known in (self.sources, self.expressions, self.written_as):
+                for place in [place for place in known if place[: len(path)] == path]:
+                    del known[place]  # of a section that the text only approximates
             self.sources[path] = Source("file", dotted(path), at)
             if len(path) == 1:  # a whole section, in which the text says only what is not empty
                 said = [place for place, inner in _leaves_of(value, path) if inner not in (None, {}, [])]
@@ -653,7 +656,7 @@ class Reader:
     def _linked(self, loaded: Loaded, path: KeyPath, text: str) -> Loaded:
         """The config with a restored value that refers to other keys; without it if those keys are gone."""
         try:
-            return link(loaded, path, text)
+            return link(loaded, path, text, environment=self.environment)
         except ConfigError as error:
             message = f"'{dotted(path)}: {text}' is kept at the end of the file and not used: {error}"
             at = Location(self.document.name)
@@ -809,7 +812,7 @@ def read_document(
     """Read a document by a table; the config is None where a finding is an error."""
     resolved = resolve(document, environment=environment, base=table.defaults_tree(version))
     _read_numbers(resolved, table, version)
-    reader = Reader(dialect, table, version, document, resolved, options or {}, composed, restored or {})
+    reader = Reader(dialect, table, version, document, resolved, options or {}, composed, restored or {}, environment)
     return reader.run()
 
 
