@@ -35,16 +35,13 @@ _START_SECONDS = 10.0
 _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
 
 
-def arguments(program: str, command: Sequence[str], profile: Profile, *, filter_fd: int) -> list[str]:
-    """Return the command line that starts a command in the sandbox."""
-    inside: list[str] = []
+def options(profile: Profile, *, filter_fd: int) -> list[str]:
+    """What bwrap is told of a profile. It reads this from a file: every user, and the program, can read its command line."""
     if is_root():
         user = ["--userns", str(_namespace_of_root()), "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-        inside = [_setpriv(), f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--inh-caps=-all", "--"]
     else:
         user = ["--unshare-user", "--disable-userns", "--uid", str(USER), "--gid", str(USER)]
     return [
-        program,
         *_NAMESPACES,
         *("--die-with-parent", "--new-session", "--hostname", "sandbox", "--cap-drop", "ALL"),
         *user,
@@ -52,15 +49,20 @@ def arguments(program: str, command: Sequence[str], profile: Profile, *, filter_
         "--clearenv",
         *(word for name, value in profile.environment.items() for word in ("--setenv", name, value)),
         *_file_system(profile),
-        *("--chdir", profile.folder, "--"),
-        *inside,
-        *command,
+        *("--chdir", profile.folder),
     ]
 
 
-def descriptors(words: Sequence[str]) -> list[int]:
-    """The descriptors that a command line of ``arguments`` names, of which bwrap needs copies."""
-    return [int(words[words.index("--userns") + 1])] if "--userns" in words else []
+def inside(command: Sequence[str]) -> list[str]:
+    """The command as the sandbox starts it: not as root."""
+    if not is_root():
+        return list(command)
+    return [_setpriv(), f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--inh-caps=-all", "--", *command]
+
+
+def descriptors() -> list[int]:
+    """The descriptors that ``options`` names, of which bwrap needs copies."""
+    return [_namespace_of_root()] if is_root() else []
 
 
 def _file_system(profile: Profile) -> Iterator[str]:

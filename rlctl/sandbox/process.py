@@ -155,9 +155,13 @@ class Process:
         held_theirs, held = self._pipe()
         self._status, status_theirs = self._pipe()
         given, rules = self._data(stdin), self._data(seccomp_filter() or b"")
+        theirs = [held_theirs, status_theirs, rules, *pass_fds]
         if self._bwrap:
-            words = bubblewrap.arguments(self._bwrap, command, self._profile, filter_fd=rules)
-            words[1:1] = ["--json-status-fd", str(status_theirs), "--block-fd", str(held_theirs)]
+            told = ["--json-status-fd", str(status_theirs), "--block-fd", str(held_theirs)]
+            told += bubblewrap.options(self._profile, filter_fd=rules)
+            options = self._data(b"".join(os.fsencode(word) + b"\0" for word in told))
+            words = [self._bwrap, "--args", str(options), "--", *bubblewrap.inside(command)]
+            theirs += [options, *bubblewrap.descriptors()]
             settings: dict[str, Any] = {"env": {}, "cwd": "/"}
         else:
             words = [sys.executable, "-I", "-S", str(REAPER), "--held", str(held_theirs)]
@@ -168,7 +172,7 @@ class Process:
             stdin=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=(held_theirs, status_theirs, rules, *bubblewrap.descriptors(words), *pass_fds),
+            pass_fds=theirs,
             start_new_session=True,
             **settings,
         )
