@@ -82,4 +82,4 @@ def _tables(found: Sequence[Difference], first: str, second: str) -> list[Render
 
 def _cells(side: Side) -> tuple[str, str]:
     place = f"{side.file}:{side.line} " if side.line else f"{side.file} " if side.file else ""
-    return diagnostics.shown(side.value), "default" if side.default else f"{place}{side.key}"
+    return diagnostics.shown(side.shown), "default" if side.default else f"{place}{side.key}"

@@ -8,6 +8,7 @@ and none. What nothing reads is not compared: the critic without one, the end of
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from rlctl.config import Config, Loaded, Source, stages_of, to_plain
 from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import settings
-from rlctl.documents import KeyPath, dotted
+from rlctl.documents import KeyPath, dotted, parse_dotted
 from rlctl.planning import arithmetic
 
 TICKS: tuple[KeyPath, ...] = (("warmup_steps",), ("decay_steps",), ("wsd_decay_steps",), ("total_steps",))
@@ -32,6 +33,7 @@ OF_RL = (
     "train_temperature",
 )
 """Keys of the algorithm that only reinforcement learning reads."""
+_NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 NEVER_CLIPS = 1e9
 """A bound that no ratio reaches: as good as none."""
 
@@ -47,6 +49,17 @@ class Side:
     line: int | None = None
     default: bool = False
     """Whether the config is silent, so that its dialect's default holds."""
+    expression: str = ""
+    """What was written, if the value comes from the environment; it is shown, and the value is not."""
+
+    @property
+    def shown(self) -> Any:
+        return self.expression or self.value
+
+    def as_data(self) -> dict[str, Any]:
+        data = asdict(self) | {"value": self.shown}
+        del data["expression"]
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,7 @@ class Difference:
     second: Side
 
     def as_data(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"first": self.first.as_data(), "second": self.second.as_data()}
 
 
 def differences(first: Loaded, second: Loaded, *, extensions: str = "", rows: int | None = None) -> list[Difference]:
@@ -254,7 +267,21 @@ def _side(value: Any, path: KeyPath, prefix: KeyPath, loaded: Loaded) -> Side:
     if source is None:
         return Side(value, default=True)
     place, silent = source.at, source.kind == "dialect_default"
-    return Side(value, source.key, place.file if place else None, place.line if place else None, silent)
+    expression = "" if silent else _of_environment(path, prefix, loaded)
+    return Side(value, source.key, place.file if place else None, place.line if place else None, silent, expression)
+
+
+def _of_environment(path: KeyPath, prefix: KeyPath, loaded: Loaded) -> str:
+    """The expression of a value if the environment, perhaps by way of another key, gives it."""
+    text = loaded.expressions.get(prefix + path) or loaded.expressions.get(path, "")
+    following, seen = [text], set[str]()
+    while following:
+        if "${oc.env:" in (each := following.pop()):
+            return text
+        names = set(_NODE.findall(each)) - seen
+        seen |= names
+        following += [loaded.expressions.get(parse_dotted(name), "") for name in names]
+    return ""
 
 
 def _source(path: KeyPath, prefix: KeyPath, loaded: Loaded) -> Source | None:

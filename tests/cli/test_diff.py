@@ -68,6 +68,19 @@ def test_both_sides_say_their_own_key_and_place() -> None:
     assert (group.first.file, group.first.line, group.second.file, group.second.line) == ("a.yaml", 2, "b.yaml", 2)
 
 
+def test_a_value_of_the_environment_is_shown_as_its_expression(
+    rlctl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACE", "/private/place")
+    (tmp_path / "a.yaml").write_text("rlctl: 1\nrun: {name: '${oc.env:PLACE}'}\nmodel: {path: '${run.name}/m'}\n")
+    (tmp_path / "b.yaml").write_text("rlctl: 1\nrun: {name: b}\nmodel: {path: b}\n")
+    for form in ([], ["--json"]):
+        shown = rlctl("diff", str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml"), *form)
+        assert "${oc.env:PLACE}" in shown.out
+        assert "${run.name}/m" in shown.out
+        assert "private" not in shown.out + shown.err
+
+
 def test_another_option_is_one_difference_and_not_one_for_each_of_its_keys() -> None:
     found = differences(_verl(), _verl("algorithm.adv_estimator=gae"))
     assert [item.key for item in found if item.section == "algorithm"] == ["algorithm.advantage"]

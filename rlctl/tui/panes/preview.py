@@ -205,7 +205,7 @@ def _short(value: Any) -> str:
 
 def _meaning(found: list[Difference]) -> list[tuple[str, str]]:
     return [
-        (item.key, escape(redacted(f"{item.key}: {_short(item.first.value)} -> {_short(item.second.value)}")))
+        (item.key, escape(redacted(f"{item.key}: {_short(item.first.shown)} -> {_short(item.second.shown)}")))
         for item in found
     ]
 
