@@ -250,11 +250,7 @@ def _told(value: Any) -> str:
     if isinstance(value, dict) and len(value) == 1:
         ((unit, count),) = value.items()
         return f"{count} {str(unit).replace('_', ' ')}"
-    return (
-        {None: "null", True: "true", False: "false"}.get(value, str(value))
-        if not isinstance(value, (dict, list))
-        else str(value)
-    )
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _raised(finding: Finding, canonical: str, back: Back, names: tuple[str, str]) -> Finding:
