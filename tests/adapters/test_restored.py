@@ -63,6 +63,7 @@ def test_defaults_of_trinity_come_back_from_roll() -> None:
     assert values["trainer"].get("param_offload") is False
     assert after.schedule.total_steps is None
     assert after.schedule.total_epochs == 2
+    assert before.reference.engine is after.reference.engine is None
     assert before.checkpoint.resume == after.checkpoint.resume == "auto"
     assert before.buffer.label == after.buffer.label == "exp"
 

@@ -248,6 +248,9 @@ class Following(Rule):
         said = isinstance(view.get("reference.engine"), Mapping)
         for rule in self.own if said else self.policys if has_reference(view) else ():
             yield from rule.write(view)
+        if not said:
+            reason = "ROLL always moves an idle reference to CPU memory"
+            yield Inexpressible((view.to("reference.engine"),), reason, idle=True)
 
 
 def _read_types(view: Reading) -> Iterator[Flow]:
