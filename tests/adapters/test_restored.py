@@ -244,3 +244,13 @@ def test_the_engine_of_a_role_comes_back_whole() -> None:
     veomni["actor_rollout_ref"]["ref"] = {"strategy": "veomni", "veomni": {"param_offload": True}}
     before, after, _ = there_and_back(yaml.safe_dump(veomni), "verl", "roll")
     assert before.reference.engine == after.reference.engine
+
+
+def test_what_is_kept_of_a_tracker_is_not_put_into_another_one() -> None:
+    text = "exp_name: a\npretrain: m\ntrack_with: mine\ntracker_kwargs: {log_dir: logs}\n"
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="roll", environment={})
+    assert loaded is not None, report.errors
+    written = translate_loaded(loaded, report, "trinity")
+    again, back = read_document(read_yaml(str(written.text), "again.yaml"), dialect="trinity", environment={})
+    assert again is not None, back.errors
+    assert "other" not in [tracker.choice for tracker in again.config.tracking]

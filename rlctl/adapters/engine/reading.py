@@ -643,7 +643,9 @@ class Reader:
         for index, (item, old) in enumerate(zip(current, kept, strict=True)):
             if not isinstance(item, dict) or not isinstance(old, dict):
                 return False
-            key = "path" if "path" in old else "name"
+            key = next((key for key in ("path", "name") if key in old), "type")
+            if item.get("type", old.get("type")) != old.get("type", item.get("type")):
+                return False
             if old.get(key) not in (item.get(key), self.expressions.get((*path, index, key))):
                 return False
         found = [(place, value) for index, old in enumerate(kept) for place, value in _leaves_of(old, (*path, index))]
