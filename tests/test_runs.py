@@ -220,7 +220,7 @@ def test_a_password_in_a_url_becomes_the_name_of_a_variable(
     assert revealed(runs.read_config(folder)).buffer == more.buffer
 
 
-@pytest.mark.parametrize("mode", ["online", "explore_only", "evaluate_only"])
+@pytest.mark.parametrize("mode", ["full", "rollout_only", "evaluate_only"])
 @pytest.mark.parametrize(
     "buffer",
     [

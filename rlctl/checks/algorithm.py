@@ -247,7 +247,7 @@ def experts(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Expert responses are there for mix, and for nothing else."""
     objective, key = config.algorithm.objective.choice, ("buffer", "auxiliary")
     named = config.algorithm.sample_strategy_args
-    if objective == "mix" and config.run.mode == "online" and not config.buffer.auxiliary:
+    if objective == "mix" and config.run.mode == "full" and not config.buffer.auxiliary:
         yield Problem(
             "no-data",
             key,

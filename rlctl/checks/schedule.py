@@ -11,7 +11,7 @@ from rlctl.planning import arithmetic, rollout_schedule
 
 
 def _trains_on_rollout(config: Config) -> bool:
-    return config.run.mode == "online" and config.algorithm.objective.choice in ("rl", "mix")
+    return config.run.mode == "full" and config.algorithm.objective.choice in ("rl", "mix")
 
 
 def staleness(config: Config, surroundings: CheckContext) -> Iterator[Problem]:

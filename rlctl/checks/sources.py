@@ -24,15 +24,15 @@ def present(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         yield Problem(
             "no-data", ("data", "eval"), "the run only evaluates, and data.eval is empty", "add a source to data.eval"
         )
-    elif config.run.mode in ("online", "explore_only") and not config.data.train:
+    elif config.run.mode in ("full", "rollout_only") and not config.data.train:
         yield Problem("no-data", ("data", "train"), "data.train is empty", "add a source: {path: train.parquet}")
     for name in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, name)):
             if not source.path:
                 key: KeyPath = ("data", name, index, "path")
                 yield Problem("no-data", key, f"source {index + 1} of data.{name} has no path", "set its path")
-    mode = "online" if arithmetic.fills_buffer(config) else config.run.mode
-    scored = config.algorithm.objective.choice in ("rl", "mix") and mode in ("online", "evaluate_only")
+    mode = "full" if arithmetic.fills_buffer(config) else config.run.mode
+    scored = config.algorithm.objective.choice in ("rl", "mix") and mode in ("full", "evaluate_only")
     if scored and not config.rewards:
         yield Problem("no-reward", ("rewards",), "no reward scores the responses", "add one: {type: rule}")
 

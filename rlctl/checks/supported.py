@@ -57,15 +57,15 @@ def outside_endpoint(config: Config, surroundings: CheckContext) -> Iterator[Pro
 def recorded_responses(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Responses go to a file where a run only explores, and come from a file only where a run evaluates and nothing else."""
     if arithmetic.writes_responses(config) and config.rollout.responses_folder is None:
-        message = "'run.mode' explore_only: there is no buffer that outlives the run, and no file for its responses"
+        message = "'run.mode' rollout_only: there is no buffer that outlives the run, and no file for its responses"
         yield Problem(
             "not-supported",
             ("run", "mode"),
             message,
             "set buffer to {type: sql} or {type: file}, or rollout.responses_folder to a file such as responses.parquet",
         )
-    if config.run.mode == "explore_only" and config.algorithm.objective.choice != "rl":
-        message = f"'run.mode' explore_only: the objective {config.algorithm.objective.choice} generates nothing"
+    if config.run.mode == "rollout_only" and config.algorithm.objective.choice != "rl":
+        message = f"'run.mode' rollout_only: the objective {config.algorithm.objective.choice} generates nothing"
         yield Problem("not-supported", ("run", "mode"), message, "set algorithm.objective to rl")
     for index, source in enumerate(config.data.eval):
         if source.response_key is not None and config.run.mode != "evaluate_only":

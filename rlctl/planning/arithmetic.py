@@ -323,12 +323,12 @@ def unsplit(config: Config) -> Config:
 
 def trains(config: Config) -> bool:
     """Whether the policy is trained."""
-    return config.run.mode in ("online", "train_only")
+    return config.run.mode in ("full", "train_only")
 
 
 def fills_buffer(config: Config) -> bool:
     """Whether responses go into a buffer that outlives the run, for another run to train on."""
-    return config.run.mode == "explore_only" and _outlives(config)
+    return config.run.mode == "rollout_only" and _outlives(config)
 
 
 def _outlives(config: Config) -> bool:
@@ -338,7 +338,7 @@ def _outlives(config: Config) -> bool:
 
 def writes_responses(config: Config) -> bool:
     """Whether the training data is answered once, into a file of responses."""
-    return config.run.mode == "explore_only" and not _outlives(config)
+    return config.run.mode == "rollout_only" and not _outlives(config)
 
 
 def drains_buffer(config: Config) -> bool:
@@ -359,7 +359,7 @@ def needs_rollout(config: Config) -> bool:
 
 def scores(config: Config) -> bool:
     """Whether responses are scored; those that only go to a file need no reward."""
-    if config.run.mode == "explore_only":
+    if config.run.mode == "rollout_only":
         return bool(config.rewards)
     return needs_rollout(config) or scores_recorded(config)
 
@@ -426,7 +426,7 @@ def _recorded(config: Config) -> Callable[[EvaluationSource], bool]:
 
 def _generates(config: Config) -> bool:
     """Whether responses are generated to be learned from."""
-    return config.algorithm.objective.choice in ("rl", "mix") and config.run.mode in ("online", "explore_only")
+    return config.algorithm.objective.choice in ("rl", "mix") and config.run.mode in ("full", "rollout_only")
 
 
 def evaluates(config: Config) -> bool:

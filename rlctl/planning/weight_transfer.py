@@ -38,7 +38,7 @@ def way_of(config: Config, engine: str, device: str | None) -> WeightTransfer:
     asked = config.weight_sync.method
     if asked == "checkpoint":
         return WeightTransfer(asked)
-    if config.run.mode in ("explore_only", "train_only"):
+    if config.run.mode in ("rollout_only", "train_only"):
         return WeightTransfer("memory", "weights travel through a folder where runs explore and train apart")
     if asked == "memory":
         return WeightTransfer(asked)

@@ -250,7 +250,7 @@ def _small_stage(config: Config, prompts: int | None, steps: int, folder: Path) 
     if arithmetic.drains_buffer(config) and config.buffer.choice == "sql":
         raise RunError(
             "trying a run of mode train_only would take responses out of its buffer, which the run is to be trained on",
-            hint="try it with --set run.mode=online, or with a copy of the buffer",
+            hint="try it with --set run.mode=full, or with a copy of the buffer",
         )
     run, rollout = config.run, config.rollout
     skip = replace(run.skip, rollout="off") if run.skip.rollout == "dump" else run.skip
@@ -279,7 +279,7 @@ def _own_buffer(config: Config, folder: Path) -> Buffer:
     if arithmetic.drains_buffer(config):
         return buffer
     common = {each.name: getattr(buffer, each.name) for each in fields(Buffer)}
-    if config.run.mode == "explore_only" and not arithmetic.writes_responses(config):
+    if config.run.mode == "rollout_only" and not arithmetic.writes_responses(config):
         return FileBuffer(**common, path=str(folder / "buffer.jsonl"))
     return MemoryBuffer(**common)
 

@@ -677,7 +677,7 @@ def _roll_sampling(v: Values, role: str) -> tuple[float, float, int | None]:
 def canonical(config: Config, rows: int) -> Numbers:
     """Numbers of rlctl's own config, by its arithmetic."""
     algorithm, optimizer, schedule = config.algorithm, config.train.optimizer, config.train.lr_scheduler
-    if algorithm.objective.choice != "rl" or config.run.mode != "online" or config.stages:
+    if algorithm.objective.choice != "rl" or config.run.mode != "full" or config.stages:
         raise Unsupported(algorithm.objective.choice)
     steps = arithmetic.total_steps(config, rows)
     per_step = 1 if schedule.step_unit == "step" else arithmetic.optimizer_steps_per_step(config)

@@ -156,7 +156,7 @@ def test_a_generation_run_only_rolls_out() -> None:
     loaded, report = read(*GENERATION, dialect="verl@0.6", base=[])
     config = loaded.config
     assert (config.run.mode, config.batch.responses_per_prompt, config.batch.prompts_per_step) == (
-        "explore_only",
+        "rollout_only",
         4,
         64,
     )

@@ -60,7 +60,7 @@ def found(base: Mapping[str, Any], change: Mapping[str, Any], **arguments: Any) 
 
 def test_weights_may_travel_through_checkpoints_where_runs_are_apart(good: dict[str, Any]) -> None:
     apart = {
-        "run": {"mode": "explore_only"},
+        "run": {"mode": "rollout_only"},
         "buffer": {"type": "sql"},
         "weight_sync": {"method": "checkpoint", "every": 2},
     }
@@ -139,7 +139,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         (
             "not-used",
             {
-                "run": {"mode": "explore_only"},
+                "run": {"mode": "rollout_only"},
                 "rollout": {"responses_folder": "out", **rollout},
                 "algorithm": algorithm,
             },
@@ -167,13 +167,13 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "not-used",
-        {"run": {"mode": "explore_only"}, "buffer": {"type": "sql"}, "weight_sync": {"method": "nccl"}},
+        {"run": {"mode": "rollout_only"}, "buffer": {"type": "sql"}, "weight_sync": {"method": "nccl"}},
         "weight_sync.method",
         "through a folder where runs explore and train apart",
     ),
     (
         "not-supported",
-        {"run": {"mode": "explore_only"}, "buffer": {"type": "sql"}, "weight_sync": {"max_steps_ahead": 1.0}},
+        {"run": {"mode": "rollout_only"}, "buffer": {"type": "sql"}, "weight_sync": {"max_steps_ahead": 1.0}},
         "weight_sync.max_steps_ahead",
         "for rollout and training in one run",
     ),
@@ -183,7 +183,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "buffer.capacity",
         "a step takes 512 responses",
     ),
-    ("no-reward", {"run": {"mode": "explore_only"}, "buffer": {"type": "sql"}, "rewards": []}, "rewards", "no reward"),
+    ("no-reward", {"run": {"mode": "rollout_only"}, "buffer": {"type": "sql"}, "rewards": []}, "rewards", "no reward"),
     (
         "not-supported",
         {"algorithm": {"sample_strategy": "staleness_control", "sample_strategy_args": {"most": 1}}},

@@ -52,7 +52,7 @@ def test_the_numbers_are_shown_by_source() -> None:
 @pytest.mark.parametrize(
     ("values", "key"),
     [
-        ({"run": {"mode": "explore_only"}}, "run.mode"),
+        ({"run": {"mode": "rollout_only"}}, "run.mode"),
         ({"data": {"eval": [{"path": "a.parquet", "response_key": "r"}]}}, "data.eval[0].response_key"),
     ],
 )
@@ -64,7 +64,7 @@ def test_what_has_no_file_of_responses_is_refused(values: dict[str, Any], key: s
 def test_generation_is_not_judged_as_training() -> None:
     config = config_from(
         {
-            "run": {"mode": "explore_only"},
+            "run": {"mode": "rollout_only"},
             "model": {"path": "owner/model"},
             "data": {"train": [{"path": "memory://a.parquet"}]},
             "batch": {"responses_per_prompt": 1},

@@ -42,7 +42,7 @@ WRONG: list[tuple[str, str, str, int, str, str]] = [
         "",
     ),
     ("data:\n  max_prompt_tokens: -1", "out-of-range", "data.max_prompt_tokens", 2, "-1 tokens", ""),
-    ("run:\n  mode: onlin", "unknown-value", "run.mode", 2, "it must be one of online", "did you mean 'online'?"),
+    ("run:\n  mode: ful", "unknown-value", "run.mode", 2, "it must be one of full", "did you mean 'full'?"),
     (
         "algorithm:\n  advantage: grop",
         "unknown-value",

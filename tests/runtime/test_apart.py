@@ -85,7 +85,7 @@ def test_a_run_explores_and_another_trains_on_what_it_left(
     """Through a database; and through the file that gets a copy of a buffer in memory."""
     copied = {"log_path": str(tmp_path / "shared.jsonl")}
     result, explored = go(
-        apart("explore_only", "sql") if kind == "sql" else apart("explore_only", "memory", buffer=copied)
+        apart("rollout_only", "sql") if kind == "sql" else apart("rollout_only", "memory", buffer=copied)
     )
     assert result.status == "finished", result.cause
     assert list(numbers(explored)) == [1, 2, 3]
@@ -105,10 +105,10 @@ def test_a_run_explores_and_another_trains_on_what_it_left(
 
 def test_training_what_was_explored_is_training_in_one_run(apart: Callable[..., Config]) -> None:
     """The first step: the same responses, the same update."""
-    go(apart("explore_only", "sql"))
+    go(apart("rollout_only", "sql"))
     _, trained = go(apart("train_only", "sql", schedule={"total_steps": 1, "evaluate_at_start": False}))
-    online = apart("online", "sql", run={"name": "whole"}, schedule={"total_steps": 1}, buffer={"label": "other"})
-    _, whole = go(online)
+    together = apart("full", "sql", run={"name": "whole"}, schedule={"total_steps": 1}, buffer={"label": "other"})
+    _, whole = go(together)
     (one,), (other,) = numbers(trained).values(), numbers(whole).values()
     same = {name for name in one if name.startswith(("policy/", "reward/", "response/"))} & set(other)
     assert len(same) > 5
@@ -121,7 +121,7 @@ def test_both_are_interrupted_and_go_on_without_losing_or_repeating(
 ) -> None:
     """Beside them two runs do the same in a buffer of their own and are not interrupted."""
     aside = {"label": "aside"} if kind == "sql" else {"path": str(tmp_path / "aside.jsonl")}
-    for mode in ("explore_only", "train_only"):
+    for mode in ("rollout_only", "train_only"):
         steps = {"schedule": {"total_steps": 4, "evaluate_at_start": False}, "checkpoint": {"every": 3}}
         whole, expected = go(apart(mode, kind, **steps, run={"name": f"{mode}-whole"}, buffer=aside))
         assert whole.status == "finished", whole.cause
@@ -145,7 +145,7 @@ def test_weights_go_back_to_who_explores_at_the_same_time(apart: Callable[..., C
     """Two processes at once: what is explored last was drawn by weights that the other has trained meanwhile."""
     held_back = {"capacity": 16}  # a step; the one that explores is not far ahead
     steps = {"schedule": {"total_steps": 5, "evaluate_at_start": False}}
-    explore = apart("explore_only", "sql", **steps, buffer=held_back)
+    explore = apart("rollout_only", "sql", **steps, buffer=held_back)
     other = multiprocessing.get_context("fork").Process(target=_tell, args=(explore, tmp_path / "explored.json"))
     other.start()
     result, trained = go(apart("train_only", "sql", **steps))
@@ -167,7 +167,7 @@ def _tell(config: Config, to: Path) -> None:
 
 
 def test_responses_that_are_too_old_are_not_trained_on(apart: Callable[..., Config]) -> None:
-    go(apart("explore_only", "sql"))
+    go(apart("rollout_only", "sql"))
     stale = {"objective": "rl", "sample_strategy": "staleness_control", "sample_strategy_args": {"max_staleness": 1}}
     result, trained = go(apart("train_only", "sql", algorithm=stale, schedule={"evaluate_at_start": False}))
     assert result.status == "finished", result.cause
@@ -176,7 +176,7 @@ def test_responses_that_are_too_old_are_not_trained_on(apart: Callable[..., Conf
 
 def test_groups_that_fill_no_step_are_told_of_as_such(apart: Callable[..., Config]) -> None:
     steps = {"total_steps": 1, "evaluate_at_start": False}
-    go(apart("explore_only", "sql", schedule=steps))
+    go(apart("rollout_only", "sql", schedule=steps))
     batch = {"prompts_per_step": 3, "responses_per_prompt": 4}
     result, trained = go(apart("train_only", "sql", schedule={"evaluate_at_start": False}, batch=batch))
     assert result.status == "finished", result.cause
@@ -195,7 +195,7 @@ def test_a_buffer_that_nobody_fills_is_waited_for_only_so_long(apart: Callable[.
 def test_an_online_run_replays_and_keeps_a_copy(apart: Callable[..., Config], tmp_path: Path) -> None:
     """With a decay below 0 what was used comes first: the first step's responses are trained on three times."""
     replay = {"enabled": True, "cooldown": 0.0, "priority_args": {"decay": -3.0}}
-    result, events = go(apart("online", "memory", buffer={"replay": replay, "capacity": 64}))
+    result, events = go(apart("full", "memory", buffer={"replay": replay, "capacity": 64}))
     assert result.status == "finished", result.cause
     [*_, last] = (event["metrics"] for event in events if event["kind"] == "step")
     assert last["buffer/groups_reused"] == 8

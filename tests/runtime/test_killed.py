@@ -174,7 +174,7 @@ def distinct(task: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def through(task: Any, distinct: Path) -> Callable[..., Config]:
     """A run whose groups go through a buffer."""
 
-    def make(folder: Path, kind: str, mode: str = "online", **changes: Any) -> Config:
+    def make(folder: Path, kind: str, mode: str = "full", **changes: Any) -> Config:
         more: dict[str, Any] = {
             "run": {"name": mode, "folder": str(folder), "seed": 7, "mode": mode},
             "buffer": {**BUFFERS[kind](folder), "read_timeout": 60},
@@ -233,13 +233,13 @@ def test_random_moments_of_a_run_that_fills_a_buffer_and_of_one_that_drains_it(
     killed = 0
     for name, kills in (("whole", 0), ("killed", KILLS)):
         (tmp_path / name).mkdir()
-        for mode, share in (("explore_only", kills // 2), ("train_only", kills - kills // 2)):
+        for mode, share in (("rollout_only", kills // 2), ("train_only", kills - kills // 2)):
             config = through(tmp_path / name, kind, mode)
             times = kill_again_and_again(config, run_forked, random, 12, share)
             killed += times
             assert times < share or run_forked(config) == 0
     record_property("kills", killed)
-    for mode in ("explore_only", "train_only"):
+    for mode in ("rollout_only", "train_only"):
         assert told_of(through(tmp_path / "killed", kind, mode)) == told_of(through(tmp_path / "whole", kind, mode))
 
 

@@ -132,7 +132,7 @@ def test_a_lost_engine_of_a_run_that_only_explores_has_the_weights_of_the_one_th
     config = config_of(
         task,
         tmp_path,
-        run={"mode": "explore_only"},
+        run={"mode": "rollout_only"},
         buffer={"type": "sql", "url": url, "label": "sums"},
         schedule={"total_steps": 2, "evaluate_at_start": False},
         data={"eval": []},

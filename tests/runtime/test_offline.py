@@ -25,7 +25,7 @@ def test_a_data_set_is_answered_and_then_scored(task: Any, run_without_ray: Call
     done = run_without_ray(
         task.config(
             tmp_path,
-            run={"name": "generate", "folder": str(tmp_path), "mode": "explore_only"},
+            run={"name": "generate", "folder": str(tmp_path), "mode": "rollout_only"},
             rollout={"responses_folder": str(written)},
             batch={"prompts_per_step": 24, "responses_per_prompt": 2},
             rewards=[],

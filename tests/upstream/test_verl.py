@@ -210,7 +210,7 @@ def same(one: Any, other: Any) -> bool:
 
 def numbers_of(config: Config, answer: Mapping[str, Any]) -> dict[str, Any]:
     theirs = answer["numbers"]
-    if config.run.mode == "explore_only":
+    if config.run.mode == "rollout_only":
         return generation_numbers(config)
     return sft_numbers(config, theirs) if "rows_per_step" in theirs else rl_numbers(config, theirs)
 

@@ -41,7 +41,7 @@ from rlctl.documents import Document, parse_dotted
 
 UNSTARTED = {
     "train_only": "its trainer takes responses from rollout of its own, and none from a file or database",
-    "explore_only": "its rollout pipelines evaluate and keep nothing to train on",
+    "rollout_only": "its rollout pipelines evaluate and keep nothing to train on",
 }
 """Modes of reinforcement learning that no start script of ROLL's has."""
 ONLINE_ROLES = {"actor_train": "student_train", "actor_infer": "student_infer", "reference": "teacher"}

@@ -51,12 +51,12 @@ def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list
     if isinstance(named, str) and "${" not in named and named not in TYPES:
         message = f"no release of Trinity that is known here has algorithm_type '{named}'; it is read as grpo"
         found.append(_warning("unknown-algorithm", "algorithm.algorithm_type", message, nearest(named, TYPES)))
-    if version >= (0, 6) and config.run.mode in ("online", "train_only"):
+    if version >= (0, 6) and config.run.mode in ("full", "train_only"):
         own = f"{ADDED}; elsewhere it is one mean over the mini-batch"
         found.append(Finding("micro-batches-added", Level.NOTE, own, "trainer.max_token_len_per_gpu"))
     schedule, optimizer = config.train.lr_scheduler, "algorithm.optimizer"
     endless = find(values, ("trainer", "total_steps")) in (ABSENT, None)
-    if endless and schedule.warmup_ratio and config.run.mode in ("online", "train_only"):
+    if endless and schedule.warmup_ratio and config.run.mode in ("full", "train_only"):
         message = (
             "without trainer.total_steps Trinity takes lr_warmup_steps_ratio of sys.maxsize steps: the learning rate "
             "stays near 0 for the whole run; rlctl takes it of the run's own length"

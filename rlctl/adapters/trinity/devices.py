@@ -109,7 +109,7 @@ def _write_devices(view: Writing) -> Iterator[Out]:
     yield from _write_tensor(view)
     tensor, data = engine_shape(view)
     wide = tensor * data * config.rollout.parallel.pipeline_parallel_size
-    if placement.layout == "colocated" and total > 1 and config.run.mode == "online":
+    if placement.layout == "colocated" and total > 1 and config.run.mode == "full":
         yield from _write_assumed(view, total - teacher_devices(config), wide)
         return
     if total == 1:
@@ -123,7 +123,7 @@ def _write_devices(view: Writing) -> Iterator[Out]:
     engines = config.rollout.parallel.replicas
     count = engines if isinstance(engines, int) else max(1, own // wide)
     used = (view.to("rollout.parallel.replicas"), *layout)
-    if config.run.mode == "online" and _refused(total - count * wide - beside, placement.devices_per_node):
+    if config.run.mode == "full" and _refused(total - count * wide - beside, placement.devices_per_node):
         fitting = _engines(view, total - beside, wide)
         explore, trains = fitting * wide, arithmetic.train_devices(config)
         kept = f"{explore} explore and {total - explore - beside} train, instead of {own} and {trains}"
@@ -192,7 +192,7 @@ def engine_shape(view: Writing) -> tuple[int, int]:
     config, parallel = view.config, view.config.rollout.parallel
     total, each = arithmetic.devices(config), config.placement.devices_per_node
     tensor, data = parallel.tensor_parallel_size, parallel.data_parallel_size
-    shared = config.placement.layout == "colocated" and config.run.mode == "online" and total > 1
+    shared = config.placement.layout == "colocated" and config.run.mode == "full" and total > 1
     size = tensor * parallel.pipeline_parallel_size * data
     if data > 1 and (size > each or (shared and size >= total)):
         data = 1

@@ -36,14 +36,14 @@ from rlctl.planning import arithmetic
 def _mode(view: Reading) -> Iterator[Flow]:
     mode = str(view.get("mode"))
     names = {
-        "both": "online",
-        "explore": "explore_only",
+        "both": "full",
+        "explore": "rollout_only",
         "train": "train_only",
         "bench": "evaluate_only",
-        "serve": "explore_only",
-        "colocate": "online",
+        "serve": "rollout_only",
+        "colocate": "full",
     }
-    value = "online" if supervised(view) else names.get(mode, "online")
+    value = "full" if supervised(view) else names.get(mode, "full")
     yield Flow(
         view.to("run.mode"),
         value,
@@ -59,7 +59,7 @@ def _write_mode(view: Writing) -> Iterator[Out]:
     if config.algorithm.objective.choice in ("sft", "dpo"):
         yield Flow(view.path("mode"), "train", (*used, view.to("algorithm.objective.type")), always=True)
         return
-    names = {"online": "both", "explore_only": "explore", "train_only": "train", "evaluate_only": "bench"}
+    names = {"full": "both", "rollout_only": "explore", "train_only": "train", "evaluate_only": "bench"}
     mode = names[config.run.mode]
     if mode == "both" and config.placement.layout == "colocated" and arithmetic.devices(config) == 1:
         mode = "colocate"

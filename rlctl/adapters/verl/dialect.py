@@ -140,18 +140,18 @@ class Verl(Dialect):
             TranslationError: verl has no trainer for the objective or mode.
         """
         objective, mode = config.algorithm.objective.choice, config.run.mode
-        if objective == "rl" and mode == "explore_only":
+        if objective == "rl" and mode == "rollout_only":
             return "generation_server" if version_of(version) >= (0, 7) else "generation"
         if objective == "rl" and mode == "evaluate_only" and any(source.response_key for source in config.data.eval):
             return "evaluation"
-        if objective == "rl" and mode in ("online", "evaluate_only"):
+        if objective == "rl" and mode in ("full", "evaluate_only"):
             return "ppo"
         if objective == "sft":
             return "sft_engine" if version_of(version) >= (0, 6) else "sft"
         what = f"objective {objective}" if objective != "rl" else f"mode {mode}"
         raise TranslationError(
             f"verl has no trainer for {what}",
-            hint="verl trains with rl (online) and sft, and generates and evaluates; Trinity has the others",
+            hint="verl trains with rl and sft, and generates and evaluates; Trinity has the others",
         )
 
 

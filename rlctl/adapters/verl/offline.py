@@ -87,7 +87,7 @@ def _read_file(kind: str, fields: dict[str, str]) -> CustomRule:
 
 GENERATION: list[Rule] = [
     RL,
-    mode("explore_only"),
+    mode("rollout_only"),
     _read_file("generation", {"path": "data.path", "prompt_key": "data.prompt_key"}),
     Key("data.output_path", FOLDER, ABSENT, note="verl writes one file of rows with their responses"),
     Key("data.n_samples", "batch.responses_per_prompt", 5, always=True),
@@ -202,7 +202,7 @@ def _write_passes(view: Writing) -> Iterator[Out]:
 
 
 SERVER: list[Rule] = [
-    mode("explore_only"),
+    mode("rollout_only"),
     length("prompt_length", "data.max_prompt_length", "data.max_prompt_tokens", server=True),
     length("response_length", "data.max_response_length", "rollout.max_response_tokens", server=True),
     CustomRule(

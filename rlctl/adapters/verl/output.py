@@ -226,7 +226,7 @@ RAY: list[Rule] = [
         also=(DialectKey("ray_init.num_cpus", None, "0.4", "0.5"),),
     ),
 ]
-MODES = Names({False: "online", True: "evaluate_only"}, "verl rolls out, trains and evaluates, or evaluates only")
+MODES = Names({False: "full", True: "evaluate_only"}, "verl rolls out, trains and evaluates, or evaluates only")
 RULES: list[Rule] = [
     *trainer("verl_examples", "gsm8k"),
     *checkpoint(f"{A}.checkpoint"),

@@ -33,7 +33,7 @@ class Run:
     """Use only kernels that give the same bits each time. Slower on GPU; CPU runs are deterministic anyway."""
     folder: str = "runs"
     """Folder that holds run folders."""
-    mode: Literal["online", "explore_only", "train_only", "evaluate_only"] = "online"
+    mode: Literal["full", "rollout_only", "train_only", "evaluate_only"] = "full"
     """Which parts of the loop run: all of it, only rollout (fills a buffer), only training (drains one), only evaluation."""
     max_steps_this_session: Steps | None = None
     """End cleanly after this many steps of one launch, for queues with a time limit. null never does."""

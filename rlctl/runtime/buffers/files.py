@@ -149,7 +149,7 @@ class FileBuffer:
         return BufferTimeout(
             f"waited {self._timeout:g} s for {count} groups of responses in the buffer {self._path}; {there}, "
             f"and {f'{len(writing)} of its writers have not ended' if writing else 'nobody has written to it'}",
-            hint="start or resume the run that fills it (run.mode: explore_only), or raise buffer.read_timeout",
+            hint="start or resume the run that fills it (run.mode: rollout_only), or raise buffer.read_timeout",
         )
 
     def _read(self) -> None:

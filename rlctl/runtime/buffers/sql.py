@@ -233,7 +233,7 @@ class SqlBuffer:
         return BufferTimeout(
             f"waited {self._timeout:g} s for {count} groups of responses in the buffer {self._label} of "
             f"{self._database.shown}; {groups} are there, and {writers}",
-            hint="start or resume the run that fills it (run.mode: explore_only), or raise buffer.read_timeout",
+            hint="start or resume the run that fills it (run.mode: rollout_only), or raise buffer.read_timeout",
         )
 
     def _silences(self, connection: sa.Connection) -> str:

@@ -186,7 +186,7 @@ class RolloutBatchBuilder:
 
 @dataclass(frozen=True)
 class ExploreBatchBuilder:
-    """Groups of responses that are not trained on here (explore_only)."""
+    """Groups of responses that are not trained on here (rollout_only)."""
 
     groups: GroupSource
     tokenizer: Any

@@ -1,7 +1,7 @@
 """Exploring and training through a buffer: in one run, or as two runs that share it.
 
-    online        Explorer ──▶ Buffered (put, take) ──▶ RolloutBatchBuilder
-    explore_only  Explorer ──▶ BufferWriter (put) ──▶ buffer
+    full          Explorer ──▶ Buffered (put, take) ──▶ RolloutBatchBuilder
+    rollout_only  Explorer ──▶ BufferWriter (put) ──▶ buffer
     train_only    buffer ──▶ BufferReader (take) ──▶ RolloutBatchBuilder
 
 Two runs that share a buffer bring weights across through a folder (``weight_sync.method: checkpoint``): every
@@ -66,7 +66,7 @@ class _IntoBuffer(SynchronousSource):
 
 @dataclass
 class Buffered(_IntoBuffer):
-    """Groups that pass through a buffer between exploring and training in one run (online)."""
+    """Groups that pass through a buffer between exploring and training in one run (``run.mode: full``)."""
 
     _version: int = 0
 
@@ -90,7 +90,7 @@ class Buffered(_IntoBuffer):
 
 @dataclass
 class BufferWriter(_IntoBuffer):
-    """Groups that go into a buffer, and are trained on elsewhere (explore_only)."""
+    """Groups that go into a buffer, and are trained on elsewhere (rollout_only)."""
 
     buffer: SharedBuffer
     rollout: RolloutEngines

@@ -51,7 +51,7 @@ def test_two_launches_share_a_database_and_one_is_killed(task: Any, postgresql: 
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
-    explorer, trainer = launch("explore_only"), launch("train_only")
+    explorer, trainer = launch("rollout_only"), launch("train_only")
     deadline = time.monotonic() + 400
     while len([e for e in events_of(tmp_path / "train_only") if e["kind"] == "step"]) < 3:
         assert trainer.poll() is None, trainer.communicate()[1]
@@ -65,9 +65,9 @@ def test_two_launches_share_a_database_and_one_is_killed(task: Any, postgresql: 
         assert process.returncode == 0, told
     steps = [event["step"] for event in events_of(tmp_path / "train_only") if event["kind"] == "step"]
     assert sorted(set(steps)) == [1, 2, 3, 4, 5, 6]
-    drawn = {name: responses_of(tmp_path / name) for name in ("explore_only", "train_only")}
-    assert drawn["train_only"] == drawn["explore_only"], "every group once, in order, whatever was killed"
+    drawn = {name: responses_of(tmp_path / name) for name in ("rollout_only", "train_only")}
+    assert drawn["train_only"] == drawn["rollout_only"], "every group once, in order, whatever was killed"
     versions = [
-        e["metrics"]["buffer/weight_version"] for e in events_of(tmp_path / "explore_only") if e["kind"] == "step"
+        e["metrics"]["buffer/weight_version"] for e in events_of(tmp_path / "rollout_only") if e["kind"] == "step"
     ]
     assert versions[-1] > 0
