@@ -42,7 +42,7 @@ def test_the_default_goes_by_data_source() -> None:
 
 def test_the_sandbox_scores_programs_and_rules_the_rest() -> None:
     sandbox, rule = rewards(*SANDBOX)
-    assert (sandbox["type"], sandbox["applies_to"], sandbox["continuous"]) == ("sandbox", CODE, True)
+    assert (sandbox["type"], sandbox["applies_to"], sandbox["partial_credit"]) == ("sandbox", CODE, True)
     assert rule["rule"] == "auto"
     assert {"openai/gsm8k", "aime*", "searchR1_*"} < set(rule["applies_to"])
     assert not set(rule["applies_to"]) & set(CODE)

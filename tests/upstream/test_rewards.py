@@ -196,7 +196,7 @@ def test_verls_code_in_a_sandbox() -> None:
             for response, cases in PROGRAMS
         ]
         items = [RewardItem(Prompt(i, "apps", (1,), "", cases), text, 5) for i, (text, cases) in enumerate(PROGRAMS)]
-        with RewardWorker([SandboxReward(url=url, memory_limit_mb=512, continuous=True)]) as worker:
+        with RewardWorker([SandboxReward(url=url, memory_limit_mib=512, partial_credit=True)]) as worker:
             found = worker.score(items)
     assert [one.error for one in found] == [None] * len(found)
     assert [one.total for one in found] == pytest.approx(expected)

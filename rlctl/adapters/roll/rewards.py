@@ -347,7 +347,7 @@ def _write_sandbox(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[
         yield Flow((), None, ((*place, "isolation"),), "mapped", note)
     else:
         yield Flow((*to, "code_url"), reward["url"], ((*place, "url"),), "derived", always=True)
-    for field, usual in (("max_concurrent", 64), ("memory_limit_mb", 1024), ("continuous", False)):
+    for field, usual in (("max_concurrent", 64), ("memory_limit_mib", 1024), ("partial_credit", False)):
         if reward[field] != usual:
             yield Inexpressible(((*place, field),), f"ROLL's sandbox worker takes no {field}")
 

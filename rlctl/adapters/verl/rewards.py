@@ -118,9 +118,11 @@ def _read_sandbox(view: Reading, root: str) -> Iterator[Flow]:
     yield Flow((*to, "type"), "sandbox", used)
     yield Flow((*to, "name"), SANDBOX_NAME, ())
     yield Flow((*to, "applies_to"), list(CODE), used, "derived", "the data sources of programs")
-    yield Flow((*to, "continuous"), True, used, "derived", "verl scores the share of passed cases among the first 10")
+    yield Flow(
+        (*to, "partial_credit"), True, used, "derived", "verl scores the share of passed cases among the first 10"
+    )
     yield Flow(("rewards", 1, "applies_to"), list(OTHERS), used, "derived", "what verl scores by rules")
-    for name in ("url", "max_concurrent", "memory_limit_mb"):
+    for name in ("url", "max_concurrent", "memory_limit_mib"):
         if view.get(f"{root}.{name}") is not None:
             yield Flow((*to, name), view.get(f"{root}.{name}"), (view.path(f"{root}.{name}"),), same=True)
 
@@ -202,20 +204,21 @@ def _write_sandbox(view: Writing, root: str, reward: dict[str, Any], place: tupl
     if reward["url"] is None:
         reason = "verl asks a service for programs; without one it runs them in its own process, by data source"
         yield Inexpressible(
-            ((*place, "type"), *((*place, name) for name in ("url", "memory_limit_mb", "isolation"))), reason
+            ((*place, "type"), *((*place, name) for name in ("url", "memory_limit_mib", "isolation"))), reason
         )
     if reward["method"] != "verl":
         yield Inexpressible(((*place, "method"),), "verl reads test cases of another form, from the answer")
     else:
         yield Flow((), None, ((*place, "method"),))
-    for name in ("url", "max_concurrent", "memory_limit_mb") if reward["url"] is not None else ():
+    for name in ("url", "max_concurrent", "memory_limit_mib") if reward["url"] is not None else ():
         used = ((*place, name), (*place, "type"))[: 2 if name == "url" else 1]
         yield Flow(view.path(f"{root}.{name}"), reward[name], used, same=name != "url")
-    if reward["continuous"]:
-        yield Flow((), None, ((*place, "continuous"),), "mapped", "verl scores the share of the first 10 cases")
+    if reward["partial_credit"]:
+        yield Flow((), None, ((*place, "partial_credit"),), "mapped", "verl scores the share of the first 10 cases")
     else:
         yield Inexpressible(
-            ((*place, "continuous"),), "verl scores the share of passed cases among the first 10, not all or nothing"
+            ((*place, "partial_credit"),),
+            "verl scores the share of passed cases among the first 10, not all or nothing",
         )
 
 

@@ -139,9 +139,9 @@ class SandboxReward(Reward, type="sandbox"):
     ``case_type``, ``test_cases`` and ``test_case_function``."""
     max_concurrent: Annotated[int, Unit("calls"), Range(at_least=1)] = 64
     """Calls in flight at once. Raised, scoring is faster until the service is busy."""
-    memory_limit_mb: Annotated[int, Unit("MiB"), Range(at_least=1)] = 1024
+    memory_limit_mib: Annotated[int, Unit("MiB"), Range(at_least=1)] = 1024
     """Memory of a program together with everything it starts."""
-    continuous: bool = False
+    partial_credit: bool = False
     """Score the share of passed cases among the first 10, as verl does, instead of all or nothing."""
 
 

@@ -19,10 +19,10 @@ class LocalPrograms:
 
     seconds: float
     """Of one program."""
-    memory_limit_mb: int = 1024
+    memory_limit_mib: int = 1024
     isolation: Isolation = "namespaces"
     method: str = "verl"
-    continuous: bool = False
+    partial_credit: bool = False
     """Score the share of the first tests instead of all or nothing."""
 
     @property
@@ -46,12 +46,12 @@ class LocalPrograms:
         trials = trials_of(call, self.method)
         if trials is None:
             return Outcome(0.0, correct=False)
-        trials = trials[:SHARED_CASES] if self.continuous else trials
-        limits = Limits(self.seconds, ALL_SECONDS, self.memory_limit_mb)
+        trials = trials[:SHARED_CASES] if self.partial_credit else trials
+        limits = Limits(self.seconds, ALL_SECONDS, self.memory_limit_mib)
         # If there is no share to report, the first program that fails to run decides.
-        stop_at = () if self.continuous else ("raised", "killed", "late")
+        stop_at = () if self.partial_credit else ("raised", "killed", "late")
         ran = run_programs([trial.program for trial in trials], limits, self.isolation, stop_at=stop_at)
         passed = [trial.passes(each) for trial, each in zip(trials, ran, strict=False)]
         share = sum(passed) / len(trials)
-        score = share if self.continuous else float(share == 1.0)
+        score = share if self.partial_credit else float(share == 1.0)
         return Outcome(score, share == 1.0, {"passed_share": share})

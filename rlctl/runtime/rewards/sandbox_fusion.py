@@ -77,8 +77,8 @@ class Sandbox:
     """Address that runs code, ``.../run_code``."""
     timeout: float
     """Seconds of a request: a third to compile, a third to run, a third for the way."""
-    memory_limit_mb: int = 1024
-    continuous: bool = False
+    memory_limit_mib: int = 1024
+    partial_credit: bool = False
     """Score the share of the first cases instead of all or nothing."""
 
     def groups(self, calls: Sequence[Call]) -> list[list[int]]:
@@ -91,10 +91,10 @@ class Sandbox:
         if program is None:
             return [Outcome(0.0, correct=False)]
         cases = cases_of(calls[0].answer, program)
-        cases = cases[:SHARED_CASES] if self.continuous else cases
+        cases = cases[:SHARED_CASES] if self.partial_credit else cases
         passed = await asyncio.gather(*(self._passes(case, service) for case in cases))
         share = sum(passed) / len(passed)
-        score = share if self.continuous else float(share == 1.0)
+        score = share if self.partial_credit else float(share == 1.0)
         return [Outcome(score, share == 1.0, {"passed_share": share})]
 
     async def _passes(self, case: Case, service: Service) -> bool:
@@ -104,7 +104,7 @@ class Sandbox:
             "run_timeout": seconds,
             "code": code_of(case, with_assertion=True),
             "stdin": case.stdin,
-            "memory_limit_MB": self.memory_limit_mb,
+            "memory_limit_MB": self.memory_limit_mib,
             "language": "python",
             "files": {},
             "fetch_files": [],

@@ -203,7 +203,11 @@ def scorer_of(reward: Reward) -> Scorer:
         return FunctionScorer(reward.path, reward.function, dict(reward.args), reward.signature, reward.timeout)
     if isinstance(reward, SandboxReward) and reward.url is None:
         local = LocalPrograms(
-            reward.timeout, reward.memory_limit_mb, reward.isolation, reward.method, continuous=reward.continuous
+            reward.timeout,
+            reward.memory_limit_mib,
+            reward.isolation,
+            reward.method,
+            partial_credit=reward.partial_credit,
         )
         local.check()
         return local
@@ -214,7 +218,7 @@ def scorer_of(reward: Reward) -> Scorer:
                 hint="leave out its url, and programs run here; or set its method to verl",
             )
         assert reward.url is not None, "the others run programs here"
-        return Sandbox(reward.url, reward.timeout, reward.memory_limit_mb, reward.continuous)
+        return Sandbox(reward.url, reward.timeout, reward.memory_limit_mib, reward.partial_credit)
     if isinstance(reward, JudgeReward):
         if not reward.base_url or not reward.model:
             raise RunError(

@@ -219,7 +219,7 @@ def test_verls_cases_run_here_too() -> None:
     cases = {"inputs": ["1\n", "2\n", "3\n"], "outputs": ["2\n", "4", "7\n"]}
     item = RewardItem(Prompt(0, "apps", (1,), "double it", json.dumps(cases)), DOUBLE, 5)
     settings: dict[str, Any] = {"name": "code", "isolation": "limits", "timeout": 20.0}
-    with RewardWorker([SandboxReward(**settings, continuous=True)]) as worker:
+    with RewardWorker([SandboxReward(**settings, partial_credit=True)]) as worker:
         assert worker.score([item])[0].total == pytest.approx(2 / 3)
     with RewardWorker([SandboxReward(**settings)]) as worker:
         assert worker.score([item])[0].total == 0.0

@@ -33,7 +33,7 @@ def score(url: str, *pairs: tuple[str, Any], **settings: Any) -> list[Score]:
 
 
 def test_the_share_of_passed_cases(sandbox: Served) -> None:
-    (found,) = score(sandbox.url, (RIGHT, DOUBLE), continuous=True)
+    (found,) = score(sandbox.url, (RIGHT, DOUBLE), partial_credit=True)
     assert found == Score(0.75, {"code": 0.75, "code/passed_share": 0.75}, correct=False)
     assert score(sandbox.url, (RIGHT, json.dumps(DOUBLE)))[0].total == 0.0
     three = {name: values[:3] for name, values in DOUBLE.items()}
@@ -42,7 +42,7 @@ def test_the_share_of_passed_cases(sandbox: Served) -> None:
 
 def test_requests_are_those_of_sandbox_fusion(sandbox: Served) -> None:
     sandbox.bodies.clear()
-    score(sandbox.url, (RIGHT, {"inputs": ["4"], "outputs": ["8"]}), memory_limit_mb=512)
+    score(sandbox.url, (RIGHT, {"inputs": ["4"], "outputs": ["8"]}), memory_limit_mib=512)
     assert sandbox.bodies == [
         {
             "path": "/run_code",
@@ -73,7 +73,7 @@ def test_functions_are_called_with_lines_of_json(sandbox: Served, program: str) 
 
 def test_assertions(sandbox: Served) -> None:
     cases = {"assert_case": ["assert f(1) == 2", "assert f(2) == 5"], "inputs": None, "outputs": None, "fn_name": None}
-    (found,) = score(sandbox.url, ("```\ndef f(x): return 2 * x\n```", cases), continuous=True)
+    (found,) = score(sandbox.url, ("```\ndef f(x): return 2 * x\n```", cases), partial_credit=True)
     assert found.total == 0.5
 
 
@@ -81,7 +81,9 @@ def test_programs_that_raise_hang_or_take_all_memory_pass_nothing(sandbox: Serve
     one = {"inputs": [""], "outputs": ["1"]}
     bodies = ["1 / 0", "while True: pass", "x = [0] * 10**9\nprint(1)", "print(1"]
     began = time.monotonic()
-    found = score(sandbox.url, *((f"```python\n{body}\n```", one) for body in bodies), timeout=3.0, memory_limit_mb=256)
+    found = score(
+        sandbox.url, *((f"```python\n{body}\n```", one) for body in bodies), timeout=3.0, memory_limit_mib=256
+    )
     assert time.monotonic() - began < 20
     assert [(one.total, one.correct, one.error) for one in found] == [(0.0, False, None)] * 4
 
