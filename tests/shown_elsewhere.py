@@ -12,7 +12,7 @@ SHOWN_BY: dict[str, str] = {
     "runtime/test_launch.py::test_it_finishes_and_its_folder_tells_all_of_it": """
         run.folder model.path data.train data.train[].path algorithm.objective<rl> algorithm.advantage<grpo>
         algorithm.policy_loss<ppo_clip> rollout.engine<auto> rollout.engine<transformers> train.engine
-        train.engine<fsdp2> rewards[]<rule> tracking tracking[]<console> environment.ray.address
+        train.engine<fsdp2> rewards[]<rule> tracking tracking[]<console> runtime.ray.address
     """,
     "runtime/test_stopping.py::test_sessions_of_one_run": """
         run.max_steps_this_session
@@ -330,20 +330,20 @@ SHOWN_BY: dict[str, str] = {
         tracking[]<mlflow>.uri tracking[]<mlflow>.username tracking[]<mlflow>.password tracking[]<mlflow>
     """,
     "runtime/test_whole_nodes.py::test_a_cluster_whose_nodes_are_too_small_is_told": """
-        environment.ray.num_cpus
+        runtime.ray.num_cpus
     """,
     "runtime/test_launch.py::test_workers_that_never_start_end_the_run": """
-        environment.ray.init_args environment.ray.startup_timeout
+        runtime.ray.init_args runtime.ray.startup_timeout
     """,
     "runtime/processes/test_group.py::test_a_call_that_takes_too_long_is_given_up": """
-        environment.ray.call_timeout
+        runtime.ray.call_timeout
     """,
     "runtime/profiling/test_runs.py::test_a_run_tells_where_its_time_went_and_shows_its_responses": """
         profiling.peak_tflops profiling.tool profiling.roles profiling.roles{}.enabled
         rollout.log_evaluation_responses
     """,
     "runtime/processes/test_environment.py::test_logs_are_copied_as_they_grow": """
-        environment.log_folder
+        runtime.log_folder
     """,
     "runtime/test_cluster_runs.py::test_an_attached_run_has_workers_on_every_node": """
         profiling.ray_timeline
@@ -400,7 +400,7 @@ SHOWN_BY: dict[str, str] = {
 WITHOUT_TEST = """
     batch.log_prob_micro_batch batch.log_prob_micro_batch.unit batch.log_prob_micro_batch.size reference.micro_batch
     reference.micro_batch.unit reference.micro_batch.size rewards[]<model>.on_error rewards[]<judge>.on_error
-    rewards[]<sandbox>.on_error environment.ray.namespace buffer<memory>.replay.priority
+    rewards[]<sandbox>.on_error runtime.ray.namespace buffer<memory>.replay.priority
     buffer<sql>.replay.priority
 """
 """Keys that take effect and that no test changes yet. A key leaves this list when a test shows it; none is added."""

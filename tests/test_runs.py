@@ -164,18 +164,18 @@ def test_literal_secrets_become_names_of_variables(
     more = config_from(
         {
             "tracking": [{"type": "wandb", "api_key": "abc-secret"}],
-            "environment": {"variables": {"JUDGE_TOKEN": "abc-secret", "LEVEL": "3"}},
+            "runtime": {"env_vars": {"JUDGE_TOKEN": "abc-secret", "LEVEL": "3"}},
         }
     )
-    folder = write_run(tmp_path / "demo", replace(config, tracking=more.tracking, environment=more.environment))
+    folder = write_run(tmp_path / "demo", replace(config, tracking=more.tracking, runtime=more.runtime))
     assert "abc-secret" not in (folder / "config.yaml").read_text()
     with pytest.raises(RunError, match="JUDGE_TOKEN"):
         runs.read_config(folder)
     monkeypatch.setenv("JUDGE_TOKEN", "again")
     monkeypatch.setenv("RLCTL_TRACKING_0_API_KEY", "key")
-    assert runs.read_config(folder).environment.variables["JUDGE_TOKEN"] == "${oc.env:JUDGE_TOKEN}"
+    assert runs.read_config(folder).runtime.env_vars["JUDGE_TOKEN"] == "${oc.env:JUDGE_TOKEN}"
     read = revealed(runs.read_config(folder))
-    assert read.environment.variables == {"JUDGE_TOKEN": "again", "LEVEL": "3"}
+    assert read.runtime.env_vars == {"JUDGE_TOKEN": "again", "LEVEL": "3"}
     assert read.tracking[0].api_key == "key"  # type: ignore[attr-defined]
 
 
@@ -195,7 +195,7 @@ def test_secrets_in_free_mappings_and_in_stages_are_no_less_secret(
             {
                 "name": "grpo",
                 "rollout": {"engine": {"type": "vllm", "args": {"hf_token": "abc-secret"}}},
-                "environment": {"variables": {"HF_TOKEN": "abc-secret"}},
+                "runtime": {"env_vars": {"HF_TOKEN": "abc-secret"}},
             }
         ],
     }
@@ -238,7 +238,7 @@ def test_what_is_tried_writes_nothing_anywhere_else(tmp_path: Path, buffer: dict
         "buffer": buffer,
         "checkpoint": {"remote": "s3://shared/checkpoints", "every": 1},
         "profiling": {"tool": "timeline", "steps": [1], "folder": "/shared/traces", "ray_timeline": "/shared/ray.json"},
-        "environment": {"log_folder": "/shared/logs"},
+        "runtime": {"log_folder": "/shared/logs"},
         "tracking": [{"type": "tensorboard", "folder": "/shared/tensorboard"}],
     }
     small = starting._small(config_from(whole), 2, 1, tmp_path)
@@ -397,19 +397,17 @@ def test_the_source_kept_in_a_run_folder_has_no_secrets(text: str, kept: str) ->
 
 def test_a_job_server_is_no_cluster_that_a_process_joins(config: Config) -> None:
     """``try`` and ``eval`` run here; only ``launch`` submits."""
-    ray = replace(config.environment.ray, address="http://head:8265")
-    elsewhere = replace(config, environment=replace(config.environment, ray=ray))
+    ray = replace(config.runtime.ray, address="http://head:8265")
+    elsewhere = replace(config, runtime=replace(config.runtime, ray=ray))
     with pytest.raises(RunError, match="not an address that a run can join from here"):
         runs.prepare(Loaded(elsewhere))
 
 
 def test_where_and_how_a_run_is_shown_may_change_between_its_launches(config: Config) -> None:
-    ray = replace(config.environment.ray, address="auto")
-    changed = replace(
-        config.environment, ray=ray, log_every=5, logs_by_node=True, log_folder="/logs", log_level="error"
-    )
-    assert runs.differences(config, replace(config, environment=changed)) == []
-    assert runs.differences(config, replace(config, environment=replace(changed, plugins=("p",)))) != []
+    ray = replace(config.runtime.ray, address="auto")
+    changed = replace(config.runtime, ray=ray, log_every=5, logs_by_node=True, log_folder="/logs", log_level="error")
+    assert runs.differences(config, replace(config, runtime=changed)) == []
+    assert runs.differences(config, replace(config, runtime=replace(changed, plugins=("p",)))) != []
 
 
 def test_progress_is_read_from_the_end_of_a_long_log(tmp_path: Path) -> None:

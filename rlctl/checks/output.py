@@ -98,7 +98,7 @@ def literal_secrets(config: Config, surroundings: CheckContext) -> Iterator[Prob
             )
 
 
-NAMES = (("run", "name"), ("run", "folder"), ("checkpoint", "folder"), ("environment", "log_folder"))
+NAMES = (("run", "name"), ("run", "folder"), ("checkpoint", "folder"), ("runtime", "log_folder"))
 """Keys that become names of files, which anyone on the machine can list."""
 
 

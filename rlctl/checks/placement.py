@@ -146,7 +146,7 @@ def cluster(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 def _cores(config: Config, known: Cluster) -> Iterator[Problem]:
     """CPU workers are not more than the cores, or than those that the config lets Ray hand out."""
     cores = known.devices_per_node * known.nodes if known.device == "cpu" else (known.cpus_per_node or 0) * known.nodes
-    asked, allowed = arithmetic.devices(config), max(arithmetic.workers_on(cores), config.environment.ray.num_cpus or 0)
+    asked, allowed = arithmetic.devices(config), max(arithmetic.workers_on(cores), config.runtime.ray.num_cpus or 0)
     if cores and asked > allowed:
         whose = "GPUs or CPU workers" if config.placement.device == "auto" else "CPU workers"
         has = f"no GPU and {cores} cores" if known.device == "cpu" else f"{cores} cores"
@@ -155,7 +155,7 @@ def _cores(config: Config, known: Cluster) -> Iterator[Problem]:
             ("placement", "devices_per_node"),
             f"the config asks for {config.placement.nodes} x {config.placement.devices_per_node} devices "
             f"(nodes x devices_per_node, {whose}); the machine has {has}",
-            f"{SMALLER}; environment.ray.num_cpus={asked} runs {asked} workers on the same cores",
+            f"{SMALLER}; runtime.ray.num_cpus={asked} runs {asked} workers on the same cores",
             ((("placement", "nodes"), 1),)
             if config.placement.nodes > 1
             else ((("placement", "devices_per_node"), allowed),),
@@ -185,9 +185,9 @@ def memory(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 
 def role_variables(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Variables are set for roles that there are."""
-    for name in config.environment.role_variables:
+    for name in config.runtime.role_env_vars:
         if name not in (*ROLES, "environments", "evaluation_environments"):
-            key: KeyPath = ("environment", "role_variables", name)
+            key: KeyPath = ("runtime", "role_env_vars", name)
             yield Problem("role-variables", key, f"there is no role {name!r}", f"roles are {', '.join(ROLES)}")
 
 

@@ -49,7 +49,7 @@ def evaluate(
     )
     loaded = replace(loaded, config=only_evaluating(loaded.config, model))
     loaded = runs.with_ray_that_is_there(loaded)
-    cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
+    cluster = runs.local_cluster() if loaded.config.runtime.ray.address is None else None
     checked(loaded, report, cluster=cluster, allow_unknown=allow_unknown)
     made = runs.prepare(loaded, cluster)
     with progress.Progress(quiet=quiet) as watch:

@@ -111,7 +111,7 @@ def launch(
     loaded = runs.with_ray_that_is_there(_changed(loaded, name, address))
     if trace_steps is not None:
         loaded = _traced(loaded, trace_steps)
-    where = address_of(loaded.config.environment.ray.address) if loaded.config.environment.ray.address else None
+    where = address_of(loaded.config.runtime.ray.address) if loaded.config.runtime.ray.address else None
     if where is not None and where.jobs is not None:
         checked(
             loaded,
@@ -137,7 +137,7 @@ def launch(
     if not quiet:
         for line in compact(made):
             diagnostics.note(line)
-    with progress.Progress(quiet=quiet, every=loaded.config.environment.log_every) as watch:
+    with progress.Progress(quiet=quiet, every=loaded.config.runtime.log_every) as watch:
         result = runs.start(loaded, plan=made, observer=watch, new=new, accept_changes=accept_changes)
     if json:
         output.data(summary.as_data(result))
@@ -153,7 +153,7 @@ def _changed(loaded: Loaded, name: str | None, address: str | None) -> Loaded:
             raise UsageError(f"--name {name!r} cannot be the name of a folder")
         loaded = put(loaded, ("run", "name"), name, by="--name")
     if address is not None:
-        loaded = put(loaded, ("environment", "ray", "address"), address, by="--address")
+        loaded = put(loaded, ("runtime", "ray", "address"), address, by="--address")
     return loaded
 
 

@@ -29,7 +29,7 @@ class Progress:
         Args:
             quiet: tell nothing.
             live: keep a display; None does on a terminal.
-            every: steps between two lines of a step, ``environment.log_every``; the last step has one.
+            every: steps between two lines of a step, ``runtime.log_every``; the last step has one.
         """
         self.quiet = quiet
         self.every = every

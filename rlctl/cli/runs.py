@@ -243,7 +243,7 @@ def resume(
         is_there = Path(info.directory).is_dir()
         told = "where it was started" if is_there else "where it was started, is not here: relative paths are from here"
         diagnostics.note(f"{'in ' if is_there else ''}{info.directory}, {told}")
-    every = runs.read_config(info.folder).environment.log_every
+    every = runs.read_config(info.folder).runtime.log_every
     with progress.Progress(quiet=quiet, every=every) as watch:
         result = runs.resume(info, observer=watch, address=address, step=step, accept_changes=accept_changes)
     if json:

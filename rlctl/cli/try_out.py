@@ -70,7 +70,7 @@ def try_out(
             result = _tiny(loaded, report, Path(folder), prompts, steps, allow_unknown)
     else:
         loaded = runs.with_ray_that_is_there(loaded)
-        cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
+        cluster = runs.local_cluster() if loaded.config.runtime.ray.address is None else None
         words = scaled.words_of(inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables)
         checked(loaded, report, cluster=cluster, codes_left_out=OF_LATER, allow_unknown=allow_unknown, words=words)
         with in_own_keys(loaded, report.dialect):

@@ -50,7 +50,7 @@ def address_of(text: str) -> Address:
             f"is submitted as a job to {jobs} (another port: --address http://{host}:PORT)",
         )
     raise UsageError(
-        f"{text!r} is no address of a Ray cluster (--address, environment.ray.address)",
+        f"{text!r} is no address of a Ray cluster (--address, runtime.ray.address)",
         hint="write auto or HOST:PORT on a node of the cluster, http://HOST:8265 from anywhere else",
     )
 

@@ -30,7 +30,7 @@ SIZE_LIMIT = 20 * 2**20
 
 SHIPPED = (
     "data.custom.path",
-    "environment.plugins",
+    "runtime.plugins",
     "model.chat_template",
     "rewards[]<function>.path",
     "rewards[]<model>.chat_template",
@@ -46,7 +46,7 @@ PLACES = (
     "checkpoint.resume_path",
     "data.eval[].path",
     "data.train[].path",
-    "environment.log_folder",
+    "runtime.log_folder",
     "profiling.folder",
     "profiling.ray_timeline",
     "rewards[]<model>.path",
@@ -64,7 +64,7 @@ PLACE = re.compile(
     r"|buffer<\w+>\.auxiliary\{\}\.path|(train|critic|reference)\.engine<megatron>\.checkpoint_path"
 )
 """Further ones, that several sections have."""
-ALWAYS_A_PATH = ("run.folder", "checkpoint.folder", "environment.log_folder", "profiling.folder", "run.skip.folder")
+ALWAYS_A_PATH = ("run.folder", "checkpoint.folder", "runtime.log_folder", "profiling.folder", "run.skip.folder")
 _VARIABLE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*(,?)")
 
 
@@ -106,7 +106,7 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
     literal = [
         dotted(path)
         for path, value in secrets(loaded.config)
-        if value and path not in loaded.expressions and path[-3:-1] != ("environment", "variables")
+        if value and path not in loaded.expressions and path[-3:-1] != ("runtime", "env_vars")
     ]
     if literal:
         raise RunError(
@@ -118,7 +118,7 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
     home = home or str(PurePosixPath(loaded.config.run.folder) / ".files" / digest)
     for path, name in changed.items():
         put_at(plain, path, f"{home}/{name}")
-    plain["environment"]["ray"]["address"] = None
+    plain["runtime"]["ray"]["address"] = None
     text = write_yaml(symbolic(_with(loaded, config_from(plain), changed)))
     needed = sorted({name for name, default in _VARIABLE.findall(text) if not default})
     places = tuple(f"{dotted(path)}: {value}" for path, value in _paths(loaded.config, _is_place) if _is_path(value))
@@ -126,7 +126,7 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
 
 
 def _with(loaded: Loaded, config: Config, changed: Mapping[KeyPath, str]) -> Loaded:
-    dropped = {*changed, ("environment", "ray", "address")}
+    dropped = {*changed, ("runtime", "ray", "address")}
     kept = {path: text for path, text in loaded.expressions.items() if path not in dropped}
     return replace(loaded, config=config, expressions=kept)
 

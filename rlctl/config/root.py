@@ -10,7 +10,7 @@ from rlctl.config.sections.batch import Batch, Schedule
 from rlctl.config.sections.data import Data
 from rlctl.config.sections.execution import Buffer, MemoryBuffer, Placement, Service, WeightSync
 from rlctl.config.sections.model import Model
-from rlctl.config.sections.output import Checkpoint, ConsoleTracker, Environment, Profiling, Tracker
+from rlctl.config.sections.output import Checkpoint, ConsoleTracker, Profiling, RuntimeSettings, Tracker
 from rlctl.config.sections.rewards import Reward, RewardLoop, RuleReward
 from rlctl.config.sections.rollout import Rollout
 from rlctl.config.sections.run import Run
@@ -61,7 +61,7 @@ class Config:
     """Where metrics go; several at once are fine."""
     profiling: Profiling = Profiling()
     """Traces of chosen steps."""
-    environment: Environment = Environment()
+    runtime: RuntimeSettings = RuntimeSettings()
     """Variables, logs and the cluster."""
     service: Service = Service()
     """Helper services beside the run."""

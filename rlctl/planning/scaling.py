@@ -85,8 +85,8 @@ def cpu_edits(config: Config, workers: int) -> Iterator[Edit]:
     yield from _rewards(config, workers)
     if config.weight_sync.method in ("nccl", "ipc"):
         yield Edit(("weight_sync", "method"), "auto", NO_GPU)
-    if config.environment.ray.address is not None:
-        yield Edit(("environment", "ray", "address"), None, "the run starts its own Ray on this machine")
+    if config.runtime.ray.address is not None:
+        yield Edit(("runtime", "ray", "address"), None, "the run starts its own Ray on this machine")
 
 
 def _placement(config: Config, workers: int) -> Iterator[Edit]:

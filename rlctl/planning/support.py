@@ -472,10 +472,10 @@ TABLE: tuple[Row, ...] = (
     noted("", "tracking[]<other>*", "this tracker is of one framework; what it would show is in events.jsonl"),
     honoured("profiling", "tool steps continuous folder roles* controller_args worker_args peak_tflops"),
     honoured("profiling", "ray_timeline"),
-    honoured("rollout", "environment"),
-    honoured("environment", "variables role_variables log_level log_folder logs_by_node plugins"),
-    front_end("environment", "device_memory_check log_every"),
-    honoured("environment.ray", "address namespace num_cpus init_args startup_timeout call_timeout collective_timeout"),
+    honoured("rollout", "env_vars"),
+    honoured("runtime", "env_vars role_env_vars log_level log_folder logs_by_node plugins"),
+    front_end("runtime", "device_memory_check log_every"),
+    honoured("runtime.ray", "address namespace num_cpus init_args startup_timeout call_timeout collective_timeout"),
 )
 
 UNTRIED = (
@@ -587,9 +587,9 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
         ("reference.engine", "reference.precision", "reference.compile"),
         (_reference_is_policys, "the policy's own workers compute the reference, as they do the policy"),
     ),
-    "environment.ray.num_cpus": (
-        lambda config: config.environment.ray.address is not None,
-        "the cluster at environment.ray.address runs already, with the cores that it was started with",
+    "runtime.ray.num_cpus": (
+        lambda config: config.runtime.ray.address is not None,
+        "the cluster at runtime.ray.address runs already, with the cores that it was started with",
     ),
     "reference.micro_batch": (
         lambda config: arithmetic.needs_reference(config) and arithmetic.reference_is_held(config),
@@ -656,7 +656,7 @@ ON_CPU: Mapping[str, str] = dict.fromkeys(
 )
 """Keys that nothing depends on where there is no GPU, and why."""
 
-WORKER_PYTHON = ("environment", "ray", "init_args", "runtime_env", "py_executable")
+WORKER_PYTHON = ("runtime", "ray", "init_args", "runtime_env", "py_executable")
 RLCTLS_PYTHON = "rlctl starts its workers with the Python that it is installed in"
 """The examples of verl start workers by ``uv run`` in a checkout of verl, which has no rlctl."""
 
@@ -770,7 +770,7 @@ def unhonoured(config: Config, device: str | None = None) -> list[Unhonoured]:
         status, reason = _judged(setting, engine, config, device)
         if reason:
             found.append(Unhonoured(setting.path, setting.value, reason, status))
-    worker_environment = config.environment.ray.init_args.get("runtime_env")
+    worker_environment = config.runtime.ray.init_args.get("runtime_env")
     if isinstance(worker_environment, Mapping) and WORKER_PYTHON[-1] in worker_environment:
         found.append(Unhonoured(WORKER_PYTHON, worker_environment[WORKER_PYTHON[-1]], RLCTLS_PYTHON, Status.NOTED))
     return found

@@ -73,7 +73,7 @@ def symbolic(loaded: Loaded) -> dict[str, Any]:
     hidden = dict(secrets(loaded.config))
     for path, value in hidden.items():
         if value is not None:
-            is_variable = path[-3:-1] == ("environment", "variables")
+            is_variable = path[-3:-1] == ("runtime", "env_vars")
             name = re.sub(r"\W", "_", "_".join(str(part) for part in ("rlctl", *path))).upper()
             otherwise = ",null" if path in nullable else ""
             put_at(plain, path, f"${{oc.env:{path[-1] if is_variable else f'{name}{otherwise}'}}}")

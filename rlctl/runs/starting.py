@@ -62,8 +62,8 @@ class TryResult:
 
 def with_ray_that_is_there(loaded: Loaded) -> Loaded:
     """The config with a Ray of the run's own if ``auto`` is only a framework's default and there is no cluster to join."""
-    address = ("environment", "ray", "address")
-    if loaded.config.environment.ray.address != "auto" or address not in loaded.silent:
+    address = ("runtime", "ray", "address")
+    if loaded.config.runtime.ray.address != "auto" or address not in loaded.silent:
         return loaded
     from rlctl.runtime.processes.ray_access import has_cluster
 
@@ -78,7 +78,7 @@ def prepare(loaded: Loaded, cluster: Cluster | None = None) -> Plan:
         MissingDependency: the run needs packages that are not installed.
         RunError: the cluster that it joins cannot be asked what its devices are.
     """
-    address = loaded.config.environment.ray.address
+    address = loaded.config.runtime.ray.address
     if cluster is None and address is None:
         cluster = local_cluster()
     elif cluster is None and address is not None:
@@ -160,8 +160,8 @@ def resume(
     with where_it_began(run) as folder, run_lock(folder):
         config = read_config(folder)
         if address is not None:
-            ray = replace(config.environment.ray, address=address)
-            config = replace(config, environment=replace(config.environment, ray=ray))
+            ray = replace(config.runtime.ray, address=address)
+            config = replace(config, runtime=replace(config.runtime, ray=ray))
         plan = plan_from(json.loads(read_text(folder / "plan.json")))
         require_packages(config, plan.device)
         if step is not None:
@@ -269,7 +269,7 @@ def _small_stage(config: Config, prompts: int | None, steps: int, folder: Path) 
         rollout=replace(rollout, log_responses=True, responses_folder=responses, evaluation_folder=None),
         buffer=_own_buffer(config, folder),
         profiling=Profiling(peak_tflops=config.profiling.peak_tflops),
-        environment=replace(config.environment, log_folder=None),
+        runtime=replace(config.runtime, log_folder=None),
     )
 
 
@@ -378,7 +378,7 @@ def _refuse_other(folder: Path, config: Config) -> None:
 
 _MEANINGLESS = (
     *("run.on_end", "run.on_failure", "run.max_steps_this_session", "run.time_limit"),
-    *("environment.log", "environment.ray.address", "profiling."),
+    *("runtime.log", "runtime.ray.address", "profiling."),
 )
 """How keys begin that may differ between a run and its resumption."""
 

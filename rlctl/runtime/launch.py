@@ -110,11 +110,11 @@ def _attempt(
             not_used=list(dict.fromkeys(line for stage in plan.stages for line in stage.not_used)),
         )
         config = with_files_here(revealed(config), tell)
-        with _variables(config.environment.variables):
-            import_plugins(config.environment.plugins)
+        with _variables(config.runtime.env_vars):
+            import_plugins(config.runtime.plugins)
             materials = _read_stages(plan, config, folder, events, stop, accept_changes)
             with (
-                copies_of_logs(folder / "logs", config.environment.log_folder, plan.run),
+                copies_of_logs(folder / "logs", config.runtime.log_folder, plan.run),
                 _ray(config, plan, folder / "logs" / "ray.log", stop, tell, partial(_tell_end, events, tell)),
                 ray_timeline(config.profiling.ray_timeline, folder, tell),
             ):
@@ -179,7 +179,7 @@ def _run_stages(
     summaries: dict[str, dict[str, Any]] = {}
     start_from: Path | None = None
     stages = resolved_stages(config, plan.device)
-    settings = config.environment.ray
+    settings = config.runtime.ray
     with reserve(
         plan,
         timeout=settings.startup_timeout,
@@ -323,7 +323,7 @@ def _ray(
     """Start a Ray of this run's own here, or join the cluster that the config names; leave it at the end.
 
     Args:
-        config: section ``environment.ray``.
+        config: section ``runtime.ray``.
         plan: how many cores the run needs.
         log: gets what Ray has to say.
         stop: ends its start.
@@ -341,7 +341,7 @@ def _ray(
         raise MissingDependency(
             "running needs Ray, which is not installed", hint=packages.install(packages.RUNTIME)
         ) from error
-    settings = config.environment.ray
+    settings = config.runtime.ray
     arguments: dict[str, Any] = {
         "namespace": settings.namespace or plan.run,
         "log_to_driver": False,

@@ -42,7 +42,7 @@ def start_workers(
         RunError: a process does not start.
         WorkerFailed: a worker cannot be made.
     """
-    _await_processes(groups, config.environment.ray.startup_timeout)
+    _await_processes(groups, config.runtime.ray.startup_timeout)
     building: list[Calls] = []
     if "reward" in groups:
         building.append(groups["reward"].build(RewardWorker, [(config.rewards, folder / "logs")]))

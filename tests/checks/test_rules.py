@@ -86,8 +86,8 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("not-supported", {**DRAINS, "checkpoint": {"every": {"epochs": 1}}}, "checkpoint.every", "reads no training data"),
     (
         "not-used",
-        {"environment": {"ray": {"address": "auto", "num_cpus": 4}}},
-        "environment.ray.num_cpus",
+        {"runtime": {"ray": {"address": "auto", "num_cpus": 4}}},
+        "runtime.ray.num_cpus",
         "runs already",
     ),
     ("not-used", {**DRAINS, "schedule": {"total_epochs": 2}}, "schedule.total_epochs", "ends with its buffer"),
@@ -388,8 +388,8 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("role-devices", {"placement": EXPLICIT}, "placement.roles.pilot", "no role 'pilot'"),
     (
         "role-variables",
-        {"environment": {"role_variables": {"actor": {"A": "1"}}}},
-        "environment.role_variables.actor",
+        {"runtime": {"role_env_vars": {"actor": {"A": "1"}}}},
+        "runtime.role_env_vars.actor",
         "no role 'actor'",
     ),
     ("cluster-too-small", {"placement": {"nodes": 2}}, "placement", "has 1 x 8"),
@@ -546,8 +546,8 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("secret-in-name", {"run": {"name": "x-${oc.env:HF_TOKEN}"}}, "run.name", "holds a secret"),
     (
         "literal-secret",
-        {"environment": {"variables": {"HF_TOKEN": "x"}}},
-        "environment.variables.HF_TOKEN",
+        {"runtime": {"env_vars": {"HF_TOKEN": "x"}}},
+        "runtime.env_vars.HF_TOKEN",
         "plain text",
     ),
     (

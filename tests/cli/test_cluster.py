@@ -37,7 +37,7 @@ def test_the_command_says_what_the_pods_need(rlctl: Any, config_file: Path, monk
     config_file.write_text(
         config_file.read_text().replace("train.jsonl", "/shared/train.jsonl").replace("name: small", "name: small, folder: /shared/runs")
         + "rewards: [{type: rule}]\ntracking: [{type: wandb, api_key: '${oc.env:MY_KEY,null}'}]\n"
-        "environment: {variables: {TEAM: '${oc.env:USER}'}}\n"
+        "runtime: {env_vars: {TEAM: '${oc.env:USER}'}}\n"
     )  # fmt: skip
     command = ("cluster", "kuberay", str(config_file), "--image", "i")
     made = rlctl(*command, "--volume", "claim:/shared", "--secret", "keys")

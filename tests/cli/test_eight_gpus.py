@@ -244,7 +244,7 @@ def test_more_devices_than_the_machine_has_are_refused(
 
 def test_ray_cores_that_the_config_names_are_taken_at_their_word() -> None:
     config = {"rlctl": 1, "model": {"path": "a/b"}, "placement": {"devices_per_node": 4}}
-    config["environment"] = {"ray": {"num_cpus": 4}}
+    config["runtime"] = {"ray": {"num_cpus": 4}}
     assert not [each for each in check(config_from(config), cluster=Cluster(1, 2, "cpu")) if each.code == TOO_SMALL]
 
 

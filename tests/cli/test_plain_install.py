@@ -120,7 +120,7 @@ def test_doctor_says_what_works_and_which_extra_brings_the_rest(rlctl: Rlctl) ->
         (["launch", "run.yaml"], RUNTIME),
         (["launch", "run.yaml", "--set", "tracking=[{type: wandb}]"], "pip install 'rlctl[runtime,wandb]'"),
         (["launch", "run.yaml", "--set", "train.engine.type=megatron"], "pip install 'rlctl[megatron]'"),
-        (["launch", "run.yaml", "--set", "environment.ray.address=auto"], RUNTIME),
+        (["launch", "run.yaml", "--set", "runtime.ray.address=auto"], RUNTIME),
         (["try", "run.yaml"], RUNTIME),
         (["eval", "run.yaml", "--set", "data.eval=[{path: train.jsonl}]"], RUNTIME),
         (["quickstart"], RUNTIME),

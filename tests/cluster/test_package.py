@@ -120,7 +120,7 @@ def test_secrets_stay_names_of_variables_that_are_told(code: Path, monkeypatch: 
     monkeypatch.setenv("MY_KEY", "sesame")
     text = (
         "rlctl: 1\nrun: {folder: /shared/runs, name: '${oc.env:RUN_NAME,demo}'}\nmodel: {path: a/b}\n"
-        "environment: {ray: {address: 'http://head:8265'}}\n"
+        "runtime: {ray: {address: 'http://head:8265'}}\n"
         "tracking: [{type: wandb, api_key: '${oc.env:MY_KEY}'}]\n"
     )
     loaded, _ = load(read_yaml(text, "run.yaml"))
@@ -129,7 +129,7 @@ def test_secrets_stay_names_of_variables_that_are_told(code: Path, monkeypatch: 
     assert "sesame" not in made.config
     assert made.variables == ("MY_KEY",)
     assert "${oc.env:RUN_NAME,demo}" in made.config
-    assert read(made).environment.ray.address is None
+    assert read(made).runtime.ray.address is None
 
 
 def test_every_key_that_names_a_path_is_shipped_expected_or_none() -> None:

@@ -83,7 +83,7 @@ WRONG: list[tuple[str, str, str, int, str, str]] = [
         "integer or all",
         "",
     ),
-    ("environment:\n  variables: {A: 1}", "wrong-type", "environment.variables.A", 2, "it must be text", ""),
+    ("runtime:\n  env_vars: {A: 1}", "wrong-type", "runtime.env_vars.A", 2, "it must be text", ""),
     ("rlctl: 2", "schema-version", "rlctl", 1, "version 2; this rlctl reads 1", ""),
 ]
 

@@ -18,7 +18,7 @@ BASE: dict[str, Any] = {
         "lr_scheduler": {"type": "cosine", "num_cycles": 1.0},
     },
     "algorithm": {"advantage": {"type": "grpo", "epsilon": 1e-4}},
-    "environment": {"variables": {"A": "1"}},
+    "runtime": {"env_vars": {"A": "1"}},
     "data": {"train": [{"path": "a.parquet"}]},
 }
 
@@ -65,7 +65,7 @@ def test_a_choice_keeps_its_options_under_the_same_name_and_loses_them_under_ano
 
 
 def test_lists_and_free_mappings_are_replaced() -> None:
-    assert stage({"environment": {"variables": {"B": "2"}}}).environment.variables == {"B": "2"}
+    assert stage({"runtime": {"env_vars": {"B": "2"}}}).runtime.env_vars == {"B": "2"}
     assert [source.path for source in stage({"data": {"train": [{"path": "b.parquet"}]}}).data.train] == ["b.parquet"]
 
 

@@ -62,7 +62,7 @@ def test_a_secret_of_another_item_stays_a_link(session: Session) -> None:
 
 
 def test_keys_of_a_mapping(session: Session) -> None:
-    where = ("environment", "variables")
+    where = ("runtime", "env_vars")
     assert items.required(session, where) is None
     items.add(session, where, "1", "NCCL_DEBUG")
     items.add(session, where, "2", "OMP_NUM_THREADS")

@@ -24,7 +24,7 @@ EIGHT = {
     "batch": {"prompts_per_step": 128, "responses_per_prompt": 8, "mini_batch_responses": 256, "ppo_epochs": 2},
     "schedule": {"total_steps": 3},
     "placement": {"nodes": 2, "devices_per_node": 8, "device": "cuda"},
-    "environment": {"ray": {"address": "auto"}},
+    "runtime": {"ray": {"address": "auto"}},
 }
 
 
@@ -64,7 +64,7 @@ def test_an_eight_gpu_config_plans_on_two_cores_and_its_batch_is_the_same(engine
     assert told["placement.devices_per_node"] == (8, 2)
     assert told["rollout.memory.gpu_memory_utilization"] == (0.6, None)
     assert told["rollout.engine"] == ("vllm", "auto")
-    assert told["environment.ray.address"] == ("auto", None)
+    assert told["runtime.ray.address"] == ("auto", None)
     assert all(change.why for change in changes)
 
 

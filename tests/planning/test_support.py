@@ -144,9 +144,9 @@ def test_what_is_not_used_is_named_once_for_each_reason() -> None:
 
 def test_the_command_that_verl_starts_its_workers_with_is_not_used() -> None:
     environment = {"py_executable": "uv run --frozen", "env_vars": {"A": "1"}}
-    config = config_from({"environment": {"ray": {"init_args": {"runtime_env": environment}}}})
+    config = config_from({"runtime": {"ray": {"init_args": {"runtime_env": environment}}}})
     (line,) = support.not_used(config)
-    assert line == f"environment.ray.init_args.runtime_env.py_executable: {support.RLCTLS_PYTHON}"
+    assert line == f"runtime.ray.init_args.runtime_env.py_executable: {support.RLCTLS_PYTHON}"
 
 
 @pytest.mark.parametrize(("device", "told"), [("cuda", 0), ("cpu", 1), (None, 0)])

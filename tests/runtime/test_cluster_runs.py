@@ -82,8 +82,8 @@ def test_an_attached_run_has_workers_on_every_node(cluster: ThreeNodes, task: An
 @pytest.mark.soak
 def test_what_is_missing_is_told_while_a_run_waits(cluster: ThreeNodes, task: Any, run: Any, tmp_path: Path) -> None:
     placement = {"nodes": 4, "devices_per_node": 1, "device": "cpu"}
-    environment = {"ray": {"address": cluster.address, "startup_timeout": 8}}
-    ran = run(task.config(tmp_path, placement=placement, environment=environment))
+    runtime = {"ray": {"address": cluster.address, "startup_timeout": 8}}
+    ran = run(task.config(tmp_path, placement=placement, runtime=runtime))
     assert ran.result.status == "failed"
     assert "1 CPU are missing: the cluster's 3 nodes have 3" in ran.result.cause
     assert any("waiting for devices, 8 s at most" in event["message"] for event in ran.kinds("advisory"))

@@ -114,7 +114,7 @@ def test_the_first_event_lists_what_is_not_used(tmp_path: Path) -> None:
 def test_workers_that_never_start_end_the_run(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
     """Ray starts a process that ends at once again and again, and says nothing; here no Python finds its library."""
     ray = {"init_args": {"runtime_env": {"env_vars": {"PYTHONHOME": "/nowhere"}}}, "startup_timeout": 5}
-    done = run(task.config(tmp_path, environment={"ray": ray}))
+    done = run(task.config(tmp_path, runtime={"ray": ray}))
     assert done.result.status == "failed"
-    assert "its process has not started within 5 s (environment.ray.startup_timeout)" in done.result.cause
+    assert "its process has not started within 5 s (runtime.ray.startup_timeout)" in done.result.cause
     assert "raylet.out" in done.failure["hint"]

@@ -39,8 +39,8 @@ def test_a_node_that_is_lost_costs_the_steps_since_the_last_checkpoint(
         three_nodes.remove_node(next(n for n in three_nodes.worker_nodes if n.node_id == lost), allow_graceful=False)
 
     settings = {"name": "demo", "folder": str(tmp_path), "seed": 7, "max_restarts": 1}
-    environment = {"ray": {"address": three_nodes.address, "call_timeout": 120.0}}
-    survived = run(task.two_stages(tmp_path, run=settings, environment=environment), watch=remove)
+    runtime = {"ray": {"address": three_nodes.address, "call_timeout": 120.0}}
+    survived = run(task.two_stages(tmp_path, run=settings, runtime=runtime), watch=remove)
     assert survived.result.status == "finished", survived.result.cause
     assert len(removed) == 1
     told = [event["message"] for event in survived.kinds("advisory")]

@@ -35,7 +35,7 @@ def test_no_file_of_a_run_holds_a_secret(
         {"type": "swanlab", "mode": "disabled", "api_key": "${oc.env:TRACKER_SECRET}"},
         {"type": "mlflow", "uri": str(tmp_path / "mlruns"), "username": "me", "password": WRITTEN},
     ]
-    plain["environment"] = {"variables": {"JUDGE_API_KEY": "${oc.env:JUDGE_API_KEY}", "OTHER_API_KEY": WRITTEN}}
+    plain["runtime"] = {"env_vars": {"JUDGE_API_KEY": "${oc.env:JUDGE_API_KEY}", "OTHER_API_KEY": WRITTEN}}
     source = tmp_path / "source.yaml"
     source.write_text(write_yaml(plain))
     loaded, report = load(read_yaml(source.read_text(), str(source)))
@@ -63,4 +63,4 @@ def test_no_file_of_a_run_holds_a_secret(
     read = revealed(runs.read_config(folder))
     assert read.tracking[0].api_key == ENVIRONMENT["TRACKER_SECRET"]
     assert read.tracking[1].password is None
-    assert read.environment.variables["OTHER_API_KEY"] == "again"
+    assert read.runtime.env_vars["OTHER_API_KEY"] == "again"

@@ -52,7 +52,7 @@ SMALL = (
     "schedule.evaluate_every=null",
     "checkpoint={every: null, at_end: false, export: never}",
     "tracking=[]",
-    "environment.ray.address=null",
+    "runtime.ray.address=null",
 )
 """Sizes that finish in seconds, on CPU."""
 

@@ -439,7 +439,7 @@ RULES: list[Rule] = [
     workflow_rule(NO_WORKFLOW),
     Key("rollout_dump_dir", "rollout.responses_folder", None),
     Dropped("rollout.evaluation_folder", "ROLL keeps training responses only"),
-    Dropped("rollout.environment", "ROLL's variables are those of a role: environment.role_variables"),
+    Dropped("rollout.env_vars", "ROLL's variables are those of a role: runtime.role_env_vars"),
     *[
         Dropped(f"buffer.{name}", "ROLL's scheduler holds responses until they are trained on", idle=True)
         for name in ("type", "label", "capacity", "read_timeout", "log_path")

@@ -410,11 +410,11 @@ def _write_mock(view: Writing) -> Iterator[Out]:
 def _read_variables(view: Reading) -> Iterator[Flow]:
     for name, value in _mapping(view.get("system_envs")).items():
         place = (*view.path("system_envs"), name)
-        yield Flow((*view.to("environment.variables"), name), _text(value), (place,), same=isinstance(value, str))
+        yield Flow((*view.to("runtime.env_vars"), name), _text(value), (place,), same=isinstance(value, str))
     for block, role in ROLES.items():
         for name, value in _mapping(view.get(f"{block}.system_envs")).items():
             place = (*view.path(f"{block}.system_envs"), name)
-            to = (*view.to("environment.role_variables"), role, name)
+            to = (*view.to("runtime.role_env_vars"), role, name)
             yield Flow(to, _text(value), (place,), same=isinstance(value, str))
 
 
@@ -427,18 +427,18 @@ def _text(value: Any) -> str:
 
 
 def _write_variables(view: Writing) -> Iterator[Out]:
-    used = view.to("environment.variables")
-    for name, value in view.get("environment.variables").items():
+    used = view.to("runtime.env_vars")
+    for name, value in view.get("runtime.env_vars").items():
         yield Flow((*view.path("system_envs"), name), value, ((*used, name), used), same=True)
     blocks = {role: block for block, role in ROLES.items()}
-    for role, variables in view.get("environment.role_variables").items():
-        place = (*view.to("environment.role_variables"), role)
+    for role, variables in view.get("runtime.role_env_vars").items():
+        place = (*view.to("runtime.role_env_vars"), role)
         if role not in blocks or not isinstance(variables, Mapping):
-            yield Inexpressible((view.to("environment.role_variables"), place), f"ROLL has no worker for {role}")
+            yield Inexpressible((view.to("runtime.role_env_vars"), place), f"ROLL has no worker for {role}")
             continue
         for name, value in variables.items():
             to = (*view.path(f"{blocks[role]}.system_envs"), name)
-            yield Flow(to, value, ((*place, name), view.to("environment.role_variables")), same=True)
+            yield Flow(to, value, ((*place, name), view.to("runtime.role_env_vars")), same=True)
 
 
 @dataclass(frozen=True)
@@ -507,20 +507,17 @@ ENVIRONMENT: list[Rule] = [
                 for key in (DialectKey(f"{block}.system_envs"), DialectKey(f"{block}.system_envs.**"))
             ),
         ),
-        ("environment.variables", "environment.role_variables"),
+        ("runtime.env_vars", "runtime.role_env_vars"),
         _read_variables,
         _write_variables,
     ),
-    Key("logging_dir", "environment.log_folder", "./output/logs", note="ROLL adds the run's name"),
-    Key("logging_steps", "environment.log_every", 1),
-    Key("rpc_timeout", "environment.ray.call_timeout", 3600, Seconds()),
-    Key("actor_train.backend_timeout", "environment.ray.collective_timeout", 30, Minutes()),
+    Key("logging_dir", "runtime.log_folder", "./output/logs", note="ROLL adds the run's name"),
+    Key("logging_steps", "runtime.log_every", 1),
+    Key("rpc_timeout", "runtime.ray.call_timeout", 3600, Seconds()),
+    Key("actor_train.backend_timeout", "runtime.ray.collective_timeout", 30, Minutes()),
+    *[Dropped(f"runtime.{name}", NO_KEY, idle=True) for name in ("log_level", "logs_by_node", "device_memory_check")],
     *[
-        Dropped(f"environment.{name}", NO_KEY, idle=True)
-        for name in ("log_level", "logs_by_node", "device_memory_check")
-    ],
-    *[
-        Dropped(f"environment.{name}", NO_KEY)
+        Dropped(f"runtime.{name}", NO_KEY)
         for name in (
             "plugins",
             "ray.address",

@@ -299,7 +299,7 @@ TOP: list[Rule] = [
         True,
         Names({True: "auto", False: "never"}, "Trinity goes on from the run's own folder, or starts anew"),
     ),
-    Key("ray_namespace", "environment.ray.namespace", "", Emptied("")),
+    Key("ray_namespace", "runtime.ray.namespace", "", Emptied("")),
     Key("model.model_path", "model.path", ABSENT, always=True),
     CustomRule(
         "lengths",

@@ -342,16 +342,16 @@ OUTPUT: list[Rule] = [
         for name in ("roles{}.**", "cpus_per_worker")
     ],
     Dropped("placement.roles", "Trinity places an explorer and a trainer", {}),
-    Key("log.level", "environment.log_level", "INFO", LEVELS),
-    Key("log.group_by_node", "environment.logs_by_node", False),
-    Key("ignore_validator_suggestions", "environment.device_memory_check", False, Partly({True: False, False: True})),
-    Key("cluster.ray_address", "environment.ray.address", "auto"),
+    Key("log.level", "runtime.log_level", "INFO", LEVELS),
+    Key("log.group_by_node", "runtime.logs_by_node", False),
+    Key("ignore_validator_suggestions", "runtime.device_memory_check", False, Partly({True: False, False: True})),
+    Key("cluster.ray_address", "runtime.ray.address", "auto"),
     *[
-        Dropped(f"environment.{name}", "Trinity hands on only explorer.env_vars: set it where Ray starts")
-        for name in ("variables", "variables.**", "role_variables", "role_variables.**")
+        Dropped(f"runtime.{name}", "Trinity hands on only explorer.env_vars: set it where Ray starts")
+        for name in ("env_vars", "env_vars.**", "role_env_vars", "role_env_vars.**")
     ],
     *[
-        Dropped(f"environment.{name}", "Trinity leaves it to Ray", idle=True)
+        Dropped(f"runtime.{name}", "Trinity leaves it to Ray", idle=True)
         for name in (
             "log_folder",
             "log_every",

@@ -186,7 +186,7 @@ EXPLORER: list[Rule] = [
         "1 where each response of a group is a request of its own",
     ),
     seconds("explorer.runner_state_report_interval", "rollout.report_every", 0),
-    Tree("explorer.env_vars", "rollout.environment"),
+    Tree("explorer.env_vars", "rollout.env_vars"),
     CustomRule(
         "workflow",
         (

@@ -121,7 +121,7 @@ GENERATION: list[Rule] = [
     Key("trainer.nnodes", "placement.nodes", 1),
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
     DEVICE,
-    Tree("ray_kwargs.ray_init", "environment.ray.init_args", since="0.6"),
+    Tree("ray_kwargs.ray_init", "runtime.ray.init_args", since="0.6"),
     Dropped("rewards", "verl's generation scores nothing", []),
     *rest("verl's generation only rolls out"),
 ]

@@ -111,7 +111,7 @@ def unread(why: str, *more: str) -> list[Rule]:
     """Entries for the sections of a config that only reinforcement learning reads, and for more."""
     sections = (
         *("algorithm", "rollout", "reference", "weight_sync", "buffer", "service", "profiling", "reward_loop"),
-        *("placement", "checkpoint", "environment", "critic", "rewards[]"),
+        *("placement", "checkpoint", "runtime", "critic", "rewards[]"),
     )
     whole = [Dropped("critic", why, None), Dropped("rewards", why)]
     return [*[Dropped(f"{section}.**", why, idle=True) for section in (*sections, *more)], *whole]
@@ -196,16 +196,16 @@ GENERAL: list[Rule] = [
         for name in ["max_steps_this_session", "max_restarts", "on_end", "on_failure", "time_limit"]
     ],
     *[
-        Dropped(f"environment.{name}{below}", "verl takes environment variables from the shell")
-        for name in ("variables", "role_variables")
+        Dropped(f"runtime.{name}{below}", "verl takes environment variables from the shell")
+        for name in ("env_vars", "role_env_vars")
         for below in ("", ".**")
     ],
     *[
-        Dropped(f"environment.{name}", "verl leaves it to Ray and Hydra", idle=name.startswith("log"))
+        Dropped(f"runtime.{name}", "verl leaves it to Ray and Hydra", idle=name.startswith("log"))
         for name in ["log_level", "log_folder", "logs_by_node", "log_every", "plugins", "device_memory_check"]
     ],
     *[
-        Dropped(f"environment.ray.{name}", "verl leaves it to Ray", idle=True)
+        Dropped(f"runtime.ray.{name}", "verl leaves it to Ray", idle=True)
         for name in ["namespace", "call_timeout", "collective_timeout"]
     ],
 ]
@@ -220,7 +220,7 @@ RAY: list[Rule] = [
     ),
     Key(
         "ray_kwargs.ray_init.num_cpus",
-        "environment.ray.num_cpus",
+        "runtime.ray.num_cpus",
         None,
         since="0.6",
         also=(DialectKey("ray_init.num_cpus", None, "0.4", "0.5"),),
@@ -276,7 +276,7 @@ RULES: list[Rule] = [
     Dropped("profiling.roles{}.all_ranks", "roles that verl does not have"),
     Dropped("profiling.roles{}.ranks", "roles that verl does not have"),
     *RAY,
-    Key("ray_kwargs.ray_init.address", "environment.ray.address", ABSENT, since="0.6", quiet=True),
-    Tree("ray_kwargs.ray_init", "environment.ray.init_args", since="0.6", but=("num_cpus", "address")),
-    Key("trainer.ray_wait_register_center_timeout", "environment.ray.startup_timeout", 300, since="0.4"),
+    Key("ray_kwargs.ray_init.address", "runtime.ray.address", ABSENT, since="0.6", quiet=True),
+    Tree("ray_kwargs.ray_init", "runtime.ray.init_args", since="0.6", but=("num_cpus", "address")),
+    Key("trainer.ray_wait_register_center_timeout", "runtime.ray.startup_timeout", 300, since="0.4"),
 ]

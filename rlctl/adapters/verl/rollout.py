@@ -431,7 +431,7 @@ RULES: list[Rule] = [
             "per_turn_tokens",
             "auxiliary_models.**",
             "openai_server.**",
-            "environment",
+            "env_vars",
         ]
     ],
     *[

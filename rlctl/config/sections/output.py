@@ -1,4 +1,4 @@
-"""What a run leaves behind and what surrounds it: sections ``checkpoint``, ``tracking``, ``profiling`` and ``environment``."""
+"""What a run leaves behind and what surrounds it: sections ``checkpoint``, ``tracking``, ``profiling`` and ``runtime``."""
 
 from __future__ import annotations
 
@@ -172,12 +172,12 @@ class RaySettings:
 
 
 @section
-class Environment:
-    """Variables, logs and the cluster."""
+class RuntimeSettings:
+    """Environment variables, logs, plug-ins and the cluster."""
 
-    variables: dict[str, str] = {}
+    env_vars: dict[str, str] = {}
     """Environment variables of every process."""
-    role_variables: dict[str, dict[str, str]] = {}
+    role_env_vars: dict[str, dict[str, str]] = {}
     """Further ones by role: policy, rollout, reference, critic, reward, reward_model, judge."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least important message that is logged."""

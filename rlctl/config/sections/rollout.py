@@ -328,7 +328,7 @@ class Rollout:
     """Workflow processes of each engine (Trinity's ``runner_per_model``)."""
     report_every: Annotated[float, Unit("seconds"), Range(at_least=0)] = 0.0
     """How often workflow processes report their state; 0 never."""
-    environment: dict[str, str] = {}
+    env_vars: dict[str, str] = {}
     """Environment variables of the processes that generate and score responses."""
     log_responses: bool = True
     """Keep some groups of each step and evaluation in the run folder, and send those of steps to trackers as a table."""

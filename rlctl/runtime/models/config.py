@@ -59,7 +59,7 @@ def import_modules(model: Model) -> None:
         except Exception as error:
             raise RunError(
                 f"model.import_modules: {name} cannot be imported: {type(error).__name__}: {error}",
-                hint="install it, or put its folder into PYTHONPATH with environment.variables",
+                hint="install it, or put its folder into PYTHONPATH with runtime.env_vars",
             ) from error
 
 

@@ -124,7 +124,7 @@ class Calls:
     """Of the workers; without, they are not asked whether they are there."""
     limit: float = math.inf
     """Seconds that a call may take."""
-    overdue: str = "a call has not returned within {:g} s (environment.ray.call_timeout)"
+    overdue: str = "a call has not returned within {:g} s (runtime.ray.call_timeout)"
     """What is said of one that takes longer."""
     beside: Calls | None = None
     """Calls that these depend on: a failure among them is one of these, their values are not waited for."""

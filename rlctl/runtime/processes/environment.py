@@ -22,7 +22,7 @@ from rlctl.runtime.user_code import import_file, last_lines
 
 FOLDER, LEVEL, PLUGINS, BY_NODE = "RLCTL_WORKING_FOLDER", "RLCTL_LOG_LEVEL", "RLCTL_PLUGINS", "RLCTL_LOGS_BY_NODE"
 GENERATES = ("rollout", "reward")
-"""Roles that ``rollout.environment`` is for: they generate responses and score them."""
+"""Roles that ``rollout.env_vars`` is for: they generate responses and score them."""
 COPIED_EVERY_SECONDS = 5.0
 _QUIET = {"debug": "debug", "info": "warning", "warning": "warning", "error": "error"}
 """What Transformers tells of by level: its notes are about its own code."""
@@ -30,27 +30,27 @@ _QUIET = {"debug": "debug", "info": "warning", "warning": "warning", "error": "e
 
 def worker_environment(config: Config) -> dict[str, str]:
     """Variables of every worker; kernels use the cores that the placement gives them."""
-    environment = config.environment
+    runtime = config.runtime
     passed = {name: value for name, value in os.environ.items() if name.startswith(("HF_", "TRANSFORMERS_"))}
     return {
         "OMP_NUM_THREADS": str(config.placement.cpus_per_worker),
         "TOKENIZERS_PARALLELISM": "false",
         FOLDER: str(Path.cwd()),
-        LEVEL: environment.log_level,
-        PLUGINS: os.pathsep.join(environment.plugins),
-        BY_NODE: "1" if environment.logs_by_node else "",
-        "VLLM_LOGGING_LEVEL": environment.log_level.upper(),
-        "TRANSFORMERS_VERBOSITY": _QUIET[environment.log_level],
+        LEVEL: runtime.log_level,
+        PLUGINS: os.pathsep.join(runtime.plugins),
+        BY_NODE: "1" if runtime.logs_by_node else "",
+        "VLLM_LOGGING_LEVEL": runtime.log_level.upper(),
+        "TRANSFORMERS_VERBOSITY": _QUIET[runtime.log_level],
         **(VARIABLES if config.run.deterministic else {}),
         **passed,
-        **environment.variables,
+        **runtime.env_vars,
     }
 
 
 def variables_by_role(config: Config) -> dict[str, dict[str, str]]:
     """Further variables of the workers of some roles; a role's own stand over those of rollout."""
-    found = {role: dict(config.rollout.environment) for role in GENERATES}
-    for role, variables in config.environment.role_variables.items():
+    found = {role: dict(config.rollout.env_vars) for role in GENERATES}
+    for role, variables in config.runtime.role_env_vars.items():
         found[role] = found.get(role, {}) | dict(variables)
     return found
 
@@ -99,13 +99,13 @@ def import_plugins(plugins: Sequence[str]) -> None:
         folder = Path(plugin).expanduser()
         if folder.is_dir():
             for file in sorted(folder.glob("*.py")):
-                import_file(file, prefix="plugin", what=f"the plug-in {file} (environment.plugins)")
+                import_file(file, prefix="plugin", what=f"the plug-in {file} (runtime.plugins)")
             continue
         try:
             importlib.import_module(plugin)
         except (Exception, SystemExit) as error:
             raise RunError(
-                f"environment.plugins: {plugin} is no folder, and importing it as a module fails:\n{last_lines(error)}",
+                f"runtime.plugins: {plugin} is no folder, and importing it as a module fails:\n{last_lines(error)}",
                 hint=f"name a folder of Python files, or a module that Python finds; it looks in {', '.join(sys.path[-3:])}",
             ) from error
 
@@ -124,7 +124,7 @@ def copies_of_logs(logs: Path, folder: str | None, run: str) -> Iterator[None]:
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"environment.log_folder {folder} cannot be made: {error.strerror}") from error
+        raise RunError(f"runtime.log_folder {folder} cannot be made: {error.strerror}") from error
     over = threading.Event()
 
     def keep_copying() -> None:

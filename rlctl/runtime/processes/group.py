@@ -100,7 +100,7 @@ def spawn(environment: Mapping[str, str], log: str, **options: Any) -> Any:
     return actor.remote(dict(environment), log)
 
 
-NOT_STARTED = "its process has not started within {:g} s (environment.ray.startup_timeout)"
+NOT_STARTED = "its process has not started within {:g} s (runtime.ray.startup_timeout)"
 HEARTBEAT = "heartbeat"
 """The actor's threads that do not wait for its work."""
 

@@ -26,7 +26,7 @@ _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's switch for addresses that other machines reach; without them its processes listen on the loopback interface only."""
 _RAYS = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [A-Z] \d+ \d+\] ")
 """How the lines of Ray's C++ code begin."""
-_UNREACHED = "check environment.ray.address, and that the cluster runs the same Ray and Python"
+_UNREACHED = "check runtime.ray.address, and that the cluster runs the same Ray and Python"
 _REFUSED = ("authentication", "unauthenticated", "unauthorized")
 
 
@@ -195,14 +195,12 @@ def address_to_join(address: str) -> str:
     found = clusters_of_this_node()
     if len(found) == 1:
         return found[0]
-    hint = (
-        "start one with `ray start --head`, name its address, or set environment.ray.address to null for a private Ray"
-    )
+    hint = "start one with `ray start --head`, name its address, or set runtime.ray.address to null for a private Ray"
     if not found:
-        raise RunError("environment.ray.address is auto, and you have no Ray cluster on this machine", hint=hint)
+        raise RunError("runtime.ray.address is auto, and you have no Ray cluster on this machine", hint=hint)
     listed = ", ".join(found)
     raise RunError(
-        f"environment.ray.address is auto, and you have {len(found)} Ray clusters on this machine: {listed}",
+        f"runtime.ray.address is auto, and you have {len(found)} Ray clusters on this machine: {listed}",
         hint="name one with --address",
     )
 

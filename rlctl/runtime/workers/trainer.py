@@ -298,8 +298,8 @@ def enter(config: Config, place: Place) -> None:
         place.address,
         place.port,
         device=place.device,
-        timeout=config.environment.ray.collective_timeout,
-        register_timeout=config.environment.ray.startup_timeout,
+        timeout=config.runtime.ray.collective_timeout,
+        register_timeout=config.runtime.ray.startup_timeout,
         threads=config.placement.cpus_per_worker if place.device == "cpu" else None,
     )
 

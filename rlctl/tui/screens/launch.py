@@ -82,7 +82,7 @@ class LaunchScreen(Dialog[None]):
         self._waits: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        address = self.session.config.environment.ray.address or ""
+        address = self.session.config.runtime.ray.address or ""
         with Vertical():
             with VerticalScroll():
                 yield Static(say("planning ..."), id="outlook", markup=False)

@@ -128,16 +128,16 @@ def test_a_run_goes_on_from_the_checkpoint_that_is_named() -> None:
 
 def test_variables_of_the_run_and_of_roles_are_text() -> None:
     loaded, _ = read(RLVR, system_envs={"NCCL_DEBUG": "INFO", "RAY_PROFILING": 1}, actor_infer__system_envs={"A": True})
-    environment = loaded.config.environment
-    assert environment.variables == {"NCCL_DEBUG": "INFO", "RAY_PROFILING": "1"}
-    assert environment.role_variables == {"rollout": {"A": "true"}}
+    runtime = loaded.config.runtime
+    assert runtime.env_vars == {"NCCL_DEBUG": "INFO", "RAY_PROFILING": "1"}
+    assert runtime.role_env_vars == {"rollout": {"A": "true"}}
     values, _ = written(loaded)
     assert values["actor_infer"]["system_envs"] == {"A": "true"}
 
 
 def test_minutes_there_are_seconds_here() -> None:
     loaded, _ = read(RLVR, actor_train__backend_timeout=60)
-    assert loaded.config.environment.ray.collective_timeout == 3600.0
+    assert loaded.config.runtime.ray.collective_timeout == 3600.0
     values, _ = written(loaded)
     assert values["actor_train"]["backend_timeout"] == 60
 

@@ -42,17 +42,17 @@ def config(**sections: Any) -> Config:
 
 def test_the_environment_of_workers_is_the_users_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    chosen = config(environment={"variables": {"TOKENIZERS_PARALLELISM": "true"}})
+    chosen = config(runtime={"env_vars": {"TOKENIZERS_PARALLELISM": "true"}})
     chosen = replace(chosen, placement=replace(chosen.placement, cpus_per_worker=3))
     found = worker_environment(chosen)
     assert found.items() >= {"OMP_NUM_THREADS": "3", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}.items()
 
 
 def test_variables_of_a_role_stand_over_those_of_rollout() -> None:
-    """rollout.environment is Trinity's explorer.env_vars, which its workflow runners generate and score with."""
+    """rollout.env_vars is Trinity's explorer.env_vars, which its workflow runners generate and score with."""
     chosen = config(
-        environment={"role_variables": {"policy": {"A": "p"}, "reward": {"B": "r"}}},
-        rollout={"environment": {"A": "x", "B": "x"}},
+        runtime={"role_env_vars": {"policy": {"A": "p"}, "reward": {"B": "r"}}},
+        rollout={"env_vars": {"A": "x", "B": "x"}},
     )
     assert variables_by_role(chosen) == {
         "policy": {"A": "p"},
@@ -79,9 +79,7 @@ def entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: Config) -> 
 def test_a_process_enters_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "noted.py").write_text("print('registered')\n")
-    chosen = config(
-        environment={"plugins": [str(tmp_path / "plugins")], "log_level": "warning", "variables": {"A": "1"}}
-    )
+    chosen = config(runtime={"plugins": [str(tmp_path / "plugins")], "log_level": "warning", "env_vars": {"A": "1"}})
     found, log = entered(tmp_path, monkeypatch, chosen)
     assert found == {"cwd": str(tmp_path / "here"), "error": "", "plugin": True, "A": "1"}
     assert "registered" in log
@@ -90,8 +88,8 @@ def test_a_process_enters_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_plugin_that_fails_is_told_by_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, log = entered(tmp_path, monkeypatch, config(environment={"plugins": ["no_such_plugin"]}))
-    assert "environment.plugins: no_such_plugin is no folder" in found["error"]
+    found, log = entered(tmp_path, monkeypatch, config(runtime={"plugins": ["no_such_plugin"]}))
+    assert "runtime.plugins: no_such_plugin is no folder" in found["error"]
     assert "INFO any: informed" in log
 
 
@@ -168,5 +166,5 @@ def test_a_timeline_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
 
 def test_a_level_is_one_that_logging_knows() -> None:
     for level in ("debug", "info", "warning", "error"):
-        found = worker_environment(config(environment={"log_level": level}))
+        found = worker_environment(config(runtime={"log_level": level}))
         assert logging.getLevelName(found["VLLM_LOGGING_LEVEL"]) == getattr(logging, level.upper())

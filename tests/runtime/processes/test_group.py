@@ -267,9 +267,7 @@ def test_a_worker_in_the_place_of_a_lost_one_may_hang_too(workers: Callable[...,
 def test_a_call_that_takes_too_long_is_given_up(workers: Callable[..., RayGroup]) -> None:
     group = workers("policy-0", limit=8.0)
     group.build(Worker, [(0,)]).wait()
-    with pytest.raises(
-        WorkerLost, match=r"^policy-0: a call has not returned within 8 s \(environment.ray.call_timeout\)"
-    ):
+    with pytest.raises(WorkerLost, match=r"^policy-0: a call has not returned within 8 s \(runtime.ray.call_timeout\)"):
         group.all(Worker.sleep)
 
 

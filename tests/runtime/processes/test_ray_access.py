@@ -100,15 +100,15 @@ def test_files_are_private_before_ray_makes_them(home: Path) -> None:
 def test_what_an_auto_address_means(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[str] = []
     monkeypatch.setattr(ray_access, "clusters_of_this_node", lambda: found)
-    written = Loaded(config_from({"environment": {"ray": {"address": "auto"}}}))
-    default = Loaded(written.config, {("environment", "ray", "address"): Source("dialect_default")})
+    written = Loaded(config_from({"runtime": {"ray": {"address": "auto"}}}))
+    default = Loaded(written.config, {("runtime", "ray", "address"): Source("dialect_default")})
     with pytest.raises(RunError, match="no Ray cluster"):
         ray_access.address_to_join("auto")
-    assert with_ray_that_is_there(default).config.environment.ray.address is None
-    assert with_ray_that_is_there(written).config.environment.ray.address == "auto"
+    assert with_ray_that_is_there(default).config.runtime.ray.address is None
+    assert with_ray_that_is_there(written).config.runtime.ray.address == "auto"
     found.append("10.0.0.1:6379")
     assert ray_access.address_to_join("auto") == "10.0.0.1:6379"
-    assert with_ray_that_is_there(default).config.environment.ray.address == "auto"
+    assert with_ray_that_is_there(default).config.runtime.ray.address == "auto"
     found.append("10.0.0.1:6380")
     with pytest.raises(RunError, match="2 Ray clusters on this machine"):
         ray_access.address_to_join("auto")

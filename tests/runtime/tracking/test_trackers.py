@@ -37,7 +37,7 @@ def config(tracker: dict[str, Any]) -> Config:
         {
             "rlctl": 1,
             "run": {"project": "demo", "name": "first", "group": "mine"},
-            "environment": {"variables": {"HF_TOKEN": SECRET, "LEVEL": "3"}},
+            "runtime": {"env_vars": {"HF_TOKEN": SECRET, "LEVEL": "3"}},
             "rewards": [{"type": "judge", "name": "j", "api_key": SECRET}],
             "tracking": [{"type": "console"}, tracker],
         }
@@ -150,7 +150,7 @@ def test_mlflow_is_queried_back_and_a_second_launch_goes_on(tmp_path: Path) -> N
     history = client.get_metric_history(run.info.run_id, "reward/mean")
     assert [(m.step, m.value) for m in history] == [(1, 0.25), (2, 0.5), (3, 0.75)]
     assert (run.info.run_name, run.info.status, run.data.tags["group"]) == ("first", "FINISHED", "mine")
-    assert run.data.params["environment.variables.LEVEL"] == "3"
+    assert run.data.params["runtime.env_vars.LEVEL"] == "3"
     (artifact,) = (tmp_path / "tracking" / "mlflow" / "artifacts").rglob("evaluation/responses/step-3.json")
     assert json.loads(artifact.read_text()) == [
         {"step": 3, "prompt": "1+1=", "response": "answer | of\nstep 3", "score": 0.5}

@@ -95,7 +95,7 @@ def test_a_killed_run_goes_on_to_the_same_end(
             tmp_path / name,
             model={"path": str(experts if "expert" in LAYOUTS[layout] else task.folder / "model")},
             placement={"devices_per_node": 2, "device": "cpu"},
-            environment={"ray": {"address": cluster, "startup_timeout": 600}},
+            runtime={"ray": {"address": cluster, "startup_timeout": 600}},
             train={
                 "engine": {"type": "megatron", **LAYOUTS[layout]},
                 "precision": {"compute": "float32"},
