@@ -33,6 +33,12 @@ def errors(text: str, dialect: str, **environment: str) -> list[Finding]:
         ("trinity", TRINITY + "project: p-${foo}\n", "project", 3),
         ("trinity", TRINITY + "monitor:\n  monitor_args:\n    a: ${.b}\n", "monitor.monitor_args.a", 5),
         ("roll", ROLL + "actor_train:\n  infer_batch_size: ???\n", "actor_train.infer_batch_size", 4),
+        (
+            "roll",
+            ROLL + "actor_train:\n  data_args:\n    file_name:\n    - ???\n",
+            "actor_train.data_args.file_name[0]",
+            6,
+        ),
         ("roll", ROLL + "max_steps: ${max_step}\n", "max_steps", 3),
         ("roll", ROLL + "made_up: ${gem_math.dapo_17k}\n", "made_up", 3),
         ("rlctl", "rlctl: 1\nmodel:\n  path: ???\n", "model.path", 3),

@@ -425,7 +425,7 @@ class Reader:
         A key that the framework ignores may stay ``???``; it resolves every expression of a config, ignored or not.
         """
         for leaf in self.resolved.missing:
-            entry = self._entry_at.get(dotted(leaf))
+            entry = self._entry_at.get(dotted(_of_item(leaf)))
             ignored = entry is None or entry.bucket in (Bucket.DEAD, Bucket.UNKNOWN)
             if not ignored and not self._is_default_of_composed(leaf):
                 self._refuse("missing-value", leaf, "is ???, which means that it must be set", f"set {dotted(leaf)}")
@@ -758,6 +758,13 @@ def _is_no_number(value: Any) -> bool:
     except ValueError:
         return True
     return False
+
+
+def _of_item(path: KeyPath) -> KeyPath:
+    """The list that an item is in; any other place itself."""
+    while path and isinstance(path[-1], int):
+        path = path[:-1]
+    return path
 
 
 def _texts(value: Any) -> Iterator[str]:
