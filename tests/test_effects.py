@@ -649,7 +649,7 @@ KL_IN_REWARD, OVER = "algorithm.kl_in_reward", "rollout.oversampling"
 ADAPTIVE = {KL_IN_REWARD: {"estimator": "k2", "coefficient": 0.1, "adaptive": True, "horizon": 10}}
 ASYMRE, GEO_MEAN = {"type": "other", "kind": "asymre"}, {"type": "other", "kind": "geo_mean"}
 TAUGHT = "algorithm.distillation"
-REJECT = {"rejection": ["token_k2"], "rejection_bounds": ["0.1"]}
+REJECT = {"rejection": ["token_k2"], "rejection_bounds": [0.1]}
 OVERLONG = {"rollout.max_response_tokens": 4, SHAPING: {"overlong_penalty": {"buffer": 2}}}
 REFILL = {FILTERS: [{"type": "zero_variance_groups"}], "batch": {"prompts_per_step": 2, "responses_per_prompt": 2}}
 
@@ -750,15 +750,30 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
         {"algorithm": {"advantage": {"type": "other", "kind": "asymre"}}},
     ),
     ("algorithm.advantage<other>.args", {"baseline_shift": 0.5}, shaped, {"algorithm": {"advantage": ASYMRE}}),
-    (f"{CORRECTION}.weight", "token", shaped, {}),
-    (f"{CORRECTION}.weight_upper", 1.1, shaped, {CORRECTION: {"weight": "token"}}),
-    (f"{CORRECTION}.weight_lower", 1.5, shaped, {CORRECTION: {"weight": "token"}}),
-    (f"{CORRECTION}.weight_normalize", True, shaped, {CORRECTION: {"weight": "token"}}),
-    (f"{CORRECTION}.rejection", ["token_k2"], shaped, {CORRECTION: {"rejection_bounds": ["0.1"]}}),
-    (f"{CORRECTION}.rejection_bounds", ["9"], shaped, {CORRECTION: REJECT}),
+    (f"{CORRECTION}.importance_sampling.level", "token", shaped, {}),
+    (
+        f"{CORRECTION}.importance_sampling.threshold",
+        1.1,
+        shaped,
+        {CORRECTION: {"importance_sampling": {"level": "token"}}},
+    ),
+    (
+        f"{CORRECTION}.importance_sampling.lower_threshold",
+        1.5,
+        shaped,
+        {CORRECTION: {"importance_sampling": {"level": "token"}}},
+    ),
+    (
+        f"{CORRECTION}.importance_sampling.normalize",
+        True,
+        shaped,
+        {CORRECTION: {"importance_sampling": {"level": "token"}}},
+    ),
+    (f"{CORRECTION}.rejection", ["token_k2"], shaped, {CORRECTION: {"rejection_bounds": [0.1]}}),
+    (f"{CORRECTION}.rejection_bounds", [9], shaped, {CORRECTION: REJECT}),
     (f"{CORRECTION}.veto_threshold", 2.0, shaped, {}),
     (f"{CORRECTION}.use_policy_gradient", True, loss_and_gradient, {"algorithm": {"old_log_probs": "rollout"}}),
-    (CORRECTION, {"weight": "sequence"}, shaped, {}),
+    (CORRECTION, {"importance_sampling": {"level": "sequence"}}, shaped, {}),
     (f"{SHAPING}.shift", 0.5, shaped, {"algorithm.advantage": {"type": "reinforce"}}),
     (f"{SHAPING}.scale", 2.0, shaped, {"algorithm.advantage": {"type": "rloo"}}),
     (f"{SHAPING}.clip", 0.1, shaped, {}),

@@ -242,7 +242,8 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm", "entropy_coefficient old_log_probs train_temperature"),
     honoured(
         "algorithm.rollout_correction",
-        "weight weight_upper weight_lower weight_normalize rejection rejection_bounds veto_threshold"
+        "importance_sampling.level importance_sampling.threshold importance_sampling.lower_threshold"
+        " importance_sampling.normalize rejection rejection_bounds veto_threshold"
         " use_policy_gradient",
     ),
     honoured("algorithm", "rollout_correction"),
@@ -570,7 +571,7 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
         lambda config: config.algorithm.old_log_probs == "recompute",
         "algorithm.old_log_probs is recompute: the loss is the one that algorithm.policy_loss names",
     ),
-    "algorithm.rollout_correction.weight": (
+    "algorithm.rollout_correction.importance_sampling.level": (
         lambda config: (
             config.algorithm.old_log_probs == "rollout"
             and config.algorithm.rollout_correction is not None

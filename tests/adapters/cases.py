@@ -44,7 +44,7 @@ NEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("model.tinker", {"model.tinker": {}}),
     ("algorithm.kl_in_loss", {"algorithm.kl_in_loss": {}}),
     ("algorithm.kl_in_reward", {"algorithm.kl_in_reward": {}, "algorithm.advantage.type": "gae", "critic": {}}),
-    ("algorithm.rollout_correction", {"algorithm.rollout_correction": {"weight": "token"}}),
+    ("algorithm.rollout_correction", {"algorithm.rollout_correction": {"importance_sampling": {"level": "token"}}}),
     ("algorithm.reward_shaping.overlong_penalty", {"algorithm.reward_shaping.overlong_penalty": {"limit": 400}}),
     ("algorithm.policy_filtration", {"algorithm.policy_filtration": {}}),
     ("data.custom", {"data.custom": {"path": "a.py", "class_name": "A"}}),

@@ -292,6 +292,6 @@ def test_bounds_of_a_weight_that_verl_lacks_are_lost_with_it() -> None:
     loaded, _ = _read(own, "roll")
     away = _lost(loaded, "verl", "none")
     assert away is not None
-    upper = ("algorithm", "rollout_correction", "weight_upper")
+    upper = ("algorithm", "rollout_correction", "importance_sampling", "threshold")
     assert upper in away[1]
     assert "rollout_is_threshold" not in away[0]

@@ -106,8 +106,8 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
                 "policy_loss",
             ),
             (
-                "rollout_correction.weight",
-                {"rollout_correction": {"weight": "token"}, "old_log_probs": "rollout"},
+                "rollout_correction.importance_sampling.level",
+                {"rollout_correction": {"importance_sampling": {"level": "token"}}, "old_log_probs": "rollout"},
                 "already",
             ),
             ("distillation.coefficient", TEACHER, "alone is the loss"),

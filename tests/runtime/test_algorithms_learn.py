@@ -13,7 +13,7 @@ from .learning import check_that_it_learns
 pytestmark = [pytest.mark.ray, pytest.mark.soak]
 
 SEQUENCES = {"aggregation": {"mode": "seq_mean_token_mean"}}
-CORRECTED = {"weight": "token", "rejection": ["seq_mean_k1"], "rejection_bounds": ["0.5_2"]}
+CORRECTED = {"importance_sampling": {"level": "token"}, "rejection": ["seq_mean_k1"], "rejection_bounds": [[0.5, 2]]}
 DAPO = {
     "policy_loss": {"type": "ppo_clip", "clip_high": 0.28},
     "filters": [{"type": "zero_variance_groups", "refill": False}],
@@ -40,7 +40,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "reward": {"advantage": {"type": "other", "kind": "reward"}},
     "optimal_token_baseline": {
         "advantage": {"type": "other", "kind": "optimal_token_baseline"},
-        "rollout_correction": {"weight": "token"},
+        "rollout_correction": {"importance_sampling": {"level": "token"}},
     },
     "clipb": {"advantage": {"type": "other", "kind": "clipb", "args": {"mu": 0.5}}},
     "clipv": {"advantage": {"type": "other", "kind": "clipv", "args": {"mu": 1.0, "max_frac": 0.05}}},

@@ -151,7 +151,11 @@ def test_the_pieces_of_dapo_and_a_correction_run_together(
                 "kl_in_reward": {"coefficient": 0.1, "adaptive": True, "target": 0.5, "horizon": 100},
                 "filters": ["zero_variance_groups", "overlong"],
                 "reward_shaping": {"overlong_penalty": {"buffer": 2}, "advantage_clip": 2.0},
-                "rollout_correction": {"weight": "sequence", "rejection": ["seq_max_k2"], "rejection_bounds": ["5"]},
+                "rollout_correction": {
+                    "importance_sampling": {"level": "sequence"},
+                    "rejection": ["seq_max_k2"],
+                    "rejection_bounds": [5],
+                },
                 "loss_weights": {"length": True},
             },
             batch={"prompts_per_step": 2, "responses_per_prompt": 4, "mini_batch_responses": 4},

@@ -30,10 +30,10 @@ from rlctl.planning import arithmetic
 CORRECTION_FIELDS = tuple(
     f"algorithm.rollout_correction.{name}"
     for name in (
-        "weight",
-        "weight_upper",
-        "weight_lower",
-        "weight_normalize",
+        "importance_sampling.level",
+        "importance_sampling.threshold",
+        "importance_sampling.lower_threshold",
+        "importance_sampling.normalize",
         "rejection",
         "rejection_bounds",
         "veto_threshold",

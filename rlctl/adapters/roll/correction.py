@@ -12,6 +12,7 @@ from rlctl.adapters.roll.numbers import is_number, number
 ROOT = "train_infer_correction"
 WEIGHT, FILTERS = f"{ROOT}.is_weight", f"{ROOT}.filters"
 C = "algorithm.rollout_correction"
+IS = f"{C}.importance_sampling"
 RULES_BY_LEVEL = {"token": "token_k1", "geometric": "seq_mean_k1", "sequence": "seq_sum_k1"}
 """ROLL's level of a ratio, and the rule that is the same."""
 UNBOUND = 1e9
@@ -38,9 +39,9 @@ def _read(view: Reading) -> Iterator[Flow]:
     if weighs:
         upper = view.get(f"{WEIGHT}.upper_bound")
         yield Flow(
-            view.to(f"{C}.weight"), view.get(f"{WEIGHT}.weight_type"), (view.path(f"{WEIGHT}.weight_type"),), same=True
+            view.to(f"{IS}.level"), view.get(f"{WEIGHT}.weight_type"), (view.path(f"{WEIGHT}.weight_type"),), same=True
         )
-        to = view.to(f"{C}.weight_upper")
+        to = view.to(f"{IS}.threshold")
         yield Flow(to, UNBOUND if upper is None else number(upper), (view.path(f"{WEIGHT}.upper_bound"),))
         yield Flow(
             view.to(f"{C}.detach"), bool(view.get(f"{WEIGHT}.detach")), (view.path(f"{WEIGHT}.detach"),), same=True
@@ -58,7 +59,7 @@ def _read_filters(view: Reading, filters: list[tuple[int, Mapping[str, Any]]]) -
     root = view.path(FILTERS)
     rules = [RULES_BY_LEVEL[item.get("agg_type", "token")] for _, item in filters]
     bounds = [
-        "_".join(_shown(item.get(name, at)) for name, at in (("ratio_high", 1.2), ("ratio_low", 0.8)))
+        [_turned_if_number(item.get(name, at)) for name, at in (("ratio_high", 1.2), ("ratio_low", 0.8))]
         for _, item in filters
     ]
     levels = tuple((*root, index, name) for index, _ in filters for name in ("enabled", "agg_type", "ratio_enabled"))
@@ -86,19 +87,28 @@ def _write(view: Writing) -> Iterator[Out]:
     def used(*names: str) -> tuple[Any, ...]:
         return tuple(view.to(f"{C}.{name}") for name in names)
 
-    if section["weight"] != "none":
-        upper = section["weight_upper"]
-        yield Flow(view.path(f"{WEIGHT}.enabled"), True, used("weight"), always=True)
-        yield Flow(view.path(f"{WEIGHT}.weight_type"), section["weight"], used("weight"), same=True, always=True)
+    sampling = section["importance_sampling"]
+    if sampling["level"] != "none":
+        upper = sampling["threshold"]
+        yield Flow(view.path(f"{WEIGHT}.enabled"), True, used("importance_sampling.level"), always=True)
+        yield Flow(
+            view.path(f"{WEIGHT}.weight_type"),
+            sampling["level"],
+            used("importance_sampling.level"),
+            same=True,
+            always=True,
+        )
         bound = None if upper >= UNBOUND else upper
-        yield Flow(view.path(f"{WEIGHT}.upper_bound"), bound, used("weight_upper"), always=True)
+        yield Flow(view.path(f"{WEIGHT}.upper_bound"), bound, used("importance_sampling.threshold"), always=True)
         yield Flow(view.path(f"{WEIGHT}.detach"), section["detach"], used("detach"), same=True)
-    elif view.explicit(f"{C}.weight_upper", f"{C}.detach"):
-        yield Flow((), None, used("weight_upper", "detach"), "derived", "without a weight there is no bound")
-    if section["weight_lower"] is not None:
-        yield Inexpressible(used("weight_lower"), "ROLL's weights have no lower bound")
-    if section["weight_normalize"]:
-        yield Inexpressible(used("weight_normalize"), "ROLL does not normalise weights over the batch")
+    elif view.explicit(f"{IS}.threshold", f"{C}.detach"):
+        yield Flow(
+            (), None, used("importance_sampling.threshold", "detach"), "derived", "without a weight there is no bound"
+        )
+    if sampling["lower_threshold"] is not None:
+        yield Inexpressible(used("importance_sampling.lower_threshold"), "ROLL's weights have no lower bound")
+    if sampling["normalize"]:
+        yield Inexpressible(used("importance_sampling.normalize"), "ROLL does not normalise weights over the batch")
     if section["veto_threshold"] is not None:
         yield Inexpressible(used("veto_threshold"), "ROLL has no veto")
     if section["use_policy_gradient"]:
@@ -114,7 +124,7 @@ def _write_filters(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
     written = []
     for index, rule in enumerate(section["rejection"]):
         bounds = section["rejection_bounds"]
-        bound = bounds[0] if len(bounds) == 1 else bounds[index] if index < len(bounds) else ""
+        bound = bounds[0] if len(bounds) == 1 else bounds[index] if index < len(bounds) else None
         ends = _ends(bound)
         if rule not in levels or ends is None:
             yield Inexpressible(
@@ -134,18 +144,17 @@ def _turned(end: float) -> float:
     return 0.0 if end >= UNBOUND else UNBOUND if end <= 1 / UNBOUND else 1 / end
 
 
-def _shown(end: Any) -> str:
+def _turned_if_number(end: Any) -> Any:
     """ROLL's bound as the rule has it; what is no number is left to the schema."""
-    return f"{_turned(end):.12g}" if is_number(end) else str(end)
+    return float(f"{_turned(end):.12g}") if is_number(end) else end
 
 
-def _ends(bound: str) -> tuple[float, float] | None:
+def _ends(bound: Any) -> tuple[float, float] | None:
     """ROLL's bounds; the digits that turning twice would change are cut."""
-    low, _, high = str(bound).rpartition("_")
-    try:
-        ends = _turned(float(high)), _turned(float(low)) if low else float(high)
-    except ValueError:
+    if bound is None:
         return None
+    low, high = bound if isinstance(bound, list) else (None, bound)
+    ends = _turned(high), high if low is None else _turned(low)
     return float(f"{ends[0]:.10g}"), float(f"{ends[1]:.10g}")
 
 

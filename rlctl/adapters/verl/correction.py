@@ -20,6 +20,7 @@ from rlctl.adapters.engine.values import CORRECTION_FIELDS
 
 A = "actor_rollout_ref.actor"
 C = "algorithm.rollout_correction"
+IS = f"{C}.importance_sampling"
 LEGACY_RS = {"token": "token_k1", "sequence": "seq_sum_k1", "geometric": "seq_mean_k1"}
 
 
@@ -61,10 +62,10 @@ def _read_legacy(view: Reading, threshold: Any) -> Iterator[Flow]:
     if mode == "mask":
         low = lower if lower is not None else 1.0 / threshold
         yield Flow(view.to(f"{C}.rejection"), [LEGACY_RS.get(str(level), "token_k1")], used, "derived", note)
-        yield Flow(view.to(f"{C}.rejection_bounds"), [f"{low:g}_{threshold:g}"], used, "derived", note)
+        yield Flow(view.to(f"{C}.rejection_bounds"), [[low, threshold]], used, "derived", note)
     elif _legacy(view, "rollout_is")[0]:
-        yield Flow(view.to(f"{C}.weight"), level or "token", used, "derived", note)
-        yield Flow(view.to(f"{C}.weight_upper"), threshold, used, "derived", note)
+        yield Flow(view.to(f"{IS}.level"), level or "token", used, "derived", note)
+        yield Flow(view.to(f"{IS}.threshold"), threshold, used, "derived", note)
     veto, veto_key = _legacy(view, "rollout_is_veto_threshold")
     if view.written(veto_key):
         yield Flow(view.to(f"{C}.veto_threshold"), veto, (view.path(veto_key),), same=True)
@@ -74,21 +75,19 @@ def _read_modern(view: Reading) -> Iterator[Flow]:
     def used(name: str) -> tuple[Any, ...]:
         return (view.path(f"{C}.{name}"),)
 
-    yield Flow(view.to(f"{C}.weight"), view.get(f"{C}.rollout_is") or "none", used("rollout_is"))
+    yield Flow(view.to(f"{IS}.level"), view.get(f"{C}.rollout_is") or "none", used("rollout_is"))
     threshold = view.get(f"{C}.rollout_is_threshold")
     threshold = 2.0 if threshold is None and not view.get(f"{C}.rollout_is") else threshold
     low, _, high = str(threshold).rpartition("_")
     try:
-        yield Flow(view.to(f"{C}.weight_upper"), float(high), used("rollout_is_threshold"))
-        yield Flow(view.to(f"{C}.weight_lower"), float(low) if low else None, used("rollout_is_threshold"))
+        yield Flow(view.to(f"{IS}.threshold"), float(high), used("rollout_is_threshold"))
+        yield Flow(view.to(f"{IS}.lower_threshold"), float(low) if low else None, used("rollout_is_threshold"))
     except ValueError:
         place = view.path(f"{C}.rollout_is_threshold")
         raise BadValueError(f"is {threshold!r}; expected a number or LOW_HIGH", key=place) from None
     rules = _words(view.get(f"{C}.rollout_rs"))
-    bounds = _words(view.get(f"{C}.rollout_rs_threshold"))
     lower = view.get(f"{C}.rollout_rs_threshold_lower")
-    if lower is not None and bounds:
-        bounds = [f"{lower}_{bound}" for bound in bounds]
+    bounds = [_bound(view, word, lower) for word in _words(view.get(f"{C}.rollout_rs_threshold"))]
     yield Flow(view.to(f"{C}.rejection"), rules, used("rollout_rs"))
     yield Flow(
         view.to(f"{C}.rejection_bounds"), bounds, (*used("rollout_rs_threshold"), *used("rollout_rs_threshold_lower"))
@@ -99,12 +98,24 @@ def _read_modern(view: Reading) -> Iterator[Flow]:
         used("rollout_token_veto_threshold"),
     )
     yield Flow(
-        view.to(f"{C}.weight_normalize"),
+        view.to(f"{IS}.normalize"),
         bool(view.get(f"{C}.rollout_is_batch_normalize")),
         used("rollout_is_batch_normalize"),
     )
     gradient = bool(view.get(f"{C}.use_policy_gradient")) or view.get(f"{C}.loss_type") == "reinforce"
     yield Flow(view.to(f"{C}.use_policy_gradient"), gradient, (*used("loss_type"), *used("use_policy_gradient")))
+
+
+def _bound(view: Reading, word: str, lower: Any) -> float | list[float]:
+    """A bound of a rule: an upper one, or both, as ``LOW_HIGH``."""
+    low, _, high = word.rpartition("_")
+    try:
+        if low or lower is not None:
+            return [float(low or lower), float(high)]
+        return float(high)
+    except ValueError:
+        place = view.path(f"{C}.rollout_rs_threshold")
+        raise BadValueError(f"is {word!r}; expected a number or LOW_HIGH", key=place) from None
 
 
 def _words(value: Any) -> list[str]:
@@ -126,7 +137,9 @@ def _write_correction(view: Writing) -> Iterator[Out]:
     if section["rejection"]:
         yield Flow(view.path(f"{C}.rollout_rs"), ",".join(section["rejection"]), (view.to(f"{C}.rejection"),))
     if section["rejection_bounds"]:
-        bounds = section["rejection_bounds"]
+        bounds = [
+            "_".join(map(_shown, each if isinstance(each, list) else [each])) for each in section["rejection_bounds"]
+        ]
         yield Flow(view.path(f"{C}.rollout_rs_threshold"), ",".join(bounds), (view.to(f"{C}.rejection_bounds"),))
     loss = "reinforce" if section["use_policy_gradient"] else "ppo_clip"
     yield Flow(view.path(f"{C}.loss_type"), loss, (view.to(f"{C}.use_policy_gradient"),))
@@ -142,20 +155,27 @@ def _write_correction(view: Writing) -> Iterator[Out]:
         yield Inexpressible((view.to(f"{C}.detach"),), "verl's weights carry no gradients")
 
 
+def _shown(number: float) -> str:
+    return f"{number:.12g}"
+
+
 def _write_weight(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
     """The weight with its bounds, which verl reads only if it has the weight."""
-    kind, upper, lower = section["weight"], section["weight_upper"], section["weight_lower"]
-    bounds = (view.to(f"{C}.weight_upper"), view.to(f"{C}.weight_lower"))
-    normalize = (view.to(f"{C}.weight_normalize"),)
+    sampling = section["importance_sampling"]
+    kind, upper, lower = sampling["level"], sampling["threshold"], sampling["lower_threshold"]
+    bounds = (view.to(f"{IS}.threshold"), view.to(f"{IS}.lower_threshold"))
+    normalize = (view.to(f"{IS}.normalize"),)
     if kind in ("segment", "geometric"):
         yield Inexpressible(
-            (view.to(f"{C}.weight"), *bounds, *normalize), f"verl has no {kind} weight, only token and sequence"
+            (view.to(f"{IS}.level"), *bounds, *normalize), f"verl has no {kind} weight, only token and sequence"
         )
         return
     if kind != "none":
-        yield Flow(view.path(f"{C}.rollout_is"), kind, (view.to(f"{C}.weight"),))
-    yield Flow(view.path(f"{C}.rollout_is_threshold"), upper if lower is None else f"{lower:g}_{upper:g}", bounds)
-    yield Flow(view.path(f"{C}.rollout_is_batch_normalize"), section["weight_normalize"], normalize)
+        yield Flow(view.path(f"{C}.rollout_is"), kind, (view.to(f"{IS}.level"),))
+    yield Flow(
+        view.path(f"{C}.rollout_is_threshold"), upper if lower is None else f"{_shown(lower)}_{_shown(upper)}", bounds
+    )
+    yield Flow(view.path(f"{C}.rollout_is_batch_normalize"), sampling["normalize"], normalize)
 
 
 KEYS = (

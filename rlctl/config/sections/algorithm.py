@@ -231,21 +231,30 @@ class KlInReward:
 
 
 @section
+class ImportanceSampling:
+    """Weights on the loss: the probability under the training engine over that under the rollout engine."""
+
+    level: Literal["none", "token", "sequence", "segment", "geometric"] = "none"
+    """What a weight is of; none weighs nothing."""
+    threshold: Positive = 2.0
+    """Weights above this are cut to it. Higher values mean less bias and more variance."""
+    lower_threshold: Positive | None = None
+    """Weights below this, and then those above ``threshold`` too, become 0 (IcePop); null only cuts."""
+    normalize: bool = False
+    """Scale weights to mean 1 over the step."""
+
+
+@section
 class RolloutCorrection:
     """Corrects for the difference between the engine that drew a response and the one that trains on it."""
 
-    weight: Literal["none", "token", "sequence", "segment", "geometric"] = "none"
-    """Level of the importance weight on the loss."""
-    weight_upper: Positive = 2.0
-    """Weights are cut here. Raised, less bias and more variance."""
-    weight_lower: Positive | None = None
-    """Weights below this, and then those above `weight_upper` too, become 0 (IcePop); null cuts only."""
-    weight_normalize: bool = False
-    """Scale weights to mean 1 over the step."""
+    importance_sampling: ImportanceSampling = ImportanceSampling()
+    """Weights on the loss."""
     rejection: tuple[str, ...] = ()
     """Rejection rules, each ``LEVEL_STATISTIC`` as verl names them (``token_k1``, ``seq_mean_k1``, ``seq_max_k2``)."""
-    rejection_bounds: tuple[str, ...] = ()
-    """One ``low_high`` or ``high`` for each rule, or one for all; for k1 they bound the ratio rollout / training."""
+    rejection_bounds: tuple[Positive | tuple[float, float], ...] = ()
+    """One upper bound or ``[low, high]`` for each rule, or one for all. For k1 they bound the ratio rollout / training, and a
+    single number ``x`` means ``[1/x, x]``."""
     veto_threshold: Positive | None = None
     """A response with a token whose ratio is below this is dropped whole; null is off."""
     use_policy_gradient: bool = False

@@ -88,8 +88,8 @@ class Rejection:
     high: float
 
     @classmethod
-    def parse(cls, rules: Sequence[str], bounds: Sequence[str]) -> tuple[Rejection, ...]:
-        """Read ``LEVEL_ESTIMATOR`` rules with one ``LOW_HIGH`` or ``HIGH`` each, or one for all.
+    def parse(cls, rules: Sequence[str], bounds: Sequence[float | tuple[float, float]]) -> tuple[Rejection, ...]:
+        """Read ``LEVEL_ESTIMATOR`` rules with an upper bound or ``(low, high)`` each, or one for all.
 
         One number for k1 stands for 1 / number to number.
 
@@ -106,7 +106,7 @@ class Rejection:
         return tuple(cls._one(rule, bound) for rule, bound in zip(rules, bounds, strict=bool(rules)))
 
     @classmethod
-    def _one(cls, rule: str, bound: str) -> Rejection:
+    def _one(cls, rule: str, bound: float | tuple[float, float]) -> Rejection:
         found = _RULE.fullmatch(rule)
         if found is None or rule == "seq_max_k1":
             raise ConfigError(
@@ -114,17 +114,14 @@ class Rejection:
                 hint="there is no seq_max_k1" if rule == "seq_max_k1" else "for example seq_mean_k1",
             )
         level, estimator = found.groups()
-        low, _, high = str(bound).rpartition("_")
-        try:
-            upper = float(high)
-            lower = float(low) if low else (1 / upper if estimator == "k1" else None)
-        except (ValueError, ZeroDivisionError):
-            raise ConfigError(f"the bound of {rule} is {bound!r}; expected HIGH or LOW_HIGH") from None
-        if upper <= 0 or (lower is not None and not 0 < lower <= upper):
-            raise ConfigError(f"the bound of {rule} is {bound!r}; expected 0 < LOW <= HIGH")
-        if low and estimator != "k1":
+        low, high = bound if isinstance(bound, tuple) else (None, bound)
+        if high <= 0 or (low is not None and not 0 < low <= high):
+            raise ConfigError(f"the bound of {rule} is {bound!r}; expected 0 < low <= high")
+        if low is not None and estimator != "k1":
             raise ConfigError(f"the bound of {rule} is {bound!r}; a divergence has an upper bound only")
-        return cls(level, estimator, lower, upper)
+        if low is None and estimator == "k1":
+            low = 1 / high
+        return cls(level, estimator, low, high)
 
     def keeps(self, log_ratio: Tensor, lengths: Tensor) -> Tensor:
         """Return True for the tokens that pass. bool [N]."""

@@ -101,7 +101,7 @@ def corrects(algorithm: Algorithm) -> bool:
     """Whether the difference between rollout and training engine changes weights or masks."""
     chosen = algorithm.rollout_correction
     return chosen is not None and (
-        chosen.weight != "none" or bool(chosen.rejection) or chosen.veto_threshold is not None
+        chosen.importance_sampling.level != "none" or bool(chosen.rejection) or chosen.veto_threshold is not None
     )
 
 
@@ -113,7 +113,7 @@ def corrects_before_loss(algorithm: Algorithm) -> bool:
 def has_weights(algorithm: Algorithm) -> bool:
     """Whether samples have the column ``policy_weights``, which multiplies the policy loss."""
     chosen = algorithm.rollout_correction
-    corrected = corrects_before_loss(algorithm) and chosen is not None and chosen.weight != "none"
+    corrected = corrects_before_loss(algorithm) and chosen is not None and chosen.importance_sampling.level != "none"
     return corrected or algorithm.loss_weights.difficulty or algorithm.loss_weights.length
 
 

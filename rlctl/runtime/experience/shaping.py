@@ -226,23 +226,23 @@ class Shaping:
         rules = correction.Rejection.parse(chosen.rejection, chosen.rejection_bounds)
         passed = correction.keeps(log_ratio, packed.lengths, rules, chosen.veto_threshold)
         metrics = {"correction/rejected_share": 1 - _mean(passed.float())}
-        if chosen.weight == "none":
+        if chosen.importance_sampling.level == "none":
             return ones, passed, metrics
-        segments = packed.segments() if chosen.weight == "segment" else None
+        segments = packed.segments() if chosen.importance_sampling.level == "segment" else None
         weights = correction.weights(
             log_ratio,
             packed.lengths,
-            chosen.weight,
-            upper=chosen.weight_upper,
-            lower=chosen.weight_lower,
-            normalize=chosen.weight_normalize,
+            chosen.importance_sampling.level,
+            upper=chosen.importance_sampling.threshold,
+            lower=chosen.importance_sampling.lower_threshold,
+            normalize=chosen.importance_sampling.normalize,
             segments=segments,
         )
-        raw = correction.ratios(log_ratio, packed.lengths, chosen.weight, segments)
+        raw = correction.ratios(log_ratio, packed.lengths, chosen.importance_sampling.level, segments)
         metrics |= {
             "correction/weight_mean": _mean(weights),
             "correction/weight_max": float(weights.max()) if len(weights) else 0.0,
-            "correction/cut_share": _mean((raw > chosen.weight_upper).float()),
+            "correction/cut_share": _mean((raw > chosen.importance_sampling.threshold).float()),
             "correction/effective_share": float(weights.sum() ** 2 / (packed.count * weights.square().sum() + 1e-30)),
         }
         return weights, passed, metrics

@@ -75,12 +75,13 @@ class LiveCorrection:
         Raises:
             PlanError: it asks for something that takes more than a micro-batch to know.
         """
-        weighted = chosen.use_policy_gradient and chosen.weight != "none"
-        for key, wanted in (("weight_normalize", chosen.weight_normalize), ("weight", chosen.weight == "segment")):
+        weighted = chosen.use_policy_gradient and chosen.importance_sampling.level != "none"
+        sampling = chosen.importance_sampling
+        for key, wanted in (("normalize", sampling.normalize), ("level", sampling.level == "segment")):
             if weighted and wanted:
                 raise PlanError(
-                    f"algorithm.rollout_correction.{key} is {getattr(chosen, key)} with old_log_probs rollout; "
-                    "weights by the log-probs of the moment know one micro-batch only",
+                    f"algorithm.rollout_correction.importance_sampling.{key} is {getattr(sampling, key)} with old_log_probs "
+                    "rollout; weights by the log-probs of the moment know one micro-batch only",
                     hint="set algorithm.old_log_probs to recompute",
                 )
         return cls(Rejection.parse(chosen.rejection, chosen.rejection_bounds), chosen)
@@ -90,9 +91,13 @@ class LiveCorrection:
         chosen = self.chosen
         kept = keeps(log_ratio, lengths, self.rules, chosen.veto_threshold)
         weights = torch.ones_like(log_ratio)
-        if chosen.use_policy_gradient and chosen.weight != "none":
+        if chosen.use_policy_gradient and chosen.importance_sampling.level != "none":
             weights = importance_weights(
-                log_ratio, lengths, chosen.weight, upper=chosen.weight_upper, lower=chosen.weight_lower
+                log_ratio,
+                lengths,
+                chosen.importance_sampling.level,
+                upper=chosen.importance_sampling.threshold,
+                lower=chosen.importance_sampling.lower_threshold,
             )
         return weights * kept, kept
 
@@ -184,11 +189,12 @@ class PolicyLoss:
         if (
             getattr(algorithm.policy_loss, "kind", "") == "geo_mean"
             and correction is not None
-            and correction.weight in ("token", "segment")
+            and correction.importance_sampling.level in ("token", "segment")
         ):
             raise PlanError(
-                f"a loss of whole responses (geo_mean) takes no weights of tokens, and weight is {correction.weight}",
-                hint="set algorithm.rollout_correction.weight to sequence or geometric",
+                f"a loss of whole responses (geo_mean) takes no weights of tokens, and their level is "
+                f"{correction.importance_sampling.level}",
+                hint="set algorithm.rollout_correction.importance_sampling.level to sequence or geometric",
             )
         return cls(
             function=function,

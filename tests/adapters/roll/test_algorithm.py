@@ -226,8 +226,8 @@ def test_ratios_are_weighted_and_rejected_as_they_were() -> None:
     loaded, _ = read(RLVR, train_infer_correction=correction)
     found = loaded.config.algorithm.rollout_correction
     assert found is not None
-    assert (found.weight, found.weight_upper) == ("sequence", 2.0)
-    assert (found.rejection, found.rejection_bounds) == (("seq_mean_k1",), ("0.909090909091_1.11111111111",))
+    assert (found.importance_sampling.level, found.importance_sampling.threshold) == ("sequence", 2.0)
+    assert (found.rejection, found.rejection_bounds) == (("seq_mean_k1",), ((0.909090909091, 1.11111111111),))
     values, _ = written(loaded)
     assert values["train_infer_correction"]["filters"] == [correction["filters"][0]]  # type: ignore[index]
 
@@ -249,7 +249,7 @@ def test_a_filter_without_a_lower_bound_comes_back() -> None:
 
 
 def test_one_bound_is_that_of_every_rule() -> None:
-    correction = {"rejection": ["token_k1", "seq_sum_k1"], "rejection_bounds": ["2.0"]}
+    correction = {"rejection": ["token_k1", "seq_sum_k1"], "rejection_bounds": [2.0]}
     text = to_file(read(RLVR)[0].config)
     config = config_from({**text, "algorithm": {**text["algorithm"], "rollout_correction": correction}})
     values, _ = written(Loaded(config))

@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from rlctl.config.sections.algorithm import Algorithm, KlInLoss, OtherLoss, PpoClip, RolloutCorrection
+from rlctl.config.sections.algorithm import (
+    Algorithm,
+    ImportanceSampling,
+    KlInLoss,
+    OtherLoss,
+    PpoClip,
+    RolloutCorrection,
+)
 from rlctl.runtime.algorithms.advantages import grpo
 from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weights
 from rlctl.runtime.algorithms.entropy import log_probs_and_entropy
@@ -194,7 +201,7 @@ def test_importance_weights_of_the_rollout_engine_multiply_the_policy_loss_and_n
     algorithm = Algorithm(
         policy_loss=PpoClip(dual_clip=None, clip_high=0.3),
         kl_in_loss=KlInLoss(estimator="k3_unclamped", coefficient=0.1),
-        rollout_correction=RolloutCorrection(weight="token"),
+        rollout_correction=RolloutCorrection(importance_sampling=ImportanceSampling(level="token")),
     )
     tensors = packed_case(log_probs, inputs)
     tensors["policy_weights"] = inputs["importance_sampling_ratio"][MASK.bool()]

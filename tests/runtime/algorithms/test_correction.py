@@ -49,31 +49,31 @@ def test_weights_by_hand() -> None:
     ("rule", "bound", "kept"),
     [
         # k1 = log rollout - log training, that is the log of 0.5, 2, 0.25, 4, 1
-        ("token_k1", "0.5_2", (1, 1, 0, 0, 1)),
-        ("token_k1", "2", (1, 1, 0, 0, 1)),
-        ("token_k1", "0.25_2.5", (1, 1, 1, 0, 1)),
+        ("token_k1", (0.5, 2), (1, 1, 0, 0, 1)),
+        ("token_k1", 2, (1, 1, 0, 0, 1)),
+        ("token_k1", (0.25, 2.5), (1, 1, 1, 0, 1)),
         # log(2)^2 / 2 = 0.240, log(4)^2 / 2 = 0.961
-        ("token_k2", "0.5", (1, 1, 0, 0, 1)),
+        ("token_k2", 0.5, (1, 1, 0, 0, 1)),
         # r - 1 - log r: 0.307, 0.193, 1.614, 0.636, 0
-        ("token_k3", "0.7", (1, 1, 0, 1, 1)),
+        ("token_k3", 0.7, (1, 1, 0, 1, 1)),
         # sums of k1: log(1/4), log 4
-        ("seq_sum_k1", "0.2_3", (1, 1, 1, 0, 0)),
+        ("seq_sum_k1", (0.2, 3), (1, 1, 1, 0, 0)),
         # means: log(4^(-1/3) = 0.63), log 2
-        ("seq_mean_k1", "0.5_1.5", (1, 1, 1, 0, 0)),
+        ("seq_mean_k1", (0.5, 1.5), (1, 1, 1, 0, 0)),
         # sums of k2: 1.441, 0.961; of k3: 2.114, 0.636
-        ("seq_sum_k2", "1", (0, 0, 0, 1, 1)),
-        ("seq_mean_k3", "0.5", (0, 0, 0, 1, 1)),
-        ("seq_max_k3", "1", (0, 0, 0, 1, 1)),
-        ("seq_max_k2", "0.5", (0, 0, 0, 0, 0)),
+        ("seq_sum_k2", 1, (0, 0, 0, 1, 1)),
+        ("seq_mean_k3", 0.5, (0, 0, 0, 1, 1)),
+        ("seq_max_k3", 1, (0, 0, 0, 1, 1)),
+        ("seq_max_k2", 0.5, (0, 0, 0, 0, 0)),
     ],
 )
-def test_rules_by_hand(rule: str, bound: str, kept: tuple[int, ...]) -> None:
+def test_rules_by_hand(rule: str, bound: float | tuple[float, float], kept: tuple[int, ...]) -> None:
     [parsed] = Rejection.parse([rule], [bound])
     assert parsed.keeps(LOG_RATIO, LENGTHS).tolist() == [bool(each) for each in kept]
 
 
 def test_all_rules_and_the_veto_have_to_pass() -> None:
-    rules = Rejection.parse(["token_k1", "token_k3"], ["0.25_2.5", "0.7"])
+    rules = Rejection.parse(["token_k1", "token_k3"], [(0.25, 2.5), 0.7])
     assert keeps(LOG_RATIO, LENGTHS, rules, None).tolist() == [True, True, False, False, True]
     assert survives_veto(LOG_RATIO, LENGTHS, 0.3).tolist() == [True, True, True, False, False]
     assert keeps(LOG_RATIO, LENGTHS, rules, 0.3).tolist() == [True, True, False, False, False]
@@ -81,7 +81,7 @@ def test_all_rules_and_the_veto_have_to_pass() -> None:
 
 
 def test_one_bound_may_serve_all_rules() -> None:
-    first, second = Rejection.parse(["token_k2", "seq_max_k2"], ["0.5"])
+    first, second = Rejection.parse(["token_k2", "seq_max_k2"], [0.5])
     assert (first.high, second.high) == (0.5, 0.5)
 
 
@@ -89,15 +89,16 @@ def test_one_bound_may_serve_all_rules() -> None:
     ("rules", "bounds", "wrong"),
     [
         (["token_k1", "token_k2"], [], "2 rejection rules have 0 bounds"),
-        (["token_k4"], ["1"], "unknown rejection rule 'token_k4'"),
-        (["seq_max_k1"], ["1"], "unknown rejection rule 'seq_max_k1'"),
-        (["token_k1"], ["2_1"], "expected 0 < LOW <= HIGH"),
-        (["token_k1"], ["0"], "expected HIGH or LOW_HIGH"),
-        (["token_k1"], ["high"], "expected HIGH or LOW_HIGH"),
-        (["token_k3"], ["0.1_1"], "an upper bound only"),
+        (["token_k4"], [1], "unknown rejection rule 'token_k4'"),
+        (["seq_max_k1"], [1], "unknown rejection rule 'seq_max_k1'"),
+        (["token_k1"], [(2, 1)], "expected 0 < low <= high"),
+        (["token_k1"], [0], "expected 0 < low <= high"),
+        (["token_k3"], [(0.1, 1)], "an upper bound only"),
     ],
 )
-def test_rules_that_cannot_be_read_are_refused(rules: list[str], bounds: list[str], wrong: str) -> None:
+def test_rules_that_cannot_be_read_are_refused(
+    rules: list[str], bounds: list[float | tuple[float, float]], wrong: str
+) -> None:
     with pytest.raises(ConfigError, match=wrong):
         Rejection.parse(rules, bounds)
 

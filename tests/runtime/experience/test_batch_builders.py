@@ -160,7 +160,7 @@ def test_each_prompt_is_answered_greedily_for_remax() -> None:
 
 
 def test_old_log_probs_are_computed_before_what_reads_them() -> None:
-    gather, _ = gather_of({"rollout_correction": {"weight": "token", "weight_upper": 9.0}})
+    gather, _ = gather_of({"rollout_correction": {"importance_sampling": {"level": "token", "threshold": 9.0}}})
     for sample in gather.gather(1, phase).samples:
         torch.testing.assert_close(
             sample.columns["policy_weights"][sample.mask].log(), torch.full((int(sample.mask.sum()),), 0.1)

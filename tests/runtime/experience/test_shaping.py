@@ -288,7 +288,11 @@ def test_masks_of_roll() -> None:
 
 def test_weights_and_rejection_by_the_old_policy() -> None:
     """Training over rollout is 2, 1/2 and 4; a weight is at most 1.5, and k2 of 4 (0.96) is rejected at 0.5."""
-    correction = {"weight": "token", "weight_upper": 1.5, "rejection": ["token_k2"], "rejection_bounds": ["0.5"]}
+    correction = {
+        "importance_sampling": {"level": "token", "threshold": 1.5},
+        "rejection": ["token_k2"],
+        "rejection_bounds": [0.5],
+    }
     old = [-0.5 + math.log(ratio) for ratio in (2.0, 0.5, 4.0)]
     samples, metrics = shape(config(rollout_correction=correction), group([1.0, 0.0], [2, 1]), old_log_probs=old)
     assert of(samples, "policy_weights") == pytest.approx([1.5, 0.5, 1.5])
@@ -304,7 +308,7 @@ def test_weights_and_rejection_by_the_old_policy() -> None:
 def test_a_segment_is_a_run_of_counted_tokens() -> None:
     """A response of four tokens whose second is a tool's: segments of one and of two tokens with the means 2 and 1."""
     answered = [group([1.0], [4])]
-    shaping = Shaping.of(config(rollout_correction={"weight": "segment", "weight_upper": 9.0}))
+    shaping = Shaping.of(config(rollout_correction={"importance_sampling": {"level": "segment", "threshold": 9.0}}))
     samples = samples_of(answered, train_on_cut_prompts=True)
     samples[0].mask[3] = False
     ratios = torch.tensor([1.0, 1.0, 2.0, 1.0, 4.0, 0.25])
@@ -385,7 +389,7 @@ def test_advantages_of_gae_are_whitened_and_cut_and_returns_are_not() -> None:
 
 def test_the_critic_learns_from_responses_that_a_filter_leaves_out_and_not_from_rejected_ones() -> None:
     """The first response is a wrong one of the length that is left out, the second is rejected."""
-    correction = {"rejection": ["seq_mean_k1"], "rejection_bounds": ["0.5_2"]}
+    correction = {"rejection": ["seq_mean_k1"], "rejection_bounds": [[0.5, 2]]}
     chosen = config(advantage=GAE, filters=[{"type": "long_incorrect", "max_tokens": 1}], rollout_correction=correction)
     columns = {"old_log_probs": [-0.5, -9.0, -0.5], "old_values": [0.0, 0.0, 0.0]}
     samples, _ = shape(chosen, group([0.0, 1.0, 1.0]), **columns)
@@ -453,7 +457,7 @@ def test_token_baselines_weigh_by_the_correction(kind: str) -> None:
     advantage = {"type": "other", "kind": kind}
     samples, _ = shape(config(advantage=advantage), answered, **old)
     assert of(samples) == pytest.approx([1 - 1 / 3, -1 / 3])
-    correction = {"weight": "token", "weight_upper": 9.0}
+    correction = {"importance_sampling": {"level": "token", "threshold": 9.0}}
     samples, _ = shape(config(advantage=advantage, rollout_correction=correction), answered, **old)
     assert of(samples) == pytest.approx([1 - 1 / 9, -1 / 9])
 

@@ -16,6 +16,7 @@ from rlctl.config.sections.algorithm import (
     Aggregation,
     Algorithm,
     Gspo,
+    ImportanceSampling,
     KlInLoss,
     OtherLoss,
     PpoClip,
@@ -48,7 +49,7 @@ AGGREGATED = {
         policy_loss=loss,
         kl_in_loss=KlInLoss(estimator="k3_corrected", coefficient=0.1),
         entropy_coefficient=0.01,
-        rollout_correction=RolloutCorrection(weight="sequence"),
+        rollout_correction=RolloutCorrection(importance_sampling=ImportanceSampling(level="sequence")),
     )
     for mode, loss in (
         ("token_mean", PpoClip()),

@@ -16,6 +16,7 @@ from rlctl.config.sections.algorithm import (
     Algorithm,
     Cispo,
     Gspo,
+    ImportanceSampling,
     KlInLoss,
     LossWeights,
     OtherLoss,
@@ -163,7 +164,8 @@ def test_the_weight_of_rl_is_on_policy_loss_and_kl_not_on_entropy() -> None:
 def test_token_weights_are_on_the_policy_loss_only() -> None:
     given = tensors() | {"policy_weights": torch.tensor([0.5, 0.0, 2.0])}
     loss = loss_of(
-        kl_in_loss=KlInLoss(estimator="k2", coefficient=0.1), rollout_correction=RolloutCorrection(weight="token")
+        kl_in_loss=KlInLoss(estimator="k2", coefficient=0.1),
+        rollout_correction=RolloutCorrection(importance_sampling=ImportanceSampling(level="token")),
     )
     assert "policy_weights" in loss.columns
     assert loss(given, TOTALS).loss.item() == pytest.approx((-0.6 - 2.0 + 0.1 * 1.0) / 6)
@@ -173,12 +175,18 @@ def test_token_weights_are_on_the_policy_loss_only() -> None:
     ("correction", "values", "rejected"),
     [
         # new over rollout is 2, 1 and 1/2: the ratio of the clipped loss, which takes no weight
-        (RolloutCorrection(weight="token", weight_upper=1.5), [-1.2, 1.0, -1.0], 0),
+        (RolloutCorrection(importance_sampling=ImportanceSampling(level="token", threshold=1.5)), [-1.2, 1.0, -1.0], 0),
         # the first token's rollout / new is 1/2, below 0.6
-        (RolloutCorrection(rejection=("token_k1",), rejection_bounds=("0.6_4",)), [0.0, 1.0, -1.0], 1),
+        (RolloutCorrection(rejection=("token_k1",), rejection_bounds=((0.6, 4.0),)), [0.0, 1.0, -1.0], 1),
         (RolloutCorrection(veto_threshold=0.6), [-1.2, 1.0, 0.0], 1),
         # -w A log p with w = min(ratio, 1.5)
-        (RolloutCorrection(weight="token", weight_upper=1.5, use_policy_gradient=True), [1.5, -2.0, 0.5], 0),
+        (
+            RolloutCorrection(
+                importance_sampling=ImportanceSampling(level="token", threshold=1.5), use_policy_gradient=True
+            ),
+            [1.5, -2.0, 0.5],
+            0,
+        ),
         (RolloutCorrection(use_policy_gradient=True), [1.0, -2.0, 1.0], 0),
     ],
 )
@@ -192,15 +200,18 @@ def test_with_rollout_log_probs_for_old_ones_the_loss_corrects_by_those_of_the_m
 
 
 def test_weights_that_take_the_whole_step_are_refused_where_a_micro_batch_is_seen() -> None:
-    for wanted in ({"weight": "token", "weight_normalize": True}, {"weight": "segment"}):
-        correction = RolloutCorrection(**wanted, use_policy_gradient=True)  # type: ignore[arg-type]
+    for wanted in ({"level": "token", "normalize": True}, {"level": "segment"}):
+        correction = RolloutCorrection(importance_sampling=ImportanceSampling(**wanted), use_policy_gradient=True)  # type: ignore[arg-type]
         with pytest.raises(PlanError, match="one micro-batch only"):
             loss_of(old_log_probs="rollout", rollout_correction=correction)
 
 
 def test_weights_of_tokens_are_refused_for_a_loss_of_whole_responses() -> None:
     with pytest.raises(PlanError, match="takes no weights of tokens"):
-        loss_of(policy_loss=OtherLoss(kind="geo_mean"), rollout_correction=RolloutCorrection(weight="token"))
+        loss_of(
+            policy_loss=OtherLoss(kind="geo_mean"),
+            rollout_correction=RolloutCorrection(importance_sampling=ImportanceSampling(level="token")),
+        )
 
 
 def test_the_mismatch_of_the_engines_is_always_reported() -> None:
