@@ -265,10 +265,10 @@ def whole_steps(exact: Fraction) -> int:
     return max(1, math.floor(exact + Fraction(1, 2)))
 
 
-def _rounded(exact: Fraction, value: int, used: tuple[KeyPath, ...]) -> Iterator[Inexpressible]:
+def _rounded(exact: Fraction, value: int, used: tuple[KeyPath, ...], more: str = "") -> Iterator[Inexpressible]:
     """That a number of steps is none in Trinity; nothing where it is."""
     if exact != value:
-        yield Inexpressible(used, f"Trinity counts whole steps: {float(exact):g} became {value}")
+        yield Inexpressible(used, f"Trinity counts whole steps: {float(exact):g} became {value}{more}")
 
 
 def _read_save(view: Reading) -> Iterator[Flow]:
@@ -287,6 +287,7 @@ def _write_save(view: Writing) -> Iterator[Out]:
         total = arithmetic.total_steps(view.config, rows(view.options)) or NEVER
         note = "Trinity takes it for sync_interval in sft and dpo, and refuses 0; the end is saved anyway"
         yield Flow(view.path("trainer.save_interval"), total, used, "derived", note, always=True)
+        yield Inexpressible(used, note, idle=True)
     else:
         yield Flow(view.path("trainer.save_interval"), 0, used)
 
@@ -403,7 +404,8 @@ def _write_total(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used)
         return
     if schedule.total_optimizer_steps is None and steps is not None:
-        yield from _rounded(Fraction(steps) * Fraction(each), trainer, used)
+        more = f", so that the run has {float(trainer / Fraction(each)):g} steps, not {steps}"
+        yield from _rounded(Fraction(steps) * Fraction(each), trainer, used, more)
     elif schedule.total_optimizer_steps is not None and trainer == limit:
         yield from _rounded(Fraction(schedule.total_optimizer_steps, view.config.batch.ppo_epochs), trainer, used[-1:])
     how: Provenance = "derived" if each != 1 or schedule.total_optimizer_steps is not None else "mapped"
