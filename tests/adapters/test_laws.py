@@ -6,6 +6,7 @@ dropped in silence. What was written, read and written again says the same. A ->
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -17,10 +18,11 @@ from hypothesis import strategies as st
 from rlctl.adapters import dialect, names
 from rlctl.adapters.engine.tree import find
 from rlctl.common.errors import TranslationError
-from rlctl.common.report import Bucket, Report
+from rlctl.common.report import Bucket, Entry, Report
 from rlctl.config import Config, Loaded, Source, to_plain
 from rlctl.config.inspect import KeyInfo
 from rlctl.documents import KeyPath, dotted, read_yaml
+from rlctl.translation.difference import differences
 from rlctl.translation.rendering import write_out
 from rlctl.translation.translate import read_document, translate_loaded, write
 
@@ -76,7 +78,20 @@ def _there_and_back(group: Several, target: str) -> dict[KeyPath, tuple[str, Any
         said = buckets[".".join(map(str, place))]
         fate = "lost" if said & UNSAID else "derived" if Bucket.DERIVED in said else "changed"
         found[place] = (kept if after == before else fate, before, after)
+    if any(fate == "changed" for fate, _, _ in found.values()):
+        told = _told_by_reading_back(group, target)
+        found = {place: (("lost" if dotted(place) in told else one[0]), *one[1:]) for place, one in found.items()}
     return found
+
+
+def _told_by_reading_back(group: Several, target: str) -> set[str]:
+    """Keys that the whole conversion reports: that a YAML of verl's does not name the program, for example."""
+    loaded = _loaded(group.config, *group.keys)
+    entries = [
+        Entry(source.key, Bucket.MAPPED, None, None, ((source.key, None),)) for source in loaded.sources.values()
+    ]
+    made = translate_loaded(loaded, Report("rlctl@1", accounting=entries), target, options={"carried": "none"})
+    return {entry.key for entry in made.report.accounting if entry.bucket in UNSAID}
 
 
 def _written_again(back: Loaded, text: str, target: str) -> str:
@@ -90,6 +105,8 @@ def _written_again(back: Loaded, text: str, target: str) -> str:
 def _covers(whole: Any, part: Any) -> bool:
     if isinstance(part, dict) and isinstance(whole, dict):
         return all(key in whole and _covers(whole[key], item) for key, item in part.items())
+    if isinstance(part, list) and isinstance(whole, list) and len(part) == len(whole):
+        return all(map(_covers, whole, part))  # an evaluation dataset may say what its workflow implied
     return bool(whole == part)
 
 
@@ -183,11 +200,23 @@ CUT = (
 """How work is cut up and weights are first filled, which no result hangs on; a name for settings that are said one by one; and what
 is carried, which is left out."""
 
+HANGS_ON: dict[str, KeyPath] = {"reward_loop.manager": ("algorithm", "reward_shaping", "overlong_penalty")}
+"""A value that another one asks for, which goes and comes with it: verl's manager that takes the overlong penalty."""
+
 
 def _read(text: str, name: str) -> tuple[Loaded, Report]:
     loaded, report = read_document(read_yaml(text, "written.yaml"), dialect=name, environment={})
     assert loaded is not None, ([finding.message for finding in report.errors], text)
     return loaded, report
+
+
+def _told_otherwise(loaded: Loaded, report: Report, target: str) -> set[str]:
+    """Canonical keys that a conversion reports with both values, such as a warm-up rounded to whole steps."""
+    before = {entry.key: [key for key, _ in entry.targets] for entry in report.accounting}
+    made = translate_loaded(loaded, copy.deepcopy(report), target, options={"carried": "none"})
+    rounded = [entry.key for entry in made.report.accounting if entry.bucket is Bucket.APPROXIMATED]
+    warned = [finding.key for finding in made.report.findings if finding.code == "silent-difference"]
+    return {key for entry in (*rounded, *warned) for key in before.get(entry, [entry])}
 
 
 def _lost(loaded: Loaded, target: str, carried: str) -> tuple[str, set[KeyPath]] | None:
@@ -205,11 +234,11 @@ def _round_trip(group: Several, first: str, second: str, carried: str) -> list[s
     there = _lost(_loaded(config, *group.keys), first, "none")
     if there is None:
         return None
-    said, _ = _read(there[0], first)
+    said, report = _read(there[0], first)
     away = _lost(said, second, carried)
     if away is None:
         return None
-    foreign, _ = _read(away[0], second)
+    foreign, away_report = _read(away[0], second)
     home = _lost(foreign, first, carried)
     if home is None:
         return [f"{second} -> {first} is refused"]
@@ -217,12 +246,22 @@ def _round_trip(group: Several, first: str, second: str, carried: str) -> list[s
     gone = set() if carried == "comment" else away[1] | home[1]
     before, after = to_plain(said.config), to_plain(back.config)
     explicit = [path for path, source in said.sources.items() if source.kind != "dialect_default"]
-    return [
-        f"{dotted(path)}: {find(before, path)!r} came back as {find(after, path)!r}"
+    wrong = [
+        path
         for path in explicit
         if find(before, path) != find(after, path)
         and not dotted(path).startswith((*LAYOUT, *(() if carried == "comment" else CUT)))
         and not any(path[: len(place)] == place or place[: len(path)] == path for place in gone)
+    ]
+    if not wrong:
+        return []
+    same = {dotted(path) for path in wrong} - {item.key for item in differences(said, back)}
+    told = set() if carried == "comment" else _told_otherwise(said, report, second)
+    told |= set() if carried == "comment" else _told_otherwise(foreign, away_report, first)
+    return [
+        f"{dotted(path)}: {find(before, path)!r} came back as {find(after, path)!r}"
+        for path in wrong
+        if dotted(path) not in same | told and HANGS_ON.get(dotted(path), path) not in gone
     ]
 
 

@@ -254,3 +254,25 @@ def test_what_is_kept_of_a_tracker_is_not_put_into_another_one() -> None:
     again, back = read_document(read_yaml(str(written.text), "again.yaml"), dialect="trinity", environment={})
     assert again is not None, back.errors
     assert "other" not in [tracker.choice for tracker in again.config.tracking]
+
+
+def test_a_run_that_ends_between_two_train_steps_of_trinity_is_told_with_both_lengths() -> None:
+    """A train step takes three steps of exploring, so that 200 steps are no whole number of train steps."""
+    text = TRINITY.replace("batch_size: 32", "batch_size: 32\n  train_batch_size: 768")
+    facts = {"dataset_rows": "3210"}
+    away = convert(text, "verl", dialect="trinity", environment={}, options=facts)
+    home = convert(away.text or "", "trinity", dialect="verl", environment={}, options=facts)
+    assert yaml.safe_load(home.text or "")["buffer"]["train_batch_size"] == 768
+    assert any("201 steps, not 200" in entry.note for entry in home.report.accounting)
+
+
+def test_a_rule_that_roll_only_approximates_comes_back() -> None:
+    text = """
+rlctl: 1
+model: {path: m}
+data: {train: [{path: a.parquet}]}
+rewards: [{name: math_rule, applies_to: [math_rule], type: rule, rule: dapo_math}]
+"""
+    loaded, report = read_document(read_yaml(text, "x.yaml"), dialect="rlctl", environment={})
+    made = translate_loaded(loaded, report, "roll").text or ""
+    assert "rule: dapo_math" in made
