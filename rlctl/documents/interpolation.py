@@ -245,6 +245,8 @@ class _Resolver:
                 return visitor.visit(parse(text, **rule))
         except GrammarParseError as error:
             raise self._malformed(text, path, (str(error).splitlines() or ["it does not end"])[0]) from None
+        except ValueError:  # of Python's int
+            raise self._malformed(text, path, "it has a number with too many digits") from None
         except OmegaConfBaseException as error:
             raise _UnresolvedError(str(error).splitlines()[0]) from None
 

@@ -109,6 +109,11 @@ def test_a_malformed_expression_is_refused_with_its_place(expression: str) -> No
     assert caught.value.at.line == BASE.count("\n") + 2
 
 
+def test_a_number_of_thousands_of_digits_is_refused_with_its_place() -> None:
+    with pytest.raises(DocumentError, match=r"f\.yaml:1.*too many digits"):
+        resolve(read_yaml("a: ${oc.select:b," + "1" * 5001 + "}\n", "f.yaml"))
+
+
 def test_now_is_one_moment() -> None:
     result = resolve(read_yaml("a: ${now:%Y%m%d_%H%M%S}\nb: x-${now:%Y%m%d_%H%M%S}\n", "t"))
     assert result.values["b"] == "x-" + result.values["a"]
