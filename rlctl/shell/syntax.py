@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
 
 _INSIDE_WORD = re.compile(rb"(?<=[^\s\\])\\\n(?=[^\s#])")
+_SAME_LINE = re.compile(rb"(?:[ \t]|\\\n)*")
 _COMMENT = re.compile(rb"(^|\s)#")
 
 
@@ -42,7 +45,12 @@ def parse(text: str, name: str, first_line: int = 1) -> Script:
         DocumentError: it is no bash, from which line on.
     """
     data = text.replace("\r\n", "\n").encode("utf-8", "replace")
-    tree = _parser().parse(_masked(data))
+    masked = _masked(data)
+    tree = _parser().parse(masked)
+    if ends := list(_line_ends(tree.root_node, data)):
+        for position in ends:
+            masked = masked[:position] + b";" + masked[position + 1 :]
+        tree = _parser().parse(masked)
     script = Script(name, data, tree.root_node, first_line)
     if (node := _first_error(tree.root_node)) is not None:
         shown = script.text(node).strip().split("\n")[0][:60]
@@ -84,6 +92,19 @@ def _masked(data: bytes) -> bytes:
             found[start + 1 : end] = b"x" * (end - start - 1)
         position = max(end, start + 3)
     return bytes(found)
+
+
+def _line_ends(root: Any, data: bytes) -> Iterator[int]:
+    """Where lines of several assignments end (``A=1 B=2``): the grammar counts the next lines as part of the same command."""
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.children
+        parts = [child for child in node.children if child.type != "comment"] if node.type == "command" else []
+        for one, other in pairwise(parts):
+            gap = data[one.end_byte : other.start_byte]
+            if one.type == "variable_assignment" and _SAME_LINE.fullmatch(gap) is None:
+                yield one.end_byte
 
 
 def _first_error(node: Any) -> Any:
