@@ -69,7 +69,7 @@ docs: setup  ## Print the generated pages of docs/reference, and the outputs sho
 	@$(BIN)/python -m rlctl.cli.reference > docs/.page && mv docs/.page docs/reference/cli.md
 	@$(BIN)/python -m rlctl.planning.support_page > docs/.page && mv docs/.page docs/reference/support.md
 	@$(BIN)/python -m rlctl.adapters.engine.matrix > docs/.page && mv docs/.page docs/reference/matrix.md
-	@$(BIN)/python -c 'from rlctl.checks import codes_page; print(codes_page(), end="")' > docs/.page && mv docs/.page docs/reference/checks.md
+	@$(BIN)/python -m rlctl.checks.messages_page > docs/.page && mv docs/.page docs/reference/messages.md
 	@$(BIN)/python tests/config/test_concepts.py > docs/.page && mv docs/.page docs/reference/concepts.md
 	@$(BIN)/python tests/docs/test_commands.py
 

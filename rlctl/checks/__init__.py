@@ -2,7 +2,8 @@
 
     RULES ──each──▶ Problem(code, key, message, hint) ──locate──▶ Finding(level, file:line)
 
-To add one: a function in the module of its subject, in that module's ``RULES``; its code in ``problem.CODES``; a row in the
+To add one: a function in the module of its subject, in that module's ``RULES``; its code in ``problem.LEVELS``; its message in
+``rlctl/common/messages/checks.*.ftl``; a row in the
 table of ``tests/checks/test_rules.py``, which fails on a code that no test provokes.
 """
 
@@ -27,7 +28,7 @@ from rlctl.checks import (
 )
 from rlctl.checks.hints import in_canonical_words, nearest_fixes
 from rlctl.checks.mistyped import refuse_unused, with_mistyped_keys
-from rlctl.checks.problem import CODES, CheckContext, Problem, codes_page
+from rlctl.checks.problem import LEVELS, CheckContext, Problem
 from rlctl.common.errors import Location
 from rlctl.common.report import Finding, Level
 from rlctl.config import Config, resolve_stages
@@ -36,12 +37,11 @@ from rlctl.planning.arithmetic import Cluster
 
 __all__ = [
     "ABOUT_THIS_MACHINE",
-    "CODES",
+    "LEVELS",
     "RULES",
     "RULES_OF_FILES",
     "RULES_OF_ROWS",
     "check",
-    "codes_page",
     "refuse_unused",
     "with_mistyped_keys",
 ]
@@ -136,10 +136,17 @@ def _problems(config: Config, surroundings: CheckContext, rules: Iterable[Check]
 
 def _finding(problem: Problem, stage: KeyPath, locate: Locate) -> Finding:
     path = (*stage, *problem.key)
-    level = CODES[problem.code].level
     fixes = tuple(((*stage, *key), value) for key, value in problem.fixes)
-    hint = problem.otherwise if problem.otherwise and not fixes else in_canonical_words(problem.hint, fixes)
     return Finding(
-        problem.code, level, problem.message, dotted(path), locate(path), hint, nearest_fixes(problem.hint, fixes),
-        template=problem.hint, candidates=fixes, otherwise=problem.otherwise,
-    )  # fmt: skip
+        problem.code,
+        LEVELS[problem.code],
+        problem.message,
+        dotted(path),
+        locate(path),
+        in_canonical_words(problem.hint, fixes),
+        nearest_fixes(problem.hint, fixes),
+        id=problem.id,
+        params=problem.params,
+        template=problem.hint,
+        candidates=fixes,
+    )

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from math import isqrt
 
-from rlctl.checks.problem import CheckContext, Problem
+from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.errors import PlanError
+from rlctl.common.messages import text
 from rlctl.config import Config
 from rlctl.planning import arithmetic
 from rlctl.planning.memory import context_tokens
@@ -21,33 +22,30 @@ def mini_batches(config: Config, surroundings: CheckContext) -> Iterator[Problem
     step, mini = arithmetic.responses_per_step(config), arithmetic.mini_batch_responses(config)
     key = ("batch", "mini_batch_responses")
     if mini > step:
-        yield Problem(
-            "mini-batch-too-large",
-            key,
-            f"a mini-batch of {mini} responses, and a step has {_step_arithmetic(config)}",
-            "{first} or less",
-            ((key, step),),
-        )
+        yield problem("mini-batch-too-large", key, [(key, step)], mini=mini, step=_step_arithmetic(config))
     elif step % mini:
         full, rest = divmod(step, mini)
-        yield Problem(
+        yield problem(
             "mini-batch-uneven",
             key,
-            f"a step has {_step_arithmetic(config)}, which is {full} x {mini} + {rest}: the last mini-batch has {rest}",
-            "{fix}",
-            tuple((key, number) for number in _divisors_near(step, mini)),
+            [(key, number) for number in _divisors_near(step, mini)],
+            step=_step_arithmetic(config),
+            full=full,
+            mini=mini,
+            rest=rest,
         )
     yield from _replicas(config, min(mini, step))
 
 
 def _step_arithmetic(config: Config) -> str:
     step, prompts = arithmetic.responses_per_step(config), config.batch.prompts_per_step
+    each = config.batch.responses_per_prompt
     if step == prompts:
-        return f"{step} responses"
+        return text("step-responses", responses=step)
     experts = step - arithmetic.drawn_responses(config)
     if experts:
-        return f"{prompts} prompts x {config.batch.responses_per_prompt} + {experts} of experts = {step} responses"
-    return f"{prompts} prompts x {config.batch.responses_per_prompt} = {step} responses"
+        return text("step-experts", prompts=prompts, each=each, experts=experts, responses=step)
+    return text("step-prompts", prompts=prompts, each=each, responses=step)
 
 
 _LARGEST_TRIED = 100_000
@@ -78,22 +76,24 @@ def _replicas(config: Config, mini: int) -> Iterator[Problem]:
         return
     key = ("batch", "mini_batch_responses")
     if mini < replicas:
-        yield Problem(
+        yield problem(
             "idle-replicas",
             key,
-            f"a mini-batch of {mini} responses on {replicas} replicas: {replicas - mini} of them compute nothing",
-            "{first} or more, or use fewer devices",
-            tuple((key, replicas * factor) for factor in range(1, MULTIPLES)),
+            [(key, replicas * factor) for factor in range(1, MULTIPLES)],
+            mini=mini,
+            replicas=replicas,
+            idle=replicas - mini,
         )
     elif mini % replicas:
         below = range(replicas, mini, replicas)[-MULTIPLES:]
         above = range(mini - mini % replicas + replicas, mini + replicas * MULTIPLES, replicas)
-        yield Problem(
+        yield problem(
             "replicas-uneven",
             key,
-            f"a mini-batch of {mini} responses on {replicas} replicas is {mini / replicas:.4g} each",
-            "for an even split, {fix}",
-            tuple((key, number) for number in _outwards(below, above)),
+            [(key, number) for number in _outwards(below, above)],
+            mini=mini,
+            replicas=replicas,
+            each=f"{mini / replicas:.4g}",
         )
 
 
@@ -103,69 +103,46 @@ def lengths(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     context = config.model.max_context_tokens
     from_data = config.algorithm.objective.choice in ("sft", "dpo")
     if context is not None and not from_data and prompt + response > context:
-        yield Problem(
+        yield problem(
             "context-too-short",
             ("model", "max_context_tokens"),
-            f"{prompt} prompt tokens + {response} response tokens = {prompt + response}; the context has {context}",
-            "{fix}, or shorten one of the two",
-            ((("model", "max_context_tokens"), prompt + response),),
+            [(("model", "max_context_tokens"), prompt + response)],
+            prompt=prompt,
+            response=response,
+            total=prompt + response,
+            context=context,
         )
-    if config.rollout.sampling.min_response_tokens > response:
-        yield Problem(
-            "response-bounds",
-            ("rollout", "sampling", "min_response_tokens"),
-            f"at least {config.rollout.sampling.min_response_tokens} response tokens, and at most {response}",
-            "{first} or less, or raise rollout.max_response_tokens",
-            ((("rollout", "sampling", "min_response_tokens"), response),),
-        )
+    least, key = config.rollout.sampling.min_response_tokens, ("rollout", "sampling", "min_response_tokens")
+    if least > response:
+        yield problem("response-bounds", key, [(key, response)], least=least, most=response)
     longest = context_tokens(config)
     shape = read_shape(config.model.path)
     if shape is not None and shape.max_positions is not None and longest > shape.max_positions:
-        yield Problem(
+        yield problem(
             "model-positions",
             ("data", "max_sequence_tokens") if from_data else ("rollout", "max_response_tokens"),
-            f"sequences of up to {longest} tokens; {config.model.path} has {shape.max_positions} positions",
-            "shorten prompts and responses",
+            longest=longest,
+            model=config.model.path,
+            positions=shape.max_positions,
         )
     for name in ("micro_batch", "log_prob_micro_batch"):
         micro = getattr(config.batch, name)
         if micro is not None and micro.unit == "tokens" and longest > micro.size:
-            yield Problem(
-                "sequence-over-micro",
-                ("batch", name, "size"),
-                f"sequences of up to {longest} tokens in micro-batches of {micro.size}",
-                "{first} or more",
-                ((("batch", name, "size"), longest),),
-            )
+            key = ("batch", name, "size")
+            yield problem("sequence-over-micro", key, [(key, longest)], longest=longest, size=micro.size)
 
 
 def schedule(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """The run has an end, and evaluates where it has something to evaluate on."""
     limits = (config.schedule.total_steps, config.schedule.total_epochs, config.schedule.total_optimizer_steps)
     if arithmetic.trains(config) and not any(limits) and not arithmetic.drains_buffer(config):
-        yield Problem(
-            "no-end",
-            ("schedule",),
-            "the schedule has no end",
-            "set schedule.total_steps or schedule.total_epochs",
-            ((("schedule", "total_epochs"), 1),),
-        )
+        yield problem("no-end", ("schedule",), [(("schedule", "total_epochs"), 1)])
     if not arithmetic.trains(config):
         return
     if config.data.eval and not arithmetic.evaluates(config):
-        yield Problem(
-            "evaluation-never",
-            ("data", "eval"),
-            f"{len(config.data.eval)} held-out source(s), and schedule.evaluate_every is null",
-            "set schedule.evaluate_every, or remove data.eval",
-        )
+        yield problem("evaluation-never", ("data", "eval"), count=len(config.data.eval))
     if config.schedule.evaluate_every is not None and not config.data.eval:
-        yield Problem(
-            "evaluation-without-data",
-            ("schedule", "evaluate_every"),
-            "evaluates regularly, and data.eval is empty",
-            "add a source to data.eval, or remove schedule.evaluate_every",
-        )
+        yield problem("evaluation-without-data", ("schedule", "evaluate_every"))
 
 
 RULES = (mini_batches, lengths, schedule)

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlctl.checks.problem import CheckContext, Problem
-from rlctl.common.errors import nearest
+from rlctl.checks.problem import CheckContext, Problem, problem
+from rlctl.common.errors import closest
 from rlctl.common.filenames import expanded
 from rlctl.config import Config
 from rlctl.config.sections.data import DataSource
-from rlctl.documents.paths import KeyPath, dotted
+from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 from rlctl.planning.dataset_rows import count_rows, rows_of_source
 
@@ -112,10 +112,10 @@ def _source(config: Config, source: DataSource, key: KeyPath) -> Iterator[Proble
     try:
         columns = columns_of(path, source.format)
     except UnreadableError as error:
-        yield Problem("data-unreadable", (*key, "path"), f"{path}: {error}", "correct the file, or its format")
+        yield problem("data-unreadable", (*key, "path"), file=path, reason=error)
         return
     if rows_of_source(source) == 0:
-        yield Problem("data-empty", (*key, "path"), f"{source.path} has no rows", "name a file that has rows")
+        yield problem("data-empty", (*key, "path"), file=source.path)
     elif config.data.custom is None and columns is not None:
         objective = "rl" if key[1] == "eval" else config.algorithm.objective.choice
         default = DataSource()
@@ -129,21 +129,22 @@ def _source(config: Config, source: DataSource, key: KeyPath) -> Iterator[Proble
 
 def _column(source: DataSource, key: KeyPath, column: str, columns: Sequence[str]) -> Iterator[Problem]:
     if column.split(".", 1)[0] not in columns:
-        message = f"{source.path} has no column '{column}'; its columns are {', '.join(columns)}"
-        yield Problem("data-column", key, message, nearest(column, columns) or f"set {dotted(key)} to one of them")
+        yield problem(
+            "data-column",
+            key,
+            file=source.path,
+            column=column,
+            known=", ".join(columns),
+            near=closest(column, columns) or "none",
+        )
 
 
 def _rows(config: Config) -> Iterator[Problem]:
     """The training data has prompts for a step."""
+    key = ("batch", "prompts_per_step")
     rows, step = count_rows(config), config.batch.prompts_per_step
     if rows is not None and rows < step and config.data.last_batch == "drop" and config.data.mixing == "concatenate":
-        yield Problem(
-            "data-rows",
-            ("batch", "prompts_per_step"),
-            f"the training data has {rows} rows, and a step takes {step}: there is not one step",
-            "{first} or less",
-            ((("batch", "prompts_per_step"), rows),),
-        )
+        yield problem("data-rows", key, [(key, rows)], rows=rows, step=step)
 
 
 RULES = (sources,)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
+from rlctl.common.messages import text
 from rlctl.common.report import Fix
 from rlctl.documents.paths import dotted
 
@@ -30,9 +32,9 @@ class Setting:
     """What keeps the rest of the config as it is."""
 
     def __str__(self) -> str:
-        values = " or ".join(shown(value) for value in self.values)
-        own = f"set {self.key} to {values}" if self.values else f"remove {self.key}"
-        return " and ".join([own, *map(str, self.beside)])
+        values = joined("either-value", map(shown, self.values))
+        own = text("set-key", key=self.key, values=values) if self.values else text("remove-key", key=self.key)
+        return joined("both-keys", [own, *map(str, self.beside)])
 
 
 def by_key(fixes: Iterable[Fix]) -> list[tuple[tuple[str | int, ...], list[Any]]]:
@@ -65,11 +67,17 @@ def worded(hint: str, settings: Sequence[Setting]) -> str:
     if not has_values(hint):
         return hint
     for mark in SHOWN:
-        hint = hint.replace(mark, ", or ".join(map(str, settings)))
+        hint = hint.replace(mark, joined("either-key", map(str, settings)))
     units = "; ".join(dict.fromkeys(setting.unit for setting in settings if setting.unit))
-    hint = f"{hint} ({units})" if units else hint
+    hint = text("in-units", hint=hint, units=units) if units else hint
     keeping = dict.fromkeys(str(kept) for setting in settings for kept in setting.keeping)
-    return f"{hint}; also {' and '.join(keeping)}, to keep the rest as it is" if keeping else hint
+    return text("keeping-rest", hint=hint, keys=joined("both-keys", keeping)) if keeping else hint
+
+
+def joined(message: str, parts: Iterable[str]) -> str:
+    """Parts put together two by two by a message with ``$first`` and ``$second``; empty if there are none."""
+    found = list(parts)
+    return reduce(lambda first, second: text(message, first=first, second=second), found) if found else ""
 
 
 def has_values(hint: str) -> bool:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.checks.problem import CheckContext, Problem
+from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.config import Config, to_plain
 from rlctl.documents.paths import KeyPath
 from rlctl.planning.memory import context_tokens
@@ -28,14 +28,14 @@ def lengths(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     if not config.data.train:
         return
     if reason:
-        yield Problem("data-lengths", key, f"the lengths of rows are not measured: {reason}")
+        yield problem("data-lengths_unmeasured", key, reason=reason)
         return
     answer = _asked(config)
     if "error" in answer:
-        yield Problem("data-unreadable", key, answer["error"], answer["hint"] or "correct the data, or its keys")
+        yield problem("data-unreadable_rows", key, reason=answer["error"], advice=answer["hint"])
         return
     if "failed" in answer:
-        yield Problem("data-lengths", key, f"the lengths of rows are not measured: {answer['failed']}")
+        yield problem("data-lengths_unmeasured", key, reason=answer["failed"])
         return
     limit = context_tokens(config) if objective == "sft" else config.data.max_prompt_tokens
     limited: KeyPath = ("data", "max_sequence_tokens" if objective == "sft" else "max_prompt_tokens")
@@ -49,15 +49,19 @@ def _of_source(
 ) -> Iterator[Problem]:
     path = config.data.train[int(key[2])].path
     over = [count for count in counts if count > limit]
-    told = f"the first {len(counts)} {what} of {path} have {min(counts)} to {max(counts)} tokens"
-    told += f" (median {statistics.median(counts):g})"
+    measured = {
+        "count": len(counts),
+        "what": what,
+        "file": path,
+        "shortest": min(counts),
+        "longest": max(counts),
+        "median": statistics.median(counts),
+        "limit": limit,
+    }
     if not over:
-        yield Problem("data-lengths", key, f"{told}; the limit is {limit}")
+        yield problem("data-lengths", key, **measured)
     else:
-        message = f"{told}: {len(over)} are longer than the limit of {limit}"
-        yield Problem(
-            "data-overlong", limited, message, "{first} or more, or shorten the data", ((limited, max(counts)),)
-        )
+        yield problem("data-overlong", limited, [(limited, max(counts))], over=len(over), **measured)
 
 
 def _unmeasured(config: Config) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.checks.problem import CheckContext, Problem
+from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.errors import PlanError
 from rlctl.config import Config
 from rlctl.config.sections.train import Megatron
@@ -24,7 +24,7 @@ def layouts(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         for each in broken(asked.engine, devices=devices, per_node=per_node, shape=shape, section=asked.section):
             code = "tensor-over-node" if each.slow else "megatron-layout"
             key = (asked.section, "engine", *each.key.split("."))
-            found.append(Problem(code, key, f"{asked.role}: {each.message}", each.hint))
+            found.append(problem(code, key, role=asked.role, reason=each.message, advice=each.hint))
     yield from _once(found)
 
 
@@ -34,7 +34,9 @@ def beyond(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     for each in (limit for asked in asked_of(config) for limit in limits(asked)):
         key = tuple(each.key.split("."))
         told = "not-applied" if surroundings.is_silent(key) else "not-used"
-        found.append(Problem(told if each.noted else "not-supported", key, each.message, each.hint))
+        found.append(
+            problem(f"{told if each.noted else 'not-supported'}_engine", key, reason=each.message, advice=each.hint)
+        )
     yield from _once(found)
 
 
@@ -57,25 +59,26 @@ def idle_stages(config: Config, surroundings: CheckContext) -> Iterator[Problem]
     count = -(-total // micro.size)
     if count < stages:
         slots = count + stages - 1
-        up_to = "" if micro.unit == "responses" else "up to "
-        yield Problem(
-            "pipeline-idle",
+        yield problem(
+            "pipeline-idle" if micro.unit == "responses" else "pipeline-idle_tokens",
             ("train", "engine", "pipeline_parallel_size"),
-            f"a mini-batch of {mini} / {replicas} replicas = {share} responses, in {up_to}{count} micro-batches for {stages} "
-            f"stages: a stage waits for ({stages} - 1) / ({count} + {stages} - 1) = {stages - 1} / {slots} = "
-            f"{(stages - 1) / slots:.0%} of the time",
-            "{fix}, or lower train.engine.pipeline_parallel_size",
-            ((("batch", "micro_batch", "size"), max(1, total // stages)),),
+            [(("batch", "micro_batch", "size"), max(1, total // stages))],
+            mini=mini,
+            replicas=replicas,
+            share=share,
+            count=count,
+            stages=stages,
+            idle=f"{stages - 1} / {slots} = {(stages - 1) / slots:.0%}",
         )
 
 
 def _once(problems: list[Problem]) -> Iterator[Problem]:
     """Each key once for each code: roles that share a section break its rules together."""
     told = set()
-    for problem in problems:
-        if (problem.code, problem.key) not in told:
-            told.add((problem.code, problem.key))
-            yield problem
+    for each in problems:
+        if (each.code, each.key) not in told:
+            told.add((each.code, each.key))
+            yield each
 
 
 RULES = (layouts, beyond, idle_stages)

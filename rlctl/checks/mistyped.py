@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from rlctl.common.errors import UsageError, nearest
-from rlctl.common.report import Finding, Level
+from rlctl.common.report import Finding, Level, finding
 
 OPTION = "--allow-unknown"
 
@@ -21,9 +21,17 @@ def with_mistyped_keys(findings: Iterable[Finding], allowed: Collection[str] = (
     return [_mistyped(finding) if finding.meant and finding.key not in allowed else finding for finding in findings]
 
 
-def _mistyped(finding: Finding) -> Finding:
-    hint = f"rename it to '{finding.meant}'"
-    return replace(finding, code="mistyped-key", level=Level.ERROR, hint=hint, option=f"{OPTION} {finding.key}")
+def _mistyped(unknown: Finding) -> Finding:
+    told = finding(
+        "mistyped-key",
+        Level.ERROR,
+        unknown.key,
+        unknown.at,
+        option=f"{OPTION} {unknown.key}",
+        framework=unknown.params.get("framework", ""),
+        meant=unknown.meant,
+    )
+    return replace(told, meant=unknown.meant, added=unknown.added)
 
 
 def refuse_unused(findings: Iterable[Finding], allowed: Collection[str]) -> None:

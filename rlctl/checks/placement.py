@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rlctl.checks.hints import shown
-from rlctl.checks.problem import CheckContext, Problem
+from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.errors import PlanError
 from rlctl.config import Config
 from rlctl.config.sections.train import TrainEngine
@@ -36,20 +36,18 @@ def divisible(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         try:
             compute(config)
         except PlanError as error:
-            yield Problem("devices-not-divisible", key, error.message, error.hint)
+            yield problem("devices-not-divisible", key, reason=error.message, advice=error.hint)
 
 
 def _sharing(section: str, engine: TrainEngine) -> KeyPath:
     """The key of an engine that the most devices of a replica come from."""
-    sizes = {
-        name: getattr(engine, name, 1)
-        for name in (
-            "tensor_parallel_size",
-            "pipeline_parallel_size",
-            "context_parallel_size",
-            "ulysses_sequence_parallel_size",
-        )
-    }
+    names = (
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "context_parallel_size",
+        "ulysses_sequence_parallel_size",
+    )
+    sizes = {name: getattr(engine, name, 1) for name in names}
     counts = {name: size for name, size in sizes.items() if type(size) is int and size > 1}
     return (section, "engine", max(counts, key=counts.__getitem__)) if counts else (section, "engine")
 
@@ -65,57 +63,45 @@ def within_node(config: Config, surroundings: CheckContext) -> Iterator[Problem]
     per_node = config.placement.devices_per_node
     tensor = _generated(config, surroundings).rollout.parallel.tensor_parallel_size
     if arithmetic.needs_rollout(config) and (tensor > per_node or per_node % tensor):
-        yield Problem(
-            "engine-over-node",
-            ("rollout", "parallel", "tensor_parallel_size"),
-            f"engines of {tensor} devices on nodes of {per_node}: some would span nodes",
-            f"set rollout.parallel.tensor_parallel_size to a divisor of {per_node}",
+        yield problem(
+            "engine-over-node", ("rollout", "parallel", "tensor_parallel_size"), tensor=tensor, devices=per_node
         )  # no fix: in fewer devices a large model does not fit, and other frameworks span nodes
 
 
 def roles(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Roles are given devices that exist."""
     placement, total = config.placement, arithmetic.devices(config)
+    key: KeyPath = ("placement", "rollout_devices")
     if placement.layout == "split" and arithmetic.train_devices(config) < 1:
-        yield Problem(
+        yield problem(
             "role-devices",
-            ("placement", "rollout_devices"),
-            f"rollout takes {arithmetic.rollout_devices(config)} of {total} devices; training has none",
-            "{fix}",
-            (
-                (("placement", "rollout_devices"), max(1, total // 2)),
-                (("placement", "rollout_devices"), max(1, total - 1)),
-            ),
+            key,
+            [(key, max(1, total // 2)), (key, max(1, total - 1))],
+            rollout=arithmetic.rollout_devices(config),
+            total=total,
         )
     if placement.layout != "explicit":
         return
     if not placement.roles.get("policy") or not placement.roles["policy"].devices:
-        yield Problem(
-            "role-devices", ("placement", "roles"), "the policy has no devices", "set placement.roles.policy.devices"
-        )
+        yield problem("role-devices_policy", ("placement", "roles"))
     for name, role in placement.roles.items():
         if name not in ROLES:
-            yield Problem(
-                "role-devices",
-                ("placement", "roles", name),
-                f"there is no role {name!r}",
-                f"roles are {', '.join(ROLES)}",
-            )
-        outside = [number for number in role.devices if not 0 <= number < total]
-        if outside or len(set(role.devices)) < len(role.devices):
-            wrong = f"names {', '.join(map(str, outside))}" if outside else "names a device twice"
-            yield Problem(
-                "role-devices",
-                ("placement", "roles", name, "devices"),
-                f"{name} {wrong}; there are devices 0 to {total - 1} ({placement.nodes} x {placement.devices_per_node})",
+            yield problem("role-devices_unknown", ("placement", "roles", name), role=name, known=", ".join(ROLES))
+        key = ("placement", "roles", name, "devices")
+        if len(set(role.devices)) < len(role.devices):
+            yield problem("role-devices_twice", key)
+        if outside := [number for number in role.devices if not 0 <= number < total]:
+            yield problem(
+                "role-devices_outside",
+                key,
+                wrong=", ".join(map(str, outside)),
+                last=total - 1,
+                nodes=placement.nodes,
+                devices=placement.devices_per_node,
             )
 
 
 TOO_SMALL = "cluster-too-small"
-SMALLER = (
-    "try it with a small random model: rlctl try --tiny; or run it scaled down on CPU: rlctl launch --cpu, which shows the "
-    "changes and asks"
-)
 
 
 def cluster(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
@@ -124,22 +110,20 @@ def cluster(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     if known is None:
         return
     if placement.device == "cuda" and known.device == "cpu":
-        fix = ((("placement", "device"), "cpu"),)
-        yield Problem(
-            TOO_SMALL, ("placement", "device"), "placement.device is cuda, and the machine has no GPU", SMALLER, fix
-        )
+        yield problem(f"{TOO_SMALL}_cpu", ("placement", "device"), [(("placement", "device"), "cpu")])
     elif "cpu" in (placement.device, known.device):
         yield from _cores(config, known)
     elif placement.nodes > known.nodes or placement.devices_per_node > known.devices_per_node:
-        yield Problem(
+        yield problem(
             TOO_SMALL,
             ("placement",),
-            f"{placement.nodes} x {placement.devices_per_node} GPUs (nodes x devices_per_node) are asked for; "
-            f"the cluster has {known.nodes} x {known.devices_per_node}",
-            f"{{fix}}, or use a larger cluster; {SMALLER}",
-            ((("placement", "devices_per_node"), known.devices_per_node),)
+            [(("placement", "devices_per_node"), known.devices_per_node)]
             if placement.devices_per_node > known.devices_per_node
-            else ((("placement", "nodes"), known.nodes),),
+            else [(("placement", "nodes"), known.nodes)],
+            nodes=placement.nodes,
+            devices=placement.devices_per_node,
+            known_nodes=known.nodes,
+            known_devices=known.devices_per_node,
         )
 
 
@@ -148,17 +132,17 @@ def _cores(config: Config, known: Cluster) -> Iterator[Problem]:
     cores = known.devices_per_node * known.nodes if known.device == "cpu" else (known.cpus_per_node or 0) * known.nodes
     asked, allowed = arithmetic.devices(config), max(arithmetic.workers_on(cores), config.runtime.ray.num_cpus or 0)
     if cores and asked > allowed:
-        whose = "GPUs or CPU workers" if config.placement.device == "auto" else "CPU workers"
-        has = f"no GPU and {cores} cores" if known.device == "cpu" else f"{cores} cores"
-        yield Problem(
-            TOO_SMALL,
+        yield problem(
+            f"{TOO_SMALL}_cores",
             ("placement", "devices_per_node"),
-            f"the config asks for {config.placement.nodes} x {config.placement.devices_per_node} devices "
-            f"(nodes x devices_per_node, {whose}); the machine has {has}",
-            f"{SMALLER}; runtime.ray.num_cpus={asked} runs {asked} workers on the same cores",
-            ((("placement", "nodes"), 1),)
+            [(("placement", "nodes"), 1)]
             if config.placement.nodes > 1
-            else ((("placement", "devices_per_node"), allowed),),
+            else [(("placement", "devices_per_node"), allowed)],
+            nodes=config.placement.nodes,
+            devices=config.placement.devices_per_node,
+            gpu="none" if known.device == "cpu" else "unused",
+            cores=cores,
+            asked=asked,
         )
 
 
@@ -177,10 +161,10 @@ def memory(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     key = ("rollout", "memory", "gpu_memory_utilization") if fit.worst.phase == "rollout" else ("train", "engine")
     if len(fit.changes) == 1:
         [change] = fit.changes
-        yield Problem("memory", key, fit.problem, "{first}", ((change.key, change.after),))
+        yield problem("memory", key, [(change.key, change.after)], reason=fit.problem)
     else:
         settings = " and ".join(f"{dotted(change.key)} to {shown(change.after)}" for change in fit.changes)
-        yield Problem("memory", key, fit.problem, f"set {settings}" if settings else "use more or larger GPUs")
+        yield problem("memory_several" if settings else "memory_hardware", key, reason=fit.problem, settings=settings)
 
 
 def role_variables(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
@@ -188,7 +172,7 @@ def role_variables(config: Config, surroundings: CheckContext) -> Iterator[Probl
     for name in config.runtime.role_env_vars:
         if name not in (*ROLES, "environments", "evaluation_environments"):
             key: KeyPath = ("runtime", "role_env_vars", name)
-            yield Problem("role-variables", key, f"there is no role {name!r}", f"roles are {', '.join(ROLES)}")
+            yield problem("role-variables", key, role=name, known=", ".join(ROLES))
 
 
 RULES = (divisible, within_node, roles, cluster, memory, role_variables)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.checks.problem import CheckContext, Problem
-from rlctl.common.errors import nearest
+from rlctl.checks.problem import CheckContext, Problem, problem
+from rlctl.common.errors import closest
 from rlctl.config import Config
-from rlctl.documents.paths import KeyPath, dotted
+from rlctl.documents.paths import KeyPath
 
 SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "torch": {"contents": ("cpu", "cuda", "memory", "shapes", "stack")},
@@ -31,21 +31,22 @@ def profiler(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     if tool is None or tool not in SETTINGS:
         return
     if not profiling.steps:
-        message = f"profiling.tool is {tool}, and profiling.steps names no step: nothing is profiled"
-        yield Problem("not-applied", ("profiling", "steps"), message)
+        yield problem("not-applied_profiler", ("profiling", "steps"), tool=tool)
     known = surroundings.cluster
     on_cpu = config.placement.device == "cpu" or (
         config.placement.device == "auto" and known is not None and known.device == "cpu"
     )
     if tool == "torch_memory" and on_cpu:
-        message = "profiling.tool torch_memory records what PyTorch allocates on a GPU, and the run is on CPU"
-        yield Problem(
-            "not-supported", ("profiling", "tool"), message, "set profiling.tool to torch, with contents [memory]"
-        )
+        yield problem("not-supported_profiler-gpu", ("profiling", "tool"))
     for name in profiling.roles:
         if name not in ROLES:
-            message = f"profiling.roles names {name!r}; expected one of {', '.join(ROLES)}"
-            yield Problem("not-supported", ("profiling", "roles", name), message, nearest(name, ROLES))
+            yield problem(
+                "not-supported_profiler-role",
+                ("profiling", "roles", name),
+                role=name,
+                known=", ".join(ROLES),
+                near=closest(name, ROLES) or "none",
+            )
     given: dict[KeyPath, Mapping[str, Any]] = {
         ("profiling", "controller_args"): profiling.controller_args,
         ("profiling", "worker_args"): profiling.worker_args,
@@ -63,14 +64,19 @@ def _settings(tool: str, path: KeyPath, settings: Mapping[str, Any]) -> Iterator
         if name == "discrete" and path[1] == "roles":
             continue
         if name in UNUSED.get(tool, ()):
-            message = f"'{dotted((*path, name))}': whole steps are profiled, those of profiling.steps"
-            yield Problem("not-used", (*path, name), message, "remove it, or leave it")
+            yield problem("not-used_profiler", (*path, name))
         elif name not in takes:
-            message = f"'{dotted((*path, name))}': {tool} takes no such setting; it takes {', '.join(takes) or 'none'}"
-            yield Problem("not-supported", (*path, name), message, nearest(name, takes))
+            yield problem(
+                "not-supported_profiler-setting",
+                (*path, name),
+                tool=tool,
+                known=", ".join(takes) or "none",
+                near=closest(name, takes) or "none",
+            )
         elif takes[name] and not set(value if isinstance(value, list | tuple) else [value]) <= set(takes[name]):
-            message = f"'{dotted((*path, name))}' is {value!r}; expected a list of {', '.join(takes[name])}"
-            yield Problem("not-supported", (*path, name), message, "")
+            yield problem(
+                "not-supported_profiler-value", (*path, name), value=repr(value), known=", ".join(takes[name])
+            )
 
 
 RULES = (profiler,)

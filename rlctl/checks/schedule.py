@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.checks.problem import CheckContext, Problem
+from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.config import Config
 from rlctl.config.sections.execution import FileBuffer
 from rlctl.planning import arithmetic, rollout_schedule
@@ -26,17 +26,17 @@ def staleness(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         return
     made = rollout_schedule.staleness(config)
     if sync.on_stale == "drop" and sync.style == "fixed" and sync.max_staleness < made:
-        yield Problem(
+        yield problem(
             "staleness",
             ("weight_sync", "max_staleness"),
-            f"rollout is up to {sync.max_steps_ahead:g} steps ahead, so responses are up to {made} synchronisations old, and"
-            f" those older than {sync.max_staleness} are dropped: most of what is drawn ahead would be thrown away",
-            "{fix}",
-            (
+            [
                 (("weight_sync", "max_staleness"), made),
                 (("weight_sync", "on_stale"), "wait"),
                 (("weight_sync", "max_steps_ahead"), 0),
-            ),
+            ],
+            ahead=sync.max_steps_ahead,
+            made=made,
+            most=sync.max_staleness,
         )
 
 
@@ -44,13 +44,7 @@ def _too_old_in_turns(config: Config) -> Iterator[Problem]:
     """Where a step's responses are drawn when it needs them, none are left out for their age."""
     made = rollout_schedule.most_behind(config)
     if rollout_schedule.oldest_by_strategy(config, made) > 0:
-        yield Problem(
-            "staleness",
-            ("algorithm", "sample_strategy_args"),
-            f"weights are sent every {made + 1} steps, so that responses are drawn by weights up to {made} versions old, and "
-            "staleness_control leaves out those of a step: nothing would be left to train on",
-            f"set its max_staleness to {made} or more, or weight_sync.every to 1",
-        )
+        yield problem("staleness_strategy", ("algorithm", "sample_strategy_args"), every=made + 1, made=made)
 
 
 def capacity(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
@@ -59,37 +53,21 @@ def capacity(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     limit = config.buffer.capacity
     replays, files = config.buffer.replay.enabled, isinstance(config.buffer, FileBuffer)
     waits = rollout_schedule.streams(config) or (rollout_schedule.passes_buffer(config) and not replays and not files)
+    key = ("buffer", "capacity")
     if _trains_on_rollout(config) and waits and limit is not None and limit < responses:
-        yield Problem(
-            "buffer-too-small",
-            ("buffer", "capacity"),
-            f"the buffer has room for {limit} responses and a step takes {responses}: it would never be filled",
-            "{fix}",
-            ((("buffer", "capacity"), responses), (("buffer", "capacity"), None)),
-        )
+        yield problem("buffer-too-small", key, [(key, responses), (key, None)], capacity=limit, responses=responses)
 
 
 def over_rollout(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Somebody is waited for."""
     if config.rollout.oversampling.ratio >= 1:
-        yield Problem(
-            "over-rollout",
-            ("rollout", "oversampling", "ratio"),
-            "ratio is 1: no prompt is waited for",
-            "set rollout.oversampling.ratio below 1: it is the share of stragglers",
-        )
+        yield problem("over-rollout", ("rollout", "oversampling", "ratio"))
 
 
 def measured_order(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """An order by measured difficulty knows the answers before."""
     if _trains_on_rollout(config) and config.data.curriculum.order == "difficulty" and rollout_schedule.streams(config):
-        yield Problem(
-            "difficulty-ahead",
-            ("data", "curriculum", "order"),
-            "prompts are ordered by how well those before were answered, and here they are begun before that is known",
-            "set data.curriculum.order to random, or weight_sync.max_steps_ahead to 0 with nothing else that begins prompts one"
-            " by one",
-        )
+        yield problem("difficulty-ahead", ("data", "curriculum", "order"))
 
 
 RULES = (staleness, capacity, over_rollout, measured_order)

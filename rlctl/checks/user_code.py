@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlctl.checks.problem import CheckContext, Problem
-from rlctl.common.errors import nearest
+from rlctl.checks.problem import CheckContext, Problem, problem
+from rlctl.common.errors import closest
 from rlctl.common.filenames import expanded
 from rlctl.config import Config
 from rlctl.config.reward_signatures import Parameters, arguments_of, form_of, missing_arguments
 from rlctl.config.sections.rewards import FunctionReward
-from rlctl.documents.paths import KeyPath, dotted
+from rlctl.documents.paths import KeyPath
 
 PACKAGE, FILE = "pkg://", "file://"
 
@@ -96,11 +96,18 @@ def _read(path: str, key: KeyPath, what: str) -> _Code | list[Problem]:
     try:
         return _Code(file, ast.parse(file.read_bytes(), str(file)))
     except SyntaxError as error:
-        python = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
-        message = f"{file}:{error.lineno or 1}: {what} is not valid {python}: {error.msg}"
-        return [Problem("code-syntax", key, message, "correct the file")]
+        return [
+            problem(
+                "code-syntax",
+                key,
+                file=file,
+                line=error.lineno or 1,
+                python=f"{sys.version_info[0]}.{sys.version_info[1]}",
+                reason=error.msg,
+            )
+        ]
     except (ValueError, OSError, RecursionError, MemoryError) as error:
-        return [Problem("code-syntax", key, f"{file}: {what} cannot be read as Python: {error}", "correct the file")]
+        return [problem("code-syntax_unreadable", key, file=file, reason=error)]
 
 
 def _imports(code: _Code, key: KeyPath) -> Iterator[Problem]:
@@ -113,8 +120,7 @@ def _imports(code: _Code, key: KeyPath) -> Iterator[Problem]:
             wanted.setdefault(node.module.partition(".")[0], node.lineno)
     for name, line in wanted.items():
         if not _is_installed(name, code.path.parent):
-            message = f"{code.path}:{line}: imports {name}, which is not installed in rlctl's Python"
-            yield Problem("code-import", key, message, f"install {name} where the run starts")
+            yield problem("code-import", key, file=code.path, line=line, module=name)
 
 
 def _is_installed(name: str, folder: Path) -> bool:
@@ -133,9 +139,15 @@ def _defined(code: _Code, name: str, key: KeyPath, what: str) -> Iterator[Proble
         return
     kinds = (ast.ClassDef,) if what == "class" else (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     known = [found for found, node in names.items() if isinstance(node, kinds)]
-    listed = f"it has {', '.join(known)}" if known else f"it has no {what}"
-    message = f"{code.path} has no {what} '{name}'; {listed}"
-    yield Problem("code-name", key, message, nearest(name, known) or f"set {dotted(key)} to one of them")
+    yield problem(
+        "code-name" if known else "code-name_empty",
+        key,
+        file=code.path,
+        kind=what,
+        name=name,
+        known=", ".join(known),
+        near=closest(name, known) or "none",
+    )
 
 
 def _signature(
@@ -148,18 +160,15 @@ def _signature(
     form = form_of(takes) if reward.signature == "auto" else reward.signature
     where = f"{code.path}:{node.lineno}: {node.name}({takes})"
     if form is None:
-        hint = "take response and answer, or verl's data_source, solution_str, ground_truth and extra_info"
-        yield Problem("code-signature", key, f"{where} is no form of a reward function that rlctl can call", hint)
+        yield problem("code-signature", key, where=where)
         return
     if missing := missing_arguments(form, takes):
         called = ", ".join(arguments_of(form, takes))
-        message = f"{where} does not take {', '.join(missing)}; rlctl calls it with {called} by name"
-        yield Problem("code-signature", key, message, "add the parameters, or **kwargs")
+        yield problem("code-signature_missing", key, where=where, missing=", ".join(missing), called=called)
     if form != "trinity" and not takes.anything:
         unknown = sorted(set(reward.args) - takes.names)
         if unknown:
-            message = f"{where} does not take {', '.join(unknown)}, which rewards[{index}].args passes"
-            yield Problem("code-signature", ("rewards", index, "args"), message, "remove them, or add the parameters")
+            yield problem("code-signature_args", ("rewards", index, "args"), where=where, unknown=", ".join(unknown))
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Parameters | None:

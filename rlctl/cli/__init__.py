@@ -14,6 +14,7 @@ import typer
 from typer.main import get_command
 
 from rlctl.cli import (
+    arguments,
     batch,
     check,
     cluster,
@@ -39,6 +40,7 @@ from rlctl.cli import (
 from rlctl.cli.commands import command
 from rlctl.common import packages
 from rlctl.common.errors import ExitCode, RlctlError
+from rlctl.common.language import VARIABLE
 
 app = typer.Typer(
     name="rlctl",
@@ -78,9 +80,23 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _speak(language: str | None) -> None:
+    if language is not None:
+        os.environ[VARIABLE] = arguments.known_language(language)
+
+
 @app.callback()
 def root(
     *,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            metavar="en|zh",
+            help=f"Language of messages; the default is {VARIABLE}, else the system's language.",
+            is_eager=True,
+            callback=_speak,
+        ),
+    ] = None,
     show_version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version)
     ] = False,

@@ -15,6 +15,7 @@ import typer
 from rlctl.cli import completion, diagnostics
 from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file
+from rlctl.common.language import LANGUAGES
 
 if TYPE_CHECKING:
     from rlctl.common.report import Report
@@ -222,3 +223,14 @@ def _cluster(nodes: int, each: int, facts: Sequence[str], text: str) -> Cluster:
     return Cluster(
         nodes=nodes, devices_per_node=each, device="cpu" if "cpu" in facts else "cuda", gib_per_device=gib, gpu=gpu
     )
+
+
+def known_language(language: str) -> str:
+    """The language, if rlctl has it.
+
+    Raises:
+        UsageError: rlctl does not have it.
+    """
+    if language not in LANGUAGES:
+        raise UsageError(f"the language is {language!r}; expected one of {', '.join(LANGUAGES)}")
+    return language

@@ -13,7 +13,7 @@ import typer
 from rlctl.cli import arguments, code_scanning, diagnostics, output
 from rlctl.common.errors import ExitCode, Location, RlctlError, TranslationError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file, is_folder
-from rlctl.common.report import Finding, Level, Report
+from rlctl.common.report import Finding, Level, Report, finding
 
 if TYPE_CHECKING:
     from rlctl.config import Loaded
@@ -172,7 +172,8 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
             diagnostics.note(f"skipped: {file}: {error.message}")
             return None
         report = Report()
-        report.add("unreadable", Level.ERROR, error.message, at=error.at or Location(file), hint=error.hint)
+        at = error.at or Location(file)
+        report.findings.append(finding("unreadable", Level.ERROR, at=at, reason=error.message, advice=error.hint))
         return Checked(file, report)
     report.findings = with_mistyped_keys(report.findings, question.allow_unknown)
     if question.runner is not Runner.RLCTL:
@@ -183,7 +184,7 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
     if loaded is not None:
         report.extend(loaded.as_written(_of_config(loaded, report, question)))
     elif not report.errors:
-        report.add("unreadable", Level.ERROR, "nothing could be read", at=Location(file))
+        report.findings.append(finding("unreadable_empty", Level.ERROR, at=Location(file)))
     report.findings = [_elsewhere(finding) for finding in report.findings]
     return Checked(file, report)
 

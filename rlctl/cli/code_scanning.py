@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import Location
+from rlctl.common.messages import text
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Finding, Level
 
@@ -43,15 +44,15 @@ def ordered(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _rule(code: str) -> dict[str, Any]:
-    from rlctl.checks import CODES
+    from rlctl.checks import LEVELS
 
-    if code not in CODES:
+    if code not in LEVELS:
         return {"id": code, "helpUri": f"{DOCS}/troubleshooting.md"}
     return {
         "id": code,
-        "shortDescription": {"text": CODES[code].meaning},
-        "helpUri": f"{DOCS}/reference/checks.md#{code}",
-        "defaultConfiguration": {"level": _SARIF[CODES[code].level]},
+        "shortDescription": {"text": text(f"{code}.about")},
+        "helpUri": f"{DOCS}/reference/messages.md#{code}",
+        "defaultConfiguration": {"level": _SARIF[LEVELS[code]]},
     }
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from rlctl.common.messages import text
 from rlctl.common.report import Bucket, Entry, Finding, Level, OriginEntry, Report
 from rlctl.common.report_lines import Line, lines
 from rlctl.common.terminal import safe
@@ -157,7 +158,8 @@ def finding_line(finding: Finding) -> str:
 def _finding_cells(finding: Finding) -> Row:
     what = finding.message + (f"\n-> {finding.advice}" if finding.advice else "")
     where = str(finding.at) if finding.at else ""
-    return ((where, ""), (str(finding.level), _STYLES[finding.level]), (finding.code, ""), (what, ""))
+    level = text(f"level-{finding.level}")
+    return ((where, ""), (level, _STYLES[finding.level]), (finding.code, ""), (what, ""))
 
 
 def accounting(report: Report, *, verbose: bool = False) -> None:
@@ -170,7 +172,7 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
     """
     _line(headline(report))
     if verbose and report.reason:
-        _line(f"read as {report.dialect}: {report.reason}")
+        _line(text("detected", framework=report.dialect, reason=report.reason))
     if report.errors:
         findings(report.findings)
         return
@@ -178,7 +180,7 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
     for heading in dict.fromkeys(line.heading for line in told):
         _section(heading, [_line_cells(line) for line in told if line.heading == heading])
     if verbose and report.origins:
-        _section("Written", [_origin_cells(entry) for entry in report.origins])
+        _section(text("rank-written"), [_origin_cells(entry) for entry in report.origins])
 
 
 def _section(heading: str, rows: Sequence[Row]) -> None:
@@ -197,9 +199,14 @@ def headline(report: Report) -> str:
     way = " -> ".join(part for part in (report.dialect, report.target) if part)
     if report.errors:
         count = len(report.errors)
-        return f"{way}: failed, with {count} error{'s' * (count != 1)}" if way else "nothing could be read"
-    counts = [f"{count} {bucket} ({count / total:.0%})" for bucket, count in report.shares().items() if count]
-    return f"{way}: {total} keys" + (f": {', '.join(counts)}" if counts else "")
+        return text("report-failed", way=way, count=count) if way else text("report-unreadable")
+    shares = [
+        text("report-share", count=count, bucket=bucket, share=f"{count / total:.0%}")
+        for bucket, count in report.shares().items()
+        if count
+    ]
+    keys = text("report-keys", way=way, count=total)
+    return text("report-shares", keys=keys, shares=", ".join(shares)) if shares else keys
 
 
 def _line_cells(line: Line) -> Row:
@@ -245,14 +252,17 @@ def _table(titles: Sequence[str], rows: Sequence[Row]) -> None:
     if not rows:
         return
     from rich import box
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
     if not any(row[0][0] for row in rows):
         titles, rows = titles[1:], [row[1:] for row in rows]
+    titles = [text(f"column-{title}") if title else "" for title in titles]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     widths = [
-        max(len(content) for content in (title, *lines)) for title, lines in zip(titles, _columns(rows), strict=True)
+        max(cell_len(content) for content in (title, *lines))
+        for title, lines in zip(titles, _columns(rows), strict=True)
     ]
     for title, width in zip(titles[:-1], widths[:-1], strict=True):
         table.add_column(title, no_wrap=True, min_width=width)

@@ -14,7 +14,7 @@ from rlctl.cli import arguments
 from rlctl.cli.runs import RUNS
 from rlctl.common.errors import UsageError
 from rlctl.common.filenames import is_file, is_folder
-from rlctl.common.language import LANGUAGES, VARIABLE
+from rlctl.common.language import VARIABLE
 
 if TYPE_CHECKING:
     from rlctl.editing.session import Session
@@ -129,9 +129,11 @@ def _speak(language: str | None) -> None:
     """Choose the language, before any text is: as asked, else the environment's, else as remembered."""
     from rlctl.tui import settings
 
-    if language is not None and language not in LANGUAGES:
-        raise UsageError(f"there is no language {language!r}", hint=f"one of {', '.join(LANGUAGES)}")
-    wanted = language or (settings.read().get("language") if VARIABLE not in os.environ else None)
+    wanted = (
+        arguments.known_language(language)
+        if language is not None
+        else (settings.read().get("language") if VARIABLE not in os.environ else None)
+    )
     if wanted is not None:
         os.environ[VARIABLE] = wanted
 

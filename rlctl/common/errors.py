@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from rlctl.common.messages import text
 from rlctl.common.secrets import without_secrets
 
 
@@ -112,5 +113,10 @@ class MissingDependency(RlctlError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``did you mean 'x'?`` for the known name closest to ``name``, or an empty string."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"did you mean '{matches[0]}'?" if matches else ""
+    found = closest(name, known)
+    return text("did-you-mean", name=found) if found else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name closest to ``name``; empty if none is close."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), "")

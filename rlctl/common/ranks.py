@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 
+from rlctl.common.messages import text
+
 
 class Rank(StrEnum):
     """What a difference changes, the gravest first."""
@@ -27,7 +29,8 @@ class Rank(StrEnum):
 
     @property
     def heading(self) -> str:
-        return HEADINGS[self]
+        """Of the differences of this rank in a report."""
+        return text(f"rank-{self}")
 
     @property
     def changes_training(self) -> bool:
@@ -36,14 +39,6 @@ class Rank(StrEnum):
 
 
 _PLACES = {rank: place for place, rank in enumerate(Rank)}
-HEADINGS: Mapping[Rank, str] = {
-    Rank.BREAKS: "The run would break",
-    Rank.OBJECTIVE: "The objective changes",
-    Rank.SCHEDULE: "Schedule and batch",
-    Rank.DATA: "Data and reward",
-    Rank.RESOURCES: "Memory and speed",
-    Rank.NAMES: "Names and files",
-}
 
 BY_KEY: Mapping[str, Rank] = {
     "run": Rank.NAMES,

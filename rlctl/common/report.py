@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from rlctl.common.errors import Location
+from rlctl.common.messages import code_of, optional, text
 from rlctl.common.ranks import BY_CODE, Rank, rank_of
 from rlctl.common.secrets import without_secrets
 
@@ -97,7 +98,10 @@ Fix = tuple[tuple[str | int, ...], Any]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing worth telling: a stable code, how bad, which key, where, what, and what to do."""
+    """One thing worth telling: a stable code, how bad, which key, where, what, and what to do.
+
+    ``finding`` makes one of a message of the catalogue; ``message`` and ``hint`` are its texts in the chosen language.
+    """
 
     code: str
     level: Level
@@ -111,8 +115,6 @@ class Finding:
     """The hint with ``{fix}`` or ``{first}`` for its values, from which front ends say it in the names of a file."""
     candidates: tuple[Fix, ...] = field(default=(), compare=False)
     """The fixes and further values, nearest first, where a file cannot express those."""
-    otherwise: str = field(default="", compare=False)
-    """The hint where a file cannot express the fixes in a few keys."""
     meant: str = field(default="", compare=False)
     """The known key that an unknown one is a near miss of."""
     added: bool = field(default=False, compare=False)
@@ -122,6 +124,10 @@ class Finding:
     way."""
     ranked: Rank | None = field(default=None, compare=False)
     """Its rank, if its code and key do not say it."""
+    id: str = field(default="", compare=False)
+    """Its message in the catalogue: the code, or one of its variants."""
+    params: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The variables of the message."""
 
     @property
     def rank(self) -> Rank:
@@ -129,10 +135,16 @@ class Finding:
         return self.ranked or BY_CODE.get(self.code) or rank_of(self.key) or Rank.NAMES
 
     @property
+    def fact(self) -> str:
+        """The fact that it asks the user to state; empty if it asks for none."""
+        return fact_in(f"{self.message} {self.hint} state {self.params.get('fact', '')}")
+
+    @property
     def advice(self) -> str:
         """What to do, on a command line."""
-        passed = f"pass {self.option}" if self.option else ""
-        return f"{self.hint}; or {passed}" if self.hint and passed else self.hint or passed
+        if not self.option:
+            return self.hint
+        return text("or-option" if self.hint else "pass-option", hint=self.hint, option=self.option)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", without_secrets(self.message))
@@ -148,7 +160,35 @@ class Finding:
             "line": self.at.line if self.at else None,
             "message": self.message,
             "hint": self.advice,
+            "params": {name: value if isinstance(value, int) else str(value) for name, value in self.params.items()},
         }
+
+
+def finding(
+    id_: str,
+    level: Level,
+    /,
+    key: str = "",
+    at: Location | None = None,
+    *,
+    option: str = "",
+    ranked: Rank | None = None,
+    **params: Any,
+) -> Finding:
+    """A finding whose texts are a message of the catalogue, and its attribute ``hint``.
+
+    Args:
+        id_: of the message; its code is the part before an underscore.
+        level: how bad it is.
+        key: that it is about, dotted; the message may name it as ``$key``.
+        at: where that was written.
+        option: the command-line option that resolves it.
+        ranked: its rank, if its code and key do not say it.
+        params: the other variables of the message.
+    """
+    values = {"key": key, **params}
+    message, hint = text(id_, **values), optional(f"{id_}.hint", **values)
+    return Finding(code_of(id_), level, message, key, at, hint, option=option, ranked=ranked, id=id_, params=params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,20 +249,6 @@ class Report:
     reason: str = ""
     """Why the input was taken for that."""
 
-    def add(
-        self,
-        code: str,
-        level: Level,
-        message: str,
-        *,
-        key: str = "",
-        at: Location | None = None,
-        hint: str = "",
-        option: str = "",
-    ) -> None:
-        """Record one finding."""
-        self.findings.append(Finding(code, level, message, key, at, hint, option=option))
-
     def extend(self, findings: Iterable[Finding]) -> Report:
         self.findings.extend(findings)
         return self
@@ -273,4 +299,6 @@ class Report:
 
     def _taken(self) -> list[Finding]:
         """Why the input was taken for its dialect, as a finding."""
-        return [Finding("detected", Level.NOTE, f"read as {self.dialect}: {self.reason}")] if self.reason else []
+        if not self.reason:
+            return []
+        return [finding("detected", Level.NOTE, framework=self.dialect, reason=self.reason)]

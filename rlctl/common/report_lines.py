@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rlctl.common.errors import Location
+from rlctl.common.messages import text
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report
 
@@ -15,8 +16,6 @@ CHANGED = (Bucket.UNKNOWN, Bucket.UNSUPPORTED, Bucket.APPROXIMATED)
 """Buckets of keys that the target does not say as they are, the gravest first."""
 WITHOUT_EFFECT = (Bucket.DEAD, Bucket.CARRIED)
 CONVERTED = (Bucket.DERIVED, Bucket.MAPPED)
-NO_EFFECT = "No effect on the run"
-AS_IS = "Converted"
 _LEVELS = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
 _CODES: Mapping[str, Bucket] = {"unsupported": Bucket.UNSUPPORTED, "unknown-key": Bucket.UNKNOWN}
 """Findings that repeat an entry of the ledger, and its bucket."""
@@ -48,9 +47,9 @@ class Line:
         if len(names) < 2:
             return names[0] if names else ""
         if section := _section(names):
-            return f"{len(names)} keys of {section}"
+            return text("keys-section", count=len(names), section=section)
         more = ", ..." if len(names) > SHOWN_KEYS else ""
-        return f"{len(names)} keys ({', '.join(names[:SHOWN_KEYS])}{more})"
+        return text("keys-several", count=len(names), names=", ".join(names[:SHOWN_KEYS]) + more)
 
     @property
     def note(self) -> str:
@@ -75,9 +74,9 @@ def lines(report: Report, *, every: bool = False) -> list[Line]:
             hint = next(filter(None, hints), "")
             found.append(((place, CHANGED.index(first.bucket)), Line(rank.heading, group, advice=hint)))
         elif first.bucket in WITHOUT_EFFECT:
-            found.append(((len(Rank), WITHOUT_EFFECT.index(first.bucket)), Line(NO_EFFECT, group)))
+            found.append(((len(Rank), WITHOUT_EFFECT.index(first.bucket)), Line(text("rank-none"), group)))
         elif every:
-            found.append(((len(Rank) + 1, 0), Line(AS_IS, group)))
+            found.append(((len(Rank) + 1, 0), Line(text("rank-converted"), group)))
     for finding in _findings(report):
         line = Line(finding.rank.heading, finding=finding, advice=finding.advice)
         found.append(((finding.rank.place, len(CHANGED) + _LEVELS[finding.level]), line))

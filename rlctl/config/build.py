@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from rlctl.common.errors import ConfigError, Location, nearest
-from rlctl.common.report import Finding, Level
+from rlctl.common.errors import ConfigError, Location, closest
+from rlctl.common.report import Finding, Level, finding
 from rlctl.config.fields import MAX_DEVICES, Choice, Interval, Range
 from rlctl.config.inspect import FieldInfo, fields_of, type_text
 from rlctl.config.root import SCHEMA_VERSION, Config
@@ -38,9 +38,14 @@ class Builder:
     expressions: Mapping[KeyPath, str] = field(default_factory=dict)
     """What was written at leaves whose value was interpolated: text in it is read as YAML would, and never shown."""
     findings: list[Finding] = field(default_factory=list)
+    is_trial: bool = False
+    """Whether it only finds out if a value fits, as one of several types that it may have."""
+    failed: bool = False
 
-    def bad(self, code: str, path: KeyPath, message: str, hint: str = "") -> _Bad:
-        self.findings.append(Finding(code, Level.ERROR, message, dotted(path), self.locate(path), hint))
+    def bad(self, id_: str, path: KeyPath, **params: Any) -> _Bad:
+        self.failed = True
+        if not self.is_trial:
+            self.findings.append(finding(id_, Level.ERROR, dotted(path), self.locate(path), **params))
         return BAD
 
     def section(
@@ -55,19 +60,15 @@ class Builder:
             if key in skip:
                 continue
             if key not in known:
-                self.bad(
-                    "unknown-key",
-                    (*path, key),
-                    f"unknown key '{dotted((*path, key))}'",
-                    nearest(str(key), [*known, *skip]),
-                )
+                near = closest(str(key), [*known, *skip]) or "none"
+                self.bad("unknown-key_canonical", (*path, key), near=near)
                 continue
             arguments[known[key].attribute] = self.field(known[key], item, (*path, key))
         for info in known.values():
             if base is not None:
                 arguments.setdefault(info.attribute, getattr(base, info.attribute))
             elif info.required and info.attribute not in arguments:
-                arguments[info.attribute] = self.bad("missing-key", path, f"'{dotted((*path, info.name))}' must be set")
+                arguments[info.attribute] = self.bad("missing-key", path, name=dotted((*path, info.name)))
         if any(argument is BAD for argument in arguments.values()):
             return BAD
         return cls(**arguments)
@@ -89,7 +90,7 @@ class Builder:
         ):
             unit = f" {info.unit}" if info.unit else ""
             shown = self.expressions.get(path) or f"{built!r}{unit}"
-            return self.bad("out-of-range", path, f"'{dotted(path)}' is {shown}; it must be {info.range}")
+            return self.bad("out-of-range", path, value=shown, expected=str(info.range))
         return built
 
     def value(self, hint: Any, value: Any, path: KeyPath) -> Any:
@@ -120,7 +121,7 @@ class Builder:
         for extra in hint.__metadata__:
             if isinstance(extra, Range) and isinstance(built, (int, float)) and built not in extra:
                 shown = self.expressions.get(path) or repr(built)
-                return self.bad("out-of-range", path, f"'{dotted(path)}' is {shown}; it must be {extra}")
+                return self.bad("out-of-range", path, value=shown, expected=str(extra))
         return built
 
     def union(self, hint: Any, args: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
@@ -130,9 +131,9 @@ class Builder:
         if len(options) == 1:
             return self.value(options[0], value, path)
         for option in options:
-            trial = Builder(self.locate, self.expressions)
+            trial = Builder(self.locate, self.expressions, is_trial=True)
             built = trial.value(option, value, path)
-            if not trial.findings:
+            if not trial.failed:
                 return built
         return self.wrong_type(value, path, type_text(hint))
 
@@ -141,9 +142,9 @@ class Builder:
             return value
         expected = " | ".join(str(item) for item in allowed)
         if isinstance(value, str):
-            hint = nearest(value, [str(item) for item in allowed])
+            near = closest(value, [str(item) for item in allowed]) or "none"
             shown = self.expressions.get(path) or repr(value)
-            return self.bad("unknown-value", path, f"'{dotted(path)}' is {shown}; it must be one of {expected}", hint)
+            return self.bad("unknown-value", path, value=shown, expected=expected, near=near)
         return self.wrong_type(value, path, f"one of {expected}")
 
     def items(self, args: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
@@ -177,15 +178,12 @@ class Builder:
         name = value.get(setting.tag)
         option = setting.registry.get(name) if isinstance(name, str) else None
         if option is None:
-            got = (
-                f"has no '{setting.tag}'"
-                if name is None
-                else f"has {setting.tag} {self.expressions.get((*path, setting.tag)) or repr(name)}"
-            )
-            hint = nearest(name, setting.names()) if isinstance(name, str) else ""
-            return self.bad(
-                "unknown-value", path, f"'{dotted(path)}' {got}; it must be one of {', '.join(setting.names())}", hint
-            )
+            expected = ", ".join(setting.names())
+            if name is None:
+                return self.bad("unknown-value_untagged", path, tag=setting.tag, expected=expected)
+            near = (closest(name, setting.names()) if isinstance(name, str) else "") or "none"
+            shown = self.expressions.get((*path, setting.tag)) or repr(name)
+            return self.bad("unknown-value_option", path, tag=setting.tag, value=shown, expected=expected, near=near)
         return self.section(option, value, path, skip=frozenset({setting.tag}))
 
     def scalar(self, expected: type, value: Any, path: KeyPath) -> Any:
@@ -194,9 +192,7 @@ class Builder:
         if path in self.expressions and expected is str and isinstance(value, (int, float)):
             value = str(value)
         if expected in (int, float) and isinstance(value, int) and abs(value) >= _TOO_LARGE:
-            return self.bad(
-                "out-of-range", path, f"'{dotted(path)}' is {self.shown(value, path)}; it must have less than 64 bits"
-            )
+            return self.bad("out-of-range", path, value=self.shown(value, path), expected="less than 64 bits long")
         if expected is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
         if isinstance(value, expected) and not (expected in (int, float) and isinstance(value, bool)):
@@ -204,14 +200,12 @@ class Builder:
         return self.wrong_type(value, path, _SCALARS[expected])
 
     def wrong_type(self, value: Any, path: KeyPath, expected: str) -> _Bad:
-        hint = ""
+        id_ = "wrong-type"
         if path in self.expressions:
-            hint = "set what it refers to, or write the value itself"
+            id_ = "wrong-type_expression"
         elif isinstance(value, str) and _read_scalar(value) != value and expected in _SCALARS.values():
-            hint = "remove the quotes"
-        return self.bad(
-            "wrong-type", path, f"'{dotted(path)}' is {self.shown(value, path)}; it must be {expected}", hint
-        )
+            id_ = "wrong-type_quoted"
+        return self.bad(id_, path, value=self.shown(value, path), expected=expected)
 
     def shown(self, value: Any, path: KeyPath) -> str:
         """A value for a message; the expression that was written for an interpolated one."""
@@ -244,11 +238,7 @@ def build_config(
     builder = Builder(locate, expressions or {})
     version = values.get("rlctl", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
-        builder.bad(
-            "schema-version",
-            ("rlctl",),
-            f"this file is of schema version {version!r}; this rlctl reads {SCHEMA_VERSION}",
-        )
+        builder.bad("schema-version", ("rlctl",), version=repr(version), expected=SCHEMA_VERSION)
         return None, builder.findings
     config = builder.section(Config, values, ())
     if isinstance(config, Config):
@@ -259,11 +249,9 @@ def build_config(
 def _limit_devices(builder: Builder, config: Config) -> None:
     nodes, each = config.placement.nodes, config.placement.devices_per_node
     if nodes * each > MAX_DEVICES:
+        total = nodes * each
         builder.bad(
-            "out-of-range",
-            ("placement", "nodes"),
-            f"'placement.nodes' {nodes} * 'placement.devices_per_node' {each} = {nodes * each} devices;"
-            f" a run has at most {MAX_DEVICES}",
+            "out-of-range_devices", ("placement", "nodes"), nodes=nodes, each=each, total=total, most=MAX_DEVICES
         )
 
 

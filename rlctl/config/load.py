@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from rlctl.common.errors import ConfigError, DocumentError, Location
-from rlctl.common.report import Finding, Level, Report
+from rlctl.common.report import Finding, Level, Report, finding
 from rlctl.config.build import build_config
 from rlctl.config.dump import to_plain
 from rlctl.config.fields import Choice
@@ -111,21 +111,10 @@ def load(document: Document, *, environment: Mapping[str, str] | None = None) ->
 
 def _unresolved(document: Document, unresolved: Mapping[KeyPath, str], missing: Iterable[KeyPath]) -> list[Finding]:
     findings = [
-        Finding(
-            "unresolved", Level.ERROR, f"'{dotted(path)}' cannot be resolved: {reason}", dotted(path), document.at(path)
-        )
+        finding("unresolved", Level.ERROR, dotted(path), document.at(path), reason=reason)
         for path, reason in unresolved.items()
     ]
-    findings += [
-        Finding(
-            "missing-value",
-            Level.ERROR,
-            f"'{dotted(path)}' is ???, it must be given a value",
-            dotted(path),
-            document.at(path),
-        )
-        for path in missing
-    ]
+    findings += [finding("missing-value", Level.ERROR, dotted(path), document.at(path)) for path in missing]
     return findings
 
 

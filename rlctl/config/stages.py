@@ -7,7 +7,7 @@ what was there. A stage that sets no ``model.path`` goes on from the weights of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlctl.common.errors import ConfigError
@@ -102,14 +102,8 @@ def resolve_stages(config: Config) -> tuple[list[Stage], list[Finding]]:
 
 
 def _in_stage(problem: Finding, index: int) -> Finding:
-    return Finding(
-        problem.code,
-        problem.level,
-        f"stages[{index}]: {problem.message}",
-        f"stages[{index}].{problem.key}",
-        None,
-        problem.hint,
-    )
+    place = f"stages[{index}]"
+    return replace(problem, message=f"{place}: {problem.message}", key=f"{place}.{problem.key}", at=None)
 
 
 def combine(parts: Sequence[tuple[str, Config]]) -> Config:

@@ -25,6 +25,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from rlctl.common.messages import text
 from rlctl.config import Config
 from rlctl.config.inspect import Setting, settings
 from rlctl.config.sections.algorithm import DpoObjective, MixObjective
@@ -53,14 +54,19 @@ class Row:
     under: str
     names: str
     """Separated by spaces."""
-    reason: str = ""
-    """For a key that is refused or not used: why."""
+    why: str = ""
+    """For a key that is refused or not used the reason: a message of ``support.*.ftl`` without its prefix."""
     engines: tuple[str, ...] = ()
     """The rollout engines that honour it; empty where all do."""
     elsewhere: Status | None = None
     """What holds, for the reason, where another of them generates."""
     refused_on: tuple[str, ...] = ()
     """The others on which it is refused all the same."""
+
+    @property
+    def reason(self) -> str:
+        """The reason in the chosen language; empty if there is none."""
+        return because(self.why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,11 @@ class Unhonoured:
     reason: str
     status: Status
     """REFUSED, or NOTED where no number hangs on it."""
+
+
+def because(why: str) -> str:
+    """A reason in the chosen language."""
+    return text(f"support-{why}") if why else ""
 
 
 def honoured(under: str, names: str) -> Row:
@@ -102,30 +113,25 @@ def _megatron(section: str) -> tuple[Row, ...]:
     """What the Megatron engine does not go by, in each section that has one."""
     under = f"{section}.engine<megatron>"
     return (
-        noted(under, "offload offload_gradients", "what Megatron holds stays on its device"),
-        noted(under, "bridge", "weights are converted by tables of rlctl's own"),
-        noted(under, "sequence_packing", "sequences are always laid end to end, without padding"),
-        noted(under, "distributed_checkpointing", "checkpoints are always in Megatron's own format, which reshards"),
-        noted(under, "moe.shared_expert_overlap", "no model that Megatron trains here has shared experts"),
+        noted(under, "offload offload_gradients", "megatron-on-device"),
+        noted(under, "bridge", "bridge"),
+        noted(under, "sequence_packing", "megatron-packed"),
+        noted(under, "distributed_checkpointing", "megatron-checkpoints"),
+        noted(under, "moe.shared_expert_overlap", "shared-experts"),
         refused(
             under,
             "checkpoint_path",
-            "weights are read from Hugging Face files; checkpoint.resume_path takes up a checkpoint of rlctl's",
+            "hugging-face-weights",
         ),
     )
 
 
-AGENTS = "multi-turn responses, tools and environments are not run yet"
-FILES_ONCE = "groups in files are read once, in order, and files have room for all; memory and sql have this"
-WHOLE_ROWS = (
-    "each response is computed with its prompt but where FSDP2 lays whole sequences end to end (model.attention auto) and "
-    "replays no experts"
-)
-END_TO_END = "workers that share sequences lay them end to end"
-EXPERTS = "experts are spread over all workers, as any weights are"
-FURTHER_HEADS = (
-    "Transformers reads a model without the heads that predict further tokens: they are not trained, nor exported"
-)
+AGENTS = "agents"
+FILES_ONCE = "files-once"
+WHOLE_ROWS = "whole-rows"
+END_TO_END = "sequence-parallel-packed"
+EXPERTS = "experts"
+FURTHER_HEADS = "further-heads"
 SHARED_BY = (
     "tensor_parallel_size pipeline_parallel_size virtual_pipeline_parallel_size context_parallel_size"
     " expert_parallel_size expert_tensor_parallel_size sequence_parallel"
@@ -137,17 +143,17 @@ TRAINED_BY = (
     " recompute_method recompute_layers recompute_modules moe.layer_recompute moe.freeze_router"
 )
 """Those that only a role with an optimizer goes by."""
-MULTIMODAL = "images are read beside text, audio and video are not"
-OPERATORS = "data and experience operators are not run yet"
-OTHER = "it belongs to one dialect, and is kept for translation only"
+MULTIMODAL = "multimodal"
+OPERATORS = "operators"
+OTHER = "other"
 OF_TURNS = (
     "max_assistant_turns max_user_turns max_parallel_calls max_tool_response_tokens tool_truncation tool_format"
     " tool_config interaction_config use_inference_template sanity_check turn_mode"
 )
-RUNNERS = "prompts are begun as the engines have room, and no process is set up for each; rollout.max_running_prompts limits them"
-SERVER = "the engine is not served over HTTP yet"
-ONE_DEVICE = "only an engine of vLLM has more than one device here"
-BUILT_IN = "only vLLM and SGLang have such a setting"
+RUNNERS = "runners"
+SERVER = "server"
+ONE_DEVICE = "one-device"
+BUILT_IN = "built-in"
 
 TABLE: tuple[Row, ...] = (
     honoured("", "rlctl stages"),
@@ -164,9 +170,9 @@ TABLE: tuple[Row, ...] = (
     honoured("model", "overrides rope.theta rope.scaling import_modules freeze lora"),
     honoured("model.lora", "rank alpha dropout target_modules exclude_modules adapter_path base_model dtype"),
     descriptive("model.lora", "name"),
-    noted("model.lora", "merge_for_rollout", "weights are always merged before they are sent to rollout"),
-    refused("model", "tinker*", "no remote training service is called"),
-    noted("model", "stage_in_shared_memory", "weights are read from where they are"),
+    noted("model.lora", "merge_for_rollout", "merged-weights"),
+    refused("model", "tinker*", "tinker"),
+    noted("model", "stage_in_shared_memory", "weights-in-place"),
     honoured("model", "modality"),
     refused("model", "multi_token_prediction", FURTHER_HEADS),
     # data
@@ -193,21 +199,19 @@ TABLE: tuple[Row, ...] = (
     descriptive("data.train[]", "name"),
     honoured("data.train[]", "chosen_key rejected_key"),
     refused("data.train[]", "workflow workflow_args", AGENTS),
-    noted("data.eval[]", "weight", "held-out sources are answered whole, each by itself"),
-    refused("data.eval[]", "messages_key chosen_key rejected_key", "evaluation scores responses that are drawn"),
+    noted("data.eval[]", "weight", "whole-evaluation"),
+    refused("data.eval[]", "messages_key chosen_key rejected_key", "scores-generated"),
     refused("data.eval[]", "workflow workflow_args", AGENTS),
-    noted("data", "pack_sequences", "sequences are always packed: laid end to end and kept apart by attention"),
+    noted("data", "pack_sequences", "always-packed"),
     refused("data", "task_pipeline*", OPERATORS),
-    noted("data", "stage_in_shared_memory", "data files are read from where they are"),
+    noted("data", "stage_in_shared_memory", "data-in-place"),
     # batch and schedule
     honoured(
         "batch",
         "prompts_per_step responses_per_prompt mini_batch_responses ppo_epochs micro_batch.unit micro_batch.size"
         " log_prob_micro_batch log_prob_micro_batch.unit log_prob_micro_batch.size shuffle shuffle_seed balance",
     ),
-    noted(
-        "batch", "round_tokens_to", "no kernel here is faster at a multiple: a micro-batch is as long as its tokens are"
-    ),
+    noted("batch", "round_tokens_to", "round-tokens"),
     honoured(
         "schedule", "total_steps total_epochs total_optimizer_steps evaluate_every evaluate_at_start evaluate_at_end"
     ),
@@ -216,7 +220,7 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm", "objective objective<rl|sft|dpo|mix>"),
     honoured("algorithm.objective<dpo>", "beta label_smoothing ipo"),
     honoured("algorithm.objective<mix>", "mu expert_share args"),
-    refused("algorithm.objective<mix>", "expert_clip", "no framework clips the ratio of expert tokens"),
+    refused("algorithm.objective<mix>", "expert_clip", "expert-clip"),
     descriptive("algorithm", "preset"),
     honoured("algorithm", "advantage advantage<grpo> advantage<rloo> advantage<reinforce>"),
     honoured("algorithm", "advantage<reinforce_plus_plus> advantage<reinforce_plus_plus_baseline>"),
@@ -250,7 +254,7 @@ TABLE: tuple[Row, ...] = (
     noted(
         "algorithm.rollout_correction",
         "detach",
-        "weights carry no gradient, in ROLL neither: they are of log-probs that are constants",
+        "detach",
     ),
     honoured("algorithm.reward_shaping", "overlong_penalty"),
     honoured("algorithm.reward_shaping.overlong_penalty", "buffer factor limit clamp"),
@@ -259,11 +263,11 @@ TABLE: tuple[Row, ...] = (
         "shift scale clip normalize.mean normalize.std normalize_per_domain whiten length_penalty advantage_clip"
         " whiten_advantages group_by",
     ),
-    noted("algorithm.reward_shaping", "add_length_reward", "ROLL declares it and computes nothing from it"),
+    noted("algorithm.reward_shaping", "add_length_reward", "length-reward"),
     noted(
         "algorithm.reward_shaping",
         "token_reward",
-        "every reward scores a whole response; in ROLL, whose key it is, nothing reads it",
+        "token-reward",
     ),
     honoured("algorithm", "filters filters[]<zero_variance_groups|group_mean|overlong|difficulty_mask|long_incorrect>"),
     honoured("algorithm.filters[]<zero_variance_groups>", "metric refill threshold"),
@@ -271,7 +275,7 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm.filters[]<difficulty_mask>", "low high"),
     honoured("algorithm.filters[]<long_incorrect>", "max_tokens"),
     honoured("algorithm.loss_weights", "rl difficulty length"),
-    noted("algorithm.loss_weights", "sft l2", "ROLL declares it and computes nothing from it"),
+    noted("algorithm.loss_weights", "sft l2", "length-reward"),
     honoured("algorithm", "policy_filtration policy_filtration.reweight policy_filtration.power"),
     honoured("algorithm", "distillation"),
     honoured("algorithm.distillation", "teacher loss coefficient top_k args"),
@@ -280,8 +284,8 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm", "router_replay"),
     # rollout
     honoured("rollout", "engine engine<auto|transformers|vllm|sglang> engine<vllm|sglang>.args"),
-    refused("rollout", "engine<auto>.args", "they belong to one engine: name it"),
-    refused("rollout", "engine<transformers>.args", "the transformers engine takes no further arguments"),
+    refused("rollout", "engine<auto>.args", "args-of-engine"),
+    refused("rollout", "engine<transformers>.args", "transformers-args"),
     honoured("rollout", "engine<external> engine<external>.base_url engine<external>.model engine<external>.api_key"),
     honoured("rollout", "engine<external>.args"),
     refused("rollout", "engine<other>*", OTHER),
@@ -290,13 +294,11 @@ TABLE: tuple[Row, ...] = (
         "rollout.sampling",
         "temperature top_p top_k min_p repetition_penalty min_response_tokens stop include_stop ignore_eos seed",
     ),
-    refused(
-        "rollout.sampling", "num_beams", "a beam is searched, not drawn: it has no log-prob that training could use"
-    ),
+    refused("rollout.sampling", "num_beams", "beams"),
     noted(
         "rollout.sampling",
         "log_probs",
-        "the log-prob of each drawn token is always kept, and of no other: no framework trains on those of others",
+        "log-probs",
     ),
     honoured("rollout", "precision parallel.replicas memory.max_num_seqs"),
     Row(
@@ -315,7 +317,7 @@ TABLE: tuple[Row, ...] = (
         " load_format log_statistics",
     ),
     on_servers("rollout.memory", "kv_cache_dtype quantization", elsewhere=Status.REFUSED),
-    noted("rollout.memory", "swap_gib", "vLLM no longer swaps: what has no room is computed anew"),
+    noted("rollout.memory", "swap_gib", "swap"),
     honoured("rollout.timeouts", "response retries dynamic dynamic.ratio"),
     honoured("rollout.oversampling", "generation_batch_prompts max_generation_batches"),
     honoured("rollout.oversampling", "ratio wait_after_minimum additional_prompts"),
@@ -360,9 +362,9 @@ TABLE: tuple[Row, ...] = (
     honoured(
         "train.memory", "recompute_activations recompute_reentrant offload_activations empty_cache remove_padding"
     ),
-    noted("train.memory", "entropy_chunked entropy_recompute", "entropy is always computed chunk by chunk"),
+    noted("train.memory", "entropy_chunked entropy_recompute", "entropy"),
     honoured("train.fused_kernels", "enabled liger prefix_grouping"),
-    noted("train.fused_kernels", "backend", "log-probs without whole logits are computed with PyTorch"),
+    noted("train.fused_kernels", "backend", "fused-backend"),
     honoured("train", "compile seed"),
     # critic: what it shares with train follows below
     honoured("", "critic"),
@@ -376,17 +378,17 @@ TABLE: tuple[Row, ...] = (
     noted(
         "critic.model",
         "tokenizer chat_template chat_template_args max_context_tokens modality stage_in_shared_memory",
-        "the critic reads the policy's tokens",
+        "critic-tokens",
     ),
     refused(
         "critic.model",
         "multi_token_prediction tinker*",
-        "the critic has one head, and is trained here",
+        "critic-head",
     ),
     honoured("critic.model", "overrides rope.theta rope.scaling import_modules freeze lora"),
     honoured("critic.model.lora", "rank alpha dropout target_modules exclude_modules adapter_path base_model dtype"),
     descriptive("critic.model.lora", "name"),
-    noted("critic.model.lora", "merge_for_rollout", "a critic is never sent to rollout"),
+    noted("critic.model.lora", "merge_for_rollout", "critic-not-sent"),
     # reference
     honoured("reference", "model model.path model.attention model.trust_remote_code engine engine<fsdp2>"),
     honoured(
@@ -400,21 +402,21 @@ TABLE: tuple[Row, ...] = (
     noted("reference.engine<fsdp2>", "expert_parallel_size", EXPERTS),
     honoured("reference", "engine<megatron>"),
     honoured("reference.engine<megatron>", SHARED_BY),
-    noted("reference.engine<megatron>", TRAINED_BY, "a reference is never trained"),
+    noted("reference.engine<megatron>", TRAINED_BY, "reference-not-trained"),
     *_megatron("reference"),
     refused("reference", "engine<other>*", OTHER),
     honoured("reference", "compile"),
     noted(
         "reference.model",
         "tokenizer chat_template chat_template_args max_context_tokens modality freeze stage_in_shared_memory",
-        "the reference reads the policy's tokens, and is never trained",
+        "reference-tokens",
     ),
     honoured("reference.model", "overrides rope.theta rope.scaling import_modules"),
     refused("reference.model", "multi_token_prediction", FURTHER_HEADS),
     refused(
         "reference.model",
         "lora* tinker*",
-        "the reference is whole; to compare with an adapter, merge it into its weights",
+        "reference-lora",
     ),
     # rewards
     honoured("", "rewards rewards[]<rule|function|model|judge|sandbox>"),
@@ -435,7 +437,7 @@ TABLE: tuple[Row, ...] = (
     refused(
         "",
         "rewards[]<external>*",
-        "a class of one framework's, kept for translation; score with a rule, function, model, judge or sandbox instead",
+        "external-reward",
     ),
     descriptive("reward_loop", "manager"),
     honoured("reward_loop", "overlap_with_rollout max_queued"),
@@ -444,7 +446,7 @@ TABLE: tuple[Row, ...] = (
         "weight_sync", "every every_optimizer_steps max_steps_ahead max_staleness on_stale style in_flight_requests"
     ),
     honoured("weight_sync", "method bucket_mib timeout"),
-    noted("weight_sync", "args", "the ways that weights take have no further settings"),
+    noted("weight_sync", "args", "sync-args"),
     honoured("placement", "device layout nodes devices_per_node cpus_per_worker"),
     honoured("placement", "rollout_devices roles roles{}.devices"),
     honoured("", "buffer buffer<memory|sql|file>"),
@@ -470,7 +472,7 @@ TABLE: tuple[Row, ...] = (
     honoured("tracking[]<swanlab>", "mode folder api_key"),
     honoured("tracking[]<wandb>", "mode base_url api_key args"),
     honoured("tracking[]<mlflow>", "uri username password"),
-    noted("", "tracking[]<other>*", "this tracker is of one framework; what it would show is in events.jsonl"),
+    noted("", "tracking[]<other>*", "other-tracker"),
     honoured("profiling", "tool steps continuous folder roles* controller_args worker_args peak_tflops"),
     honoured("profiling", "ray_timeline"),
     honoured("rollout", "env_vars"),
@@ -492,31 +494,19 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
     "algorithm.advantage<other>.kind": {
         **dict.fromkeys(("agentic_reinforce", "gigpo", "step_reinforce", "step_wise_grpo"), AGENTS),
-        "jsd": "set algorithm.distillation: teacher, loss js_divergence, args {policy_gradient: true, with_rewards: false}",
-        "on_policy_distill": "set algorithm.distillation: teacher, loss reverse_kl, args {policy_gradient: true, "
-        "with_rewards: false}",
+        "jsd": "distill-js",
+        "on_policy_distill": "distill-reverse",
     },
-    "algorithm.policy_loss<other>.kind": dict.fromkeys(
-        ("dpo", "mix", "mix_chord"), "it is an objective: set algorithm.objective to dpo or mix"
-    ),
-    "algorithm.router_replay": {
-        "rollout": "no rollout engine here tells which experts it chose (vLLM does with its second model runner only, and the "
-        "log-probs of drawn tokens come from the first); recompute replays those of the pass for the old log-probs"
-    },
-    "algorithm.kl_in_reward.estimator": {
-        "full": "a reward has the log-probs of drawn tokens only (verl and ROLL compute no full KL either); kl_in_loss has it"
-    },
-    **{
-        f"buffer<{kind}>.auxiliary{{}}.format": {"queue": "a queue is filled by another process of Trinity-RFT's"}
-        for kind in ("memory", "sql", "file")
-    },
+    "algorithm.policy_loss<other>.kind": dict.fromkeys(("dpo", "mix", "mix_chord"), "objective"),
+    "algorithm.router_replay": {"rollout": "rollout-experts"},
+    "algorithm.kl_in_reward.estimator": {"full": "full-kl"},
+    **{f"buffer<{kind}>.auxiliary{{}}.format": {"queue": "queue"} for kind in ("memory", "sql", "file")},
 }
 
 NOTED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "profiling.tool": {
-        "nsys": "Nsight Systems has to start the worker processes, and is not connected: nothing is profiled; torch records "
-        "kernels too",
-        "npu": "there are no NPUs here: nothing is profiled",
+        "nsys": "nsight",
+        "npu": "npu",
     },
 }
 
@@ -562,14 +552,14 @@ def _is_ipo(config: Config) -> bool:
 
 
 INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
-    "algorithm.objective<dpo>.label_smoothing": (_is_ipo, "the squared loss of ipo has no labels to smooth"),
+    "algorithm.objective<dpo>.label_smoothing": (_is_ipo, "ipo-labels"),
     "algorithm.objective<mix>.mu": (
         _schedules_mu,
-        "mu_peak and the like of args say how the weight of the experts moves",
+        "mu-schedule",
     ),
     "algorithm.rollout_correction.use_policy_gradient": (
         lambda config: config.algorithm.old_log_probs == "recompute",
-        "algorithm.old_log_probs is recompute: the loss is the one that algorithm.policy_loss names",
+        "recompute-loss",
     ),
     "algorithm.rollout_correction.importance_sampling.level": (
         lambda config: (
@@ -577,28 +567,27 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
             and config.algorithm.rollout_correction is not None
             and not config.algorithm.rollout_correction.use_policy_gradient
         ),
-        "algorithm.old_log_probs is rollout: the ratio of the loss is to the rollout engine already, and without "
-        "use_policy_gradient there is no other weight (verl's bypass mode)",
+        "bypass",
     ),
     **dict.fromkeys(
         ("algorithm.distillation.coefficient", "algorithm.entropy_coefficient", "algorithm.kl_in_loss"),
-        (_only_teaches, "with_rewards of algorithm.distillation.args is false: the divergence alone is the loss"),
+        (_only_teaches, "divergence-alone"),
     ),
     **dict.fromkeys(
         ("reference.engine", "reference.precision", "reference.compile"),
-        (_reference_is_policys, "the policy's own workers compute the reference, as they do the policy"),
+        (_reference_is_policys, "reference-by-policy"),
     ),
     "runtime.ray.num_cpus": (
         lambda config: config.runtime.ray.address is not None,
-        "the cluster at runtime.ray.address runs already, with the cores that it was started with",
+        "running-cluster",
     ),
     "reference.micro_batch": (
         lambda config: arithmetic.needs_reference(config) and arithmetic.reference_is_held(config),
-        "whole distributions are compared micro-batch by micro-batch of training",
+        "whole-distributions",
     ),
     "schedule.total_epochs": (
         arithmetic.drains_buffer,
-        "a run that trains on a buffer reads no training data: it ends with its buffer, or at schedule.total_steps",
+        "ends-with-buffer",
     ),
     **dict.fromkeys(
         (
@@ -609,11 +598,11 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
             "rollout.oversampling.additional_prompts",
             "rollout.max_running_prompts",
         ),
-        (_answers_once, "the training data is answered once, source by source, and every response goes to the file"),
+        (_answers_once, "answers-once"),
     ),
     "algorithm.router_replay": (
         lambda config: config.algorithm.objective.choice in ("sft", "dpo"),
-        "sft and dpo have no earlier pass that chose experts",
+        "no-earlier-pass",
     ),
     "train.fused_kernels.prefix_grouping": (
         lambda config: not _lays_end_to_end(config.train, config.model) or config.algorithm.router_replay != "off",
@@ -633,14 +622,14 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
     **{
         f"rollout.multi_turn.{name}": (
             lambda config: not config.rollout.multi_turn.enabled,
-            "rollout.multi_turn.enabled is false: a response is one turn",
+            "single-turn",
         )
         for name in OF_TURNS.split()
     },
 }
 """Configs in which a key has nothing to act on, and why."""
 
-GPU_MEMORY = "it is about GPU memory, and has no effect on CPU"
+GPU_MEMORY = "gpu-memory"
 ON_CPU: Mapping[str, str] = dict.fromkeys(
     (
         *("rollout.memory.gpu_memory_utilization", "rollout.memory.sleep", "rollout.memory.sleep_level"),
@@ -658,7 +647,7 @@ ON_CPU: Mapping[str, str] = dict.fromkeys(
 """Keys that nothing depends on where there is no GPU, and why."""
 
 WORKER_PYTHON = ("runtime", "ray", "init_args", "runtime_env", "py_executable")
-RLCTLS_PYTHON = "rlctl starts its workers with the Python that it is installed in"
+RLCTLS_PYTHON = "own-python"
 """The examples of verl start workers by ``uv run`` in a checkout of verl, which has no rlctl."""
 
 OFF_WITHOUT: Mapping[str, str] = {
@@ -670,28 +659,28 @@ OFF_WITHOUT: Mapping[str, str] = {
 ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "algorithm.sample_strategy": (
         ("default", "warmup", "mix", "staleness_control"),
-        "no such strategy draws from the buffer",
+        "no-strategy",
     ),
     "algorithm.distillation.loss": (
         (
             *("adaptive_kl", "forward_kl", "js_divergence", "reverse_kl"),
             *("skewed_forward_kl", "skewed_reverse_kl"),
         ),
-        "this divergence is not computed",
+        "no-divergence",
     ),
     "algorithm.advantage<other>.kind": (
         (
             *("asymre", "asymre_verl", "clipb", "clipv", "gdpo", "gpg", "grpo_verl", "none", "opmd_verl"),
             *("optimal_token_baseline", "rec", "reward", "tir_optimal_token_baseline"),
         ),
-        "no such estimator is computed",
+        "no-estimator",
     ),
     "algorithm.policy_loss<other>.kind": (
         (
             *("clip_cov", "dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "kl_cov"),
             *("opmd", "rec", "sft", "sft_is", "sft_phi", "sppo"),
         ),
-        "no such loss is computed",
+        "no-loss",
     ),
 }
 """Keys of free text of which the runtime knows some values, in small letters."""
@@ -773,7 +762,9 @@ def unhonoured(config: Config, device: str | None = None) -> list[Unhonoured]:
             found.append(Unhonoured(setting.path, setting.value, reason, status))
     worker_environment = config.runtime.ray.init_args.get("runtime_env")
     if isinstance(worker_environment, Mapping) and WORKER_PYTHON[-1] in worker_environment:
-        found.append(Unhonoured(WORKER_PYTHON, worker_environment[WORKER_PYTHON[-1]], RLCTLS_PYTHON, Status.NOTED))
+        found.append(
+            Unhonoured(WORKER_PYTHON, worker_environment[WORKER_PYTHON[-1]], because(RLCTLS_PYTHON), Status.NOTED)
+        )
     return found
 
 
@@ -808,18 +799,18 @@ def _judged(setting: Setting, engine: str, config: Config, device: str | None) -
         return Status.REFUSED if engine in row.refused_on else row.elsewhere, row.reason
     resolved = config.placement.device if config.placement.device != "auto" else device
     if resolved == "cpu" and setting.pattern in ON_CPU:
-        return Status.NOTED, ON_CPU[setting.pattern]
+        return Status.NOTED, because(ON_CPU[setting.pattern])
     if row.elsewhere is not None:
         return kept
     if setting.pattern == "weight_sync.method":
         return Status.NOTED, way_of(config, engine, device).reason
     idle, why = INEFFECTIVE_WHEN.get(setting.pattern, (None, ""))
     if idle is not None and idle(config):
-        return Status.NOTED, why
-    if row.reason or not isinstance(setting.value, str):
+        return Status.NOTED, because(why)
+    if row.why or not isinstance(setting.value, str):
         return row.status, row.reason
     if noted := NOTED_VALUES.get(setting.pattern, {}).get(setting.value):
-        return Status.NOTED, noted
+        return Status.NOTED, because(noted)
     own = REFUSED_VALUES.get(setting.pattern, {}).get(setting.value, "")
-    known, reason = ONLY_VALUES.get(setting.pattern, ((), ""))
-    return Status.REFUSED, reason if not own and known and setting.value.lower() not in known else own
+    known, why = ONLY_VALUES.get(setting.pattern, ((), ""))
+    return Status.REFUSED, because(why if not own and known and setting.value.lower() not in known else own)

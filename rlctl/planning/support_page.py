@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.planning.support import NOTED_VALUES, ONLY_VALUES, REFUSED_VALUES, TABLE, UNTRIED, Row, Status
+from rlctl.planning.support import NOTED_VALUES, ONLY_VALUES, REFUSED_VALUES, TABLE, UNTRIED, Row, Status, because
 
 _MEANINGS = {
     Status.HONOURED: "honoured",
@@ -70,10 +70,10 @@ def _values() -> Iterator[str]:
     )
     for status, table in ((Status.NOTED, NOTED_VALUES), (Status.REFUSED, REFUSED_VALUES)):
         for key, values in table.items():
-            for value, reason in values.items():
-                yield f"| `{key}` | `{value}` | {_MEANINGS[status]}: {reason} |"
-    for key, (known, reason) in ONLY_VALUES.items():
-        yield f"| `{key}` | all but {', '.join(f'`{value}`' for value in known)} | refused: {reason} |"
+            for value, why in values.items():
+                yield f"| `{key}` | `{value}` | {_MEANINGS[status]}: {because(why)} |"
+    for key, (known, why) in ONLY_VALUES.items():
+        yield f"| `{key}` | all but {', '.join(f'`{value}`' for value in known)} | refused: {because(why)} |"
 
 
 def _untried() -> Iterator[str]:

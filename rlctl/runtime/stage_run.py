@@ -168,7 +168,7 @@ class StageRun:
         if not own:
             told = describe_resume_diff(self.config, saved.step, saved.controller.get("terms"))
             told += "".join(f"\n  {each}" for each in self._changes(saved) if each.kind in OF_ANOTHER_RUN)
-            hint = "train.lr_scheduler.restore_from_checkpoint=false takes the schedule of here; model.path begins anew"
+            hint = "train.lr_scheduler.restore_from_checkpoint=false uses this config's schedule"
             self.events.advise(told, hint)
         left = left_out(self.config.checkpoint.load_contents, saved.controller.get("contents", EVERYTHING))
         if left:

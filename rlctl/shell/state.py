@@ -77,7 +77,7 @@ class State:
     frames: list[dict[str, tuple[Value | None, bool]]] = field(default_factory=list)
     """Of each command that has variables of its own, what these were before, and whether they were unset."""
     odd: dict[str, Text] = field(default_factory=dict)
-    """Variables with a property that is not read here, as ``declare -i`` gives it, and what stands for them."""
+    """Variables with a property that is not read here, as ``declare -i`` gives it, and what they expand to."""
     removed: set[str] = field(default_factory=set)
     """Variables that the script has unset, whatever the environment says."""
     fixed: set[str] = field(default_factory=set)

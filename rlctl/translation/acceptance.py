@@ -11,7 +11,7 @@ from rlctl.adapters.engine.requirements import Requirements, refused, requiremen
 from rlctl.adapters.engine.rules import split
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location
-from rlctl.common.report import Finding, Level, Report
+from rlctl.common.report import Finding, Level, Report, finding
 from rlctl.config import Loaded
 from rlctl.documents import Document, KeyPath, parse_dotted
 from rlctl.translation.read_back import as_read
@@ -56,13 +56,14 @@ def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: 
     dialect = dialect_called(runner)
     version = release if own else dialect.newest
     for row, message in refused(requirements, dialect, document, release=version, environment=os.environ):
-        told = f"{message} ({runner} {requirements.release}: {row.source})"
-        found.append(Finding("runner-refuses", Level.ERROR, told, row.key, _place(document, split(row.key)), row.hint))
-    if own and _series(requirements.release) != release:
-        told = (
-            f"the file is read as {report.dialect}, and checked as {runner} {requirements.release} checks its configs"
+        source = f"{runner} {requirements.release}: {row.source}"
+        place = _place(document, split(row.key))
+        found.append(
+            finding("runner-refuses", Level.ERROR, row.key, place, reason=message, source=source, advice=row.hint)
         )
-        found.append(Finding("runner-release", Level.NOTE, told))
+    if own and _series(requirements.release) != release:
+        checked = f"{runner} {requirements.release}"
+        found.append(finding("runner-release", Level.NOTE, read=report.dialect, checked=checked))
     return found
 
 

@@ -112,8 +112,6 @@ class Adviser:
                 missing.append((key, values[0]))
         if settings:
             return worded(finding.template, settings), ""
-        if finding.otherwise:
-            return finding.otherwise, ""
         key, value = missing[0]
         reason = self._why_not(key, value)
         if not reason:

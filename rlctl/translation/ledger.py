@@ -11,21 +11,21 @@ from rlctl.adapters.engine.dialect import File
 from rlctl.adapters.engine.lacking import lacking
 from rlctl.adapters.engine.writing import WriteOutcome
 from rlctl.common.ranks import Rank, rank_of
-from rlctl.common.report import Bucket, Entry, Finding, Level, option_for_fact
+from rlctl.common.report import Bucket, Entry, Finding, Level, finding, option_for_fact
 from rlctl.documents import parse_dotted
 
 
 def unsupported(entries: Sequence[Entry]) -> list[Finding]:
     """One warning for each leaf that the target cannot say."""
     return [
-        Finding(
+        finding(
             "unsupported",
             Level.WARNING,
-            f"'{entry.key}' cannot be said in the target: {entry.note}",
             entry.key,
             entry.at,
             option=option_for_fact(entry.note),
             ranked=entry.rank,
+            reason=entry.note,
         )
         for entry in entries
         if entry.bucket is Bucket.UNSUPPORTED

@@ -18,7 +18,7 @@ from rlctl.adapters.engine.requirements import refused, requirements_of
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location, RlctlError
 from rlctl.common.ranks import BY_CODE, Rank, rank_of
-from rlctl.common.report import Bucket, Entry, Finding, Level, Report
+from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Loaded
 from rlctl.config.inspect import settings
 from rlctl.documents import Document, KeyPath, dotted, parse_dotted
@@ -107,12 +107,14 @@ def refusals(report: Report, file: File, *, script: bool) -> list[Finding]:
         return []
     level, name = Level.NOTE if _is_refused(report) else Level.WARNING, SHOWN.get(file.name, file.name)
     return [
-        Finding(
+        finding(
             "target-refuses",
             level,
-            f"{name} refuses what is written: {message} ({requirements.release}: {row.source})",
             row.key,
-            hint=row.hint,
+            framework=name,
+            reason=message,
+            source=f"{requirements.release}: {row.source}",
+            advice=row.hint,
         )
         for row, message in found
     ]
@@ -140,10 +142,7 @@ def as_read(report: Report) -> Document:
 
 
 def _unreadable(name: str, why: str) -> Finding:
-    message = f"rlctl cannot read the {SHOWN.get(name, name)} config it wrote: {why}"
-    return Finding(
-        "not-readable", Level.WARNING, message, hint="check the values that the message names; please report it"
-    )
+    return finding("not-readable", Level.WARNING, framework=SHOWN.get(name, name), reason=why)
 
 
 def _of_part(loaded: Loaded, file: File) -> tuple[Loaded, str]:
@@ -192,7 +191,7 @@ def accounted(
             for place in own:
                 made[place] = _changed(made[place], _both(item, names, back), rounded=rounded)
         elif rank.changes_training and not _overlaps(item.key, told):
-            more.append(Finding("silent-difference", Level.WARNING, _both(item, names, back), item.key))
+            more.append(finding("silent-difference", Level.WARNING, item.key, reason=_both(item, names, back)))
     if back.problem is not None:
         more.append(back.problem)
     return made, [*(_raised(finding, key, back, names) for finding, key in findings), *more]
@@ -271,8 +270,8 @@ def ranked(findings: Iterable[Finding], file: File) -> list[tuple[Finding, str]]
             for key, _ in fate.targets:
                 sources.setdefault(key, path)
     found = []
-    for finding in findings:
-        key = dotted(sources[finding.key]) if finding.key in sources else finding.key
-        rank = None if finding.code in BY_CODE else rank_of(key)
-        found.append((replace(finding, ranked=finding.ranked or rank), key))
+    for item in findings:
+        key = dotted(sources[item.key]) if item.key in sources else item.key
+        rank = None if item.code in BY_CODE else rank_of(key)
+        found.append((replace(item, ranked=item.ranked or rank), key))
     return found

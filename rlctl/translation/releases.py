@@ -9,7 +9,7 @@ from rlctl.adapters.engine.reading import Read
 from rlctl.adapters.engine.rules import version_of
 from rlctl.common.errors import ConfigError, TranslationError
 from rlctl.common.ranks import Rank, rank_of
-from rlctl.common.report import Finding, Level
+from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Loaded
 from rlctl.documents import Document
 from rlctl.translation.difference import Difference, differences
@@ -72,12 +72,15 @@ def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Dif
         for item in items[:SHOWN]
     ]
     more = f", and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
-    message = (
-        f"the keys fit {found.name} {release} as well as {taken.version}, which rlctl read; in {release} "
-        f"{', '.join(texts)}{more}"
+    return finding(
+        "releases-differ",
+        Level.NOTE,
+        option=f"--from {found.name}@{release}",
+        framework=found.name,
+        release=release,
+        read=taken.version,
+        differences=", ".join(texts) + more,
     )
-    hint = f"if the config is for {found.name} {release}, read it as that release"
-    return Finding("releases-differ", Level.NOTE, message, hint=hint, option=f"--from {found.name}@{release}")
 
 
 def _shown(value: object) -> str:

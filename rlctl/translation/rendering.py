@@ -13,7 +13,7 @@ from rlctl.adapters.engine.rules import Absent
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import without_defaults
 from rlctl.common.errors import RlctlError, UsageError
-from rlctl.common.report import Level, Report
+from rlctl.common.report import Level, Report, finding
 from rlctl.config import Loaded
 from rlctl.documents import Comment, KeyPath, dotted, parse_dotted, write_yaml
 
@@ -81,12 +81,13 @@ def _keep(kept: Mapping[str, Mapping[str, Any]], options: Mapping[str, str], out
     if how == "sidecar":
         outcome.sidecar = write_yaml({"rlctl_carried": {name: dict(keys) for name, keys in kept.items()}})
     elif how == "none":
-        outcome.report.add("not-carried", Level.NOTE, f"{count} keys for the way back were left out, as asked")
+        outcome.report.findings.append(finding("not-carried", Level.NOTE, count=count))
     else:
         outcome.tail = [*outcome.tail, *block({**kept, AS_WRITTEN: _overruled(kept, outcome, options)})]
         if outcome.form not in COMMENTED:
-            message = f"{count} keys for the way back have no place in a list of overrides"
-            outcome.report.add("not-carried", Level.NOTE, message, option="--sidecar FILE")
+            outcome.report.findings.append(
+                finding("not-carried_list", Level.NOTE, option="--sidecar FILE", count=count)
+            )
 
 
 def _overruled(kept: Mapping[str, Mapping[str, Any]], outcome: Outcome, options: Mapping[str, str]) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from rlctl.adapters.engine.secrets import without_literals
 from rlctl.adapters.engine.stages import combined
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import Written
-from rlctl.common.errors import ConfigError, DocumentError, Location, TranslationError, UsageError, nearest
+from rlctl.common.errors import ConfigError, DocumentError, Location, RlctlError, TranslationError, UsageError, nearest
 from rlctl.common.filenames import is_file
 from rlctl.common.ranks import BY_CODE
-from rlctl.common.report import Bucket, Entry, Finding, Level, Report, option_for_fact
+from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding, option_for_fact
 from rlctl.config import EDITED, Loaded, set_keys, to_plain
 from rlctl.documents import (
     Comment,
@@ -260,7 +260,7 @@ def _assigned(
         _tell_of_options_left(loaded, changed, report)
         return changed
     except (ConfigError, DocumentError) as error:
-        report.add("set", Level.ERROR, error.message, at=error.at, hint=error.hint)
+        report.findings.append(finding("set", Level.ERROR, at=error.at, reason=error.message, advice=error.hint))
         return None
 
 
@@ -272,8 +272,11 @@ def _tell_of_options_left(before: Loaded, after: Loaded, report: Report) -> None
         chosen = next((at for at in after.sources if at[-1] == "type" and at[:-1] == path[: len(at) - 1]), None)
         if chosen is None or (before.sources.get(chosen) or source).key == source.key != "":
             continue  # the key that named the option says more than its name
-        message = f"{dotted(path)} is not used: --set chose another {dotted(chosen[:-1])}"
-        report.add("option-left", Level.NOTE, message, key=source.key, at=source.at)
+        report.findings.append(
+            finding(
+                "option-left", Level.NOTE, source.key, source.at, canonical=dotted(path), choice=dotted(chosen[:-1])
+            )
+        )
 
 
 def _prepared(document: Document, changes: list[Override], dialect: str | None) -> Document:
@@ -323,8 +326,7 @@ def _other_release(found: Dialect, taken: Detection, report: Report) -> list[Fin
     if others <= 0 or found.name == "rlctl":
         return []
     release = f"{found.name}@{taken.version}"
-    message = f"{others} keys belong to other releases than {release}; they are read as those releases mean them"
-    return [Finding("other-release", Level.NOTE, message)]
+    return [finding("other-release", Level.NOTE, count=others, release=release)]
 
 
 def override_lines(lines: Iterable[str | tuple[str, Location]], name: str = "command line") -> list[Override]:
@@ -399,14 +401,7 @@ def write(loaded: Loaded, target: str, *, options: Mapping[str, str] | None = No
         text = outcome.text()
     except (TranslationError, ConfigError, DocumentError) as error:
         report = Report(target=target)
-        report.add(
-            "not-expressible",
-            Level.ERROR,
-            error.message,
-            at=error.at,
-            hint=error.hint,
-            option=option_for_fact(error.hint),
-        )
+        report.findings.append(_not_expressible(error))
         return None, report
     report = outcome.report
     for part, written in outcome.file.parts:
@@ -484,16 +479,20 @@ def translate_loaded(
         else:
             text = outcome.text()
     except (TranslationError, ConfigError, DocumentError) as error:
-        report.add(
-            "not-expressible",
-            Level.ERROR,
-            error.message,
-            at=error.at,
-            hint=error.hint,
-            option=option_for_fact(error.hint),
-        )
+        report.findings.append(_not_expressible(error))
         return Translation(None, replace(report, target=target))
     return Translation(text, whole, outcome.sidecar)
+
+
+def _not_expressible(error: RlctlError) -> Finding:
+    return finding(
+        "not-expressible",
+        Level.ERROR,
+        at=error.at,
+        option=option_for_fact(error.hint),
+        reason=error.message,
+        advice=error.hint,
+    )
 
 
 def _ranked(findings: Sequence[Finding], entries: Sequence[Entry], *, moves: bool) -> list[Finding]:

@@ -7,7 +7,7 @@ import pytest
 from rlctl.adapters import names
 from rlctl.checks import check
 from rlctl.planning.plan import make_plan
-from rlctl.planning.support import AGENTS, ONE_DEVICE, OTHER
+from rlctl.planning.support import AGENTS, ONE_DEVICE, OTHER, because
 from tests.later import is_later, is_never
 
 from .corpus import ROWS, at_least, examples
@@ -16,7 +16,7 @@ VALUES = {
     "trinity/examples/opd_gsm8k/opd_gsm8k_jsd": "algorithm.advantage.kind",
 }
 """Estimators that are not computed under their own name, in the examples that show them."""
-OF_OTHERS = (AGENTS, OTHER, ONE_DEVICE, "Megatron", "SGLang", "a class of one framework's")
+OF_OTHERS = (*map(because, (AGENTS, OTHER, ONE_DEVICE, "external-reward")), "Megatron", "SGLang")
 """In the message of what is of later parts, of one framework only, or beyond what Megatron-core and SGLang do here."""
 
 

@@ -109,7 +109,7 @@ def test_devices_that_do_not_divide_a_mini_batch_are_warned_of() -> None:
         "data.train_batch_size=96", f"{A}.ppo_mini_batch_size=96", f"{R}.n=5", "trainer.n_gpus_per_node=7"
     )
     told = written(loaded, report, "verl")[1].findings
-    assert [item.hint for item in told if item.code == "devices-uneven"] == ["take 6 devices, or 8"]
+    assert [item.hint for item in told if item.code == "devices-uneven"] == ["use 6 devices, or 8"]
 
 
 def canonical(text: str, *, target: str = "verl", **options: str) -> tuple[dict[str, Any], Report]:
@@ -157,7 +157,7 @@ def test_kept_values_are_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "verl.yaml").write_text(made.text)
     _, told = read_file(tmp_path / "verl.yaml", environment={})
     (line,) = [item.message for item in told.findings if item.code == "restored"]
-    assert line.startswith("2 values are taken from the keys kept at the end of the file: ")
+    assert line.startswith("2 values come from the keys that an earlier conversion kept at the end of the file: ")
 
 
 def test_of_a_source_only_what_differs_is_kept() -> None:

@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from rlctl.checks import CODES, RULES_OF_FILES, check
+from rlctl.checks import LEVELS, RULES_OF_FILES, check
 from rlctl.checks.data_files import columns_of
 from rlctl.common.report import Finding
 from rlctl.config import config_from
@@ -51,7 +51,7 @@ BAD = [
     ("data-column", {"tools_key": "functions"}, {}, "tools_key", "has no column 'functions'"),
     ("data-column", {"messages_key": "chat"}, {"algorithm": {"objective": "sft"}}, "messages_key", "no column 'chat'"),
     ("data-column", {}, {"algorithm": {"objective": "dpo"}}, "chosen_key", "has no column 'chosen'"),
-    ("data-rows", {}, {"batch": {"prompts_per_step": 6}}, "prompts_per_step", "has 5 rows, and a step takes 6"),
+    ("data-rows", {}, {"batch": {"prompts_per_step": 6}}, "prompts_per_step", "has 5 rows, but each step takes 6"),
 ]
 
 
@@ -60,7 +60,7 @@ def test_what_is_wrong_is_named(
     tmp_path: Path, code: str, source: dict[str, Any], config: dict[str, Any], key: str, said: str
 ) -> None:
     finding = found({"path": str(written(tmp_path, "jsonl", ROWS)), **source}, **config)[0]
-    assert (finding.code, finding.level) == (code, CODES[code].level)
+    assert (finding.code, finding.level) == (code, LEVELS[code])
     assert finding.key.endswith(key)
     assert said in finding.message
     assert finding.hint

@@ -51,7 +51,7 @@ def test_without_steps_nothing_is_profiled_and_that_is_said() -> None:
     ((code, message),) = found({"tool": "torch"})
     assert (code, message) == (
         "not-applied",
-        "profiling.tool is torch, and profiling.steps names no step: nothing is profiled",
+        "profiling.tool is torch, but profiling.steps lists no step, so nothing is profiled",
     )
 
 
@@ -63,7 +63,7 @@ def test_without_steps_nothing_is_profiled_and_that_is_said() -> None:
             {"worker_args": {"contents": ["shape"]}},
             "'profiling.worker_args.contents' is ['shape']; expected a list of cpu",
         ),
-        ({"controller_args": {"trace": "cuda"}}, "torch takes no such setting; it takes contents"),
+        ({"controller_args": {"trace": "cuda"}}, "torch has no such setting; it has contents"),
         ({"roles": {"policy": {"args": {"torch": {"stacks": 1}}}}}, "'profiling.roles.policy.args.torch.stacks'"),
     ],
 )
@@ -77,4 +77,4 @@ def test_what_a_tool_takes_in_verl_and_here_not_is_told() -> None:
     args = {"torch": {"schedule": {"wait": 1}, "contents": ["cpu"]}}
     ((code, message),) = found({"tool": "torch", "steps": [1], "roles": {"policy": {"args": args}}})
     assert code == "not-used"
-    assert message.startswith("'profiling.roles.policy.args.torch.schedule': whole steps are profiled")
+    assert message.startswith("'profiling.roles.policy.args.torch.schedule': rlctl profiles the whole steps")

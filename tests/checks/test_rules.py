@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from rlctl.checks import CODES, check, codes_page
+from rlctl.checks import LEVELS, check
 from rlctl.checks.batch import _divisors_near
+from rlctl.checks.messages_page import page
+from rlctl.common.messages import catalogue, code_of, has
 from rlctl.common.report import Finding, Level
 from rlctl.config import config_from, load
 from rlctl.documents import read_yaml
@@ -81,21 +83,26 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "not-supported",
         {**DRAINS, "weight_sync": {"max_staleness": 1, "on_stale": "wait"}},
         "weight_sync.on_stale",
-        "waits for nobody",
+        "not-supported_wait",
     ),
-    ("not-supported", {**DRAINS, "checkpoint": {"every": {"epochs": 1}}}, "checkpoint.every", "reads no training data"),
+    ("not-supported", {**DRAINS, "checkpoint": {"every": {"epochs": 1}}}, "checkpoint.every", "not-supported_epochs"),
     (
         "not-used",
         {"runtime": {"ray": {"address": "auto", "num_cpus": 4}}},
         "runtime.ray.num_cpus",
-        "runs already",
+        "reason=the cluster at runtime.ray.address is already running with its own number of cores",
     ),
-    ("not-used", {**DRAINS, "schedule": {"total_epochs": 2}}, "schedule.total_epochs", "ends with its buffer"),
+    (
+        "not-used",
+        {**DRAINS, "schedule": {"total_epochs": 2}},
+        "schedule.total_epochs",
+        "reason=a run that trains on a buffer reads no training data; it ends with the buffer or at schedule.",
+    ),
     (
         "not-supported",
         {"data": {"train": [{"path": "org/data", "sampling": {"temperature": 0.5}}]}},
         "data.train[0].sampling.temperature",
-        "one temperature for all responses, 1",
+        "not-supported_temperature own=0.5 temperature=1.0",
     ),
     *[
         ("not-used", {"algorithm": change}, f"algorithm.{key}", words)
@@ -128,11 +135,16 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
                 "engine",
                 {"type": "fsdp2", "fsdp_size": 2},
                 {"algorithm": {"kl_in_loss": {"estimator": "full"}}},
-                "own workers",
+                "the policy.s workers",
             ),
-            ("micro_batch", {"size": 8}, {"algorithm": {"kl_in_loss": {"estimator": "full"}}}, "by micro-batch"),
-            ("precision", {}, {"model": {"lora": {}}, "algorithm": {"kl_in_loss": {}}}, "own workers"),
-            ("compile", False, {"model": {"lora": {}}, "algorithm": {"kl_in_loss": {}}}, "own workers"),
+            (
+                "micro_batch",
+                {"size": 8},
+                {"algorithm": {"kl_in_loss": {"estimator": "full"}}},
+                "reason=full distributions are compared within each training micro-batch",
+            ),
+            ("precision", {}, {"model": {"lora": {}}, "algorithm": {"kl_in_loss": {}}}, "the policy.s workers"),
+            ("compile", False, {"model": {"lora": {}}, "algorithm": {"kl_in_loss": {}}}, "the policy.s workers"),
         )
     ],
     *[
@@ -144,7 +156,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
                 "algorithm": algorithm,
             },
             key,
-            "answered once",
+            "responses to each dataset once",
         )
         for key, rollout, algorithm in (
             ("algorithm.filters", {}, {"filters": ["zero_variance_groups"]}),
@@ -152,18 +164,18 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             ("rollout.oversampling.ratio", {"oversampling": {"ratio": 0.1}}, {}),
         )
     ],
-    ("not-supported", {"run": {"mode": "train_only"}}, "buffer.type", "ends with the run that fills it"),
+    ("not-supported", {"run": {"mode": "train_only"}}, "buffer.type", "not-supported_memory-buffer"),
     (
         "not-supported",
         {"run": {"mode": "train_only"}, "buffer": {"type": "sql"}},
         "buffer.url",
-        "which buffer to train on",
+        "not-supported_no-buffer",
     ),
     (
         "not-supported",
         {"run": {"mode": "train_only"}, "buffer": {"type": "file"}},
         "buffer.path",
-        "which buffer to train on",
+        "not-supported_no-buffer",
     ),
     (
         "not-used",
@@ -175,66 +187,76 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "not-supported",
         {"run": {"mode": "rollout_only"}, "buffer": {"type": "sql"}, "weight_sync": {"max_steps_ahead": 1.0}},
         "weight_sync.max_steps_ahead",
-        "for rollout and training in one run",
+        "not-supported_two-runs",
     ),
     (
         "not-supported",
         {"buffer": {"type": "memory", "capacity": 64, "replay": {"enabled": True}}},
         "buffer.capacity",
-        "a step takes 512 responses",
+        "not-supported_replay-capacity capacity=64 step=512",
     ),
-    ("no-reward", {"run": {"mode": "rollout_only"}, "buffer": {"type": "sql"}, "rewards": []}, "rewards", "no reward"),
+    ("no-reward", {"run": {"mode": "rollout_only"}, "buffer": {"type": "sql"}, "rewards": []}, "rewards", "no-reward"),
     (
         "not-supported",
         {"algorithm": {"sample_strategy": "staleness_control", "sample_strategy_args": {"most": 1}}},
         "algorithm.sample_strategy_args",
-        "has most; expected max_staleness",
+        "not-supported_strategy-args unknown=most objective=rl strategy=staleness_control",
     ),
-    ("no-model", {"model": {"path": ""}}, "model.path", "not set"),
-    ("no-data", {"data": {"train": []}}, "data.train", "empty"),
-    ("no-data", {"run": {"mode": "evaluate_only"}}, "data.eval", "only evaluates"),
-    ("no-data", {"data": {"train": [{}]}}, "data.train[0].path", "no path"),
-    ("no-reward", {"rewards": []}, "rewards", "no reward"),
-    ("reward-names", {"rewards": ["rule", "rule"]}, "rewards", "2 rewards are called 'reward'"),
+    ("no-model", {"model": {"path": ""}}, "model.path", "no-model"),
+    ("no-data", {"data": {"train": []}}, "data.train", "no-data"),
+    ("no-data", {"run": {"mode": "evaluate_only"}}, "data.eval", "no-data_evaluation"),
+    ("no-data", {"data": {"train": [{}]}}, "data.train[0].path", "no-data_path"),
+    ("no-reward", {"rewards": []}, "rewards", "no-reward"),
+    ("reward-names", {"rewards": ["rule", "rule"]}, "rewards", "count=2 name=reward"),
     (
         "judge-model",
         {"rewards": [{"type": "judge", "base_url": "http://a/v1"}]},
         "rewards[0].model",
-        "the judge 'reward' has no model",
+        "name=reward",
     ),
-    ("no-end", {"schedule": {"total_steps": None}}, "schedule", "no end"),
+    ("no-end", {"schedule": {"total_steps": None}}, "schedule", "no-end"),
     (
         "mini-batch-too-large",
         {"batch": {"mini_batch_responses": 1024}},
         "batch.mini_batch_responses",
         "64 prompts x 8 = 512",
     ),
-    ("mini-batch-uneven", {"batch": {"mini_batch_responses": 200}}, "batch.mini_batch_responses", r"2 x 200 \+ 112"),
+    (
+        "mini-batch-uneven",
+        {"batch": {"mini_batch_responses": 200}},
+        "batch.mini_batch_responses",
+        "step=64 prompts x 8 = 512 responses full=2 mini=200 rest=112",
+    ),
     (
         "idle-replicas",
         {"batch": {"mini_batch_responses": 4}},
         "batch.mini_batch_responses",
-        "4 of them compute nothing",
+        "mini=4 replicas=8 idle=4",
     ),
     (
         "replicas-uneven",
         {"batch": {"prompts_per_step": 25, "mini_batch_responses": 100}},
         "batch.mini_batch_responses",
-        "100 responses on 8 replicas is 12.5 each",
+        "mini=100 replicas=8 each=12.5",
     ),
     (
         "sequence-over-micro",
         {"batch": {"micro_batch": {"size": 1000}}},
         "batch.micro_batch.size",
-        "up to 1024 tokens",
+        "longest=1024 size=1000",
     ),
-    ("context-too-short", {"model": {"max_context_tokens": 1000}}, "model.max_context_tokens", "512 .* = 1024"),
-    ("model-positions", {"rollout": {"max_response_tokens": 4000}}, "rollout.max_response_tokens", "2048 positions"),
+    (
+        "context-too-short",
+        {"model": {"max_context_tokens": 1000}},
+        "model.max_context_tokens",
+        "prompt=512 response=512 total=1024 context=1000",
+    ),
+    ("model-positions", {"rollout": {"max_response_tokens": 4000}}, "rollout.max_response_tokens", "longest=4512"),
     (
         "response-bounds",
         {"rollout": {"sampling": {"min_response_tokens": 600}}},
         "rollout.sampling.min_response_tokens",
-        "at least 600",
+        "least=600 most=512",
     ),
     (
         "devices-not-divisible",
@@ -252,7 +274,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "engine-over-node",
         {"rollout": {"engine": "vllm", "parallel": {"tensor_parallel_size": 16}}, "placement": {"nodes": 2}},
         "rollout.parallel.tensor_parallel_size",
-        "16 devices on nodes of 8",
+        "tensor=16 devices=8",
     ),
     (
         "tensor-over-node",
@@ -300,12 +322,16 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             "batch": {"micro_batch": {"unit": "responses", "size": 64}},
         },
         "train.engine.pipeline_parallel_size",
-        r"256 / 2 replicas = 128 responses, in 2 micro-batches for 4 stages: .* 3 / 5 = 60%",
+        "mini=256 replicas=2 share=128 count=2 stages=4 idle=3 / 5 = 60%",
     ),
     *[
         ("megatron-layout", {"train": {"engine": {"type": "megatron", **engine}}}, f"train.engine.{key}", words)
         for key, engine, words in (
-            ("tensor_parallel_size", {"tensor_parallel_size": 8}, "policy: 4 heads do not divide by tensor 8"),
+            (
+                "tensor_parallel_size",
+                {"tensor_parallel_size": 8},
+                "role=policy reason=4 heads do not divide by tensor 8 advice=set train.engine.tensor_parallel_size to",
+            ),
             (
                 "context_parallel_size",
                 {"tensor_parallel_size": 4, "context_parallel_size": 2},
@@ -382,71 +408,76 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "role-devices",
         {"placement": {"layout": "split", "rollout_devices": 8}},
         "placement.rollout_devices",
-        "training has none",
+        "rollout=8 total=8",
     ),
-    ("role-devices", {"placement": EXPLICIT}, "placement.roles.policy.devices", "devices 0 to 7"),
-    ("role-devices", {"placement": EXPLICIT}, "placement.roles.pilot", "no role 'pilot'"),
+    (
+        "role-devices",
+        {"placement": EXPLICIT},
+        "placement.roles.policy.devices",
+        "role-devices_outside wrong=9 last=7 nodes=1 devices=8",
+    ),
+    ("role-devices", {"placement": EXPLICIT}, "placement.roles.pilot", "role-devices_unknown role=pilot"),
     (
         "role-variables",
         {"runtime": {"role_env_vars": {"actor": {"A": "1"}}}},
         "runtime.role_env_vars.actor",
-        "no role 'actor'",
+        "role=actor",
     ),
-    ("cluster-too-small", {"placement": {"nodes": 2}}, "placement", "has 1 x 8"),
+    ("cluster-too-small", {"placement": {"nodes": 2}}, "placement", "nodes=2 devices=8 known_nodes=1 known_devices=8"),
     (
         "staleness",
         {"weight_sync": {"max_steps_ahead": 2, "max_staleness": 1}},
         "weight_sync.max_staleness",
-        "up to 2 synchronisations old",
+        "ahead=2.0 made=2 most=1",
     ),
     (
         "buffer-too-small",
         {"weight_sync": {"max_steps_ahead": 1}, "buffer": {"type": "memory", "capacity": 8}},
         "buffer.capacity",
-        "room for 8 responses",
+        "capacity=8 responses=512",
     ),
-    ("buffer-too-small", {"buffer": {"type": "sql", "capacity": 8}}, "buffer.capacity", "room for 8 responses"),
+    ("buffer-too-small", {"buffer": {"type": "sql", "capacity": 8}}, "buffer.capacity", "capacity=8 responses=512"),
     (
         "staleness",
         {**STALE, "weight_sync": {"every": 4}},
         "algorithm.sample_strategy_args",
-        "up to 3 versions old",
+        "staleness_strategy every=4 made=3",
     ),
-    ("over-rollout", {"rollout": {"oversampling": {"ratio": 1.0}}}, "rollout.oversampling.ratio", "ratio is 1"),
+    ("over-rollout", {"rollout": {"oversampling": {"ratio": 1.0}}}, "rollout.oversampling.ratio", "over-rollout"),
     (
         "difficulty-ahead",
         {"weight_sync": {"max_steps_ahead": 1}, "data": {"curriculum": {"order": "difficulty"}}},
         "data.curriculum.order",
-        "begun before that is known",
+        "difficulty-ahead",
     ),
     (
         "group-of-one",
         {"batch": {"responses_per_prompt": 1, **MOVED["batch"]}},
         "batch.responses_per_prompt",
-        "reward itself",
+        "name=grpo",
     ),
     (
         "old-pass-left-out",
         {"algorithm": {"advantage": {"type": "other", "kind": "clipv"}, "old_log_probs": "rollout"}},
         "algorithm.old_log_probs",
-        "clipv reads what the pass",
+        "name=clipv",
     ),
-    ("gae-without-critic", {"algorithm": {"advantage": "gae"}}, "algorithm.advantage", "critic is null"),
-    ("critic-unused", {"critic": {}}, "critic", "grpo asks no critic"),
+    ("gae-without-critic", {"algorithm": {"advantage": "gae"}}, "algorithm.advantage", "gae-without-critic"),
+    ("critic-unused", {"critic": {}}, "critic", "name=grpo"),
     (
         "warmup-without-critic",
         {"schedule": {"critic_warmup_steps": 5}},
         "schedule.critic_warmup_steps",
-        "first 5 steps train the critic only",
+        "steps=5 name=grpo",
     ),
     (
         "kl-off",
         {"algorithm": {"kl_in_loss": {"coefficient": 0.0}}},
         "algorithm.kl_in_loss.coefficient",
-        "the KL has no effect",
+        "kl-off",
     ),
     *[
-        ("updates-rounded-away", change, f"{role}.precision.parameters", "most weights never move")
+        ("updates-rounded-away", change, f"{role}.precision.parameters", "rate=1e-0[56] role=")
         for role, change in (
             ("train", {"train": {"precision": {"parameters": "bfloat16"}}}),
             (
@@ -459,9 +490,9 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "kl-without-pull",
         {"algorithm": {"kl_in_loss": {"estimator": "k1"}}},
         "algorithm.kl_in_loss.estimator",
-        "0 on average",
+        "kl-without-pull",
     ),
-    ("reference-unused", {"reference": {"model": {"path": "org/other"}}}, "reference.model", "no KL"),
+    ("reference-unused", {"reference": {"model": {"path": "org/other"}}}, "reference.model", "reference-unused"),
     ("greedy-training", {"rollout": {"sampling": {"temperature": 0.0}}}, "rollout.sampling.temperature", "greedy"),
     (
         "sampling-cut",
@@ -474,119 +505,129 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "learning-rate",
         {"train": {"optimizer": {"lr": 0.0}}},
         "train.optimizer.lr",
-        "nothing is learned",
+        "learning-rate",
     ),
     (
         "warmup",
         {"train": {"lr_scheduler": {"warmup_steps": 1, "warmup_ratio": 0.1}}},
         "train.lr_scheduler",
-        "both",
+        "warmup",
     ),
     (
         "warmup",
         {"train": {"lr_scheduler": {"type": "cosine", "step_unit": "optimizer_step", "warmup_steps": 21}}},
         "train.lr_scheduler.warmup_steps",
-        "21 steps in a run of 20",
+        "warmup_long warmup=21 total=20 unit=optimizer_step",
     ),
     (
         "clip-range",
         {"algorithm": {"policy_loss": {"type": "ppo_clip", "clip_low": 1.5, "clip_high": 2}}},
         "algorithm.policy_loss.clip_low",
-        "never acts",
+        "low=1.5",
     ),
     (
         "clip-range",
         {"algorithm": {"policy_loss": {"type": "gspo", "clip_high": 1e-4}}},
         "algorithm.policy_loss.clip_high",
-        "below clip_low",
+        "clip-range_high high=0.0001 low=0.0003",
     ),
     (
         "clip-range",
         {"algorithm": {"policy_loss": {"type": "ppo_clip", "dual_clip": 1.1}}},
         "algorithm.policy_loss.dual_clip",
-        "within",
+        "clip-range_dual dual=1.1 bound=1.2",
     ),
     (
         "evaluation-never",
         {"data": {"eval": [{"path": "org/set"}]}, "schedule": {"evaluate_at_start": False}},
         "data.eval",
-        "evaluate_every is null",
+        "count=1",
     ),
-    ("evaluation-without-data", {"schedule": {"evaluate_every": 5}}, "schedule.evaluate_every", "data.eval is empty"),
-    ("path-missing", {"model": {"path": "./nowhere"}}, "model.path", "the model ./nowhere"),
-    ("path-missing", {"critic": {"model": {"path": "./no"}}}, "critic.model.path", "the critic's model ./no"),
-    ("path-missing", {"reference": {"model": {"path": "./no"}}}, "reference.model.path", "the reference's model ./no"),
+    (
+        "evaluation-without-data",
+        {"schedule": {"evaluate_every": 5}},
+        "schedule.evaluate_every",
+        "evaluation-without-data",
+    ),
+    ("path-missing", {"model": {"path": "./nowhere"}}, "model.path", "path=./nowhere"),
+    ("path-missing", {"critic": {"model": {"path": "./no"}}}, "critic.model.path", "path=./no"),
+    ("path-missing", {"reference": {"model": {"path": "./no"}}}, "reference.model.path", "path=./no"),
     (
         "path-missing",
         {"data": {"train": [{"path": "nowhere.parquet"}]}},
         "data.train[0].path",
-        "the data nowhere.parquet",
+        "path=nowhere.parquet",
     ),
-    ("path-missing", {"rewards": [{"type": "function", "path": "no.py"}]}, "rewards[0].path", "file no.py"),
+    ("path-missing", {"rewards": [{"type": "function", "path": "no.py"}]}, "rewards[0].path", "path=no.py"),
     (
         "path-missing",
         {"checkpoint": {"resume": "path", "resume_path": "/no"}},
         "checkpoint.resume_path",
-        "checkpoint /no",
+        "path=/no",
     ),
-    ("hub-name", {"model": {"path": "Qwen/Qwen2.5-1.5B"}}, "model.path", "on a hub"),
-    ("resume-path", {"checkpoint": {"resume": "path"}}, "checkpoint.resume_path", "not set"),
-    ("resume-path", {"checkpoint": {"resume_path": "/no"}}, "checkpoint.resume_path", "not read"),
-    ("remote-path", {"checkpoint": {"remote": "oss"}}, "checkpoint.remote", "expected a URL"),
-    ("remote-path", {"checkpoint": {"folder": "s3://b/c"}}, "checkpoint.folder", "a folder of this machine first"),
-    ("never-saved", {"checkpoint": {"at_end": False, "export": "never"}}, "checkpoint", "nothing is saved"),
-    ("tracker", {"tracking": ["swanlab"]}, "tracking[0].mode", "an account"),
-    ("tracker-twice", {"tracking": ["console", "console"]}, "tracking", "2 times"),
+    ("hub-name", {"model": {"path": "Qwen/Qwen2.5-1.5B"}}, "model.path", "path=Qwen/Qwen2.5-1.5B"),
+    ("resume-path", {"checkpoint": {"resume": "path"}}, "checkpoint.resume_path", "resume-path"),
+    ("resume-path", {"checkpoint": {"resume_path": "/no"}}, "checkpoint.resume_path", "resume-path_unread resume=auto"),
+    ("remote-path", {"checkpoint": {"remote": "oss"}}, "checkpoint.remote", "path=oss"),
+    ("remote-path", {"checkpoint": {"folder": "s3://b/c"}}, "checkpoint.folder", "remote-path_folder path=s3://b/c"),
+    ("never-saved", {"checkpoint": {"at_end": False, "export": "never"}}, "checkpoint", "never-saved"),
+    ("tracker", {"tracking": ["swanlab"]}, "tracking[0].mode", "tracker=swanlab mode=cloud"),
+    ("tracker-twice", {"tracking": ["console", "console"]}, "tracking", "tracker=console count=2"),
     (
         "literal-secret",
         {"tracking": [{"type": "wandb", "mode": "offline", "api_key": "x"}]},
         "tracking[0].api_key",
-        "plain text",
+        "expression=",
     ),
-    ("secret-in-name", {"run": {"name": "x-${oc.env:HF_TOKEN}"}}, "run.name", "holds a secret"),
+    ("secret-in-name", {"run": {"name": "x-${oc.env:HF_TOKEN}"}}, "run.name", r"value=x-\$\{oc\.env:HF_TOKEN\}"),
     (
         "literal-secret",
         {"runtime": {"env_vars": {"HF_TOKEN": "x"}}},
         "runtime.env_vars.HF_TOKEN",
-        "plain text",
+        "expression=",
     ),
     (
         "not-supported",
         {"rollout": {"engine": "sglang", "parallel": {"tensor_parallel_size": 2}}},
         "rollout.parallel.tensor_parallel_size",
-        "only an engine of vLLM has more than one device here",
+        "only vLLM engines",
     ),
     (
         "not-used",
         {"rollout": {"engine": "transformers", "parallel": {"tensor_parallel_size": 2}}},
         "rollout.parallel.tensor_parallel_size",
-        "only an engine of vLLM has more than one device here",
+        "only vLLM engines",
     ),
     (
         "not-supported",
         {"algorithm": {"router_replay": "recompute", "old_log_probs": "rollout"}},
         "algorithm.router_replay",
-        "no pass before it that records",
+        "not-supported_replay-rollout",
     ),
     (
         "not-supported",
         {"algorithm": {"router_replay": "recompute", "objective": "mix"}},
         "algorithm.router_replay",
-        "responses that mix learns from beside",
+        "not-supported_replay-mix",
     ),
-    ("not-supported", {"algorithm": {"router_replay": "rollout"}}, "algorithm.router_replay", "which experts it chose"),
+    (
+        "not-supported",
+        {"algorithm": {"router_replay": "rollout"}},
+        "algorithm.router_replay",
+        r"reason=no rollout engine reports the experts it chose \(vLLM does only with its second model runner, ",
+    ),
     (
         "not-used",
         {"algorithm": {"router_replay": "recompute"}, "train": {"fused_kernels": {"prefix_grouping": True}}},
         "train.fused_kernels.prefix_grouping",
-        "replays no experts",
+        r"reason=prefix grouping needs FSDP2 with packed sequences \(model\.attention auto\) and no router replay",
     ),
-    ("not-supported", {"rollout": {"engine": "external"}}, "rollout.engine", "has no address"),
+    ("not-supported", {"rollout": {"engine": "external"}}, "rollout.engine", "not-supported_endpoint-address"),
     (
         "not-supported",
         {"rollout": {"engine": {"type": "external", "base_url": "http://a/v1"}}},
         "rollout.engine",
-        "keeps its own weights",
+        "not-supported_endpoint-trains",
     ),
 ]
 
@@ -600,17 +641,22 @@ def test_a_rule_finds_what_it_is_for(
     findings = found(good, change, cluster=H100, symbolic=())
     mine = [finding for finding in findings if finding.code == code and finding.key == key]
     assert len(mine) == 1, [(finding.code, finding.key) for finding in findings]
-    assert re.search(words, mine[0].message), mine[0].message
-    assert mine[0].level is CODES[code].level
+    assert re.search(words, said(mine[0])), said(mine[0])
+    assert mine[0].level is LEVELS[code]
 
 
-OF_FILES = {code for code in CODES if code.startswith(("code-", "data-"))}
+def said(finding: Finding) -> str:
+    """What a finding says, without its sentence: the id of its message and the variables, as ``memory reason=...``."""
+    return " ".join([finding.id, *(f"{name}={value}" for name, value in finding.params.items())])
+
+
+OF_FILES = {code for code in LEVELS if code.startswith(("code-", "data-"))}
 """Codes of rules that read files: ``test_user_code.py`` and ``test_data_files.py`` provoke them."""
 
 
 def test_every_code_is_provoked_by_a_test() -> None:
     elsewhere = {"stage", "memory", "not-applied", "mistyped-key", "runner-refuses", "runner-release"}
-    assert set(CODES) - {code for code, *_ in PROVOKED} == elsewhere | OF_FILES
+    assert set(LEVELS) - {code for code, *_ in PROVOKED} == elsewhere | OF_FILES
 
 
 def test_every_error_and_warning_says_what_to_do(good: dict[str, Any]) -> None:
@@ -637,7 +683,7 @@ def test_memory_is_compared_with_the_device(good: dict[str, Any]) -> None:
     tight = Cluster(1, 8, "cuda", gib_per_device=0.0001)
     (finding,) = (each for each in found(good, {}, cluster=tight) if each.code == "memory")
     assert finding.key == "train.engine"
-    assert finding.hint == "use more or larger GPUs"
+    assert finding.hint == "use more GPUs, or GPUs with more memory"
     assert found(good, {}, cluster=Cluster(1, 8, "cuda")) == []
 
 
@@ -685,11 +731,12 @@ def test_a_config_for_1024_gpus_is_checked_within_2_seconds(good: dict[str, Any]
     assert time.perf_counter() - started < 2
 
 
-def test_the_page_of_codes_is_up_to_date() -> None:
-    page = ROOT / "docs" / "reference" / "checks.md"
-    assert page.read_text(encoding="utf-8") == codes_page(), (
-        "print rlctl.checks.codes_page() into docs/reference/checks.md"
-    )
+def test_the_page_of_messages_is_up_to_date_and_has_every_code() -> None:
+    text = (ROOT / "docs" / "reference" / "messages.md").read_text(encoding="utf-8")
+    assert text == page(), "python -m rlctl.checks.messages_page > docs/reference/messages.md"
+    codes = {code_of(id_) for id_ in catalogue("en") if has(f"{id_}.about")}
+    assert codes >= set(LEVELS)
+    assert all(f"\n### `{code}`\n" in text for code in codes)
 
 
 def test_a_dialects_default_that_changes_no_number_is_a_note_and_what_was_written_a_warning(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.checks import CODES, check
+from rlctl.checks import LEVELS, check
 from rlctl.checks.user_code import RULES
 from rlctl.common.errors import RlctlError
 from rlctl.common.report import Finding
@@ -47,24 +47,24 @@ def test_a_reward_that_a_run_takes_is_without_findings(tmp_path: Path, name: str
 
 
 BAD = [
-    ("code-syntax", "def compute_score(:\n", {}, "reward.py:1: the reward is not valid Python"),
+    ("code-syntax", "def compute_score(:\n", {}, "reward.py:1 is not valid Python"),
     ("code-name", VERL.replace("score", "scor"), {}, "has no function 'compute_score'; it has compute_scor"),
-    ("code-name", "x = 1\n", {}, "it has no function"),
+    ("code-name", "x = 1\n", {}, "and no other function either"),
     (
         "code-signature",
         "def compute_score(text): return 1\n",
         {},
-        "compute_score(text) is no form of a reward function",
+        "compute_score(text) has parameters that rlctl cannot call",
     ),
     (
         "code-signature",
         "\ndef compute_score(solution_str, ground_truth): return 1\n",
         {},
-        "reward.py:2: compute_score(ground_truth, solution_str) does not take data_source, extra_info",
+        "reward.py:2: compute_score(ground_truth, solution_str) does not accept data_source, extra_info",
     ),
-    ("code-signature", "def compute_score(response): return 1\n", {"signature": "verl"}, "does not take data_source"),
-    ("code-signature", VERL, {"args": {"weight": 2}}, "does not take weight, which rewards[0].args passes"),
-    ("code-import", f"import os, nosuchmodule.part\n{VERL}", {}, "reward.py:1: imports nosuchmodule"),
+    ("code-signature", "def compute_score(response): return 1\n", {"signature": "verl"}, "does not accept data_source"),
+    ("code-signature", VERL, {"args": {"weight": 2}}, "does not accept weight, which rewards[0].args passes"),
+    ("code-import", f"import os, nosuchmodule.part\n{VERL}", {}, "reward.py:1 imports nosuchmodule"),
     ("code-import", f"from nosuchmodule.part import x\n{VERL}", {}, "imports nosuchmodule"),
 ]
 
@@ -74,7 +74,7 @@ def test_what_is_wrong_is_named_with_its_line(
     tmp_path: Path, code: str, text: str, reward: dict[str, Any], said: str
 ) -> None:
     [finding] = found(tmp_path, text, **reward)
-    assert (finding.code, finding.level) == (code, CODES[code].level)
+    assert (finding.code, finding.level) == (code, LEVELS[code])
     assert said in finding.message
     assert finding.hint
     assert finding.key.startswith("rewards[0]")

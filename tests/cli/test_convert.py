@@ -161,7 +161,7 @@ def test_what_failed_does_not_look_done(rlctl: Any, config_file: Path) -> None:
     shown = rlctl("convert", str(config_file), "--set", "algorithm.objective=dpo", "--to", "verl")
     assert shown.code == 1
     assert shown.out == ""
-    assert "failed, with 1 error" in shown.err.splitlines()[0]
+    assert "failed with one error" in shown.err.splitlines()[0]
     assert "mapped" not in shown.err
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from rlctl.cli.code_scanning import github, ordered, sarif
 from rlctl.common.errors import Location
-from rlctl.common.ranks import HEADINGS, Rank
+from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report
-from rlctl.common.report_lines import NO_EFFECT, lines
+from rlctl.common.report_lines import lines
 from rlctl.translation.translate import convert
-from rlctl.tui.panes import preview
 
 ENVIRONMENTS = "verl has no environment managers"
 
@@ -43,7 +42,7 @@ def report() -> Report:
 def test_lines_are_in_the_order_of_ranks() -> None:
     told = lines(report())
     headings = list(dict.fromkeys(line.heading for line in told))
-    assert headings == [*HEADINGS.values(), NO_EFFECT]
+    assert headings == [*(rank.heading for rank in Rank), "No effect on the run"]
     assert [line.keys or line.note for line in told][:4] == [
         "no file",
         "algorithm.old_log_probs is a in b",
@@ -83,7 +82,3 @@ def test_a_conversion_sorts_its_findings() -> None:
     made = convert("data: {train_batch_size: 64}\nactor_rollout_ref: {rollout: {n: 4}}\n", to="roll", dialect="verl")
     places = [finding.rank.place for finding in made.report.findings]
     assert places == sorted(places)
-
-
-def test_the_app_has_the_headings() -> None:
-    assert [*HEADINGS.values(), NO_EFFECT] == list(preview.HEADINGS)

@@ -14,7 +14,7 @@ from rlctl.translation.translate import dialects
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-GENERATED = {"config.md", "concepts.md", "checks.md", "cli.md", "matrix.md"}
+GENERATED = {"config.md", "concepts.md", "messages.md", "cli.md", "matrix.md"}
 WRITTEN = [page for page in PAGES if page.name not in GENERATED]
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 SOURCE = re.compile(r"`((?:rlctl|tests|docs|presets|benchmarks)/[\w./-]+)(?:::(\w+))?`")

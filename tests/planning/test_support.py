@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
+from rlctl.common.messages import catalogue
 from rlctl.config import Config, config_from
 from rlctl.config.inspect import is_container, option_patterns, sections_in, walk
 from rlctl.documents import read_yaml
@@ -32,6 +33,18 @@ def test_every_row_names_keys_that_the_schema_has() -> None:
 def test_every_row_of_what_is_not_done_says_why_and_no_other_row_does() -> None:
     for row in support.TABLE:
         assert bool(row.reason) == (row.status in (Status.REFUSED, Status.NOTED) or row.elsewhere is not None), row
+
+
+def test_every_reason_is_a_message_and_every_message_a_reason() -> None:
+    by_value = (*support.REFUSED_VALUES.values(), *support.NOTED_VALUES.values())
+    used = {
+        *(row.why for row in support.TABLE if row.why),
+        *(why for values in by_value for why in values.values()),
+        *(why for _, why in (*support.ONLY_VALUES.values(), *support.INEFFECTIVE_WHEN.values())),
+        *support.ON_CPU.values(),
+        support.RLCTLS_PYTHON,
+    }
+    assert {f"support-{why}" for why in used} == {id_ for id_ in catalogue("en") if id_.startswith("support-")}
 
 
 def test_refused_values_are_values_that_their_key_can_take() -> None:
@@ -138,7 +151,7 @@ def test_what_is_not_used_is_named_once_for_each_reason() -> None:
         {"rollout": {"engine": "transformers", "memory": {"enforce_eager": True, "gpu_memory_utilization": 0.5}}}
     )
     assert support.not_used(config) == [
-        "rollout.memory.gpu_memory_utilization, rollout.memory.enforce_eager: only vLLM and SGLang have such a setting"
+        "rollout.memory.gpu_memory_utilization, rollout.memory.enforce_eager: only vLLM and SGLang have this setting"
     ]
 
 
@@ -146,7 +159,7 @@ def test_the_command_that_verl_starts_its_workers_with_is_not_used() -> None:
     environment = {"py_executable": "uv run --frozen", "env_vars": {"A": "1"}}
     config = config_from({"runtime": {"ray": {"init_args": {"runtime_env": environment}}}})
     (line,) = support.not_used(config)
-    assert line == f"runtime.ray.init_args.runtime_env.py_executable: {support.RLCTLS_PYTHON}"
+    assert line == f"runtime.ray.init_args.runtime_env.py_executable: {support.because(support.RLCTLS_PYTHON)}"
 
 
 @pytest.mark.parametrize(("device", "told"), [("cuda", 0), ("cpu", 1), (None, 0)])

@@ -156,7 +156,7 @@ def test_a_variable_that_is_not_set_here_is_no_limit_of_the_framework() -> None:
 
 def test_messages_name_the_files_keys_too() -> None:
     finding = advised("verl", "learning-rate", {"actor_rollout_ref": {"actor": {"optim": {"lr": 0}}}})
-    assert finding.message == "actor_rollout_ref.actor.optim.lr is 0: nothing is learned"
+    assert finding.message == "actor_rollout_ref.actor.optim.lr is 0, so nothing is learned"
     assert finding.hint == "set actor_rollout_ref.actor.optim.lr above 0"
 
 

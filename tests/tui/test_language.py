@@ -16,16 +16,14 @@ import pytest
 from rich.cells import cell_len
 
 import rlctl
-from rlctl.checks.problem import CODES
+from rlctl.checks import check
 from rlctl.common.report import Finding, Level
-from rlctl.config import Config, chinese, presets
+from rlctl.config import Config, chinese, config_from, presets
 from rlctl.config.inspect import walk
 from rlctl.runtime.reporting.metrics import METRICS
 from rlctl.tui.panes import findings
 from rlctl.tui.screens.monitor import PANES
 from rlctl.tui.zh import ZH
-from rlctl.tui.zh_checks import CHECKS
-from rlctl.tui.zh_findings import FINDINGS, in_chinese, pattern
 
 pytestmark = pytest.mark.xdist_group("language")  # the pages are gathered once
 PACKAGE = Path(rlctl.__file__).parent
@@ -130,63 +128,20 @@ def test_layouts_hold_where_characters_take_two_cells(pages: dict[str, dict[str,
             assert cell_len(line) == 78, "boxes close"
 
 
-def test_every_code_of_a_check_is_explained_in_chinese() -> None:
-    assert CHECKS.keys() == CODES.keys()
-
-
-def test_a_finding_begins_with_what_its_code_means(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_of_no_message_begins_with_what_its_code_means(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = Finding("no-model", Level.ERROR, "no model is named", "model.path")
-    assert CHECKS["no-model"] not in findings._text(finding)
     monkeypatch.setattr(findings, "LANGUAGE", "zh")
+    monkeypatch.setenv("RLCTL_LANGUAGE", "zh")
     first, second = findings._text(finding).splitlines()
-    assert CHECKS["no-model"] in first
-    assert "model.path: no model is named" in second
+    assert "没有设置 model.path" in first
+    assert "no model is named" in second
 
 
-def test_a_finding_that_is_common_is_in_chinese_with_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    message = "a mini-batch of 1024 responses, and a step has 512"
-    fixes = ((("batch", "mini_batch_responses"), 512),)
-    finding = Finding("mini-batch-too-large", Level.ERROR, message, "batch.x", fixes=fixes, template="{first} or less")
-    refused = Finding(
-        "not-supported", Level.ERROR, "'model.tinker': no remote training service is called", "model.tinker"
-    )
+def test_findings_and_what_to_set_are_in_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "LANGUAGE", "zh")
-    assert "batch.x: mini-batch 有 1024 条回答，而一步有 512\n" in findings._text(finding)
-    assert "把 batch.mini_batch_responses 设为 512 或更小" in findings._text(finding)
-    assert findings._text(refused).endswith("model.tinker: 不调用任何远程训练服务")
-    read = in_chinese("the script was read, not run; it starts verl.trainer.main_ppo, of verl")
-    assert read == "只读取脚本，没有运行；它启动 verl 的 verl.trainer.main_ppo"
-    assert in_chinese("wandb in mode online needs an account and the network") == "wandb 的 online 模式需要账号和网络"
-
-
-def texts_of_checks() -> Iterator[str]:
-    """Every text of the checks and of reading a file, ``{}`` for each value in it."""
-    for place in ("checks", "planning", "adapters", "translation", "shell", "documents"):
-        for path in sorted((PACKAGE / place).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.JoinedStr):
-                    yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
-                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    yield node.value
-
-
-def constant(text: str) -> int:
-    """Letters of a text that are no values."""
-    return len(text.replace("{}", ""))
-
-
-def test_every_chinese_finding_is_of_a_text_that_the_checks_say() -> None:
-    said = {text for text in texts_of_checks() if " " in text}
-    patterns = [(pattern(text), constant(text)) for text in said if "{}" in text]
-    gone = {
-        text
-        for text in FINDINGS
-        if text not in said and not any(size > constant(text) / 2 and one.fullmatch(text) for one, size in patterns)
-    }
-    assert gone == set()
-
-
-def test_every_chinese_finding_has_the_values_of_the_english() -> None:
-    for english, told in FINDINGS.items():
-        values = {f"{{{place}}}" for place in range(english.count("{}"))}
-        assert values == set(re.findall(r"\{\d\}", told)), english
+    monkeypatch.setenv("RLCTL_LANGUAGE", "zh")
+    change = {"batch": {"prompts_per_step": 64, "responses_per_prompt": 8, "mini_batch_responses": 1024}}
+    [finding] = [item for item in check(config_from(change)) if item.code == "mini-batch-too-large"]
+    shown = findings._text(finding)
+    assert "batch.mini_batch_responses 是 1024，而一步只有 64 个 prompt x 8 = 512 条回答" in shown
+    assert "把 batch.mini_batch_responses 设为 512 或更小" in shown

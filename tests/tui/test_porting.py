@@ -121,7 +121,7 @@ def test_a_warning_of_the_account_leads_to_its_field_and_no_loss_is_told_twice(f
         account = screen.query_one("#account", OptionList)
         lines = [str(account.get_option_at_index(place).prompt) for place in range(account.option_count)]
         assert not [line for line in lines if "cannot be said in the target" in line]
-        account.highlighted = next(place for place, line in enumerate(lines) if "ROLL reads of each row" in line)
+        account.highlighted = next(place for place, line in enumerate(lines) if "ROLL reads the columns" in line)
         await pilot.press("enter")
         await settled(screen, pilot)
         looked = screen.looked_at()

@@ -11,8 +11,8 @@ from rlctl.adapters.engine.reading import Read
 from rlctl.adapters.engine.table import generic
 from rlctl.adapters.engine.tree import find, gates, put
 from rlctl.adapters.engine.writing import WriteOutcome, Written
-from rlctl.common.errors import nearest
-from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry
+from rlctl.common.errors import closest
+from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, finding
 from rlctl.config import Loaded, load, to_file, to_plain
 from rlctl.documents import Document, KeyPath, dotted
 
@@ -91,10 +91,15 @@ def _of_no_dialect(document: Document) -> list[Finding]:
     for name in kept if isinstance(kept, dict) else ():
         if name not in names():
             key, known = f"extensions.{name}", ", ".join(item for item in names() if item != "rlctl")
-            message = f"'{key}' names a dialect that is not installed; expected one of {known}"
-            hint = nearest(str(name), names()) or "install it to convert these keys back; they are kept until then"
             found.append(
-                Finding("unknown-dialect", Level.WARNING, message, key, document.at(("extensions", name)), hint)
+                finding(
+                    "unknown-dialect",
+                    Level.WARNING,
+                    key,
+                    document.at(("extensions", name)),
+                    known=known,
+                    near=closest(str(name), names()) or "none",
+                )
             )
     return found
 

@@ -20,7 +20,7 @@ from rlctl.documents import read_yaml, write_yaml
 HEAD = "rlctl: kept for the way back, do not edit"
 END = "rlctl: end"
 AS_WRITTEN = "as_written"
-"""Beside the dialects: values of the text, by its keys. A kept value overrules them as long as nobody changes them."""
+"""Beside the dialects: values of the text, by its keys. A kept value overrules them until the user changes them."""
 
 
 def block(kept: Mapping[str, Mapping[str, Any]]) -> list[str]:

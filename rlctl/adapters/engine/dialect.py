@@ -184,7 +184,7 @@ class Dialect:
         )
 
     def read_again(self, file: File, options: Mapping[str, str]) -> Read:
-        """Read a file as it is written, without what is kept for the way back; once.
+        """Read a file as it is written, without the values kept for converting back; once.
 
         Raises:
             RlctlError: rlctl cannot read what it wrote.

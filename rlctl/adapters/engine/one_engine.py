@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rlctl.adapters.engine.lacking import SHOWN
 from rlctl.adapters.engine.writing import ConfigWithOrigins, WriteOutcome, Written
-from rlctl.common.report import Finding, Level
+from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.config.sections.train import Fsdp2, Megatron, OtherTrainEngine, TrainEngine
 from rlctl.planning import arithmetic
@@ -31,7 +31,7 @@ def with_one_engine(given: ConfigWithOrigins, framework: str) -> tuple[ConfigWit
 
 
 def tell_engines(written: Written, before: Config, after: Config, framework: str) -> None:
-    """Account for the engines that ``with_one_engine`` replaced: they travel for the way back only."""
+    """Account for the engines that ``with_one_engine`` replaced: they are kept only for converting back."""
     engines = {
         "critic": (before.critic and before.critic.engine, after.critic and after.critic.engine),
         "reference": (before.reference.engine, after.reference.engine),
@@ -50,8 +50,12 @@ def _kind(engine: TrainEngine) -> str:
 
 
 def _note(role: str, engine: TrainEngine, policy: TrainEngine, framework: str) -> Finding:
-    message = (
-        f"{role}.engine is {_kind(engine)}: {SHOWN.get(framework, framework)} runs every role with the policy's engine, "
-        f"so the {role} runs with {_kind(policy)}, split as the policy is; results don't change"
+    return finding(
+        "silent-difference_engine",
+        Level.NOTE,
+        f"{role}.engine.type",
+        role=role,
+        engine=_kind(engine),
+        policy=_kind(policy),
+        framework=SHOWN.get(framework, framework),
     )
-    return Finding("silent-difference", Level.NOTE, message, f"{role}.engine.type")

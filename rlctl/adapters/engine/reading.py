@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,8 @@ from rlctl.adapters.engine.secrets import is_secret
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import find, missing_section, put, remove, type_choices
 from rlctl.common.errors import ConfigError, Location
-from rlctl.common.report import Bucket, Entry, Finding, Level, Report
+from rlctl.common.messages import text
+from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Config, Loaded, Source, build_config
 from rlctl.config.build import shown
 from rlctl.config.load import put as link
@@ -175,8 +176,8 @@ class Reader:
         if config is None or report.errors:
             return Read(None, None, report)
         loaded = Loaded(config, self.sources, self.expressions, self.comments, (self.document.name,))
-        for path, text in links.items():
-            loaded = self._linked(loaded, path, text)
+        for path, line in links.items():
+            loaded = self._linked(loaded, path, line)
         return Read(loaded.config, loaded, report, implied, self.stated)
 
     # Rules to flows
@@ -246,18 +247,17 @@ class Reader:
         if isinstance(value, str) and "${" in value and self._reasons(name):
             return self._unresolved(name, at)
         if isinstance(error, BadValueError):
-            return Finding("bad-value", Level.ERROR, f"'{name}' {self._as_written(str(error), leaf)}", name, at)
+            return finding("bad-value_reason", Level.ERROR, name, at, reason=self._as_written(str(error), leaf))
         default = self.table.default_at(leaf, self.version)
         kind = _KINDS.get(type(value), "a value")
         expected = _KINDS.get(type(default), "another type of value")
         if expected == kind:
             expected = f"another {kind.partition(' ')[2]}"
-        return Finding("bad-value", Level.ERROR, f"'{name}' is {shown(raw)}; expected {expected}", name, at)
+        return finding("bad-value", Level.ERROR, name, at, value=shown(raw), expected=expected)
 
     def _unresolved(self, key: str, at: Location | None) -> Finding:
         why = next(iter(self._reasons(key)), "it has no value here")
-        hint = "set the variable, or give a default: ${oc.env:NAME,default}"
-        return Finding("unresolved", Level.ERROR, f"'{key}' cannot be resolved: {why}", key, at, hint)
+        return finding("unresolved", Level.ERROR, key, at, reason=why)
 
     def _reasons(self, key: str) -> list[str]:
         """Why an expression has no value; none where it has one, or stands for a secret of the environment."""
@@ -428,15 +428,14 @@ class Reader:
             entry = self._entry_at.get(dotted(_of_item(leaf)))
             ignored = entry is None or entry.bucket in (Bucket.DEAD, Bucket.UNKNOWN)
             if not ignored and not self._is_default_of_composed(leaf):
-                self._refuse("missing-value", leaf, "is ???, which means that it must be set", f"set {dotted(leaf)}")
+                self.findings.append(finding("missing-value", Level.ERROR, dotted(leaf), self.document.at(leaf)))
         for leaf, key in self.resolved.dangling.items():
             known = key and self.table.knows(split(key), self.version)
             place = next((leaf[:length] for length in range(len(leaf), 0, -1) if leaf[:length] in leaves), None)
             if not known and place is not None and not self._silent(place, leaves[place]):
-                reason = (
-                    f"is {find(self.document.values, leaf)}, which cannot be resolved: {self.resolved.unresolved[leaf]}"
-                )
-                self._refuse("unresolved", leaf, reason, "name a key that exists, or write the value")
+                name, at = dotted(leaf), self.document.at(leaf)
+                text, reason = find(self.document.values, leaf), self.resolved.unresolved[leaf]
+                self.findings.append(finding("unresolved_key", Level.ERROR, name, at, value=text, reason=reason))
 
     def _refuse_no_numbers(self, leaves: Mapping[KeyPath, Any]) -> None:
         """Refuse a value of a key with a number as its default that is not a number, unless the key has no effect.
@@ -459,15 +458,15 @@ class Reader:
         """
         refused = {finding.key for finding in self.findings if finding.level is Level.ERROR}
         texts = list(_texts(self.tree)) if self.resolved.expressions else []
-        for leaf, text in self.resolved.expressions.items():
+        for leaf, written in self.resolved.expressions.items():
             value = find(self.resolved.values, leaf)
             if not isinstance(value, str) or "${" not in value or dotted(leaf) in refused:
                 continue
-            if leaf in self.resolved.unresolved and "oc.env" not in text:
+            if leaf in self.resolved.unresolved and "oc.env" not in written:
                 continue  # it names a key that is refused itself, or a mapping with one that nobody uses
             uses = self.used.get(leaf, ())
             live = any(flow.to and not problem for flow, problem in uses) or (not uses and self._is_known(leaf))
-            if live and not any(value in text for text in texts):
+            if live and not any(value in each for each in texts):
                 self.findings.append(self._bad_value(leaf, TypeError()))
 
     def _takes_number(self, path: KeyPath) -> bool:
@@ -487,10 +486,6 @@ class Reader:
         said = explicit is not None and any(leaf[: len(path)] == path for path in explicit)
         return (self.composed or explicit is not None) and not said
 
-    def _refuse(self, code: str, leaf: KeyPath, reason: str, hint: str) -> None:
-        name = dotted(leaf)
-        self.findings.append(Finding(code, Level.ERROR, f"'{name}' {reason}", name, self.document.at(leaf), hint))
-
     def _tell_resolved(self, leaves: Mapping[KeyPath, Any]) -> None:
         """Say of an interpolation of another key that it does not survive, because what it names is not one canonical key."""
         for leaf, value in leaves.items():
@@ -498,10 +493,8 @@ class Reader:
                 continue
             live = [flow for flow, problem in self.used.get(leaf, ()) if flow.to and not problem]
             if live and not any(flow.to in self.expressions for flow in live):
-                message = f"'{dotted(leaf)}: {value}' goes on as its value; what it names has no counterpart of its own"
-                self.findings.append(
-                    Finding("interpolation-resolved", Level.NOTE, message, dotted(leaf), self.document.at(leaf))
-                )
+                at = self.document.at(leaf)
+                self.findings.append(finding("interpolation-resolved", Level.NOTE, dotted(leaf), at, value=value))
 
     # The source's ledger
 
@@ -521,14 +514,13 @@ class Reader:
             if entry.bucket is Bucket.UNKNOWN:
                 unknown += 1
                 near = self._nearest.suggestion(leaf) if unknown <= _MAX_SUGGESTIONS else ""
-                hint = f"did you mean '{near}'?" if near else ""
-                entry = Entry(entry.key, Bucket.UNKNOWN, shown, entry.at, (), hint or entry.note)
+                found = finding(
+                    "unknown-key", Level.WARNING, entry.key, entry.at, framework=self.dialect, near=near or "none"
+                )
+                entry = Entry(entry.key, Bucket.UNKNOWN, shown, entry.at, (), found.hint or entry.note)
                 added = self._is_added(leaf)
                 meant = "" if added else self._nearest.misspelled(leaf)
-                message = f"{self.dialect} has no key '{entry.key}'"
-                self.findings.append(
-                    Finding("unknown-key", Level.WARNING, message, entry.key, entry.at, hint, meant=meant, added=added)
-                )
+                self.findings.append(replace(found, meant=meant, added=added))
             self.entries.append(entry)
 
     def _is_known(self, leaf: KeyPath) -> bool:
@@ -569,8 +561,7 @@ class Reader:
         reason = note.reason if note else f"means something only in {self.dialect.split('@')[0]}"
         name = dotted(leaf)
         if is_secret(leaf):
-            message = f"'{name}' holds a secret, which is never carried"
-            self.findings.append(Finding("secret", Level.WARNING, message, name, at, "set it again in the target"))
+            self.findings.append(finding("secret_carried", Level.WARNING, name, at))
             return Entry(name, Bucket.UNSUPPORTED, value, at, (), "secrets are never carried")
         if self._silent(leaf, value):
             return Entry(name, Bucket.CARRIED, value, at, (), f"{reason}; at its default, so left out")
@@ -606,8 +597,7 @@ class Reader:
         }
         for path, value in sorted(own.items(), key=lambda item: _sections_first(item[0], item[1])):
             if problem := missing_section(path, self.tree):
-                message = f"'{dotted(path)}' is kept at the end of the file and not used: {problem}"
-                self.findings.append(Finding("not-restored", Level.NOTE, message, dotted(path), at))
+                self.findings.append(finding("not-restored", Level.NOTE, dotted(path), at, reason=problem))
                 continue
             if isinstance(value, str) and "${" in value:
                 links[path] = value
@@ -622,9 +612,8 @@ class Reader:
                 self.sources |= {place: Source("file", dotted(place), at) for place in said}
             restored.append(dotted(path))
         if restored:
-            values = f"{len(restored)} values are" if len(restored) > 1 else "a value is"
-            message = f"{values} taken from the keys kept at the end of the file: {', '.join(restored)}"
-            self.findings.append(Finding("restored", Level.NOTE, message, restored[0], at))
+            shown = ", ".join(restored)
+            self.findings.append(finding("restored", Level.NOTE, restored[0], at, count=len(restored), keys=shown))
         return links
 
     def _apart(self, kept: Mapping[KeyPath, Any]) -> Iterator[tuple[KeyPath, Any]]:
@@ -660,9 +649,8 @@ class Reader:
         try:
             return link(loaded, path, text, environment=self.environment)
         except ConfigError as error:
-            message = f"'{dotted(path)}: {text}' is kept at the end of the file and not used: {error}"
             at = Location(self.document.name)
-            self.findings.append(Finding("not-restored", Level.NOTE, message, dotted(path), at))
+            self.findings.append(finding("not-restored", Level.NOTE, dotted(path), at, reason=f"{text}: {error}"))
             return loaded
 
     def _forget_implied(self, kept: Sequence[KeyPath]) -> None:
@@ -698,9 +686,8 @@ class Reader:
         for key in keys:
             name, value = dotted(key), find(self.document.values, key)
             if name in written and (None if isinstance(value, Absent) else value) != written[name]:
-                message = f"'{dotted(path)}' is kept at the end of the file and not used: '{name}' was changed since"
                 at = self.document.at(key) or Location(self.document.name)
-                self.findings.append(Finding("not-restored", Level.NOTE, message, dotted(path), at))
+                self.findings.append(finding("not-restored_changed", Level.NOTE, dotted(path), at, other=name))
                 return True
         return False
 
@@ -745,8 +732,10 @@ class Reader:
         value = find(self.tree, path)
         if isinstance(value, str) and "${" in value and self._reasons(source.key):
             return self._unresolved(source.key, source.at)
-        message = f"{problem.message} (from '{source.key}')" if source.key != problem.key else problem.message
-        return Finding(problem.code, problem.level, message, source.key or problem.key, source.at, problem.hint)
+        message = problem.message
+        if source.key != problem.key:
+            message = text("read-from", message=message, source=source.key)
+        return replace(problem, message=message, key=source.key or problem.key, at=source.at)
 
 
 def _is_no_number(value: Any) -> bool:

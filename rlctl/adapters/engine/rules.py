@@ -275,7 +275,7 @@ class Key(Rule):
     write_when: Callable[[Writing], bool] | None = None
     """Whether this is the key to write; another rule writes the same concept otherwise."""
     implied: bool = False
-    """Whether what is read gives way to a value that is kept for the way back."""
+    """Whether a kept value from an earlier conversion replaces the one that is read."""
 
     @cached_property
     def keys(self) -> tuple[DialectKey, ...]:

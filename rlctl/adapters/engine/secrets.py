@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rlctl.common.report import Finding, Level
+from rlctl.common.report import Finding, Level, finding
 from rlctl.common.secrets import expression, has_password, is_secret_name, is_token, replace_passwords, replace_tokens
 from rlctl.common.secrets import is_secret as looks_secret
 from rlctl.documents import Document, KeyPath, dotted
@@ -62,9 +62,11 @@ def without_literals(document: Document) -> tuple[Document, list[Finding]]:
     findings = []
     for path, (text, name) in found:
         _set(values, path, text)
-        hint = f"export {name} before the run, and remove the secret from the file"
-        message = f"'{dotted(path)}' holds a secret in the open; it is replaced by {expression(name)}"
-        findings.append(Finding("secret", Level.WARNING, message, dotted(path), document.at(path), hint))
+        findings.append(
+            finding(
+                "secret", Level.WARNING, dotted(path), document.at(path), expression=expression(name), variable=name
+            )
+        )
     return replace(document, values=values, text=""), findings
 
 

@@ -13,7 +13,7 @@ from rlctl.adapters.engine.rules import ABSENT, Absent, DefaultFrom, Flow, Inexp
 from rlctl.adapters.engine.secrets import without_literal
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import CHOICES, ROLE_ENGINES, find, put
-from rlctl.common.report import Finding, Level, Origin, OriginEntry, option_for_fact
+from rlctl.common.report import Finding, Level, Origin, OriginEntry, finding, option_for_fact
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.inspect import walk
 from rlctl.documents import Comment, KeyPath, dotted, escaped
@@ -219,10 +219,17 @@ class Writer:
         origin = self._origin(flow, explicit)
         self.out.origins.append(OriginEntry(*shown[:1], origin, value, flow.note))
         if origin is Origin.ASSUMED:
-            message = f"'{shown[0]}: {value}' is assumed: {flow.note}"
-            hint = f"state {flow.option}" if flow.option else ""
+            option = option_for_fact(f"state {flow.option}" if flow.option else "")
             self.out.findings.append(
-                Finding("assumed", Level.WARNING, message, shown[0], None, hint, option=option_for_fact(hint))
+                finding(
+                    "assumed",
+                    Level.WARNING,
+                    shown[0],
+                    option=option,
+                    value=value,
+                    reason=flow.note,
+                    fact=flow.option or "none",
+                )
             )
         for key in flow.keys:
             if key in self.given.comments:
@@ -232,10 +239,7 @@ class Writer:
         """Say of a value that was computed from an environment variable that it does not follow the variable any more."""
         kinds = [source.kind for key in flow.keys if (source := self.given.sources.get(key))]
         if "environment" in kinds and "${" not in str(shown[1]):
-            message = (
-                f"'{shown[0]}: {shown[1]}' is computed with the environment of now; it does not follow its variables"
-            )
-            self.out.findings.append(Finding("environment-fixed", Level.NOTE, message, shown[0]))
+            self.out.findings.append(finding("environment-fixed", Level.NOTE, shown[0], value=shown[1]))
 
     def _settle_expressions(self) -> None:
         """Write the value where an expression names a key that is not written itself, so that nothing could find it."""
@@ -245,17 +249,17 @@ class Writer:
             if absent:
                 put(self.out.values, path, escaped(value) if isinstance(value, str) and value != text else value)
                 del self.out.resolved[path]
-                message = (
-                    f"'{dotted(path)}' is written as its value {value}; '{absent[0]}', which it names, is not written"
+                self.out.findings.append(
+                    finding("interpolation-resolved_unwritten", Level.NOTE, dotted(path), value=value, other=absent[0])
                 )
-                self.out.findings.append(Finding("interpolation-resolved", Level.NOTE, message, dotted(path)))
                 self.out.origins = [
                     replace(entry, value=value) if entry.key == dotted(path) else entry for entry in self.out.origins
                 ]
 
     def _tell_resolved(self, path: KeyPath, value: Any, name: str) -> None:
-        message = f"'{dotted(path)}' is written as its value {value}; '{name}', which it names, is not written as it is"
-        self.out.findings.append(Finding("interpolation-resolved", Level.NOTE, message, dotted(path)))
+        self.out.findings.append(
+            finding("interpolation-resolved_changed", Level.NOTE, dotted(path), value=value, other=name)
+        )
 
     def _comment(self, key: KeyPath, flow: Flow) -> None:
         """Note where the comment of a source key could go: to one place, to its key rather than to what follows from it."""
@@ -283,9 +287,9 @@ class Writer:
         if made is None:
             return value
         text, name = made
-        message = f"'{dotted(flow.to)}' is a secret; it is written as ${{oc.env:{name}}}"
-        hint = f"export {name} before the run"
-        self.out.findings.append(Finding("secret", Level.WARNING, message, dotted(flow.to), None, hint))
+        self.out.findings.append(
+            finding("secret_written", Level.WARNING, dotted(flow.to), expression=f"${{oc.env:{name}}}", variable=name)
+        )
         return text
 
     def _differs(self, flow: Flow) -> bool:
@@ -381,8 +385,15 @@ class Writer:
         again = tuple(str(key[-1]) for key in meant), lost.reason
         if texts and again not in self.told_silent:
             self.told_silent.add(again)
-            message = f"{', '.join(texts)}: {lost.reason}"
-            self.out.findings.append(Finding("silent-difference", Level.NOTE, message, dotted(meant[0])))
+            self.out.findings.append(
+                finding(
+                    "silent-difference_default",
+                    Level.NOTE,
+                    dotted(meant[0]),
+                    values=", ".join(texts),
+                    reason=lost.reason,
+                )
+            )
 
     def _drop(self) -> None:
         """Say why of everything explicit that no rule took, and of silent differences that matter."""
@@ -411,8 +422,15 @@ class Writer:
                 fate.lost = reason
             elif rule.matters:
                 fate.kept = reason
-                message = f"{dotted(path)} is {value}: {reason}"
-                self.out.findings.append(Finding("silent-difference", Level.NOTE, message, dotted(path)))
+                self.out.findings.append(
+                    finding(
+                        "silent-difference_default",
+                        Level.NOTE,
+                        dotted(path),
+                        values=f"{dotted(path)} is {value}",
+                        reason=reason,
+                    )
+                )
 
     def _unhandled(self, path: KeyPath) -> None:
         """Call an explicit value lost that no rule wrote anything for, unless it is the default or a rule says why."""

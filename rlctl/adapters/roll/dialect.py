@@ -216,7 +216,7 @@ WORKER = (
 
 
 def _keep_scored_domains(written: Written) -> None:
-    """Leave out shares, kept for the way back, of domains whose reward did not come back: ROLL stops at one without."""
+    """Leave out kept shares of domains whose reward did not come back: ROLL stops at one without."""
     shares = find(written.values, ("actor_train", "data_args", "domain_interleave_probs"))
     rewards = written.values.get("rewards")
     if isinstance(shares, dict) and isinstance(rewards, dict) and set(shares) & set(rewards):

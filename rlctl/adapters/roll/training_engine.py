@@ -401,7 +401,7 @@ def _recompute(worker: str, to: str) -> CustomRule:
         if engine_written(view, f"{to}.engine") != "megatron":
             yield Flow(view.path(key), not value, used)
         elif view.explicit(own) and value != (view.get(granularity) != "none"):
-            yield Inexpressible(used, "Megatron goes by train.engine.recompute_granularity", idle=True)
+            yield Inexpressible(used, "Megatron uses train.engine.recompute_granularity", idle=True)
         else:
             yield Flow((), None, used, "mapped", "Megatron goes by recompute_granularity")
 

@@ -11,27 +11,15 @@ from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import ConfigWithOrigins
 from rlctl.adapters.trinity.algorithm import TYPES
 from rlctl.adapters.trinity.workflows import ONE_TURN, can_call, one_turn
-from rlctl.common.errors import nearest
-from rlctl.common.report import Finding, Level
+from rlctl.common.errors import closest
+from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.config.sections.data import Data
 
 INPUT = ("buffer", "explorer_input")
 WORKFLOW = "buffer.explorer_input.default_workflow_type"
 REWARD = "buffer.explorer_input.default_reward_fn_type"
-ADDED = (
-    "Trinity 0.6 with verl 0.8 adds up the means of a mini-batch's micro-batches: m of them on a GPU make the gradient m "
-    "times as large, so that clip_grad lets through 1 / m as much; AdamW itself divides it out"
-)
-SAPO = (
-    "Trinity stops the gradient at SAPO's gate: at a ratio of 1 a step is 2 / tau of the paper's, and further away "
-    "the gate weighs a token more instead of closing"
-)
-
-CUT = (
-    "Trinity's {} does not train on responses that were cut at the limit; the source trains on them, with the overlong "
-    "penalty if it has one"
-)
+TOKENS = "trainer.max_token_len_per_gpu"
 
 
 def on_written(given: ConfigWithOrigins, values: Mapping[str, Any], version: Version) -> list[Finding]:
@@ -39,8 +27,7 @@ def on_written(given: ConfigWithOrigins, values: Mapping[str, Any], version: Ver
     source = given.sources.get(("batch", "responses_per_prompt"))
     if given.config.algorithm.objective.choice != "rl" or (source and source.key == "algorithm.repeat_times"):
         return []
-    hint = "raise trainer.max_token_len_per_gpu until a GPU takes its mini-batch at once, or clip_grad m times"
-    added = [Finding("micro-batches-added", Level.NOTE, ADDED, "trainer.max_token_len_per_gpu", None, hint)]
+    added = [finding("micro-batches-added", Level.NOTE, TOKENS)]
     return [*_on_tasks(given.config, values, version), *_on_sapo(given.config), *(added if version >= (0, 6) else [])]
 
 
@@ -49,31 +36,17 @@ def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list
     found = [*_on_sapo(config), *_on_calls(values)]
     named = find(values, ("algorithm", "algorithm_type"))
     if isinstance(named, str) and "${" not in named and named not in TYPES:
-        message = f"no release of Trinity that is known here has algorithm_type '{named}'; it is read as grpo"
-        found.append(_warning("unknown-algorithm", "algorithm.algorithm_type", message, nearest(named, TYPES)))
+        near = closest(named, TYPES) or "none"
+        found.append(finding("unknown-algorithm", Level.WARNING, "algorithm.algorithm_type", name=named, near=near))
     if version >= (0, 6) and config.run.mode in ("full", "train_only"):
-        own = f"{ADDED}; elsewhere it is one mean over the mini-batch"
-        found.append(Finding("micro-batches-added", Level.NOTE, own, "trainer.max_token_len_per_gpu"))
+        found.append(finding("micro-batches-added_own", Level.NOTE, TOKENS))
     schedule, optimizer = config.train.lr_scheduler, "algorithm.optimizer"
     endless = find(values, ("trainer", "total_steps")) in (ABSENT, None)
     if endless and schedule.warmup_ratio and config.run.mode in ("full", "train_only"):
-        message = (
-            "without trainer.total_steps Trinity takes lr_warmup_steps_ratio of sys.maxsize steps: the learning rate "
-            "stays near 0 for the whole run; rlctl takes it of the run's own length"
-        )
-        hint = "set trainer.total_steps, or lr_warmup_steps"
-        found.append(_warning("endless-schedule", f"{optimizer}.lr_warmup_steps_ratio", message, hint))
+        found.append(finding("endless-schedule", Level.WARNING, f"{optimizer}.lr_warmup_steps_ratio"))
     elif endless and schedule.type == "cosine":
-        message = (
-            "without trainer.total_steps Trinity's cosine takes sys.maxsize steps: the learning rate stays at its peak; "
-            "rlctl lets it fall over the run's own length"
-        )
-        found.append(_warning("endless-schedule", f"{optimizer}.lr_scheduler_type", message, "set trainer.total_steps"))
+        found.append(finding("endless-schedule_cosine", Level.WARNING, f"{optimizer}.lr_scheduler_type"))
     return found
-
-
-def _warning(code: str, key: str, message: str, hint: str = "") -> Finding:
-    return Finding(code, Level.WARNING, message, key, None, hint)
 
 
 def _on_tasks(config: Config, values: Mapping[str, Any], version: Version) -> Iterator[Finding]:
@@ -83,14 +56,10 @@ def _on_tasks(config: Config, values: Mapping[str, Any], version: Version) -> It
         yield _on_environments(config, workflow)
         return
     if row is not None and (problems := [*_rows(config.data, workflow), *_scores(config, values)]):
-        hint = (
-            "write each row as a question and an answer, and name a reward in default_reward_fn_type "
-            "(math_boxed_reward, countdown_reward, ...) or your own workflow in default_workflow_type"
-        )
-        yield _warning("other-data-and-reward", WORKFLOW, "; ".join(problems), hint)
+        yield finding("other-data-and-reward", Level.WARNING, WORKFLOW, reason="; ".join(problems))
     keeps = not any(item.choice == "overlong" for item in config.algorithm.filters)
     if row is not None and row.masks(version) and keeps:
-        yield _warning("cut-responses-masked", WORKFLOW, CUT.format(workflow))
+        yield finding("cut-responses-masked", Level.WARNING, WORKFLOW, workflow=workflow)
 
 
 def _on_calls(values: Mapping[str, Any]) -> Iterator[Finding]:
@@ -98,9 +67,15 @@ def _on_calls(values: Mapping[str, Any]) -> Iterator[Finding]:
     row, reward = one_turn(_said(values, "default_workflow_type")), _said(values, "default_reward_fn_type")
     if row is not None and isinstance(reward, str) and not can_call(row, reward):
         fits = sorted(other.names[0] for other in ONE_TURN if can_call(other, reward))
-        message = f"{row.names[0]} cannot call {reward}: their arguments differ, and each task raises a TypeError"
-        hint = f"set {WORKFLOW} to {' or '.join(fits)}" if fits else "name another reward function"
-        yield _warning("uncallable-reward", REWARD, message, hint)
+        yield finding(
+            "uncallable-reward",
+            Level.WARNING,
+            REWARD,
+            workflow=row.names[0],
+            reward=reward,
+            other=WORKFLOW,
+            fits=" or ".join(fits) or "none",
+        )
 
 
 def _said(values: Mapping[str, Any], key: str) -> Any:
@@ -120,7 +95,8 @@ def _on_environments(config: Config, workflow: Any) -> Finding:
         hint = f"compare {workflow} with the source's environment, or name a workflow of your own"
     message += "; each row of the task set starts one episode"
     message += "".join(told(ENVIRONMENTS, kind) for kind in environment_types(config))
-    return _warning("other-environment", WORKFLOW, message, f"{hint}; set TRINITY_TASKSET_PATH to the task set")
+    advice = f"{hint}; set TRINITY_TASKSET_PATH to the task set"
+    return finding("other-environment", Level.WARNING, WORKFLOW, reason=message, advice=advice)
 
 
 def _rows(data: Data, workflow: str) -> Iterator[str]:
@@ -161,4 +137,4 @@ def _scored(config: Config) -> str:
 
 def _on_sapo(config: Config) -> Iterator[Finding]:
     if config.algorithm.objective.choice == "rl" and config.algorithm.policy_loss.choice == "sapo":
-        yield _warning("other-gradient", "algorithm.policy_loss_fn", SAPO)
+        yield finding("other-gradient", Level.WARNING, "algorithm.policy_loss_fn")

@@ -397,7 +397,7 @@ def _write_kl_reward(view: Writing) -> Iterator[Out]:
                 view.path(f"{X}kl_penalty_fn_args.{key}"), section[field], (places[field],), same=True, always=True
             )
         else:
-            yield Inexpressible((places[field],), "nothing hangs on it with a fixed coefficient", idle=True)
+            yield Inexpressible((places[field],), "it has no effect with a fixed coefficient", idle=True)
 
 
 def _read_entropy(view: Reading) -> Iterator[Flow]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Out, Reading, Rule, Writing
-from rlctl.common.report import Finding, Level
+from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.planning import arithmetic
 
@@ -164,15 +164,12 @@ def rewritten(sources: Iterable[str], mode: str | None) -> list[Finding]:
     if was is None:
         return []
     does = {
-        SEPARATE: "it generates whole steps ahead on GPUs of its own",
-        "colocate_async": "it generates whole steps ahead on the GPUs of training",
-    }.get(mode or "", "it generates and trains in turns on all GPUs")
-    message = f"the source starts {was}; verl.trainer.main_ppo is written"
-    message += f", with {MODE} {mode}: {does}" if mode else f": {does}"
-    hint = (
-        "compare the staleness of both runs" if mode else "write verl@0.9 and whole nodes for rollout to run it ahead"
-    )
-    return [Finding("other-trainer", Level.WARNING, message, MODE if mode else "trainer", None, hint)]
+        SEPARATE: "generates whole steps ahead on its own GPUs",
+        "colocate_async": "generates whole steps ahead on the GPUs of training",
+    }.get(mode or "", "generates and trains in turns on all GPUs")
+    if mode:
+        return [finding("other-trainer_mode", Level.WARNING, MODE, was=was, mode=mode, does=does)]
+    return [finding("other-trainer", Level.WARNING, "trainer", was=was, does=does)]
 
 
 def _nothing(view: Writing) -> Iterator[Out]:

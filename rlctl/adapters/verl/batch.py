@@ -25,7 +25,8 @@ from rlctl.adapters.engine.writing import ConfigWithOrigins
 from rlctl.adapters.verl import asynchronous
 from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
 from rlctl.adapters.verl.training_engine import micro
-from rlctl.common.report import Finding, Level
+from rlctl.common.messages import text
+from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
@@ -43,6 +44,7 @@ def _read_mini(view: Reading) -> Iterator[Flow]:
 
 
 MINI = ("batch", "mini_batch_responses")
+N_GPUS = "trainer.n_gpus_per_node"
 
 
 def within_a_step(given: ConfigWithOrigins) -> tuple[ConfigWithOrigins, str]:
@@ -51,7 +53,7 @@ def within_a_step(given: ConfigWithOrigins) -> tuple[ConfigWithOrigins, str]:
     source = given.sources.get(MINI)
     if mini is None or mini <= step or source is None or source.key == f"{A}.ppo_mini_batch_size":
         return given, ""
-    reason = f"a mini-batch of {mini} responses is written as {step}, those of a step: verl refuses more"
+    reason = text("mini-batch-within-step", mini=mini, step=step)
     config = replace(given.config, batch=replace(given.config.batch, mini_batch_responses=None))
     return replace(given, config=config), reason
 
@@ -210,16 +212,24 @@ def needs(config: Config) -> list[Finding]:
     found = []
     trains = arithmetic.train_devices(config)
     if placement.layout == "split" and not own and trains != devices:
-        message = f"verl trains and generates on all {devices} devices; the source trains on {trains} devices alone"
-        found.append(Finding("devices-shared", Level.WARNING, message, "trainer.n_gpus_per_node"))
+        found.append(finding("devices-shared", Level.WARNING, N_GPUS, devices=devices, trains=trains))
     each = arithmetic.devices_per_replica(config.train.engine)
     if placement.layout == "explicit" or devices % each or mini % (devices // each) == 0:
         return found
-    message = f"verl stops at a mini-batch of {mini} responses on {devices // each} replicas, which do not divide it"
     fewer = next((each * n for n in range(devices // each - 1, 0, -1) if mini % n == 0), each)
     more = next((each * n for n in range(devices // each + 1, mini + 1) if mini % n == 0), None)
-    hint = f"take {fewer} devices" + (f", or {more}" if more else "")
-    return [*found, Finding("devices-uneven", Level.WARNING, message, "trainer.n_gpus_per_node", None, hint)]
+    return [
+        *found,
+        finding(
+            "devices-uneven",
+            Level.WARNING,
+            N_GPUS,
+            mini=mini,
+            replicas=devices // each,
+            fewer=fewer,
+            more=more or "none",
+        ),
+    ]
 
 
 def devices_that_divide(config: Config) -> int:

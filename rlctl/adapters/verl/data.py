@@ -23,7 +23,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import SOURCE_FIELDS, Names
-from rlctl.common.report import Finding, Level
+from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
 
@@ -274,6 +274,7 @@ def _write_nothing(view: Writing) -> Iterator[Out]:
 
 
 READ = (".parquet", ".json", ".jsonl")
+TRAIN_FILES = "data.train_files"
 
 
 def needs(config: Config) -> list[Finding]:
@@ -289,23 +290,36 @@ def needs(config: Config) -> list[Finding]:
         hint = (
             "write an agent loop of verl's that plays them, or convert to a framework that does; set VERL_TRAIN_FILES"
         )
-        found.append(Finding("other-environment", Level.WARNING, message, "data.train_files", None, hint))
+        found.append(finding("other-environment", Level.WARNING, TRAIN_FILES, reason=message, advice=hint))
     shaped = [source for source in sources if source.answer_key not in (None, ANSWER)]
     if shaped:
-        message = (
-            f"verl reads the prompt as chat messages, the reward's name from 'data_source' and the answer from "
-            f"'{ANSWER}'; '{shaped[0].path}' has its answer in '{shaped[0].answer_key}'"
+        found.append(
+            finding(
+                "data-columns",
+                Level.WARNING,
+                TRAIN_FILES,
+                framework="verl",
+                expected=f"the prompt as chat messages, the reward's name from 'data_source' and the answer from '{ANSWER}'",
+                found=f"'{shaped[0].path}' has its answer in '{shaped[0].answer_key}'",
+                advice="rewrite the data with these columns; verl then scores with its own reward, or custom_reward_function",
+            )
         )
-        hint = "rewrite the data with these columns; verl then scores with its own reward, or custom_reward_function"
-        found.append(Finding("data-columns", Level.WARNING, message, "data.train_files", None, hint))
     unread = [source.path for source in sources if source.path and not str(source.path).endswith(READ)]
     if unread:
-        message = f"verl reads files that end in {', '.join(READ)}; '{unread[0]}' is none"
-        hint = "download the data and name its file"
-        found.append(Finding("data-files", Level.WARNING, message, "data.train_files", None, hint))
+        advice = "download the data and name its file"
+        found.append(
+            finding(
+                "data-files",
+                Level.WARNING,
+                TRAIN_FILES,
+                advice=advice,
+                framework="verl",
+                endings=", ".join(READ),
+                path=f"'{unread[0]}'",
+            )
+        )
     if not config.data.eval and environments is None:
-        message = "verl opens data.val_files when it starts, also where it never evaluates; here it has none"
-        found.append(Finding("data-files", Level.WARNING, message, "data.val_files", None, "name a file of prompts"))
+        found.append(finding("data-files_validation", Level.WARNING, "data.val_files"))
     return found
 
 

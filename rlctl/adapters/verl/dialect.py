@@ -30,7 +30,7 @@ from rlctl.adapters.verl import (
 from rlctl.adapters.verl.known import known_keys
 from rlctl.adapters.verl.ranks import RANKS
 from rlctl.common.errors import TranslationError
-from rlctl.common.report import Entry, Finding, Level
+from rlctl.common.report import Entry, Finding, Level, finding
 from rlctl.config import Config
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
 from rlctl.documents.paths import parse_dotted
@@ -94,11 +94,18 @@ class Verl(Dialect):
             for item in notes.LATER_IGNORED:
                 newer = version_of(source) < version_of(item.since) <= version_of(release)
                 if newer and matches(split(item.key), path) and entry.value is not None:
-                    message = f"left as '{entry.key}', verl {item.since} and newer would {item.message}"
-                    hint = (
-                        "the account says what it became" if entry.targets else "nothing in this release does the same"
+                    found.append(
+                        finding(
+                            "newer-ignores",
+                            Level.NOTE,
+                            entry.key,
+                            entry.at,
+                            framework="verl",
+                            since=item.since,
+                            effect=item.message,
+                            written="yes" if entry.targets else "no",
+                        )
                     )
-                    found.append(Finding("newer-ignores", Level.NOTE, message, entry.key, entry.at, hint))
         return found
 
     def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:

@@ -169,7 +169,7 @@ def _write(view: Writing) -> Iterator[Out]:
             reason = f"verl has no {kind} reward; write a function for it{told(WORKERS, reward.get('kind'))}"
             yield Inexpressible((place, (*place, "type")), reason)
     if not rewards:
-        yield Inexpressible((("rewards",),), "verl always scores; its default goes by data source")
+        yield Inexpressible((("rewards",),), "verl always scores; its default reward depends on the data source")
 
 
 def _deciding(kinds: list[str]) -> set[int]:

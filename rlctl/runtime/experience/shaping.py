@@ -75,7 +75,7 @@ class Shaping:
             correction.Rejection.parse(chosen.rejection, chosen.rejection_bounds)
         if algorithm.policy_filtration is not None and algorithm.advantage.choice != "gae":
             raise PlanError(
-                f"algorithm.policy_filtration draws responses anew after gae; the advantage is {algorithm.advantage.choice}",
+                f"algorithm.policy_filtration resamples responses after gae; the advantage is {algorithm.advantage.choice}",
                 hint="set algorithm.policy_filtration to null: verl passes it over there",
             )
         penalty = algorithm.kl_in_reward

@@ -10,7 +10,7 @@ from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters import names
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.filenames import is_file
-from rlctl.common.report import Finding, Level
+from rlctl.common.report import Level, finding
 from rlctl.documents import Document, Override, read_overrides, read_text, read_yaml
 from rlctl.documents.composition import Choice, Composition, compose, has_defaults
 from rlctl.shell.override_lists import list_items, read_override_list, with_quoted_home
@@ -35,8 +35,7 @@ def composed(document: Document) -> Input:
     groups = [Override("set", *_group(choice)) for choice in made.choices if choice.group]
     listed = ", ".join(choice.name for choice in configs)
     reason = f"its defaults list names {listed}, which comes with {name}"
-    message = f"{reason}: nothing is included, those are {name}'s defaults"
-    note = Finding("shipped-config", Level.NOTE, message, at=configs[0].at)
+    note = finding("shipped-config", Level.NOTE, at=configs[0].at, config=listed, framework=name)
     kind = next((config.kind for config in shipped if config.kind), "")
     return Input(made.document, [*read_overrides(lines, document.name), *groups], name, kind, reason, [note])
 
@@ -89,8 +88,7 @@ def listed(text: str, name: str) -> Input:
         return replace(given, overrides=[*given.overrides, *written])
     for dialect in names():
         if (shipped := dialect_called(dialect).configs.get(stem)) is not None:
-            message = f"'{stem}' comes with {dialect}: its settings are {dialect}'s defaults"
-            note = Finding("shipped-config", Level.NOTE, message, at=at)
+            note = finding("shipped-config", Level.NOTE, at=at, config=stem, framework=dialect)
             first = read_overrides([(override, at) for override in shipped.overrides], name)
             reason = f"it starts from {stem}, which comes with {dialect}"
             return Input(Document(name, {}), [*first, *written], dialect, shipped.kind, reason, [note])
@@ -110,10 +108,7 @@ def hydra_left(document: Document, folder: Path) -> Input:
         for path in [tuple(_step(document, override.path))]
         if path in document.marks
     }
-    message = (
-        f"a config that Hydra composed; {beside} says which {len(paths)} keys of it were written, the rest are defaults"
-    )
-    note = Finding("composed-config", Level.NOTE, message)
+    note = finding("composed-config", Level.NOTE, file=beside, count=len(paths))
     return Input(replace(document, marks=marks, explicit=paths), findings=[note])
 
 

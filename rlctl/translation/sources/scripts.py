@@ -16,7 +16,7 @@ from rlctl.adapters import names as dialect_names
 from rlctl.adapters.engine.dialect import TrainerProgram
 from rlctl.common.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.common.filenames import is_file
-from rlctl.common.report import Finding, Level
+from rlctl.common.report import Finding, Level, finding
 from rlctl.common.secrets import concealed, expression, redacted
 from rlctl.documents import Document, read_overrides, read_text, read_yaml, resolve
 from rlctl.documents.scalars import plain_value
@@ -82,7 +82,7 @@ def read_launch(text: str, name: str, how: Script) -> Input:
     _refuse_unused(how.arguments, taken, reading, name)
     notes = [*given.findings, *_notes(reading, launch, words, keeps, how), *_notes_of_running(text, how)]
     reason = f"line {launch.program.at.line} starts {launch.program.name}"
-    document = replace(given.document, text=given.document.text or text)  # with what its comments keep for the way back
+    document = replace(given.document, text=given.document.text or text)  # its comments keep values
     return replace(
         given,
         document=document,
@@ -90,7 +90,7 @@ def read_launch(text: str, name: str, how: Script) -> Input:
         dialect=launch.dialect or given.dialect,
         kind=given.kind or launch.known.kind,
         reason=reason,
-        findings=[Finding("launch", Level.NOTE, _told(launch, how), at=launch.program.at), *notes],
+        findings=[_started(launch, how), *notes],
         environment=how.variables,
         taken=taken | {word for word in how.arguments if not is_override(word)},
     )
@@ -115,10 +115,15 @@ def _with_arguments(how: Script) -> Script:
     return replace(how, arguments=[*(given[place] for place in sorted(given)), *how.arguments], variables=others)
 
 
-def _told(launch: ScriptLaunch, how: Script) -> str:
-    way = "run in isolation" if how.traced else "read, not run"
-    of = f", of {launch.dialect}" if launch.dialect else ", which no dialect knows"
-    return f"the script was {way}; it starts {launch.program.name}{of}"
+def _started(launch: ScriptLaunch, how: Script) -> Finding:
+    return finding(
+        "launch",
+        Level.NOTE,
+        at=launch.program.at,
+        traced="yes" if how.traced else "no",
+        program=launch.program.name,
+        framework=launch.dialect or "no framework that rlctl knows",
+    )
 
 
 def _read(text: str, name: str, how: Script, arguments: Sequence[Text]) -> ScriptReading:
@@ -303,7 +308,7 @@ def _base(launch: ScriptLaunch, words: ParsedCommand, reading: ScriptReading, na
     found = _find(wanted, launch.program, reading, name)
     if isinstance(found, Document):
         given = composed(found)
-        note = Finding("base-config", Level.NOTE, f"the command starts from {found.name}", at=launch.program.at)
+        note = finding("base-config", Level.NOTE, at=launch.program.at, file=found.name)
         return replace(given, findings=[*given.findings, note], dialect=launch.dialect or given.dialect)
     stem = config.removesuffix(".yaml").removesuffix(".yml")
     shipped = dialect_called(launch.dialect).configs.get(stem) if launch.dialect else None
@@ -313,11 +318,8 @@ def _base(launch: ScriptLaunch, words: ParsedCommand, reading: ScriptReading, na
             at=launch.program.at,
             hint=f"looked in {', '.join(found)}",
         )
-    message = (
-        f"the command starts from '{stem}', which comes with {launch.dialect}: those are {launch.dialect}'s defaults"
-    )
     overrides = read_overrides([(text, launch.program.at) for text in shipped.overrides], name)
-    note = Finding("shipped-config", Level.NOTE, message, at=launch.program.at)
+    note = finding("shipped-config", Level.NOTE, at=launch.program.at, config=stem, framework=launch.dialect)
     return Input(Document(name, {}, {(): Location(name, 1)}), overrides, launch.dialect, shipped.kind, findings=[note])
 
 
@@ -407,8 +409,7 @@ def _notes_of_running(text: str, how: Script) -> list[Finding]:
     unseen = _unseen_when_run(text, how) if how.traced else []
     if not unseen:
         return []
-    message = f"the sandbox doesn't pass {', '.join(unseen)} from your environment to the script"
-    return [Finding("environment", Level.NOTE, message, hint=f"--env {unseen[0]}=VALUE passes a variable")]
+    return [finding("environment_sandbox", Level.NOTE, variables=", ".join(unseen), variable=unseen[0])]
 
 
 def _notes(
@@ -421,37 +422,33 @@ def _notes(
             f"{name} ({', '.join(sorted(keys)[:2])}{', ...' if len(keys) > 2 else ''})"
             for name, keys in list(keeps.resolved.items())[:40]
         )
-        message = f"taken as they are here, because they are no plain texts: {shown}"
-        found.append(Finding("environment", Level.NOTE, message, option="--env NAME=VALUE"))
+        found.append(finding("environment", Level.NOTE, option="--env NAME=VALUE", variables=shown))
     if reading.state.exported:
         shown = ", ".join(reading.state.exported)
-        message = f"the script sets {shown} for its programs; that is no part of the config"
         at = next(iter(reading.state.exported.values()))
-        found.append(Finding("exports", Level.NOTE, message, at=at, hint="set them where the run starts"))
+        found.append(finding("exports", Level.NOTE, at=at, variables=shown))
     for variable in reading.state.secrets:
-        message = (
-            f"${variable} is written in the script; it stays ${{oc.env:{variable}}}, and its value is shown nowhere"
-        )
-        hint = f"export {variable} before the run, and take it out of the script"
-        found.append(Finding("secret", Level.WARNING, message, hint=hint))
+        expression = f"${{oc.env:{variable}}}"
+        found.append(finding("secret_script", Level.WARNING, variable=variable, expression=expression))
     if not how.traced:
         found += [
-            Finding("assumed", Level.WARNING, what, at=at, option="--trace")
+            finding("assumed_script", Level.WARNING, at=at, option="--trace", reason=what)
             for what, at in reading.state.assumed.items()
         ]
         used = dependences(launch.program.arguments)
         for variable, at in ((name, at) for name, at in reading.state.unset.items() if name in used):
-            message = f"${variable} is not set; the script takes it for empty"
-            found.append(Finding("unset", Level.NOTE, message, at=at, option=f"--env {variable}=VALUE"))
+            found.append(finding("unset", Level.NOTE, at=at, option=f"--env {variable}=VALUE", variable=variable))
     read = (*_NAME_OPTIONS, *_PATH_OPTIONS, *_FILE_OPTIONS)
     for option in words.options:
         if option not in read:
-            message = f"the option '{option}' of {launch.program.name} is not read"
-            found.append(Finding("option", Level.WARNING, message, at=launch.program.at))
+            # the values of options may hold secrets: only their names are shown
+            place = launch.program.at
+            found.append(finding("option", Level.WARNING, at=place, program=launch.program.name, word=option))
     others = [plain(word) for word in words.others if not (launch.known.style == "file" and plain(word) == "run")]
     if others:
-        message = f"{launch.program.name} is given {redacted(' '.join(others))[:80]!r}, which is neither an option nor key=value"
+        shown = redacted(" ".join(others))[:80]
+        note = finding("option_word", Level.WARNING, at=launch.program.at, program=launch.program.name, word=shown)
         if launch.known.style == "hydra":
-            raise DocumentError(message, at=launch.program.at, hint="quote values with blanks: key='a b'")
-        found.append(Finding("option", Level.WARNING, message, at=launch.program.at))
+            raise DocumentError(note.message, at=launch.program.at, hint="quote values with blanks: key='a b'")
+        found.append(note)
     return found

@@ -13,7 +13,8 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from rlctl.common.errors import RlctlError
-from rlctl.common.report import Finding, Level, fact_in
+from rlctl.common.messages import has, text
+from rlctl.common.report import Finding, Level
 from rlctl.documents import dotted, parse_dotted
 from rlctl.editing.session import Session
 from rlctl.tui.language import LANGUAGE, say
@@ -74,7 +75,7 @@ class FindingsPane(EditorPane):
     def _to_field(self, message: OptionList.OptionSelected) -> None:
         message.stop()
         item = self.findings[message.option_index]
-        if fact := fact_in(f"{item.message} {item.hint}"):
+        if fact := item.fact:
             self.post_message(self.Ask(fact))
             return
         key = item.key
@@ -108,23 +109,15 @@ def _text(item: Finding) -> str:
 
 
 def _said(item: Finding) -> tuple[str, str]:
-    """Message and hint in the app's language: of one that has no Chinese, what its code means stands before the English."""
-    if LANGUAGE != "zh":
+    """Message and hint; before an English message in the Chinese app what its code means."""
+    if item.id or LANGUAGE == "en" or not has(f"{item.code}.about"):
         return item.message, item.hint
-    from rlctl.tui.zh_checks import CHECKS
-    from rlctl.tui.zh_findings import hint_in_chinese, in_chinese
-
-    own = item.message.removeprefix(f"'{item.key}': ")
-    message = in_chinese(own)
-    if message is None:
-        told = f"{item.key}: {own}" if item.key and item.key not in own else own
-        message = f"{CHECKS[item.code]}\n  {told}" if item.code in CHECKS else item.message
-    return message, hint_in_chinese(item)
+    return f"{text(f'{item.code}.about')}\n  {item.message}", item.hint
 
 
 def _way(item: Finding) -> str:
     """How the app does what a command-line option does."""
-    if fact := fact_in(f"{item.message} {item.hint}"):
+    if fact := item.fact:
         return say("press F10 to state {fact}").format(fact=fact)
     if item.option.startswith("--env"):
         return say("to change it, start the app with {option}").format(option=item.option)

@@ -15,7 +15,6 @@ from textual.widgets import OptionList, Select, Static, TextArea
 from textual.widgets.option_list import Option
 
 from rlctl.common.errors import RlctlError
-from rlctl.common.language import later
 from rlctl.common.report import Bucket, Entry, Finding, Level, fact_in
 from rlctl.common.report_lines import SHOWN_KEYS, Line, lines
 from rlctl.common.secrets import redacted
@@ -30,16 +29,6 @@ from rlctl.tui.language import say
 from rlctl.tui.panes.editor import EditorPane
 
 DIALECTS = ("rlctl", "verl", "trinity", "roll")
-HEADINGS = (
-    later("The run would break"),
-    later("The objective changes"),
-    later("Schedule and batch"),
-    later("Data and reward"),
-    later("Memory and speed"),
-    later("Names and files"),
-    later("No effect on the run"),
-)
-"""The headings of a report's lines."""
 MARKS = {
     Bucket.UNKNOWN: "[$error on $surface]?[/]",
     Bucket.UNSUPPORTED: "[$error on $surface]x[/]",
@@ -159,7 +148,7 @@ def _account(session: Session, found: Translation) -> Iterator[ReportRow]:
             told = _told(text, f"{line.note} {line.finding.hint}", leads.of_finding(line.finding))
         else:
             told = _told(_line_text(line), line.note, leads.of_entry(line.entries[0]))
-        yield told if line.heading == heading else replace(told, text=f"[b]{say(line.heading)}[/b]\n{told.text}")
+        yield told if line.heading == heading else replace(told, text=f"[b]{line.heading}[/b]\n{told.text}")
         heading = line.heading
     for entry in found.report.accounting:
         if entry.bucket is Bucket.DERIVED:

@@ -1,0 +1,101 @@
+"""What rlctl says, by id: ``checks.en.ftl`` holds the English texts of an area, ``checks.zh.ftl`` beside it the Chinese ones.
+
+The files are in the syntax of Project Fluent (https://projectfluent.org). A message may have attributes::
+
+    mini-batch-too-large = batch.mini_batch_responses is { $mini }, but a step has only { $step }.
+        .hint = { $fix }
+        .about = The mini-batch is larger than a whole step.
+
+To add one: the message in both files, each text on one line; ``text("mini-batch-too-large", mini=512, step="256 responses")``.
+``tests/common/test_messages.py`` finds ids that one language lacks, variables that differ, and messages that nothing uses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from rlctl.common import language
+
+if TYPE_CHECKING:
+    from fluent.runtime import FluentBundle
+
+ENTRY = re.compile(r"^(?=[a-zA-Z][\w-]* =)", re.MULTILINE)
+"""Where a message of a file begins."""
+
+
+def text(name: str, /, **values: Any) -> str:
+    """A message in the chosen language; ``name`` is its id, or ``id.attribute``.
+
+    Raises:
+        KeyError: no message or attribute has this name.
+        ValueError: a variable of the message has no value.
+    """
+    return in_language(language.chosen(), name, **values)
+
+
+def optional(name: str, /, **values: Any) -> str:
+    """A message in the chosen language; empty if there is none of this name."""
+    return text(name, **values) if has(name) else ""
+
+
+def code_of(id_: str) -> str:
+    """The code of a finding: what variants of one message, as ``no-data`` and ``no-data_path``, have in common."""
+    return id_.partition("_")[0]
+
+
+def has(name: str) -> bool:
+    """Whether there is a message, or an attribute of one, of this name."""
+    id_, _, attribute = name.partition(".")
+    if id_ not in catalogue("en"):
+        return False
+    return not attribute or re.search(rf"^ +\.{re.escape(attribute)} =", catalogue("en")[id_], re.MULTILINE) is not None
+
+
+def in_language(chosen: str, name: str, /, **values: Any) -> str:
+    """A message in a language, in English if that has no translation."""
+    id_, _, attribute = name.partition(".")
+    bundle = _bundle(chosen if id_ in catalogue(chosen) else "en", id_)
+    found = bundle.get_message(id_)
+    pattern = found.attributes[attribute] if attribute else found.value
+    if pattern is None:
+        raise KeyError(name)
+    shown, errors = bundle.format_pattern(pattern, {key: _shown(value) for key, value in values.items()})
+    if errors:
+        raise ValueError(f"message {name}: {errors[0]}")
+    return str(shown)
+
+
+@cache
+def catalogue(chosen: str) -> Mapping[str, str]:
+    """The messages of a language by their ids, as the files write them."""
+    return dict(_entries(chosen))
+
+
+def _entries(chosen: str) -> Iterator[tuple[str, str]]:
+    for file in sorted(files(__name__).iterdir(), key=lambda file: file.name):
+        if file.name.endswith(f".{chosen}.ftl"):
+            for entry in ENTRY.split(file.read_text(encoding="utf-8"))[1:]:
+                yield entry.partition(" =")[0], entry
+
+
+@cache
+def _bundle(chosen: str, id_: str) -> FluentBundle:
+    """A message parsed: a command says a few of several hundred, and parsing all of them takes longer than the command."""
+    from fluent.runtime import FluentBundle, FluentResource
+
+    bundle = FluentBundle([chosen], use_isolating=False)
+    bundle.add_resource(FluentResource(catalogue(chosen)[id_]))
+    return bundle
+
+
+def _shown(value: Any) -> Any:
+    """Counts choose plurals and are written without separators, as a config writes them; the rest is text."""
+    from fluent.runtime.types import fluent_number
+
+    if isinstance(value, bool) or not isinstance(value, int):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return fluent_number(value, useGrouping=False)

@@ -1,0 +1,429 @@
+# What `rlctl check` finds. The part of an id before the first underscore is the finding's code.
+# .about says what a code means, .hint what to do; .otherwise replaces the hint if a file cannot express its values.
+# { $fix } stands for the values that solve it, { $first } for the nearest one; { $key } is the key that the finding is about.
+
+## What a run reads
+
+mistyped-key = { $framework } has no key '{ $key }'
+    .about = An unknown key that is a near miss of a known one. The run would train without what it was meant to set.
+    .hint = rename it to '{ $meant }'
+
+stage = { $reason }
+    .about = A stage contains an unknown key or an invalid value.
+
+no-model = model.path is not set
+    .about = model.path is not set.
+    .hint = set it to a local folder or a name on the Hugging Face Hub
+
+no-data = data.train is empty
+    .about = No training data (or, for evaluate_only, no evaluation data).
+    .hint = add a dataset: data.train: [train.parquet]
+no-data_evaluation = run.mode is evaluate_only, but data.eval is empty
+    .hint = add a dataset: data.eval: [test.parquet]
+no-data_path = { $key } is not set
+    .hint = set the path of this dataset
+no-data_experts = algorithm.objective is mix, which also learns from expert responses, but buffer.auxiliary is empty
+    .hint = set buffer.auxiliary.sft_dataset.path to a file of expert responses
+
+no-reward = RL training needs a reward, but rewards is empty
+    .about = RL training needs at least one reward.
+    .hint = add one: rewards: [type: rule]
+
+reward-names = { $count } rewards are named '{ $name }', so their metrics would collide
+    .about = Reward names must be unique; their metrics would collide.
+    .hint = give each reward its own name
+
+judge-model = judge '{ $name }' has no model
+    .about = The judge has no model, or its engines don't fit on its devices.
+    .hint = set { $key }: the endpoint's name of the model, or without base_url a local folder or a name on the Hub
+judge-model_devices = { $reason }
+    .hint = { $advice }
+
+path-missing = { $key }: { $path } does not exist on this machine
+    .about = A local file or folder does not exist.
+    .hint = correct the path; relative paths start from the folder in which rlctl runs
+
+hub-name = { $key }: { $path } is not a local path; the run downloads it from the Hugging Face Hub
+    .about = Not a local path; will be downloaded from the Hugging Face Hub.
+
+code-syntax = { $file }:{ $line } is not valid Python { $python }: { $reason }
+    .about = A Python file that the config names is not valid Python.
+    .hint = correct the file
+code-syntax_unreadable = { $file } cannot be read as Python: { $reason }
+    .hint = correct the file
+
+code-name = { $file } has no { $kind } '{ $name }'; it has { $known }
+    .about = A Python file has no function or class of the name that the config gives.
+    .hint = { $near ->
+        [none] set { $key } to one of them
+       *[other] did you mean '{ $near }'?
+    }
+code-name_empty = { $file } has no { $kind } '{ $name }', and no other { $kind } either
+    .hint = define it in the file, or correct the path
+
+code-signature = { $where } has parameters that rlctl cannot call a reward with
+    .about = A reward function does not accept the arguments that it is called with.
+    .hint = accept response and answer, or verl's data_source, solution_str, ground_truth and extra_info
+code-signature_missing = { $where } does not accept { $missing }; rlctl calls it with { $called } by name
+    .hint = add the parameters, or **kwargs
+code-signature_args = { $where } does not accept { $unknown }, which { $key } passes
+    .hint = remove them from { $key }, or add the parameters
+
+code-import = { $file }:{ $line } imports { $module }, which is not installed in rlctl's Python environment
+    .about = A Python file imports a module that is not installed in rlctl's Python environment.
+    .hint = install { $module } where the run starts
+
+data-unreadable = { $file } cannot be read: { $reason }
+    .about = A data file does not match its extension, or its rows cannot be read.
+    .hint = correct the file, or its format in the config
+data-unreadable_rows = { $reason }
+    .hint = { $advice }
+
+data-empty = { $file } has no rows
+    .about = A data file has no rows.
+    .hint = name a file that has rows
+
+data-column = { $file } has no column '{ $column }'; its columns are { $known }
+    .about = A data file has no column of the name that the config gives.
+    .hint = { $near ->
+        [none] set { $key } to one of them
+       *[other] did you mean '{ $near }'?
+    }
+
+data-rows = the training data has { $rows ->
+        [one] one row
+       *[other] { $rows } rows
+    }, but each step takes { $step } prompts, so the run would not train a single step
+    .about = The training data has fewer rows than one step takes.
+    .hint = { $first } or less
+
+data-overlong = { $over } of the first { $count } { $what } of { $file } are longer than the limit of { $limit } tokens ({ $shortest } to { $longest }, median { $median })
+    .about = Some of the rows that were measured are longer than their limit.
+    .hint = { $first } or more, or shorten the data
+
+data-lengths = the first { $count } { $what } of { $file } have { $shortest } to { $longest } tokens (median { $median }); the limit is { $limit }
+    .about = The token counts of some rows.
+data-lengths_unmeasured = rlctl did not measure the lengths of rows: { $reason }
+
+resume-path = checkpoint.resume is path, but checkpoint.resume_path is not set
+    .about = checkpoint.resume and checkpoint.resume_path disagree.
+    .hint = set checkpoint.resume_path
+resume-path_unread = checkpoint.resume_path is set but not read, because checkpoint.resume is { $resume }
+    .hint = { $fix }
+
+remote-path = checkpoint.remote is '{ $path }'; expected a URL that fsspec supports, or an absolute path
+    .about = Expected a local folder but got a URL, or vice versa.
+    .hint = set checkpoint.remote to a URL such as s3://bucket/folder
+remote-path_folder = checkpoint.folder is '{ $path }'; expected a local folder, because checkpoints are written locally first
+    .hint = set checkpoint.remote to the URL instead
+
+## Batches and lengths
+
+no-end = the schedule has no end
+    .about = Set total_steps, total_epochs or total_optimizer_steps.
+    .hint = set schedule.total_steps or schedule.total_epochs
+
+mini-batch-too-large = batch.mini_batch_responses is { $mini }, but a step has only { $step }
+    .about = The mini-batch is larger than a whole step.
+    .hint = { $first } or less
+
+mini-batch-uneven = a step has { $step } = { $full } x { $mini } + { $rest }, so its last mini-batch has only { $rest ->
+        [one] one response
+       *[other] { $rest } responses
+    }
+    .about = The step doesn't divide evenly into mini-batches; the last one will be smaller.
+    .hint = { $fix }
+
+idle-replicas = a mini-batch has { $mini ->
+        [one] one response
+       *[other] { $mini } responses
+    } for { $replicas } replicas, so { $idle } of them are idle
+    .about = More replicas than responses per mini-batch; some GPUs will be idle.
+    .hint = { $first } or more, or use fewer devices
+
+replicas-uneven = a mini-batch of { $mini } responses doesn't divide evenly across { $replicas } replicas ({ $each } each)
+    .about = The mini-batch doesn't divide evenly across replicas.
+    .hint = for an even split, { $fix }
+
+sequence-over-micro = a sequence can have { $longest } tokens, more than the { $size } of { $key }. It is then computed alone and needs more memory.
+    .about = A single sequence can exceed the micro-batch token budget and use more memory than planned.
+    .hint = { $first } or more
+
+context-too-short = { $prompt } prompt tokens + { $response } response tokens = { $total }, but model.max_context_tokens is { $context }
+    .about = max_prompt_tokens + max_response_tokens exceeds max_context_tokens.
+    .hint = { $fix }, or shorten one of the two
+
+model-positions = sequences can have { $longest } tokens, but { $model } has only { $positions } positions
+    .about = Sequences can exceed the model's max_position_embeddings.
+    .hint = shorten prompts or responses
+
+response-bounds = rollout.sampling.min_response_tokens is { $least }, but rollout.max_response_tokens is { $most }
+    .about = min_response_tokens is greater than max_response_tokens.
+    .hint = { $first } or less, or raise rollout.max_response_tokens
+
+evaluation-never = data.eval has { $count ->
+        [one] one dataset
+       *[other] { $count } datasets
+    }, but schedule.evaluate_every is null, so evaluation never runs
+    .about = data.eval is set, but evaluation never runs.
+    .hint = set schedule.evaluate_every, or remove data.eval
+
+evaluation-without-data = schedule.evaluate_every is set, but data.eval is empty
+    .about = evaluate_every is set, but data.eval is empty.
+    .hint = add a dataset to data.eval, or remove schedule.evaluate_every
+
+step-prompts = { $prompts } prompts x { $each } = { $responses } responses
+step-experts = { $prompts } prompts x { $each } + { $experts } of experts = { $responses } responses
+step-responses = { $responses ->
+        [one] one response
+       *[other] { $responses } responses
+    }
+
+## Devices
+
+devices-not-divisible = { $reason }
+    .about = The device count isn't divisible by the parallelism sizes.
+    .hint = { $advice }
+
+engine-over-node = each rollout engine uses { $tensor } devices, but a node has { $devices }: some engines would span nodes
+    .about = A rollout engine would span nodes.
+    .hint = set rollout.parallel.tensor_parallel_size to a divisor of { $devices }
+
+tensor-over-node = { $role }: { $reason }
+    .about = Training tensor parallelism spans nodes; expect slow steps.
+    .hint = { $advice }
+
+megatron-layout = { $role }: { $reason }
+    .about = A Megatron parallel size doesn't divide the model dimension it shards.
+    .hint = { $advice }
+
+pipeline-idle = a mini-batch of { $mini } responses / { $replicas } replicas = { $share }, in { $count } micro-batches for { $stages } pipeline stages: each stage idles for ({ $stages } - 1) / ({ $count } + { $stages } - 1) = { $idle } of the time
+    .about = Fewer micro-batches than pipeline stages; the pipeline bubble dominates.
+    .hint = { $fix }, or lower train.engine.pipeline_parallel_size
+pipeline-idle_tokens = a mini-batch of { $mini } responses / { $replicas } replicas = { $share }, in up to { $count } micro-batches for { $stages } pipeline stages: each stage idles for ({ $stages } - 1) / ({ $count } + { $stages } - 1) = { $idle } of the time
+    .hint = { $fix }, or lower train.engine.pipeline_parallel_size
+
+role-devices = placement.rollout_devices takes { $rollout } of { $total } devices, so training has none
+    .about = A role lists devices that don't exist, or no devices.
+    .hint = { $fix }
+role-devices_policy = the policy has no devices
+    .hint = set placement.roles.policy.devices
+role-devices_unknown = placement.roles names '{ $role }', which is not a role
+    .hint = the roles are { $known }
+role-devices_outside = { $key } lists { $wrong }, but the devices are 0 to { $last } ({ $nodes } nodes x { $devices })
+role-devices_twice = { $key } lists a device twice
+
+role-variables = runtime.role_env_vars names '{ $role }', which is not a role
+    .about = runtime.role_env_vars names an unknown role.
+    .hint = the roles are { $known }
+
+cluster-too-small = the config asks for { $nodes } x { $devices } GPUs (nodes x devices_per_node), but the cluster has { $known_nodes } x { $known_devices }
+    .about = The cluster has too few devices.
+    .hint = { $fix }, or use a larger cluster. To try the config here: rlctl try --tiny runs a small random model; rlctl launch --cpu scales the run down, shows the changes and asks
+cluster-too-small_cpu = placement.device is cuda, but this machine has no GPU
+    .hint = to try it here: rlctl try --tiny runs a small random model; rlctl launch --cpu scales the run down, shows the changes and asks
+cluster-too-small_cores = the config asks for { $nodes } x { $devices } devices (nodes x devices_per_node), but this machine has { $gpu ->
+        [none] no GPU and { $cores } cores
+       *[unused] { $cores } cores
+    }
+    .hint = to try it here: rlctl try --tiny runs a small random model; rlctl launch --cpu scales the run down, shows the changes and asks. runtime.ray.num_cpus={ $asked } runs { $asked } workers on the same cores.
+
+memory = { $reason }
+    .about = Estimated memory exceeds device memory.
+    .hint = { $first }
+memory_several = { $reason }
+    .hint = set { $settings }
+memory_hardware = { $reason }
+    .hint = use more GPUs, or GPUs with more memory
+
+## Schedule
+
+staleness = rollout runs up to { $ahead } steps ahead, so responses are up to { $made } weight syncs old, but weight_sync.max_staleness is { $most }: most responses generated ahead would be dropped
+    .about = The schedule produces responses staler than weight_sync.max_staleness; they would be dropped.
+    .hint = { $fix }
+staleness_strategy = weights are synced every { $every } steps, so responses are up to { $made } versions old, and staleness_control drops whole steps: nothing would be left to train on
+    .hint = set its max_staleness to { $made } or more, or weight_sync.every to 1
+
+buffer-too-small = buffer.capacity is { $capacity }, but a step needs { $responses } responses, so the run would wait forever
+    .about = buffer.capacity is smaller than one step; the run would deadlock.
+    .hint = { $fix }
+
+over-rollout = rollout.oversampling.ratio is 1, so every prompt of the step would be abandoned as a straggler
+    .about = rollout.oversampling.ratio of 1 discards every prompt.
+    .hint = set rollout.oversampling.ratio below 1: it is the share of stragglers
+
+difficulty-ahead = data.curriculum.order is difficulty, but asynchronous rollout starts prompts before the rewards of earlier prompts are known
+    .about = Difficulty ordering needs rewards that aren't available yet with asynchronous rollout.
+    .hint = set data.curriculum.order to random, or make rollout synchronous (weight_sync.max_steps_ahead: 0)
+
+## Algorithm
+
+group-of-one = { $name } compares the responses of a prompt, but batch.responses_per_prompt is 1, so the advantage is the reward itself
+    .about = A group-relative estimator with responses_per_prompt: 1 has no baseline.
+    .hint = { $fix }; 4 to 16 are usual
+
+old-pass-left-out = { $name } needs the old-log-prob pass, which algorithm.old_log_probs: rollout skips
+    .about = This estimator needs the old-log-prob pass, which old_log_probs: rollout skips.
+    .hint = { $fix }
+
+gae-without-critic = algorithm.advantage is gae, but critic is null
+    .about = GAE needs a critic section.
+    .hint = { $fix } (an empty critic section uses the policy's model)
+
+critic-unused = a critic is configured, but { $name } does not use one
+    .about = A critic is configured, but the estimator doesn't use one.
+    .hint = { $fix }
+
+warmup-without-critic = schedule.critic_warmup_steps is { $steps }, but { $name } does not use a critic, so these steps would train nothing
+    .about = critic_warmup_steps is set, but there is no critic.
+    .hint = { $fix }
+
+kl-off = { $key } is 0, so this KL term has no effect
+    .about = A KL term with coefficient 0 has no effect; the reference model isn't loaded.
+    .hint = set { $key } above 0, or { $fix }
+
+kl-without-pull = algorithm.kl_in_loss.estimator is k1, whose expected gradient as a loss is zero, so it does not regularize
+    .about = The k1 estimator has zero expected gradient as a loss, so this KL term doesn't regularize.
+    .hint = { $fix }; k1+ has the value of k1 and the gradient of k2
+
+reference-unused = a reference model is configured, but no KL term uses it
+    .about = A reference model is configured, but no KL term uses it.
+    .hint = set algorithm.kl_in_loss, or { $fix }
+
+greedy-training = rollout.sampling.temperature is 0, so all responses of a group would be identical
+    .about = Sampling temperature is 0: all responses in a group would be identical.
+    .hint = { $fix }
+
+sampling-cut = sampling is truncated by { $cut }, but the loss uses the full distribution
+    .about = top_p/top_k truncate sampling, but the loss uses the full distribution.
+    .hint = rollout.sampling.top_p 1.0 and rollout.sampling.top_k null sample from the full distribution
+
+learning-rate = { $key } is 0, so nothing is learned
+    .about = The learning rate is 0 or above 1e-3.
+    .hint = set { $key } above 0
+learning-rate_high = { $key } is { $rate }; full fine-tuning diverges above about { $highest }
+    .hint = 1e-6 to 1e-5 are usual
+
+updates-rounded-away = at a learning rate of { $rate }, most updates to bfloat16 weights round to zero, so the weights don't move
+    .about = At this learning rate, updates to bfloat16 weights round to zero.
+    .hint = { $fix }; { $role }.precision.compute may stay bfloat16
+
+warmup = the warm-up sets both warmup_steps and warmup_ratio
+    .about = Warm-up is set twice (steps and ratio), or is longer than the run.
+    .hint = { $fix }
+warmup_long = a warm-up of { $warmup } steps is longer than the run, which has { $total } ({ $unit }s), so the learning rate never reaches its peak
+    .hint = { $first } or less
+
+clip-range = clip_low is { $low }. A ratio is never below 0, so the lower bound never takes effect.
+    .about = Clip bounds that never take effect or contradict each other.
+    .hint = 0.2 is usual
+clip-range_high = clip_high { $high } is below clip_low { $low }, so updates that raise a probability are clipped earlier than those that lower it
+    .hint = set clip_high to clip_low or more (DAPO: 0.28 over 0.2)
+clip-range_dual = dual_clip { $dual } is within 1 + clip_high = { $bound }, so it contradicts the upper bound
+    .hint = 3.0 is usual; null turns it off
+
+## What a run leaves behind
+
+never-saved = checkpoint.every is null, checkpoint.at_end is false and checkpoint.export is never, so the run would not save any weights
+    .about = The run would not save any weights.
+    .hint = { $fix }
+
+tracker = { $tracker } in mode { $mode } needs { $mode ->
+        [local] a server
+       *[other] an account and network access
+    }
+    .about = A tracker needs an account or a server.
+    .hint = mode offline writes files that can be uploaded later
+
+tracker-twice = tracker { $tracker } is listed { $count } times
+    .about = A tracker is listed twice.
+    .hint = keep one
+
+literal-secret = '{ $key }' contains a plaintext secret
+    .about = The file contains a plaintext secret.
+    .hint = write { $expression } and set NAME in the environment
+
+secret-in-name = { $key } is { $value }, so a folder would be named after a secret of the environment
+    .about = A folder of the run would be named after a secret of the environment.
+    .hint = set { $key } to a name without the secret
+
+## What rlctl's runtime supports
+
+not-applied = '{ $key }': { $reason }
+    .about = A source-framework default is ignored by rlctl launch; it affects only speed or memory.
+not-applied_engine = { $reason }
+    .hint = { $advice }
+not-applied_profiler = profiling.tool is { $tool }, but profiling.steps lists no step, so nothing is profiled
+
+not-used = '{ $key }': { $reason }
+    .about = rlctl launch ignores this key: it affects only speed, memory or logging, or nothing in this config uses it.
+    .hint = keep it for the framework that uses it; rlctl's results don't change
+not-used_engine = { $reason }
+    .hint = { $advice }
+not-used_profiler = '{ $key }': rlctl profiles the whole steps that profiling.steps lists
+    .hint = remove it; rlctl's results don't change either way
+
+not-supported = '{ $key }': { $reason }
+    .about = Not supported by rlctl launch. The message says why.
+    .hint = reset it to its default, or remove it
+not-supported_engine = { $reason }
+    .hint = { $advice }
+not-supported_temperature = '{ $key }' is { $own }, but training divides all logits by one temperature, { $temperature }
+    .hint = remove it, or { $fix }: log-probs then use temperature 1
+not-supported_experts = buffer.auxiliary has expert data, which { $objective } does not read
+    .hint = remove it, or set algorithm.objective to mix
+not-supported_strategy = algorithm.sample_strategy is mix, but { $objective } trains only on the responses of its own step
+    .hint = remove sample_strategy and its arguments, or set algorithm.objective to mix
+not-supported_strategy-args = algorithm.sample_strategy_args has { $unknown }; { $objective } with { $strategy } expects { $known }
+    .hint = { $objective ->
+        [mix] Set algorithm.objective.expert_share for the share of experts.
+       *[other] Remove them.
+    }
+not-supported_replay-mix = algorithm.router_replay is recompute, but no pass before the update reads the expert responses of mix
+    .hint = { $fix }
+not-supported_replay-rollout = algorithm.router_replay is recompute, but with old_log_probs: rollout no pass records the experts
+    .hint = set algorithm.old_log_probs to recompute, or { $fix }
+not-supported_profiler-gpu = profiling.tool torch_memory records GPU allocations, but the run is on CPU
+    .hint = set profiling.tool to torch, with contents [memory]
+not-supported_profiler-role = profiling.roles names '{ $role }'; expected one of { $known }
+    .hint = { $near ->
+        [none] use one of these
+       *[other] did you mean '{ $near }'?
+    }
+not-supported_profiler-setting = '{ $key }': { $tool } has no such setting; it has { $known }
+    .hint = { $near ->
+        [none] use one of these
+       *[other] did you mean '{ $near }'?
+    }
+not-supported_profiler-value = '{ $key }' is { $value }; expected a list of { $known }
+not-supported_endpoint-address = rollout.engine is external, but rollout.engine.base_url is not set
+    .hint = set rollout.engine.base_url, such as http://host:8000/v1
+not-supported_endpoint-trains = rollout.engine is external, but rlctl cannot send new weights to an outside endpoint, so a run that trains cannot use it
+    .hint = { $fix }
+not-supported_rollout-only = run.mode is rollout_only, but nothing keeps its responses: there is no persistent buffer and no file
+    .hint = set buffer to sql or file, or rollout.responses_folder to a file such as responses.parquet
+not-supported_rollout-objective = run.mode is rollout_only, but the objective { $objective } generates no responses
+    .hint = set algorithm.objective to rl
+not-supported_recorded = '{ $key }' names recorded responses, but only run.mode evaluate_only scores those
+    .hint = set run.mode to evaluate_only, or remove { $key }
+not-supported_memory-buffer = run.mode is train_only, but a buffer in memory ends with the run that fills it
+    .hint = set buffer to sql with a url
+not-supported_no-buffer = run.mode is train_only, but { $key } is not set
+    .hint = set { $key } to the buffer of the run that explores
+not-supported_two-runs = { $key } applies when one run does both rollout and training; here weight_sync.every sets when weights are exchanged
+    .hint = remove { $key }; weight_sync.max_staleness limits how old responses may be
+not-supported_wait = weight_sync.on_stale is wait, but a run that explores does not know the step of the run that trains
+    .hint = { $fix }
+not-supported_epochs = { $key } counts epochs, but a run that trains on a buffer has none
+    .hint = set { $key } in steps
+not-supported_replay-capacity = buffer.capacity is { $capacity }, but a step takes { $step } responses and a full replay buffer discards some
+    .hint = { $first } or more
+
+## What another framework would accept
+
+runner-refuses = { $reason } ({ $source })
+    .about = The framework that --runner names refuses the config; the message says where in its source.
+    .hint = { $advice }
+
+runner-release = the file is read as { $read }, but checked against the requirements of { $checked }
+    .about = The file is for another release than the one whose requirements are checked.

@@ -1,0 +1,418 @@
+# `rlctl check` 的检查结果。说明见 checks.en.ftl。
+
+## 任务读取的内容
+
+mistyped-key = { $framework } 没有 '{ $key }' 这个键
+    .about = 框架没有这个键，但它与某个已有的键只差一点，很可能是拼写错误；照此训练，想设置的内容不会生效。
+    .hint = 改为 '{ $meant }'
+
+stage = { $reason }
+    .about = 某个阶段含有未知的键或无效的取值。
+
+no-model = 没有设置 model.path
+    .about = 没有设置 model.path。
+    .hint = 设为本地目录，或 Hugging Face Hub 上的名称
+
+no-data = data.train 为空
+    .about = 没有训练数据（evaluate_only 时没有评测数据）。
+    .hint = 添加数据集：data.train: [train.parquet]
+no-data_evaluation = run.mode 是 evaluate_only，但 data.eval 为空
+    .hint = 添加数据集：data.eval: [test.parquet]
+no-data_path = 没有设置 { $key }
+    .hint = 设置这个数据集的路径
+no-data_experts = algorithm.objective 是 mix，还要从专家回答中学习，但 buffer.auxiliary 为空
+    .hint = 把 buffer.auxiliary.sft_dataset.path 设为专家回答的文件
+
+no-reward = 强化学习需要奖励，但 rewards 为空
+    .about = 强化学习至少需要一个奖励。
+    .hint = 添加一个：rewards: [type: rule]
+
+reward-names = 有 { $count } 个奖励都叫 '{ $name }'，指标会混在一起
+    .about = 奖励的名称必须互不相同，否则指标会混在一起。
+    .hint = 给每个奖励起不同的名称
+
+judge-model = 评审 '{ $name }' 没有模型
+    .about = 评审没有模型，或其引擎与分到的设备不匹配。
+    .hint = 设置 { $key }：服务端使用的模型名；没有 base_url 时，设为本地目录或 Hub 上的名称
+judge-model_devices = { $reason }
+    .hint = { $advice }
+
+path-missing = { $key }：本机没有 { $path }
+    .about = 本地文件或目录不存在。
+    .hint = 请改正路径；相对路径从运行 rlctl 的目录算起
+
+hub-name = { $key }：{ $path } 不是本地路径，运行时会从 Hugging Face Hub 下载
+    .about = 不是本地路径，运行时会从 Hugging Face Hub 下载。
+
+code-syntax = { $file }:{ $line } 不是合法的 Python { $python }：{ $reason }
+    .about = 配置所指的 Python 文件有语法错误。
+    .hint = 请修正该文件
+code-syntax_unreadable = 无法把 { $file } 作为 Python 读取：{ $reason }
+    .hint = 请修正该文件
+
+code-name = { $file } 中没有名为 '{ $name }' 的{ $kind ->
+        [class] 类
+       *[function] 函数
+    }；其中有 { $known }
+    .about = Python 文件里没有配置所指的函数或类。
+    .hint = { $near ->
+        [none] 把 { $key } 设为其中之一
+       *[other] 是否想写 '{ $near }'？
+    }
+code-name_empty = { $file } 中没有名为 '{ $name }' 的{ $kind ->
+        [class] 类，也没有别的类
+       *[function] 函数，也没有别的函数
+    }
+    .hint = 在该文件中定义它，或改正路径
+
+code-signature = rlctl 无法用 { $where } 的参数来调用奖励
+    .about = 奖励函数不接受调用时传入的参数。
+    .hint = 接受 response 和 answer，或 verl 的 data_source、solution_str、ground_truth 和 extra_info
+code-signature_missing = { $where } 不接受 { $missing }；rlctl 按名称传入 { $called }
+    .hint = 补上这些参数，或加上 **kwargs
+code-signature_args = { $where } 不接受 { $unknown }，而 { $key } 会传入它们
+    .hint = 从 { $key } 中去掉它们，或补上这些参数
+
+code-import = { $file }:{ $line } 导入了 { $module }，rlctl 的 Python 环境中没有安装它
+    .about = Python 文件导入了 rlctl 的 Python 环境中没有安装的模块。
+    .hint = 请在运行训练的机器上安装 { $module }
+
+data-unreadable = 无法读取 { $file }：{ $reason }
+    .about = 数据文件与其扩展名不符，或其中的行无法读取。
+    .hint = 请修正该文件，或修正配置中的格式
+data-unreadable_rows = { $reason }
+    .hint = { $advice }
+
+data-empty = { $file } 没有数据行
+    .about = 数据文件没有数据行。
+    .hint = 请换成有数据的文件
+
+data-column = { $file } 没有 '{ $column }' 列；它的列有 { $known }
+    .about = 数据文件没有配置所指的列。
+    .hint = { $near ->
+        [none] 把 { $key } 设为其中之一
+       *[other] 是否想写 '{ $near }'？
+    }
+
+data-rows = 训练数据有 { $rows } 行，而每步要取 { $step } 个 prompt，一步也训练不了
+    .about = 训练数据的行数少于一步所需。
+    .hint = { $first } 或更小
+
+data-overlong = { $file } 的前 { $count } 个 { $what } 中有 { $over } 个超过上限 { $limit } 个 token（{ $shortest } 到 { $longest }，中位数 { $median }）
+    .about = 抽查的行中，有些超过长度上限。
+    .hint = { $first } 或更大，或缩短数据
+
+data-lengths = { $file } 的前 { $count } 个 { $what } 有 { $shortest } 到 { $longest } 个 token（中位数 { $median }）；上限为 { $limit }
+    .about = 抽查若干行的 token 数。
+data-lengths_unmeasured = 没有测量数据行的长度：{ $reason }
+
+resume-path = checkpoint.resume 是 path，但没有设置 checkpoint.resume_path
+    .about = checkpoint.resume 与 checkpoint.resume_path 不一致。
+    .hint = 设置 checkpoint.resume_path
+resume-path_unread = 设置了 checkpoint.resume_path，但不会读取，因为 checkpoint.resume 是 { $resume }
+    .hint = { $fix }
+
+remote-path = checkpoint.remote 是 '{ $path }'；应为 fsspec 支持的 URL 或绝对路径
+    .about = 应填本地目录的地方填成了 URL，或者反过来。
+    .hint = 把 checkpoint.remote 设为 URL，例如 s3://bucket/folder
+remote-path_folder = checkpoint.folder 是 '{ $path }'；检查点先写到本地，这里应为本地目录
+    .hint = 把这个 URL 改设到 checkpoint.remote
+
+## batch 与长度
+
+no-end = 训练没有终点
+    .about = 请设置 total_steps、total_epochs 或 total_optimizer_steps。
+    .hint = 设置 schedule.total_steps 或 schedule.total_epochs
+
+mini-batch-too-large = batch.mini_batch_responses 是 { $mini }，而一步只有 { $step }
+    .about = mini-batch 大于整步的回答数。
+    .hint = { $first } 或更小
+
+mini-batch-uneven = 一步有 { $step } = { $full } x { $mini } + { $rest }，最后一个 mini-batch 只有 { $rest } 条回答
+    .about = 一步的回答数不能被 mini-batch 整除，最后一个会更小。
+    .hint = { $fix }
+
+idle-replicas = 一个 mini-batch 有 { $mini } 条回答，却有 { $replicas } 个副本，其中 { $idle } 个会空闲
+    .about = 副本数多于 mini-batch 的回答数，部分 GPU 会空闲。
+    .hint = { $first } 或更大，或少用设备
+
+replicas-uneven = mini-batch 的 { $mini } 条回答无法平均分给 { $replicas } 个副本（每个 { $each } 条）
+    .about = mini-batch 无法平均分给各副本。
+    .hint = 若要均分，{ $fix }
+
+sequence-over-micro = 一条序列最长有 { $longest } 个 token，超过 { $key } 的 { $size }。它会单独计算，占用更多显存。
+    .about = 单条序列可能超过 micro-batch 的 token 上限，占用比计划更多的显存。
+    .hint = { $first } 或更大
+
+context-too-short = prompt { $prompt } + 回答 { $response } = { $total } 个 token，而 model.max_context_tokens 只有 { $context }
+    .about = max_prompt_tokens + max_response_tokens 超过 max_context_tokens。
+    .hint = { $fix }，或缩短两者之一
+
+model-positions = 序列最长有 { $longest } 个 token，而 { $model } 只有 { $positions } 个位置
+    .about = 序列可能超过模型的 max_position_embeddings。
+    .hint = 请缩短 prompt 或回答
+
+response-bounds = rollout.sampling.min_response_tokens 是 { $least }，而 rollout.max_response_tokens 是 { $most }
+    .about = min_response_tokens 大于 max_response_tokens。
+    .hint = { $first } 或更小，或调大 rollout.max_response_tokens
+
+evaluation-never = data.eval 有 { $count } 个数据集，但 schedule.evaluate_every 为 null，从不评测
+    .about = 设置了 data.eval，但从不评测。
+    .hint = 设置 schedule.evaluate_every，或去掉 data.eval
+
+evaluation-without-data = 设置了 schedule.evaluate_every，但 data.eval 为空
+    .about = 设置了 evaluate_every，但 data.eval 为空。
+    .hint = 在 data.eval 中添加数据集，或去掉 schedule.evaluate_every
+
+step-prompts = { $prompts } 个 prompt x { $each } = { $responses } 条回答
+step-experts = { $prompts } 个 prompt x { $each } + { $experts } 条专家回答 = { $responses } 条回答
+step-responses = { $responses } 条回答
+
+## 设备
+
+devices-not-divisible = { $reason }
+    .about = 设备数不能被各并行度整除。
+    .hint = { $advice }
+
+engine-over-node = 每个 rollout 引擎使用 { $tensor } 个设备，而一个节点有 { $devices } 个，部分引擎会跨节点
+    .about = 一个 rollout 引擎会跨节点。
+    .hint = 把 rollout.parallel.tensor_parallel_size 设为 { $devices } 的约数
+
+tensor-over-node = { $role }：{ $reason }
+    .about = 训练的张量并行跨节点，速度会很慢。
+    .hint = { $advice }
+
+megatron-layout = { $role }：{ $reason }
+    .about = Megatron 的某个并行度不能整除它所切分的模型维度。
+    .hint = { $advice }
+
+pipeline-idle = mini-batch 有 { $mini } 条回答 / { $replicas } 个副本 = { $share } 条，{ $stages } 级流水线只有 { $count } 个 micro-batch：每一级有 ({ $stages } - 1) / ({ $count } + { $stages } - 1) = { $idle } 的时间空闲
+    .about = micro-batch 数少于流水线级数，大部分时间耗在流水线气泡上。
+    .hint = { $fix }，或调小 train.engine.pipeline_parallel_size
+pipeline-idle_tokens = mini-batch 有 { $mini } 条回答 / { $replicas } 个副本 = { $share } 条，{ $stages } 级流水线最多有 { $count } 个 micro-batch：每一级有 ({ $stages } - 1) / ({ $count } + { $stages } - 1) = { $idle } 的时间空闲
+    .hint = { $fix }，或调小 train.engine.pipeline_parallel_size
+
+role-devices = placement.rollout_devices 占用了 { $total } 个设备中的 { $rollout } 个，训练没有设备可用
+    .about = 某个角色分到不存在的设备，或没有设备。
+    .hint = { $fix }
+role-devices_policy = policy 没有设备
+    .hint = 设置 placement.roles.policy.devices
+role-devices_unknown = placement.roles 中的 '{ $role }' 不是角色
+    .hint = 角色有 { $known }
+role-devices_outside = { $key } 列出了 { $wrong }，而设备编号是 0 到 { $last }（{ $nodes } 个节点 x { $devices }）
+role-devices_twice = { $key } 把同一个设备列了两次
+
+role-variables = runtime.role_env_vars 中的 '{ $role }' 不是角色
+    .about = runtime.role_env_vars 写了不存在的角色。
+    .hint = 角色有 { $known }
+
+cluster-too-small = 配置要求 { $nodes } x { $devices } 个 GPU（nodes x devices_per_node），而集群只有 { $known_nodes } x { $known_devices }
+    .about = 集群的设备不够。
+    .hint = { $fix }，或换用更大的集群。想在本机试用：rlctl try --tiny 运行一个随机小模型；rlctl launch --cpu 缩小规模，列出改动并询问
+cluster-too-small_cpu = placement.device 是 cuda，但本机没有 GPU
+    .hint = 想在本机试用：rlctl try --tiny 运行一个随机小模型；rlctl launch --cpu 缩小规模，列出改动并询问
+cluster-too-small_cores = 配置要求 { $nodes } x { $devices } 个设备（nodes x devices_per_node），而本机{ $gpu ->
+        [none] 没有 GPU，只有 { $cores } 个核
+       *[unused] 只有 { $cores } 个核
+    }
+    .hint = 想在本机试用：rlctl try --tiny 运行一个随机小模型；rlctl launch --cpu 缩小规模，列出改动并询问。runtime.ray.num_cpus={ $asked } 会在这些核上运行 { $asked } 个 worker。
+
+memory = { $reason }
+    .about = 预计显存占用超出单卡显存。
+    .hint = { $first }
+memory_several = { $reason }
+    .hint = 设置 { $settings }
+memory_hardware = { $reason }
+    .hint = 使用更多 GPU，或显存更大的 GPU
+
+## 调度
+
+staleness = rollout 最多提前 { $ahead } 步，回答最多落后 { $made } 次权重同步，而 weight_sync.max_staleness 是 { $most }：提前生成的回答大多会被丢弃
+    .about = 按这个调度生成的回答比 weight_sync.max_staleness 更陈旧，会被丢弃。
+    .hint = { $fix }
+staleness_strategy = 权重每 { $every } 步同步一次，回答最多落后 { $made } 个版本，staleness_control 会丢弃整步的回答，没有可训练的数据
+    .hint = 把它的 max_staleness 设为 { $made } 或更大，或把 weight_sync.every 设为 1
+
+buffer-too-small = buffer.capacity 是 { $capacity }，而一步需要 { $responses } 条回答，任务会一直等待
+    .about = buffer.capacity 小于一步的回答数，任务会卡死。
+    .hint = { $fix }
+
+over-rollout = rollout.oversampling.ratio 为 1：这一步的所有 prompt 都会被当作长尾放弃
+    .about = rollout.oversampling.ratio 为 1 会放弃所有 prompt。
+    .hint = 把 rollout.oversampling.ratio 设为小于 1：它是长尾 prompt 的比例
+
+difficulty-ahead = data.curriculum.order 是 difficulty，但异步 rollout 开始新 prompt 时，前面 prompt 的奖励还不知道
+    .about = 按难度排序需要奖励，而异步 rollout 时奖励还没有算出。
+    .hint = 把 data.curriculum.order 设为 random，或改用同步 rollout（weight_sync.max_steps_ahead: 0）
+
+## 算法
+
+group-of-one = { $name } 比较同一 prompt 的多条回答，但 batch.responses_per_prompt 是 1，优势就等于奖励本身
+    .about = responses_per_prompt 为 1 时，组内相对的优势估计没有基线。
+    .hint = { $fix }；通常为 4 到 16
+
+old-pass-left-out = { $name } 需要重新计算旧 log-prob，而 algorithm.old_log_probs: rollout 跳过了这一遍
+    .about = 这种优势估计需要重新计算旧 log-prob，而 old_log_probs: rollout 跳过了这一遍。
+    .hint = { $fix }
+
+gae-without-critic = algorithm.advantage 是 gae，但 critic 为 null
+    .about = GAE 需要 critic。
+    .hint = { $fix }（critic 写成空的一节即使用策略的模型）
+
+critic-unused = 配置了 critic，但 { $name } 用不到
+    .about = 配置了 critic，但这种优势估计用不到。
+    .hint = { $fix }
+
+warmup-without-critic = schedule.critic_warmup_steps 是 { $steps }，但 { $name } 用不到 critic，这些步什么也不训练
+    .about = 设置了 critic_warmup_steps，但没有 critic。
+    .hint = { $fix }
+
+kl-off = { $key } 为 0，这一项 KL 不起作用
+    .about = KL 系数为 0，不起作用，也不会加载参考模型。
+    .hint = 把 { $key } 设为大于 0，或{ $fix }
+
+kl-without-pull = algorithm.kl_in_loss.estimator 是 k1，作为损失时梯度期望为 0，起不到约束作用
+    .about = k1 作为损失时梯度期望为 0，这一项 KL 起不到约束作用。
+    .hint = { $fix }；k1+ 的值同 k1，梯度同 k2
+
+reference-unused = 配置了参考模型，但没有 KL 项使用它
+    .about = 配置了参考模型，但没有 KL 项使用它。
+    .hint = 设置 algorithm.kl_in_loss，或{ $fix }
+
+greedy-training = rollout.sampling.temperature 为 0，同一组的回答会完全相同
+    .about = 采样温度为 0：同一组的回答会完全相同。
+    .hint = { $fix }
+
+sampling-cut = { $cut } 截断了采样，而损失按完整分布计算
+    .about = top_p/top_k 截断了采样，而损失按完整分布计算。
+    .hint = rollout.sampling.top_p 1.0 且 rollout.sampling.top_k null 才是按完整分布采样
+
+learning-rate = { $key } 为 0，什么也学不到
+    .about = 学习率为 0，或大于 1e-3。
+    .hint = 把 { $key } 设为大于 0
+learning-rate_high = { $key } 是 { $rate }；全参数微调超过约 { $highest } 就会发散
+    .hint = 通常为 1e-6 到 1e-5
+
+updates-rounded-away = 学习率为 { $rate } 时，bfloat16 权重的更新大多被舍入为 0，权重不会变化
+    .about = 在这个学习率下，bfloat16 权重的更新会被舍入为 0。
+    .hint = { $fix }；{ $role }.precision.compute 可以仍用 bfloat16
+
+warmup = 预热同时给了 warmup_steps 和 warmup_ratio
+    .about = 预热给了两次（步数和比例），或比整个训练还长。
+    .hint = { $fix }
+warmup_long = 预热 { $warmup } 比整个训练的 { $total }（单位 { $unit }）还长，学习率到不了峰值
+    .hint = { $first } 或更小
+
+clip-range = clip_low 是 { $low }。概率比不会小于 0，下界永远不起作用。
+    .about = 裁剪界限不起作用，或互相矛盾。
+    .hint = 通常为 0.2
+clip-range_high = clip_high { $high } 小于 clip_low { $low }，提高概率的更新会比降低概率的更新更早被裁剪
+    .hint = 把 clip_high 设为不小于 clip_low（DAPO：0.28 和 0.2）
+clip-range_dual = dual_clip { $dual } 没有超过 1 + clip_high = { $bound }，与上界矛盾
+    .hint = 通常为 3.0，null 表示关闭
+
+## 任务留下的内容
+
+never-saved = checkpoint.every 为 null、checkpoint.at_end 为 false 且 checkpoint.export 为 never，任务不会保存任何权重
+    .about = 任务不会保存任何权重。
+    .hint = { $fix }
+
+tracker = { $tracker } 的 { $mode } 模式需要{ $mode ->
+        [local] 服务器
+       *[other] 账号和网络
+    }
+    .about = 实验跟踪工具需要账号或服务器。
+    .hint = offline 模式会写成文件，以后可以再上传
+
+tracker-twice = 实验跟踪工具 { $tracker } 列了 { $count } 次
+    .about = 同一个实验跟踪工具列了两次。
+    .hint = 只保留一个
+
+literal-secret = '{ $key }' 含有明文密钥
+    .about = 文件中含有明文密钥。
+    .hint = 写成 { $expression }，并在环境变量中设置 NAME
+
+secret-in-name = { $key } 是 { $value }，任务的目录会以环境变量中的密钥命名
+    .about = 任务的某个目录会以环境变量中的密钥命名。
+    .hint = 把 { $key } 设为不含密钥的名称
+
+## rlctl 运行时的支持情况
+
+not-applied = '{ $key }'：{ $reason }
+    .about = rlctl launch 不使用来源框架的这个默认值；它只影响速度或显存。
+not-applied_engine = { $reason }
+    .hint = { $advice }
+not-applied_profiler = profiling.tool 是 { $tool }，但 profiling.steps 没有列出步，不会做性能分析
+
+not-used = '{ $key }'：{ $reason }
+    .about = rlctl launch 不使用这个键：它只影响速度、显存或日志，或在此配置中没有作用对象。
+    .hint = 可以保留给用到它的框架；不影响 rlctl 的结果
+not-used_engine = { $reason }
+    .hint = { $advice }
+not-used_profiler = '{ $key }'：rlctl 对 profiling.steps 列出的整步做性能分析
+    .hint = 可以去掉；不影响 rlctl 的结果
+
+not-supported = '{ $key }'：{ $reason }
+    .about = rlctl launch 不支持；原因见具体信息。
+    .hint = 改回默认值，或去掉它
+not-supported_engine = { $reason }
+    .hint = { $advice }
+not-supported_temperature = '{ $key }' 是 { $own }，而训练时所有 logits 都除以同一个温度 { $temperature }
+    .hint = 去掉它，或{ $fix }：log-prob 就按温度 1 计算
+not-supported_experts = buffer.auxiliary 有专家数据，而 { $objective } 不读取它
+    .hint = 去掉它，或把 algorithm.objective 设为 mix
+not-supported_strategy = algorithm.sample_strategy 是 mix，而 { $objective } 只用本步的回答训练
+    .hint = 去掉 sample_strategy 及其参数，或把 algorithm.objective 设为 mix
+not-supported_strategy-args = algorithm.sample_strategy_args 含有 { $unknown }；{ $objective } 配合 { $strategy } 时应为 { $known }
+    .hint = { $objective ->
+        [mix] 专家回答的比例由 algorithm.objective.expert_share 设置
+       *[other] 去掉它们
+    }
+not-supported_replay-mix = algorithm.router_replay 是 recompute，但更新之前没有哪一遍会读取 mix 的专家回答
+    .hint = { $fix }
+not-supported_replay-rollout = algorithm.router_replay 是 recompute，但 old_log_probs: rollout 时没有哪一遍会记录专家路由
+    .hint = 把 algorithm.old_log_probs 设为 recompute，或{ $fix }
+not-supported_profiler-gpu = profiling.tool torch_memory 记录 GPU 显存分配，但任务在 CPU 上运行
+    .hint = 把 profiling.tool 设为 torch，contents 设为 [memory]
+not-supported_profiler-role = profiling.roles 中有 '{ $role }'；应为 { $known } 之一
+    .hint = { $near ->
+        [none] 请用其中之一
+       *[other] 是否想写 '{ $near }'？
+    }
+not-supported_profiler-setting = '{ $key }'：{ $tool } 没有这个设置；它有 { $known }
+    .hint = { $near ->
+        [none] 请用其中之一
+       *[other] 是否想写 '{ $near }'？
+    }
+not-supported_profiler-value = '{ $key }' 是 { $value }；应为由 { $known } 组成的列表
+not-supported_endpoint-address = rollout.engine 是 external，但没有设置 rollout.engine.base_url
+    .hint = 设置 rollout.engine.base_url，例如 http://host:8000/v1
+not-supported_endpoint-trains = rollout.engine 是 external，但 rlctl 无法向外部服务同步新权重，要训练的任务不能使用它
+    .hint = { $fix }
+not-supported_rollout-only = run.mode 是 rollout_only，但生成的回答无处保存：没有持久的缓冲区，也没有文件
+    .hint = 把 buffer 设为 sql 或 file，或把 rollout.responses_folder 设为文件，例如 responses.parquet
+not-supported_rollout-objective = run.mode 是 rollout_only，但目标 { $objective } 不生成回答
+    .hint = 把 algorithm.objective 设为 rl
+not-supported_recorded = '{ $key }' 指定了已有的回答，但只有 run.mode evaluate_only 会给它们打分
+    .hint = 把 run.mode 设为 evaluate_only，或去掉 { $key }
+not-supported_memory-buffer = run.mode 是 train_only，但内存中的缓冲区会随生成它的任务一起结束
+    .hint = 把 buffer 设为 sql，并给出 url
+not-supported_no-buffer = run.mode 是 train_only，但没有设置 { $key }
+    .hint = 把 { $key } 设为负责 rollout 的任务所用的缓冲区
+not-supported_two-runs = { $key } 用于 rollout 和训练在同一任务中的情况；这里由 weight_sync.every 决定何时交换权重
+    .hint = 去掉 { $key }；weight_sync.max_staleness 限制回答的陈旧程度
+not-supported_wait = weight_sync.on_stale 是 wait，但负责 rollout 的任务不知道训练任务进行到哪一步
+    .hint = { $fix }
+not-supported_epochs = { $key } 按 epoch 计数，但从缓冲区训练的任务没有 epoch
+    .hint = 用步数设置 { $key }
+not-supported_replay-capacity = buffer.capacity 是 { $capacity }，而一步需要 { $step } 条回答，回放缓冲区满了会丢弃一部分
+    .hint = { $first } 或更大
+
+## 其他框架能否接受
+
+runner-refuses = { $reason }（{ $source }）
+    .about = --runner 指定的框架会拒绝这个配置；信息中注明其源码位置。
+    .hint = { $advice }
+
+runner-release = 文件按 { $read } 读取，但按 { $checked } 的要求检查
+    .about = 文件所属的版本与所检查的框架版本不同。

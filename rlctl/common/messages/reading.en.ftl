@@ -1,0 +1,161 @@
+# What rlctl reports while it reads a config, a list of overrides or a launch script.
+
+## Keys and values
+
+unknown-key = { $framework } has no key '{ $key }'
+    .about = The source framework has no such key.
+    .hint = { $near ->
+        [none] { "" }
+       *[other] did you mean '{ $near }'?
+    }
+
+unknown-key_canonical = unknown key '{ $key }'
+    .hint = { $near ->
+        [none] { "" }
+       *[other] did you mean '{ $near }'?
+    }
+
+missing-key = '{ $name }' must be set
+    .about = A key that has no default is missing.
+
+wrong-type = '{ $key }' is { $value }; it must be { $expected }
+    .about = The value has the wrong type.
+wrong-type_expression = '{ $key }' is { $value }; it must be { $expected }
+    .hint = set what it refers to, or write the value itself
+wrong-type_quoted = '{ $key }' is { $value }; it must be { $expected }
+    .hint = remove the quotes
+
+out-of-range = '{ $key }' is { $value }; it must be { $expected }
+    .about = The value is outside its range.
+out-of-range_devices = 'placement.nodes' { $nodes } * 'placement.devices_per_node' { $each } = { $total } devices; a run has at most { $most }
+
+unknown-value = '{ $key }' is { $value }; it must be one of { $expected }
+    .about = The value is not one of those that the key can have.
+    .hint = { $near ->
+        [none] { "" }
+       *[other] did you mean '{ $near }'?
+    }
+unknown-value_untagged = '{ $key }' has no '{ $tag }'; it must be one of { $expected }
+unknown-value_option = '{ $key }' has { $tag } { $value }; it must be one of { $expected }
+    .hint = { $near ->
+        [none] { "" }
+       *[other] did you mean '{ $near }'?
+    }
+
+schema-version = this file has schema version { $version }; this rlctl reads { $expected }
+    .about = The file was written for another version of rlctl's schema.
+
+read-from = { $message } (from '{ $source }')
+
+bad-value = '{ $key }' is { $value }; expected { $expected }
+    .about = A value has the wrong type, or is outside its range.
+bad-value_reason = '{ $key }' { $reason }
+
+unresolved = '{ $key }' cannot be resolved: { $reason }
+    .about = An expression such as ${ "{" }oc.env:NAME{ "}" } has no value on this machine.
+    .hint = set the variable, or give a default: ${ "{" }oc.env:NAME,default{ "}" }
+unresolved_key = '{ $key }' is { $value }, which cannot be resolved: { $reason }
+    .hint = name a key that exists, or write the value
+
+missing-value = '{ $key }' is ???, so it must be given a value
+    .about = The value is ???, Hydra's mark for a value that must be given.
+    .hint = set { $key }
+
+interpolation-resolved = '{ $key }: { $value }' becomes its value, because the key that it refers to has no single counterpart
+    .about = A reference to another key is replaced by its value; changing the other key no longer changes this one.
+interpolation-resolved_unwritten = '{ $key }' is written as its value { $value }, because '{ $other }', which it refers to, is not written
+interpolation-resolved_changed = '{ $key }' is written as its value { $value }, because '{ $other }', which it refers to, is written differently
+
+secret = '{ $key }' contains a plaintext secret; rlctl replaces it with { $expression }
+    .about = A key, token or password is written in the file. rlctl never copies it.
+    .hint = export { $variable } before the run, and remove the secret from the file
+secret_script = ${ $variable } is set to a secret in the script; rlctl writes { $expression } and shows its value nowhere
+    .hint = export { $variable } before the run, and remove it from the script
+secret_carried = '{ $key }' contains a secret, which rlctl never copies to another file
+    .hint = set it again in the target
+secret_written = '{ $key }' is a secret; rlctl writes { $expression }
+    .hint = export { $variable } before the run
+
+restored = { $count ->
+        [one] one value comes
+       *[other] { $count } values come
+    } from the keys that an earlier conversion kept at the end of the file: { $keys }
+    .about = Values that an earlier conversion kept as comments are used again.
+
+not-restored = '{ $key }' is kept at the end of the file but not used: { $reason }
+    .about = A value that an earlier conversion kept as a comment no longer fits the file.
+not-restored_changed = '{ $key }' is kept at the end of the file but not used, because '{ $other }' has changed since
+
+unknown-dialect = '{ $key }' names a framework that is not installed; expected one of { $known }
+    .about = The file keeps keys of a framework that rlctl does not know.
+    .hint = { $near ->
+        [none] install its adapter to convert these keys back; rlctl keeps them until then
+       *[other] did you mean '{ $near }'?
+    }
+
+## Which framework and release
+
+detected = read as { $framework }: { $reason }
+    .about = Why rlctl reads the file as this framework and release.
+
+other-release = { $count ->
+        [one] one key belongs to another release than { $release }; rlctl reads it as that release does
+       *[other] { $count } keys belong to other releases than { $release }; rlctl reads them as those releases do
+    }
+    .about = The file has keys of other releases than the one it is read as.
+
+releases-differ = the keys fit { $framework } { $release } as well as { $read }, which rlctl used; in { $release } { $differences }
+    .about = The file fits two releases of its framework that mean different numbers by it.
+    .hint = if the config is for { $framework } { $release }, read it as that release
+
+newer-ignores = left as '{ $key }', { $framework } { $since } and newer would { $effect }
+    .about = The newer release would ignore or refuse this key of the older one.
+    .hint = { $written ->
+        [yes] the conversion report shows what it became
+       *[no] nothing in this release does the same
+    }
+
+unreadable = { $reason }
+    .about = The file could not be read.
+    .hint = { $advice }
+unreadable_empty = the file contains nothing that rlctl can read
+
+## Launch scripts and config lists
+
+launch = rlctl { $traced ->
+        [yes] ran the script in isolation
+       *[no] read the script without running it
+    }; it starts { $program } ({ $framework })
+    .about = Which program of which framework the script starts.
+
+base-config = the command starts from { $file }
+    .about = The command starts from this config file.
+
+shipped-config = '{ $config }' comes with { $framework }, so unset keys have { $framework }'s defaults
+    .about = The config is part of the framework; its values are the framework's defaults.
+
+composed-config = Hydra composed this config; { $file } says which { $count } keys were written, the others are defaults
+    .about = A config that Hydra wrote for a run; the overrides beside it say which keys a person set.
+
+environment = resolved with this machine's environment, because they are not strings: { $variables }
+    .about = Variables of the script that rlctl resolved with this machine's environment.
+environment_sandbox = the sandbox doesn't pass { $variables } from your environment to the script
+    .hint = --env { $variable }=VALUE passes a variable
+
+exports = the script sets { $variables } for its programs; they are not part of the config
+    .about = Environment variables that the script sets for the run.
+    .hint = set them where the run starts
+
+unset = ${ $variable } is not set, so the script uses an empty string
+    .about = A variable of the script is not set on this machine.
+
+option = { $program } gets the option '{ $word }', which rlctl does not read
+    .about = An option or argument of the command that rlctl does not read.
+option_word = { $program } gets '{ $word }', which is neither an option nor key=value
+
+option-left = { $canonical } is not used, because --set selects another { $choice }
+    .about = The file sets a key of an option that --set has replaced by another one.
+
+set = { $reason }
+    .about = A value that --set or the command line gives cannot be used.
+    .hint = { $advice }

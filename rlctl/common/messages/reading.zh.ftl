@@ -1,0 +1,155 @@
+# rlctl 读取配置、命令行参数或启动脚本时的提示。
+
+## 键和值
+
+unknown-key = { $framework } 没有 '{ $key }' 这个键
+    .about = 来源框架没有这个键。
+    .hint = { $near ->
+        [none] { "" }
+       *[other] 是否想写 '{ $near }'？
+    }
+
+unknown-key_canonical = 未知的键 '{ $key }'
+    .hint = { $near ->
+        [none] { "" }
+       *[other] 是否想写 '{ $near }'？
+    }
+
+missing-key = 必须设置 '{ $name }'
+    .about = 缺少没有默认值的键。
+
+wrong-type = '{ $key }' 是 { $value }；应为 { $expected }
+    .about = 值的类型不对。
+wrong-type_expression = '{ $key }' 是 { $value }；应为 { $expected }
+    .hint = 设置它引用的内容，或直接写出值
+wrong-type_quoted = '{ $key }' 是 { $value }；应为 { $expected }
+    .hint = 去掉引号
+
+out-of-range = '{ $key }' 是 { $value }；应为 { $expected }
+    .about = 值超出范围。
+out-of-range_devices = 'placement.nodes' { $nodes } * 'placement.devices_per_node' { $each } = { $total } 个设备；一次运行最多 { $most } 个
+
+unknown-value = '{ $key }' 是 { $value }；应为 { $expected } 之一
+    .about = 值不在这个键允许的取值之中。
+    .hint = { $near ->
+        [none] { "" }
+       *[other] 是否想写 '{ $near }'？
+    }
+unknown-value_untagged = '{ $key }' 没有 '{ $tag }'；应为 { $expected } 之一
+unknown-value_option = '{ $key }' 的 { $tag } 是 { $value }；应为 { $expected } 之一
+    .hint = { $near ->
+        [none] { "" }
+       *[other] 是否想写 '{ $near }'？
+    }
+
+schema-version = 文件的配置格式版本是 { $version }；这个 rlctl 读取 { $expected }
+    .about = 文件是为另一版本的 rlctl 配置格式写的。
+
+read-from = { $message }（来自 '{ $source }'）
+
+bad-value = '{ $key }' 是 { $value }；应为 { $expected }
+    .about = 值的类型不对，或超出范围。
+bad-value_reason = '{ $key }' { $reason }
+
+unresolved = 无法解析 '{ $key }'：{ $reason }
+    .about = ${ "{" }oc.env:NAME{ "}" } 这样的表达式在本机没有值。
+    .hint = 设置该变量，或给出默认值：${ "{" }oc.env:NAME,default{ "}" }
+unresolved_key = '{ $key }' 是 { $value }，无法解析：{ $reason }
+    .hint = 引用一个存在的键，或直接写出值
+
+missing-value = '{ $key }' 是 ???，必须给出值
+    .about = 值是 ???，这是 Hydra 表示必须填写的标记。
+    .hint = 设置 { $key }
+
+interpolation-resolved = '{ $key }: { $value }' 已替换为实际值，因为它引用的键在目标中没有单独对应的键
+    .about = 对其他键的引用已替换为实际值；以后修改那个键，这里不会跟着变。
+interpolation-resolved_unwritten = '{ $key }' 写成了实际值 { $value }，因为它引用的 '{ $other }' 不会写出
+interpolation-resolved_changed = '{ $key }' 写成了实际值 { $value }，因为它引用的 '{ $other }' 写法不同
+
+secret = '{ $key }' 含有明文密钥；rlctl 把它替换为 { $expression }
+    .about = 文件中写有密钥、令牌或密码。rlctl 从不复制它们。
+    .hint = 运行前请 export { $variable }，并从文件中删去密钥
+secret_script = 脚本把 ${ $variable } 设成了密钥；rlctl 写成 { $expression }，不会显示它的值
+    .hint = 运行前请 export { $variable }，并从脚本中删去它
+secret_carried = '{ $key }' 含有密钥，rlctl 从不把密钥复制到其他文件
+    .hint = 请在目标中重新设置
+secret_written = '{ $key }' 是密钥；rlctl 写成 { $expression }
+    .hint = 运行前请 export { $variable }
+
+restored = { $count } 个值来自上次转换保留在文件末尾的键：{ $keys }
+    .about = 上次转换作为注释保留的值又派上了用场。
+
+not-restored = '{ $key }' 保留在文件末尾，但没有使用：{ $reason }
+    .about = 上次转换作为注释保留的值已与文件不符。
+not-restored_changed = '{ $key }' 保留在文件末尾，但没有使用，因为 '{ $other }' 后来改过
+
+unknown-dialect = '{ $key }' 属于没有安装的框架；应为 { $known } 之一
+    .about = 文件保留了 rlctl 不认识的框架的键。
+    .hint = { $near ->
+        [none] 安装它的适配器后才能把这些键转换回去；在那之前 rlctl 会一直保留
+       *[other] 是否想写 '{ $near }'？
+    }
+
+## 框架和版本
+
+detected = 按 { $framework } 读取：{ $reason }
+    .about = rlctl 为什么按这个框架和版本读取文件。
+
+other-release = { $count } 个键属于 { $release } 以外的版本；rlctl 按那些版本的含义读取
+    .about = 文件中有其他版本的键。
+
+releases-differ = 这些键同时符合 { $framework } { $release } 和 rlctl 采用的 { $read }；在 { $release } 中 { $differences }
+    .about = 文件同时符合同一框架的两个版本，而它们的数值含义不同。
+    .hint = 如果配置是给 { $framework } { $release } 用的，请按该版本读取
+
+newer-ignores = 如果仍写成 '{ $key }'，{ $framework } { $since } 及更新的版本会 { $effect }
+    .about = 旧版本的这个键会被新版本忽略或拒绝。
+    .hint = { $written ->
+        [yes] 转换报告中写明了它变成了什么
+       *[no] 这个版本没有等价的设置
+    }
+
+unreadable = { $reason }
+    .about = 无法读取文件。
+    .hint = { $advice }
+unreadable_empty = 文件中没有 rlctl 能读取的内容
+
+## 启动脚本和参数列表
+
+launch = rlctl { $traced ->
+        [yes] 在隔离环境中运行了脚本
+       *[no] 只读取了脚本，没有运行
+    }；它启动 { $program }（{ $framework }）
+    .about = 脚本启动哪个框架的哪个程序。
+
+base-config = 命令以 { $file } 为起点
+    .about = 命令以这个配置文件为起点。
+
+shipped-config = '{ $config }' 是 { $framework } 自带的配置，没有设置的键取 { $framework } 的默认值
+    .about = 这个配置是框架自带的，其中的值就是框架的默认值。
+
+composed-config = 这是 Hydra 组合出的配置；{ $file } 中是写出的 { $count } 个键，其余为默认值
+    .about = Hydra 为某次运行写出的配置；同目录的 overrides 说明哪些键是人设置的。
+
+environment = 以下变量不是字符串，已按本机环境的值代入：{ $variables }
+    .about = 脚本中按本机环境代入的变量。
+environment_sandbox = 沙箱不会把你的环境变量 { $variables } 传给脚本
+    .hint = --env { $variable }=值 可以传入变量
+
+exports = 脚本为它启动的程序设置了 { $variables }；它们不属于配置
+    .about = 脚本为运行设置的环境变量。
+    .hint = 请在启动训练的地方设置它们
+
+unset = 没有设置 ${ $variable }，脚本把它当作空字符串
+    .about = 脚本的某个变量在本机没有设置。
+
+option = { $program } 带有选项 '{ $word }'，rlctl 不读取它
+    .about = 命令中有 rlctl 不读取的选项或参数。
+option_word = { $program } 带有 '{ $word }'，它既不是选项，也不是 key=value
+
+option-left = { $canonical } 不会使用，因为 --set 选择了另一种 { $choice }
+    .about = 文件设置了某个选项的键，而 --set 换成了另一个选项。
+
+set = { $reason }
+    .about = --set 或命令行给出的值不能使用。
+    .hint = { $advice }
