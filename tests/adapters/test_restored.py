@@ -64,6 +64,7 @@ def test_defaults_of_trinity_come_back_from_roll() -> None:
     assert after.schedule.total_steps is None
     assert after.schedule.total_epochs == 2
     assert before.reference.engine is after.reference.engine is None
+    assert before.algorithm.preset == after.algorithm.preset == "grpo"
     assert before.checkpoint.resume == after.checkpoint.resume == "auto"
     assert before.buffer.label == after.buffer.label == "exp"
 
@@ -276,3 +277,13 @@ rewards: [{name: math_rule, applies_to: [math_rule], type: rule, rule: dapo_math
     loaded, report = read_document(read_yaml(text, "x.yaml"), dialect="rlctl", environment={})
     made = translate_loaded(loaded, report, "roll").text or ""
     assert "rule: dapo_math" in made
+
+
+@pytest.mark.parametrize("middle", ["verl", "roll"])
+def test_settings_of_a_replay_buffer_and_of_micro_batches_come_back(middle: str) -> None:
+    replay = "{enable: true, reuse_cooldown_time: 40, priority_fn: decay_limit_randomization}"
+    text = TRINITY.replace("storage_type: queue", f"storage_type: queue, replay_buffer: {replay}")
+    before, after, _ = there_and_back(text, "trinity@0.5", middle)
+    assert before.buffer == after.buffer
+    assert before.algorithm.aggregation == after.algorithm.aggregation
+    assert after.algorithm.aggregation.per_micro_batch

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rlctl.adapters.engine.preset import unfolded_preset
 from rlctl.adapters.engine.rules import (
     CustomRule,
     DialectKey,
@@ -224,19 +225,15 @@ class RouterReplay(Names):
 
 
 REPLAY = RouterReplay({"disable": "off", "R3": "rollout", "R2": "recompute"})
-PRESET = CustomRule(
-    "preset",
-    (),
-    ("algorithm.preset",),
-    lambda view: iter(()),
-    lambda view: iter(
-        [Flow((), None, (view.to("algorithm.preset"),), "derived", "its settings are written one by one")]
-    ),
-)
+PRESET = unfolded_preset("ROLL")
 COMMON: list[Rule] = [
     LossAggregation("loss_agg_mode", "algorithm.aggregation.mode", "seq-mean-token-mean", Aggregation(), always=True),
     Dropped("algorithm.aggregation.scale_factor", "ROLL divides by the padded length"),
-    Dropped("algorithm.aggregation.per_micro_batch", "this is ROLL"),
+    Dropped(
+        "algorithm.aggregation.per_micro_batch",
+        "ROLL averages the loss over the whole mini-batch",
+        matters=True,
+    ),
     *KL,
     Key("entropy_loss_coef", "algorithm.entropy_coefficient", 0),
     OLD,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.preset import unfolded_preset
 from rlctl.adapters.engine.rules import (
     Absent,
     CustomRule,
@@ -225,16 +226,6 @@ def _read_preference(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("algorithm.policy_filtration"), {} if on else None, (view.path("algorithm.use_pf_ppo"),))
 
 
-def _read_nothing(view: Reading) -> Iterator[Flow]:
-    return iter(())
-
-
-def _write_preset(view: Writing) -> Iterator[Out]:
-    yield Flow(
-        (), None, (view.to("algorithm.preset"),), "derived", "verl has no presets; what it stands for is written"
-    )
-
-
 TEMPERATURE = "algorithm.train_temperature"
 
 
@@ -256,7 +247,7 @@ def _write_temperature(view: Writing) -> Iterator[Out]:
         )
 
 
-PRESET = CustomRule("preset", (), ("algorithm.preset",), _read_nothing, _write_preset, "what it stands for is written")
+PRESET = unfolded_preset("verl")
 P = "algorithm.policy_filtration"
 RULES: list[Rule] = [
     ChosenOrNearest(
@@ -335,7 +326,11 @@ RULES: list[Rule] = [
         "loss_agg_mode; sapo, and until 0.9.0 gspo, are seq-mean-token-mean whatever it says",
     ),
     Key(f"{A}.loss_scale_factor", "algorithm.aggregation.scale_factor", None, since="0.7"),
-    Dropped("algorithm.aggregation.per_micro_batch", "verl normalises over the whole mini-batch"),
+    Dropped(
+        "algorithm.aggregation.per_micro_batch",
+        "verl averages the loss over the whole mini-batch",
+        matters=True,
+    ),
     Switch(f"{A}.use_kl_loss", "algorithm.kl_in_loss"),
     Key(f"{A}.kl_loss_coef", "algorithm.kl_in_loss.coefficient", 0.001),
     Key(f"{A}.kl_loss_type", "algorithm.kl_in_loss.estimator", "low_var_kl", _kl("loss")),

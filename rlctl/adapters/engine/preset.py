@@ -1,0 +1,22 @@
+"""An algorithm's preset, in formats that have none: its settings are written one by one, its name is kept for the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlctl.adapters.engine.rules import CustomRule, Flow, Inexpressible, Out, Writing
+
+
+def unfolded_preset(name: str) -> CustomRule:
+    """The rule of a format, by the framework's name."""
+    reason = f"{name} has no presets; its settings are written one by one"
+
+    def write(view: Writing) -> Iterator[Out]:
+        used = (view.to("algorithm.preset"),)
+        yield Flow((), None, used, "derived", reason)
+        if view.get("algorithm.preset") is not None:
+            yield Inexpressible(used, reason, idle=True)
+
+    return CustomRule(
+        "preset", (), ("algorithm.preset",), lambda view: iter(()), write, "what it stands for is written"
+    )
