@@ -187,7 +187,7 @@ BY_CODE: Mapping[str, Rank] = {
     "not-carried": Rank.NAMES,
     "not-restored": Rank.NAMES,
     "restored": Rank.NAMES,
-    "runtime": Rank.NAMES,
+    "environment": Rank.NAMES,
     "environment-fixed": Rank.NAMES,
     "interpolation-resolved": Rank.NAMES,
     "detected": Rank.NAMES,
