@@ -53,7 +53,7 @@ def test_closed_sets() -> None:
     weights = inspect.get_annotations(schema.PolicyGradient, eval_str=True)["importance_weight"]
     assert get_args(weights) == get_args(ImportanceWeight)
     assert get_args(schema.Scope) == get_args(rewards.Scope)
-    levels = inspect.get_annotations(schema.RolloutCorrection, eval_str=True)["weight"]
+    levels = inspect.get_annotations(schema.ImportanceSampling, eval_str=True)["level"]
     assert set(get_args(levels)) == {"none", *get_args(correction.Level)}
 
 

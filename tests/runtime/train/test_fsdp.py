@@ -308,7 +308,7 @@ def test_gradients_of_a_large_mini_batch_survive_float16(two: Workers, models: d
     start = AutoModelForCausalLM.from_pretrained(models["qwen2"]).state_dict()
     moved = {}
     for compute in ("float16", "float32"):
-        train = settings(dataclasses.replace(FLOAT32, compute=compute), name="sgd", lr=1e7, weight_decay=0.0)
+        train = settings(dataclasses.replace(FLOAT32, compute=compute), type="sgd", lr=1e7, weight_decay=0.0)
         (weights, metrics), _ = two.run(jobs.updates, models["qwen2"], train, samples, rare, ALL_AT_ONCE)
         moved[compute] = torch.cat([(weights[name] - start[name]).flatten().double() for name in sorted(weights)])
         moved[f"norm {compute}"] = metrics[0]["grad_norm"]

@@ -95,7 +95,7 @@ def test_steps_are_those_of_pytorch(
     from transformers import AutoModelForCausalLM
 
     samples = make_samples(5)
-    train = settings(FLOAT64, name=name, args=further, lr=1e-2, weight_decay=0.1)
+    train = settings(FLOAT64, type=name, args=further, lr=1e-2, weight_decay=0.1)
     (weights, _), *_ = two.run(jobs.updates, models["gpt2"], train, samples, SftLoss(), ALL_AT_ONCE, 2)
     model = AutoModelForCausalLM.from_pretrained(models["gpt2"], dtype=torch.float64, attn_implementation="eager")
     optimizer = kind(model.parameters(), lr=1e-2, weight_decay=0.1, **further)

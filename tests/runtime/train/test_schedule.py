@@ -62,7 +62,7 @@ def test_rates_are_those_of_transformers(
     ("shape", "kind", "low"), [("linear", "linear", 0.0), ("cosine", "cosine", 0.2), ("minus_sqrt", "1-sqrt", 0.1)]
 )
 def test_wsd_is_that_of_transformers(shape: str, kind: str, low: float) -> None:
-    mine = rates(20, 20, name="wsd", warmup_steps=4, wsd_decay_steps=6, wsd_decay_style=shape, min_lr_ratio=low)
+    mine = rates(20, 20, type="wsd", warmup_steps=4, wsd_decay_steps=6, wsd_decay_style=shape, min_lr_ratio=low)
     theirs = transformers_rates(
         "warmup_stable_decay", 20, warmup=4, num_decay_steps=6, decay_type=kind, min_lr_ratio=low
     )
@@ -72,7 +72,7 @@ def test_wsd_is_that_of_transformers(shape: str, kind: str, low: float) -> None:
 
 
 def test_exponential_wsd_halfway_is_two_to_the_minus_a_half() -> None:
-    [*_, halfway] = rates(10, 9, name="wsd", wsd_decay_steps=4, wsd_decay_style="exponential")
+    [*_, halfway] = rates(10, 9, type="wsd", wsd_decay_steps=4, wsd_decay_style="exponential")
     assert halfway == pytest.approx(PEAK * (2 / math.sqrt(2) - 1))
 
 
@@ -93,9 +93,9 @@ def test_rates_by_hand(settings: dict[str, Any], tick: int, expected: float) -> 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: rates(None, 1, name="cosine"), "cosine needs the length"),
+        (lambda: rates(None, 1, type="cosine"), "cosine needs the length"),
         (lambda: rates(None, 1, warmup_ratio=0.1), "warmup_ratio needs the length"),
-        (lambda: rates(10, 1, name="spline"), "spline is not computed"),
+        (lambda: rates(10, 1, type="spline"), "spline is not computed"),
     ],
 )
 def test_schedules_that_cannot_be_computed_are_refused(make: Callable[[], object], message: str) -> None:
