@@ -128,7 +128,8 @@ def _address() -> tuple[str, int]:
 
     from rlctl.runtime.train.distributed import offer
 
-    return str(ray.util.get_node_ip_address()), offer()
+    address = str(ray.util.get_node_ip_address())
+    return address, offer(address)
 
 
 @dataclass(frozen=True)

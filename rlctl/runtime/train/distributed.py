@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 from datetime import timedelta
@@ -71,9 +72,23 @@ _offered: dict[int, Any] = {}
 """What listens on ports of this process, until the worker that will use it is made."""
 
 
-def offer() -> int:
-    """Listen on a free port for the worker of rank 0 that ``join`` makes in this process: nobody can take it in between."""
-    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+def offer(address: str) -> int:
+    """Listen on a free port for the worker of rank 0 that ``join`` makes in this process: nobody can take it in between.
+
+    Args:
+        address: where the other workers reach this machine. If that is the loopback, no other machine can connect; torch
+            itself listens everywhere.
+    """
+    store: Any
+    if ipaddress.ip_address(address).is_loopback:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        listener = socket.create_server((address, 0), family=family, backlog=socket.SOMAXCONN)
+        port = listener.getsockname()[1]
+        store = dist.TCPStore(  # type: ignore[attr-defined]
+            address, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+        )
+    else:
+        store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
     _offered[store.port] = store
     return int(store.port)
 
