@@ -231,7 +231,7 @@ def ticks_of(schedule: str) -> CustomRule:
     def write(view: Writing) -> Iterator[Out]:
         tick, used = view.get(f"{schedule}step_unit"), (view.to(f"{schedule}step_unit"),)
         warms = any(view.get(f"{schedule}warmup_{name}") for name in ("steps", "ratio"))
-        moves = warms or view.get(f"{schedule}name") != "constant"
+        moves = warms or view.get(f"{schedule}type") != "constant"
         if isinstance(tick, Absent):
             return
         if moves and not moves_alike(view, schedule):
@@ -249,7 +249,7 @@ def lowest(key: str, schedule: str) -> CustomRule:
     rule = Key(key, f"{schedule}min_lr_ratio", 0.0, NullReads(0.0))
 
     def write(view: Writing) -> Iterator[Out]:
-        if view.get(f"{schedule}name") == "constant" and not view.explicit(rule.to):
+        if view.get(f"{schedule}type") == "constant" and not view.explicit(rule.to):
             yield Flow((), None, (view.to(rule.to),), "mapped", "a constant rate has no lowest one")
         else:
             yield from rule.write(view)
