@@ -11,6 +11,7 @@ from rlctl.common.errors import Location
 from rlctl.common.messages import text
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Finding, Level
+from rlctl.common.terminal import safe
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 DOCS = "https://github.com/rlctl/rlctl/blob/main/docs"
@@ -81,7 +82,7 @@ def github(finding: Finding, file: str) -> str:
         properties["col"] = str(where.column)
     properties["title"] = finding.code
     shown = ",".join(f"{name}={_escaped(value, ',:')}" for name, value in properties.items())
-    return f"::{_GITHUB[finding.level]} {shown}::{_escaped(_text(finding))}"
+    return safe(f"::{_GITHUB[finding.level]} {shown}::{_escaped(_text(finding))}")
 
 
 def _text(finding: Finding) -> str:

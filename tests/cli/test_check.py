@@ -246,3 +246,10 @@ def test_lengths_are_measured_by_another_process(rlctl: Any, tmp_path: Path) -> 
     assert "the first 5 prompts of" in found["data-overlong"]["message"]
     assert "longer than the limit of 12" in found["data-overlong"]["message"]
     assert "set data.max_prompt_tokens to" in found["data-overlong"]["hint"]
+
+
+def test_annotations_of_github_hold_no_escapes_of_a_terminal(rlctl: Any, tmp_path: Path) -> None:
+    (tmp_path / "evil.yaml").write_text('rlctl: 1\nmodel: {path: "/none\\e]0;owned\\a\\x9b2J"}\n')
+    out = rlctl("check", str(tmp_path / "evil.yaml"), "--format", "github").out
+    assert "owned" in out
+    assert not any(control in out for control in "\x1b\x07\x9b")
