@@ -20,6 +20,7 @@ from rlctl import runs
 from rlctl.config import Config, Loaded, combine, config_from, to_plain
 from tests.runtime.told import numbers_of
 from tests.runtime.train.processes import Workers
+from tests.waiting import until
 
 DRIVER = Path(__file__).with_name("drive.py")
 REWARD = """
@@ -71,6 +72,24 @@ class Task:
         """SFT, then RL from its weights."""
         sft = self.config(runs_folder, objective="sft", **changes)
         return combine([("sft", sft), ("grpo", self.config(runs_folder, **changes))])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_orphans() -> Iterator[None]:
+    """Fails if a process that a test started, or one that it started, is still there when the tests have ended."""
+    mark = uuid.uuid4().hex
+    os.environ[SESSION_MARK] = mark
+    yield
+    del os.environ[SESSION_MARK]
+    until(lambda: not _left(mark), "tests left processes behind", seconds=20)
+
+
+def _left(mark: str) -> list[str]:
+    """Marked processes; the tracker of shared memory ends with this process."""
+    return [command for command in marked(mark, SESSION_MARK) if "resource_tracker" not in command]
+
+
+SESSION_MARK = "RLCTL_TEST_SESSION"
 
 
 @pytest.fixture(scope="session")
@@ -170,14 +189,14 @@ class Session:
             time.sleep(0.1)
 
 
-def marked(mark: str) -> list[str]:
+def marked(mark: str, variable: str = "RLCTL_TEST_MARK") -> list[str]:
     """Processes that were started with a mark in their environment, or by such a one."""
     import psutil
 
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("RLCTL_TEST_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(variable) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(" ".join(process.cmdline()))
         except psutil.Error:
             continue
