@@ -40,7 +40,7 @@ def make_config(tick: str = "step", **batch: Any) -> Config:
         train=Train(
             precision=precision,
             optimizer=Optimizer(lr=1e-2, epsilon=1e-2),
-            lr_scheduler=LrScheduler(type="linear", tick=tick),  # type: ignore[arg-type]
+            lr_scheduler=LrScheduler(type="linear", step_unit=tick),  # type: ignore[arg-type]
             memory=MemorySettings(recompute_activations=False),
         ),
     )
