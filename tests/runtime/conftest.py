@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -20,7 +21,6 @@ from rlctl import runs
 from rlctl.config import Config, Loaded, combine, config_from, to_plain
 from tests.runtime.told import numbers_of
 from tests.runtime.train.processes import Workers
-from tests.waiting import until
 
 DRIVER = Path(__file__).with_name("drive.py")
 REWARD = """
@@ -81,7 +81,11 @@ def no_orphans() -> Iterator[None]:
     os.environ[SESSION_MARK] = mark
     yield
     del os.environ[SESSION_MARK]
-    until(lambda: not _left(mark), "tests left processes behind", seconds=20)
+    gc.collect()
+    deadline = time.monotonic() + 20
+    while (left := _left(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left, f"tests left processes behind: {left}"
 
 
 def _left(mark: str) -> list[str]:
