@@ -94,8 +94,16 @@ def _bundle(chosen: str, id_: str) -> FluentBundle:
 
 def _shown(value: Any) -> Any:
     """Counts choose plurals and are written without separators, as a config writes them; the rest is text."""
-    from fluent.runtime.types import fluent_number
+    from fluent.runtime.resolver import MAX_PART_LENGTH
+    from fluent.runtime.types import FluentType, fluent_number
+
+    class Long(str, FluentType):
+        """Text that the library would refuse for its length; a path or a list of keys of a user may be as long."""
+
+        def format(self, locale: Any) -> str:
+            return self
 
     if isinstance(value, bool) or not isinstance(value, int):
-        return f"{value:g}" if isinstance(value, float) else str(value)
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        return Long(shown) if len(shown) > MAX_PART_LENGTH else shown
     return fluent_number(value, useGrouping=False)
