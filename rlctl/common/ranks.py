@@ -193,7 +193,9 @@ BY_CODE: Mapping[str, Rank] = {
     "detected": Rank.NAMES,
 }
 """The rank of findings that are about more than their key."""
-OF_THEIR_KEY = frozenset({"assumed", "silent-difference", "unknown-key", "unsupported", "set", "option-left"})
+OF_THEIR_KEY = frozenset(
+    {"assumed", "silent-difference", "unknown-key", "missing-value", "unsupported", "set", "option-left"}
+)
 """Findings of a conversion that have the rank of their key."""
 
 _PLACE = re.compile(r"\[[^\]]*\]|<[^>]*>|\{\}")

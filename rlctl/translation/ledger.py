@@ -75,10 +75,11 @@ def resolve_bucket(entry: Entry, fates: Sequence[WriteOutcome]) -> Entry:
     if entry.bucket is Bucket.CARRIED:
         return replace(entry, targets=shown)
     kept = "; ".join(dict.fromkeys(fate.kept for fate in fates if fate.kept))
-    if kept and not shown:
+    computed = any(fate.derived for fate in fates)
+    if kept and not shown and not computed:
         return replace(entry, bucket=Bucket.CARRIED, targets=(), note=kept)
     note = note or ("" if shown else "what the target does anyway")
-    derived = entry.bucket is Bucket.DERIVED or any(fate.derived for fate in fates)
+    derived = entry.bucket is Bucket.DERIVED or computed
     return replace(entry, bucket=Bucket.DERIVED if derived else Bucket.MAPPED, targets=shown, note=note)
 
 

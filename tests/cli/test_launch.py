@@ -93,9 +93,9 @@ def test_a_key_that_is_not_used_is_told_and_starts_nothing_where_strict(
     monkeypatch.setattr(runs, "start", ends("finished", seen))
     shown = rlctl("launch", str(ready_file), "--set", "rollout.memory.enforce_eager=true", *flags)
     assert (shown.code, len(seen)) == (code, started), shown.err
-    assert "warning: 'rollout.memory.enforce_eager': only vLLM and SGLang have such a setting" in shown.err
+    assert "warning: 'rollout.memory.enforce_eager': only vLLM and SGLang have this setting" in shown.err
     assert all(
-        plan.stages[0].not_used == ("rollout.memory.enforce_eager: only vLLM and SGLang have such a setting",)
+        plan.stages[0].not_used == ("rollout.memory.enforce_eager: only vLLM and SGLang have this setting",)
         for plan in seen
     )
 

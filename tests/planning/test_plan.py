@@ -114,7 +114,7 @@ def test_other_engines_run_as_fsdp2_and_the_plan_says_so(engine: dict[str, Any],
 def test_what_is_not_used_is_in_the_plan_and_comes_back_with_it() -> None:
     values = {"rollout": {"memory": {"enforce_eager": True}}, "placement": {"device": "auto"}}
     on_cpu, on_gpu = (plan(values, cluster=Cluster(1, 8, device)) for device in ("cpu", "cuda"))
-    assert on_cpu.stages[0].not_used == ("rollout.memory.enforce_eager: only vLLM and SGLang have such a setting",)
+    assert on_cpu.stages[0].not_used == ("rollout.memory.enforce_eager: only vLLM and SGLang have this setting",)
     assert on_gpu.stages[0].not_used == ()
     assert plan_from(json.loads(json.dumps(on_cpu.as_data()))).stages[0].not_used == on_cpu.stages[0].not_used
 
