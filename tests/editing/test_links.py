@@ -72,4 +72,4 @@ def test_a_link_to_a_default_is_read_back(session: Session) -> None:
     session.set(("checkpoint", "folder"), "checkpoints/${run.mode}")
     session.save()
     again = Session.open(session.file.path)  # type: ignore[union-attr]
-    assert again.config.checkpoint.folder == "checkpoints/online"
+    assert again.config.checkpoint.folder == "checkpoints/full"

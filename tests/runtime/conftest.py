@@ -89,8 +89,9 @@ def no_orphans() -> Iterator[None]:
 
 
 def _left(mark: str) -> list[str]:
-    """Marked processes; the tracker of shared memory ends with this process."""
-    return [command for command in marked(mark, SESSION_MARK) if "resource_tracker" not in command]
+    """Marked processes but the two of multiprocessing, which end with this one: what tracks memory and what forks workers."""
+    own = ("resource_tracker", "multiprocessing.forkserver")
+    return [command for command in marked(mark, SESSION_MARK) if not any(name in command for name in own)]
 
 
 SESSION_MARK = "RLCTL_TEST_SESSION"

@@ -424,7 +424,7 @@ def test_arguments_are_checked_before_anything_starts(folder: Path) -> None:
     plain = config(folder)
     with pytest.raises(RunError, match=r"model\.modality is vision"):
         check_vllm(dataclasses.replace(plain, model=dataclasses.replace(plain.model, modality="vision")))
-    with pytest.raises(RunError, match=r"rollout\.parallel\.expert is 3"):
+    with pytest.raises(RunError, match=r"rollout\.parallel\.expert_parallel_size is 3"):
         check_vllm(config(folder, parallel={"expert_parallel_size": 3}))
 
 

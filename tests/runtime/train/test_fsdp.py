@@ -347,8 +347,8 @@ def test_how_weights_are_spread_does_not_change_an_update(two: Workers, models: 
 @pytest.mark.parametrize(
     ("engine", "message"),
     [
-        (Fsdp2(fsdp_size=3), "shard is 3 and there are 2"),
-        (Fsdp2(ulysses_sequence_parallel_size=3), "sequence_parallel is 3"),
+        (Fsdp2(fsdp_size=3), "fsdp_size is 3 and there are 2"),
+        (Fsdp2(ulysses_sequence_parallel_size=3), "ulysses_sequence_parallel_size is 3"),
         (Fsdp2(wrap_layers=("Qwen3MLP",)), "wrap_layers names Qwen3MLP"),
     ],
 )

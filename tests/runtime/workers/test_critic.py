@@ -137,7 +137,7 @@ def test_a_critic_that_cannot_be_is_refused() -> None:
         check_critic(kept)
     check_critic(make_config())
     with (
-        pytest.raises(PlanError, match=r"critic\.engine\.shard is 3 .* critic\.model\.freeze") as refused,
+        pytest.raises(PlanError, match=r"critic\.engine\.fsdp_size is 3 .* critic\.model\.freeze") as refused,
         told_of_critic(),
     ):
         raise PlanError("train.engine.fsdp_size is 3 and model.freeze", hint="set train.engine.fsdp_size to 1")

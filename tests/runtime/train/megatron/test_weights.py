@@ -46,7 +46,9 @@ ONE = Megatron()
 def test_there_and_back(layout: str, families: dict[str, Path], request: pytest.FixtureRequest) -> None:
     fixture, sizes = LAYOUTS[layout]
     workers: Workers = request.getfixturevalue(fixture)
-    folders = {name: folder for name, folder in families.items() if "moe" in name or "expert" not in sizes}
+    folders = {
+        name: folder for name, folder in families.items() if "moe" in name or "expert_parallel_size" not in sizes
+    }
     found = workers.run(weight_jobs.there_and_back, Megatron(**sizes), folders)[0]
     for family, folder in folders.items():
         expected = dict(AutoModelForCausalLM.from_pretrained(folder).named_parameters())
