@@ -100,7 +100,7 @@ def _shown(value: Any) -> Any:
     class Long(str, FluentType):
         """Text that the library would refuse for its length; a path or a list of keys of a user may be as long."""
 
-        def format(self, locale: Any) -> str:
+        def format(self, locale: Any) -> str:  # type: ignore[override]  # the library calls this one
             return self
 
     if isinstance(value, bool) or not isinstance(value, int):
