@@ -53,6 +53,7 @@ WORDS = {
     "tokens/s": "token/秒",
     "responses/s": "回答/秒",
     "epochs": "轮",
+    "characters": "字符",
     "share": "占比",
     "tokens": "token",
     "prompts": "prompt",

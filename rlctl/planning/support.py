@@ -147,7 +147,7 @@ MULTIMODAL = "multimodal"
 OPERATORS = "operators"
 OTHER = "other"
 OF_TURNS = (
-    "max_assistant_turns max_user_turns max_parallel_calls max_tool_response_tokens tool_truncation tool_format"
+    "max_assistant_turns max_user_turns max_parallel_calls max_tool_response_characters tool_truncation tool_format"
     " tool_config interaction_config use_inference_template sanity_check turn_mode"
 )
 RUNNERS = "runners"

@@ -487,3 +487,43 @@ def test_supervised_training_counts_tokens_unless_it_is_told_not_to(overrides: l
     base = ["data.train_files=a.parquet", "model.path=org/model", "engine.ulysses_sequence_parallel_size=2"]
     loaded, _ = read(*overrides, base=base)
     assert (loaded.config.batch.micro_batch.unit, loaded.config.batch.micro_batch.size) == (by, size)
+
+
+def test_groups_are_filtered_as_each_release_does() -> None:
+    keys = ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.max_num_gen_batches=10"]
+    older, _ = read(*keys, dialect="verl@0.8")
+    assert older.config.rollout.oversampling.max_generation_batches == 10
+    newer, report = read(*keys, dialect="verl@0.9")
+    assert newer.config.rollout.oversampling.max_generation_batches is None
+    assert newer.config.algorithm.filters[0].metric == "reward"  # type: ignore[union-attr]
+    assert bucket(report, "algorithm.filter_groups.max_num_gen_batches") is Bucket.DEAD
+    values, _ = written(newer, report, "verl@0.9")
+    assert values["algorithm"]["filter_groups"]["enable"] is True
+    assert values["algorithm"]["filter_groups"].get("metric", "reward") == "reward", "null is refused"
+    _, account = written(older, report, "verl@0.9")
+    assert any("max_generation_batches" in finding.key for finding in account.findings)
+
+
+@pytest.mark.parametrize(
+    ("key", "live", "gone"),
+    [
+        (f"{R}.multi_turn.tokenization_sanity_check_mode=disable", "0.6", "0.7"),
+        (f"{R}.multi_turn.use_inference_chat_template=true", "0.6", "0.7"),
+        (f"{R}.agent.custom_async_server.path=server.py", "0.5", "0.6"),
+    ],
+)
+def test_keys_of_turns_that_a_release_stopped_reading_are_dead(key: str, live: str, gone: str) -> None:
+    name = key.partition("=")[0]
+    assert bucket(read(key, dialect=f"verl@{live}")[1], name) is Bucket.MAPPED
+    loaded, report = read(key, dialect=f"verl@{gone}")
+    assert bucket(report, name) is Bucket.DEAD
+    assert loaded.config.rollout == read(dialect=f"verl@{gone}")[0].config.rollout
+
+
+@pytest.mark.parametrize(
+    "key",
+    [f"{R}.multi_turn.function_tool_path", f"{R}.agent.agent_loop_manager_class", "data.tool_config_path"],
+)
+def test_tools_and_agent_loops_of_verl_are_not_kept_in_silence(key: str) -> None:
+    _, report = read(f"{key}=tools.py")
+    assert bucket(report, key) is Bucket.UNSUPPORTED

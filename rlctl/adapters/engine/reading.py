@@ -833,9 +833,10 @@ def unknown_keys(table: Table, version: Version, release: str, leaves: Sequence[
         if leaf[0] not in table.tops:
             yield leaf
             continue
-        key = table.key_at(leaf)
+        key, note = table.key_at(leaf), table.note_for(leaf, version)
         if key is not None:
-            if not key.exists(version):
+            dead = note is not None and note.kind == "dead" and note.applies(version)
+            if not key.exists(version) and not dead:
                 yield leaf
             continue
         releases = table.releases(leaf)
@@ -843,6 +844,5 @@ def unknown_keys(table: Table, version: Version, release: str, leaves: Sequence[
             if release not in releases:
                 yield leaf
             continue
-        note = table.note_for(leaf, version)
         if note is None or not note.applies(version):
             yield leaf

@@ -22,7 +22,6 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import Off
-from rlctl.adapters.roll.numbers import number
 from rlctl.adapters.roll.renamed_roles import Spelled
 
 WORKER = "roll.pipeline.agentic.environment_worker.EnvironmentWorker"
@@ -34,7 +33,6 @@ PLAIN = {
     "num_env_groups": ("groups", 128),
     "group_size": ("group_size", 1),
     "group_size_redundancy": ("group_redundancy", 0),
-    "format_penalty": ("format_penalty", 0),
 }
 LISTS = {"tags": ("tags", ["SimpleSokoban"]), "num_groups_partition": ("groups_per_tag", [128])}
 FREE = ("llm_proxy", "group_filter_cls")
@@ -85,9 +83,7 @@ def _inlined(value: Any, view: Reading, depth: int = 0) -> Any:
 def _read_manager(view: Reading, manager: str, to: tuple[Any, ...]) -> Iterator[Flow]:
     for key, (field, _) in {**PLAIN, **LISTS}.items():
         value = view.get(f"{manager}.{key}")
-        shown = (
-            list(value) if isinstance(value, (list, tuple)) else number(value) if field == "format_penalty" else value
-        )
+        shown = list(value) if isinstance(value, (list, tuple)) else value
         yield Flow((*to, field), shown, (view.path(f"{manager}.{key}"),), same=True)
     cls = view.get(f"{manager}.worker_cls")
     yield Flow((*to, "worker"), None if cls == WORKER else cls, (view.path(f"{manager}.worker_cls"),))
@@ -132,14 +128,14 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
     for key, (field, _) in PLAIN.items():
         always = key in ("num_env_groups", "group_size")
         value = found[field]
-        whole = int(value) if field == "format_penalty" and value == int(value) else value
-        if field == "group_size" and manager == "train_env_manager":
-            whole = view.config.batch.responses_per_prompt
-            if whole != value and view.explicit(f"{section}.{field}"):
-                yield Inexpressible(
-                    ((*to, field),), f"ROLL has one group: the batch's, of {whole} responses a prompt, is written"
-                )
-        yield Flow(view.path(f"{manager}.{key}"), whole, ((*to, field),), same=whole == value, always=always)
+        written = (
+            view.config.batch.responses_per_prompt if key == "group_size" and manager == "train_env_manager" else value
+        )
+        if written != value and view.explicit(f"{section}.{field}"):
+            yield Inexpressible(
+                ((*to, field),), f"ROLL has one group: the batch's, of {written} responses a prompt, is written"
+            )
+        yield Flow(view.path(f"{manager}.{key}"), written, ((*to, field),), same=written == value, always=always)
     for key, (field, _) in LISTS.items():
         if found[field]:
             yield Flow(view.path(f"{manager}.{key}"), list(found[field]), ((*to, field),), same=True, always=True)
@@ -229,7 +225,6 @@ FIELDS = (
     "groups_per_tag",
     "max_per_worker",
     "max_trajectories",
-    "format_penalty",
     "template",
     "custom",
     "args",

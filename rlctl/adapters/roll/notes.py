@@ -56,6 +56,8 @@ UNUSED = dead(
 )
 UNREAD = dead(
     "ROLL has the key and never reads it",
+    "train_env_manager.format_penalty",
+    "val_env_manager.format_penalty",
     "l2",
     "use_reward_scaling",
     "use_reward_norm",

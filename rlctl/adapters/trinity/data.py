@@ -508,7 +508,7 @@ RULES: list[Rule] = [
         for key, field in (
             ("operators", "operators"),
             ("inputs", "inputs"),
-            ("target_fields", "target_fields"),
+            ("target_fields", "text_keys"),
             ("num_process", "num_processes"),
         )
     ],

@@ -229,7 +229,7 @@ EXPLORER: list[Rule] = [
             "max_assistant_turns",
             "max_user_turns",
             "max_parallel_calls",
-            "max_tool_response_tokens",
+            "max_tool_response_characters",
             "tool_truncation",
             "tool_format",
             "tool_config",

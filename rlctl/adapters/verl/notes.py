@@ -60,7 +60,13 @@ DEAD = [
     *dead("removed in verl 0.5", f"{R}.use_fire_sampling"),
     *dead("verl's engines always answer asynchronously since 0.7", f"{R}.mode"),
     *dead("removed; the agent loop replaces it", f"{R}.multi_turn.completion_callback", f"{R}.chat_scheduler"),
-    *dead("the tools of the rollout block are read", "data.tool_config_path", "data.function_tool_path"),
+    *dead(
+        "verl's agent loop joins turns in one way since 0.7",
+        f"{R}.multi_turn.use_inference_chat_template",
+        f"{R}.multi_turn.tokenization_sanity_check_mode",
+        since="0.7",
+    ),
+    *dead("verl starts its engines' servers itself since 0.6", f"{R}.agent.custom_async_server.**", since="0.6"),
     *dead(
         "verl sets it itself",
         f"{A}.fsdp_config.strategy",
@@ -158,8 +164,8 @@ CARRIED = [
         "engine details",
         f"{R}.moe_load_balance_metrics_interval",
         f"{R}.enable_rollout_routing_replay",
-        f"{R}.multi_turn.**",
     ),
+    *carried("verl's turns and tools", f"{R}.multi_turn.**"),
     *carried("LoRA weights gathered layer by layer on their way to rollout", f"{R}.layered_summon"),
     *carried("weight transfer", f"{R}.checkpoint_engine.**"),
     *carried("model details", f"{M}.hf_config_path", f"{M}.tiled_mlp.**", f"{M}.lora.**", "critic.model.**"),
@@ -205,6 +211,15 @@ RECIPES = [
     *dead("verl never reads it", f"{A}.fsdp_config.grad_offload", "reward.overlong_buffer.**"),
 ]
 UNSUPPORTED = [
+    *unsupported(
+        "tools whose descriptions verl counts into prompts when it drops those that are too long",
+        "data.tool_config_path",
+        "data.function_tool_path",
+    ),
+    *unsupported(
+        "Python functions that the model may call as tools", f"{R}.multi_turn.function_tool_path", since="0.8"
+    ),
+    *unsupported("a class that replaces verl's agent loops", f"{R}.agent.agent_loop_manager_class", since="0.7"),
     *unsupported(
         "whether a checkpoint that lacks weights is refused", "*.*.checkpoint.strict", "critic.checkpoint.strict"
     ),

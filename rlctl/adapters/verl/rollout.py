@@ -455,7 +455,9 @@ RULES: list[Rule] = [
     ),
     Key(f"{R}.multi_turn.max_user_turns", "rollout.multi_turn.max_user_turns", None, since="0.5"),
     Key(f"{R}.multi_turn.max_parallel_calls", "rollout.multi_turn.max_parallel_calls", 1, since="0.5"),
-    Key(f"{R}.multi_turn.max_tool_response_length", "rollout.multi_turn.max_tool_response_tokens", 256, since="0.5"),
+    Key(
+        f"{R}.multi_turn.max_tool_response_length", "rollout.multi_turn.max_tool_response_characters", 256, since="0.5"
+    ),
     Key(f"{R}.multi_turn.tool_response_truncate_side", "rollout.multi_turn.tool_truncation", "middle", since="0.5"),
     Key(
         f"{R}.multi_turn.format",
@@ -471,8 +473,20 @@ RULES: list[Rule] = [
         since="0.5",
         until="0.7",
     ),
-    Key(f"{R}.multi_turn.use_inference_chat_template", "rollout.multi_turn.use_inference_template", False, since="0.5"),
-    Key(f"{R}.multi_turn.tokenization_sanity_check_mode", "rollout.multi_turn.sanity_check", "strict", since="0.5"),
+    Key(
+        f"{R}.multi_turn.use_inference_chat_template",
+        "rollout.multi_turn.use_inference_template",
+        False,
+        since="0.5",
+        until="0.6",
+    ),
+    Key(
+        f"{R}.multi_turn.tokenization_sanity_check_mode",
+        "rollout.multi_turn.sanity_check",
+        "strict",
+        since="0.5",
+        until="0.6",
+    ),
     Dropped("rollout.multi_turn.turn_mode", "verl joins turns in one way"),
     Key(f"{R}.agent.num_workers", "rollout.agent.workers", 8, since="0.5"),
     Key(
@@ -483,8 +497,8 @@ RULES: list[Rule] = [
         since="0.6",
     ),
     Key(f"{R}.agent.agent_loop_config_path", "rollout.agent.config", None, since="0.5"),
-    Key(f"{R}.agent.custom_async_server.path", "rollout.agent.server_path", None, since="0.5"),
-    Key(f"{R}.agent.custom_async_server.name", "rollout.agent.server_class", None, since="0.5"),
+    Key(f"{R}.agent.custom_async_server.path", "rollout.agent.server_path", None, since="0.5", until="0.5"),
+    Key(f"{R}.agent.custom_async_server.name", "rollout.agent.server_class", None, since="0.5", until="0.5"),
     Dropped("rollout.agent.args", "verl has no further arguments"),
     Key(
         "trainer.log_val_generations",

@@ -16,8 +16,14 @@ from rlctl.adapters.engine.rules import (
     Reading,
     Rule,
     Version,
+    VersionedDefault,
     Writing,
 )
+
+UNLIMITED: Version = (0, 9)
+"""The release whose trainer filters groups itself: without a limit of batches, and by a metric that must be named."""
+REWARD = "reward"
+BATCHES = "rollout.oversampling.max_generation_batches"
 
 
 def _read_filters(view: Reading) -> Iterator[Flow]:
@@ -26,15 +32,14 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
     if not view.get(f"{root}.enable"):
         yield Flow(view.to("algorithm.filters"), [], used)
         return
-    metric = view.get(f"{root}.metric") or "reward"
+    metric = view.get(f"{root}.metric") or REWARD
     found = {"type": "zero_variance_groups", "metric": metric, "refill": True}
     yield Flow(view.to("algorithm.filters"), [found], (view.path(f"{root}.enable"), view.path(f"{root}.metric")))
-    batches = view.get(f"{root}.max_num_gen_batches")
-    yield Flow(
-        view.to("rollout.oversampling.max_generation_batches"),
-        batches or None,
-        (view.path(f"{root}.max_num_gen_batches"),),
-    )
+    batches, used = view.get(f"{root}.max_num_gen_batches"), (view.path(f"{root}.max_num_gen_batches"),)
+    if view.version >= UNLIMITED:
+        yield Flow((), None, used, "dead", "verl's trainer ignores it since 0.9 and refills until the step is full")
+    else:
+        yield Flow(view.to(BATCHES), batches or None, used)
 
 
 def _write_filters(view: Writing) -> Iterator[Out]:
@@ -53,14 +58,13 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         if not item["refill"] or item["threshold"]:
             yield Inexpressible(used, "verl refills, and compares groups for equality")
         yield Flow(view.path(f"{root}.enable"), True, used)
-        metric = None if item["metric"] == "reward" else item["metric"]
+        metric = None if item["metric"] == REWARD and view.version < UNLIMITED else item["metric"]
         yield Flow(view.path(f"{root}.metric"), metric, used)
-        batches = view.get("rollout.oversampling.max_generation_batches")
-        yield Flow(
-            view.path(f"{root}.max_num_gen_batches"),
-            batches or 0,
-            (view.to("rollout.oversampling.max_generation_batches"),),
-        )
+        batches, limited = view.get(BATCHES), (view.to(BATCHES),)
+        if view.version < UNLIMITED:
+            yield Flow(view.path(f"{root}.max_num_gen_batches"), batches or 0, limited)
+        elif batches:
+            yield Inexpressible(limited, "verl ignores such a limit since 0.9 and refills until the step is full")
 
 
 OVERLONG = ("reward.reward_kwargs", "reward_model.reward_kwargs")
@@ -156,13 +160,13 @@ RULES: list[Rule] = [
         "filters",
         (
             DialectKey("algorithm.filter_groups.enable", False),
-            DialectKey("algorithm.filter_groups.metric", None),
+            DialectKey("algorithm.filter_groups.metric", VersionedDefault({"0.3": None, "0.9": REWARD})),
             DialectKey("algorithm.filter_groups.max_num_gen_batches", 0),
         ),
         (
             "algorithm.filters",
             *(f"algorithm.filters[].{name}" for name in ("metric", "refill", "threshold", "low", "high", "max_tokens")),
-            "rollout.oversampling.max_generation_batches",
+            BATCHES,
         ),
         _read_filters,
         _write_filters,

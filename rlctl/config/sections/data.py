@@ -124,11 +124,11 @@ class TaskPipeline:
     operators: tuple[dict[str, Any], ...] = ()
     """Each a ``name`` and its ``args``."""
     inputs: tuple[str, ...] = ()
-    """Files to read; empty takes the training sources."""
+    """Files that the operators read; they read no training source by themselves."""
     output: str | None = None
-    """File to write; null keeps the result in memory."""
-    target_fields: tuple[str, ...] = ()
-    """Columns that must exist afterwards."""
+    """Folder for the result, a file ``output.jsonl``; null takes the path of the first training source."""
+    text_keys: tuple[str, ...] = ()
+    """Columns whose text the operators work on."""
     num_processes: Count = 4
     """Processes used. Raised, it takes more cores and less time."""
     priority_weights: dict[str, float] = {}

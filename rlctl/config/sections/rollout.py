@@ -178,8 +178,8 @@ class MultiTurn:
     """Environment turns at most."""
     max_parallel_calls: Count = 1
     """Tool calls run at once in one turn."""
-    max_tool_response_tokens: Tokens = 256
-    """Longest tool answer kept."""
+    max_tool_response_characters: Annotated[int, Unit("characters"), Range(at_least=1)] = 256
+    """Characters kept of a tool's answer. Raised, the model sees more of it."""
     tool_truncation: Literal["left", "middle", "right"] = "middle"
     """What is cut from a longer one."""
     tool_format: str = "hermes"
@@ -216,8 +216,6 @@ class Environments:
     """Environments in one process."""
     max_trajectories: int | None = None
     """Trajectories of one environment a step; null derives it."""
-    format_penalty: float = 0.0
-    """Added to the reward of a turn that cannot be parsed."""
     template: str | None = None
     """Prompt template of the manager."""
     custom: dict[str, Any] = {}

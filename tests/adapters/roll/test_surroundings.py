@@ -102,8 +102,9 @@ def test_environments_come_back_with_their_kinds_and_settings() -> None:
     environments = loaded.config.rollout.environments
     assert environments is not None
     assert (environments.groups, environments.group_size, environments.tags) == (16, 8, ("Sokoban",))
-    assert (environments.format_penalty, environments.args) == (-0.15, {"batch_adjust_mode": "delete"})
+    assert environments.args == {"batch_adjust_mode": "delete"}
     assert bucket(report, "custom_envs.Sokoban.env_type") is Bucket.MAPPED
+    assert bucket(report, "train_env_manager.format_penalty") is Bucket.DEAD
     values, _ = written(loaded)
     assert values["custom_envs"] == {"Sokoban": {"env_type": "sokoban", "max_steps": 10}}
     assert values["batch_adjust_mode"] == "delete"
