@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "convert"]
 __version__ = "0.1.0"
-"""The version in ``pyproject.toml``; a test compares them."""
+"""The only place of the version; the build reads it from here."""
 
 
 def convert(

@@ -1,10 +1,10 @@
-"""The version is said in one more place than ``pyproject.toml``, and says the same there."""
+"""The installed package has the version that its code says."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import rlctl
@@ -12,9 +12,8 @@ import rlctl
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_version_is_that_of_the_project() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert rlctl.__version__ == project["version"]
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert rlctl.__version__ == metadata.version("rlctl")
 
 
 def test_importing_the_package_loads_nothing_of_it() -> None:

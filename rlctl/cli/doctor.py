@@ -19,17 +19,12 @@ from rlctl.cli import arguments, output
 from rlctl.common import packages
 from rlctl.common.errors import SandboxUnavailable
 
-PACKAGES = tuple(
-    dict.fromkeys(
-        ("rlctl", *packages.BASE, *packages.LINUX, *(name for names in packages.EXTRAS.values() for name in names))
-    )
-)
-"""Whose versions are shown."""
 ABILITIES: Mapping[str, str | None] = {
-    "convert, check, plan, edit": None,
+    "convert, check, plan": None,
     "train and generate (FSDP2, Transformers engine)": "runtime",
     "generate with vLLM": "vllm",
     "train with Megatron-core": "megatron",
+    "edit configs and watch runs in the terminal (rlctl tui)": "tui",
     "open the app in a browser (rlctl tui --web)": "web",
     "track with SwanLab": "swanlab",
     "track with Weights & Biases": "wandb",
@@ -62,7 +57,8 @@ def doctor(*, json: arguments.Json = False) -> None:
 
     [cyan]rlctl doctor --json[/cyan]
     """
-    versions = {package: packages.version_of(package) for package in PACKAGES}
+    listed = ("rlctl", *packages.base(), *(name for names in packages.extras().values() for name in names))
+    versions = {package: packages.version_of(package) for package in dict.fromkeys(listed)}
     able = [*(ability_of(name, extra) for name, extra in ABILITIES.items()), sandbox_ability()]
     about = machine()
     if json:
@@ -74,10 +70,9 @@ def doctor(*, json: arguments.Json = False) -> None:
 def ability_of(name: str, extra: str | None) -> Ability:
     """What the installed packages make of an ability."""
     if extra is None:
-        absent = tuple(package for package in packages.BASE if packages.version_of(package) is None)
+        absent = tuple(package for package in packages.base() if packages.version_of(package) is None)
     else:
-        brought = packages.missing(packages.RUNTIME) if extra in packages.ON_RUNTIME else ()
-        absent = (*packages.missing(extra), *brought)
+        absent = (*packages.missing(extra), *packages.unsuitable(extra))
     command = packages.install(extra) if extra else packages.install()
     return Ability(name, not absent, absent, command if absent else "")
 

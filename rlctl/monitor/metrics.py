@@ -7,14 +7,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby, pairwise
+from itertools import groupby, pairwise
 from operator import lt
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+from typing import cast
 
 NAN = math.nan
 
@@ -113,22 +108,21 @@ class StepTable:
         for names, alike in groupby(rows, key=lambda row: tuple(row[1])):
             found = list(alike)
             steps = [step for step, _ in found]
-            values = _numbers([metrics.values() for _, metrics in found], len(names))
+            values = zip(*(metrics.values() for _, metrics in found), strict=True)
+            columns = {name: _numbers(column) for name, column in zip(names, values, strict=True)}
             if all(map(lt, steps, steps[1:])):
-                self._append(steps, dict(zip(names, values.T, strict=True)))
+                self._append(steps, columns)
             else:
                 for place, step in enumerate(steps):
-                    self._append([step], dict(zip(names, values[place : place + 1].T, strict=True)))
+                    self._append([step], {name: column[place : place + 1] for name, column in columns.items()})
 
     def join(self, later: StepTable) -> None:
         """Add the steps of another table, as if each were added in turn."""
         if len(later):
             self._append(later.steps, later.columns)
 
-    def _append(self, steps: Sequence[int], columns: Mapping[str, array[float] | Floats]) -> None:
+    def _append(self, steps: Sequence[int], columns: Mapping[str, array[float]]) -> None:
         """Add steps that rise, with the columns they have."""
-        import numpy as np
-
         if self.steps and steps[0] <= self.steps[-1]:
             self.cut(steps[0] - 1)
         before = len(self.steps)
@@ -136,7 +130,7 @@ class StepTable:
         for name, values in columns.items():
             column = self.columns.setdefault(name, array("d"))
             column.extend([NAN] * (before - len(column)))
-            column.frombytes(np.asarray(values).tobytes())
+            column.extend(values)
         for column in self.columns.values():
             column.extend([NAN] * (len(self.steps) - len(column)))
 
@@ -174,16 +168,15 @@ class StepTable:
         return [value for value in self.columns.get(name, ())[-count:] if not math.isnan(value)]
 
 
-def _numbers(rows: Sequence[Iterable[object]], width: int) -> Floats:
-    """Rows of values as numbers; NaN for what is none, or is not finite."""
-    import numpy as np
-
+def _numbers(values: Sequence[object]) -> array[float]:
+    """Values as numbers; NaN for what is none, or is not finite."""
     try:
-        numbers = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)
-    except (TypeError, ValueError, OverflowError):  # a text, or a list
-        numbers = np.fromiter(map(_number, chain.from_iterable(rows)), float, len(rows) * width)
-    numbers[~np.isfinite(numbers)] = NAN  # null, or the name of a number that is not finite
-    return numbers.reshape(len(rows), width)
+        numbers = array("d", cast("Sequence[float]", values))
+    except (TypeError, OverflowError):  # a text, a list, null
+        numbers = array("d", map(_number, values))
+    if math.isfinite(sum(numbers)):
+        return numbers
+    return array("d", (number if math.isfinite(number) else NAN for number in numbers))
 
 
 def _number(value: object) -> float:

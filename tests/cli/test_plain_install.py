@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name as canonical
 
 from rlctl.cli import doctor
 from rlctl.common import packages
@@ -35,18 +37,41 @@ Rlctl = Callable[..., subprocess.CompletedProcess[str]]
 RUNTIME = "pip install 'rlctl[runtime]'"
 
 
+def pip(*words: str) -> None:
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *words]
+    subprocess.run(command, check=True, timeout=300, cwd=ROOT)
+
+
+def installed(folder: Path, requirement: str, *, over: Path | None = None) -> Path:
+    """The folder of programs of a new environment with a requirement; packages of another environment are seen in it."""
+    venv.create(folder, with_pip=False)
+    if over is not None:
+        (packages_of(folder) / "over.pth").write_text(f"{packages_of(over)}\n")
+    pip("--python", str(folder / "bin" / "python"), "install", "--no-compile", "-c", "constraints.txt", requirement)
+    return folder / "bin"
+
+
+def packages_of(environment: Path) -> Path:
+    return next(environment.glob("lib/python*/site-packages"))
+
+
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--wheel-dir", str(folder), ".")
+    return next(folder.glob("rlctl-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of programs of an environment that has the wheel and what it depends on."""
-    folder = tmp_path_factory.mktemp("plain")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    run = {"check": True, "timeout": 300, "cwd": ROOT}
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), "."], **run)
-    venv.create(folder / "venv", with_pip=False)
-    wheel = next(folder.glob("rlctl-*.whl"))
-    there = ["--python", str(folder / "venv" / "bin" / "python")]
-    subprocess.run([*pip, *there, "install", "--no-compile", "-c", "constraints.txt", str(wheel)], **run)
-    return folder / "venv" / "bin"
+    return installed(tmp_path_factory.mktemp("plain") / "venv", str(wheel))
+
+
+@pytest.fixture(scope="module")
+def with_tui(wheel: Path, plain: Path) -> Path:
+    """The same with ``rlctl[tui]``: only what the extra adds is installed."""
+    return installed(plain.parents[1] / "venv-tui", f"{wheel}[tui]", over=plain.parent)
 
 
 @pytest.fixture
@@ -125,6 +150,7 @@ def test_doctor_says_what_works_and_which_extra_brings_the_rest(rlctl: Rlctl) ->
         (["eval", "run.yaml", "--set", "data.eval=[{path: train.jsonl}]"], RUNTIME),
         (["quickstart"], RUNTIME),
         (["runs", "list", "--address", "http://localhost:1"], RUNTIME),
+        (["tui", "run.yaml"], "pip install 'rlctl[tui]'"),
         (["tui", "--web"], "pip install 'rlctl[web]'"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
@@ -162,11 +188,19 @@ def read_until(terminal: int, wanted: bytes | None) -> None:
             return
 
 
-def test_the_app_opens(plain: Path, rlctl: Rlctl, tmp_path: Path) -> None:
+def test_the_base_is_light(plain: Path) -> None:
+    names = {path.name.partition("-")[0].lower() for path in packages_of(plain.parent).glob("*.dist-info")}
+    assert "rich" in names
+    assert not names & {"textual", "numpy", "torch", "ray", "pydantic", "aiohttp"}
+    assert len(names) < 30, sorted(names)
+
+
+@pytest.mark.usefixtures("rlctl")  # for its files
+def test_the_app_opens(with_tui: Path, tmp_path: Path) -> None:
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TERM": "xterm-256color", "RLCTL_LANGUAGE": "en"}
-    command = [str(plain / "rlctl"), "tui", "run.yaml"]
+    command = [str(with_tui / "python"), "-m", "rlctl", "tui", "run.yaml"]
     app = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=tmp_path, env=env)
     os.close(terminal)
     try:
@@ -179,10 +213,11 @@ def test_the_app_opens(plain: Path, rlctl: Rlctl, tmp_path: Path) -> None:
         os.close(controller)
 
 
-def test_nothing_outside_of_the_runtime_needs_an_extra_to_be_imported(plain: Path) -> None:
+def test_nothing_outside_of_the_runtime_and_the_app_needs_an_extra_to_be_imported(plain: Path) -> None:
     program = """
 import importlib, pkgutil, rlctl
-names = [m.name for m in pkgutil.walk_packages(rlctl.__path__, "rlctl.") if not m.name.startswith("rlctl.runtime.")]
+extra = ("rlctl.runtime.", "rlctl.tui.")
+names = [m.name for m in pkgutil.walk_packages(rlctl.__path__, "rlctl.") if not m.name.startswith(extra)]
 for name in names:
     if name != "rlctl.__main__":
         importlib.import_module(name)
@@ -195,21 +230,81 @@ print(len(names))
     assert int(ended.stdout) > 200
 
 
-def test_the_table_of_packages_is_that_of_the_project() -> None:
-    def names(requirements: list[str]) -> set[str]:
-        found = {re.split(r"[\[<>=!~ ]", requirement)[0] for requirement in requirements}
-        return found - {"rlctl"}
+def named(extra: str) -> set[str]:
+    """The distributions of an extra in pyproject.toml, with those of extras that it includes."""
+    found = set[str]()
+    for requirement in map(Requirement, PROJECT["optional-dependencies"][extra]):
+        ours = requirement.name == "rlctl"
+        found |= (
+            {name for each in requirement.extras for name in named(each)} if ours else {canonical(requirement.name)}
+        )
+    return found
 
-    extras = {
-        extra: names(listed)
-        for extra, listed in PROJECT["optional-dependencies"].items()
-        if extra not in ("dev", "all")
+
+def test_the_tables_are_those_of_the_project_after_a_fresh_setup() -> None:
+    listed = set(PROJECT["optional-dependencies"]) - set(packages.NO_FEATURE)
+    assert {extra: set(map(canonical, names)) for extra, names in packages.extras().items()} == {
+        extra: named(extra) for extra in listed
     }
-    assert {extra: set(listed) for extra, listed in packages.EXTRAS.items()} == extras
-    assert {*packages.BASE, *packages.LINUX} == names(PROJECT["dependencies"])
-    assert set(filter(None, doctor.ABILITIES.values())) == set(extras)
-    with_runtime = [e for e, listed in PROJECT["optional-dependencies"].items() if "rlctl[runtime]" in listed]
-    assert set(packages.ON_RUNTIME) == set(with_runtime)
+    assert set(map(canonical, packages.base())) == {
+        canonical(each.name)
+        for each in map(Requirement, PROJECT["dependencies"])
+        if each.marker is None or each.marker.evaluate()
+    }
+    assert set(filter(None, doctor.ABILITIES.values())) == listed
+
+
+def test_every_installed_package_of_an_extra_is_found_by_its_module() -> None:
+    for extra, names in packages.extras().items():
+        there = {name for name in names if packages.version_of(name)}
+        assert there & set(packages.missing(extra)) == set()
+        assert packages.unsuitable(extra) == ()
+
+
+def test_a_version_that_rlctl_does_not_accept_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "version_of", lambda name: "2.50.0" if name == "ray" else None)
+    able = doctor.ability_of("train", "runtime")
+    assert not able.available
+    assert able.missing == ("ray<2.61,>=2.60 (installed: 2.50.0)",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "command"),
+    [
+        ((), "pip install rlctl"),
+        (("runtime", "wandb"), "pip install 'rlctl[runtime,wandb]'"),
+        (("vllm", "runtime"), "pip install 'rlctl[vllm]'"),
+        (("tui", "web"), "pip install 'rlctl[web]'"),
+        (("tui",), "pip install 'rlctl[tui]'"),
+    ],
+)
+def test_one_command_installs_it_all(asked: tuple[str, ...], command: str) -> None:
+    assert packages.install(*asked) == command
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("numpy", "runtime"),
+        ("textual.widgets", "tui"),
+        ("textual_serve", "web"),
+        ("vllm", "vllm"),
+        ("PIL", "runtime"),
+        ("no_such", None),
+    ],
+)
+def test_a_module_is_of_the_smallest_extra_that_has_it(module: str, extra: str | None) -> None:
+    assert packages.extra_of(module) == extra
+
+
+def test_a_copy_that_is_not_installed_says_how_to_install_it(plain: Path, tmp_path: Path) -> None:
+    for path in packages_of(plain.parent).iterdir():
+        if not path.name.startswith("rlctl-"):  # its metadata
+            (tmp_path / path.name).symlink_to(path)
+    command = [str(plain / "python"), "-S", "-m", "rlctl", "tui"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert ended.returncode == 1, ended.stderr
+    assert ended.stderr.splitlines()[-1].strip() == f"pip install -e {tmp_path}"
 
 
 @pytest.mark.parametrize(
