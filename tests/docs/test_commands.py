@@ -8,7 +8,7 @@ output, in which ``...`` stands for any lines, or for any part of one. A comment
     <!-- parsed only: needs a cluster -->  options are parsed, files are planned, nothing is run
     <!-- not run: what another tool says -->
 
-Run as a program it prints the outputs anew: ``python tests/docs/test_commands.py``.
+Run as a program it prints the outputs anew, and draws README's picture: ``python tests/docs/test_commands.py``.
 """
 
 from __future__ import annotations
@@ -156,10 +156,11 @@ def parse(command: str) -> None:
     elif words[:1] == ["make"]:
         targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
         assert set(words[1:]) <= set(targets), command
-    elif words[:2] == ["pip", "install"]:
-        check_extras(words[2:])
+    elif words[:2] == ["pip", "install"] or words[:3] == ["uv", "tool", "install"]:
+        check_extras([word for word in words[2:] if word != "install"])
     else:
-        assert words[0] in ("git", "cd", "ray", "python", "docker", "ssh"), f"{command}: nobody checks this"
+        known = ("git", "cd", "ray", "python", "bash", "docker", "ssh", "trinity", "sbatch")
+        assert words[0] in known, f"{command}: nothing checks this"
 
 
 def parse_rlctl(words: list[str]) -> None:
@@ -183,8 +184,9 @@ def parse_rlctl(words: list[str]) -> None:
 
 def check_extras(words: list[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    repository = re.escape(project["urls"]["Documentation"].partition("/tree/")[0])
     for word in words:
-        match = re.fullmatch(r"rlctl(?:\[(.*)\])?|-e|\.(?:\[(.*)\])?", word)
+        match = re.fullmatch(rf"rlctl(?:\[(.*)\])?(?: @ git\+{repository})?|-e|\.(?:\[(.*)\])?", word)
         assert match, f"pip install {word}: only rlctl is installed in the docs"
         extras = [extra for group in match.groups() if group for extra in group.split(",")]
         assert set(extras) <= set(project["optional-dependencies"]), word
@@ -210,6 +212,8 @@ def test_what_a_page_shows_is_true(page: Path, folder: Path) -> None:
 def check(page: Path, block: Block, folder: Path) -> None:
     where = f"{name(page)}:{block.line}"
     file = file_of(block)
+    if block.kind == "python":
+        compile(block.text, where, "exec")
     if file is not None:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(block.text, encoding="utf-8")
@@ -285,6 +289,7 @@ def print_anew() -> None:
         if text != before:
             page.write_text(text, encoding="utf-8")
             print(f"{name(page)}: {len(changes)} outputs printed anew")
+    subprocess.run([sys.executable, "-m", "tests.docs.pictures"], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":
