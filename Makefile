@@ -64,7 +64,7 @@ format: setup  ## Format the code and sort its imports.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup  ## Print the generated pages of docs/reference, and the outputs shown in README and docs.
+docs: setup  ## Regenerate docs/reference and the outputs shown in README and docs; build the site, strictly, into site/.
 	@$(BIN)/python -m rlctl.config.reference > docs/.page && mv docs/.page docs/reference/config.md
 	@$(BIN)/python -m rlctl.cli.reference > docs/.page && mv docs/.page docs/reference/cli.md
 	@$(BIN)/python -m rlctl.planning.support_page > docs/.page && mv docs/.page docs/reference/support.md
@@ -72,6 +72,8 @@ docs: setup  ## Print the generated pages of docs/reference, and the outputs sho
 	@$(BIN)/python -m rlctl.checks.messages_page > docs/.page && mv docs/.page docs/reference/messages.md
 	@$(BIN)/python tests/config/test_concepts.py > docs/.page && mv docs/.page docs/reference/concepts.md
 	@$(BIN)/python tests/docs/test_commands.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "the site is in site/: open site/index.html, or run $(BIN)/mkdocs serve"
 
 snapshots: setup  ## Take the snapshots of the app's screens anew; read what git says has changed.
 	rm -rf tests/tui/snapshots
