@@ -1,7 +1,8 @@
 """Configs that come with rlctl: ``presets/NAME.yaml`` beside the package in a checkout, inside it in an installed wheel.
 
-A preset starts with four comment lines: what it is, ``needs``, ``run`` and ``expect``. To add one: a file of that form, at
-most 40 lines; a test reads, checks and plans every preset.
+A preset starts with comment lines: what it is, ``needs``, ``run``, ``expect``, ``source`` (where its settings come from),
+``plan`` (the command that plans it for its cluster), and the schema for editors. To add one: a file of that form, at most 48
+lines, and its title in ``rlctl/tui/zh_metrics.py``. A test checks and plans every preset for the cluster that it names.
 """
 
 from __future__ import annotations

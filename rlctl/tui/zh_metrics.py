@@ -111,22 +111,41 @@ METRICS: dict[str, str] = {
 }
 
 PRESETS: dict[str, str] = {
-    "Distillation of Qwen2.5-7B-Instruct into Qwen2.5-1.5B: its 64 likeliest tokens beside the answers of the data set.": (
+    "Asynchronous DAPO with Qwen2.5-Math-7B: 4 GPUs generate and 4 train; responses continue over weight syncs.": (
+        "用 Qwen2.5-Math-7B 做异步 DAPO：4 张 GPU 生成，4 张训练；权重同步时回答继续生成。"
+    ),
+    "DAPO on DAPO-Math-17k with Qwen2.5-32B: the paper's run, with responses of up to 20,480 tokens.": (
+        "用 Qwen2.5-32B 在 DAPO-Math-17k 上做 DAPO：论文中的训练，回答最长 20,480 token。"
+    ),
+    "DAPO on DAPO-Math-17k with Qwen3-8B-Base: clip-higher, dynamic sampling, token-level loss, overlong penalty.": (
+        "用 Qwen3-8B-Base 在 DAPO-Math-17k 上做 DAPO：clip-higher、动态采样、token 级损失、超长惩罚。"
+    ),
+    "Distillation of Qwen2.5-7B-Instruct into Qwen2.5-1.5B: the answers of the data set, and the teacher's top 64 tokens.": (
         "把 Qwen2.5-7B-Instruct 蒸馏到 Qwen2.5-1.5B：除数据集的答案外，还学教师概率最高的 64 个 token。"
     ),
-    "DPO on preference pairs with Qwen2.5-1.5B-Instruct: rows with a prompt, a chosen and a rejected response.": (
-        "用 Qwen2.5-1.5B-Instruct 在偏好对上做 DPO：每行一个 prompt、一条较好回答和一条较差回答。"
+    "DPO on UltraFeedback with Qwen3-8B: rows with a prompt, a chosen and a rejected response.": (
+        "用 Qwen3-8B 在 UltraFeedback 上做 DPO：每行一个 prompt、一条较好回答和一条较差回答。"
     ),
-    "GRPO on GSM8K with Qwen2.5-1.5B-Instruct: groups of 8, a little KL to the start.": (
-        "用 Qwen2.5-1.5B-Instruct 在 GSM8K 上做 GRPO：每组 8 条，加少量相对初始模型的 KL。"
+    "GRPO on GSM8K with Qwen2.5-1.5B-Instruct: groups of 8, a small KL loss.": (
+        "用 Qwen2.5-1.5B-Instruct 在 GSM8K 上做 GRPO：每组 8 条，加少量 KL 损失。"
     ),
-    "MIX with Qwen2.5-1.5B-Instruct: GRPO on its own responses, and imitation of expert responses in every mini-batch.": (
-        "用 Qwen2.5-1.5B-Instruct 做 MIX：对自己的回答做 GRPO，同时在每个 mini-batch 里模仿专家回答。"
+    "GRPO on GSM8K with Qwen3-8B: groups of 5, 4 optimizer steps a step, a small KL loss.": (
+        "用 Qwen3-8B 在 GSM8K 上做 GRPO：每组 5 条，每步 4 次优化器更新，加少量 KL 损失。"
     ),
-    "PPO on GSM8K with Qwen2.5-7B-Instruct and a critic of the same size.": (
-        "用 Qwen2.5-7B-Instruct 在 GSM8K 上做 PPO，critic 同样大小。"
+    "GRPO with LoRA on GSM8K with Qwen2.5-1.5B-Instruct: one GPU holds training and rollout.": (
+        "用 Qwen2.5-1.5B-Instruct 和 LoRA 在 GSM8K 上做 GRPO：训练和生成共用一张 GPU。"
     ),
-    "Supervised fine-tuning of Qwen2.5-1.5B on conversations: a column of chat messages, all assistant turns.": (
-        "用对话数据对 Qwen2.5-1.5B 做监督微调（SFT）：一列对话消息，训练所有 assistant 轮次。"
+    "GRPO with Qwen3-30B-A3B-Base, a mixture of experts, on Megatron-core: tensor, pipeline and expert parallelism.": (
+        "用 Megatron-core 对混合专家模型 Qwen3-30B-A3B-Base 做 GRPO：张量、流水线和专家并行。"
+    ),
+    "MIX with Qwen2.5-1.5B-Instruct: GRPO on the policy's responses, and imitation of expert responses in every mini-batch.": (
+        "用 Qwen2.5-1.5B-Instruct 做 MIX：对策略自己的回答做 GRPO，同时在每个 mini-batch 里模仿专家回答。"
+    ),
+    "PPO on GSM8K with Qwen3-8B and a critic of the same size.": ("用 Qwen3-8B 在 GSM8K 上做 PPO，critic 同样大小。"),
+    "RL with an LLM judge: Qwen2.5-7B answers general questions, and Qwen2.5-7B-Instruct compares with the answer.": (
+        "用 LLM 裁判做强化学习：Qwen2.5-7B 回答通用问题，Qwen2.5-7B-Instruct 与标准答案比对。"
+    ),
+    "Supervised fine-tuning of Qwen3-8B-Base on UltraChat: a column of chat messages, all assistant turns.": (
+        "在 UltraChat 上对 Qwen3-8B-Base 做监督微调（SFT）：一列对话消息，训练所有 assistant 轮次。"
     ),
 }

@@ -1,7 +1,8 @@
-"""Every preset reads, is planned, and is checked: what does not run yet is exactly what is listed here."""
+"""Every preset is read, checked and planned for the cluster that it names: no error, no warning, and it fits."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -9,34 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from rlctl.checks import check
+from rlctl.checks import RULES_OF_FILES, check
+from rlctl.cli.arguments import cluster_of
 from rlctl.common.errors import UsageError
 from rlctl.common.report import Level
 from rlctl.config import Config, load, presets
 from rlctl.documents import read_yaml
-from rlctl.planning.plan import make_plan
+from rlctl.planning.plan import Cluster, make_plan
 
 NAMES = [preset.name for preset in presets.names()]
 ROOT = Path(__file__).parents[2]
 
-PROBLEMS: dict[str, set[tuple[str, str]]] = {
-    "distill-1node": {("path-missing", "data.train[0].path")},
-    "dpo-1node": {("path-missing", "data.train[0].path")},
-    "mix-1node": {
-        ("path-missing", "data.train[0].path"),
-        ("path-missing", "data.eval[0].path"),
-    },
-    "grpo-1node": {
-        ("path-missing", "data.train[0].path"),
-        ("path-missing", "data.eval[0].path"),
-    },
-    "ppo-1node": {
-        ("path-missing", "data.train[0].path"),
-        ("path-missing", "data.eval[0].path"),
-    },
-    "sft-1node": {("path-missing", "data.train[0].path")},
-}
-"""Errors and warnings of each preset in a checkout, where its data is not."""
+
+def cluster(name: str) -> Cluster:
+    """The cluster that a preset names in its ``# plan`` line."""
+    line = presets.text(name).splitlines()[5]
+    return cluster_of(line.rpartition("--cluster ")[2])
 
 
 def read(name: str) -> Config:
@@ -46,32 +35,43 @@ def read(name: str) -> Config:
     return loaded.config
 
 
-def test_every_preset_is_listed_here() -> None:
-    assert set(PROBLEMS) == set(NAMES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_has_no_error_and_no_warning_on_its_cluster(name: str) -> None:
+    findings = check(read(name), cluster=cluster(name), more=RULES_OF_FILES)
+    assert [finding.message for finding in findings if finding.level is not Level.NOTE] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_preset_has_only_the_problems_that_are_known(name: str) -> None:
-    findings = check(read(name))
-    assert {(finding.code, finding.key) for finding in findings if finding.level is not Level.NOTE} == PROBLEMS[name]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_preset_is_planned_for_one_node_of_8_gpus(name: str) -> None:
-    plan = make_plan(read(name), rows=7473)
-    assert (plan.nodes, plan.devices_per_node, plan.device) == (1, 8, "cuda")
+def test_a_preset_is_planned_for_its_cluster_and_fits(name: str) -> None:
+    machines = cluster(name)
+    plan = make_plan(read(name), rows=17_000, cluster=machines)
+    assert (plan.nodes, plan.devices_per_node, plan.device) == (machines.nodes, machines.devices_per_node, "cuda")
     assert all(stage.schedule.total_steps for stage in plan.stages)
+    for stage in plan.stages:
+        assert stage.fit is not None, "the size of the model is not known"
+        assert stage.fit.fits, stage.fit.problem
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_preset_says_what_it_is_what_it_needs_and_what_to_expect(name: str) -> None:
     lines = presets.text(name).splitlines()
-    assert len(lines) <= 40
+    assert len(lines) <= 48
     assert lines[0].startswith("# ")
     assert lines[0].endswith(".")
-    assert [line.split(":")[0] for line in lines[1:4]] == ["# needs", "# run", "# expect"]
+    assert [line.split(":")[0] for line in lines[1:6]] == ["# needs", "# run", "# expect", "# source", "# plan"]
     assert lines[2] == f"# run: rlctl launch {name}.yaml"
+    assert lines[5].startswith(f"# plan: rlctl plan {name}.yaml --cluster ")
     assert read(name).run.name == name
+
+
+def test_what_a_preset_needs_is_the_cluster_that_it_names() -> None:
+    numbers = {"one": 1, "four": 4, "eight": 8}
+    for preset in presets.names():
+        machines = cluster(preset.name)
+        if "node" in preset.needs:
+            number, each = re.match(r"(\w+) nodes? of (\d+) GPUs", preset.needs).groups()
+            assert (numbers[number], int(each)) == (machines.nodes, machines.devices_per_node)
+        assert float(re.search(r"(\d+) GB", preset.needs)[1]) == machines.gib_per_device
 
 
 def test_the_list_shows_the_head_of_each_file() -> None:

@@ -44,15 +44,30 @@ ROLLOUT = (
     "schedule.total_steps=16",
     "schedule.evaluate_every=16",
 )
+GSM8K = (
+    "data.train=[{path: data/gsm8k/train.parquet}]",
+    "data.eval=[{name: gsm8k, path: data/gsm8k/test.parquet}]",
+    "rewards=[{type: rule, rule: gsm8k}]",
+)
+"""The presets' own data is on a hub."""
+CONVERSATIONS = ("data.train=[{path: data/conversations/train.parquet, messages_key: messages}]",)
+PAIRS = ("data.train=[{path: data/pairs/train.parquet}]",)
 GIVEN = ("batch.prompts_per_step=32", "train.optimizer.lr=3e-3")
 CUTS: dict[str, tuple[str, ...]] = {
-    "sft-1node": (*GIVEN, "placement.devices_per_node=1", "schedule.total_epochs=4"),
-    "distill-1node": (*GIVEN, "placement.devices_per_node=2", "schedule.total_epochs=2"),
-    "dpo-1node": (*GIVEN, "placement.devices_per_node=2", "schedule.total_epochs=4"),
-    "grpo-1node": (*ROLLOUT, "batch.mini_batch_responses=128"),
-    "mix-1node": (*ROLLOUT, "batch.mini_batch_responses=320"),
+    "sft-1node": (*GIVEN, *CONVERSATIONS, "placement.devices_per_node=1", "schedule.total_epochs=4"),
+    "distill-1node": (*GIVEN, *CONVERSATIONS, "placement.devices_per_node=2", "schedule.total_epochs=2"),
+    "dpo-1node": (
+        *GIVEN,
+        *PAIRS,
+        "placement.devices_per_node=2",
+        "schedule.total_epochs=4",
+        "algorithm.objective.beta=0.1",
+    ),
+    "grpo-1node": (*ROLLOUT, *GSM8K, "batch.mini_batch_responses=128"),
+    "mix-1node": (*ROLLOUT, *GSM8K, "batch.mini_batch_responses=320"),
     "ppo-1node": (
         *ROLLOUT,
+        *GSM8K,
         "rollout.parallel.tensor_parallel_size=1",
         "batch.prompts_per_step=128",
         "batch.mini_batch_responses=64",
