@@ -8,8 +8,8 @@ from rlctl.cli import output
 def schema() -> None:
     """Print the canonical config as a JSON Schema, for editors and other tools.
 
-    With it an editor completes keys, shows what they do and marks what is wrong while you type: save it, and name it in
-    the first line of a config.
+    With it an editor completes keys, shows what they do and marks what is wrong while you type. Name it in a comment of the
+    config: the published one, as the presets do, or a file that this command wrote.
 
     [bold]Examples[/bold]
 

@@ -14,6 +14,8 @@ from rlctl.config.fields import Choice, Interval, Range
 from rlctl.config.inspect import FieldInfo, fields_of, help_of, summary_of
 from rlctl.config.root import Config
 
+URL = "https://raw.githubusercontent.com/rlctl/rlctl/main/docs/reference/rlctl.schema.json"
+"""Where editors find it; `make docs` writes the file."""
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _INTERPOLATION = r"\$\{.+\}"
 _SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -28,7 +30,7 @@ def json_schema() -> Node:
     body["properties"]["stages"] |= {"items": _stage(body["properties"])}
     return {
         "$schema": DRAFT,
-        "$id": "https://github.com/rlctl/rlctl/schema/1.json",
+        "$id": URL,
         "title": "rlctl canonical config",
         **body,
         "$defs": dict(sorted(definitions.found.items())),

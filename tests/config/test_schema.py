@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from rlctl.documents import read_yaml
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json_schema()
+PUBLISHED = ROOT / "docs" / "reference" / "rlctl.schema.json"
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 FILES = [
     path
@@ -41,6 +43,18 @@ def both_accept(values: dict[str, Any]) -> bool:
 def test_it_is_a_schema_of_its_draft() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$schema"].endswith("2020-12/schema")
+
+
+def test_the_published_schema_is_this_one() -> None:
+    assert json.loads(PUBLISHED.read_text(encoding="utf-8")) == SCHEMA, "make docs"
+    assert SCHEMA["$id"].endswith(str(PUBLISHED.relative_to(ROOT)))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "presets").glob("*.yaml")), ids=lambda path: path.stem)
+def test_editors_find_the_schema_of_a_preset(path: Path) -> None:
+    """By yaml-language-server's comment, which may be any comment line."""
+    found = re.findall(r"^#\s+yaml-language-server\s*:\s*\$schema=(\S+)$", path.read_text(), re.MULTILINE)
+    assert found == [SCHEMA["$id"]]
 
 
 def test_the_defaults_validate_whole_and_as_a_file() -> None:
