@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlctl.cli import arguments, code_scanning, diagnostics, output
+from rlctl.cli.folders import is_another_script
 from rlctl.common.errors import ExitCode, Location, RlctlError, TranslationError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file, is_folder
 from rlctl.common.report import Finding, Level, Report, finding
@@ -27,6 +28,13 @@ class Format(StrEnum):
     JSON = "json"
     SARIF = "sarif"
     GITHUB = "github"
+
+
+class FailOn(StrEnum):
+    """The least grave findings that make the exit code other than 0."""
+
+    WARNING = "warning"
+    ERROR = "error"
 
 
 class Runner(StrEnum):
@@ -73,6 +81,12 @@ def check(
     trace: arguments.Trace = False,
     variables: arguments.Variables = [],  # noqa: B006
     allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
+    only_configs: Annotated[
+        bool, typer.Option("--only-configs", help="Skip files that are not configs, also if no config is left.")
+    ] = False,
+    fail_on: Annotated[
+        FailOn, typer.Option(help="Exit with 0 unless there is a finding at least this grave.")
+    ] = FailOn.WARNING,
     form: Annotated[
         Format,
         typer.Option(
@@ -96,7 +110,7 @@ def check(
 
     [cyan]rlctl check verl.yaml trainer.nnodes=4 --cluster 4x8:H100 --json[/cyan]
 
-    [cyan]rlctl check configs/ --runner verl --format github[/cyan]
+    [cyan]rlctl check configs/ --runner verl --format github --fail-on error[/cyan]
     """
     if json and form not in (Format.TEXT, Format.JSON):
         raise UsageError(f"--json and --format {form} are two formats", hint="give one of them")
@@ -111,12 +125,15 @@ def check(
         runner=runner,
         data=data,
     )
-    files = _files(inputs)
+    files = list(inputs) if only_configs and all(map(is_file, inputs)) else _files(inputs)
     checked = [_checked([file], question, skips=True) for file in files] if files else [_checked(inputs, question)]
     found = [item for item in checked if item is not None]
     _refuse_unused(found, allow_unknown)
     _print(found, form, several=bool(files))
-    arguments.finish(worst([exit_code(item.report) for item in found]))
+    if not found and only_configs:
+        return
+    code = worst([exit_code(item.report) for item in found])
+    arguments.finish(ExitCode.OK if code is ExitCode.FINDINGS and fail_on is FailOn.ERROR else code)
 
 
 def _files(inputs: Sequence[str]) -> list[str]:
@@ -168,7 +185,7 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
     except RlctlError as error:
         if not skips:
             raise
-        if isinstance(error, TranslationError):
+        if isinstance(error, TranslationError) or is_another_script(Path(file)):
             diagnostics.note(f"skipped: {file}: {error.message}")
             return None
         report = Report()

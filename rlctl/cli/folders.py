@@ -113,7 +113,7 @@ def _convert(path: Path, target: Path, job: Job, taken: set[Path]) -> Done:
     except TranslationError as error:
         return Done(path, None, error.message)
     except RlctlError as error:
-        skipped = isinstance(error, DocumentError) and path.suffix in SCRIPT_ENDINGS and not _launches(path)
+        skipped = isinstance(error, DocumentError) and is_another_script(path)
         why = str(error).partition("\n")[0].removeprefix(f"{path}:").lstrip()
         why = "a script that starts none of the frameworks" if skipped else why
         return Done(path, None if skipped else ExitCode.FAILED, why)
@@ -127,12 +127,14 @@ def _translated(path: Path, job: Job) -> Translation:
     return translate_loaded(loaded, report, job.to, options=job.options)
 
 
-def _launches(path: Path) -> bool:
-    """Whether a script names a program of a dialect."""
+def is_another_script(path: Path) -> bool:
+    """Whether a file is a script that names no program of any framework."""
     from rlctl.adapters import dialect, names
 
+    if path.suffix not in SCRIPT_ENDINGS:
+        return False
     text = path.read_text(encoding="utf-8", errors="replace")
-    return any(program.strip("*") in text for name in names() for program in dialect(name).programs)
+    return not any(program.strip("*") in text for name in names() for program in dialect(name).programs)
 
 
 def _ending(job: Job) -> str:
