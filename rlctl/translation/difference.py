@@ -233,6 +233,8 @@ def _join_learning_rates(values: dict[KeyPath, Any], role: str, config: Config, 
         values |= {(*place, "min_lr_ratio"): end / peak, (*place, "min_lr"): None}
     elif values.get((*place, "min_lr_ratio")) is None:
         values[*place, "min_lr_ratio"] = 0.0
+    if values.get((*place, "warmup_steps")) is not None:
+        values[*place, "warmup_ratio"] = None  # the steps decide
     if values.get((*place, "warmup_steps")) == 0:
         values[*place, "warmup_steps"] = None
     constant, warms = values.get((*place, "type")) == "constant", _warms(values, place)

@@ -9,6 +9,7 @@ import pytest
 from rlctl.adapters import dialect, names
 from rlctl.adapters.engine.lacking import EFFECTS, LACKS, lacking
 from rlctl.common.ranks import Rank
+from rlctl.common.report import Bucket
 from rlctl.config import Config
 from rlctl.config.inspect import walk
 from rlctl.translation.translate import convert
@@ -44,3 +45,23 @@ def test_a_key_without_a_row_says_what_follows_of_its_rank() -> None:
 def test_no_table_has_a_sentence_for_everything(name: str) -> None:
     reasons = {rule.reason for table in dialect(name).tables.values() for rule in table.dropped.values()}
     assert [reason for reason in reasons if CATCH_ALL.search(reason)] == []
+
+
+@pytest.mark.parametrize(
+    ("target", "key", "line", "never"),
+    [
+        ("verl", "algorithm.old_log_probs", "algorithm: {old_log_probs: auto}", "bypass_mode: auto"),
+        ("verl", "rollout.sampling.log_probs", "rollout: {sampling: {log_probs: 3}}", "calculate_log_probs: 3"),
+        ("trinity", "train.engine.source", "train: {engine: {type: fsdp2, source: fsdp_turbo}}", "fsdp_turbo"),
+    ],
+)
+def test_a_value_without_a_word_in_the_target_is_reported_and_not_copied(
+    target: str, key: str, line: str, never: str
+) -> None:
+    source = f"rlctl: 1\nmodel: {{path: org/model}}\ndata: {{train: [{{path: a.parquet}}]}}\n{line}\n"
+    made = convert(source, to=target, dialect="rlctl", options={"carried": "none"})
+    assert made.text is not None
+    assert never not in made.text
+    entry = next(entry for entry in made.report.accounting if entry.key == key)
+    assert entry.note, "it says why"
+    assert entry.loses or entry.bucket is Bucket.DERIVED

@@ -211,10 +211,12 @@ def _read(text: str, name: str) -> tuple[Loaded, Report]:
 
 
 def _told_otherwise(loaded: Loaded, report: Report, target: str) -> set[str]:
-    """Canonical keys that a conversion reports with both values, such as a warm-up rounded to whole steps."""
+    """Canonical keys that a conversion reports as changed or lost, such as a warm-up rounded to whole steps."""
     before = {entry.key: [key for key, _ in entry.targets] for entry in report.accounting}
     made = translate_loaded(loaded, copy.deepcopy(report), target, options={"carried": "none"})
-    rounded = [entry.key for entry in made.report.accounting if entry.bucket is Bucket.APPROXIMATED]
+    rounded = [
+        entry.key for entry in made.report.accounting if entry.bucket in (Bucket.APPROXIMATED, Bucket.UNSUPPORTED)
+    ]
     warned = [finding.key for finding in made.report.findings if finding.code == "silent-difference"]
     return {key for entry in (*rounded, *warned) for key in before.get(entry, [entry])}
 

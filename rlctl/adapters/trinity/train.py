@@ -76,10 +76,12 @@ def _write_engine(view: Writing) -> Iterator[Out]:
     name, used = view.get("train.engine.type"), (view.to("train.engine.type"), view.to("train.engine.source"))
     if name == "fsdp2":
         source = view.get("train.engine.source")
-        known = source in ("fsdp", "fsdp2")
-        yield Flow(
-            view.path("trainer.trainer_strategy"), source if known else "fsdp2", used, "mapped" if known else "derived"
-        )
+        if source in ("fsdp", "fsdp2"):
+            yield Flow(view.path("trainer.trainer_strategy"), source, used)
+        else:
+            note = f"Trinity has no {source}; FSDP2 is used"
+            yield Inexpressible(used[1:], note, idle=True)
+            yield Flow(view.path("trainer.trainer_strategy"), "fsdp2", used, "derived", note)
     elif name == "megatron":
         yield Flow(view.path("trainer.trainer_strategy"), "megatron", used[:1], always=True)
     else:

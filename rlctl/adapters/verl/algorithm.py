@@ -22,7 +22,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
     converted,
 )
-from rlctl.adapters.engine.values import AGGREGATIONS, Names, Partly, shaping_dropped
+from rlctl.adapters.engine.values import AGGREGATIONS, Names, shaping_dropped
 from rlctl.adapters.verl import nearest, shaping
 from rlctl.adapters.verl.correction import CORRECTION, C
 from rlctl.adapters.verl.nearest import ChosenOrNearest
@@ -354,7 +354,7 @@ RULES: list[Rule] = [
         f"{C}.bypass_mode",
         "algorithm.old_log_probs",
         False,
-        Partly({False: "recompute", True: "rollout"}),
+        Names({False: "recompute", True: "rollout"}, "verl never chooses by the batch; it computes them again"),
         since="0.7",
     ),
     CustomRule("training temperature", (), (TEMPERATURE,), _read_temperature, _write_temperature),

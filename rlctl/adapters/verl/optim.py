@@ -236,7 +236,7 @@ def ticks_of(schedule: str) -> CustomRule:
             return
         if moves and not moves_alike(view, schedule):
             per = "mini-batch" if is_separate(view) else "step"
-            yield Inexpressible(used, f"verl moves the schedule once a {per}, not once a {tick.replace('_', ' ')}")
+            yield Inexpressible(used, f"verl moves the schedule once per {per}, not once per {tick.replace('_', ' ')}")
         else:
             how: Provenance = "derived" if tick == "optimizer_step" else "mapped"
             yield Flow((), None, used, how, "the rate moves as often, or stays")

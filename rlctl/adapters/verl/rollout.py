@@ -376,7 +376,7 @@ RULES: list[Rule] = [
         f"{R}.calculate_log_probs",
         "rollout.sampling.log_probs",
         VersionedDefault({"0.5": False, "0.9": True}),
-        Partly({False: None, True: 0}),
+        Names({False: None, True: 0}, "verl reports the log-prob of the drawn token only"),
         since="0.5",
     ),
     *[
