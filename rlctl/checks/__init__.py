@@ -106,7 +106,8 @@ def check(
     findings += [_finding(problem, (), locate) for problem in everywhere]
     for index, problems in found.items():
         own = (problem for problem in problems if problem not in everywhere)
-        findings += [_finding(problem, ("stages", index), _in_stage(config, index, locate)) for problem in own]
+        found_here = [_finding(problem, ("stages", index), _in_stage(config, index, locate)) for problem in own]
+        findings += [replace(item, stage=stages[index].name) for item in found_here]
     return findings
 
 
@@ -122,7 +123,9 @@ def _in_stage(config: Config, index: int, locate: Locate) -> Locate:
     def located(path: KeyPath) -> Location | None:
         change: object = config.stages[index]
         for part in path[2:]:
-            if not isinstance(change, Mapping) or part not in change:
+            if not isinstance(change, Mapping):  # a list or a value: all of it is the stage's
+                break
+            if part not in change:
                 return locate(path[2:])
             change = change[part]
         return locate(path)

@@ -14,6 +14,7 @@ from rlctl.cli import arguments, code_scanning, diagnostics, output
 from rlctl.cli.folders import is_another_script
 from rlctl.common.errors import ExitCode, Location, RlctlError, TranslationError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file, is_folder
+from rlctl.common.messages import text
 from rlctl.common.report import Finding, Level, Report, finding
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def check(
             help="Print text on stderr; or on stdout JSON, a SARIF 2.1.0 log, or annotations for GitHub Actions.",
         ),
     ] = Format.TEXT,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show notes, too.")] = False,
     json: arguments.Json = False,
 ) -> None:
     """Check configs before anything starts: units, divisibility, placement, memory, paths, reward code, data columns.
@@ -129,7 +131,7 @@ def check(
     checked = [_checked([file], question, skips=True) for file in files] if files else [_checked(inputs, question)]
     found = [item for item in checked if item is not None]
     _refuse_unused(found, allow_unknown)
-    _print(found, form, several=bool(files))
+    _print(found, form, several=bool(files), verbose=verbose)
     if not found and only_configs:
         return
     code = worst([exit_code(item.report) for item in found])
@@ -186,7 +188,7 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
         if not skips:
             raise
         if isinstance(error, TranslationError) or is_another_script(Path(file)):
-            diagnostics.note(f"skipped: {file}: {error.message}")
+            diagnostics.note(text("check-skipped", file=file, reason=error.message))
             return None
         report = Report()
         at = error.at or Location(file)
@@ -242,7 +244,7 @@ def _refuse_unused(found: Sequence[Checked], allowed: Sequence[str]) -> None:
     refuse_unused([finding for item in found for finding in item.report.findings], allowed)
 
 
-def _print(found: Sequence[Checked], form: Format, *, several: bool) -> None:
+def _print(found: Sequence[Checked], form: Format, *, several: bool, verbose: bool) -> None:
     """Print what was found; text goes to stderr, everything else to stdout."""
     if form is Format.JSON:
         data = [
@@ -266,21 +268,9 @@ def _print(found: Sequence[Checked], form: Format, *, several: bool) -> None:
         ]
         output.text("\n".join(lines)) if lines else None
     for item in found:
-        if form in (Format.TEXT, Format.JSON):
-            diagnostics.findings(item.report.findings)
-        diagnostics.note((f"{item.file}: " if several else "") + verdict(item.report))
+        diagnostics.checked(item.report, file=item.file, notes=verbose, brief=form in (Format.SARIF, Format.GITHUB))
     if several and not found:
-        diagnostics.note("none of the files is a config")
-
-
-def verdict(report: Report) -> str:
-    """The findings in one line."""
-    errors, warnings = len(report.errors), len(report.warnings)
-    if not report.dialect:
-        return "nothing could be read"
-    if not errors and not warnings:
-        return f"{report.dialect}: nothing to complain about"
-    return f"{report.dialect}: {errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+        diagnostics.note(text("check-none"))
 
 
 def exit_code(report: Report) -> ExitCode:

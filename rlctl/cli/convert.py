@@ -1,7 +1,8 @@
-"""``rlctl convert``: a config in another dialect on stdout, and on stderr where every key went."""
+"""``rlctl convert``: the converted config on stdout, and on stderr what needs a decision and what changed."""
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +12,15 @@ import typer
 from rlctl.cli import arguments, completion, diagnostics, folders, output
 from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS
+from rlctl.common.messages import text as message
 from rlctl.common.report import Report
+
+RUNNERS = frozenset({"verl", "trinity", "roll"})
+"""Frameworks whose own requirements ``rlctl check --runner`` knows."""
 
 
 class OnLoss(StrEnum):
-    """What happens where something cannot be said in the target, or is not known to the source."""
+    """What happens if a key cannot be converted, or training changes."""
 
     WARN = "warn"
     ERROR = "error"
@@ -38,17 +43,20 @@ def convert(
         typer.Option(
             "--to",
             metavar="DIALECT",
-            help="What to write: [b]verl[/b], [b]trinity[/b], [b]roll[/b], [b]rlctl[/b], or one with [b]@version[/b].",
+            help="Output format: [b]verl[/b], [b]trinity[/b], [b]roll[/b] or [b]rlctl[/b]; with a release as [b]verl@0.8[/b].",
             autocompletion=completion.dialects,
         ),
     ],
     dialect: arguments.Dialect = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file or, of folders, into a folder.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write to this file; for folders, into this folder."),
     ] = None,
     form: Annotated[
         Form | None,
-        typer.Option("--format", help="For verl: YAML, a launch script, or overrides; `-o run.sh` means a script."),
+        typer.Option(
+            "--format", help="For verl: YAML, a launch script or a list of overrides; `-o run.sh` implies a script."
+        ),
     ] = None,
     force: arguments.Force = False,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
@@ -57,7 +65,9 @@ def convert(
     assume: Annotated[
         list[str],
         typer.Option(
-            "--assume", metavar="KEY=VALUE", help="A fact that the source does not hold; the table names the keys."
+            "--assume",
+            metavar="KEY=VALUE",
+            help="Supply a value that the source lacks: explorer_gpus=N, dataset_rows=N, stage=NAME. Repeatable.",
         ),
     ] = [],  # noqa: B006
     on_loss: Annotated[
@@ -68,24 +78,24 @@ def convert(
     ] = OnLoss.WARN,
     sidecar: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keep what the target has no key for in this file, not in comments."),
+        typer.Option(metavar="FILE", help="Save keys that the target lacks to this file instead of comments."),
     ] = None,
-    no_carry: Annotated[bool, typer.Option("--no-carry", help="Leave out what the target has no key for.")] = False,
+    no_carry: Annotated[bool, typer.Option("--no-carry", help="Discard keys that the target lacks.")] = False,
     annotate: Annotated[
-        bool, typer.Option("--annotate", help="Write the account into the text, as a comment beside each key.")
+        bool, typer.Option("--annotate", help="Add a comment to each key saying where its value comes from.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every key, also those simply mapped.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show every key, including those simply converted.")
+    ] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Translate a config into another dialect, and account for every key.
+    """Convert a config to another framework's format.
 
-    The text goes to stdout, the account to stderr: how many keys were mapped, derived, carried along, or cannot be
-    expressed, and a line with file, line and reason for each that was not simply mapped. What the source leaves unsaid is
-    written out where the target's own default differs. Exit code 3 means that keys were lost, or that the objective, the schedule
-    or the batch change.
+    Writes the converted config to stdout, or to the file of [bold]-o[/bold], and a report to stderr: what needs your decision,
+    how training changes, what was computed, and how many keys were simply converted. Defaults that differ between the
+    frameworks are written out. Exits 3 if a key could not be converted or training changes.
 
-    Of a folder every config in it is converted into the folder of [bold]-o[/bold], with the same names; files that are no
-    configs are skipped, and it is said why.
+    Given a folder, converts every config in it into the [bold]-o[/bold] folder and lists the files that it skips.
 
     [bold]Examples[/bold]
 
@@ -133,9 +143,24 @@ def convert(
     elif text is not None and out is None:
         output.text(text)
     diagnostics.accounting(result.report, verbose=verbose)
-    if refused and result.text is not None:
-        diagnostics.note("nothing was written: keys would be lost or training would change (--on-loss error)")
+    for line in () if json else closing(result.report.target, text, out, refused=refused and result.text is not None):
+        diagnostics.note(line)
     arguments.finish(exit_code(text, result.report, on_loss))
+
+
+def closing(target: str, content: str | None, out: Path | None, *, refused: bool) -> list[str]:
+    """What was written, and the command to type next."""
+    if refused:
+        return [message("convert-refused"), message("convert-next_refused")]
+    if content is None:
+        return []
+    name = target.partition("@")[0]
+    file = out if out is not None else Path(f"{name}.yaml")
+    runner = "" if name == "rlctl" or name not in RUNNERS else f" --runner {name}"
+    command = f"rlctl check {shlex.quote(str(file))}{runner}"
+    if out is None:
+        return [message("convert-next_stdout", file=file, command=command)]
+    return [message("convert-wrote", file=file), message("convert-next", command=command)]
 
 
 def form_of(form: Form | None, out: Path | None) -> str:

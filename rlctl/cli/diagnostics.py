@@ -1,44 +1,63 @@
-"""The only writer of stderr: findings, the accounting of a translation, progress and errors.
+"""The only writer of stderr: findings, the report of a conversion, progress and errors.
 
-On a terminal findings are a table; elsewhere they are one line each, ``file:line: level: message [code]``, which editors
-and ``grep`` understand. A line that names a place is never wrapped, so that it can be copied.
+On a terminal entries are aligned and wrapped; elsewhere a finding is ``file:line: level: message [code]``, which editors and
+``grep`` understand, and what to do about it is in the line below.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from rlctl.cli import layout
 from rlctl.common.messages import text
-from rlctl.common.report import Bucket, Entry, Finding, Level, OriginEntry, Report
-from rlctl.common.report_lines import Line, lines
+from rlctl.common.ranks import Rank
+from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report, without_requests
+from rlctl.common.report_lines import RUNTIME_CODES, Cause, Line, Part, causes, framework, lines, release
 from rlctl.common.terminal import safe
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from rlctl.common.errors import RlctlError
+    from rlctl.common.errors import Location, RlctlError
 
-_STYLES = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
-_BUCKET_STYLES = {
-    Bucket.UNSUPPORTED: "yellow",
-    Bucket.UNKNOWN: "red",
-    Bucket.APPROXIMATED: "yellow",
-    Bucket.DEAD: "dim",
-    Bucket.CARRIED: "cyan",
+_STYLES = {Level.ERROR: layout.RED, Level.WARNING: layout.YELLOW, Level.NOTE: layout.CYAN}
+_LEVEL_MARKS = {
+    Level.ERROR: ("✗", layout.RED),
+    Level.WARNING: ("!", layout.YELLOW),
+    Level.NOTE: ("·", layout.CYAN),
 }
-_ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
+_BUCKET_MARKS = {
+    Bucket.UNKNOWN: ("?", layout.RED),
+    Bucket.UNSUPPORTED: ("✗", layout.RED),
+    Bucket.APPROXIMATED: ("≈", layout.YELLOW),
+    Bucket.DERIVED: ("=", layout.CYAN),
+    Bucket.MAPPED: ("·", layout.DIM),
+    Bucket.CARRIED: ("·", layout.DIM),
+    Bucket.DEAD: ("·", layout.DIM),
+}
+_SHARES = {
+    Bucket.APPROXIMATED: "rounded",
+    Bucket.UNSUPPORTED: "lost",
+    Bucket.CARRIED: "kept",
+    Bucket.DEAD: "ignored",
+    Bucket.UNKNOWN: "unknown",
+}
 _LONGEST_VALUE = 40
-_LAST_COLUMN = 40
-"""Columns that the text of a row keeps on a narrow terminal: a row grows past the edge before it gets narrower."""
-
-Row = tuple[tuple[str, str], ...]
-"""The cells of a row, each its text and its style."""
+_LEAST_MESSAGE = 40
+"""Columns beside level and place below which a message goes under them."""
+SHOWN_TARGETS = 2
+"""Keys of the target that an entry names."""
+SHOWN_LOST = 6
+"""Lost keys that are named although nothing in training depends on them."""
 
 
 class _Stderr:
@@ -138,105 +157,248 @@ def _coloured(content: str, code: str) -> str:
     return f"\x1b[{code}m{content}\x1b[0m" if colours else content
 
 
-def findings(found: Sequence[Finding]) -> None:
-    """Show findings, the gravest first, in the order of the text within a level."""
-    ordered = sorted(found, key=lambda finding: _ORDER[finding.level])
-    if is_terminal():
-        _table(("where", "level", "code", "what"), [_finding_cells(finding) for finding in ordered])
-    else:
-        for finding in ordered:
-            _line(finding_line(finding))
+def findings(found: Sequence[Finding], *, file: str = "", notes: bool = True) -> None:
+    """Show findings, errors first, one entry for one cause.
+
+    Args:
+        found: in the order of the text.
+        file: the one that is checked, of which a terminal shows the line alone.
+        notes: show notes too, rather than their number.
+    """
+    to = layout.screen(_stream())
+    shown = causes(item for item in found if notes or item.level is not Level.NOTE)
+    _write(_cause_lines(shown, file, to))
+    hidden = 0 if notes else sum(item.level is Level.NOTE for item in found)
+    if hidden:
+        _write([to.styled(text("check-notes", count=hidden), layout.DIM)])
 
 
-def finding_line(finding: Finding) -> str:
-    """One finding as one line, the way compilers write them."""
-    where = f"{finding.at}: " if finding.at else ""
-    hint = f" ({finding.advice})" if finding.advice else ""
-    return " ".join(f"{where}{finding.level}: {finding.message}{hint} [{finding.code}]".splitlines())
+def checked(report: Report, *, file: str, notes: bool, brief: bool = False) -> None:
+    """Show what was found in a file: the counts, its problems, then the keys that only ``rlctl launch`` treats differently.
+
+    Args:
+        report: of the check.
+        file: its name; empty if the config comes from the command line.
+        notes: show notes too, rather than their number.
+        brief: show the counts alone.
+    """
+    to = layout.screen(_stream())
+    head = verdict(report)
+    _write([f"{to.styled(layout.clean(file), layout.BOLD)}: {head}" if file else head])
+    if brief:
+        return
+    runtime = [item for item in report.findings if item.code in RUNTIME_CODES and not _is_own(report.dialect)]
+    found = [item for item in report.findings if item not in runtime]
+    _write(_cause_lines(causes(item for item in found if notes or item.level is not Level.NOTE), file, to))
+    kept = [replace(item, hint="", option="") for item in runtime if notes or item.level is not Level.NOTE]
+    if kept:
+        _write([to.styled(text("check-runtime", framework=framework(report.dialect)), layout.BOLD)])
+        _write(_cause_lines(causes(kept), file, to))
+    hidden = 0 if notes else sum(item.level is Level.NOTE for item in report.findings)
+    if hidden:
+        _write([to.styled(text("check-notes", count=hidden), layout.DIM)])
 
 
-def _finding_cells(finding: Finding) -> Row:
-    what = finding.message + (f"\n-> {finding.advice}" if finding.advice else "")
-    where = str(finding.at) if finding.at else ""
-    level = text(f"level-{finding.level}")
-    return ((where, ""), (level, _STYLES[finding.level]), (finding.code, ""), (what, ""))
+def _is_own(dialect: str) -> bool:
+    return dialect.partition("@")[0] in ("", "rlctl")
+
+
+def verdict(report: Report) -> str:
+    """The release that a file was read as, and how many problems it has."""
+    if not report.dialect:
+        return text("report-unreadable")
+    errors, warnings = (len(causes(report.at_level(level))) for level in (Level.ERROR, Level.WARNING))
+    told = [text("check-errors", count=errors)] * bool(errors) + [text("check-warnings", count=warnings)] * bool(
+        warnings
+    )
+    return f"{release(report.dialect)}: {text('separator').join(told) or text('check-clean')}"
+
+
+def _cause_lines(found: Sequence[Cause], file: str, to: layout.Screen) -> Iterator[str]:
+    """Entries in aligned columns on a terminal; elsewhere ``file:line: level: message``, as compilers write them."""
+    words = {level: text(f"level-{level}") for level in Level}
+    places = [_place(cause.at, file if to.width is not None else "") for cause in found]
+    widest = max((layout.cells(words[cause.level]) for cause in found), default=0)
+    column = 2 + widest + 2 + max((layout.cells(place) + 2 for place in places if place), default=0)
+    for cause, place in zip(found, places, strict=True):
+        plain = f"[{layout.clean(cause.first.code)}]"
+        code = to.styled(plain, layout.DIM)
+        word = to.styled(words[cause.level], _STYLES[cause.level])
+        if to.width is None:
+            yield f"{f'{place}: ' if place else ''}{word}: {layout.clean(cause.message)} {code}"
+            indent = 4
+        else:
+            beside = to.width - column >= _LEAST_MESSAGE
+            gap = " " * (widest - layout.cells(words[cause.level]))
+            head = f"  {word}{gap}  {place}"
+            indent = column if beside else 4
+            *lines, last = to.wrapped(f"{cause.message} [{cause.first.code}]", indent)
+            lines.append(last.replace(plain, code))
+            if beside:
+                yield head + " " * (column - 4 - widest - layout.cells(place)) + lines.pop(0)
+            else:
+                yield head.rstrip()
+            yield from (" " * indent + line for line in lines)
+        if cause.advice:
+            yield from layout.advice_lines(cause.advice, indent, to)
+
+
+def _place(at: Location | None, file: str) -> str:
+    if at is None:
+        return ""
+    return text("place-line", line=at.line) if file and at.file == file and at.line else layout.clean(str(at))
 
 
 def accounting(report: Report, *, verbose: bool = False) -> None:
-    """Show where every source leaf went, and what was found on the way, such as what the target had to assume.
+    """Show how a conversion went, what needs a decision, how training changes, what was computed, and counts of the rest.
 
     Args:
-        report: of a translation.
-        verbose: every key in a line, and where every leaf of the target came from; otherwise what was not simply converted,
-            with one line for keys that have one reason.
+        report: of a conversion.
+        verbose: every key in a line, and where every leaf of the target came from.
     """
-    _line(headline(report))
+    to = layout.screen(_stream())
+    _write([to.styled(headline(report), layout.BOLD)])
     if verbose and report.reason:
-        _line(text("detected", framework=report.dialect, reason=report.reason))
+        _write([layout.clean(text("detected", framework=report.dialect, reason=report.reason))])
     if report.errors:
-        findings(report.findings)
+        findings(report.findings, notes=verbose)
         return
-    told = lines(report, every=verbose)
-    for heading in dict.fromkeys(line.heading for line in told):
-        _section(heading, [_line_cells(line) for line in told if line.heading == heading])
-    if verbose and report.origins:
-        _section(text("rank-written"), [_origin_cells(entry) for entry in report.origins])
-
-
-def _section(heading: str, rows: Sequence[Row]) -> None:
-    """The lines of one rank under its heading."""
-    _line(_coloured(f"{heading}:", "1"))
-    if is_terminal():
-        _table(("where", "", "what"), rows)
+    told = sorted(lines(report, every=verbose, computed=True), key=_harm)
+    parts = {part: [line for line in told if line.part is part] for part in Part}
+    for part in (Part.DECIDE, Part.CHANGES, Part.COMPUTED):
+        items = [_item(line, report, every=verbose) for line in parts[part]]
+        if part is Part.COMPUTED and not verbose:
+            items = list(_computed([entry for line in parts[part] for entry in line.entries]))
+        _section(text(f"part-{part}"), items, to)
+    if verbose:
+        for heading in dict.fromkeys(line.heading for line in parts[Part.REST]):
+            _section(
+                heading, [_item(line, report, every=True) for line in parts[Part.REST] if line.heading == heading], to
+            )
+        _section(text("rank-written"), [_origin_item(entry) for entry in report.origins], to)
     else:
-        for row in rows:
-            _line(_row_line(*(content for content, _ in row)))
+        _write(f"  {line}" for line in _rest(report, parts[Part.REST], to))
+
+
+def _harm(line: Line) -> int:
+    """How soon a line comes: by rank; a mistyped key as what changes training, whatever it was meant to set."""
+    if line.finding is not None:
+        return line.finding.rank.place
+    ranks = [entry.rank.place for entry in line.entries]
+    mistyped = line.entries[0].bucket is Bucket.UNKNOWN and line.note
+    return min([*ranks, Rank.SCHEDULE.place] if mistyped else ranks)
+
+
+def _section(heading: str, items: Sequence[layout.Item], to: layout.Screen) -> None:
+    """Entries under a heading; nothing if there are none."""
+    if items:
+        _write(["", to.styled(heading, layout.BOLD)])
+        for item in items:
+            _write(item.lines(to))
+
+
+def _rest(report: Report, rest: Sequence[Line], to: layout.Screen) -> Iterator[str]:
+    """What needs no attention, in numbers; a key that is lost is also named."""
+    source, target = framework(report.dialect), framework(report.target)
+    lost = [entry for line in rest for entry in line.entries if entry.loses]
+    if lost:
+        yield ""
+        named = ", ".join(entry.key for entry in lost[:SHOWN_LOST]) + (", ..." if len(lost) > SHOWN_LOST else "")
+        yield from to.wrapped(text("rest-lost", count=len(lost), keys=named, target=target), 2)
+    buckets = Counter(entry.bucket for line in rest for entry in line.entries)
+    counts = {
+        "rest-carried": buckets[Bucket.CARRIED],
+        "rest-dead": buckets[Bucket.DEAD],
+        "rest-defaults": sum(entry.origin is Origin.DEFAULTED for entry in report.origins),
+        "rest-notes": sum(line.finding is not None for line in rest),
+    }
+    told = [text(name, count=count, source=source, target=target) for name, count in counts.items() if count]
+    if told:
+        if not lost:
+            yield ""
+        yield from (
+            to.styled(line, layout.DIM) for line in to.wrapped(text("rest", counts=text("separator").join(told)), 2)
+        )
 
 
 def headline(report: Report) -> str:
-    """The shares of the buckets in one line; of a failure only that it is one."""
-    total = len(report.accounting)
-    way = " -> ".join(part for part in (report.dialect, report.target) if part)
+    """From which release to which, and what became of how many keys; of a failure only that it is one."""
+    way = " -> ".join(release(part) for part in (report.dialect, report.target) if part)
     if report.errors:
-        count = len(report.errors)
-        return text("report-failed", way=way, count=count) if way else text("report-unreadable")
-    shares = [
-        text("report-share", count=count, bucket=bucket, share=f"{count / total:.0%}")
-        for bucket, count in report.shares().items()
-        if count
-    ]
-    keys = text("report-keys", way=way, count=total)
-    return text("report-shares", keys=keys, shares=", ".join(shares)) if shares else keys
+        return text("report-failed", way=way, count=len(causes(report.errors))) if way else text("report-unreadable")
+    return text("report-keys", way=way, count=len(report.accounting), shares=shares(report))
 
 
-def _line_cells(line: Line) -> Row:
-    """The place, the kind, and the text of a line."""
-    advice = f" ({line.advice})" if line.advice and line.advice not in line.note else ""
+def shares(report: Report) -> str:
+    """How many keys of the source were converted, and what became of the others."""
+    found = Counter(_SHARES.get(entry.bucket, "converted") for entry in report.accounting)
+    source, target = framework(report.dialect), framework(report.target)
+    names = ("converted", "rounded", "lost", "kept", "ignored", "unknown")
+    return text("separator").join(
+        text(f"share-{name}", count=found[name], source=source, target=target) for name in names if found[name]
+    )
+
+
+def _computed(entries: Iterable[Entry]) -> Iterator[layout.Item]:
+    """Keys with the values that were computed of them; keys with one formula are one entry, and copies are omitted."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if any(_is_new(entry, value) for _, value in entry.targets):
+            groups.setdefault(entry.note or entry.key, []).append(entry)
+    for group in groups.values():
+        mark, style = _BUCKET_MARKS[group[0].bucket]
+        shared = [target for target in group[0].targets if all(target in entry.targets for entry in group)]
+        targets = [
+            (key, value) for key, value in shared or group[0].targets if any(_is_new(entry, value) for entry in group)
+        ]
+        keys = ", ".join(f"{entry.key} = {shown(entry.value)}" for entry in group)
+        at = str(group[0].at) if group[0].at else ""
+        title = f"{keys} -> {_listed(targets, SHOWN_TARGETS)}"
+        yield layout.Item(mark, style, title, at, without_requests(group[0].note), brief=True)
+
+
+def _is_new(entry: Entry, value: Any) -> bool:
+    """Whether a value of the target is another one than that of the source, and not a reference to it."""
+    return value != entry.value and not str(value).startswith("${")
+
+
+def _item(line: Line, report: Report, *, every: bool) -> layout.Item:
+    """A line of a conversion report as an entry."""
+    at = str(line.at) if line.at else ""
     if line.finding is not None:
-        style = _STYLES[line.finding.level]
-        content = f"{line.note}{advice} [{line.finding.code}]"
-    else:
-        style = _BUCKET_STYLES.get(line.entries[0].bucket, "")
-        content = f"{line.keys}{_values(line.entries)}" + (f": {line.note}" if line.note else "") + advice
-    return ((str(line.at) if line.at else "", ""), (line.kind, style), (content, ""))
+        mark, style = _LEVEL_MARKS[line.finding.level]
+        return layout.Item(
+            mark, style, f"{without_requests(line.note)} [{line.finding.code}]", at, advice=_advice(line)
+        )
+    mark, style = _BUCKET_MARKS[line.entries[0].bucket]
+    note = without_requests(line.note)
+    if line.entries[0].bucket is Bucket.UNKNOWN:
+        note = text("entry-unknown", source=framework(report.dialect), near=note or "none")
+    values = _values(line.entries, len(line.entries[0].targets) if every else SHOWN_TARGETS)
+    return layout.Item(mark, style, f"{line.keys}{values}", at, note, _advice(line))
 
 
-def _values(entries: Sequence[Entry]) -> str:
+def _advice(line: Line) -> str:
+    return line.advice if line.advice not in line.note else ""
+
+
+def _values(entries: Sequence[Entry], most: int) -> str:
     """What one key became; of several only the reason is shown."""
     if len(entries) > 1:
         return ""
-    targets = ", ".join(f"{key}: {shown(value)}" for key, value in entries[0].targets)
+    targets = _listed(entries[0].targets, most)
     return f" = {shown(entries[0].value)}" + (f" -> {targets}" if targets else "")
 
 
-def _origin_cells(entry: OriginEntry) -> Row:
-    content = f"{entry.key} = {shown(entry.value)}" + (f": {entry.note}" if entry.note else "")
-    return (("", ""), (str(entry.origin), "magenta"), (content, ""))
+def _listed(targets: Sequence[tuple[str, Any]], most: int) -> str:
+    """Keys of the target with their values, and how many more there are."""
+    more = text("and-more", count=len(targets) - most) if len(targets) > most else ""
+    return ", ".join(f"{key} = {shown(value)}" for key, value in targets[:most]) + more
 
 
-def _row_line(where: str, kind: str, content: str) -> str:
-    place = f"{where}: " if where else ""
-    return " ".join(f"{place}{kind}: {content}".splitlines())
+def _origin_item(entry: OriginEntry) -> layout.Item:
+    content = f"{entry.key} = {shown(entry.value)} ({text(f'origin-{entry.origin}')})"
+    return layout.Item("·", layout.DIM, content, body=entry.note)
 
 
 def shown(value: Any) -> str:
@@ -247,33 +409,17 @@ def shown(value: Any) -> str:
     return content if len(content) <= _LONGEST_VALUE else content[: _LONGEST_VALUE - 3] + "..."
 
 
-def _table(titles: Sequence[str], rows: Sequence[Row]) -> None:
-    """A table whose last column wraps and whose others do not; the place is left off where no row has one."""
-    if not rows:
-        return
-    from rich import box
-    from rich.cells import cell_len
-    from rich.table import Table
-    from rich.text import Text
-
-    if not any(row[0][0] for row in rows):
-        titles, rows = titles[1:], [row[1:] for row in rows]
-    titles = [text(f"column-{title}") if title else "" for title in titles]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    widths = [
-        max(cell_len(content) for content in (title, *lines))
-        for title, lines in zip(titles, _columns(rows), strict=True)
-    ]
-    for title, width in zip(titles[:-1], widths[:-1], strict=True):
-        table.add_column(title, no_wrap=True, min_width=width)
-    table.add_column(titles[-1], overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(content, style) for content, style in row))
-    show(table, at_least=sum(widths[:-1]) + 2 * len(titles) + _LAST_COLUMN)
+def _write(content: Iterable[str]) -> None:
+    """Lines that are laid out: safe and coloured already."""
+    told = "".join(f"{line.rstrip()}\n" for line in content)
+    if told:
+        stream = _Stderr()
+        stream.write(told)
+        stream.flush()
 
 
-def _columns(rows: Sequence[Row]) -> list[list[str]]:
-    return [[row[index][0] for row in rows] for index in range(len(rows[0]))]
+def _stream() -> TextIO:
+    return sys.stderr if sys.stderr is not None else io.StringIO()
 
 
 def show(*renderables: RenderableType, at_least: int = 0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rlctl.cli import diagnostics, output
 from rlctl.common.errors import DocumentError, ExitCode, RlctlError, TranslationError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_folder
+from rlctl.common.messages import text
 from rlctl.common.report import Report
 
 if TYPE_CHECKING:
@@ -42,6 +44,11 @@ class Done:
     why: str = ""
     target: Path | None = None
     report: Report = field(default_factory=Report)
+
+    @property
+    def state(self) -> str:
+        """The id of its status in the catalogue."""
+        return {"written, with losses": "losses"}.get(self.status, self.status)
 
     @property
     def status(self) -> str:
@@ -133,8 +140,8 @@ def is_another_script(path: Path) -> bool:
 
     if path.suffix not in SCRIPT_ENDINGS:
         return False
-    text = path.read_text(encoding="utf-8", errors="replace")
-    return not any(program.strip("*") in text for name in names() for program in dialect(name).programs)
+    content = path.read_text(encoding="utf-8", errors="replace")
+    return not any(program.strip("*") in content for name in names() for program in dialect(name).programs)
 
 
 def _ending(job: Job) -> str:
@@ -165,19 +172,13 @@ def worst(found: Sequence[Done], *, ignore: bool = False) -> ExitCode:
 
 
 def show(found: Sequence[Done], *, verbose: bool) -> None:
-    """One row a file, what each could not say where it is asked for, and the counts."""
+    """One line a file, the report of each if asked for, and the counts."""
     for item in found:
-        shares = ", ".join(f"{count} {bucket}" for bucket, count in item.report.shares().items() if count)
-        what = (
-            f" -> {item.target}: {item.report.dialect}: {shares}"
-            if item.code in (ExitCode.OK, ExitCode.FINDINGS)
-            else ""
-        )
-        diagnostics.note(f"{item.status}: {item.source}{what}{': ' + item.why if item.why else ''}")
+        done = item.code in (ExitCode.OK, ExitCode.FINDINGS)
+        what = f" -> {item.target} ({diagnostics.shares(item.report)})" if done else ""
+        diagnostics.note(f"{text(f'folder-{item.state}')}: {item.source}{what}{': ' + item.why if item.why else ''}")
         if verbose and what:
             diagnostics.accounting(item.report)
-    counts = {
-        status: sum(item.status == status for item in found) for status in dict.fromkeys(item.status for item in found)
-    }
-    told = ", ".join(f"{count} {status}" for status, count in counts.items())
-    diagnostics.note(f"{len(found)} files: {told}" if found else "no files")
+    counts = Counter(item.state for item in found)
+    told = text("separator").join(f"{count} {text(f'folder-{state}')}" for state, count in counts.items())
+    diagnostics.note(text("folder-files", count=len(found), counts=told) if found else text("folder-none"))

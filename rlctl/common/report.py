@@ -64,6 +64,7 @@ class Origin(StrEnum):
 FACTS = ("dataset_rows", "explorer_gpus", "stage")
 """What a user may state of a run that no config says. Texts ask for one as ``state dataset_rows``; a command line takes it with
 ``--assume``, the app in a window of its own."""
+_REQUEST = re.compile(rf"[:;,]? *\bstate (?:{'|'.join(FACTS)})\b(?:=\w+)?")
 ASKED = re.compile(rf"\bstate ({'|'.join(FACTS)})\b(?:=(\w+))?")
 
 
@@ -77,6 +78,11 @@ def option_for_fact(text: str) -> str:
     """The command-line option that states the fact that a text asks for."""
     found = ASKED.search(text)
     return f"--assume {found[1]}={found[2] or 'N'}" if found is not None else ""
+
+
+def without_requests(text: str) -> str:
+    """A text without ``state FACT``, for readers who are shown the option that does it."""
+    return _REQUEST.sub("", text)
 
 
 DIFFERENCES = frozenset(
@@ -128,6 +134,8 @@ class Finding:
     """Its message in the catalogue: the code, or one of its variants."""
     params: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The variables of the message."""
+    stage: str = field(default="", compare=False)
+    """The name of the stage that has it; empty if every stage does, or there are none."""
 
     @property
     def rank(self) -> Rank:
@@ -144,7 +152,8 @@ class Finding:
         """What to do, on a command line."""
         if not self.option:
             return self.hint
-        return text("or-option" if self.hint else "pass-option", hint=self.hint, option=self.option)
+        hint = without_requests(self.hint)
+        return text("or-option" if hint else "pass-option", hint=hint, option=self.option)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", without_secrets(self.message))

@@ -1,17 +1,26 @@
-"""A conversion report as lines: the gravest first, and what has one reason in one line. Front ends print or list them."""
+"""A report as lines: the most harmful first, one line for one cause. Front ends print or list them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from itertools import takewhile
 
 from rlctl.common.errors import Location
-from rlctl.common.messages import text
+from rlctl.common.messages import has, text
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report
 
+FRAMEWORKS: Mapping[str, str] = {"trinity": "Trinity-RFT", "roll": "ROLL"}
+"""Names of frameworks that are not those of their dialects."""
+SHOWN_NAMES = 8
+"""Keys or paths that a finding names of several."""
 SHOWN_KEYS = 3
 """Keys that a line names of several."""
+RUNTIME_CODES = frozenset({"not-used", "not-applied", "not-supported"})
+"""Findings on what ``rlctl launch`` does with a key; the key may be right for the framework that the file is for."""
 CHANGED = (Bucket.UNKNOWN, Bucket.UNSUPPORTED, Bucket.APPROXIMATED)
 """Buckets of keys that the target does not say as they are, the gravest first."""
 WITHOUT_EFFECT = (Bucket.DEAD, Bucket.CARRIED)
@@ -19,6 +28,20 @@ CONVERTED = (Bucket.DERIVED, Bucket.MAPPED)
 _LEVELS = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
 _CODES: Mapping[str, Bucket] = {"unsupported": Bucket.UNSUPPORTED, "unknown-key": Bucket.UNKNOWN}
 """Findings that repeat an entry of the ledger, and its bucket."""
+_PLACE_OF_STAGE = re.compile(r"\bstages\[\d+\]\.")
+
+
+class Part(StrEnum):
+    """What a reader of a conversion report has to do about a line, the most urgent first."""
+
+    DECIDE = "decide"
+    """The user wrote it and it is lost, or only the user knows what it should be."""
+    CHANGES = "changes"
+    """The run trains differently."""
+    COMPUTED = "computed"
+    """The target's value was computed."""
+    REST = "rest"
+    """Nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +78,107 @@ class Line:
     def note(self) -> str:
         return self.finding.message if self.finding is not None else self.entries[0].note
 
+    @property
+    def part(self) -> Part:
+        if self.finding is not None:
+            return _part_of_finding(self.finding)
+        bucket, rank = self.entries[0].bucket, min((entry.rank for entry in self.entries), key=lambda rank: rank.place)
+        trains = rank.place <= Rank.DATA.place
+        if bucket is Bucket.UNKNOWN or (bucket is Bucket.UNSUPPORTED and (trains or self.advice)):
+            return Part.DECIDE
+        if bucket is Bucket.APPROXIMATED and trains:
+            return Part.CHANGES
+        return Part.COMPUTED if bucket in (Bucket.APPROXIMATED, Bucket.DERIVED) else Part.REST
 
-def lines(report: Report, *, every: bool = False) -> list[Line]:
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Findings that have one cause, such as several files that are missing, or one problem of several stages."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def first(self) -> Finding:
+        return self.findings[0]
+
+    @property
+    def level(self) -> Level:
+        return self.first.level
+
+    @property
+    def at(self) -> Location | None:
+        return self.first.at
+
+    @property
+    def advice(self) -> str:
+        return self.first.advice
+
+    @property
+    def message(self) -> str:
+        """The message, with what differs between the findings as a list, and the stages that have it."""
+        messages = list(dict.fromkeys(item.message for item in self.findings))
+        told = messages[0]
+        if len(messages) > 1:
+            names = _paths(self.findings) or _varied(messages)
+            more = text("and-more", count=len(names) - SHOWN_NAMES) if len(names) > SHOWN_NAMES else ""
+            listed = ", ".join(names[:SHOWN_NAMES]) + more
+            told = text(f"{self.first.id}.several", **{**self.first.params, "count": len(names), "names": listed})
+        stages = list(dict.fromkeys(item.stage for item in self.findings if item.stage))
+        return text("in-stages", count=len(stages), names=", ".join(stages), message=told) if stages else told
+
+
+def causes(found: Iterable[Finding]) -> list[Cause]:
+    """Findings by their cause, errors first, in the order of the text within a level."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for item in sorted(found, key=lambda item: _LEVELS[item.level]):
+        groups.setdefault(_cause(item), []).append(item)
+    return [Cause(tuple(items)) for items in groups.values()]
+
+
+def _cause(item: Finding) -> tuple[object, ...]:
+    """What findings of one cause share: the message, or all of it but the keys and paths that it can list."""
+    if not has(f"{item.id}.several"):
+        return (item.code, item.level, item.message, _PLACE_OF_STAGE.sub("", item.advice))
+    shared = {name: value for name, value in item.params.items() if name not in ("key", "path")}
+    return (item.id, item.level, bool(item.stage), *sorted(map(str, shared.items())))
+
+
+def _paths(findings: Sequence[Finding]) -> list[str]:
+    """The paths that findings are about, each with its line; empty if they are about something else."""
+    if not all("path" in item.params for item in findings):
+        return []
+    lines = {str(item.params["path"]): item.at.line if item.at else 0 for item in reversed(findings)}
+    return [text("name-place", name=path, line=line) if line else path for path, line in reversed(lines.items())]
+
+
+def _varied(messages: Sequence[str]) -> list[str]:
+    """The words in which messages differ."""
+    words = [message.split(" ") for message in messages]
+    before = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
+    backwards = [list(reversed(line[before:])) for line in words]
+    after = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*backwards, strict=False)))
+    return [" ".join(line[before : len(line) - after]).strip(":：'，,") for line in words]
+
+
+def framework(dialect: str) -> str:
+    """What a framework calls itself: ``Trinity-RFT`` for ``trinity@0.6``."""
+    name = dialect.partition("@")[0]
+    return FRAMEWORKS.get(name, name)
+
+
+def release(dialect: str) -> str:
+    """A framework and its release, as ``verl 0.9``; rlctl's own configs have one schema only."""
+    version = dialect.partition("@")[2]
+    return framework(dialect) if dialect.startswith("rlctl") else f"{framework(dialect)} {version}".strip()
+
+
+def lines(report: Report, *, every: bool = False, computed: bool = False) -> list[Line]:
     """The lines of a report in the order of its ranks.
 
     Args:
         report: of a conversion.
         every: also list keys that were simply converted, and each key in a line.
+        computed: also list keys whose value was computed.
     """
     found: list[tuple[tuple[int, int], Line]] = []
     advice = {(item.code, item.key, item.at): item.advice for item in report.findings}
@@ -75,12 +192,23 @@ def lines(report: Report, *, every: bool = False) -> list[Line]:
             found.append(((place, CHANGED.index(first.bucket)), Line(rank.heading, group, advice=hint)))
         elif first.bucket in WITHOUT_EFFECT:
             found.append(((len(Rank), WITHOUT_EFFECT.index(first.bucket)), Line(text("rank-none"), group)))
-        elif every:
+        elif every or (computed and first.bucket is Bucket.DERIVED):
             found.append(((len(Rank) + 1, 0), Line(text("rank-converted"), group)))
     for finding in _findings(report):
         line = Line(finding.rank.heading, finding=finding, advice=finding.advice)
         found.append(((finding.rank.place, len(CHANGED) + _LEVELS[finding.level]), line))
     return [line for _, line in sorted(found, key=lambda pair: pair[0])]
+
+
+def _part_of_finding(finding: Finding) -> Part:
+    """Errors, assumptions and what breaks the run need a decision; other warnings say how training changes."""
+    if finding.level is Level.NOTE:
+        return Part.REST
+    if finding.level is Level.ERROR or finding.option or finding.rank in (Rank.BREAKS, Rank.DATA):
+        return Part.DECIDE
+    if finding.advice and finding.rank is not Rank.RESOURCES:
+        return Part.DECIDE
+    return Part.CHANGES if finding.rank.changes_training else Part.REST
 
 
 def _groups(entries: Iterable[Entry], *, every: bool) -> Iterator[tuple[Entry, ...]]:

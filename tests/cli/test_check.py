@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rlctl.cli.check import exit_code, verdict
+from rlctl.cli.check import exit_code
+from rlctl.cli.diagnostics import verdict
 from rlctl.common.errors import ExitCode
 from rlctl.common.report import Finding, Level, Report
 
@@ -44,7 +45,7 @@ def test_it_can_be_held_against_machines(rlctl: Any, config_file: Path) -> None:
 
 
 def reported(*levels: Level) -> Report:
-    return Report("rlctl@1", "", [Finding("code", level, "message") for level in levels])
+    return Report("rlctl@1", "", [Finding("code", level, f"message {number}") for number, level in enumerate(levels)])
 
 
 def test_exit_codes_follow_the_gravest_finding() -> None:
@@ -55,8 +56,90 @@ def test_exit_codes_follow_the_gravest_finding() -> None:
 
 
 def test_the_verdict_counts() -> None:
-    assert verdict(reported(Level.ERROR, Level.WARNING, Level.WARNING)) == "rlctl@1: 1 error, 2 warnings"
-    assert verdict(reported()) == "rlctl@1: nothing to complain about"
+    assert verdict(reported(Level.ERROR, Level.WARNING, Level.WARNING)) == "rlctl: one error, 2 warnings"
+    assert verdict(reported()) == "rlctl: no problems found"
+
+
+MISSING = """
+rlctl: 1
+model: {path: a/b}
+batch: {responses_per_prompt: 8}
+data:
+  train:
+    - path: /gone/1.parquet
+    - path: /gone/2.parquet
+  eval:
+    - path: /gone/3.parquet
+    - path: /gone/4.parquet
+rewards: [{type: rule}]
+schedule: {total_steps: 3, evaluate_every: 1}
+checkpoint: {every: 1}
+"""
+
+
+def test_missing_files_are_one_finding_with_their_lines(rlctl: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(MISSING)
+    shown = rlctl("check", str(path)).err.splitlines()
+    paths = ", ".join(f"/gone/{number}.parquet (line {line})" for number, line in ((1, 7), (2, 8), (3, 10), (4, 11)))
+    assert shown[0] == f"{path}: rlctl: one warning"
+    assert shown[1] == f"{path}:7: warning: 4 paths do not exist on this machine: {paths} [path-missing]"
+    assert len(shown) == 4
+    assert len(json.loads(rlctl("check", str(path), "--json").out)["findings"]) == 5
+
+
+STAGES = """
+rlctl: 1
+model: {path: a/b}
+data:
+  train:
+    - path: /gone/base.parquet
+rewards: [{type: rule}]
+schedule: {total_steps: 3}
+checkpoint: {every: 1}
+stages:
+  - name: first
+    train: {optimizer: {lr: 0.01}}
+  - name: second
+    train: {optimizer: {lr: 0.01}}
+  - name: third
+    data:
+      train:
+        - path: /gone/third.parquet
+"""
+
+
+def test_a_finding_names_its_stages_once_and_the_line_of_the_stage(rlctl: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(STAGES)
+    shown = rlctl("check", str(path)).err
+    assert shown.count("train.optimizer.lr is 0.01") == 1
+    assert f"{path}:12: warning: stages first, second: train.optimizer.lr is 0.01" in shown
+    found = json.loads(rlctl("check", str(path), "--json").out)["findings"]
+    lines = {item["params"].get("path"): item["line"] for item in found if item["code"] == "path-missing"}
+    assert lines == {"/gone/base.parquet": 6, "/gone/third.parquet": 18}
+
+
+def test_what_only_rlctl_ignores_is_apart_and_without_a_fix(rlctl: Any, tmp_path: Path) -> None:
+    path = tmp_path / "verl.yaml"
+    path.write_text(
+        "data: {train_files: /gone.parquet, train_batch_size: 8}\n"
+        "actor_rollout_ref: {model: {path: a/b}, rollout: {name: hf, gpu_memory_utilization: 0.4}}\n"
+        "trainer: {save_freq: 1, total_epochs: 1}\n"
+    )
+    shown = rlctl("check", str(path)).err.splitlines()
+    place = next(number for number, line in enumerate(shown) if line.startswith("Only for rlctl launch (verl"))
+    assert not any("[not-used]" in line for line in shown[:place])
+    assert "gpu_memory_utilization" in shown[place + 1]
+    assert not any(line.lstrip().startswith("→") for line in shown[place:])
+
+
+def test_notes_are_counted_and_shown_by_an_option(rlctl: Any, config_file: Path) -> None:
+    few, all_of_them = rlctl("check", str(config_file)), rlctl("check", str(config_file), "-v")
+    assert few.code == all_of_them.code
+    assert "[hub-name]" not in few.err
+    assert "(rlctl check -v)" in few.err
+    assert "[hub-name]" in all_of_them.err
 
 
 # Several files, folders, formats

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def test_text_goes_to_stdout_and_the_account_to_stderr(rlctl: Any, verl_file: Pa
     assert loaded is not None
     assert loaded.config.model.path == "some/model"
     assert "no_such_section" in shown.err
-    assert f"{verl_file}:2: unknown: " in shown.err
+    assert f"  ? no_such_section.no_such_key = 1  ({verl_file}:2)" in shown.err.splitlines()
 
 
 def test_json_is_one_object_of_the_documented_shape(rlctl: Any, verl_file: Path) -> None:
@@ -54,7 +55,7 @@ def test_on_loss_decides_what_is_written_and_how_it_ends(rlctl: Any, verl_file: 
     command = ("convert", str(verl_file), "--from", "verl", "--to", "rlctl")
     strict = rlctl(*command, "--on-loss", "error", "-o", str(tmp_path / "strict.yaml"))
     assert (strict.code, strict.out) == (1, "")
-    assert "nothing was written" in strict.err
+    assert "Nothing was written" in strict.err
     assert not (tmp_path / "strict.yaml").exists()
     loose = rlctl(*command, "--on-loss", "ignore")
     assert loose.code == 0
@@ -71,6 +72,26 @@ def test_it_writes_a_file_once_and_overwrites_only_by_force(rlctl: Any, verl_fil
     assert "--force" in again.err
     assert rlctl(*command, "--force").code == 3
     assert out.read_text() == written
+
+
+def test_it_ends_with_the_command_to_type_next(rlctl: Any, verl_file: Path, tmp_path: Path) -> None:
+    command = ("convert", str(verl_file), "--from", "verl", "--to")
+    out = tmp_path / "a b.yaml"
+    assert rlctl(*command, "trinity", "-o", str(out)).err.splitlines()[-2:] == [
+        f"wrote {out}",
+        f"next: rlctl check '{out}' --runner trinity",
+    ]
+    assert rlctl(*command, "rlctl").err.splitlines()[-1].endswith("-o rlctl.yaml, then rlctl check rlctl.yaml")
+    assert rlctl(*command, "verl", "--on-loss", "error").err.splitlines()[-1].endswith("--on-loss warn")
+    assert "next:" not in rlctl(*command, "verl", "--json").err
+
+
+def test_the_report_is_in_the_chosen_language(rlctl: Any, verl_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLCTL_LANGUAGE", "zh")
+    shown = rlctl("convert", str(verl_file), "--from", "verl", "--to", "trinity").err
+    assert "训练前需要确认" in shown
+    assert "下一步：" in shown
+    assert not re.search(r"\b(next|keys|Decide|converted)\b", shown)
 
 
 def test_overrides_are_in_the_dialect_of_the_file(rlctl: Any, verl_file: Path) -> None:
@@ -162,7 +183,7 @@ def test_what_failed_does_not_look_done(rlctl: Any, config_file: Path) -> None:
     assert shown.code == 1
     assert shown.out == ""
     assert "failed with one error" in shown.err.splitlines()[0]
-    assert "mapped" not in shown.err
+    assert "converted" not in shown.err
 
 
 ANNOTATED = """

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rlctl.cli import diagnostics
+from rlctl.cli import diagnostics, layout
 from rlctl.common.errors import Location
 from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report
 
@@ -36,22 +36,42 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return stream
 
 
-def test_elsewhere_a_finding_is_one_line_gravest_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere_a_finding_is_a_line_that_compilers_write_and_what_to_do_below(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     diagnostics.findings(FINDINGS)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == f"{LONG}:1234: error: cannot be (do [that]) [error-code]"
-    assert lines[1].startswith(f"{LONG}:12: warning: look [twice] look")
-    assert lines[2] == "note: worth knowing [note-code]"
+    assert lines[:2] == [f"{LONG}:1234: error: cannot be [error-code]", "    → do [that]"]
+    assert lines[2].startswith(f"{LONG}:12: warning: look [twice] look")
+    assert lines[4] == "note: worth knowing [note-code]"
 
 
-def test_a_table_keeps_places_whole_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_are_counted_unless_they_are_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    diagnostics.findings(FINDINGS, notes=False)
+    shown = capsys.readouterr().err
+    assert "note-code" not in shown
+    assert shown.splitlines()[-1] == "One note (rlctl check -v)"
+
+
+def test_places_are_whole_and_text_is_wrapped_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watched(monkeypatch)
     diagnostics.findings(FINDINGS)
     shown = terminal.getvalue()
-    assert f"{LONG}:1234" in shown
-    assert f"{LONG}:12 " in shown
+    assert f"{LONG}:1234\n" in shown
+    assert f"{LONG}:12\n" in shown
     assert "error-code" in shown
     assert "do [that]" in shown
+    assert max(len(line) for line in shown.splitlines() if LONG not in line) <= 60
+
+
+def test_a_terminal_shows_the_line_alone_of_the_file_that_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = watched(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "80")
+    diagnostics.findings(FINDINGS, file=LONG)
+    lines = terminal.getvalue().splitlines()
+    assert lines[0] == "  error    line 1234  cannot be [error-code]"
+    assert lines[1] == "                      → do [that]"
+    assert lines[2].startswith("  warning  line 12    look [twice]")
 
 
 def test_no_color_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,29 +100,48 @@ def report() -> Report:
     )
 
 
-def test_the_account_shows_shares_and_what_was_not_simply_mapped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_begins_with_what_needs_a_decision_and_counts_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
     diagnostics.accounting(report())
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "verl@0.9 -> trinity@0.6: 3 keys: 1 mapped (33%), 1 unsupported (33%), 1 unknown (33%)"
-    assert lines[1] == "Names and files:"
-    assert lines[2].startswith("v.yaml:3: unknown: c = vvv")
-    assert lines[3] == "v.yaml:2: unsupported: b = null: no such thing"
-    assert lines[4] == "warning: 'x.gpus: 4' is assumed (--assume gpus=...) [assumed]"
-    assert len(lines) == 5
+    assert capsys.readouterr().err.splitlines() == [
+        "verl 0.9 -> Trinity-RFT 0.6: 3 keys: 1 converted, 1 without an equivalent in Trinity-RFT, 1 unknown to verl",
+        "",
+        "Decide before you train",
+        f"  ? c = {'v' * 37}...  (v.yaml:3)",
+        "    verl has no such key; did you mean 'd'?",
+        "  ! 'x.gpus: 4' is assumed [assumed]",
+        "    → --assume gpus=...",
+        "",
+        "  One key without an equivalent in Trinity-RFT, with an effect only on memory, speed or names: b",
+    ]
 
 
-def test_verbose_shows_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_shows_every_key_and_every_value_written(capsys: pytest.CaptureFixture[str]) -> None:
     diagnostics.accounting(report(), verbose=True)
-    shown = capsys.readouterr().err
-    assert "v.yaml:1: mapped: a = 1 -> x.a: 1" in shown
-    assert "assumed: x.gpus = 4: half of 8" in shown
+    lines = capsys.readouterr().err.splitlines()
+    assert "  · a = 1 -> x.a = 1  (v.yaml:1)" in lines
+    assert "  ✗ b = null  (v.yaml:2)" in lines
+    place = lines.index("  · x.gpus = 4 (assumed)")
+    assert lines[place + 1] == "    half of 8"
 
 
-def test_the_account_is_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_places_at_its_right_edge(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watched(monkeypatch)
     diagnostics.accounting(report())
-    rows = [line.split() for line in terminal.getvalue().splitlines()]
-    assert ["v.yaml:2", "unsupported", "b", "=", "null:", "no", "such", "thing"] in rows
+    (line,) = [line for line in terminal.getvalue().splitlines() if line.startswith("  ? c")]
+    assert line.endswith(" v.yaml:3")
+    assert len(line) == 60
+
+
+def test_chinese_text_is_wrapped_by_the_columns_it_takes() -> None:
+    lines = layout.wrapped("训练前需要确认，模型 Qwen3-8B 的路径不存在。", 12)
+    assert max(map(layout.cells, lines)) <= 14  # a mark of punctuation may hang over
+    assert "".join(lines).replace(" ", "") == "训练前需要确认，模型Qwen3-8B的路径不存在。"
+    assert not any(line.startswith(("，", "。")) for line in lines)
+
+
+def test_a_stream_that_cannot_encode_marks_gets_plain_ones() -> None:
+    item = layout.Item("✗", "", "a", advice="b")
+    assert list(item.lines(layout.Screen(unicode=False))) == ["  x a", "    -> b"]
 
 
 def test_a_closed_stderr_does_not_end_the_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,9 +71,10 @@ def mistyped(tmp_path: Path) -> Path:
 def test_a_near_miss_is_an_error_that_names_line_key_and_option(rlctl: Any, mistyped: Path, command: str) -> None:
     shown = rlctl(command, str(mistyped))
     assert shown.code == 1
-    line = next(line for line in shown.err.splitlines() if "mistyped-key" in line)
-    assert line.startswith(f"{mistyped}:1: error: ")
-    assert "rename it to 'data.train_batch_size'; or pass --allow-unknown data.train_batchsize" in line
+    lines = shown.err.splitlines()
+    place = next(number for number, line in enumerate(lines) if "mistyped-key" in line)
+    assert lines[place].startswith(f"{mistyped}:1: error: ")
+    assert "rename it to 'data.train_batch_size'; or pass --allow-unknown data.train_batchsize" in lines[place + 1]
     other = next(line for line in shown.err.splitlines() if "my_plugin" in line)
     assert "warning" in other
 

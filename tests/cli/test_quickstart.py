@@ -49,8 +49,8 @@ def test_the_converted_file_has_two_stages_and_every_key_is_accounted_for(
         "- stage_name: sft",
         "- stage_name: grpo",
     ]
-    headline = next(line for line in done.stderr.splitlines() if "-> trinity@" in line)
-    assert "mapped" in headline
+    headline = next(line for line in done.stderr.splitlines() if "-> Trinity-RFT" in line)
+    assert "converted" in headline
     assert "unknown" not in headline
 
 

@@ -117,7 +117,9 @@ def test_each_message_is_used() -> None:
         if f'"{id_}"' not in source
         and f'"{id_}.' not in source
         and f'_{id_.partition("_")[2]}"' not in source
-        and not id_.startswith(("rank-", "level-", "column-", "support-"))  # named by their value
+        and not id_.startswith(
+            ("rank-", "level-", "part-", "share-", "origin-", "folder-", "plan-", "support-")
+        )  # named by their value
     ]
     assert not unused
 

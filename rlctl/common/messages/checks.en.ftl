@@ -40,10 +40,12 @@ judge-model_devices = { $reason }
     .hint = { $advice }
 
 path-missing = { $key }: { $path } does not exist on this machine
+    .several = { $count } paths do not exist on this machine: { $names }
     .about = A local file or folder does not exist.
     .hint = correct the path; relative paths start from the folder in which rlctl runs
 
 hub-name = { $key }: { $path } is not a local path; the run downloads it from the Hugging Face Hub
+    .several = { $count } names are not local paths; the run downloads them from the Hugging Face Hub: { $names }
     .about = Not a local path; will be downloaded from the Hugging Face Hub.
 
 code-syntax = { $file }:{ $line } is not valid Python { $python }: { $reason }
@@ -350,12 +352,14 @@ secret-in-name = { $key } is { $value }, so a folder would be named after a secr
 ## What rlctl's runtime supports
 
 not-applied = '{ $key }': { $reason }
+    .several = { $names }: { $reason }
     .about = A source-framework default is ignored by rlctl launch; it affects only speed or memory.
 not-applied_engine = { $reason }
     .hint = { $advice }
 not-applied_profiler = profiling.tool is { $tool }, but profiling.steps lists no step, so nothing is profiled
 
 not-used = '{ $key }': { $reason }
+    .several = { $names }: { $reason }
     .about = rlctl launch ignores this key: it affects only speed, memory or logging, or nothing in this config uses it.
     .hint = keep it for the framework that uses it; rlctl's results don't change
 not-used_engine = { $reason }
@@ -364,6 +368,7 @@ not-used_profiler = '{ $key }': rlctl profiles the whole steps that profiling.st
     .hint = remove it; rlctl's results don't change either way
 
 not-supported = '{ $key }': { $reason }
+    .several = { $names }: { $reason }
     .about = Not supported by rlctl launch. The message says why.
     .hint = reset it to its default, or remove it
 not-supported_engine = { $reason }

@@ -38,10 +38,12 @@ judge-model_devices = { $reason }
     .hint = { $advice }
 
 path-missing = { $key }：本机没有 { $path }
+    .several = 本机不存在以下 { $count } 个路径：{ $names }
     .about = 本地文件或目录不存在。
     .hint = 请改正路径；相对路径从运行 rlctl 的目录算起
 
 hub-name = { $key }：{ $path } 不是本地路径，运行时会从 Hugging Face Hub 下载
+    .several = 以下 { $count } 个名称不是本地路径，任务将从 Hugging Face Hub 下载：{ $names }
     .about = 不是本地路径，运行时会从 Hugging Face Hub 下载。
 
 code-syntax = { $file }:{ $line } 不是合法的 Python { $python }：{ $reason }
@@ -339,12 +341,14 @@ secret-in-name = { $key } 是 { $value }，任务的目录会以环境变量中�
 ## rlctl 运行时的支持情况
 
 not-applied = '{ $key }'：{ $reason }
+    .several = { $names }：{ $reason }
     .about = rlctl launch 不使用来源框架的这个默认值；它只影响速度或显存。
 not-applied_engine = { $reason }
     .hint = { $advice }
 not-applied_profiler = profiling.tool 是 { $tool }，但 profiling.steps 没有列出步，不会做性能分析
 
 not-used = '{ $key }'：{ $reason }
+    .several = { $names }：{ $reason }
     .about = rlctl launch 不使用这个键：它只影响速度、显存或日志，或在此配置中没有作用对象。
     .hint = 可以保留给用到它的框架；不影响 rlctl 的结果
 not-used_engine = { $reason }
@@ -353,6 +357,7 @@ not-used_profiler = '{ $key }'：rlctl 对 profiling.steps 列出的整步做性
     .hint = 可以去掉；不影响 rlctl 的结果
 
 not-supported = '{ $key }'：{ $reason }
+    .several = { $names }：{ $reason }
     .about = rlctl launch 不支持；原因见具体信息。
     .hint = 改回默认值，或去掉它
 not-supported_engine = { $reason }

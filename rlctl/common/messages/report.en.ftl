@@ -14,11 +14,6 @@ level-error = error
 level-warning = warning
 level-note = note
 
-column-where = where
-column-level = level
-column-code = code
-column-what = what
-
 report-failed = { $way }: failed with { $count ->
         [one] one error
        *[other] { $count } errors
@@ -27,8 +22,91 @@ report-unreadable = nothing could be read
 report-keys = { $way }: { $count ->
         [one] one key
        *[other] { $count } keys
+    }: { $shares }
+
+share-converted = { $count } converted
+share-rounded = { $count } rounded
+share-lost = { $count } without an equivalent in { $target }
+share-kept = { $count } only for { $source }
+share-ignored = { $count } ignored by { $source } itself
+share-unknown = { $count } unknown to { $source }
+
+part-decide = Decide before you train
+part-changes = Training changes
+part-computed = Computed
+
+entry-unknown = { $source } has no such key{ $near ->
+        [none] { "" }
+       *[other] ; { $near }
     }
-report-shares = { $keys }: { $shares }
-report-share = { $count } { $bucket } ({ $share })
+
+rest = Also { $counts } (-v lists them)
+rest-lost = { $count ->
+        [one] One key
+       *[other] { $count } keys
+    } without an equivalent in { $target }, with an effect only on memory, speed or names: { $keys }
+rest-carried = { $count ->
+        [one] one key
+       *[other] { $count } keys
+    } that only { $source } reads
+rest-dead = { $count ->
+        [one] one key
+       *[other] { $count } keys
+    } that { $source } itself ignores
+rest-defaults = { $count ->
+        [one] one default
+       *[other] { $count } defaults
+    } of { $source } written explicitly
+rest-notes = { $count ->
+        [one] one note
+       *[other] { $count } notes
+    }
+
+origin-mapped = copied
+origin-derived = computed
+origin-defaulted = default of the source
+origin-assumed = assumed
+origin-carried = kept from an earlier conversion
+
+convert-wrote = wrote { $file }
+convert-refused = Nothing was written (--on-loss error): keys would be lost, or training would change.
+convert-next = next: { $command }
+convert-next_stdout = next: write it to a file with -o { $file }, then { $command }
+convert-next_refused = next: change the keys above in the source, or write the file anyway with --on-loss warn
+
+check-errors = { $count ->
+        [one] one error
+       *[other] { $count } errors
+    }
+check-warnings = { $count ->
+        [one] one warning
+       *[other] { $count } warnings
+    }
+check-clean = no problems found
+check-notes = { $count ->
+        [one] One note
+       *[other] { $count } notes
+    } (rlctl check -v)
+check-runtime = Only for rlctl launch ({ $framework } itself reads these keys; keep them if { $framework } runs the config)
+check-none = none of the files is a config
+check-skipped = skipped: { $file }: { $reason }
+place-line = line { $line }
+name-place = { $name } (line { $line })
+in-stages = { $count ->
+        [one] stage
+       *[other] stages
+    } { $names }: { $message }
+separator = { ", " }
+and-more = , and { $count } more
 keys-several = { $count } keys ({ $names })
 keys-section = { $count } keys of { $section }
+
+folder-written = converted
+folder-losses = converted with losses
+folder-skipped = skipped
+folder-failed = failed
+folder-files = { $count ->
+        [one] one file
+       *[other] { $count } files
+    }: { $counts }
+folder-none = the folder is empty

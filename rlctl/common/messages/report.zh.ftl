@@ -14,15 +14,63 @@ level-error = 错误
 level-warning = 警告
 level-note = 提示
 
-column-where = 位置
-column-level = 级别
-column-code = 代码
-column-what = 内容
-
 report-failed = { $way }：失败，{ $count } 个错误
 report-unreadable = 什么也没有读到
-report-keys = { $way }：{ $count } 个键
-report-shares = { $keys }：{ $shares }
-report-share = { $bucket } { $count } 个（{ $share }）
+report-keys = { $way }：共 { $count } 个键：{ $shares }
+
+share-converted = 已转换 { $count } 个
+share-rounded = 取整 { $count } 个
+share-lost = { $target } 无对应项 { $count } 个
+share-kept = 仅 { $source } 使用 { $count } 个
+share-ignored = { $source } 自身忽略 { $count } 个
+share-unknown = { $source } 不认识 { $count } 个
+
+part-decide = 训练前需要确认
+part-changes = 训练会有变化
+part-computed = 换算得到
+
+entry-unknown = { $source } 没有这个键{ $near ->
+        [none] { "" }
+       *[other] ；{ $near }
+    }
+
+rest = 另有：{ $counts }（-v 查看详情）
+rest-lost = { $count } 个键在 { $target } 中无对应项，只影响显存、速度或名称：{ $keys }
+rest-carried = { $count } 个键只有 { $source } 会读取
+rest-dead = { $count } 个键 { $source } 自身也忽略
+rest-defaults = 写明了 { $source } 的 { $count } 个默认值
+rest-notes = { $count } 条提示
+
+origin-mapped = 照搬
+origin-derived = 换算
+origin-defaulted = 源框架的默认值
+origin-assumed = 假定
+origin-carried = 上次转换时保留
+
+convert-wrote = 已写入 { $file }
+convert-refused = 未写入任何文件（--on-loss error）：有键会丢失，或训练会改变。
+convert-next = 下一步：{ $command }
+convert-next_stdout = 下一步：用 -o { $file } 写入文件，然后 { $command }
+convert-next_refused = 下一步：在源文件中修改上面的键，或用 --on-loss warn 照常写入
+
+check-errors = { $count } 个错误
+check-warnings = { $count } 个警告
+check-clean = 没有发现问题
+check-notes = 另有 { $count } 条提示（rlctl check -v 查看）
+check-runtime = 仅与 rlctl launch 有关（{ $framework } 自身会读取这些键；若由 { $framework } 运行请保留）
+check-none = 这些文件都不是配置文件
+check-skipped = 已跳过：{ $file }：{ $reason }
+place-line = 第 { $line } 行
+name-place = { $name }（第 { $line } 行）
+in-stages = 阶段 { $names }：{ $message }
+separator = ，
+and-more = ，以及另外 { $count } 项
 keys-several = { $count } 个键（{ $names }）
 keys-section = { $section } 下的 { $count } 个键
+
+folder-written = 已转换
+folder-losses = 已转换但有丢失
+folder-skipped = 已跳过
+folder-failed = 失败
+folder-files = 共 { $count } 个文件：{ $counts }
+folder-none = 目录是空的
