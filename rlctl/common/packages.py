@@ -1,17 +1,22 @@
 """What rlctl's base and each extra install, which of it is missing, and the command that installs it.
 
 The tables come from rlctl's own package metadata, which the build writes from pyproject.toml. Nothing here imports another
-package. Every error about a missing package takes its command from here, quoted for pip and any shell.
+package. Every error about a missing package takes its command from here; it installs from where rlctl came, so it works
+without a release on a package index too.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
+import shlex
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from rlctl.common.errors import MissingDependency
 
@@ -65,13 +70,11 @@ def unsuitable(extra: str) -> tuple[str, ...]:
 
 def install(*names: str) -> str:
     """The command that installs extras, quoted for every shell; an extra that another one includes is not repeated."""
-    if not names:
-        return "pip install rlctl"
-    listed = extras()
+    listed = extras() if names else {}
     needed = [
         name for name in listed if name in names and not any(set(listed[name]) < set(listed[other]) for other in names)
     ]
-    return f"pip install 'rlctl[{','.join(needed)}]'"
+    return _command(f"[{','.join(needed)}]" if needed else "", _recorded("INSTALLER"), _recorded("direct_url.json"))
 
 
 def require(needs: Mapping[str, str]) -> None:
@@ -135,6 +138,35 @@ def _of_extra(extra: str) -> tuple[Requirement, ...]:
     if extra not in _by_extra():
         raise _not_installed(f"the installed metadata of rlctl is older than its code: it has no extra {extra!r}")
     return _by_extra()[extra]
+
+
+def _recorded(file: str) -> str:
+    """What the installer wrote into a file of rlctl's metadata; empty if there is none."""
+    try:
+        return metadata.distribution("rlctl").read_text(file) or ""
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _command(chosen: str, installer: str, origin: str) -> str:
+    """The command that installs rlctl again with extras, from where it came: an index, a repository, a file or a folder.
+
+    Args:
+        chosen: the extras, in brackets.
+        installer: the program that installed it (``INSTALLER`` of its metadata).
+        origin: ``direct_url.json`` of its metadata, which an installation from an index has not.
+    """
+    uv = "uv tool install" if (Path(sys.prefix) / "uv-receipt.toml").is_file() else "uv pip install"
+    command = uv if installer.strip() == "uv" else "pip install"
+    found = json.loads(origin) if origin else {}
+    url = found.get("url", "")
+    if "dir_info" in found:
+        editable = "-e " if found["dir_info"].get("editable") else ""
+        return f"{command} {editable}{shlex.quote(unquote(urlsplit(url).path) + chosen)}"
+    if "vcs_info" in found:
+        revision = found["vcs_info"].get("requested_revision")
+        url = f"{found['vcs_info']['vcs']}+{url}{f'@{revision}' if revision else ''}"
+    return f"{command} {shlex.quote(f'rlctl{chosen} @ {url}' if url else f'rlctl{chosen}')}"
 
 
 def _not_installed(why: str) -> MissingDependency:

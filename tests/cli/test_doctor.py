@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rlctl.cli import doctor
+from rlctl.common import packages
 from rlctl.common.errors import SandboxUnavailable
 
 
@@ -25,7 +26,7 @@ def test_what_is_missing_is_named_with_how_to_get_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "mlflow", None)
     able = doctor.ability_of("track with MLflow", "mlflow")
     assert able.missing == ("mlflow",)
-    assert able.hint == "pip install 'rlctl[mlflow]'"
+    assert able.hint == packages.install("mlflow")
 
 
 def test_a_driver_that_fails_is_unknown_not_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import struct
 import subprocess
 import sys
@@ -34,7 +35,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 pytestmark = pytest.mark.xdist_group("plain")  # one process, so that it is installed once
 
 Rlctl = Callable[..., subprocess.CompletedProcess[str]]
-RUNTIME = "pip install 'rlctl[runtime]'"
+Hint = Callable[[str], str]
 
 
 def pip(*words: str) -> None:
@@ -69,9 +70,18 @@ def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def with_tui(wheel: Path, plain: Path) -> Path:
-    """The same with ``rlctl[tui]``: only what the extra adds is installed."""
-    return installed(plain.parents[1] / "venv-tui", f"{wheel}[tui]", over=plain.parent)
+def with_tui(plain: Path) -> Path:
+    """The same with what the hint of ``rlctl tui`` installs, which is only what the extra adds."""
+    refused = subprocess.run([plain / "rlctl", "tui"], capture_output=True, text=True, timeout=60, check=False)
+    program, verb, requirement = shlex.split(refused.stderr.splitlines()[-1])
+    assert (program, verb) == ("pip", "install")
+    return installed(plain.parents[1] / "venv-tui", requirement, over=plain.parent)
+
+
+@pytest.fixture(scope="module")
+def hint(wheel: Path) -> Hint:
+    """The command for extras of an rlctl that came from a file."""
+    return lambda extras: f"pip install 'rlctl[{extras}] @ {wheel.as_uri()}'"
 
 
 @pytest.fixture
@@ -129,39 +139,41 @@ def test_what_needs_no_extra_works(rlctl: Rlctl, words: list[str]) -> None:
     assert ended.stdout or ended.stderr
 
 
-def test_doctor_says_what_works_and_which_extra_brings_the_rest(rlctl: Rlctl) -> None:
+def test_doctor_says_what_works_and_which_extra_brings_the_rest(rlctl: Rlctl, hint: Hint) -> None:
     lines = {line.split("  needs ")[0].strip(): line for line in rlctl("doctor").stdout.splitlines()}
     for name, extra in doctor.ABILITIES.items():
         if extra is None:
             assert f"yes  {name}" in lines
         else:
-            assert lines[f"no   {name}"].endswith(f": pip install 'rlctl[{extra}]'")
+            assert lines[f"no   {name}"].endswith(f": {hint(extra)}")
     assert all(ability["available"] for ability in json.loads(rlctl("doctor", "--json").stdout)["abilities"][:1])
 
 
 @pytest.mark.parametrize(
-    ("words", "hint"),
+    ("words", "extras"),
     [
-        (["launch", "run.yaml"], RUNTIME),
-        (["launch", "run.yaml", "--set", "tracking=[{type: wandb}]"], "pip install 'rlctl[runtime,wandb]'"),
-        (["launch", "run.yaml", "--set", "train.engine.type=megatron"], "pip install 'rlctl[megatron]'"),
-        (["launch", "run.yaml", "--set", "runtime.ray.address=auto"], RUNTIME),
-        (["try", "run.yaml"], RUNTIME),
-        (["eval", "run.yaml", "--set", "data.eval=[{path: train.jsonl}]"], RUNTIME),
-        (["quickstart"], RUNTIME),
-        (["runs", "list", "--address", "http://localhost:1"], RUNTIME),
-        (["tui", "run.yaml"], "pip install 'rlctl[tui]'"),
-        (["tui", "--web"], "pip install 'rlctl[web]'"),
+        (["launch", "run.yaml"], "runtime"),
+        (["launch", "run.yaml", "--set", "tracking=[{type: wandb}]"], "runtime,wandb"),
+        (["launch", "run.yaml", "--set", "train.engine.type=megatron"], "megatron"),
+        (["launch", "run.yaml", "--set", "runtime.ray.address=auto"], "runtime"),
+        (["try", "run.yaml"], "runtime"),
+        (["eval", "run.yaml", "--set", "data.eval=[{path: train.jsonl}]"], "runtime"),
+        (["quickstart"], "runtime"),
+        (["runs", "list", "--address", "http://localhost:1"], "runtime"),
+        (["tui", "run.yaml"], "tui"),
+        (["tui", "--web"], "web"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_what_needs_an_extra_names_the_command_that_installs_it(rlctl: Rlctl, words: list[str], hint: str) -> None:
+def test_what_needs_an_extra_names_the_command_that_installs_it(
+    rlctl: Rlctl, words: list[str], extras: str, hint: Hint
+) -> None:
     ended = rlctl(*words)
     assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1].strip() == hint
+    assert ended.stderr.splitlines()[-1].strip() == hint(extras)
 
 
-def test_a_run_of_another_machine_is_shown_and_not_resumed(rlctl: Rlctl, tmp_path: Path) -> None:
+def test_a_run_of_another_machine_is_shown_and_not_resumed(rlctl: Rlctl, tmp_path: Path, hint: Hint) -> None:
     folder = tmp_path / "runs" / "small"
     (folder / "logs").mkdir(parents=True)
     assert rlctl("convert", "run.yaml", "--to", "rlctl", "-o", str(folder / "config.yaml")).returncode == 0
@@ -172,7 +184,7 @@ def test_a_run_of_another_machine_is_shown_and_not_resumed(rlctl: Rlctl, tmp_pat
     assert "small" in rlctl("runs", "list").stdout
     assert rlctl("runs", "show", "small").returncode == 0
     for words in (["runs", "resume", "small"], ["export", "small"]):
-        assert rlctl(*words).stderr.splitlines()[-1].strip() == RUNTIME
+        assert rlctl(*words).stderr.splitlines()[-1].strip() == hint("runtime")
 
 
 def read_until(terminal: int, wanted: bytes | None) -> None:
@@ -269,17 +281,48 @@ def test_a_version_that_rlctl_does_not_accept_is_not_available(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("asked", "command"),
+    ("asked", "named"),
     [
-        ((), "pip install rlctl"),
-        (("runtime", "wandb"), "pip install 'rlctl[runtime,wandb]'"),
-        (("vllm", "runtime"), "pip install 'rlctl[vllm]'"),
-        (("tui", "web"), "pip install 'rlctl[web]'"),
-        (("tui",), "pip install 'rlctl[tui]'"),
+        ((), ""),
+        (("runtime", "wandb"), "[runtime,wandb]"),
+        (("vllm", "runtime"), "[vllm]"),
+        (("tui", "web"), "[web]"),
+        (("tui",), "[tui]"),
     ],
 )
-def test_one_command_installs_it_all(asked: tuple[str, ...], command: str) -> None:
-    assert packages.install(*asked) == command
+def test_one_command_installs_it_all(asked: tuple[str, ...], named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "_recorded", lambda file: "")
+    assert shlex.split(packages.install(*asked)) == ["pip", "install", f"rlctl{named}"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        ({}, "pip install 'rlctl[tui]'"),
+        (
+            {"url": "https://github.com/rlctl/rlctl", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "pip install 'rlctl[tui] @ git+https://github.com/rlctl/rlctl'",
+        ),
+        (
+            {"url": "https://host/r", "vcs_info": {"vcs": "git", "commit_id": "a", "requested_revision": "v1"}},
+            "pip install 'rlctl[tui] @ git+https://host/r@v1'",
+        ),
+        ({"url": "file:///a%20b/r", "dir_info": {"editable": True}}, "pip install -e '/a b/r[tui]'"),
+        ({"url": "file:///r", "dir_info": {}}, "pip install '/r[tui]'"),
+        ({"url": "https://host/r.whl", "archive_info": {}}, "pip install 'rlctl[tui] @ https://host/r.whl'"),
+    ],
+    ids=["index", "git", "revision", "editable", "folder", "file"],
+)
+def test_an_extra_is_installed_from_where_rlctl_came(origin: dict[str, object], command: str) -> None:
+    text = json.dumps(origin) if origin else ""
+    assert packages._command("[tui]", "pip\n", text) == command
+    assert packages._command("[tui]", "uv", text) == f"uv {command}"
+
+
+def test_a_tool_of_uv_is_installed_as_a_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "uv-receipt.toml").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert packages._command("[tui]", "uv", "") == "uv tool install 'rlctl[tui]'"
 
 
 @pytest.mark.parametrize(
@@ -331,6 +374,6 @@ def test_what_a_config_needs(
 def test_an_import_that_an_extra_would_serve_is_no_bug_of_ours() -> None:
     refusal = packages.explained(ModuleNotFoundError("No module named 'torch.x'", name="torch.x"))
     assert refusal is not None
-    assert refusal.hint == RUNTIME
+    assert refusal.hint == packages.install("runtime")
     assert packages.explained(ModuleNotFoundError("no", name="rlctl.nothing")) is None
     assert packages.explained(ModuleNotFoundError("no", name="megatron")) is not None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rlctl.common import packages
 from rlctl.common.errors import MissingDependency
 from rlctl.config import config_from
 from rlctl.runtime.tracking import safe
@@ -140,7 +141,7 @@ def test_a_missing_package_is_named_before_the_run(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingDependency, match=rf"the tracker {name}") as refused:
         make_trackers(config_from({"rlctl": 1, "tracking": [{"type": name}]}), tmp_path, print)
-    assert refused.value.hint == f"pip install 'rlctl[{name}]'"
+    assert refused.value.hint == packages.install(name)
 
 
 def test_a_tracker_that_cannot_be_started_is_left_out(tmp_path: Path) -> None:
