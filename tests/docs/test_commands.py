@@ -36,6 +36,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"[|<>&;]|^cd |^[A-Z_]+=")
+PIPED = re.compile(r"rlctl (?P<words>[^|<>&;]*?)(?: (?P<to>2>/dev/null|2>&1 >/dev/null))?(?: \| (?P<then>.*))?")
+"""A plain ``rlctl`` command whose output goes on: it needs no process of its own."""
 KINDS = {"bash", "console", "yaml", "python", "toml", "text", ""}
 WIDTH = "110"
 
@@ -93,10 +95,19 @@ def run(command: str) -> tuple[int, str]:
     """Run a command in the working folder; its exit code, and stdout before stderr."""
     if command.startswith("rlctl ") and not SHELL.search(command) and not install_here():
         return run_here(shlex.split(command)[1:])
+    if (piped := PIPED.fullmatch(command)) and not install_here():
+        code, out, err = streams_here(shlex.split(piped["words"]))
+        shown = {"": out + err, "2>/dev/null": out, "2>&1 >/dev/null": err}[piped["to"] or ""]
+        return run_shell(piped["then"], shown) if piped["then"] else (code, shown)
+    return run_shell(command)
+
+
+def run_shell(command: str, given: str = "") -> tuple[int, str]:
+    """Run a command in a shell, with text on its standard input; its exit code, and stdout before stderr."""
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": WIDTH, "PYTHONPATH": f"{ROOT}{os.pathsep}{Path.cwd()}"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     ended = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False, env=environment
+        ["bash", "-c", command], input=given, capture_output=True, text=True, timeout=120, check=False, env=environment
     )
     return ended.returncode, ended.stdout + ended.stderr
 
@@ -120,6 +131,12 @@ def install_here() -> bool:
 
 def run_here(arguments: list[str]) -> tuple[int, str]:
     """The same for a plain ``rlctl`` command, in this process."""
+    code, out, err = streams_here(arguments)
+    return code, out + err
+
+
+def streams_here(arguments: list[str]) -> tuple[int, str, str]:
+    """An ``rlctl`` command in this process: its exit code, stdout and stderr."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     before, sys.argv = sys.argv, ["rlctl", *arguments]
     os.environ |= {"NO_COLOR": "1", "COLUMNS": WIDTH}
@@ -128,7 +145,7 @@ def run_here(arguments: list[str]) -> tuple[int, str]:
             code = cli.main()
     finally:
         sys.argv = before
-    return code, "".join(stream.buffer.getvalue().decode() for stream in (out, err))
+    return code, *(stream.buffer.getvalue().decode() for stream in (out, err))
 
 
 def matches(shown: list[str], output: str) -> bool:
