@@ -24,7 +24,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "images" / "convert.svg"
-COMMAND = "rlctl convert verl.yaml --to trinity -o trinity.yaml"
+COMMAND = "rlctl convert verl.yaml --to roll -o roll.yaml"
 WIDTH = 110
 
 
