@@ -200,6 +200,10 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
 
         report.findings = with_unknown_keys(question.runner, report.findings, question.allow_unknown)
         report.extend(findings_of(question.runner, loaded, report, changed=bool(question.assignments)))
+    elif not question.assignments:
+        from rlctl.translation.acceptance import of_its_own_framework
+
+        report.extend(of_its_own_framework(report))
     if loaded is not None:
         report.extend(loaded.as_written(_of_config(loaded, report, question)))
     elif not report.errors:

@@ -56,7 +56,7 @@ def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: 
     dialect = dialect_called(runner)
     version = release if own else dialect.newest
     for row, message in refused(requirements, dialect, document, release=version, environment=os.environ):
-        source = f"{runner} {requirements.release}: {row.source}"
+        source = f"{runner} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
         found.append(
             finding("runner-refuses", Level.ERROR, row.key, place, reason=message, source=source, advice=row.hint)
@@ -65,6 +65,18 @@ def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: 
         checked = f"{runner} {requirements.release}"
         found.append(finding("runner-release", Level.NOTE, read=report.dialect, checked=checked))
     return found
+
+
+def of_its_own_framework(report: Report) -> list[Finding]:
+    """What the framework of a file would refuse of it, as warnings: rlctl may still run the file.
+
+    Only where the file is for the release whose requirements are known; a note on another release would say nothing of the file.
+    """
+    name, _, release = report.dialect.partition("@")
+    requirements = requirements_of(name)
+    if requirements is None or _series(requirements.release) != release:
+        return []
+    return [replace(found, level=Level.WARNING) for found in findings_of(name, None, report)]
 
 
 def for_runner(findings: Iterable[Finding]) -> list[Finding]:

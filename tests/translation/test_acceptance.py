@@ -11,7 +11,7 @@ import yaml
 
 from rlctl.common.report import Level, Report
 from rlctl.documents import Document, read_yaml, write_yaml
-from rlctl.translation.acceptance import findings_of, requirements_of, with_unknown_keys
+from rlctl.translation.acceptance import findings_of, of_its_own_framework, requirements_of, with_unknown_keys
 from rlctl.translation.translate import read, read_document
 from tests.adapters.refused import BASES, REFUSED, changed, tree
 
@@ -135,3 +135,14 @@ def test_the_command_cites_the_source(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "data.train_batch_size (16) is less than" in error["message"]
     assert "verl/workers/config/actor.py, ActorConfig.validate" in error["message"]
     assert "not-supported" not in {item["code"] for item in findings}
+
+
+def test_a_file_is_checked_for_its_own_framework_without_being_asked() -> None:
+    """Log-probs in batches by tokens and training in fixed ones: verl's workers stop, rlctl's would not."""
+    disagreeing = {"actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": True}
+    text = write_yaml(tree(changed("verl", disagreeing)))
+    found = of_its_own_framework(read_document(read_yaml(text, "verl.yaml"), dialect="verl", environment={})[1])
+    assert [item.level for item in found] == [Level.WARNING]
+    assert found[0].key == "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz"
+    older = read_document(read_yaml(text, "verl.yaml"), dialect="verl@0.8", environment={})[1]
+    assert of_its_own_framework(older) == [], "the requirements are those of another release"

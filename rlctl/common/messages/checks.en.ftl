@@ -426,8 +426,8 @@ not-supported_replay-capacity = buffer.capacity is { $capacity }, but a step tak
 
 ## What another framework would accept
 
-runner-refuses = { $reason } ({ $source })
-    .about = The framework that --runner names refuses the config; the message says where in its source.
+runner-refuses = { $reason }; { $source } refuses it
+    .about = The framework that --runner names, or that the file is written for, refuses the config; the message says where in its source. A warning without --runner.
     .hint = { $advice }
 
 runner-release = the file is read as { $read }, but checked against the requirements of { $checked }

@@ -415,8 +415,8 @@ not-supported_replay-capacity = buffer.capacity 是 { $capacity }，而一步需
 
 ## 其他框架能否接受
 
-runner-refuses = { $reason }（{ $source }）
-    .about = --runner 指定的框架会拒绝这个配置；信息中注明其源码位置。
+runner-refuses = { $reason }；{ $source } 会拒绝它
+    .about = --runner 指定的框架，或文件所属的框架，会拒绝这个配置；信息中注明其源码位置。不加 --runner 时只是警告。
     .hint = { $advice }
 
 runner-release = 文件按 { $read } 读取，但按 { $checked } 的要求检查
