@@ -34,11 +34,12 @@ def list_presets(*, json: arguments.Json = False) -> None:
         output.data([{"name": preset.name, "title": preset.title, "needs": preset.needs} for preset in found])
         return
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table("name", "what it is for", "needs", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for preset in found:
-        table.add_row(preset.name, preset.title, preset.needs)
+        table.add_row(*map(escape, (preset.name, preset.title, preset.needs)))
     output.show(table)
 
 

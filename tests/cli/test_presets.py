@@ -14,8 +14,9 @@ from rlctl.config.presets import names, text
 def test_they_are_listed_with_what_they_are_for(rlctl: Any) -> None:
     listed = json.loads(rlctl("presets", "list", "--json").out)
     assert [preset["name"] for preset in listed] == [preset.name for preset in names()]
-    shown = rlctl("presets", "list").out
+    shown = " ".join(rlctl("presets", "list").out.split())
     assert all(preset.name in shown and preset.title in shown for preset in names())
+    assert "rlctl[megatron]" in shown, "brackets are text"
 
 
 def test_one_is_printed_and_written_as_it_is(rlctl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
