@@ -172,13 +172,14 @@ def show(server: JobServer, *, json: bool) -> None:
         output.data([as_data(job) for job in found])
     elif found:
         from rich import box
+        from rich.markup import escape
         from rich.table import Table
 
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
         for title in ("run", "status", "took", "folder on the cluster", "job"):
             table.add_column(title, no_wrap=True)
         for job in found:
-            table.add_row(job.run, job.status, progress.duration(job.seconds), job.folder, job.id)
+            table.add_row(*map(escape, (job.run, job.status, progress.duration(job.seconds), job.folder, job.id)))
         output.show(table)
     else:
         diagnostics.note(f"{server.url} knows no runs")

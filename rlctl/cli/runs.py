@@ -289,6 +289,7 @@ def as_data(info: RunInfo) -> dict[str, Any]:
 
 def _table(found: list[RunInfo]) -> Table:
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -297,7 +298,7 @@ def _table(found: list[RunInfo]) -> Table:
     for info in found:
         progressed = progress.step_text(info.step, info.total_steps).removeprefix("step ")
         cells = (info.name, info.status, info.stage, progressed, ago(info.started), progress.duration(info.seconds))
-        table.add_row(*cells, str(info.folder))
+        table.add_row(*map(escape, (*cells, str(info.folder))))
     return table
 
 

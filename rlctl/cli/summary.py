@@ -32,13 +32,14 @@ def tell(result: RunResult) -> None:
 def table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
     """Evaluations before and after each stage, its time by phase, and its tokens per second."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for title in ("stage", "steps", "evaluation before -> after", "time", "tokens/s", "by phase"):
         made.add_column(title, no_wrap=title != "by phase")
     for name, stage in stages.items():
-        made.add_row(name, str(stage.get("steps", "")), evaluation(stage), *times(stage))
+        made.add_row(*map(escape, (name, str(stage.get("steps", "")), evaluation(stage), *times(stage))))
     return made
 
 

@@ -57,6 +57,15 @@ def test_runs_are_listed(rlctl: Any, folder: Path) -> None:
     assert {run["name"] for run in listed} == {"done", "broken"}
 
 
+def test_brackets_in_names_are_text(rlctl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EVENTS[-1], "stage", "warm[up]")
+    run = make_run(tmp_path / "runs[v2]", "done", "finished")
+    assert str(run) in rlctl("runs", "list", "--folder", str(run.parent)).out
+    shown = rlctl("runs", "show", str(run)).out
+    assert str(run) in shown
+    assert "warm[up]" in shown
+
+
 def test_no_runs_are_no_error(rlctl: Any, tmp_path: Path) -> None:
     shown = rlctl("runs", "list", "--folder", str(tmp_path / "none"))
     assert (shown.code, shown.out) == (0, "")
