@@ -176,7 +176,7 @@ def parse(command: str) -> None:
     elif words[:2] == ["pip", "install"] or words[:3] == ["uv", "tool", "install"]:
         check_extras([word for word in words[2:] if word != "install"])
     else:
-        known = ("git", "cd", "ray", "python", "bash", "docker", "ssh", "trinity", "sbatch")
+        known = ("git", "cd", "ray", "python", "bash", "docker", "ssh", "trinity", "sbatch", "kubectl")
         assert words[0] in known, f"{command}: nothing checks this"
 
 
