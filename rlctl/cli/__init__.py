@@ -41,12 +41,13 @@ from rlctl.cli.commands import command
 from rlctl.common import packages
 from rlctl.common.errors import ExitCode, RlctlError
 from rlctl.common.language import VARIABLE
+from rlctl.common.messages import text
 
 app = typer.Typer(
     name="rlctl",
     help="One config, every trainer: translate, check, run and watch reinforcement-learning post-training.\n\n"
     "Reads verl, Trinity-RFT and ROLL configs and its own. Exit codes: 0 clean, 1 failed, 2 usage, 3 done with findings.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -87,6 +88,7 @@ def _speak(language: str | None) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     *,
     language: Annotated[
         str | None,
@@ -101,7 +103,23 @@ def root(
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        output.text(first_steps())
+        arguments.finish(ExitCode.USAGE)
+
+
+def first_steps() -> str:
+    """What to type first, for ``rlctl`` alone."""
+    steps = {
+        "rlctl convert run.sh --to trinity -o run.yaml": text("start-convert"),
+        "rlctl check run.sh": text("start-check"),
+        "rlctl tui": text("start-tui"),
+        "rlctl quickstart": text("start-quickstart"),
+    }
+    width = max(map(len, steps)) + 2
+    return "\n".join(
+        [text("start"), *(f"  {command:<{width}}{what}" for command, what in steps.items()), text("start-help")]
+    )
 
 
 def main() -> int:

@@ -18,6 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rlctl.cli import layout
+from rlctl.common.errors import (
+    ConfigError,
+    DocumentError,
+    Location,
+    MissingDependency,
+    PlanError,
+    RlctlError,
+    TranslationError,
+    UsageError,
+)
+from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages import text
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report, without_requests
@@ -26,8 +37,6 @@ from rlctl.common.terminal import safe
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-
-    from rlctl.common.errors import Location, RlctlError
 
 _STYLES = {Level.ERROR: layout.RED, Level.WARNING: layout.YELLOW, Level.NOTE: layout.CYAN}
 _LEVEL_MARKS = {
@@ -129,8 +138,21 @@ def error(problem: RlctlError) -> None:
     where = f"{problem.at}: " if problem.at else ""
     head, *more = problem.message.splitlines() or [""]
     _line(where + head, _coloured("error: ", "31;1"))
-    for line in [*more, *problem.hint.splitlines()]:
+    for line in [*more, *(problem.hint or next_step(problem)).splitlines()]:
         _line(f"  {line}")
+
+
+def next_step(problem: RlctlError) -> str:
+    """What to do about an error that gives no advice of its own."""
+    file = problem.at.file if problem.at is not None else ""
+    if isinstance(problem, UsageError):
+        word = next((word for word in sys.argv[1:] if word.isalpha()), "")
+        return text("next-usage", command=f"rlctl {word} --help" if word else "rlctl --help")
+    if isinstance(problem, DocumentError):
+        return text("next-script" if file.endswith(SCRIPT_ENDINGS) else "next-document", file=file or "-")
+    if isinstance(problem, ConfigError | PlanError | TranslationError):
+        return text("next-config")
+    return text("next-packages" if isinstance(problem, MissingDependency) else "next-run")
 
 
 def bug(problem: BaseException) -> Path | None:

@@ -15,7 +15,15 @@ from typer.main import get_command
 from rlctl import cli
 from rlctl.__main__ import main as command_main
 from rlctl.cli import output
-from rlctl.common.errors import Location, PlanError
+from rlctl.common.errors import (
+    DocumentError,
+    Location,
+    MissingDependency,
+    PlanError,
+    RlctlError,
+    RunError,
+    UsageError,
+)
 from rlctl.config import explain as explain_module
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
@@ -44,6 +52,16 @@ def test_help_lists_the_commands_in_the_order_of_work(rlctl: Any) -> None:
     assert places == sorted(places)
 
 
+def test_alone_it_shows_what_to_type_first(rlctl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = rlctl()
+    assert (shown.code, shown.err) == (2, "")
+    assert len(shown.out.splitlines()) <= 6
+    typed = [line.split()[1] for line in shown.out.splitlines() if line.startswith("  rlctl ")]
+    assert set(typed) <= commands().keys()
+    monkeypatch.setenv("RLCTL_LANGUAGE", "zh")
+    assert "从这里开始" in rlctl().out
+
+
 @pytest.mark.parametrize("name", commands())
 def test_every_command_teaches(rlctl: Any, name: str) -> None:
     shown = rlctl(*name.split(), "--help")
@@ -69,6 +87,26 @@ def test_an_error_says_where_what_and_what_to_do(rlctl: Any, monkeypatch: pytest
     assert shown.code == 1
     assert shown.out == ""
     assert shown.err == "error: run.yaml:3: 7 does not divide 2\n  use 6 or 8\n"
+
+
+@pytest.mark.parametrize(
+    ("problem", "step"),
+    [
+        (UsageError("--a is not key=value"), "rlctl explain --help"),
+        (DocumentError("a quote is opened and never closed", at=Location("run.sh", 3)), "--trace"),
+        (DocumentError("cannot be read", at=Location("run.yaml")), "choose another file"),
+        (PlanError("7 does not divide 2"), "rlctl explain KEY"),
+        (MissingDependency("the tokenizer needs a package"), "rlctl doctor"),
+        (RunError("it ended"), "rlctl check"),
+    ],
+)
+def test_an_error_without_advice_names_a_next_step(
+    rlctl: Any, monkeypatch: pytest.MonkeyPatch, problem: RlctlError, step: str
+) -> None:
+    monkeypatch.setattr(explain_module, "explain", raising(problem))
+    first, second = rlctl("explain", "batch").err.splitlines()
+    assert problem.message in first
+    assert step in second
 
 
 def test_an_unexpected_error_is_called_a_bug_and_kept_in_a_file(rlctl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
