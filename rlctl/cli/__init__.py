@@ -45,8 +45,8 @@ from rlctl.common.messages import text
 
 app = typer.Typer(
     name="rlctl",
-    help="One config, every trainer: translate, check, run and watch reinforcement-learning post-training.\n\n"
-    "Reads verl, Trinity-RFT and ROLL configs and its own. Exit codes: 0 clean, 1 failed, 2 usage, 3 done with findings.",
+    help="RL post-training configs of verl, Trinity-RFT and ROLL: convert, check, plan, run.\n\n"
+    "Exit codes: 0 success, 1 failed, 2 wrong command line, 3 done with warnings.",
     invoke_without_command=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -94,7 +94,7 @@ def root(
         str | None,
         typer.Option(
             metavar="en|zh",
-            help=f"Language of messages; the default is {VARIABLE}, else the system's language.",
+            help=f"Language of messages (default: {VARIABLE}, then the system's language).",
             is_eager=True,
             callback=_speak,
         ),

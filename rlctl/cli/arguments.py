@@ -26,8 +26,8 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES",
-        help="Config files or a launch script ('-' is standard input), then overrides in their own dialect, as "
-        "[b]key=value[/b]; what follows a script is given to it.",
+        help="Config file(s), a launch script, or '-' for stdin, followed by [b]key=value[/b] overrides in the file's own "
+        "format. Arguments after a script are passed to it.",
         show_default=False,
     ),
 ]
@@ -35,8 +35,8 @@ Dialect = Annotated[
     str | None,
     typer.Option(
         "--from",
-        metavar="DIALECT",
-        help="What the files are, as [b]verl[/b] or [b]verl@0.6[/b]; found out if not given.",
+        metavar="FORMAT",
+        help="Input format, such as [b]verl[/b] or [b]verl@0.6[/b]. Detected by default.",
         autocompletion=completion.dialects,
     ),
 ]
@@ -45,19 +45,19 @@ Assignments = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a canonical key; may be repeated.",
+        help="Set a key of rlctl's own config. Repeatable.",
         autocompletion=completion.assignments,
     ),
 ]
 Trace = Annotated[
-    bool, typer.Option("--trace", help="Run a launch script in isolation to see its command, instead of reading it.")
+    bool, typer.Option("--trace", help="Run a launch script in a sandbox to see its command, instead of parsing it.")
 ]
 Variables = Annotated[
     list[str],
     typer.Option(
         "--env",
         metavar="NAME=VALUE",
-        help="Set a variable of a launch script; [b]1=VALUE[/b] is its first argument; may be repeated.",
+        help="Set a script variable ([b]NAME=VALUE[/b]) or positional argument ([b]1=VALUE[/b]). Repeatable.",
     ),
 ]
 AllowUnknown = Annotated[
@@ -65,18 +65,18 @@ AllowUnknown = Annotated[
     typer.Option(
         "--allow-unknown",
         metavar="KEY",
-        help="Go on without this key, which the file's framework does not have and which looks mistyped; may be repeated.",
+        help="Accept this key, although the file's framework does not have it and it looks mistyped. Repeatable.",
     ),
 ]
 AcceptChanges = Annotated[
     bool,
     typer.Option(
         "--accept-changes",
-        help="Continue from a checkpoint although the training data changed since; the run records what changed.",
+        help="Resume from a checkpoint even if the training data has changed since; the run records the change.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 
 
 def finish(code: ExitCode) -> NoReturn:

@@ -21,10 +21,10 @@ def batch(
     variables: arguments.Variables = [],  # noqa: B006
     json: arguments.Json = False,
 ) -> None:
-    """Show the batch arithmetic: from the prompts of a step to the micro-batches.
+    """Show the batch arithmetic: from the prompts per step to the micro-batches.
 
-    Each row is a number with its formula and the key of the file that it comes from, in the file's own dialect. What does not
-    divide is named with the two nearest numbers that would, and with the frameworks that refuse it.
+    Each row has a number, its formula, and the file's own key that it comes from. If a number doesn't divide evenly, rlctl shows
+    the two nearest numbers that do, and the frameworks that refuse it.
 
     [bold]Examples[/bold]
 

@@ -66,16 +66,17 @@ def check(
     *,
     runner: Annotated[
         Runner,
-        typer.Option(help="Who is to run the config: rlctl itself, or the framework whose own checks are applied."),
+        typer.Option(help="Which framework runs the config: rlctl, or one whose own requirements are applied."),
     ] = Runner.RLCTL,
     cluster: Annotated[
         str | None,
         typer.Option(
-            metavar="MACHINES", help="Check that it fits: [b]2x8[/b], [b]2x8:H100[/b], [b]cpu:2[/b] or [b]local[/b]."
+            metavar="MACHINES",
+            help="Check that it fits these: [b]2x8[/b], [b]2x8:H100[/b], [b]cpu:2[/b] or [b]local[/b].",
         ),
     ] = None,
     data: Annotated[
-        bool, typer.Option("--data", help="Also tokenize a few rows of the training data, to see whether they fit.")
+        bool, typer.Option("--data", help="Also tokenize a few rows of the training data to see whether they fit.")
     ] = False,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
@@ -83,26 +84,26 @@ def check(
     variables: arguments.Variables = [],  # noqa: B006
     allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
     only_configs: Annotated[
-        bool, typer.Option("--only-configs", help="Skip files that are not configs, also if no config is left.")
+        bool, typer.Option("--only-configs", help="Skip files that are not configs, even if all of them are skipped.")
     ] = False,
     fail_on: Annotated[
-        FailOn, typer.Option(help="Exit with 0 unless there is a finding at least this grave.")
+        FailOn, typer.Option(help="Exit with 0 if all findings are less severe than this.")
     ] = FailOn.WARNING,
     form: Annotated[
         Format,
         typer.Option(
             "--format",
-            help="Print text on stderr; or on stdout JSON, a SARIF 2.1.0 log, or annotations for GitHub Actions.",
+            help="Text (stderr), JSON, SARIF 2.1.0, or annotations for GitHub Actions (stdout).",
         ),
     ] = Format.TEXT,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show notes, too.")] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Check configs before anything starts: units, divisibility, placement, memory, paths, reward code, data columns.
+    """Check configs before a run: keys, batch arithmetic, placement, memory, paths, reward code, data columns.
 
-    Each finding has a code, a file and line, and what to do about it; nothing is changed, started, imported or run. Several
-    files, and the configs of a folder, are checked one by one. A path that does not exist here is a warning: the config may be
-    for another machine. Exit code 1 means that a config cannot run as it is, 3 that something deserves a second look.
+    Each finding has a code, a file and line, and what to do about it. Nothing is changed, imported or started. Several files,
+    and the configs of a folder, are checked one by one. A path that is missing on this machine is a warning, because the
+    config may be for another one. Exits 1 if a config has errors, 3 if it has warnings only.
 
     [bold]Examples[/bold]
 

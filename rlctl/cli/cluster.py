@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from rlctl.planning.plan import Plan
 
 app = group(
-    "Write what a scheduler needs to run a config: machines from its plan, and one command that launches it there.\n\n"
-    "Nothing is submitted, and no scheduler is asked."
+    "Write a Slurm script or a KubeRay manifest that runs a config on the machines of its plan.\n\n"
+    "rlctl submits nothing and contacts no scheduler."
 )
-Out = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write this file; else stdout.")]
+Out = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file (default: stdout).")]
 
 
 @command(app)
@@ -37,30 +37,35 @@ def slurm(
     allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
     time: Annotated[
         float | None,
-        typer.Option(min=1, metavar="MINUTES", help="Time of one job; else run.time_limit, else the partition's."),
+        typer.Option(
+            min=1, metavar="MINUTES", help="Time limit of one job (default: run.time_limit, then the partition's)."
+        ),
     ] = None,
     grace: Annotated[
-        int, typer.Option(min=60, metavar="SECONDS", help="Time to end a step and save before the job's time is over.")
+        int,
+        typer.Option(
+            min=60, metavar="SECONDS", help="Time before the limit that is reserved for ending the step and saving."
+        ),
     ] = 600,
     memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="Memory of each node, as [b]512G[/b]; [b]0[/b] is all that it has.")
+        str, typer.Option(metavar="SIZE", help="Memory per node, such as [b]512G[/b]; [b]0[/b] means all.")
     ] = "0",
     options: Annotated[
-        list[str], typer.Option("--sbatch", metavar="OPTION", help="Further option of sbatch; may be repeated.")
+        list[str], typer.Option("--sbatch", metavar="OPTION", help="Additional sbatch option. Repeatable.")
     ] = [],  # noqa: B006
     setup: Annotated[
-        list[str], typer.Option(metavar="LINE", help="Line of shell before anything starts; may be repeated.")
+        list[str], typer.Option(metavar="LINE", help="Shell line to run first, such as module load. Repeatable.")
     ] = [],  # noqa: B006
     auth: Annotated[
-        bool, typer.Option("--auth/--no-auth", help="Whether Ray asks for a token of the job's own.")
+        bool, typer.Option("--auth/--no-auth", help="Protect the job's Ray cluster with its own token.")
     ] = True,
     out: Out = None,
     force: arguments.Force = False,
 ) -> None:
-    """Write a Slurm batch script: Ray on the job's nodes, and the run on them.
+    """Write a Slurm batch script that starts Ray on the job's nodes and runs the config.
 
-    Nodes, GPUs and cores are the plan's. Before its time is over Slurm signals the script: the run saves and ends after its
-    step, the job goes back into the queue, and goes on from there. Submit it with [bold]sbatch[/bold].
+    Nodes, GPUs and cores come from the plan. Before the time limit, Slurm signals the script: the run saves a checkpoint and
+    stops after its step, and the job is requeued and resumes. Submit the script with [bold]sbatch[/bold].
 
     [bold]Examples[/bold]
 
@@ -121,39 +126,42 @@ def kuberay(
     allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
     volumes: Annotated[
         list[str],
-        typer.Option("--volume", metavar="CLAIM:PATH", help="Volume that all pods share; may be repeated."),
+        typer.Option("--volume", metavar="CLAIM:PATH", help="Volume that all pods mount. Repeatable."),
     ] = [],  # noqa: B006
     secrets: Annotated[
         list[str],
-        typer.Option("--secret", metavar="NAME", help="Secret whose entries become variables; may be repeated."),
+        typer.Option("--secret", metavar="NAME", help="Secret whose entries become environment variables. Repeatable."),
     ] = [],  # noqa: B006
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory of a worker pod, as [b]512Gi[/b].")] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory per worker pod, such as [b]512Gi[/b].")
+    ] = None,
     selector: Annotated[
         list[str],
-        typer.Option("--node-selector", metavar="KEY=VALUE", help="Label of the workers' nodes. Repeatable."),
+        typer.Option("--node-selector", metavar="KEY=VALUE", help="Node label that worker pods require. Repeatable."),
     ] = [],  # noqa: B006
     tolerations: Annotated[
         list[str],
         typer.Option("--toleration", metavar="KEY[=VALUE][:EFFECT]", help="Taint that all pods tolerate. Repeatable."),
     ] = [],  # noqa: B006
     pull_secrets: Annotated[
-        list[str], typer.Option("--pull-secret", metavar="NAME", help="Secret that pulls the image. Repeatable.")
+        list[str], typer.Option("--pull-secret", metavar="NAME", help="Image pull secret. Repeatable.")
     ] = [],  # noqa: B006
     service_account: Annotated[
         str | None, typer.Option(metavar="NAME", help="Service account of all pods.", show_default=False)
     ] = None,
-    queue: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Kueue's local queue for the run.", show_default=False)
-    ] = None,
-    retries: Annotated[int, typer.Option(min=0, help="How often a run that did not finish goes on, on new pods.")] = 0,
-    namespace: Annotated[str | None, typer.Option(metavar="NAME", help="Namespace of Kubernetes.")] = None,
-    auth: Annotated[bool, typer.Option("--auth/--no-auth", help="Whether Ray asks for a token (KubeRay 1.5).")] = False,
+    queue: Annotated[str | None, typer.Option(metavar="NAME", help="Local queue of Kueue.", show_default=False)] = None,
+    retries: Annotated[int, typer.Option(min=0, help="How many times an unfinished run is resumed on new pods.")] = 0,
+    namespace: Annotated[str | None, typer.Option(metavar="NAME", help="Kubernetes namespace.")] = None,
+    auth: Annotated[
+        bool, typer.Option("--auth/--no-auth", help="Protect the Ray cluster with a token (needs KubeRay 1.5).")
+    ] = False,
     out: Out = None,
     force: arguments.Force = False,
 ) -> None:
-    """Write a KubeRay manifest: the config and its code in a ConfigMap, and a RayJob that runs it.
+    """Write a KubeRay manifest: a ConfigMap with the config and its code, and a RayJob that runs it.
 
-    One worker pod is one node of the plan; the controller runs on the head. Apply it with [bold]kubectl apply -f[/bold].
+    One worker pod is one node of the plan. The controller runs on the head pod. Apply the manifest with
+    [bold]kubectl apply -f[/bold].
 
     [bold]Examples[/bold]
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from rlctl.translation.difference import Difference, Side
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="A config of any dialect.", show_default=False)]
+File = Annotated[
+    str,
+    typer.Argument(metavar="FILE", help="A config or launch script of any supported framework.", show_default=False),
+]
 
 
 def diff(
@@ -26,11 +29,11 @@ def diff(
     variables: arguments.Variables = [],  # noqa: B006 - typer reads it, nothing changes it
     json: arguments.Json = False,
 ) -> None:
-    """Show what differs in meaning between two configs of any dialects.
+    """Show how two configs differ in meaning, across frameworks.
 
-    Compared are the effective values, written or default, in canonical units: two files that say the same in different words
-    have no difference. Each row has both values, and for each the key in the file's own dialect with file and line.
-    Exit code 0 says that they mean the same, 3 that they differ. [bold]--env[/bold] is for each that is a launch script.
+    Compares effective values, defaults included, in the same units: two files that mean the same have no difference, however
+    they are written. Each row has both values, and for each the file's own key with file and line.
+    Exits 0 if the configs mean the same, 3 if they differ. [bold]--env[/bold] applies to launch scripts.
 
     [bold]Examples[/bold]
 

@@ -47,9 +47,9 @@ class Ability:
 
 
 def doctor(*, json: arguments.Json = False) -> None:
-    """Show what is installed, what that allows, and what machine this is.
+    """Check the installation and show which features are available.
 
-    Nothing heavy is imported and nothing is contacted, so it works where everything else fails.
+    It imports nothing heavy and contacts no server, so it also works if other commands fail.
 
     [bold]Examples[/bold]
 

@@ -24,17 +24,17 @@ def evaluate(
     trace: arguments.Trace = False,
     variables: arguments.Variables = [],  # noqa: B006
     model: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Evaluate these weights, not those the config starts from.")
+        str | None, typer.Option(metavar="PATH", help="Evaluate these weights instead of the config's initial weights.")
     ] = None,
     allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the numbers.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the metrics.")] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Evaluate: answer the held-out prompts of a config and score the answers; nothing is trained.
+    """Evaluate a model: generate responses to the config's evaluation prompts and score them, without training.
 
-    Where a held-out source names a column of responses ([bold]response_key[/bold]), as verl's evaluation file does, those are
-    scored, and no model is loaded. Each evaluation has a folder of its own, [bold]runs/NAME-eval[/bold]. Of a config with
-    stages, the last one's is evaluated.
+    If an evaluation dataset names a column of responses ([bold]response_key[/bold]), as verl's evaluation file does, those are
+    scored and no model is loaded. Each evaluation writes its own folder, [bold]runs/NAME-eval[/bold]. If the config has stages,
+    the last one is evaluated.
 
     [bold]Examples[/bold]
 

@@ -20,19 +20,19 @@ def explain(
         str,
         typer.Argument(
             metavar="KEY",
-            help="As [b]train.optimizer.lr[/b], or a key of a dialect.",
+            help="A key, such as [b]train.optimizer.lr[/b], of rlctl or of any framework.",
             autocompletion=completion.keys,
         ),
     ],
     *,
     json: arguments.Json = False,
 ) -> None:
-    """Explain a key of any dialect: what it is, its type, unit, range and default, and what it is called in every dialect.
+    """Explain a key: what it does, its type, unit, range and default, and its name in each framework.
 
-    A key of the canonical config shows whether runs honour it, and its name, default and conversion in each dialect. A key of a
-    dialect shows what it means there, and the canonical key that it becomes; [bold]verl:data.train_batch_size[/bold] asks one
-    dialect. Keys are written as in a file, with or without list indices, or with the name of an option:
-    [bold]algorithm.advantage<grpo>.epsilon[/bold]. A section shows what is in it.
+    For a key of rlctl's own config, shows whether `rlctl launch` supports it, and its name, default and conversion in each
+    framework. For a framework's key, shows its meaning and rlctl's key for it; [bold]verl:data.train_batch_size[/bold] selects
+    one framework. Keys are written as in a file, with or without list indices, or with the name of an option:
+    [bold]algorithm.advantage<grpo>.epsilon[/bold]. For a section, lists its keys.
 
     [bold]Examples[/bold]
 

@@ -14,19 +14,17 @@ from rlctl.cli.runs import RUNS, Folder, Name
 def export(
     name: Name,
     *,
-    step: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Of the checkpoint of this step; the newest by default.")
-    ] = None,
+    step: Annotated[int | None, typer.Option(min=1, metavar="N", help="Step to export (default: the latest).")] = None,
     to: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write; inside the run folder by default.")
+        Path | None, typer.Option(metavar="DIR", help="Output folder (default: inside the run folder).")
     ] = None,
-    stage: Annotated[str | None, typer.Option(metavar="NAME", help="Of this stage; the last one by default.")] = None,
+    stage: Annotated[str | None, typer.Option(metavar="NAME", help="Stage to export (default: the last).")] = None,
     folder: Folder = RUNS,
     json: arguments.Json = False,
 ) -> None:
-    """Write the weights of a run's checkpoint in Hugging Face format, which Transformers and vLLM load.
+    """Export a checkpoint to Hugging Face format, which Transformers and vLLM load.
 
-    It needs the checkpoint and the model, no devices and no Ray; the run may go on meanwhile.
+    Needs neither GPUs nor Ray; the run may continue meanwhile.
 
     [bold]Examples[/bold]
 

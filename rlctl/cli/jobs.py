@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 OfCluster = Annotated[
     str | None,
-    typer.Option("--address", metavar="ADDRESS", help="Job server of a Ray cluster, as [b]http://HOST:8265[/b]."),
+    typer.Option("--address", metavar="ADDRESS", help="Job server of a Ray cluster, such as [b]http://HOST:8265[/b]."),
 ]
 EXIT_CODES = {"finished": ExitCode.OK, "stopped": ExitCode.FINDINGS, "failed": ExitCode.FAILED}
 INTERRUPTED = 130

@@ -32,55 +32,53 @@ def launch(
     variables: arguments.Variables = [],  # noqa: B006
     plan_file: Annotated[
         Path | None,
-        typer.Option("--plan", metavar="FILE", help="Execute this saved plan; refused where it does not fit."),
+        typer.Option("--plan", metavar="FILE", help="Run this saved plan; fails if it no longer fits the config."),
     ] = None,
-    new: Annotated[bool, typer.Option("--new", help="Start beside a run of the same name, not on with it.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Start a new run even if one with this name exists.")] = False,
     address: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Run on this Ray cluster: [b]auto[/b] or [b]HOST:PORT[/b] of the one that this machine belongs to, or "
-            "[b]http://HOST:8265[/b], which submits a job.",
+            help="Run on a Ray cluster: [b]auto[/b] or [b]HOST:PORT[/b] for the cluster of this machine, or "
+            "[b]http://HOST:8265[/b] to submit a job.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run and of its folder.")] = None,
     accept_changes: arguments.AcceptChanges = False,
-    baseline: Annotated[
-        bool, typer.Option("--baseline", help="First answer the held-out prompts with the weights the run starts from.")
-    ] = False,
+    baseline: Annotated[bool, typer.Option("--baseline", help="Evaluate the initial weights before training.")] = False,
     trace_steps: Annotated[
         str | None,
         typer.Option(
-            "--trace-steps", metavar="N,N", help="Write a timeline of these steps into the run folder, for Perfetto."
+            "--trace-steps", metavar="N,N", help="Write a Perfetto timeline of these steps to the run folder."
         ),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Of a job: submit it, and do not follow it.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit the job and return immediately.")] = False,
     passed: Annotated[
         list[str],
-        typer.Option("--pass", metavar="NAME", help="Give a job this variable of this environment; may be repeated."),
+        typer.Option("--pass", metavar="NAME", help="Forward a local environment variable to the job. Repeatable."),
     ] = [],  # noqa: B006
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Do not start where a check warns, such as of a key that is not used.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat check warnings as errors.")] = False,
     allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
     cpu: Annotated[
         bool,
-        typer.Option("--cpu", help="Scale the config down to this machine's CPU cores: show what changes, and ask."),
+        typer.Option(
+            "--cpu", help="Scale the config down to this machine's CPU cores, after showing the changes and asking."
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --cpu, do not ask.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the end.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the final result.")] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Run a config: check it, plan it, train, and show how it goes.
+    """Run a config: check it, plan it, train, and show progress.
 
-    Everything the run leaves is in its folder, [bold]runs/NAME[/bold]. A run of the same name that was interrupted is
-    resumed if the config means the same, and refused with the difference if not. Ctrl-C ends it at
-    once, [cyan]rlctl runs stop[/cyan] after a checkpoint. Exit code 3 says that it was stopped before its end.
+    The run writes everything to its folder, [bold]runs/NAME[/bold]. If a run of this name was interrupted, it is resumed if
+    the config means the same; otherwise rlctl shows the difference and stops. Ctrl-C stops the run immediately,
+    [cyan]rlctl runs stop[/cyan] after a checkpoint. Exits 3 if the run was stopped before its end.
 
-    With [bold]--address http://HOST:8265[/bold] the run is a Ray Job: rlctl, the config and the code that it names go to the
-    cluster, the controller runs there, and its output is shown here. Ctrl-C then ends what is shown, not the run.
+    With [bold]--address http://HOST:8265[/bold] the run becomes a Ray job: rlctl, the config and the code that it names are
+    copied to the cluster, and the job's output is shown in this terminal. Ctrl-C then ends the output, not the run.
 
-    A config for more GPUs or CPU cores than this machine has is refused: [cyan]--cpu[/cyan] scales it down, and
+    If the config needs more GPUs or CPU cores than this machine has, rlctl refuses it: [cyan]--cpu[/cyan] scales it down, and
     [cyan]rlctl try --tiny[/cyan] tries it with a small random model.
 
     [bold]Examples[/bold]

@@ -33,7 +33,7 @@ def plan(
         ),
     ] = None,
     rows: Annotated[
-        int | None, typer.Option(min=1, help="Prompts in the training data, to count steps of epochs.")
+        int | None, typer.Option(min=1, help="Rows of the training data, to turn epochs into steps.")
     ] = None,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
@@ -45,14 +45,14 @@ def plan(
     force: arguments.Force = False,
     json: arguments.Json = False,
 ) -> None:
-    """Show what will run: roles, devices, the arithmetic of a batch, and the schedule.
+    """Show what will run: devices by role, the flow of a batch, the schedule, and memory.
 
-    The plan is plain arithmetic on the config; nothing is started and this machine is not looked at unless you say
-    [bold]--cluster local[/bold]. What it shows is what `launch` executes; a saved plan that no longer fits is refused there.
-    Exit code 1 says that runs do not honour something in it yet.
+    The plan is computed from the config; nothing is started, and this machine is not inspected except with
+    [bold]--cluster local[/bold]. `rlctl launch` runs exactly this plan, and refuses a saved one that no longer fits.
+    Exits 1 if the config uses something that `rlctl launch` can't run yet.
 
-    If the memory of a GPU is known ([bold]1x8:H100[/bold]), it shows what each phase needs on one device, and the nearest
-    settings that would fit. Rows of local Parquet, JSON and CSV files are counted, so that epochs become steps.
+    If the GPU's memory is known ([bold]1x8:H100[/bold]), the plan shows what each phase needs on one GPU, and the nearest
+    settings that would fit. Rows of local Parquet, JSON and CSV files are counted to turn epochs into steps.
 
     [bold]Examples[/bold]
 

@@ -11,8 +11,7 @@ from rlctl.cli import arguments, completion, diagnostics, output
 from rlctl.cli.commands import command, group
 
 app = group(
-    "List, show and write configs that come with rlctl.\n\nEach says what it is for and what it needs, and states only "
-    "what differs from the defaults."
+    "List, show and write the configs that come with rlctl.\n\nEach preset sets only the keys that differ from the defaults."
 )
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of a preset.", autocompletion=completion.presets, show_default=False)
@@ -21,7 +20,7 @@ Name = Annotated[
 
 @command(app, "list")
 def list_presets(*, json: arguments.Json = False) -> None:
-    """List the presets: what each is for, and what it needs.
+    """List the presets with their purpose and hardware.
 
     [bold]Examples[/bold]
 
@@ -61,11 +60,11 @@ def write(
     name: Name,
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to; NAME.yaml if not given.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Output file (default: NAME.yaml).")
     ] = None,
     force: arguments.Force = False,
 ) -> None:
-    """Write a preset to a file, to change and run it.
+    """Copy a preset to a file that you can edit and run.
 
     [bold]Examples[/bold]
 

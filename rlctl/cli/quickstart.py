@@ -22,16 +22,16 @@ PLACE = "FOLDER"
 
 def quickstart(
     *,
-    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the model, data and configs are made.")] = Path(
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the model, data and configs.")] = Path(
         "quickstart"
     ),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of model, data and problems.")] = 1,
-    fast: Annotated[bool, typer.Option("--fast", help="A few steps only: see that everything works.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for model and data.")] = 1,
+    fast: Annotated[bool, typer.Option("--fast", help="Run only a few steps, to see that everything works.")] = False,
 ) -> None:
-    """Watch a tiny model learn to add: no GPU, no download, about five minutes on two cores.
+    """Train a tiny model to add numbers: no GPU, no download, about five minutes on two cores.
 
-    Makes a model, a tokenizer and a data set; takes an SFT file and a GRPO file as a verl user has them; converts the two
-    into one Trinity-RFT file and accounts for every key; runs them here as two stages; ends with a table.
+    Creates a model, a tokenizer and a dataset, converts an SFT and a GRPO config of verl into one Trinity-RFT config, trains
+    both as two stages on this machine, and prints a table of the results.
 
     [bold]Examples[/bold]
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from rlctl.runs import RunInfo
 
 app = group(
-    "List, show, follow, checkpoint, stop, resume and remove runs.\n\nA run is its folder: these commands read it, and work "
-    "while the run goes on, from any terminal that sees the folder. With [bold]--address http://HOST:8265[/bold] they speak of "
-    "the runs that a Ray cluster knows as jobs."
+    "List, show, follow, checkpoint, stop, resume and remove runs.\n\nThese commands read the run's folder, so they work "
+    "during a run and from any machine that has the folder. With [bold]--address http://HOST:8265[/bold] they manage runs that "
+    "are jobs of a Ray cluster."
 )
-Folder = Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder that holds run folders.")]
+Folder = Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder with the run folders.")]
 Name = Annotated[
-    str, typer.Argument(metavar="RUN", help="Name of a run, or the path of its folder.", autocompletion=completion.runs)
+    str, typer.Argument(metavar="RUN", help="Name of a run, or path of its folder.", autocompletion=completion.runs)
 ]
 RUNS = Path("runs")
 
@@ -60,7 +60,7 @@ def list_runs(*, folder: Folder = RUNS, address: jobs.OfCluster = None, json: ar
 
 @command(app)
 def show(name: Name, *, folder: Folder = RUNS, json: arguments.Json = False) -> None:
-    """Show one run: how far it is, what it learned, where its time went, what looks wrong, why it failed.
+    """Show one run: progress, evaluation results, time by phase, warnings, and the cause of a failure.
 
     [bold]Examples[/bold]
 
@@ -99,7 +99,7 @@ def follow(
     address: jobs.OfCluster = None,
     json: Annotated[bool, typer.Option("--json", help="Print each event as one line of JSON on stdout.")] = False,
 ) -> None:
-    """Follow a run until it ends; the run does not notice. Of a job, its output is shown.
+    """Stream a run's progress until it ends. For a job, streams its output.
 
     [bold]Examples[/bold]
 
@@ -141,10 +141,13 @@ def stop(
     folder: Folder = RUNS,
     address: jobs.OfCluster = None,
     now: Annotated[
-        bool, typer.Option("--now", help="At once, without a checkpoint; a run that is no job only on its machine.")
+        bool,
+        typer.Option(
+            "--now", help="Stop immediately, without a checkpoint. Except for jobs, only on the machine of the run."
+        ),
     ] = False,
 ) -> None:
-    """Stop a run after its current step, with a checkpoint to go on from.
+    """Stop a run after its current step and save a checkpoint.
 
     [bold]Examples[/bold]
 
@@ -168,7 +171,7 @@ def stop(
 
 @command(app)
 def checkpoint(name: Name, *, folder: Folder = RUNS, address: jobs.OfCluster = None) -> None:
-    """Write a checkpoint after the current step of a run, which goes on.
+    """Save a checkpoint after the run's current step; the run continues.
 
     [bold]Examples[/bold]
 
@@ -195,28 +198,29 @@ def resume(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Go on on this cluster: [b]auto[/b] or [b]HOST:PORT[/b] here, or a job server, [b]http://HOST:8265[/b].",
+            help="Resume on a Ray cluster: [b]auto[/b], [b]HOST:PORT[/b], or the job server [b]http://HOST:8265[/b].",
         ),
     ] = None,
     step: Annotated[
         int | None,
         typer.Option(
-            metavar="STEP", help="Go on from the checkpoint of this step; later ones are set aside, not deleted."
+            metavar="STEP",
+            help="Resume from the checkpoint of this step. Later checkpoints are moved aside, not deleted.",
         ),
     ] = None,
     accept_changes: arguments.AcceptChanges = False,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Of a job: submit it, and do not follow it.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit the job and return immediately.")] = False,
     passed: Annotated[
         list[str],
-        typer.Option("--pass", metavar="NAME", help="Give a job this variable of this environment; may be repeated."),
+        typer.Option("--pass", metavar="NAME", help="Forward a local environment variable to the job. Repeatable."),
     ] = [],  # noqa: B006 - typer reads it, nothing changes it
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the end.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the final result.")] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Go on with a run from its newest checkpoint, with the config and plan in its folder.
+    """Resume a run from its latest checkpoint, with the config and plan in its folder.
 
-    Relative paths of its config are from the folder that it was started in, wherever you are. If the training data changed
-    since the checkpoint, the run is refused; other changes of what it was made from are reported.
+    Relative paths in the config start from the folder in which the run was first started. If the training data has changed
+    since the checkpoint, rlctl refuses to resume; it reports other changes, such as of the model or the reward code.
 
     [bold]Examples[/bold]
 
@@ -272,7 +276,7 @@ def remove(
     info = runs.find(name, folder)
     if not yes:
         if not diagnostics.can_ask():
-            raise UsageError(f"removing {info.folder} needs a yes, and nobody can be asked here", hint="say --yes")
+            raise UsageError(f"refusing to delete {info.folder} without confirmation (no terminal)", hint="pass --yes")
         if not typer.confirm(f"Delete {safe(str(info.folder))} and everything in it?", err=True):
             arguments.finish(ExitCode.FAILED)
     runs.remove(info)

@@ -6,10 +6,10 @@ from rlctl.cli import output
 
 
 def schema() -> None:
-    """Print the canonical config as a JSON Schema, for editors and other tools.
+    """Print the JSON Schema of rlctl's config, for editors and other tools.
 
-    With it an editor completes keys, shows what they do and marks what is wrong while you type. Name it in a comment of the
-    config: the published one, as the presets do, or a file that this command wrote.
+    With the schema an editor completes keys, shows their help and marks errors while you type. Name it in a comment of the
+    config: the published schema, as the presets do, or a file that this command wrote.
 
     [bold]Examples[/bold]
 

@@ -12,12 +12,12 @@ from rlctl.common.errors import ExitCode
 
 
 def set_keys(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A config of any dialect, or a launch script.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A config or launch script of any supported framework.")],
     changes: Annotated[
         list[str],
         typer.Argument(
             metavar="KEY=VALUE...",
-            help="Canonical keys, as after [b]--set[/b].",
+            help="Keys of rlctl's own config, as after [b]--set[/b].",
             autocompletion=completion.assignments,
             show_default=False,
         ),
@@ -25,15 +25,12 @@ def set_keys(
     *,
     dialect: arguments.Dialect = None,
     variables: arguments.Variables = [],  # noqa: B006 - typer reads it, nothing changes it
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change in the file, and write nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changed lines and write nothing.")] = False,
 ) -> None:
-    """Change canonical keys in a file of any dialect.
+    """Set rlctl's keys in a file of any supported framework.
 
-    The keys are canonical, and written in the file's own words: only the lines that say something else change. Comments and order
-    stay, of a launch script everything but its overrides. The text is read again before it is written, and must say what was
-    asked for; what its dialect cannot say is told, with exit code 3.
+    Takes keys of rlctl's own config and edits the file in its own format. Only the affected lines change; comments and order are
+    kept. rlctl reads the result again to verify it before it writes. Exits 3 if the format can't express the change.
 
     [bold]Examples[/bold]
 

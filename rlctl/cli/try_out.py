@@ -27,14 +27,14 @@ OF_LATER = ("never-saved", "tracker")
 def try_out(
     inputs: arguments.Inputs,
     *,
-    prompts: Annotated[int, typer.Option(min=1, max=64, help="How many prompts are answered.")] = 4,
+    prompts: Annotated[int, typer.Option(min=1, max=64, help="Number of prompts.")] = 4,
     tiny: Annotated[
         bool,
         typer.Option(
-            "--tiny", help="With a small random model of the same family, on two CPU workers: no GPU, no weights."
+            "--tiny", help="Use a small random model of the same family on two CPU workers: no GPU, no download."
         ),
     ] = False,
-    steps: Annotated[int, typer.Option(min=1, max=100, help="With --tiny, the steps of each stage.")] = 2,
+    steps: Annotated[int, typer.Option(min=1, max=100, help="Steps per stage with --tiny.")] = 2,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     trace: arguments.Trace = False,
@@ -42,13 +42,13 @@ def try_out(
     allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
     json: arguments.Json = False,
 ) -> None:
-    """Try a config: a few real prompts rendered and answered, real rewards, one small step.
+    """Dry-run a config on a few prompts: render, generate, score, and take one training step.
 
-    It shows what no check can: what the model is really shown once the chat template is applied, what it answers, what
-    the reward makes of that, and whether one step of training goes through. Nothing is kept.
+    Shows what a static check can't: the prompts after the chat template, the responses, their rewards, and whether one
+    training step works. Keeps nothing.
 
-    [bold]--tiny[/bold] is for a config whose model and GPUs are elsewhere: it makes a small random model of the same
-    family, and runs a few short steps of the config's algorithm on its data and rewards.
+    [bold]--tiny[/bold] is for a config whose model and GPUs are not on this machine: it creates a small random model of the same
+    family and runs a few short steps of the config's algorithm on its data and rewards.
 
     [bold]Examples[/bold]
 

@@ -32,7 +32,7 @@ def tui(
         str | None,
         typer.Argument(
             metavar="[FILE|RUN]",
-            help="A config of any dialect, a script, a preset, or a run.",
+            help="A config, launch script, preset or run.",
             show_default=False,
         ),
     ] = None,
@@ -40,27 +40,29 @@ def tui(
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     variables: arguments.Variables = [],  # noqa: B006 - as above
-    folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder that holds run folders.")] = RUNS,
-    readonly: Annotated[bool, typer.Option("--readonly", help="Write no file, and stop no run.")] = False,
+    folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder with the run folders.")] = RUNS,
+    readonly: Annotated[bool, typer.Option("--readonly", help="Don't write files or stop runs.")] = False,
     theme: Annotated[
         str | None,
-        typer.Option("--theme", metavar="NAME", help="dark, light, contrast, or one of Textual's.", show_default=False),
+        typer.Option(
+            "--theme", metavar="NAME", help="dark, light, contrast, or a theme of Textual.", show_default=False
+        ),
     ] = None,
     language: Annotated[
-        str | None, typer.Option("--language", metavar="en|zh", help="Of the texts.", show_default=False)
+        str | None, typer.Option("--language", metavar="en|zh", help="UI language.", show_default=False)
     ] = None,
-    web: Annotated[bool, typer.Option("--web", help="Serve it to a browser instead.")] = False,
-    host: Annotated[str, typer.Option("--host", help="Address to serve at.")] = LOOPBACK,
-    port: Annotated[int, typer.Option("--port", help="Port to serve at.")] = 8000,
+    web: Annotated[bool, typer.Option("--web", help="Open the app in a browser instead.")] = False,
+    host: Annotated[str, typer.Option("--host", help="Address for --web.")] = LOOPBACK,
+    port: Annotated[int, typer.Option("--port", help="Port for --web.")] = 8000,
 ) -> None:
-    """Edit a config, or watch a run, in the terminal.
+    """Open the terminal UI to edit a config or monitor a run.
 
-    A config opens as a form with the meaning of every field beside it, checked while it is edited, and is saved in its own
-    dialect with comments kept. A run, by name or folder, opens with what it does now, its metrics, samples and events, and what
-    looks wrong. Without either, runs, files and presets are listed. [bold]F1[/bold] shows the keys.
+    A config opens as a form with help for every field. It is checked while you edit, and saved in its own format with its
+    comments. A run, by name or folder, opens with its progress, metrics, samples, events and warnings. Without an argument, the
+    app lists runs, files and presets. [bold]F1[/bold] shows the keyboard shortcuts.
 
-    [bold]--web[/bold] shows it in a browser on this machine. It prints an address with a token; anyone who has the address can
-    edit and launch as you.
+    [bold]--web[/bold] serves the app to a browser on this machine. It prints an address with a token; anyone with that address
+    can edit and launch as you.
 
     [bold]Examples[/bold]
 

@@ -15,7 +15,7 @@ environment-fixed = '{ $key }: { $value }' was computed from environment variabl
     .about = A value computed from environment variables is written as a number.
 
 silent-difference = { $reason }
-    .about = The source framework and the target do something differently although no key of the source says so.
+    .about = The source framework and the target do something differently although no key of the source sets it.
 silent-difference_default = { $values }: { $reason }
 silent-difference_engine = { $role }.engine is { $engine }, but { $framework } runs every role with the policy's engine: { $role } runs with { $policy } and its parallel sizes; results don't change
 mini-batch-within-step = a mini-batch of { $mini } responses is written as { $step }, the responses of a step, because verl refuses a larger one
@@ -69,7 +69,7 @@ data-columns = { $framework } reads { $expected }; { $found }
 data-files = { $framework } reads files that end in { $endings }, but the data is { $path }
     .about = The target reads other files than the source has.
     .hint = { $advice }
-data-files_validation = verl opens data.val_files at the start, even if it never evaluates, but there is none
+data-files_validation = verl opens data.val_files at the start, even if it never evaluates, but the config names no such file
     .hint = name a file of prompts
 
 other-environment = { $reason }

@@ -135,7 +135,7 @@ shipped-config = '{ $config }' comes with { $framework }, so unset keys have { $
     .about = The config is part of the framework; its values are the framework's defaults.
 
 composed-config = Hydra composed this config; { $file } says which { $count } keys were written, the others are defaults
-    .about = A config that Hydra wrote for a run; the overrides beside it say which keys a person set.
+    .about = A config that Hydra wrote for a run; the overrides next to it list the keys that were set on purpose.
 
 environment = resolved with this machine's environment, because they are not strings: { $variables }
     .about = Variables of the script that rlctl resolved with this machine's environment.
