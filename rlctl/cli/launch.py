@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlctl.cli import arguments, diagnostics, jobs, output, progress, scaled, summary
-from rlctl.cli.plan import batch_lines, ranges, schedule_line
+from rlctl.cli.plan_text import batch_lines, machines, ranges, schedule_line
 from rlctl.common.errors import ExitCode, PlanError, UsageError
 
 if TYPE_CHECKING:
@@ -282,10 +282,10 @@ def differences(kept: Any, fresh: Any, where: str = "") -> list[str]:
 
 def compact(made: Plan) -> list[str]:
     """A plan in a few lines."""
-    lines = [f"{made.run}: {made.nodes} x {made.devices_per_node} {'GPUs' if made.device == 'cuda' else 'CPU workers'}"]
+    lines = [machines(made)]
     for stage in made.stages:
         roles = ", ".join(f"{role.role} {role.engine} on {ranges(role.devices)}" for role in stage.roles)
-        lines += [f"  {stage.name}: {roles}", f"    {'; '.join(batch_lines(stage.batch)[:2])}"]
+        lines += [f"  {stage.name}: {roles}", f"    {', '.join(batch_lines(stage.batch))}"]
         lines.append(f"    {schedule_line(stage.schedule)}")
         lines += [f"    {note}" for note in stage.notes]
     return lines

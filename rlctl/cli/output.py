@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,11 @@ def show(*renderables: RenderableType) -> None:
     )
     console.print(*renderables, sep="\n")
     _write("\n".join(line.rstrip() for line in buffer.getvalue().rstrip("\n").split("\n")) + "\n")
+
+
+def laid_out(lines: Iterable[str]) -> None:
+    """Write lines that are laid out for the screen: safe and coloured already."""
+    _write("".join(f"{line.rstrip()}\n" for line in lines))
 
 
 def file(path: Path, content: str, *, force: bool, executable: bool = False) -> None:

@@ -62,7 +62,7 @@ def test_the_exit_code_says_how_it_ended(
     found = json.loads(shown.out)
     assert (found["status"], found["folder"]) == (status, "runs/mine")
     assert found["stages"]["main"]["steps"] == 3
-    assert "8 prompts x 4 responses = 32 responses a step" in shown.err
+    assert "8 prompts x 4 responses = 32 responses ->" in shown.err
     assert "gsm8k accuracy 0.100 -> 0.600" in shown.err
     assert ("rlctl runs resume" in shown.err) is (status != "finished")
     assert ("out of memory" in shown.err) is (status == "failed")
@@ -71,7 +71,7 @@ def test_the_exit_code_says_how_it_ended(
 def test_quiet_leaves_errors_and_the_end(rlctl: Any, ready_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "start", ends("finished", []))
     shown = rlctl("launch", str(ready_file), "--quiet")
-    assert "32 responses a step" not in shown.err
+    assert "= 32 responses" not in shown.err
     assert "main: 3 steps" not in shown.err
     assert "finished" in shown.err
 

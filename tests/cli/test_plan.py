@@ -8,20 +8,78 @@ from typing import Any
 
 import pytest
 
+from rlctl.cli import layout, plan_text
 from rlctl.cli.launch import differences, read_plan, shape
-from rlctl.cli.plan import ranges, schedule_line
+from rlctl.cli.plan_text import ranges, schedule_line
 from rlctl.config import config_from
-from rlctl.planning.plan import SchedulePlan, make_plan, plan_from
+from rlctl.planning.plan import Cluster, SchedulePlan, make_plan, plan_from
 
 
 def test_the_plan_fits_one_screen_and_shows_its_arithmetic(rlctl: Any, config_file: Path) -> None:
     shown = rlctl("plan", str(config_file), "--cluster", "cpu:2")
     assert shown.code == 0
     assert len(shown.out.splitlines()) <= 24
-    assert "8 prompts x 4 responses = 32 responses a step" in shown.out
-    assert "32 / 16 = 2 mini-batches x 1 epoch = 2 optimizer steps a step" in shown.out
+    assert "8 prompts x 4 responses = 32 responses -> 2 mini-batches of 16" in shown.out
+    assert "2 optimizer steps per step" in shown.out
     assert "3 steps" in shown.out
     assert "policy" in shown.out
+
+
+SPLIT = {
+    "rlctl": 1,
+    "run": {"name": "split"},
+    "model": {"path": "Qwen/Qwen2.5-7B"},
+    "rewards": [{"type": "rule"}],
+    "placement": {"devices_per_node": 8, "layout": "split", "rollout_devices": 4},
+    "rollout": {"engine": {"type": "vllm"}, "parallel": {"tensor_parallel_size": 2}},
+    "batch": {"prompts_per_step": 64, "responses_per_prompt": 8, "mini_batch_responses": 256},
+}
+
+
+def drawn(config: dict[str, Any], screen: layout.Screen, **cluster: Any) -> list[str]:
+    machines = Cluster(device="cuda", gib_per_device=80, **cluster)
+    return list(plan_text.lines(make_plan(config_from(config), cluster=machines), screen))
+
+
+def test_a_plan_draws_its_devices_by_role() -> None:
+    lines = drawn(SPLIT, layout.Screen(), nodes=1, devices_per_node=8)
+    assert lines[2:6] == [
+        "  GPU      0   1   2   3   4   5   6   7",
+        "  policy                   #   #   #   #   fsdp2, 4 replicas",
+        "  rollout  [=====] [=====]                 vllm, 2 engines of 2 GPUs",
+        "  reward                                   python on the CPU, one process",
+    ]
+    assert (
+        "  batch     64 prompts x 8 responses = 512 responses -> 2 mini-batches of 256 -> 64 on each replica" in lines
+    )
+
+
+def test_of_many_devices_it_draws_the_nodes() -> None:
+    many = {**SPLIT, "placement": {"nodes": 4, "devices_per_node": 8}}
+    lines = drawn(many, layout.Screen(), nodes=4, devices_per_node=8)
+    assert lines[2] == "  node     0   1   2   3"
+    assert lines[3] == "  policy   8   8   8   8   fsdp2, 32 replicas"
+    assert lines[4].endswith("vllm, 16 engines of 2 GPUs, takes turns with policy")
+
+
+def test_a_plan_fits_its_terminal_and_notes_come_last() -> None:
+    lines = drawn(SPLIT, layout.Screen(width=90), nodes=1, devices_per_node=8)
+    assert max(map(len, lines)) <= 90
+    assert any("█" in line for line in lines)
+    assert lines.index("  Notes") > max(number for number, line in enumerate(lines) if "GiB" in line)
+
+
+def test_several_stages_share_their_notes(rlctl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    staged = {**SPLIT, "stages": [{"name": "one"}, {"name": "two", "batch": {"prompts_per_step": 32}}]}
+    lines = drawn(staged, layout.Screen(), nodes=1, devices_per_node=8)
+    notes = lines[lines.index("  Notes") + 1 :]
+    assert len(notes) == len(set(notes))
+    assert not any("stages one, two" in note for note in notes)
+    assert sum(line.startswith("Stage ") for line in lines) == 2
+    monkeypatch.setenv("RLCTL_LANGUAGE", "zh")
+    shown = drawn(staged, layout.Screen(), nodes=1, devices_per_node=8)
+    assert any("条回答" in line for line in shown)
+    assert not any(" replicas" in line or " steps" in line for line in shown[: shown.index("  说明")])
 
 
 def test_json_is_the_plan_itself(rlctl: Any, config_file: Path) -> None:
@@ -44,10 +102,10 @@ def test_a_run_on_a_buffer_ends_when_that_is_dry() -> None:
         for total, dry in ((None, True), (9, True), (9, False), (None, False))
     ]
     assert [line.split("; ")[0] for line in lines] == [
-        "until the buffer is dry",
-        "9 steps at most, or until the buffer is dry",
+        "until the buffer is empty",
+        "at most 9 steps, or until the buffer is empty",
         "9 steps",
-        "as many steps as the data has (--rows says how long it is)",
+        "number of steps unknown (--rows N gives the rows of the training data)",
     ]
     drained = {"run": {"mode": "train_only"}, "schedule": {"total_epochs": 3}, "placement": {"device": "cpu"}}
     [stage] = make_plan(config_from({**drained, "model": {"path": "m"}, "rewards": [{"type": "rule"}]})).stages

@@ -40,10 +40,10 @@ def test_convert_takes_a_script_and_what_follows_it(rlctl: Any, script: str) -> 
 def test_the_other_commands_take_it_too(command: str, rlctl: Any, script: str) -> None:
     shown = rlctl(command, script, "--env", "NNODES=3", *(["-v"] if command == "check" else []))
     assert "bug in rlctl" not in shown.err
-    assert "starts verl.trainer.main_ppo" in shown.err
     if command == "plan":
-        assert "3 x 8 GPUs" in shown.out
+        assert "3 nodes x 8 GPUs" in shown.out
     else:
+        assert "starts verl.trainer.main_ppo" in shown.err
         assert "/nowhere/model" in shown.err
 
 

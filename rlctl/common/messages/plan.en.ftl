@@ -1,0 +1,92 @@
+# What rlctl plan prints.
+
+plan-gpus = { $nodes ->
+        [one] 1 node
+       *[other] { $nodes } nodes
+    } x { $each } { $each ->
+        [one] GPU
+       *[other] GPUs
+    }
+plan-cpus = { $each ->
+        [one] one CPU worker
+       *[other] { $each } CPU workers
+    }
+plan-stage = Stage { $name } ({ $objective })
+plan-continues = , starts from the weights of the previous stage
+
+plan-device = GPU
+plan-worker = CPU worker
+plan-node = node
+plan-on-cpu = { $engine } on the CPU, { $count ->
+        [one] one process
+       *[other] { $count } processes
+    }
+plan-replicas = { $engine }, { $count ->
+        [one] one replica
+       *[other] { $count } replicas
+    }
+plan-engines = { $engine }, { $count ->
+        [one] one engine
+       *[other] { $count } engines
+    }{ $each ->
+        [one] { "" }
+       *[other] { " of " }{ $each } GPUs
+    }
+plan-turns = takes turns with policy
+plan-on = on { $devices }
+
+plan-batch = batch
+plan-schedule = schedule
+plan-memory = memory
+plan-cost = cost
+plan-prompts = { $prompts } prompts x { $each } responses = { $responses } responses
+plan-responses = { $responses } responses
+plan-mini-batches = { $count ->
+        [one] one mini-batch
+       *[other] { $count } mini-batches
+    } of { $size }{ $last ->
+        [none] { "" }
+       *[other] , the last of { $last }
+    }
+plan-share = { $each } on each replica
+plan-optimizer = { $count ->
+        [one] one optimizer step
+       *[other] { $count } optimizer steps
+    } per step{ $passes ->
+        [one] { "" }
+       *[other] , in { $passes } passes over the responses
+    }
+plan-steps = { $count ->
+        [one] one step
+       *[other] { $count } steps
+    }
+plan-steps-unknown = number of steps unknown (--rows N gives the rows of the training data)
+plan-dry = until the buffer is empty
+plan-dry-within = at most { $steps }, or until the buffer is empty
+plan-evaluates = evaluate every { $count ->
+        [one] step
+       *[other] { $count } steps
+    }
+plan-evaluates-never = no evaluation during training
+plan-saves = save every { $count ->
+        [one] step
+       *[other] { $count } steps
+    }
+plan-saves-never = no checkpoint during training
+plan-gib = { $gib } of { $of } GiB
+plan-rest = rest { $gib }
+plan-role-memory = { $role } { $gib } GiB per device:{ " " }
+plan-operations = up to { $flops } operations per step
+plan-training-time = about { $time } of training
+plan-generation-time = about { $time } of generation
+plan-overflow = Does not fit: { $problem }
+plan-remedy = to make it fit:
+plan-no-remedy = no setting that rlctl tried makes it fit
+plan-ignored = Ignored by rlctl launch
+plan-notes = Notes
+plan-rows = The training data has { $count } rows, including overlong prompts that training drops.
+plan-saved = saved the plan as { $file }
+plan-next = next: rlctl launch ... --plan { $file }
+plan-refused = rlctl launch cannot run this config yet, for the reasons above.
+plan-refused_saved = rlctl launch cannot run this config yet, for the reasons above; the plan was not saved.
+plan-now = { " " }(now { $value })
