@@ -17,7 +17,7 @@ CONSTRAINTS = dict(
 
 def pinned(requirement: str) -> tuple[str, str] | None:
     """Name and version of a requirement that is pinned exactly."""
-    match = re.fullmatch(r"([\w.-]+)(?:\[[\w,]+\])?==([\w.]+)", requirement)
+    match = re.fullmatch(r"([\w.-]+)(?:\[[\w,]+\])?==([\w.]+)", requirement.partition(";")[0])
     return (match[1], match[2]) if match else None
 
 
