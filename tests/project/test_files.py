@@ -126,3 +126,14 @@ def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
     for release in releases:
         assert re.search(rf"^{re.escape(release.split(' ')[0])}: https://", text, re.MULTILINE), "a link of the release"
+
+
+def test_what_the_quick_tests_leave_out_is_there() -> None:
+    """`make test-fast` names files; one that moved would be run, or its like missed."""
+    listed = subprocess.run(
+        ["make", "--dry-run", "--assume-old=.venv/.ready", "test-fast"],
+        capture_output=True, text=True, timeout=30, check=True, cwd=ROOT,
+    ).stdout  # fmt: skip
+    ignored = re.findall(r"--ignore=(\S+)", listed)
+    assert len(ignored) > 10
+    assert [path for path in ignored if not (ROOT / path).exists()] == []
