@@ -12,6 +12,7 @@ from rlctl.adapters.engine.matrix import canonical_paths, spellings
 from rlctl.config import Config
 from rlctl.config.inspect import option_patterns, walk
 from rlctl.planning.support import Status, status_of
+from rlctl.runtime.reporting.metrics import METRICS
 from rlctl.translation.translate import dialects
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +133,16 @@ def test_the_capabilities_say_what_the_runtime_does_with_each_key(page: str) -> 
             statuses = {status_of(pattern).status for pattern in covered if not _is_section(pattern)}
             assert said[today] in statuses, key
             assert said[today] is not Status.REFUSED or statuses == {Status.REFUSED}, key
+
+
+def test_the_metrics_that_are_explained_are_logged() -> None:
+    named = set(
+        re.findall(r"`([a-z]+/[\w<>/@]+)`", (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8"))
+    )
+    assert len(named) > 15
+    templates = {"evaluation/SOURCE/NAME", "reward/NAME", "time/wait_for_rollout", "time/rollout_idle"}
+    others = {"policy/accuracy", "policy/margin", "rollout/abandoned_prompts"}  # of some runs only, and in no table
+    assert named - set(METRICS) == templates | others
 
 
 def _is_section(pattern: str) -> bool:
