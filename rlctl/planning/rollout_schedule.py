@@ -49,6 +49,16 @@ def most_behind(config: Config) -> int:
     return _longest(config) - 1
 
 
+def limits_staleness(config: Config) -> bool:
+    """Whether ``max_staleness`` can change a run: rollout that is held back to fewer steps ahead never reaches it."""
+    sync = config.weight_sync
+    if sync.max_staleness is None:
+        return False
+    held_back = sync.style == "fixed" and sync.every == 1 and sync.every_optimizer_steps is None
+    replays = config.run.mode != "full" or config.buffer.replay.enabled
+    return replays or not held_back or sync.max_staleness < math.ceil(sync.max_steps_ahead)
+
+
 def passes_buffer(config: Config) -> bool:
     """Whether groups go through a buffer where they are drawn and trained on in turns."""
     section = config.buffer

@@ -18,6 +18,7 @@ from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import settings
 from rlctl.documents import KeyPath, dotted, parse_dotted
 from rlctl.planning import arithmetic
+from rlctl.planning.rollout_schedule import limits_staleness
 
 TICKS: tuple[KeyPath, ...] = (("warmup_steps",), ("decay_steps",), ("wsd_decay_steps",), ("total_steps",))
 """Lengths of a learning-rate schedule, compared in optimizer steps."""
@@ -178,7 +179,7 @@ def _join_schedule(values: dict[KeyPath, Any], config: Config, rows: int | None)
     if total is not None:
         values |= {("schedule", name): None for name in ("total_epochs", "total_optimizer_steps")}
         values["schedule", "total_steps"] = total
-    if config.weight_sync.max_steps_ahead == 0 and config.weight_sync.every == 1:
+    if not limits_staleness(config):
         values["weight_sync", "max_staleness"] = None
 
 

@@ -262,13 +262,12 @@ def test_a_config_of_the_schema_alone_is_read_back() -> None:
 
 
 def test_a_number_is_told_as_a_number() -> None:
-    """1 and 0.0 equal True and False: one step of staleness was ``true``."""
-    fully = (
+    """1 and 0.0 equal True and False: no additional prompt was ``false``."""
+    filtered = (
         "data: {train_files: a.parquet}\n"
-        "actor_rollout_ref: {model: {path: org/model}, rollout: {name: vllm}}\n"
-        "rollout: {nnodes: 1, n_gpus_per_node: 8, total_rollout_steps: 25600}\n"
-        "async_training: {trigger_parameter_sync_step: 4}\n"
+        "actor_rollout_ref: {model: {path: org/model}, rollout: {name: vllm, n: 4}}\n"
+        "algorithm: {adv_estimator: grpo, filter_groups: {enable: true}}\n"
     )
-    loaded, report = read_document(read_yaml(fully, "x.yaml"), dialect="verl", environment={})
-    told = [item.message for item in translate_loaded(loaded, report, "verl@0.8").report.warnings]
-    assert any("weight_sync.max_staleness is 1 in verl, null in verl" in message for message in told)
+    loaded, report = read_document(read_yaml(filtered, "x.yaml"), dialect="verl", environment={})
+    told = [item.message for item in translate_loaded(loaded, report, "roll").report.warnings]
+    assert any("rollout.oversampling.additional_prompts is 0 in verl, 16 in ROLL" in message for message in told)

@@ -6,6 +6,7 @@ import pytest
 
 from rlctl.common.report import Bucket
 from rlctl.planning import arithmetic
+from rlctl.translation.translate import convert
 
 from .test_verl import A, bucket, read, written
 
@@ -111,3 +112,22 @@ def test_another_trainer_than_the_source_starts_is_reported(target: str, said: s
     assert "fully_async_main" in found.message
     assert said in found.message
     assert "other-trainer" not in {finding.code for finding in written(*read(), target)[1].findings}
+
+
+def _to_trinity(ahead: float, staleness: int) -> dict[str, bool]:
+    sync = f"weight_sync: {{max_steps_ahead: {ahead}, max_staleness: {staleness}}}\n"
+    data = "data: {train: [{path: a.parquet}]}\n"
+    made = convert(f"rlctl: 1\nmodel: {{path: a/b}}\n{data}{sync}", to="trinity", dialect="rlctl")
+    return {entry.key: entry.loses for entry in made.report.accounting}
+
+
+@pytest.mark.parametrize(("ahead", "lost"), [(0, False), (1, False), (0.5, True)])
+def test_a_bound_on_staleness_that_is_never_reached_is_not_reported_as_lost(ahead: float, lost: bool) -> None:
+    """Trinity has no such bound; rollout that is at most one step ahead never makes responses two steps old."""
+    loses = _to_trinity(ahead, 1)
+    assert not loses["weight_sync.max_staleness"]
+    assert loses["weight_sync.max_steps_ahead"] is lost
+
+
+def test_a_bound_on_staleness_that_matters_is_reported_as_lost() -> None:
+    assert {key for key, lost in _to_trinity(3, 1).items() if lost} == {"weight_sync.max_staleness"}

@@ -836,7 +836,7 @@ def unknown_keys(table: Table, version: Version, release: str, leaves: Sequence[
         key, note = table.key_at(leaf), table.note_for(leaf, version)
         if key is not None:
             dead = note is not None and note.kind == "dead" and note.applies(version)
-            if not key.exists(version) and not dead:
+            if not key.exists(version) and not (dead and release in (table.releases(leaf) or ())):
                 yield leaf
             continue
         releases = table.releases(leaf)

@@ -32,6 +32,7 @@ from rlctl.adapters.engine.values import Names, Partly, rows
 from rlctl.config.fields import Interval
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
+from rlctl.planning.rollout_schedule import limits_staleness
 
 NEVER = 1_000_000
 """Trinity has no word for never; an interval beyond any run stands for it."""
@@ -514,6 +515,18 @@ def _write_sync(view: Writing) -> Iterator[Out]:
     )
 
 
+OWN_SYNC = "Trinity has no such limit; sync_interval, sync_offset and sync_style say when weights are sent"
+
+
+def _write_staleness(view: Writing) -> Iterator[Out]:
+    """Nothing for a bound that rollout, which ``sync_offset`` holds back, never reaches."""
+    used = (view.to("weight_sync.max_staleness"), view.to("weight_sync.on_stale"))
+    if limits_staleness(view.config):
+        yield Inexpressible(used, OWN_SYNC)
+    else:
+        yield Flow((), None, used, "mapped", "rollout is never so many steps ahead")
+
+
 NO_LIMIT_SECONDS = 7 * 24 * 3600
 """What stands for no limit where Trinity has none such."""
 
@@ -651,8 +664,13 @@ RULES: list[Rule] = [
     Key("synchronizer.sync_style", "weight_sync.style", "fixed", STYLES),
     seconds("synchronizer.sync_timeout", "weight_sync.timeout", 3600),
     Key("explorer.rollout_model.weight_sync_buffer_size", "weight_sync.bucket_mib", 1024, since="0.6", quiet=True),
-    *[
-        Dropped(f"weight_sync.{name}", "Trinity's explorer and trainer go by sync_interval, sync_offset and sync_style")
-        for name in ("every_optimizer_steps", "max_staleness", "on_stale", "in_flight_requests", "args")
-    ],
+    CustomRule(
+        "staleness",
+        (),
+        ("weight_sync.max_staleness", "weight_sync.on_stale"),
+        lambda view: iter(()),
+        _write_staleness,
+        "follows from sync_offset",
+    ),
+    *[Dropped(f"weight_sync.{name}", OWN_SYNC) for name in ("every_optimizer_steps", "in_flight_requests", "args")],
 ]
