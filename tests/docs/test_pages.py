@@ -110,6 +110,13 @@ def test_a_page_starts_with_what_it_covers(page: Path) -> None:
     assert not lines[1].startswith(("#", "```", "|")), "then a sentence"
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "howto").glob("*.md")), ids=name)
+def test_a_how_to_is_short(page: Path) -> None:
+    """At most 900 words outside its examples, so that it is about one task."""
+    text = re.sub(r"^```.*?^```$|<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert len(re.findall(r"\S*\w\S*", text)) <= 900
+
+
 def test_the_dialects_that_are_named_are_those_that_are_read() -> None:
     rows = re.findall(
         r"^\| `(\w+)` \| ([\d., ]*) \| (yes|no)", (ROOT / "docs" / "convert.md").read_text(encoding="utf-8"), re.M
