@@ -6,10 +6,11 @@ function filter(root, words) {
     let shown = 0;
     for (const row of table.querySelectorAll("tbody tr")) {
       const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
-      shown += row.hidden ? 0 : 1;
+      const matches = words.every((word) => text.includes(word));
+      row.style.display = matches ? "" : "none";
+      shown += matches ? 1 : 0;
     }
-    table.hidden = shown === 0;
+    table.style.display = shown ? "" : "none";
   }
 }
 
