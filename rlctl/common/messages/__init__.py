@@ -22,6 +22,7 @@ from rlctl.common import language
 
 if TYPE_CHECKING:
     from fluent.runtime import FluentBundle
+    from fluent.runtime.resolver import Message
 
 ENTRY = re.compile(r"^(?=[a-zA-Z][\w-]* =)", re.MULTILINE)
 """Where a message of a file begins."""
@@ -58,8 +59,8 @@ def has(name: str) -> bool:
 def in_language(chosen: str, name: str, /, **values: Any) -> str:
     """A message in a language, in English if that has no translation."""
     id_, _, attribute = name.partition(".")
-    bundle = _bundle(chosen if id_ in catalogue(chosen) else "en", id_)
-    found = bundle.get_message(id_)
+    spoken = chosen if id_ in catalogue(chosen) else "en"
+    bundle, found = _bundle(spoken), _message(spoken, id_)
     pattern = found.attributes[attribute] if attribute else found.value
     if pattern is None:
         raise KeyError(name)
@@ -83,13 +84,20 @@ def _entries(chosen: str) -> Iterator[tuple[str, str]]:
 
 
 @cache
-def _bundle(chosen: str, id_: str) -> FluentBundle:
-    """A message parsed: a command says a few of several hundred, and parsing all of them takes longer than the command."""
-    from fluent.runtime import FluentBundle, FluentResource
+def _bundle(chosen: str) -> FluentBundle:
+    """The messages of a language that were parsed so far."""
+    from fluent.runtime import FluentBundle
 
-    bundle = FluentBundle([chosen], use_isolating=False)
-    bundle.add_resource(FluentResource(catalogue(chosen)[id_]))
-    return bundle
+    return FluentBundle([chosen], use_isolating=False)
+
+
+@cache
+def _message(chosen: str, id_: str) -> Message:
+    """A message parsed: a command says a few of several hundred, and parsing all of them takes longer than the command."""
+    from fluent.runtime import FluentResource
+
+    _bundle(chosen).add_resource(FluentResource(catalogue(chosen)[id_]))
+    return _bundle(chosen).get_message(id_)
 
 
 def _shown(value: Any) -> Any:
