@@ -362,9 +362,9 @@ def test_what_is_saved_of_a_run_of_several_stages_is_told(tmp_path: Path, config
         (place / "finished.json").write_text("{}")
     said.append(next_steps("interrupted", folder)[1].partition(":")[2].strip())
     assert said == [
-        "nothing yet: resumed, it begins anew",
+        "nothing yet; a resumed run starts from the beginning",
         f"step 4 of warmup: {places[0]}/step-000004",
-        "stage warmup finished, no step of grpo yet: resumed, it begins grpo",
+        "stage warmup finished, no step of grpo yet; a resumed run starts grpo",
         f"stage warmup finished, step 4 of grpo: {places[1]}/step-000004",
         "stages warmup, grpo finished",
     ]

@@ -97,7 +97,7 @@ def split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
             overrides.append(argument)
         elif overrides:
             raise UsageError(
-                f"the file {argument!r} stands after the override {overrides[0]!r}",
+                f"the file {argument!r} comes after the override {overrides[0]!r}",
                 hint="write files first; an override is key=value, +key=value or ~key",
             )
         else:

@@ -94,7 +94,7 @@ def slurm(
     ]
     seconds = time * 60 - grace if time is not None else run.time_limit
     if seconds is not None and seconds <= 0:
-        raise UsageError(f"--time {time:g} minutes leave nothing beside the {grace} seconds of --grace")
+        raise UsageError(f"--time {time:g} minutes is not longer than the {grace} seconds of --grace")
     text = script(
         Batch(
             run=run.name,

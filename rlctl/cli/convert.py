@@ -42,7 +42,7 @@ def convert(
         str,
         typer.Option(
             "--to",
-            metavar="DIALECT",
+            metavar="FORMAT",
             help="Output format: [b]verl[/b], [b]trinity[/b], [b]roll[/b] or [b]rlctl[/b]; with a release as [b]verl@0.8[/b].",
             autocompletion=completion.dialects,
         ),

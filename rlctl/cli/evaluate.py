@@ -74,7 +74,7 @@ def only_evaluating(config: Config, model: str | None) -> Config:
 
     last = stages_of(config)[-1].config
     if not last.data.eval:
-        raise UsageError("the config has no held-out source to evaluate", hint="add one to data.eval")
+        raise UsageError("the config has no evaluation dataset", hint="add one to data.eval")
     run = replace(last.run, mode="evaluate_only", name=f"{config.run.name}-eval")
     weights = replace(last.model, path=model, tokenizer=last.model.tokenizer) if model is not None else last.model
     return replace(last, run=run, model=weights)

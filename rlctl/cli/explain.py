@@ -56,10 +56,8 @@ def explain(
         words = [] if theirs else canonical_for(key)
         if not theirs and not words:
             near = nearest(key)
-            hint = "; ".join(
-                part for part in (error.hint, f"in other dialects {', '.join(near)}" if near else "") if part
-            )
-            raise ConfigError(f"there is no key {key!r} in any dialect", hint=hint) from None
+            hint = "; ".join(part for part in (error.hint, f"similar keys: {', '.join(near)}" if near else "") if part)
+            raise ConfigError(f"no framework has the key {key!r}", hint=hint) from None
         if len(words) > 1:
             _show_choice(key, words, json=json)
             return
@@ -149,7 +147,7 @@ def _elsewhere(found: Explanation, *, but: str = "") -> Iterator[str]:
     if not spelled:
         return
     yield ""
-    yield "  in other dialects:" if but else "  in each dialect:"
+    yield "  in other frameworks:" if but else "  in each framework:"
     width = max(len(item.dialect) for item in spelled)
     for place, item in enumerate(spelled):
         again = place > 0 and spelled[place - 1].dialect == item.dialect

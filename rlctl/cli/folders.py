@@ -73,7 +73,7 @@ def are_folders(inputs: Sequence[str]) -> bool:
     if folders and len(folders) < len(inputs):
         other = next(name for name in inputs if name not in folders)
         raise UsageError(
-            f"{folders[0]} is a folder, and {other} is none", hint="convert folders alone; --set changes every file"
+            f"{folders[0]} is a folder, but {other} is not", hint="convert folders alone; --set changes every file"
         )
     return bool(folders)
 
@@ -107,7 +107,7 @@ def _files(folder: Path, out: Path) -> Iterator[Path]:
 
 def _convert(path: Path, target: Path, job: Job, taken: set[Path]) -> Done:
     if path.suffix not in ENDINGS:
-        return Done(path, None, f"no config by its name: expected {', '.join(ENDINGS)}")
+        return Done(path, None, f"not a config by its name; expected {', '.join(ENDINGS)}")
     target = _free(target, job, taken)
     try:
         made = _translated(path, job)

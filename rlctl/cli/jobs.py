@@ -149,7 +149,7 @@ def watch(server: JobServer, identity: str, *, detach: bool = False, json: bool 
     try:
         ended = server.follow(identity, diagnostics.passage)
     except KeyboardInterrupt:
-        diagnostics.note(f"\nno longer following; the run goes on as job {identity}")
+        diagnostics.note(f"\nno longer following; the run continues as job {identity}")
         _tell_handles(server, run)
         raise typer.Exit(INTERRUPTED) from None
     diagnostics.note(f"{ended.status}: job {identity} on {server.url}")
@@ -195,7 +195,7 @@ def stop(server: JobServer, name: str, *, now: bool) -> None:
     else:
         server.ask([*PYTHON, "rlctl", "runs", "stop", job.folder])
     diagnostics.note(
-        f"{job.run} ends {'now' if now else 'after its current step'}; go on with: "
+        f"{job.run} ends {'now' if now else 'after its current step'}; resume it with: "
         f"rlctl runs resume {job.run} --address {server.url}"
     )
 

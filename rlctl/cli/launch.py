@@ -162,7 +162,7 @@ def _traced(loaded: Loaded, steps: str) -> Loaded:
     profiling = loaded.config.profiling
     if profiling.tool is not None:
         raise UsageError(
-            f"--trace-steps stands beside profiling.tool {profiling.tool}, which writes a timeline of its own steps too",
+            f"--trace-steps and profiling.tool {profiling.tool} both write a timeline",
             hint="set profiling.steps",
         )
     numbers = [part.strip() for part in steps.split(",")]

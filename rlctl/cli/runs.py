@@ -128,7 +128,7 @@ def follow(
                 if json:
                     output.line(event)
     except KeyboardInterrupt:
-        diagnostics.note(f"the run goes on: rlctl runs follow {info.folder}")
+        diagnostics.note(f"the run continues: rlctl runs follow {info.folder}")
         raise
     info = runs.find(str(info.folder), folder)
     diagnostics.note(f"{info.status}: {info.folder}" + (f"\n  {info.cause}" if info.cause else ""))
@@ -166,7 +166,7 @@ def stop(
     info = runs.find(name, folder)
     runs.stop(info, now=now)
     when = "now" if now else "after its current step"
-    diagnostics.note(f"{info.name} ends {when}; go on with: rlctl runs resume {info.folder}")
+    diagnostics.note(f"{info.name} ends {when}; resume it with: rlctl runs resume {info.folder}")
 
 
 @command(app)
@@ -245,7 +245,11 @@ def resume(
     info = runs.find(name, folder)
     if info.directory and Path(info.directory) != Path.cwd():
         is_there = Path(info.directory).is_dir()
-        told = "where it was started" if is_there else "where it was started, is not here: relative paths are from here"
+        told = (
+            "where it was started"
+            if is_there
+            else "where it was started, does not exist: relative paths start from the current folder"
+        )
         diagnostics.note(f"{'in ' if is_there else ''}{info.directory}, {told}")
     every = runs.read_config(info.folder).runtime.log_every
     with progress.Progress(quiet=quiet, every=every) as watch:

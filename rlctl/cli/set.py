@@ -52,10 +52,12 @@ def set_keys(
         session.save(draft)
         lines = _difference(before, read_text(file), str(file))
         count = sum(line[:1] == "+" and line[:3] != "+++" for line in lines.splitlines())
-        diagnostics.note(f"{file}: {count} line{'s' * (count != 1)} changed" if lines else f"{file} says so already")
+        diagnostics.note(
+            f"{file}: {count} line{'s' * (count != 1)} changed" if lines else f"{file} has these values already"
+        )
     for key, wanted, said in lost:
         diagnostics.note(
-            f"{session.dialect} cannot say {key} = {diagnostics.shown(wanted)}: it says {diagnostics.shown(said)}"
+            f"{session.dialect} cannot express {key} = {diagnostics.shown(wanted)}; the file means {diagnostics.shown(said)}"
         )
     for one in draft.disconnected:
         diagnostics.note(f"{file}:{one.line}: {one.key} was {one.word}: that variable no longer sets it")

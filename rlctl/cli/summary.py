@@ -75,7 +75,7 @@ def next_steps(status: str, folder: Path) -> list[str]:
     if status == "running":
         steps.append(f"follow it:   rlctl runs follow {folder}")
     elif status != "finished":
-        steps += [*_saved(folder), f"go on:       rlctl runs resume {folder}"]
+        steps += [*_saved(folder), f"resume:      rlctl runs resume {folder}"]
     exports = sorted(folder.glob("checkpoints/*/hf"))
     return steps + [f"weights:     {path}  (Hugging Face format)" for path in exports]
 
@@ -95,8 +95,8 @@ def _saved(folder: Path) -> list[str]:
         newest = found.kept[0]
         return [f"saved:       {over + ', ' if over else ''}step {newest.step} of {newest.stage}: {newest.folder}"]
     if over:
-        return [f"saved:       {over}, no step of {found.stage} yet: resumed, it begins {found.stage}"]
-    return ["saved:       nothing yet: resumed, it begins anew"]
+        return [f"saved:       {over}, no step of {found.stage} yet; a resumed run starts {found.stage}"]
+    return ["saved:       nothing yet; a resumed run starts from the beginning"]
 
 
 def _listed(stages: list[str]) -> str:

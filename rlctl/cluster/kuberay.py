@@ -128,12 +128,12 @@ def _texts(package: Package) -> tuple[dict[str, str], list[dict[str, str]]]:
         try:
             texts[key] = content.decode("utf-8")
         except UnicodeDecodeError:
-            raise PlanError(f"{name} is no text, and cannot be put into a ConfigMap") from None
+            raise PlanError(f"{name} is not a text file, so it cannot be put into a ConfigMap") from None
         items.append({"key": key, "path": f"{FILES}/{name}"})
     size = sum(len(text.encode()) for text in texts.values())
     if size > LARGEST_CONFIG_MAP:
         raise PlanError(
-            f"the config and the code beside it are {size:,} bytes; a ConfigMap holds {LARGEST_CONFIG_MAP:,}",
+            f"the config and the code next to it are {size:,} bytes; a ConfigMap holds at most {LARGEST_CONFIG_MAP:,}",
             hint="put the code into the image, or on the shared volume, and name it by its path there",
         )
     return texts, items

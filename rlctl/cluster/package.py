@@ -198,7 +198,7 @@ class _Shipped:
                 self._size += file.stat().st_size
                 if self._size > SIZE_LIMIT:
                     raise RunError(
-                        f"the code beside {source} is over {SIZE_LIMIT // 2**20} MiB",
+                        f"the code next to {source} is over {SIZE_LIMIT // 2**20} MiB",
                         hint="put the file into a folder with only the modules that it imports",
                     )
                 self.files[name] = file.read_bytes()

@@ -87,7 +87,7 @@ def duration(seconds: float) -> str:
 
 
 _TOKEN = """
-# Ray asks for this token: other users of the nodes have none.
+# Ray requires this token, which other users of the nodes do not have.
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$run/ray-token"
 (umask 077; mkdir -p "$run"; [ -s "$run/ray-token" ] || od -An -N32 -tx1 /dev/urandom | tr -d ' \\n' > "$run/ray-token")
 """
@@ -107,7 +107,7 @@ ip=${{RLCTL_HEAD_IP:-$(hostname -I | cut -d ' ' -f 1)}}
 export RAY_ADDRESS="$ip:$((20000 + SLURM_JOB_ID % 10000))"
 others=$((SLURM_JOB_NUM_NODES - 1))
 {token}
-# One Ray for the job, in a folder of its own: a node may be shared with other jobs.
+# One Ray for the job, in its own folder: a node may be shared with other jobs.
 step=(srun --overlap --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK")
 "${{step[@]}}" --nodes=1 --ntasks=1 --nodelist="$head" ray start --head --node-ip-address="$ip" --port="${{RAY_ADDRESS##*:}}" \\
     {ray} --include-dashboard=false --temp-dir="/tmp/ray-$SLURM_JOB_ID" --disable-usage-stats --block &
@@ -137,7 +137,7 @@ done
 wait "$launched"
 code=$?
 
-# Exit code 3 is a run that ended before its end: at Slurm's signal, at run.time_limit, or because somebody stopped it.
+# Exit code 3 is a run that ended before its end: at Slurm's signal, at run.time_limit, or because a user stopped it.
 if [ "$code" -eq 3 ] && {{ [ -n "$asked" ] || [ ! -e "$run/stop" ]; }}; then
     scontrol requeue "$SLURM_JOB_ID"
 fi

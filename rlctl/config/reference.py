@@ -58,7 +58,7 @@ def _groups(top: KeyInfo, below: list[KeyInfo], seen: dict[type, str]) -> Iterat
     if groups[""]:
         yield _TABLE + "".join(groups[""])
     for option in shown:
-        table = _TABLE + "".join(groups[option]) if option in groups else "No keys of its own.\n"
+        table = _TABLE + "".join(groups[option]) if option in groups else "No further keys.\n"
         yield f"### `{option}`\n\n{titles[option]}\n\n{table}"
 
 

@@ -74,7 +74,7 @@ def compose(document: Document) -> Composition:
             warnings.simplefilter("ignore")  # about a list without _self_, which Hydra reads as _self_ at its end
             ordered = create_defaults_list(repository, _PRIMARY, [], prepend_hydra=False, skip_missing=False).defaults
     except (HydraException, OmegaConfBaseException, ValueError, AssertionError) as error:
-        reason = " ".join(str(error).split()) or "an entry is no text"  # Hydra asserts that one is
+        reason = " ".join(str(error).split()) or "an entry is not a string"  # Hydra asserts that one is
         raise DocumentError(f"the defaults list cannot be read: {reason}", at=document.at((KEY,))) from None
     except RecursionError:
         raise DocumentError("the defaults list includes itself", at=document.at((KEY,))) from None

@@ -9,8 +9,8 @@ from rlctl.common.errors import DocumentError, Location
 _PLAIN_WORDS: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed",
-        "a ': ' stands where no new key can start",
-        "check the indentation; put a text that holds ': ' in quotes",
+        "a ': ' is in a place where no new key can start",
+        "check the indentation; put text that contains ': ' in quotes",
     ),
     (
         "that cannot start any token",
@@ -19,7 +19,7 @@ _PLAIN_WORDS: tuple[tuple[str, str, str], ...] = (
     ),
     ("expected ',' or ']'", "a list opened with '[' is not closed", "add ']' or the missing ','"),
     ("expected ',' or '}'", "a mapping opened with '{' is not closed", "add '}' or the missing ','"),
-    ("could not find expected ':'", "a line is no 'key: value'", "write 'key: value', with a blank after the colon"),
+    ("could not find expected ':'", "a line is not 'key: value'", "write 'key: value', with a blank after the colon"),
     ("found unexpected end of stream", "a quote is opened and never closed", "close the quote"),
     ("unexpected document indicator", "a quote is opened and never closed", "close the quote"),
     (
@@ -37,13 +37,17 @@ _PLAIN_WORDS: tuple[tuple[str, str, str], ...] = (
         "a list item was expected",
         "items of one list start with '- ' in one column",
     ),
-    ("block sequence entries are not allowed", "a '- ' stands where no list can start", "put it on a line of its own"),
+    (
+        "block sequence entries are not allowed",
+        "a '- ' is in a place where no list can start",
+        "put it on a separate line",
+    ),
     ("unknown escape", "a backslash in double quotes starts no known escape", "use single quotes, or write '\\\\'"),
     ("hexadecimal", "a backslash escape in double quotes lacks digits", "use single quotes, or write '\\\\'"),
     ("undefined tag handle", "a text that starts with '!' is read as a tag", "put it in quotes"),
     ("expected the node content", "a value was expected", "put the value in quotes"),
     ("did not find expected node content", "a value was expected", "put the value in quotes"),
-    ("found unexpected ':'", "a ':' stands where no key can start", "put the text around it in quotes"),
+    ("found unexpected ':'", "a ':' is in a place where no key can start", "put the text around it in quotes"),
     ("incompatible YAML document", "a %YAML line asks for another version of YAML", "delete the line"),
     ("directive", "a line that starts with '%' is read as a YAML directive", "put the value in quotes"),
 )

@@ -314,7 +314,7 @@ class Reader:
         frame = self._frames[-1] if self._frames else None
         if frame is not None and type(frame.container) is dict and frame.key is _NO_KEY:
             self._fail(
-                "a mapping, a list or an alias stands where a key was expected",
+                "expected a key, found a mapping, a list or an alias",
                 event.start_mark,
                 "a text that starts with '{', '[' or '*' needs quotes",
             )
@@ -354,7 +354,7 @@ class Reader:
             self._fail(
                 "a second document starts here ('---')",
                 event.start_mark,
-                "a config is one document; put the second into a file of its own",
+                "a config is one document; put the second into a separate file",
             )
 
     def _tag_text(self, event: Any) -> str:

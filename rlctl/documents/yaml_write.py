@@ -207,7 +207,9 @@ def float_text(value: float) -> str:
 def string_text(value: str, path: KeyPath = (), *, in_flow: bool) -> str:
     """Return a string on one line: plain where no loader would misread it, else in quotes."""
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise DocumentError(f"'{dotted(path)}' holds a lone surrogate, which is no text", at=Location(dotted(path)))
+        raise DocumentError(
+            f"'{dotted(path)}' contains a lone surrogate, which is not valid text", at=Location(dotted(path))
+        )
     if (value == "???" and not in_flow) or _is_plain(value, in_flow=in_flow):
         return value
     if "\n" in value or _UNPRINTABLE.search(value):

@@ -129,7 +129,7 @@ class Session:
         text = read_text(path)
         if given and not is_script(text, str(path)):
             raise UsageError(
-                f"--env sets a variable of a launch script, and {path} is none", hint="set it before rlctl"
+                f"--env sets a variable of a launch script, but {path} is not one", hint="set it before rlctl"
             )
         loaded, report = _read(text, path, dialect, given)
         file = OnDisk(path, text, loaded)
@@ -471,7 +471,7 @@ class Session:
         if found.text is None:
             errors = [item.message for item in found.report.findings if item.level is Level.ERROR]
             raise UsageError(
-                f"{dialect} cannot say this config: {'; '.join(errors)}", hint="save it in another dialect"
+                f"{dialect} cannot express this config: {'; '.join(errors)}", hint="save it in another dialect"
             )
         return found.text
 

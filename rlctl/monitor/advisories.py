@@ -94,7 +94,7 @@ RULES = (
         "mismatch",
         "policy/mismatch_k3",
         lambda kl: kl >= 0.01,
-        later("rollout and training disagree on the log-probs of what was drawn: a KL of {value:.3g}"),
+        later("rollout and training disagree on the log-probs of sampled tokens: a KL of {value:.3g}"),
         later("compare rollout.precision with train.precision, or set algorithm.rollout_correction"),
     ),
     AdviceRule(
@@ -131,9 +131,7 @@ def _stalled(current: Current | None, now: float) -> Iterator[Advice]:
         return
     elapsed, usual = current.elapsed(now), current.usual
     told: dict[str, Any] = {"phase": current.name, "minutes": elapsed / 60}
-    remedy = later(
-        "look at the logs of its processes; stop the run and resume it, which goes on from the last checkpoint"
-    )
+    remedy = later("look at the logs of its processes, or stop the run and resume it from the last checkpoint")
     if usual is None and elapsed > STALLS[0][1]:
         message = later(
             "the phase {phase} has taken {minutes:.0f} minutes, and it is not known how long it usually takes"

@@ -247,7 +247,7 @@ def replicas_of(config: Config, role: str) -> int:
     if total < 1:
         raise PlanError(
             f"rollout takes {rollout_devices(config)} of {devices(config)} devices; training has none",
-            hint="lower placement.rollout_devices, or give the policy devices of its own",
+            hint="lower placement.rollout_devices, or give the policy separate devices",
         )
     if total % each:
         who = "training devices" if role == "policy" else f"devices of the {role}"

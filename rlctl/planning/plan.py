@@ -280,7 +280,7 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
     if config.algorithm.distillation is not None:
         notes.append(f"policy: its workers hold the teacher {config.algorithm.distillation.teacher} too")
     if arithmetic.writes_responses(config) and config.data.eval:
-        notes.append("held-out prompts are not answered: the run only explores")
+        notes.append("evaluation prompts are not used: the run only generates rollouts")
     if read_shape(config.model.path) is None:
         notes.append(f"memory is not estimated: {why_unknown(config.model.path)}")
     drains = arithmetic.drains_buffer(config)

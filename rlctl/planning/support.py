@@ -485,7 +485,7 @@ UNTRIED = (
     "A run on GPUs, with whatever engine: the tests run on CPUs.",
     "`weight_sync.method` `nccl` and `ipc`: in the tests vLLM's own classes read and load what is sent, on a CPU, without NCCL or"
     " CUDA.",
-    "`rollout.engine: sglang`: it cannot be installed without a GPU; the tests speak its protocol with a server of their own.",
+    "`rollout.engine: sglang`: it cannot be installed without a GPU; the tests speak its protocol with their own server.",
 )
 """What is honoured and no test of rlctl's authors has run as it will be used."""
 

@@ -43,7 +43,7 @@ def way_of(config: Config, engine: str, device: str | None) -> WeightTransfer:
     if asked == "memory":
         return WeightTransfer(asked)
     if asked == "in_place":
-        return WeightTransfer("memory", f"training and rollout are processes of their own: {HOST}")
+        return WeightTransfer("memory", f"training and rollout are separate processes: {HOST}")
     problems = _problems(config, engine, device)
     if asked != "auto":
         return WeightTransfer("memory", f"{problems[asked]}: {HOST}") if problems[asked] else WeightTransfer(asked)

@@ -98,7 +98,7 @@ def go_back(config: Config, folder: Path, step: int) -> None:
     if found is None or step not in [each.step for each in kept]:
         steps = ", ".join(str(each.step) for each in kept) or "none"
         raise RunError(
-            f"there is no whole checkpoint of step {step} to go on from",
+            f"there is no complete checkpoint of step {step} to resume from",
             hint=f"the stage that the run is in has checkpoints of: {steps}",
         )
     if step == newest:
@@ -110,8 +110,9 @@ def go_back(config: Config, folder: Path, step: int) -> None:
         )
     if config.buffer.choice != "memory":
         raise RunError(
-            f"the run cannot go back to step {step}: its {config.buffer.choice} buffer has let go of what it trained on since",
-            hint="go on from the newest checkpoint",
+            f"the run cannot go back to step {step}: its {config.buffer.choice} buffer no longer has the responses that it "
+            "has trained on since",
+            hint="resume from the latest checkpoint",
         )
     _, place = found
     for path in place.glob("step-*"):

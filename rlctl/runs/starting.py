@@ -196,7 +196,7 @@ def run_lock(folder: Path) -> Iterator[None]:
     except BlockingIOError as error:
         os.close(file)
         raise RunError(
-            f"run {folder.name} is running: another process holds {folder}", hint="launch with --new to start beside it"
+            f"run {folder.name} is running: another process holds {folder}", hint="pass --new to start another run"
         ) from error
     except OSError:
         pass  # a file system without locks: run.json still tells of a process that runs
@@ -363,7 +363,7 @@ def _refuse_other(folder: Path, config: Config) -> None:
     if not is_there(folder / "run.json"):
         return
     info = inspect(folder)
-    new = "launch with --new to start beside it, or with another --name"
+    new = "pass --new to start another run, or --name to give it another name"
     if info.status == "running":
         raise RunError(f"run {info.name} is running (process {info.pid} on {info.host})", hint=new)
     if info.status == "finished":
@@ -371,7 +371,7 @@ def _refuse_other(folder: Path, config: Config) -> None:
     changed = differences(read_config(folder), config)
     if changed:
         listed = "\n  ".join(changed[:10])
-        goes_on = f"rlctl runs resume {folder} goes on with the config that it has"
+        goes_on = f"rlctl runs resume {folder} resumes it with its own config"
         there = "from a checkpoint of it with checkpoint.resume=path and checkpoint.resume_path"
         raise RunError(f"run {info.name} exists with another config:\n  {listed}", hint=f"{goes_on}; {new}, {there}")
 

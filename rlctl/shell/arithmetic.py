@@ -70,7 +70,7 @@ class _Parser:
     def whole(self) -> int:
         value = self._choice()
         if self.place < len(self.tokens):
-            raise ValueError(f"{self.tokens[self.place][1]!r} stands where an operator was expected")
+            raise ValueError(f"{self.tokens[self.place][1]!r} is not an operator")
         return value
 
     def _next(self) -> str:
@@ -128,7 +128,7 @@ class _Parser:
             return int(text, 16 if text[:2].lower() == "0x" else 8 if text[0] == "0" and len(text) > 1 else 10)
         if kind == "name":
             return self.variable(text)
-        raise ValueError(f"{text!r} stands where a number was expected")
+        raise ValueError(f"{text!r} is not a number")
 
 
 def _applied(sign: str, left: int, right: int) -> int:

@@ -446,7 +446,9 @@ class _Reader:
                     hint=_HINT,
                 )
             if (leaving := self._leaving(branch, int(condition.type in _LOOPS))) is not None:
-                raise DocumentError(f"whether the loop goes on is not known: {why}", at=script.at(leaving), hint=_HINT)
+                raise DocumentError(
+                    f"rlctl cannot tell whether the loop continues: {why}", at=script.at(leaving), hint=_HINT
+                )
             self._taint(script, branch, why)
 
     def _taint(self, script: Script, node: Any, why: str, called: frozenset[str] = frozenset()) -> None:
@@ -842,7 +844,7 @@ class _Reader:
             raise DocumentError(
                 f"the script reads '{name}', which is not there: what it sets is not known",
                 at=at,
-                hint="put the file beside the script, or run the script in isolation with --trace",
+                hint="put the file next to the script, or run the script in isolation with --trace",
             )
         self._sourced += 1
         try:

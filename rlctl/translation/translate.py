@@ -146,17 +146,17 @@ def _detected(document: Document) -> tuple[Dialect, Detection]:
         raise TranslationError("the file holds no keys", at=Location(document.name))
     if best[1].unknown > best[1].leaves / 2:
         raise TranslationError(
-            f"this is no config of {', '.join(names())}: the nearest is {best[0].name}, which does not have "
+            f"this is not a config of {', '.join(names())}: the nearest is {best[0].name}, which does not have "
             f"{best[1].unknown} of its {best[1].leaves} keys",
             at=Location(document.name),
-            hint="name the dialect with --from if it is one after all",
+            hint="name its framework with --from if it is one nevertheless",
         )
     if len(ranked) > 1 and ranked[1][1].unknown == best[1].unknown:
         tied = [pair[0].name for pair in ranked if pair[1].unknown == best[1].unknown]
         raise TranslationError(
             f"this could be {' or '.join(tied)}: both know as many of its keys",
             at=Location(document.name),
-            hint="name the dialect with --from",
+            hint="name its framework with --from",
         )
     return best
 
@@ -296,7 +296,7 @@ def _reason(asked: str | None, given: Input, found: Dialect, taken: Detection, o
     """Why a text was taken for a dialect and release, and which older releases its keys fit as well."""
     keys = _known_keys(found, taken) + (f"; {spoken(older, found.versions)} fit as well" if older else "")
     if asked:
-        return f"--from {asked} says so; {keys}"
+        return f"as --from {asked} requests; {keys}"
     return f"{given.reason}; {keys}" if given.dialect else keys
 
 

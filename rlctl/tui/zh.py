@@ -156,7 +156,7 @@ ZH: dict[str, str] = {
     ),
     "{value:.1%} of the rewards failed and count as 0": "{value:.1%} 的奖励计算失败，按 0 计",
     "look at the reward's log, and try it with `rlctl try`": "查看该奖励的日志，并用 `rlctl try` 试一试",
-    "rollout and training disagree on the log-probs of what was drawn: a KL of {value:.3g}": (
+    "rollout and training disagree on the log-probs of sampled tokens: a KL of {value:.3g}": (
         "rollout 与训练对同一批采样算出的 log-prob 不一致：KL 为 {value:.3g}"
     ),
     "compare rollout.precision with train.precision, or set algorithm.rollout_correction": (
@@ -181,7 +181,7 @@ ZH: dict[str, str] = {
     "the phase {phase} has taken {minutes:.0f} minutes; it usually takes {usual:.0f} seconds": (
         "阶段 {phase} 已用 {minutes:.0f} 分钟，平时只需 {usual:.0f} 秒"
     ),
-    "look at the logs of its processes; stop the run and resume it, which goes on from the last checkpoint": (
+    "look at the logs of its processes, or stop the run and resume it from the last checkpoint": (
         "查看各进程的日志；停止该运行再续训，会从最近的检查点继续"
     ),
     "{metric} is {recent:.3g}, {times:.0f} times of what it was": "{metric} 为 {recent:.3g}，是之前的 {times:.0f} 倍",

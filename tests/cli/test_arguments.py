@@ -30,7 +30,7 @@ def test_what_no_file_can_be_called_is_an_override(argument: str) -> None:
 
 
 def test_a_file_after_an_override_is_refused() -> None:
-    with pytest.raises(UsageError, match="stands after the override"):
+    with pytest.raises(UsageError, match="comes after the override"):
         split_inputs(["a=1", "a.yaml"])
 
 

@@ -40,7 +40,7 @@ def test_of_stages_the_last_is_evaluated_with_the_weights_that_are_named() -> No
     evaluated = only_evaluating(config, "weights/hf")
     assert not evaluated.stages
     assert (evaluated.model.path, evaluated.data.eval[0].path) == ("weights/hf", "a.parquet")
-    with pytest.raises(UsageError, match="no held-out source"):
+    with pytest.raises(UsageError, match="no evaluation dataset"):
         only_evaluating(config_from({}), None)
 
 

@@ -80,7 +80,7 @@ def test_a_key_of_a_dialect_leads_to_the_canonical_one(rlctl: Any) -> None:
 def test_a_key_that_nobody_has_names_near_ones_of_every_dialect(rlctl: Any) -> None:
     shown = rlctl("explain", "data.train_bach_size")
     assert shown.code == 1
-    assert "in other dialects data.train_batch_size" in shown.err
+    assert "similar keys: data.train_batch_size" in shown.err
 
 
 def test_json_has_names_and_meanings(rlctl: Any) -> None:

@@ -42,8 +42,8 @@ def test_every_config_is_converted_under_its_name(rlctl: Any, folder: Path, tmp_
     written = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
     assert written == {"a.yaml", "deep/er/b.yml", "deep/run.yaml", "deep/run.sh.yaml"}
     assert "prompts_per_step: 64" in (out / "a.yaml").read_text()
-    assert f"skipped: {folder}/README.md: no config by its name" in shown.err
-    assert f"skipped: {folder}/deep/docker.yaml: this is no config of" in shown.err
+    assert f"skipped: {folder}/README.md: not a config by its name" in shown.err
+    assert f"skipped: {folder}/deep/docker.yaml: this is not a config of" in shown.err
     assert f"skipped: {folder}/deep/clean.sh" in shown.err
     assert ".git" not in shown.err
 

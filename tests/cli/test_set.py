@@ -33,7 +33,7 @@ def test_the_file_says_it_in_its_own_words(rlctl: Any, file: Path) -> None:
     assert file.read_text() == VERL.replace("32  # a half", "16  # a half").replace(
         "${actor_rollout_ref.actor.ppo_mini_batch_size}", "32"
     ), "the critic's is a key of its own, which nobody changed"
-    assert "says so already" in rlctl("set", str(file), "batch.mini_batch_responses=128").err
+    assert "has these values already" in rlctl("set", str(file), "batch.mini_batch_responses=128").err
 
 
 def test_what_follows_by_interpolation_follows(rlctl: Any, file: Path) -> None:
@@ -52,7 +52,7 @@ def test_what_would_change_is_shown(rlctl: Any, file: Path) -> None:
 def test_what_the_dialect_cannot_say_is_told(rlctl: Any, file: Path) -> None:
     done = rlctl("set", str(file), "batch.mini_batch_responses=100")
     assert done.code == 3
-    assert "cannot say batch.mini_batch_responses = 100: it says 96" in done.err
+    assert "cannot express batch.mini_batch_responses = 100; the file means 96" in done.err
 
 
 def test_what_is_no_key_or_value_changes_nothing(rlctl: Any, file: Path) -> None:

@@ -210,7 +210,7 @@ def test_config_and_code_are_where_the_run_looks_for_them(given: Manifest) -> No
 def test_what_kubernetes_would_lose_or_refuse_is_refused(given: Manifest) -> None:
     with pytest.raises(UsageError, match="is on no volume"):
         manifest(Manifest(**{**vars(given), "volumes": [("claim", "/share")]}))
-    for files, told in (({"0/a.py": b"\xff"}, "is no text"), ({"0/a.py": b"#" * 2**20}, "a ConfigMap holds")):
+    for files, told in (({"0/a.py": b"\xff"}, "is not a text file"), ({"0/a.py": b"#" * 2**20}, "a ConfigMap holds")):
         with pytest.raises(PlanError, match=told):
             manifest(Manifest(**{**vars(given), "package": Package("", HOME, files)}))
 

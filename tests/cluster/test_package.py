@@ -112,7 +112,7 @@ def test_what_means_nothing_there_is_refused(code: Path, sections: dict[str, Any
 
 def test_code_that_is_data_is_refused(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "SIZE_LIMIT", 20)
-    with pytest.raises(RunError, match="the code beside"):
+    with pytest.raises(RunError, match="the code next to"):
         packed(rewards=[{"type": "function", "path": "reward.py"}])
 
 

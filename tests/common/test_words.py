@@ -1,9 +1,11 @@
-"""What users read is plain English: no word or phrase of the list below is in the catalogue of messages or the help of commands."""
+"""What users read is plain English: no phrase of the list below is in the catalogue, the help of commands, or an error's text."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -52,6 +54,11 @@ BANNED = {
     r"may be repeated": "Repeatable.",
 }
 """Phrases as regular expressions, and what to write instead."""
+ROOT = Path(__file__).parents[2] / "rlctl"
+SPOKEN = ("cli", "common", "checks", "cluster", "documents", "monitor", "planning", "runs", "shell", "translation")
+"""Packages whose texts are held to the list: what their commands and errors print."""
+PAGES = ("support_page.py",)
+"""Modules that write reference pages, whose words are those of the docs."""
 _PHRASE = re.compile("|".join(rf"(?<![\w-])(?:{phrase})(?![\w-])" for phrase in BANNED), re.IGNORECASE)
 
 
@@ -69,12 +76,24 @@ def help_texts(command: click.Command, name: str = "rlctl") -> Iterator[tuple[st
         yield from help_texts(inner, f"{name} {inner.name}")
 
 
+def source_texts() -> Iterator[tuple[str, str]]:
+    """The texts in the code of some packages, without docstrings."""
+    for package in SPOKEN:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            about = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+            for node in ast.walk(tree) if path.name not in PAGES else ():
+                if isinstance(node, ast.Constant) and " " in str(node.value) and id(node) not in about:
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", str(node.value)
+
+
 def test_the_list_finds_what_it_bans() -> None:
     assert found(iter([("x", "It is told anew, and goes on.")])) == ["x: 'is told'", "x: 'anew'", "x: 'goes on'"]
     assert not found(iter([("x", "The plan continues; drawback, category, non-dialectal.")]))
 
 
-@pytest.mark.parametrize("area", ["messages", "help"])
+@pytest.mark.parametrize("area", ["messages", "help", "code"])
 def test_no_text_for_users_has_a_banned_phrase(area: str) -> None:
     messages = ((id_, entry.partition(" =")[2]) for id_, entry in catalogue("en").items())
-    assert not found(messages if area == "messages" else help_texts(get_command(cli.app)))
+    texts = {"messages": messages, "help": help_texts(get_command(cli.app)), "code": source_texts()}
+    assert not found(texts[area])

@@ -35,7 +35,7 @@ def config(method: str, **sections: Any) -> Config:
         ({"layout": "explicit", "roles": {"policy": {"devices": [1, 2]}, "rollout": {"devices": [1, 3]}}}, "auto", "memory", ""),
         ({}, "checkpoint", "checkpoint", ""),
         ({}, "memory", "memory", ""),
-        ({}, "in_place", "memory", "processes of their own"),
+        ({}, "in_place", "memory", "separate processes"),
         ({"device": "cpu"}, "auto", "memory", ""),
         ({"device": "cpu"}, "nccl", "memory", "there are no GPUs"),
     ],

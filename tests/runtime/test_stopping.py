@@ -57,7 +57,7 @@ def test_sessions_of_one_run(task: Any, tmp_path: Path) -> None:
     assert "--new" in refused.value.hint
 
     assert [kept.step for kept in runs.checkpoints(folder)] == [4, 3, 1]
-    with pytest.raises(RunError, match="no whole checkpoint of step 2") as refused:
+    with pytest.raises(RunError, match="no complete checkpoint of step 2") as refused:
         go_back(config, folder, 2)
     assert refused.value.hint.endswith("4, 3, 1")
     go_back(config, folder, 3)

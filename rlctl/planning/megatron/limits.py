@@ -130,7 +130,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "@train.precision.parameters",
         _masters,
-        "Megatron keeps weights and optimizer state in float32, beside the weights that it computes with",
+        "Megatron keeps weights and optimizer state in float32, in addition to the weights that it computes with",
         "set @train.precision.parameters to float32",
     ),
     Row(
@@ -186,7 +186,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "@train.memory.recompute_activations",
         lambda asked: asked.trains and not asked.train.memory.recompute_activations,
-        "Megatron recomputes as @.engine.recompute_granularity says, by itself nothing",
+        "Megatron recomputes only what @.engine.recompute_granularity selects",
         "leave it out",
         noted=True,
     ),

@@ -137,7 +137,7 @@ def misfits(engine: Megatron) -> Iterator[Misfit]:
                 message = f"Megatron-core's {kind} has no {name}"
                 yield Misfit(key, name, message, nearest(name, known) or "leave it out: nothing would read it")
             elif own is not None:
-                yield Misfit(key, name, f"{name} has a key of its own", f"set {own} instead")
+                yield Misfit(key, name, f"{name} has its own key", f"set {own} instead")
             elif (needed := SETTLED.get(key, {}).get(name, value)) != value:
                 yield Misfit(key, name, f"{name} is {value!r}; the engine needs {needed!r}", "leave it out")
             elif not fits(known[name], value):

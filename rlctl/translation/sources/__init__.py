@@ -82,9 +82,9 @@ def is_script_file(source: str | Path) -> bool:
 
 def _refuse_script_options(how: Script, name: str) -> None:
     if how.traced:
-        raise UsageError(f"--trace runs a launch script, and {name} is none")
+        raise UsageError(f"--trace runs a launch script, but {name} is not one")
     if how.variables:
-        raise UsageError(f"--env sets a variable of a launch script, and {name} is none", hint="set it before rlctl")
+        raise UsageError(f"--env sets a variable of a launch script, but {name} is not one", hint="set it before rlctl")
 
 
 __all__ = ["Input", "Script", "gather", "gather_text", "is_script", "is_script_file"]

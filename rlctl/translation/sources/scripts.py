@@ -110,7 +110,7 @@ def _with_arguments(how: Script) -> Script:
         raise UsageError(f"--env gives the arguments {told} of the script; expected 1, 2, ... without a gap")
     after = next((word for word in how.arguments if not is_override(word)), None)
     if after is not None:
-        raise UsageError(f"{redacted(after)!r} stands after the script, and its arguments are given with --env too")
+        raise UsageError(f"{redacted(after)!r} comes after the script, but --env gives its arguments, too")
     others = {name: value for name, value in how.variables.items() if not name.isdecimal()}
     return replace(how, arguments=[*(given[place] for place in sorted(given)), *how.arguments], variables=others)
 
@@ -260,7 +260,7 @@ def _the_one(found: Sequence[ScriptLaunch], name: str) -> ScriptLaunch:
         raise DocumentError(
             f"starts {len(known)} trainers: {lines}",
             at=known[1].program.at,
-            hint="a config is one run; put each command into a script of its own",
+            hint="a config is one run; put each command into a separate script",
         )
     return known[0]
 
