@@ -48,6 +48,7 @@ LOST = {
     "tensor": "rollout.parallel.tensor_parallel_size",
     "learning rate": "train.lr_scheduler",
     "critic": "critic",
+    "sync ahead": "weight_sync.max_steps_ahead",
 }
 """The canonical keys of numbers that Trinity cannot always say."""
 
@@ -213,7 +214,14 @@ def _algorithm(config: Config, told: dict[str, Any]) -> Iterator[Pair]:
     yield "KL in the reward", reward, None if off else (KL[kl["name"]], kl["kl_coef"], kl["adaptive"])
 
 
+OF_A_TEACHER = ("on_policy_distill", "jsd")
+"""Trinity's advantages that are the teacher's alone; canonically a teacher is beside the estimator."""
+
+
 def _advantage(config: Config, told: dict[str, Any], name: str) -> Iterator[Pair]:
+    if name in OF_A_TEACHER:
+        yield "a teacher's advantages", config.algorithm.distillation is not None, name in OF_A_TEACHER
+        return
     advantage = config.algorithm.advantage
     kind = advantage.choice if advantage.choice != "other" else vars(advantage)["kind"]
     yield "advantage", kind, ADVANTAGES.get(name, name)
