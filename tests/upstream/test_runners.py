@@ -22,7 +22,12 @@ CORPUS = ROOT.parent / "shared" / "corpus"
 VALIDATED = ("verl/utils/config.py", "verl/workers/config/actor.py", "verl/workers/config/critic.py")
 """Where verl's ``validate_config`` refuses; the rest are its trainer and workers, which need GPUs."""
 NEWER = {"sapo_trainer_run_qwen3_30b_a3b_fsdp": "sets tau_pos, which verl has after 0.9.1"}
-MISSING = ("No module named", "couldn't connect to 'https://huggingface.co'", "Could not find any alive nodes")
+MISSING = (
+    "No module named",
+    "couldn't connect to 'https://huggingface.co'",
+    "Could not find any alive nodes",
+    "Could not find any running Ray instance",
+)
 """What a framework wants and this test does not have."""
 
 

@@ -355,7 +355,8 @@ def test_importance_weights(level: Any, threshold: str, lower: float | None, nor
 )
 def test_rejection(rules: str, bounds: str) -> None:
     expected = torch.tensor(verl("rejection", log_ratio=LOG_RATIO, rules=rules, bounds=bounds)) > 0
-    parsed = correction.Rejection.parse(rules.split(","), bounds.split(","))
+    numbers = [tuple(float(end) for end in bound.split("_")) for bound in bounds.split(",")]
+    parsed = correction.Rejection.parse(rules.split(","), [ends if len(ends) == 2 else ends[0] for ends in numbers])
     found = correction.keeps(LOG_RATIO[MASK], LENGTHS, parsed, None)
     assert found.tolist() == expected[MASK].tolist()
     assert 0 < found.sum() < len(found)
