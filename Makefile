@@ -72,7 +72,7 @@ format: setup  ## Format the code and sort its imports.
 	$(BIN)/ruff format .
 
 docs: setup  ## Regenerate docs/reference and the outputs shown in README and docs; build the site, strictly, into site/.
-	@$(BIN)/python -m rlctl.config.reference > docs/.page && mv docs/.page docs/reference/config.md
+	@$(BIN)/python -m rlctl.config.reference docs/reference
 	@$(BIN)/rlctl schema > docs/.page && mv docs/.page docs/reference/rlctl.schema.json
 	@$(BIN)/python -m rlctl.cli.reference > docs/.page && mv docs/.page docs/reference/cli.md
 	@$(BIN)/python -m rlctl.planning.support_page > docs/.page && mv docs/.page docs/reference/support.md

@@ -1,8 +1,8 @@
-"""The reference page of the canonical config, ``docs/reference/config.md``, made from the declarations.
+"""The reference of the canonical config, made from the declarations: ``config.md`` and a page for each section in ``config/``.
 
-    python -m rlctl.config.reference > docs/reference/config.md
+    python -m rlctl.config.reference docs/reference
 
-A section that stands in several places is printed at the first and named at the others.
+A section that occurs in several places is printed at the first and named at the others.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from rlctl.config.explain import default_of, shown_default, shown_type
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import KeyInfo, sections_in, summary_of, walk
 from rlctl.config.root import SCHEMA_VERSION, Config
 
-_HEAD = f"""# The canonical config, key by key
+_HEAD = f"""# Config
 
-Every key of a canonical file (schema version {SCHEMA_VERSION}), with its type, its default, its unit and range, and what it does.
-`rlctl explain KEY` shows the same in the terminal, `rlctl schema` prints it as a JSON Schema for editors.
-This page is made by `python -m rlctl.config.reference`; a test fails where it is not current.
+Every key of a canonical file (schema version {SCHEMA_VERSION}), with its type, default, unit and range, and what it does.
+`rlctl explain KEY` shows the same in the terminal, and `rlctl schema` prints it as a JSON Schema for editors.
 
 `a[].b` is a key of each item of the list `a`, `a{{}}.b` of each value of the mapping `a`. `a<x>.b` belongs to one option of a
 choice: in a file it is written `a: {{type: x, b: ...}}`.
@@ -28,20 +28,34 @@ choice: in a file it is written `a: {{type: x, b: ...}}`.
 _TABLE = "| key | type | default | unit, range | what it is |\n| --- | --- | --- | --- | --- |\n"
 
 
-def reference_page() -> str:
-    """The page as Markdown."""
+def reference_pages() -> dict[str, str]:
+    """The pages as Markdown, by their path: the index, and one for each section."""
     keys = list(walk(Config))
-    top = [key for key in keys if "." not in key.pattern]
     seen: dict[type, str] = {}
-    parts = [_HEAD]
-    for key in top:
-        parts.append(f"## `{key.pattern}`\n\n{_prose(key.help)}\n")
+    pages: dict[str, str] = {}
+    index, alone = ["| section | what it sets |\n| --- | --- |\n"], [_TABLE]
+    for key in (key for key in keys if "." not in key.pattern):
         below = [other for other in keys if re.match(re.escape(key.pattern) + r"[.\[{<]", other.pattern)]
-        if not below:
-            parts.append(_TABLE + _row(key, ""))
         _repeats(key, seen, [])
-        parts += _groups(key, below, seen)
-    return "\n".join(parts).rstrip() + "\n"
+        if not below:
+            alone.append(_row(key, ""))
+            continue
+        path = f"config/{key.pattern}.md"
+        index.append(f"| [`{key.pattern}`]({path}) | {_cell(_prose(key.help))} |\n")
+        parts = [f"# `{key.pattern}`\n\n{_prose(key.help)}\n", *_groups(key, below, seen)]
+        pages[path] = "\n".join(parts).rstrip() + "\n"
+    return {"config.md": "\n".join([_HEAD, "".join(index), "".join(alone)]).rstrip() + "\n", **pages}
+
+
+def write_pages(folder: Path) -> None:
+    """Write the pages into a folder, and remove those of sections that no longer exist."""
+    pages = reference_pages()
+    (folder / "config").mkdir(exist_ok=True)
+    for path in (folder / "config").glob("*.md"):
+        if f"config/{path.name}" not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _groups(top: KeyInfo, below: list[KeyInfo], seen: dict[type, str]) -> Iterator[str]:
@@ -59,7 +73,7 @@ def _groups(top: KeyInfo, below: list[KeyInfo], seen: dict[type, str]) -> Iterat
         yield _TABLE + "".join(groups[""])
     for option in shown:
         table = _TABLE + "".join(groups[option]) if option in groups else "No further keys.\n"
-        yield f"### `{option}`\n\n{titles[option]}\n\n{table}"
+        yield f"## `{option}`\n\n{titles[option]}\n\n{table}"
 
 
 def _is_choice(key: KeyInfo) -> bool:
@@ -108,4 +122,4 @@ def _prose(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference_page())
+    write_pages(Path(sys.argv[1]))
