@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlctl.cli import arguments, completion, output
+from rlctl.cli import arguments, completion, layout, output
+from rlctl.common.messages import text
 
 if TYPE_CHECKING:
     from rlctl.adapters.engine.matrix import Meaning, Spelling
@@ -121,20 +122,21 @@ def meaning_lines(meaning: Meaning) -> Iterator[str]:
     from rlctl.adapters.engine.matrix import default_text
     from rlctl.config.explain import explain as look_up
 
-    releases = f", releases {meaning.releases[0]} to {meaning.releases[-1]}" if meaning.releases else ""
+    ends = {"first": meaning.releases[0], "last": meaning.releases[-1]} if meaning.releases else {}
+    releases = text("explain-releases", **ends) if ends else ""
     yield f"[bold]{_escaped(meaning.key)}[/]  {meaning.dialect}: {', '.join(meaning.kinds)}{releases}"
     if default := default_text(meaning.default):
-        yield f"  default   {_escaped(default)}"
-    yield from (f"  note      {_escaped(note)}" for note in meaning.notes)
+        yield from _facts({"default": default}, 2)
+    yield from (line for note in meaning.notes for line in _facts({"note": note}, 2))
     if not meaning.canonical:
-        yield "  canonical none: it means something only there"
+        yield f"  {text('explain-only', framework=meaning.dialect)}"
     for path in meaning.canonical:
         found = look_up(_of_choice(path))
         yield ""
-        yield f"  is [bold]{_escaped(path)}[/]"
+        yield f"  {text('explain-is', key=f'[bold]{_escaped(path)}[/]')}"
         yield f"    {_escaped(_prose(found.help))}"
-        facts = {"default": found.default, "unit": found.unit, "runs": support(found.pattern)}
-        yield from (f"    {name:<9} {_escaped(fact)}" for name, fact in facts.items() if fact)
+        facts = {"default": found.default, "unit": found.unit, "launch": launched(found.pattern)}
+        yield from _facts(facts, 4)
         if len(meaning.canonical) == 1:
             yield from _elsewhere(found, but=meaning.dialect)
 
@@ -147,7 +149,7 @@ def _elsewhere(found: Explanation, *, but: str = "") -> Iterator[str]:
     if not spelled:
         return
     yield ""
-    yield "  in other frameworks:" if but else "  in each framework:"
+    yield f"  {text('explain-others' if but else 'explain-frameworks')}"
     width = max(len(item.dialect) for item in spelled)
     for place, item in enumerate(spelled):
         again = place > 0 and spelled[place - 1].dialect == item.dialect
@@ -161,7 +163,7 @@ def _elsewhere(found: Explanation, *, but: str = "") -> Iterator[str]:
             for key in item.keys[:6]
         )
         notes = "; ".join(item.notes)
-        told = f"{names}: {notes}" if names and notes else names or f"nothing: {notes}"
+        told = f"{names}: {notes}" if names and notes else names or text("explain-nothing", notes=notes)
         yield f"    {'' if again else item.dialect:<{width}}  {_escaped(kinds + told)}"
 
 
@@ -176,29 +178,43 @@ def support(pattern: str) -> str:
     return f"{row.status}: {row.reason}" if row.reason else str(row.status)
 
 
+def launched(pattern: str) -> str:
+    """The same in words."""
+    status, _, reason = support(pattern).partition(": ")
+    told = text(f"explain-status-{status.replace('_', '-')}") if status else ""
+    return text("explain-because", status=told, reason=reason) if reason else told
+
+
+def _facts(facts: Mapping[str, str], indent: int) -> Iterator[str]:
+    """Facts with their titles in a column; those that are empty are omitted."""
+    titles = {name: text(f"explain-{name}") for name in facts}
+    width = max(9, *map(layout.cells, titles.values()))
+    for name, fact in facts.items():
+        if fact:
+            yield f"{' ' * indent}{layout.padded(titles[name], width)} {_escaped(fact)}"
+
+
 def lines(found: Explanation) -> Iterator[str]:
-    """An explanation for a person."""
+    """An explanation as lines of markup."""
     yield f"[bold]{_escaped(found.pattern)}[/]"
     yield f"  {_escaped(_prose(found.help))}"
     yield ""
     facts = {
         "type": found.type,
-        "default": found.default or "none: it must be set",
+        "default": found.default or text("explain-no-default"),
         "unit": found.unit,
         "range": found.range,
-        "secret": "write it as ${oc.env:NAME}; it is never shown or stored" if found.secret else "",
-        "runs": support(found.pattern),
-        "set with": "" if found.below or found.options else f"--set {found.path}=...",
+        "secret": text("explain-secret-how", expression="${oc.env:NAME}") if found.secret else "",
+        "launch": launched(found.pattern),
+        "set": "" if found.below or found.options else f"--set {found.path}=...",
     }
-    for name, fact in facts.items():
-        if fact:
-            yield f"  {name:<9} {_escaped(fact)}"
+    yield from _facts(facts, 2)
     yield from _options(found)
     yield from _below(found.below)
     yield from _elsewhere(found)
     if found.also:
         yield ""
-        yield "  the same name in other options:"
+        yield f"  {text('explain-also')}"
         yield from (f"    {_escaped(pattern)}" for pattern in found.also)
 
 
@@ -206,15 +222,15 @@ def _options(found: Explanation) -> Iterator[str]:
     if not found.options:
         return
     yield ""
-    yield "  options:"
+    yield f"  {text('explain-options')}"
     width = max(len(option.name) for option in found.options)
     for option in found.options:
         yield f"    {option.name:<{width}}  {_escaped(_prose(option.help))}"
         names = ", ".join(key.rsplit(">.", 1)[-1] for key in option.keys)
         if names:
-            yield f"    {'':<{width}}  [dim]with {_escaped(names)}[/]"
-        if (status := support(option.pattern)).startswith("refused"):
-            yield f"    {'':<{width}}  [yellow]runs: {_escaped(status)}[/]"
+            yield f"    {'':<{width}}  [dim]{_escaped(text('explain-with', names=names))}[/]"
+        if support(option.pattern).startswith("refused"):
+            yield f"    {'':<{width}}  [yellow]{text('explain-launch')}: {_escaped(launched(option.pattern))}[/]"
 
 
 def _below(patterns: tuple[str, ...]) -> Iterator[str]:
@@ -223,7 +239,7 @@ def _below(patterns: tuple[str, ...]) -> Iterator[str]:
     if not patterns:
         return
     yield ""
-    yield "  keys:"
+    yield f"  {text('explain-keys')}"
     width = max(len(pattern.rsplit(".", 1)[-1]) for pattern in patterns)
     for pattern in patterns:
         inner = look_up(pattern)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages import text
 from rlctl.config import Config, Stage, stages_of
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Fsdp2, Megatron
@@ -256,33 +257,27 @@ def _check_cluster(config: Config, cluster: Cluster | None, device: Device) -> N
         )
 
 
-_WAYS = {
-    "memory": "memory, in buckets through the host's memory",
-    "nccl": "nccl, in buckets from GPU to GPUs",
-    "ipc": "ipc, in buckets on the GPU that training and rollout share",
-}
-
-
 def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int | None) -> StagePlan:
     config = _resolved(stage.config, device)
     notes: list[str] = []
     if stage.config.algorithm.old_log_probs == "auto":
-        notes.append(f"policy: old log-probs auto is {config.algorithm.old_log_probs}")
+        notes.append(text("plan-note-old-log-probs", value=config.algorithm.old_log_probs))
     roles = _roles(config, device, notes)
     told = (limit.message for asked in asked_of(config) for limit in limits(asked) if limit.noted)
     notes += dict.fromkeys(told)  # once, where roles share a section
     if needs_rollout(config) and trains(config) and rollout_schedule.schedule_name(config) != "synchronous":
-        notes.append(f"schedule: {rollout_schedule.schedule_name(config)}")
+        notes.append(text("plan-note-schedule", name=rollout_schedule.schedule_name(config)))
     if needs_rollout(config) and trains(config) and config.weight_sync.method == "auto":
-        notes.append(f"sync: method auto is {_WAYS[way_of(config, generating(config, device), device).name]}")
+        way = way_of(config, generating(config, device), device).name
+        notes.append(text("plan-note-sync", way=text(f"plan-way-{way}")))
     if config.algorithm.kl_in_loss is not None and config.algorithm.kl_in_loss.estimator == "full":
-        notes.append("policy: its workers hold the reference too, whose whole distributions are compared")
+        notes.append(text("plan-note-full-kl"))
     if config.algorithm.distillation is not None:
-        notes.append(f"policy: its workers hold the teacher {config.algorithm.distillation.teacher} too")
+        notes.append(text("plan-note-teacher", teacher=config.algorithm.distillation.teacher))
     if arithmetic.writes_responses(config) and config.data.eval:
-        notes.append("evaluation prompts are not used: the run only generates rollouts")
+        notes.append(text("plan-note-no-evaluation"))
     if read_shape(config.model.path) is None:
-        notes.append(f"memory is not estimated: {why_unknown(config.model.path)}")
+        notes.append(text("plan-note-memory", reason=why_unknown(config.model.path)))
     drains = arithmetic.drains_buffer(config)
     return StagePlan(
         name=stage.name,
@@ -333,9 +328,7 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
         roles.append(_rollout_role(config, device, notes))
     held = arithmetic.reference_is_held(config)
     if needs_reference(config) and arithmetic.reference_is_base(config) and not held:
-        notes.append(
-            "reference: the policy with its adapters off; reference.engine and reference.precision are not used"
-        )
+        notes.append(text("plan-note-adapters-off"))
     elif needs_reference(config) and not held:
         roles.append(_train_role("reference", config, notes))
     if needs_critic(config):
@@ -354,7 +347,7 @@ def _judges(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
         return []
     engine = arithmetic.judge_engine(judge, device)
     if judge.engine == "auto":
-        notes.append(f"judge: engine auto is {engine} on {device}")
+        notes.append(text("plan-note-judge", engine=engine, device=device))
     devices = arithmetic.judge_devices(config)
     return [RolePlan("judge", engine, judge.replicas, judge.replicas, devices, config.placement.cpus_per_worker)]
 
@@ -367,9 +360,7 @@ def _reward_models(config: Config, notes: list[str]) -> list[RolePlan]:
     for reward in models:
         if reward.overrides:
             kept = ", ".join(reward.overrides)
-            notes.append(
-                f"reward_model: Transformers runs {reward.path}, without the settings of another engine ({kept})"
-            )
+            notes.append(text("plan-note-reward-model", path=reward.path, kept=kept))
     devices = arithmetic.devices_of(config, "reward_model")
     return [
         RolePlan("reward_model", "transformers", len(devices), len(devices), devices, config.placement.cpus_per_worker)
@@ -379,18 +370,18 @@ def _reward_models(config: Config, notes: list[str]) -> list[RolePlan]:
 def _train_role(role: Role, config: Config, notes: list[str]) -> RolePlan:
     _, engine = arithmetic.engine_of(config, role)
     if isinstance(engine, Fsdp2) and engine.source != "fsdp2":
-        notes.append(f"{role}: {engine.source} runs as FSDP2, its equivalent here{_zero(engine)}")
+        notes.append(text("plan-note-fsdp2", role=role, source=engine.source, zero=_zero(engine)))
     if role == "policy" and config.model.attention != "auto":
-        notes.append(f"policy: {config.model.attention} attention computes padded rows; auto lays sequences end to end")
+        notes.append(text("plan-note-attention", attention=config.model.attention))
     if isinstance(engine, Megatron):
-        notes.append(f"{role}: {_layout(engine)}")
+        notes.append(text("plan-note-megatron", role=role, layout=_layout(engine)))
     devices = arithmetic.devices_of(config, role)
     replicas = arithmetic.replicas_of(config, role)
     return RolePlan(role, engine.choice, len(devices), replicas, devices, config.placement.cpus_per_worker)
 
 
 def _layout(engine: Megatron) -> str:
-    """How Megatron shares a model, in words."""
+    """By what Megatron splits a model, as ``tensor 4, pipeline 2``; ``none`` if it does not."""
     sizes = {
         "tensor": engine.tensor_parallel_size,
         "pipeline": engine.pipeline_parallel_size,
@@ -400,24 +391,22 @@ def _layout(engine: Megatron) -> str:
         "expert_tensor": engine.expert_tensor_parallel_size or 1,
     }
     shared = ", ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
-    return f"Megatron-core shares the model by {shared}" if shared else "Megatron-core holds the model whole"
+    return shared or "none"
 
 
 def _zero(engine: Fsdp2) -> str:
-    """What the settings of FSDP2 mean in DeepSpeed's words, for configs of its."""
+    """For DeepSpeed's configs, whether FSDP2 shards the weights fully, as ZeRO 3 does, or partly; else ``none``."""
     if engine.source != "deepspeed":
-        return ""
-    if engine.reshard_after_forward:
-        return ": weights are gathered for each pass, as by ZeRO 3"
-    return ": weights stay gathered until the backward pass, which is nearest to ZeRO 1 and 2"
+        return "none"
+    return "full" if engine.reshard_after_forward else "partial"
 
 
 def _rollout_role(config: Config, device: Device, notes: list[str]) -> RolePlan:
     engine = generating(config, device)
     if config.rollout.engine.choice == "auto":
-        notes.append(f"rollout: engine auto is {engine} on {device}")
+        notes.append(text("plan-note-engine", engine=engine, device=device))
     if engine == "external":
-        notes.append("rollout: one process asks the endpoint, and needs no device")
+        notes.append(text("plan-note-external"))
         return RolePlan("rollout", engine, 1, 1, (), 1)
     engines = arithmetic.rollout_workers(config)
     devices = arithmetic.devices_of(config, "rollout")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
+
+import pytest
 
 from rlctl.config import Config
 from rlctl.config.inspect import walk
@@ -19,7 +22,14 @@ def test_a_key_shows_its_facts(rlctl: Any) -> None:
     assert facts["unit"] == "responses"
     assert facts["range"] == "at least 1"
     assert facts["default"] == "null"
-    assert facts["runs"] == "honoured"
+    assert facts["launch"] == "supported"
+
+
+def test_titles_are_in_the_chosen_language(rlctl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLCTL_LANGUAGE", "zh")
+    shown = rlctl("explain", "batch.mini_batch_responses").out
+    assert "  默认值    null" in shown
+    assert not re.search(r"\b(type|default|unit|launch|in each framework)\b", shown)
 
 
 def test_a_choice_shows_its_options_and_which_runs_refuse(rlctl: Any) -> None:
@@ -61,7 +71,7 @@ def test_a_canonical_key_shows_its_name_and_default_in_each_dialect(rlctl: Any) 
     assert "actor_rollout_ref.actor.optim.lr (1e-06)" in shown
     assert "algorithm.optimizer.lr (1e-06)" in shown
     dropped = rlctl("explain", "algorithm.aggregation.scale_factor").out
-    assert "nothing: Trinity divides by the longest response" in dropped
+    assert "no key: Trinity divides by the longest response" in dropped
     choice = rlctl("explain", "algorithm.advantage").out
     assert "algorithm.adv_estimator (gae)" in choice
 
@@ -69,7 +79,7 @@ def test_a_canonical_key_shows_its_name_and_default_in_each_dialect(rlctl: Any) 
 def test_a_key_of_a_dialect_leads_to_the_canonical_one(rlctl: Any) -> None:
     shown = rlctl("explain", "actor_rollout_ref.rollout.n")
     assert shown.code == 0
-    assert "is batch.responses_per_prompt" in shown.out
+    assert "means batch.responses_per_prompt" in shown.out
     assert "algorithm.repeat_times (1)" in shown.out
     only = rlctl("explain", "trinity:algorithm.repeat_times").out
     assert "releases 0.5 to 0.6" in only

@@ -101,9 +101,9 @@ def test_a_cluster_without_what_the_config_asks_for_is_refused() -> None:
 @pytest.mark.parametrize(
     ("engine", "told"),
     [
-        ({"source": "fsdp"}, "fsdp runs as FSDP2, its equivalent here"),
-        ({"source": "deepspeed"}, "its equivalent here: weights are gathered for each pass, as by ZeRO 3"),
-        ({"source": "deepspeed", "reshard_after_forward": False}, "which is nearest to ZeRO 1 and 2"),
+        ({"source": "fsdp"}, "fsdp runs as FSDP2, its closest equivalent"),
+        ({"source": "deepspeed"}, "its closest equivalent: weights are gathered for each pass, as with ZeRO 3"),
+        ({"source": "deepspeed", "reshard_after_forward": False}, "which is closest to ZeRO 1 and 2"),
     ],
 )
 def test_other_engines_run_as_fsdp2_and_the_plan_says_so(engine: dict[str, Any], told: str) -> None:
@@ -133,13 +133,13 @@ def test_the_built_in_engine_has_one_device_each_and_vllm_its_data_parallel_rank
 
 def test_the_plan_says_what_pads_and_what_the_reference_is() -> None:
     (stage,) = plan({"model": {"attention": "sdpa"}}).stages
-    assert any("sdpa attention computes padded rows" in note for note in stage.notes)
+    assert any("sdpa attention pads sequences" in note for note in stage.notes)
     kl = {"kl_in_loss": {"coefficient": 0.1}}
     (whole,) = plan({"algorithm": kl}).stages
     (adapted,) = plan({"algorithm": kl, "model": {"lora": {"rank": 4}}}).stages
     (apart,) = plan({"algorithm": kl, "model": {"lora": {}}, "reference": {"model": {"path": "a"}}}).stages
     assert [stage.role("reference") is None for stage in (whole, adapted, apart)] == [False, True, False]
-    assert any("the policy with its adapters off" in note for note in adapted.notes)
+    assert any("the policy with its adapters disabled" in note for note in adapted.notes)
 
 
 AGREEING: dict[str, Any] = {
@@ -176,7 +176,7 @@ def test_old_log_probs_are_the_rollout_engines_where_it_agrees_and_a_step_is_one
     config = config_from({**AGREEING, **change})
     (stage,) = resolved_stages(config, "cpu")
     assert stage.config.algorithm.old_log_probs == expected
-    said = f"policy: old log-probs auto is {expected}" in make_plan(config).stages[0].notes
+    said = f"policy: algorithm.old_log_probs auto resolves to {expected}" in make_plan(config).stages[0].notes
     assert said == (config.algorithm.old_log_probs == "auto")
 
 
@@ -198,8 +198,8 @@ def test_roles_on_megatron_have_their_own_replicas_and_layouts() -> None:
     assert found["policy"] == ("megatron", 8, 2)
     assert found["critic"] == ("megatron", 8, 2)
     assert found["reference"] == ("megatron", 8, 1)
-    assert "policy: Megatron-core shares the model by tensor 2, pipeline 2, virtual_pipeline 2" in stage.notes
-    assert "reference: Megatron-core shares the model by tensor 8" in stage.notes
+    assert "policy: Megatron-core splits the model by tensor 2, pipeline 2, virtual_pipeline 2" in stage.notes
+    assert "reference: Megatron-core splits the model by tensor 8" in stage.notes
     told = [note for note in stage.notes if note.startswith("train.memory.remove_padding")]
     assert len(told) == 1
     assert "laid end to end" in told[0]

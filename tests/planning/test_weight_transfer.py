@@ -61,8 +61,8 @@ def test_what_is_not_taken_is_told_with_its_reason() -> None:
 
 @pytest.mark.parametrize(
     ("placement", "told"),
-    [({}, "nccl, in buckets from GPU to GPUs"), ({"device": "cpu"}, "memory, in buckets through the host's memory")],
+    [({}, "nccl (from GPU to GPU)"), ({"device": "cpu"}, "memory (through host memory)")],
 )
 def test_the_plan_says_what_auto_is(placement: dict[str, Any], told: str) -> None:
     (stage,) = make_plan(config("auto", placement=placement)).stages
-    assert f"sync: method auto is {told}" in stage.notes
+    assert f"weight sync: method auto resolves to {told}" in stage.notes

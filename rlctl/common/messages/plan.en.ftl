@@ -90,3 +90,29 @@ plan-next = next: rlctl launch ... --plan { $file }
 plan-refused = rlctl launch cannot run this config yet, for the reasons above.
 plan-refused_saved = rlctl launch cannot run this config yet, for the reasons above; the plan was not saved.
 plan-now = { " " }(now { $value })
+
+plan-note-old-log-probs = policy: algorithm.old_log_probs auto resolves to { $value }
+plan-note-schedule = schedule: { $name }
+plan-note-sync = weight sync: method auto resolves to { $way }
+plan-way-memory = memory (through host memory)
+plan-way-nccl = nccl (from GPU to GPU)
+plan-way-ipc = ipc (on the GPU that training and rollout share)
+plan-note-full-kl = policy: its workers also hold the reference model, because the full KL compares whole distributions
+plan-note-teacher = policy: its workers also hold the teacher { $teacher }
+plan-note-no-evaluation = evaluation prompts are not used, because the run only generates rollouts
+plan-note-memory = memory is not estimated: { $reason }
+plan-note-adapters-off = reference: the policy with its adapters disabled; reference.engine and reference.precision are not used
+plan-note-judge = judge: engine auto resolves to { $engine } on { $device }
+plan-note-reward-model = reward_model: Transformers runs { $path } without the settings of another engine ({ $kept })
+plan-note-fsdp2 = { $role }: { $source } runs as FSDP2, its closest equivalent{ $zero ->
+        [full] : weights are gathered for each pass, as with ZeRO 3
+        [partial] : weights stay gathered until the backward pass, which is closest to ZeRO 1 and 2
+       *[none] { "" }
+    }
+plan-note-attention = policy: { $attention } attention pads sequences; auto packs them without padding
+plan-note-megatron = { $role }: Megatron-core { $layout ->
+        [none] does not split the model
+       *[other] splits the model by { $layout }
+    }
+plan-note-engine = rollout: engine auto resolves to { $engine } on { $device }
+plan-note-external = rollout: one process calls the endpoint and needs no GPU

@@ -57,3 +57,29 @@ plan-next = 下一步：rlctl launch ... --plan { $file }
 plan-refused = rlctl launch 还不能运行此配置，原因见上。
 plan-refused_saved = rlctl launch 还不能运行此配置，原因见上；未保存执行计划。
 plan-now = （当前为 { $value }）
+
+plan-note-old-log-probs = policy：algorithm.old_log_probs 的 auto 取 { $value }
+plan-note-schedule = 调度方式：{ $name }
+plan-note-sync = 权重同步：method 的 auto 取 { $way }
+plan-way-memory = memory（经主机内存）
+plan-way-nccl = nccl（GPU 到 GPU）
+plan-way-ipc = ipc（训练与 rollout 共用的 GPU 上）
+plan-note-full-kl = policy：完整 KL 要比较整个分布，因此其进程还会加载参考模型
+plan-note-teacher = policy：其进程还会加载教师模型 { $teacher }
+plan-note-no-evaluation = 任务只生成 rollout，不使用评测 prompt
+plan-note-memory = 未估算显存：{ $reason }
+plan-note-adapters-off = reference：即关闭 adapter 的 policy；不使用 reference.engine 和 reference.precision
+plan-note-judge = judge：engine 的 auto 在 { $device } 上取 { $engine }
+plan-note-reward-model = reward_model：用 Transformers 运行 { $path }，不使用其他引擎的设置（{ $kept }）
+plan-note-fsdp2 = { $role }：{ $source } 以最接近的 FSDP2 运行{ $zero ->
+        [full] ：每次前向和反向都收集权重，相当于 ZeRO 3
+        [partial] ：权重收集后保留到反向结束，最接近 ZeRO 1 和 2
+       *[none] { "" }
+    }
+plan-note-attention = policy：{ $attention } attention 会填充序列；auto 则拼接序列、不填充
+plan-note-megatron = { $role }：Megatron-core { $layout ->
+        [none] 不切分模型
+       *[other] 按 { $layout } 切分模型
+    }
+plan-note-engine = rollout：engine 的 auto 在 { $device } 上取 { $engine }
+plan-note-external = rollout：由一个进程调用 endpoint，不需要 GPU

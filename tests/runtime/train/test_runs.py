@@ -49,7 +49,7 @@ def test_grpo_with_adapters_learns_and_measures_its_kl_to_the_base(task: Any, tm
     config = grpo(task, tmp_path, steps=12)
     plan = make_plan(config).stages[0]
     assert plan.role("reference") is None
-    assert any("the policy with its adapters off" in note for note in plan.notes)
+    assert any("the policy with its adapters disabled" in note for note in plan.notes)
     seen = run_here(config, tmp_path / "run")
     evaluated = [e["metrics"]["evaluation/addition/accuracy"] for e in seen if e["kind"] == "evaluation"]
     assert evaluated[0] < 0.2
