@@ -41,7 +41,7 @@ def _of_stages(made: Plan, texts: Callable[[StagePlan], Sequence[str]]) -> list[
     return [
         entry
         if len(names) == len(made.stages)
-        else text("in-stages", count=len(names), names=", ".join(names), message=entry)
+        else text("in-stages", count=len(names), names=text("name-separator").join(names), message=entry)
         for entry, names in found.items()
     ]
 
@@ -111,7 +111,7 @@ def _picture(made: Plan, roles: Sequence[RolePlan], to: layout.Screen) -> Iterat
     policy = next((role for role in roles if role.role == "policy"), None)
     for role in roles:
         cells = _cells(role, columns, each, to) if drawn else ""
-        about = ", ".join([_engine(role), *_shares(role, policy), *([] if drawn else _where(role))])
+        about = text("separator").join([_engine(role), *_shares(role, policy), *([] if drawn else _where(role))])
         yield f"  {layout.padded(role.role, width)}{layout.padded(cells, columns * CELL * drawn)}{about}"
 
 
@@ -194,7 +194,7 @@ def schedule_line(schedule: SchedulePlan) -> str:
     every, save = schedule.evaluate_every, schedule.save_every
     evaluate = text("plan-evaluates", count=every) if every else text("plan-evaluates-never")
     saved = text("plan-saves", count=save) if save else text("plan-saves-never")
-    return "; ".join((total or text("plan-steps-unknown"), evaluate, saved))
+    return text("semicolon").join((total or text("plan-steps-unknown"), evaluate, saved))
 
 
 def memory_lines(stage: StagePlan, to: layout.Screen, indent: int = 0) -> list[str]:
@@ -247,4 +247,4 @@ def cost_line(cost: StepCost) -> str:
     parts = [text("plan-operations", flops=f"{cost.flops:.2g}")]
     times = (("plan-training-time", cost.training_seconds), ("plan-generation-time", cost.generation_seconds))
     parts += [text(name, time=duration(seconds)) for name, seconds in times if seconds is not None]
-    return ", ".join(parts)
+    return text("separator").join(parts)

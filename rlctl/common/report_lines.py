@@ -28,6 +28,7 @@ CONVERTED = (Bucket.DERIVED, Bucket.MAPPED)
 _LEVELS = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
 _CODES: Mapping[str, Bucket] = {"unsupported": Bucket.UNSUPPORTED, "unknown-key": Bucket.UNKNOWN}
 """Findings that repeat an entry of the ledger, and its bucket."""
+_WORD = re.compile(r"[^\s：，、]+|[：，、]|\s+")
 _PLACE_OF_STAGE = re.compile(r"\bstages\[\d+\]\.")
 
 
@@ -121,10 +122,14 @@ class Cause:
         if len(messages) > 1:
             names = _paths(self.findings) or _varied(messages)
             more = text("and-more", count=len(names) - SHOWN_NAMES) if len(names) > SHOWN_NAMES else ""
-            listed = ", ".join(names[:SHOWN_NAMES]) + more
+            listed = text("name-separator").join(names[:SHOWN_NAMES]) + more
             told = text(f"{self.first.id}.several", **{**self.first.params, "count": len(names), "names": listed})
         stages = list(dict.fromkeys(item.stage for item in self.findings if item.stage))
-        return text("in-stages", count=len(stages), names=", ".join(stages), message=told) if stages else told
+        return (
+            text("in-stages", count=len(stages), names=text("name-separator").join(stages), message=told)
+            if stages
+            else told
+        )
 
 
 def causes(found: Iterable[Finding]) -> list[Cause]:
@@ -147,17 +152,18 @@ def _paths(findings: Sequence[Finding]) -> list[str]:
     """The paths that findings are about, each with its line; empty if they are about something else."""
     if not all("path" in item.params for item in findings):
         return []
-    lines = {str(item.params["path"]): item.at.line if item.at else 0 for item in reversed(findings)}
-    return [text("name-place", name=path, line=line) if line else path for path, line in reversed(lines.items())]
+    lines = {str(item.params["path"]): item.at.line if item.at else 0 for item in findings}
+    ordered = sorted(lines.items(), key=lambda item: item[1])
+    return [text("name-place", name=path, line=line) if line else path for path, line in ordered]
 
 
 def _varied(messages: Sequence[str]) -> list[str]:
     """The words in which messages differ."""
-    words = [message.split(" ") for message in messages]
+    words = [_WORD.findall(message) for message in messages]
     before = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
     backwards = [list(reversed(line[before:])) for line in words]
     after = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*backwards, strict=False)))
-    return [" ".join(line[before : len(line) - after]).strip(":：'，,") for line in words]
+    return ["".join(line[before : len(line) - after]).strip(" :：'，,") for line in words]
 
 
 def framework(dialect: str) -> str:

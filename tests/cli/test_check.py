@@ -120,6 +120,18 @@ def test_a_finding_names_its_stages_once_and_the_line_of_the_stage(rlctl: Any, t
     assert lines == {"/gone/base.parquet": 6, "/gone/third.parquet": 18}
 
 
+def test_findings_of_one_cause_are_one_in_chinese_too(
+    rlctl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLCTL_LANGUAGE", "zh")
+    path = tmp_path / "run.yaml"
+    ignored = "rollout: {engine: transformers, memory: {gpu_memory_utilization: 0.5, load_format: dummy}}\n"
+    path.write_text(STAGES + ignored)
+    shown = rlctl("check", str(path)).err
+    assert "rollout.memory.gpu_memory_utilization、rollout.memory.load_format：只有 vLLM 和 SGLang" in shown
+    assert "阶段 first、second：" in shown
+
+
 def test_what_only_rlctl_ignores_is_apart_and_without_a_fix(rlctl: Any, tmp_path: Path) -> None:
     path = tmp_path / "verl.yaml"
     path.write_text(

@@ -1,4 +1,4 @@
-"""What users read is plain English: no phrase of the list below is in the catalogue, the help of commands, or an error's text."""
+"""What users read is plain English: no phrase of the list below is in messages, help, the texts of errors, or the docs."""
 
 from __future__ import annotations
 
@@ -54,11 +54,13 @@ BANNED = {
     r"may be repeated": "Repeatable.",
 }
 """Phrases as regular expressions, and what to write instead."""
-ROOT = Path(__file__).parents[2] / "rlctl"
+REPOSITORY = Path(__file__).parents[2]
+ROOT = REPOSITORY / "rlctl"
 SPOKEN = ("cli", "common", "checks", "cluster", "documents", "monitor", "planning", "runs", "shell", "translation")
 """Packages whose texts are held to the list: what their commands and errors print."""
 PAGES = ("support_page.py",)
 """Modules that write reference pages, whose words are those of the docs."""
+_CODE = re.compile(r"^```.*?^```|`[^`]*`", re.MULTILINE | re.DOTALL)
 _PHRASE = re.compile("|".join(rf"(?<![\w-])(?:{phrase})(?![\w-])" for phrase in BANNED), re.IGNORECASE)
 
 
@@ -87,13 +89,27 @@ def source_texts() -> Iterator[tuple[str, str]]:
                     yield f"{path.relative_to(ROOT)}:{node.lineno}", str(node.value)
 
 
+def page_texts() -> Iterator[tuple[str, str]]:
+    """The prose of README and docs, without code; contributors' pages speak of dialects, and generated pages have tests."""
+    pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+    for path in pages:
+        if "reference" not in path.parts and "zh" not in (*path.parts, *path.name.split(".")):
+            prose = _CODE.sub("", path.read_text(encoding="utf-8"))
+            yield str(path.relative_to(REPOSITORY)), re.sub("dialects?", "", prose, flags=re.IGNORECASE)
+
+
 def test_the_list_finds_what_it_bans() -> None:
     assert found(iter([("x", "It is told anew, and goes on.")])) == ["x: 'is told'", "x: 'anew'", "x: 'goes on'"]
     assert not found(iter([("x", "The plan continues; drawback, category, non-dialectal.")]))
 
 
-@pytest.mark.parametrize("area", ["messages", "help", "code"])
+@pytest.mark.parametrize("area", ["messages", "help", "code", "docs"])
 def test_no_text_for_users_has_a_banned_phrase(area: str) -> None:
     messages = ((id_, entry.partition(" =")[2]) for id_, entry in catalogue("en").items())
-    texts = {"messages": messages, "help": help_texts(get_command(cli.app)), "code": source_texts()}
+    texts = {
+        "messages": messages,
+        "help": help_texts(get_command(cli.app)),
+        "code": source_texts(),
+        "docs": page_texts(),
+    }
     assert not found(texts[area])

@@ -97,6 +97,8 @@ in-stages = { $count ->
        *[other] stages
     } { $names }: { $message }
 separator = { ", " }
+name-separator = { ", " }
+semicolon = { "; " }
 and-more = , and { $count } more
 keys-several = { $count } keys ({ $names })
 keys-section = { $count } keys of { $section }
