@@ -41,8 +41,8 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
     "temperature": ("rollout.sampling",),
     "top_": ("rollout.sampling",),
     "held-out": ("data.eval",),
-    "steps ahead": ("sync",),
-    "steps of": ("sync",),
+    "steps ahead": ("weight_sync",),
+    "steps of": ("weight_sync",),
     "tokens": ("data.max_prompt_tokens", "data.max_sequence_tokens", "rollout"),
 }
 """A number, by the start of its name, and the canonical keys without which it cannot be the same."""
@@ -108,7 +108,7 @@ def _algorithm(config: Config) -> dict[str, Any]:
     algorithm = config.algorithm
     advantage, loss = to_plain(algorithm.advantage), to_plain(algorithm.policy_loss)
     shaping = algorithm.reward_shaping
-    mean, deviation, name = shaping.normalize.mean, shaping.normalize.std, advantage["name"]
+    mean, deviation, name = shaping.normalize.mean, shaping.normalize.std, advantage["type"]
     if name == "grpo":
         mean, deviation = "group", "group" if advantage["normalize_by_std"] else None
     elif name == "reinforce_plus_plus_baseline":
@@ -130,7 +130,7 @@ def _algorithm(config: Config) -> dict[str, Any]:
     if name == "gae":
         found["lambda"] = advantage["lambda"]
     clips = {"clip_low": "clip low", "clip_high": "clip high", "dual_clip": "dual clip"}
-    fixed = loss["name"] == "cispo"  # ROLL's CISPO has its own clip, which no key changes
+    fixed = loss["type"] == "cispo"  # ROLL's CISPO has its own clip, which no key changes
     return found | {own: loss[key] for key, own in clips.items() if key in loss and not fixed}
 
 

@@ -64,7 +64,7 @@ def written(path: Path) -> tuple[str, list[str]]:
     loaded = source(path)
     text, report = write(loaded, "roll", options={"dataset_rows": str(ROWS), "carried": "none"})
     assert text is not None, [finding.message for finding in report.errors]
-    said = {entry.key for entry in report.accounting if entry.bucket is Bucket.UNSUPPORTED}
+    said = {entry.key for entry in report.accounting if entry.bucket in (Bucket.UNSUPPORTED, Bucket.APPROXIMATED)}
     return text, [dotted(place) for place, one in loaded.sources.items() if one.key in said]
 
 
