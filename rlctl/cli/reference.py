@@ -57,7 +57,7 @@ def _walk(group: Any, name: str) -> Iterator[tuple[str, Any]]:
 def _section(name: str, command: Any) -> str:
     text, examples = _split(_paragraphs(command))
     parts = [f"## `{name}`", *text, f"    {_usage(name, command)}"]
-    arguments = [_row(f"`{_metavar(item)}`", item) for item in command.params if _is_argument(item)]
+    arguments = [_row(_code(_metavar(item)), item) for item in command.params if _is_argument(item)]
     types = get_type_hints(inspect.unwrap(command.callback))
     options = [_row(_spelling(item, types[item.name]), item) for item in command.params if not _is_argument(item)]
     parts += [_TABLE.format(kind=kind) + "\n".join(rows) for kind, rows in _titled(arguments, options)]
@@ -98,14 +98,14 @@ def _metavar(parameter: Any) -> str:
 
 def _spelling(option: Any, annotation: Any) -> str:
     value = "" if option.is_flag else f" {option.metavar or _type_name(annotation)}"
-    return ", ".join(f"`{name}{value}`" for name in [*option.opts, *option.secondary_opts])
+    return ", ".join(_code(f"{name}{value}") for name in [*option.opts, *option.secondary_opts])
 
 
 def _type_name(annotation: Any) -> str:
     """What a value is called where the option does not say: the choices of an enum, else the name of its type."""
     kind = next((part for part in get_args(annotation) if part is not type(None)), annotation)
     members = getattr(kind, "__members__", None)
-    return "\\|".join(str(member.value) for member in members.values()) if members else str(kind.__name__).upper()
+    return "|".join(str(member.value) for member in members.values()) if members else str(kind.__name__).upper()
 
 
 def _row(name: str, parameter: Any) -> str:
@@ -126,6 +126,11 @@ def _prose(text: str) -> str:
 
 def _plain(text: str) -> str:
     return re.sub(r"\[/?(?:bold|b|cyan|dim)\]", "", text)
+
+
+def _code(text: str) -> str:
+    """Text as code in a cell of a table, where a bar would end the cell, and a backslash before it is shown."""
+    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
 def _cell(text: str) -> str:

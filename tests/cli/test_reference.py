@@ -43,3 +43,9 @@ def test_every_command_shows_an_example() -> None:
 
 def test_no_markup_is_left() -> None:
     assert not any(tag in reference_page() for tag in ("[bold]", "[b]", "[cyan]", "[/"))
+
+
+def test_a_bar_in_a_name_does_not_end_its_cell() -> None:
+    rows = [line for line in reference_page().splitlines() if line.startswith("| <code>")]
+    assert any("[FILE&#124;RUN]" in row for row in rows)
+    assert all(len(row.split("|")) == 5 for row in rows)
