@@ -311,7 +311,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         for key, engine, memory, words in (
             ("memory.remove_padding", {}, {"remove_padding": False}, "without padding"),
             ("memory.recompute_reentrant", {}, {"recompute_reentrant": True}, "as train.engine.recompute_granularity"),
-            ("memory.recompute_activations", {}, {"recompute_activations": False}, "by itself nothing"),
+            ("memory.recompute_activations", {}, {"recompute_activations": False}, "Megatron recomputes only what"),
             ("engine.transformer.attention_backend", {"transformer": {"attention_backend": "flash"}}, {}, "fastest"),
         )
     ],
@@ -368,10 +368,10 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         for key, engine, words in (
             ("transformer", {"transformer": {"num_layer": 3}}, "TransformerConfig has no num_layer"),
             ("transformer", {"transformer": {"moe_z_loss_coeff": "big"}}, "is 'big'; .* Optional.float."),
-            ("transformer", {"transformer": {"recompute_method": "block"}}, "a key of its own"),
+            ("transformer", {"transformer": {"recompute_method": "block"}}, "its own key"),
             ("ddp", {"ddp": {"bucket_sise": 3}}, "DistributedDataParallelConfig has no bucket_sise"),
             ("optimizer_overrides", {"optimizer_overrides": {"adam_eps": True}}, "takes float"),
-            ("optimizer_overrides", {"optimizer_overrides": {"clip_grad": 0.5}}, "a key of its own"),
+            ("optimizer_overrides", {"optimizer_overrides": {"clip_grad": 0.5}}, "its own key"),
             ("optimizer_overrides", {"optimizer_overrides": {"decoupled_lr": 0.1}}, "the engine needs None"),
         )
     ],
