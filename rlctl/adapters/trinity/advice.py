@@ -19,16 +19,36 @@ from rlctl.config.sections.data import Data
 INPUT = ("buffer", "explorer_input")
 WORKFLOW = "buffer.explorer_input.default_workflow_type"
 REWARD = "buffer.explorer_input.default_reward_fn_type"
+TASKSET = "buffer.explorer_input.taskset.path"
+FILES = (".parquet", ".json", ".jsonl", ".csv", ".arrow")
 TOKENS = "trainer.max_token_len_per_gpu"
 
 
 def on_written(given: ConfigWithOrigins, values: Mapping[str, Any], version: Version) -> list[Finding]:
     """What differs in a run of a written file although its keys say the same; nothing where it was Trinity's before."""
+    found = _on_files(given)
     source = given.sources.get(("batch", "responses_per_prompt"))
     if given.config.algorithm.objective.choice != "rl" or (source and source.key == "algorithm.repeat_times"):
-        return []
+        return found
     added = [finding("micro-batches-added", Level.NOTE, TOKENS)]
-    return [*_on_tasks(given.config, values, version), *_on_sapo(given.config), *(added if version >= (0, 6) else [])]
+    return [
+        *found,
+        *_on_tasks(given.config, values, version),
+        *_on_sapo(given.config),
+        *(added if version >= (0, 6) else []),
+    ]
+
+
+def _on_files(given: ConfigWithOrigins) -> list[Finding]:
+    """A warning of data in single files: Trinity's ``load_dataset(path)`` takes a folder or a name on the Hub."""
+    paths = []
+    for kind, sources in (("train", given.config.data.train), ("eval", given.config.data.eval)):
+        for index, source in enumerate(sources):
+            origin = given.sources.get(("data", kind, index, "path"))
+            own = origin is not None and origin.key.startswith("buffer.")
+            if not own and source.path and str(source.path).endswith(FILES):
+                paths.append(str(source.path))
+    return [finding("data-files_folder", Level.WARNING, TASKSET, path=paths[0])] if paths else []
 
 
 def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list[Finding]:

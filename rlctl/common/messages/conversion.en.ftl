@@ -72,6 +72,9 @@ data-files = { $framework } reads files that end in { $endings }, but the data i
 data-files_validation = verl opens data.val_files at the start, even if it never evaluates, but the config names no such file
     .hint = name a file of prompts
 
+data-files_folder = Trinity-RFT opens data with load_dataset, which takes a folder or a dataset's name and fails on a file such as { $path }
+    .hint = put each file into a separate folder, and name the folder
+
 other-environment = { $reason }
     .about = The target cannot play the source's environments; its run does something else.
     .hint = { $advice }

@@ -66,6 +66,9 @@ data-files = { $framework } 读取以 { $endings } 结尾的文件，而数据�
 data-files_validation = verl 启动时会打开 data.val_files，即使从不评测，而这里没有
     .hint = 指定一个 prompt 文件
 
+data-files_folder = Trinity-RFT 用 load_dataset 打开数据，它只接受目录或数据集名，遇到 { $path } 这样的单个文件会失败
+    .hint = 把每个文件移到各自的目录里，并改填目录
+
 other-environment = { $reason }
     .about = 目标无法运行来源的环境，跑的是另一回事。
     .hint = { $advice }
