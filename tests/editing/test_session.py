@@ -421,5 +421,5 @@ def test_a_script_is_given_its_arguments_each_time_it_is_read(tmp_path: Path) ->
     assert launch_words(session, path)[-1] == "--env=1=7"
     session.save_as(tmp_path / "run.yaml")
     assert Session.open(tmp_path / "run.yaml").config.batch.responses_per_prompt == 7
-    with pytest.raises(UsageError, match="none"):
+    with pytest.raises(UsageError, match="is not one"):
         Session.open(tmp_path / "run.yaml", given={"1": "7"})

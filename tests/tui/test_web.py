@@ -142,7 +142,7 @@ def test_without_the_server_it_is_said_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "textual_serve.server", None)
     with pytest.raises(RlctlError) as refused:
         web.serve(["tui"], "127.0.0.1", 8000)
-    assert "rlctl[web]" in refused.value.hint
+    assert "[web]" in refused.value.hint
 
 
 def test_another_address_is_warned_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -210,7 +210,7 @@ def test_experts_are_routed_as_transformers_routes_them_and_no_loss_balances_the
         (Megatron(pipeline_parallel_size=2, moe=Moe(dispatcher="allgather")), EXPERTS, {}, "does not support variable sequence length"),
         (Megatron(transformer={"num_layer": 2}), EXPERTS, {}, "TransformerConfig has no num_layer"),
         (Megatron(transformer={"attention_backend": "flsh"}), EXPERTS, {}, "flsh; expected one of flash, fused"),
-        (Megatron(ddp={"overlap_grad_reduce": True}), EXPERTS, {}, "a key of its own"),
+        (Megatron(ddp={"overlap_grad_reduce": True}), EXPERTS, {}, "has its own key"),
         (Megatron(optimizer_overrides={"adam_eps": "small"}), EXPERTS, {}, "takes float"),
         (Megatron(), EXPERTS, {"optimizer": Optimizer(type="Muon")}, "Muon; the Megatron engine has adamw"),
         (Megatron(), EXPERTS, {"optimizer": Optimizer(args={"amsgrad": True})}, "args has amsgrad"),

@@ -62,7 +62,7 @@ def test_without_megatron_core_what_to_install_is_said(model: str, monkeypatch: 
     monkeypatch.setattr(options, "installed", lambda: None)
     with pytest.raises(MissingDependency) as refused:
         check_training(config_of(model, {}), scheduler_steps=10)
-    assert "rlctl[megatron]" in refused.value.hint
+    assert "[megatron]" in refused.value.hint
     config = config_from({"model": {"path": model}, "placement": {"device": "cpu"}})
     check_training(config, scheduler_steps=10)
 
