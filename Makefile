@@ -42,9 +42,10 @@ test: setup  ## Run the whole test suite (under 20 minutes on 2 cores).
 # Left out: clusters, training and the app; and what takes more than ten seconds and fails for few changes.
 SLOW := runtime tui upstream sandbox shell/tracing test_effects.py planning/memory/test_fsdp.py adapters/test_effective_numbers.py \
         adapters/test_laws.py adapters/test_report_is_complete.py adapters/test_corpus.py config/test_laws.py docs/test_commands.py \
-        project/test_for_repositories.py $(addprefix cli/test_,eight_gpus.py hostile_inputs.py plain_install.py import_hygiene.py mistyped_keys.py)
+        translation/test_acceptance.py editing/test_session.py project/test_for_repositories.py \
+        $(addprefix cli/test_,eight_gpus.py hostile_inputs.py plain_install.py import_hygiene.py mistyped_keys.py secrets_shown.py)
 test-fast: setup  ## Run the tests that start no cluster and train nothing (under 3 minutes on 2 cores).
-	$(PYTEST) -n $(PROCESSES) -m 'not (ray or gpu or soak)' $(SLOW:%=--ignore=tests/%)
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -n $(PROCESSES) -m 'not (ray or gpu or soak)' $(SLOW:%=--ignore=tests/%)
 
 # The frameworks' own code, one environment a release: what is installed is in tests/upstream/requirements, the rest comes from .venv.
 UPSTREAM := $(patsubst tests/upstream/requirements/%.txt,.venv-upstream/%/.ready,$(wildcard tests/upstream/requirements/*.txt))

@@ -1,6 +1,6 @@
 """What every test shares: properties are tried on the same examples each time, so that a red run is red again.
 
-``HYPOTHESIS_PROFILE=explore`` tries new examples, as `make soak` does.
+``HYPOTHESIS_PROFILE=explore`` tries new examples, as `make soak` does; ``quick`` tries few, as `make test-fast` does.
 
 `make test` runs everything at once. Tests that start a cluster, or need a GPU, are one group: one process runs them one after the
 other, from the start, and goes before the others, as what they measure is real time and much of theirs is waiting.
@@ -19,6 +19,7 @@ from hypothesis import settings
 from .skips import pytest_collectreport, pytest_runtest_logreport, pytest_sessionfinish  # noqa: F401
 
 settings.register_profile("repeat", derandomize=True, deadline=None)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
