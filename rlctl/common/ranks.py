@@ -183,6 +183,7 @@ BY_CODE: Mapping[str, Rank] = {
     "data-columns": Rank.DATA,
     "other-data-and-reward": Rank.DATA,
     "other-environment": Rank.DATA,
+    "tools-unused": Rank.DATA,
     "secret": Rank.NAMES,
     "not-carried": Rank.NAMES,
     "not-restored": Rank.NAMES,

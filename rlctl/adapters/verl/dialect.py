@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlctl.adapters.engine.dialect import Dialect, File, Shipped, TrainerProgram
+from rlctl.adapters.engine.dialect import Detection, Dialect, File, Shipped, TrainerProgram
 from rlctl.adapters.engine.one_engine import tell_engines, with_one_engine
+from rlctl.adapters.engine.reading import Read
 from rlctl.adapters.engine.rules import Dropped, Noted, matches, split, version_of
 from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import ConfigWithOrigins, WriteOutcome, Written
 from rlctl.adapters.verl import (
+    agent_loop,
     algorithm,
     asynchronous,
     batch,
@@ -85,6 +87,22 @@ class Verl(Dialect):
         if override.key in GROUPS and isinstance(override.value, str):
             return replace(override, key=GROUPS[override.key], path=(GROUPS[override.key],))
         return override
+
+    def read(
+        self,
+        document: Document,
+        taken: Detection,
+        *,
+        environment: Mapping[str, str] | None,
+        options: Mapping[str, str],
+        restored: Mapping[str, Mapping[str, Any]],
+    ) -> Read:
+        """Read a file, with a warning of tools that its run would not use."""
+        read = super().read(document, taken, environment=environment, options=options, restored=restored)
+        if taken.kind == "ppo":
+            found = agent_loop.on_read(document.values, version_of(taken.version))
+            read.report.findings += [replace(item, at=document.at(split(item.key))) for item in found]
+        return read
 
     def upgraded(self, entries: Sequence[Entry], source: str, release: str) -> list[Finding]:
         """A note on each key that the newer release would have ignored in silence."""

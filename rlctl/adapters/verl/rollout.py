@@ -25,8 +25,8 @@ from rlctl.adapters.engine.rules import (
     VersionedDefault,
     Writing,
 )
-from rlctl.adapters.engine.values import ENGINE_DTYPES, Names, Not, Off, Partly, workflow_rule
-from rlctl.adapters.verl import asynchronous, batch
+from rlctl.adapters.engine.values import ENGINE_DTYPES, Names, Not, Off, workflow_rule
+from rlctl.adapters.verl import agent_loop, asynchronous, batch
 from rlctl.planning import arithmetic
 
 R = "actor_rollout_ref.rollout"
@@ -489,13 +489,7 @@ RULES: list[Rule] = [
     ),
     Dropped("rollout.multi_turn.turn_mode", "verl joins turns in one way"),
     Key(f"{R}.agent.num_workers", "rollout.agent.workers", 8, since="0.5"),
-    Key(
-        f"{R}.agent.default_agent_loop",
-        "rollout.agent.default",
-        "single_turn_agent",
-        Partly({"single_turn_agent": "single_turn"}),
-        since="0.6",
-    ),
+    agent_loop.RULE,
     Key(f"{R}.agent.agent_loop_config_path", "rollout.agent.config", None, since="0.5"),
     Key(f"{R}.agent.custom_async_server.path", "rollout.agent.server_path", None, since="0.5", until="0.5"),
     Key(f"{R}.agent.custom_async_server.name", "rollout.agent.server_class", None, since="0.5", until="0.5"),

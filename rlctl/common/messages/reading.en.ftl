@@ -108,6 +108,10 @@ releases-differ = the keys fit { $framework } { $release } as well as { $read },
     .about = The file fits two releases of its framework that mean different numbers by it.
     .hint = if the config is for { $framework } { $release }, read it as that release
 
+tools-unused = '{ $key }' is true, but the agent loop decides, and '{ $loop }' is single_turn_agent: responses have one turn and use no tools
+    .about = The config enables several turns with tools, but verl runs an agent loop that has neither.
+    .hint = set { $loop } to tool_agent; rows with an agent_name column choose their own loop
+
 newer-ignores = left as '{ $key }', { $framework } { $since } and newer would { $effect }
     .about = The newer release would ignore or refuse this key of the older one.
     .hint = { $written ->

@@ -102,6 +102,10 @@ releases-differ = 这些键同时符合 { $framework } { $release } 和 rlctl �
     .about = 文件同时符合同一框架的两个版本，而它们的数值含义不同。
     .hint = 如果配置是给 { $framework } { $release } 用的，请按该版本读取
 
+tools-unused = '{ $key }' 为 true，但起作用的是 agent loop，而 '{ $loop }' 是 single_turn_agent，回答只有一轮，也不使用工具
+    .about = 配置启用了多轮和工具，但 verl 运行的 agent loop 两者都没有。
+    .hint = 把 { $loop } 设为 tool_agent；数据行的 agent_name 列可以指定各自的 loop
+
 newer-ignores = 如果仍写成 '{ $key }'，{ $framework } { $since } 及更新的版本会 { $effect }
     .about = 旧版本的这个键会被新版本忽略或拒绝。
     .hint = { $written ->
