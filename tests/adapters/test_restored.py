@@ -287,3 +287,12 @@ def test_settings_of_a_replay_buffer_and_of_micro_batches_come_back(middle: str)
     assert before.buffer == after.buffer
     assert before.algorithm.aggregation == after.algorithm.aggregation
     assert after.algorithm.aggregation.per_micro_batch
+
+
+def test_the_note_of_restored_values_names_what_they_replace() -> None:
+    text = TRINITY.replace("gpu_per_node: 8", "gpu_per_node: 7")
+    away = convert(text, "verl", dialect="trinity", environment={}).text or ""
+    home = convert(away, "trinity", dialect="verl", environment={})
+    note = next(finding for finding in home.report.findings if finding.code == "restored")
+    assert "replace trainer.n_gpus_per_node = 4" in note.message
+    assert yaml.safe_load(home.text or "")["cluster"]["gpu_per_node"] == 7

@@ -582,6 +582,7 @@ class Reader:
         """
         at = Location(self.document.name)
         links: dict[KeyPath, str] = {}
+        causes = {path: keys for path, (_, keys) in self.implied.items()} | self.stated
         self._forget_implied([parse_dotted(key) for key in self.restored.get("rlctl", {})])
         for dialect, keys in self.restored.items():
             for key, value in keys.items() if dialect not in ("rlctl", AS_WRITTEN) else ():
@@ -612,9 +613,21 @@ class Reader:
                 self.sources |= {place: Source("file", dotted(place), at) for place in said}
             restored.append(dotted(path))
         if restored:
-            shown = ", ".join(restored)
-            self.findings.append(finding("restored", Level.NOTE, restored[0], at, count=len(restored), keys=shown))
+            told: dict[str, Any] = {"count": len(restored), "keys": ", ".join(restored)}
+            if replaced := self._replaced([parse_dotted(key) for key in restored], causes):
+                told["replaced"] = ", ".join(replaced)
+            id_ = "restored_replacing" if replaced else "restored"
+            self.findings.append(finding(id_, Level.NOTE, restored[0], at, **told))
         return links
+
+    def _replaced(self, restored: Sequence[KeyPath], causes: Mapping[KeyPath, tuple[KeyPath, ...]]) -> list[str]:
+        """The keys of the text, with their values, that say something else than the restored values that replace them."""
+        within = [
+            keys for at, keys in causes.items() for path in restored if path[: len(at)] == at or at[: len(path)] == path
+        ]
+        names = dict.fromkeys(dotted(key) for keys in within for key in keys)
+        written = self.restored.get(AS_WRITTEN, {})
+        return [f"{name} = {shown(written[name])}" for name in names if name in written]
 
     def _apart(self, kept: Mapping[KeyPath, Any]) -> Iterator[tuple[KeyPath, Any]]:
         """Kept values; those of a mapping that users name the keys of one by one, if the text says some of them."""

@@ -81,6 +81,10 @@ restored = { $count ->
        *[other] { $count } values come
     } from the keys that an earlier conversion kept at the end of the file: { $keys }
     .about = Values that an earlier conversion kept as comments are used again.
+restored_replacing = { $count ->
+        [one] one value comes
+       *[other] { $count } values come
+    } from the keys that an earlier conversion kept at the end of the file: { $keys }. They replace { $replaced }, which that conversion wrote
 
 not-restored = '{ $key }' is kept at the end of the file but not used: { $reason }
     .about = A value that an earlier conversion kept as a comment no longer fits the file.

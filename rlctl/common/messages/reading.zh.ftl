@@ -78,6 +78,7 @@ secret_written = '{ $key }' 是密钥；rlctl 写成 { $expression }
 
 restored = { $count } 个值来自上次转换保留在文件末尾的键：{ $keys }
     .about = 上次转换作为注释保留的值又派上了用场。
+restored_replacing = { $count } 个值来自上次转换保留在文件末尾的键：{ $keys }。它们取代那次转换写出的 { $replaced }
 
 not-restored = '{ $key }' 保留在文件末尾，但没有使用：{ $reason }
     .about = 上次转换作为注释保留的值已与文件不符。
