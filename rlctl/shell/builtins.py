@@ -15,7 +15,7 @@ from rlctl.common.secrets import has_password, is_secret_name, is_token
 from rlctl.documents.files import read_text
 from rlctl.shell.conditions import Status
 from rlctl.shell.state import State
-from rlctl.shell.text import Text, changed, hidden, joined, literal, plain, problem, unknown
+from rlctl.shell.text import Text, changed, hidden, joined, literal, plain, problem, unknown, unknown_items
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,12 @@ PRINTING = frozenset(_PRINTING_NAMES.split())
 """Those of them that may print something, which ``$( )`` would take."""
 MAX_CONTENTS = 1 << 16
 """Characters of a file that ``$(<FILE)`` reads; a longer one is no setting."""
+_WRITERS = frozenset({"curl", "dd", "hf", "huggingface-cli", "mv", "rm", "shred", "tee", "touch", "truncate", "wget"})
+"""Programs that change the files they name."""
+_COPIERS = frozenset({"cp", "ln", "rsync", "scp", "install"})
+"""Programs that change the last file they name."""
+_IN_PLACE = frozenset({"sed", "gsed", "perl", "awk", "gawk", "yq"})
+"""Programs that change the files they name if an option begins with -i."""
 UNREAD = frozenset({"eval", "getopts", "coproc", "enable", "compgen", "complete", "caller", "fc", "suspend", "dirs"})
 """Commands of bash that change what follows in ways that are not read here."""
 TRACE = "run the script in isolation with --trace"
@@ -89,10 +95,12 @@ def call(state: State, words: list[Text], at: Location) -> Known | None:
     if name in ("read", "mapfile", "readarray"):
         given = [plain(word) for word in arguments if re.fullmatch(r"[A-Za-z_]\w*", plain(word))]
         for variable in given or ["REPLY", "MAPFILE"]:
-            bad = unknown(f"'{name}' takes it from outside of the script", at)
-            state.assign(variable, bad if name == "read" and not _fills_array(arguments) else [bad])
+            why = f"'{name}' takes it from outside of the script"
+            is_text = name == "read" and not _fills_array(arguments)
+            state.assign(variable, unknown(why, at) if is_text else unknown_items(why, at))
         return Known()
     if name in _QUIET:
+        touch(state, words)
         return Known()
     printer = _PRINTERS.get(name)
     if printer is None:
@@ -108,16 +116,17 @@ def contents(state: State, name: Text, at: Location) -> Text:
     if (piece := hidden(name)) is not None:
         return (piece,)
     shown = plain(name)
-    if shown in state.files:
-        written = state.files[shown]
-        return changed(name, written, at) if written else unknown(f"the script writes what '{shown}' holds", at)
-    beside, path = Path(state.script).parent.resolve(), (Path(state.folder) / expanded(shown)).resolve()
+    beside, path = Path(state.script).parent.resolve(), state.path(shown)
+    if (written := state.written(path)) is not None:
+        text = state.files[written]
+        is_known = text is not None and written == path
+        return changed(name, text or "", at) if is_known else unknown(f"the script itself changes '{shown}'", at)
     if not Path(state.script).is_file() or not path.is_relative_to(beside):
         return unknown(f"'{shown}' is outside of the script's folder, so rlctl does not read it", at)
     if path.name.startswith(".") or any(is_secret_name(part) for part in path.name.split(".")):
         return unknown(f"'{shown}' may hold a secret, so rlctl does not read it", at)
     if not path.is_file():
-        return unknown(f"'{shown}' is not there", at)
+        return unknown(f"'{shown}' is not a regular file" if path.exists() else f"'{shown}' does not exist", at)
     try:
         held = read_text(path) if path.stat().st_size <= MAX_CONTENTS else None
     except (DocumentError, OSError):
@@ -127,6 +136,15 @@ def contents(state: State, name: Text, at: Location) -> Text:
     if has_password(held) or is_token(held):
         return unknown(f"'{shown}' holds a password, so rlctl does not read it", at)
     return changed(name, held, at)
+
+
+def touch(state: State, words: list[Text]) -> None:
+    """Note the files that a command changes, as far as its name tells."""
+    name, *texts = (plain(word) for word in words)
+    in_place = name in _IN_PLACE and any(text.startswith(("-i", "--in-place", "--inplace")) for text in texts)
+    changed_files = texts if name in _WRITERS or in_place else texts[-1:] if name in _COPIERS else []
+    for text in changed_files:
+        state.writes(text.rpartition("=")[2])
 
 
 def status_of(state: State, words: list[Text], at: Location) -> Status:

@@ -23,7 +23,7 @@ from rlctl.shell.arithmetic import assigned
 from rlctl.shell.conditions import Conditions, Status
 from rlctl.shell.state import MissingError, State
 from rlctl.shell.syntax import Script, parse
-from rlctl.shell.text import Text, hidden, joined, literal, plain, problem, unknown, unquoted
+from rlctl.shell.text import Text, hidden, joined, literal, plain, problem, unknown, unknown_items
 from rlctl.shell.words import Words, as_regex, is_costly
 
 _MAX_STEPS = 20_000
@@ -335,7 +335,9 @@ class _Reader:
             return
         if "[" in name:
             owner = name.partition("[")[0]
-            self.state.variables[owner] = [unknown(f"'unset {name}' leaves a gap in it, which is not read here", at)]
+            self.state.variables[owner] = unknown_items(
+                f"'unset {name}' leaves a gap in it, which is not read here", at
+            )
         elif "f" in flags or (name not in self.state.variables and name in self.state.functions):
             self.state.functions.pop(name, None)
         else:
@@ -384,9 +386,8 @@ class _Reader:
         where = self.words.arithmetic(index, at)
         number = int(plain(where)) if hidden(where) is None and re.fullmatch(r"-?\d+", plain(where)) else -1
         if not 0 <= number <= len(items):
-            self.state.variables[name] = [
-                unknown(f"{name}[{index}] is set at line {at.line}, which is not read here", at)
-            ]
+            why = f"{name}[{index}] is set at line {at.line}, which is not read here"
+            self.state.variables[name] = unknown_items(why, at)
             return
         if number == len(items):
             items.append(())
@@ -459,7 +460,8 @@ class _Reader:
                 if (match := _ASSIGNMENT.match(script.text(node))) is not None:
                     value = node.child_by_field_name("value")
                     is_array = (value is not None and value.type == "array") or match["index"] is not None
-                    self.state.assign(match["name"], [bad] if is_array else bad, append=match["sign"] == "+=")
+                    items = unknown_items(why, script.at(node))
+                    self.state.assign(match["name"], items if is_array else bad, append=match["sign"] == "+=")
             case "declaration_command" if _odd_flags(script.text(node)):
                 for name in _NAMES.findall(script.text(node))[1:]:
                     self.state.odd[name] = bad
@@ -482,7 +484,7 @@ class _Reader:
         if name in self.state.functions and name not in called:
             self._taint(*self.state.functions[name], why, called | {name})
         elif name in ("set", "shift"):
-            self.state.arguments = [unquoted(unknown(why, script.at(node)))]
+            self.state.arguments = unknown_items(why, script.at(node))
         elif name in ("source", "."):
             shown = " ".join(script.text(node).split())
             self.state.assumed.setdefault(
@@ -657,9 +659,6 @@ class _Reader:
 
     def _redirected_statement(self, script: Script, node: Any) -> Status:
         body = node.child_by_field_name("body")
-        if body is None:
-            self._print_file(script, node)
-            return True
         here = next((child for child in node.children if child.type == "heredoc_redirect"), None)
         to = next((child for child in node.children if child.type == "file_redirect"), None)
         if here is not None:
@@ -667,19 +666,36 @@ class _Reader:
             if body.type == "command" and script.text(body.child_by_field_name("name")) == "cat" and to is not None:
                 self._write_file(script, here, to)
                 return True
+            self._note_written(script, here)
             piped = next((child for child in here.children if child.type in ("pipeline", "list", "command")), None)
             if piped is not None:
                 self.statement(script, body)
                 return self.statement(script, piped)
-        return self.statement(script, body)
+        self._note_written(script, node)
+        return self.statement(script, body) if body is not None else True
 
-    def _print_file(self, script: Script, node: Any) -> None:
-        """``$(<FILE)``, which stands for what the file holds; a redirection without a command prints nothing elsewhere."""
-        source = next((child for child in node.children if child.type == "file_redirect"), None)
-        if self.output is not None and source is not None and "<" in (child.type for child in source.children):
-            at = script.at(source)
-            name = self.words.text(script.text(source.child_by_field_name("destination")), at)
-            self.output.append(builtins.contents(self.state, name, at))
+    def _note_written(self, script: Script, node: Any) -> None:
+        """The files that the redirections of a statement write."""
+        for child in node.children:
+            if child.type == "file_redirect" and any(">" in part.type for part in child.children):
+                to = child.child_by_field_name("destination")
+                self.state.writes(plain(self.words.text(script.text(to), script.at(child))) if to is not None else "")
+
+    def _file_in(self, script: Script) -> Any:
+        """The name in ``$(<FILE)``. Bash reads the file only if there is nothing else; otherwise ``<FILE`` prints nothing."""
+        parts = [child for child in script.root.children if child.type not in ("comment", ";", "\n")]
+        alone = parts[0].children if len(parts) == 1 and parts[0].type == "redirected_statement" else []
+        if len(alone) != 1 or alone[0].type != "file_redirect" or alone[0].children[0].type != "<":
+            return None
+        return alone[0].child_by_field_name("destination")
+
+    def _contents(self, script: Script, name: Any) -> Text:
+        """What ``$(<FILE)`` stands for."""
+        text, at = self.words.text(script.text(name), script.at(name)), script.at(name)
+        if self.commands and hidden(text) is None:
+            shown = plain(text)
+            self.state.assumed.setdefault(f"assumed that no command before this line changes '{shown}'", at)
+        return builtins.contents(self.state, text, at)
 
     def _write_file(self, script: Script, here: Any, to: Any) -> None:
         """A file that the script writes with ``cat > FILE <<EOF``."""
@@ -690,7 +706,8 @@ class _Reader:
         at = script.at(body) if body is not None else script.at(here)
         is_raw = script.text(start)[:1] in "\"'\\"
         text = literal(source, at) if is_raw else self.words.text('"' + source.replace('"', '\\"') + '"', at)
-        self.state.files[name] = plain(text) if problem(text) is None else ""
+        is_whole = problem(text) is None and ">>" not in (part.type for part in to.children)
+        self.state.writes(name, plain(text) if is_whole else None)
 
     # Conditions
 
@@ -732,6 +749,7 @@ class _Reader:
             return True
         skipped = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
         nodes = [child for child in node.children if child not in before and child.type not in skipped]
+        self._note_written(script, node)
         words = [word for text, at in self._word_sources(script, nodes) for word in self.words.fields(text, at)]
         for child in node.children:
             if child.type == "herestring_redirect":  # it may set a variable, as $((n++)) does
@@ -808,6 +826,7 @@ class _Reader:
                 (self.said if self.output is None else self.output).append(known.output)
             return known.status
         self.commands.append(Command(tuple(words), at, self.state.folder))
+        builtins.touch(self.state, words)
         status = builtins.status_of(self.state, words, at)
         if self.output is not None and status is not False:
             self.output.append(self._only_when_run(words, at))
@@ -900,7 +919,10 @@ class _Reader:
         try:
             with suppress(_End, _Return), self._apart():
                 script = parse(source, at.file, at.line)
-                self.block(script, script.root)
+                if (name := self._file_in(script)) is not None:
+                    self.output.append(self._contents(script, name))
+                else:
+                    self.block(script, script.root)
             found = joined(self.output, "\n", at)
         finally:
             self.output = kept

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.filenames import expanded
 from rlctl.common.secrets import is_secret, is_secret_name
 from rlctl.shell.text import Piece, Text, from_environment, from_secret, literal, plain, problem
 
@@ -16,6 +17,7 @@ Value = Text | list[Text]
 
 MAX_TEXT = 1 << 18
 MAX_ITEMS = 10_000
+_MAX_NAME = 4096
 _PIECE = 16
 """What a piece counts for beside its characters."""
 BLANKS = " \t\n"
@@ -53,8 +55,8 @@ class State:
     variables: dict[str, Value] = field(default_factory=dict)
     functions: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """The body of each function, and the source it is in."""
-    files: dict[str, str] = field(default_factory=dict)
-    """Files that the script writes from its own text, by name."""
+    files: dict[Path, str | None] = field(default_factory=dict)
+    """Files and folders that the script writes: their text, or None if only running the script would tell."""
     folder: str = "."
     """Where the script is, after ``cd``."""
     before: str = "."
@@ -88,6 +90,21 @@ class State:
     """What was taken for granted, in words."""
     secrets: dict[str, str] = field(default_factory=dict)
     """Values of secrets that the script holds, by the name of the variable."""
+
+    def path(self, name: str) -> Path:
+        """The file that a name means where the script is now."""
+        return (Path(self.folder) / expanded(name)).resolve()
+
+    def writes(self, name: str, text: str | None = None) -> None:
+        """A command may write a file: with this text, or with what only running it would tell."""
+        if name and len(name) <= _MAX_NAME and "\0" not in name:
+            self.files[self.path(name)] = text
+
+    def written(self, path: Path) -> Path | None:
+        """The file that the script writes, or the folder of it below the script's own, if it does."""
+        around = Path(self.script).parent.resolve()
+        places = (path, *(folder for folder in path.parents if around in folder.parents))
+        return next((each for each in places if each in self.files), None)
 
     def look_up(self, name: str, at: Location) -> Value | None:
         """The value of a variable; None where it is not set."""

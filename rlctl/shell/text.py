@@ -50,6 +50,11 @@ def unknown(problem: str, at: Location) -> Text:
     return (Piece("", at, problem=problem),)
 
 
+def unknown_items(problem: str, at: Location) -> list[Text]:
+    """The items of an array that reading alone does not tell, neither their values nor their number."""
+    return [unquoted(unknown(problem, at))]
+
+
 def plain(text: Text) -> str:
     """What a text is here."""
     return "".join(piece.text for piece in text)

@@ -238,7 +238,8 @@ class Words:
         for index, item in enumerate(items):
             if index:
                 found.append(_BREAK)
-            found += (quoted(item) or (Piece("", at),)) if in_double else unquoted(item)
+            stays_one_word = in_double and open_end([item]) is None
+            found += (quoted(item) or (Piece("", at),)) if stays_one_word else unquoted(item)
         return found
 
     def _expansion(self, inside: str, at: Location, *, in_double: bool) -> list[_Part]:
@@ -266,6 +267,8 @@ class Words:
         operator = _OPERATOR.match(rest)
         if rest and operator is None:
             return [*unknown(f"the operation {rest[:20]!r} on an array is not read here", at)]
+        if operator and (end := open_end(items)) is not None:
+            return [*end[1]]
         if operator and operator[0] in (":-", "-", ":+", "+"):
             if bool(items) is (operator[0][-1] == "+"):
                 return self._parts(rest[operator.end() :], at, tilde=False, inside_quotes=in_double)
@@ -330,6 +333,9 @@ class Words:
         found = self._found(name, index, at)
         is_there = found is not None and (bool(plain(found)) or problem(found) is not None or len(sign) == 1)
         if sign[-1] == "+":
+            bad = problem(found or ())
+            if bad is not None and (len(sign) == 2 or index is not None):  # it may be empty, or no item
+                return (bad,)
             return self._word(word, at, in_double=in_double) if is_there else ()
         in_environment = self._is_from_environment(name) and index is None
         if is_there and found is not None and not in_environment:
@@ -369,6 +375,8 @@ class Words:
         if index is not None:
             items = self.state.items(name, at)
             number = self._number(index, at)
+            if number is not None and (end := open_end(items)) is not None and not 0 <= number < end[0]:
+                return quoted(end[1])
             return items[number] if number is not None and -len(items) <= number < len(items) else None
         value = self.state.look_up(name, at)
         return (value[0] if value else None) if isinstance(value, list) else value

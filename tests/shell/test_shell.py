@@ -433,7 +433,11 @@ def test_a_file_that_the_script_writes_is_known() -> None:
     reading = read(
         "X=3\ncat > run.yaml <<EOF\nlr: $X\nname: \"a\"\nEOF\ncat > raw.yaml <<'EOF'\nlr: $X\nEOF\ntrinity run --config run.yaml"
     )
-    assert reading.state.files == {"run.yaml": 'lr: 3\nname: "a"\n', "raw.yaml": "lr: $X\n"}
+    here = Path.cwd()
+    assert reading.state.files == {
+        here / "run.yaml": 'lr: 3\nname: "a"\n',
+        here / "raw.yaml": "lr: $X\n",
+    }
     assert last("cat > a <<EOF\nx\nEOF\ntrainer b") == ["trainer", "b"]
 
 
@@ -483,6 +487,110 @@ def test_a_file_beside_the_script_is_read_as_bash_does(tmp_path: Path, monkeypat
     assert "a=org/model" in expected
 
 
+EMPTY_SUBSTITUTIONS = (
+    "$(<a b)",
+    "$(<a; echo b)",
+    "$(<a; <b)",
+    "$(<a 2>x)",
+    "$(<a &)",
+    "$( (<a) )",
+    "$(3<a)",
+    "$(<a;)",
+    "$( # c\n<a\n)",
+)
+
+
+@needs_bash
+@pytest.mark.parametrize("source", EMPTY_SUBSTITUTIONS)
+def test_a_file_is_printed_only_by_a_redirection_that_is_alone(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_text("1\n")
+    (tmp_path / "b").write_text("2\n")
+    script = f"X=x{source.replace('<a b', '<a <b')}\ntrainer $X"
+    assert [plain(word) for word in read_beside(tmp_path, script, monkeypatch)] == as_bash(script, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo 5 > a",
+        "echo 5 >> a",
+        "echo 5 &> a",
+        "cat >> a <<E\n1\nE",
+        "cat > a <<E\n$(hostname)\nE",
+        "cp b a",
+        "echo 5 | tee a",
+        "> a echo 5",
+        "f() { echo 5 > a; }; f",
+        "for i in 1; do echo $i; done > ./a",
+        "(cd d; rm ../a)",
+        "sed -i s/o/p/ a",
+        "rm -rf d",
+        "curl -o a http://x",
+    ],
+)
+def test_a_file_that_a_command_may_change_is_unknown(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "a").write_text("old\n")
+    (tmp_path / "d" / "a").write_text("old\n")
+    name = "d/a" if command == "rm -rf d" else "a"
+    (word,) = read_beside(tmp_path, f"{command}\nX=$(<{name}); trainer $X", monkeypatch)[1:]
+    found = problem(word)
+    assert found is not None
+    assert "the script itself changes" in found.problem
+
+
+def test_a_file_that_is_only_looked_at_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_text("7\n")
+    script = "mkdir -p d; cat a; [ -f a ] && cp a d; sed s/7/8/ a\nX=$(<a); trainer $X"
+    (word,) = read_beside(tmp_path, script, monkeypatch)[1:]
+    assert plain(word) == "7"
+    reading = read_script(script, "run.sh", environment=ENVIRONMENT)
+    assert list(reading.state.assumed) == ["assumed that no command before this line changes 'a'"]
+
+
+UNKNOWN_ARRAYS = {
+    "read from a file": "mapfile -t A < f",
+    "read from a line": "IFS=, read -ra A <<< a,b",
+    "a gap": "A=(a b c); unset 'A[0]'",
+    "an item far away": "A=(a b); A[7]=c",
+    "an item at an unknown place": "A=(a b); A[$(hostname)]=c",
+    "set under a condition": "A=(a b); if [ -f x ]; then A=(c); fi",
+    "an item under a condition": "A=(a b); [ -f x ] && A[1]=c",
+    "copied": 'mapfile -t B < f; A=("${B[@]}")',
+    "arguments": 'mapfile -t B < f; set -- "${B[@]}"; A=("$@")',
+    "appended": "mapfile -t A < f; A+=(c)",
+}
+ITEMS = (
+    "${A[1]}",
+    "${A[3]}",
+    "${#A[@]}",
+    "${#A[1]}",
+    "${A[@]:1:1}",
+    "${A[1]:-d}",
+    "${A[1]+d}",
+    "${A[1]:+d}",
+    '"${A[@]}"',
+    "${A[-1]}",
+)
+
+
+@pytest.mark.parametrize("item", ITEMS)
+@pytest.mark.parametrize("case", UNKNOWN_ARRAYS, ids=str)
+def test_no_item_of_an_array_that_is_not_known_is_empty(case: str, item: str) -> None:
+    words = read(f"{UNKNOWN_ARRAYS[case]}\ntrainer {item}").commands[-1].words[1:]
+    assert any(problem(word) for word in words)
+
+
+def test_what_replaces_an_unknown_value_is_unknown() -> None:
+    words = read("H=$(hostname); trainer ${H:+a} ${H+b}").commands[-1].words
+    assert problem(words[1]) is not None
+    assert plain(words[2]) == "b"
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -495,7 +603,8 @@ def test_a_file_beside_the_script_is_read_as_bash_does(tmp_path: Path, monkeypat
         ("url.txt", "password"),
         ("big.txt", "characters"),
         ("binary.txt", "cannot be read"),
-        ("none.txt", "not there"),
+        ("none.txt", "does not exist"),
+        ("folder", "not a regular file"),
     ],
 )
 def test_a_file_that_may_not_be_read_is_unknown_and_never_empty(
@@ -510,6 +619,7 @@ def test_a_file_that_may_not_be_read_is_unknown_and_never_empty(
     (folder / "url.txt").write_text("postgresql://me:sesame@host/db\n")
     (folder / "big.txt").write_text("x" * 100_000)
     (folder / "binary.txt").write_bytes(b"\0\1\2\3")
+    (folder / "folder").mkdir()
     (word,) = read_beside(folder, f"X=$(<{name}); trainer $X", monkeypatch)[1:]
     found = problem(word)
     assert found is not None

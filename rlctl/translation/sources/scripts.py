@@ -325,12 +325,16 @@ def _base(launch: ScriptLaunch, words: ParsedCommand, reading: ScriptReading, na
 
 def _find(wanted: str, program: LaunchProgram, reading: ScriptReading, name: str) -> Document | list[str]:
     """The config file of a command; where it was looked for if there is none."""
-    if wanted in reading.state.files:
-        return read_yaml(reading.state.files[wanted], f"{name}: {wanted}")
     looked: list[str] = []
     for folder in dict.fromkeys(_folders(program, name)):
         for ending in ("", ".yaml", ".yml"):
             path = folder / f"{wanted}{ending}"
+            if (written := reading.state.written(path.resolve())) is not None:
+                text = reading.state.files[written]
+                if text is None or written != path.resolve():
+                    message = f"the script itself changes '{wanted}', and only running the script tells what it holds"
+                    raise DocumentError(message, at=program.at, hint="run the script in isolation with --trace")
+                return read_yaml(text, f"{name}: {wanted}")
             if is_file(path):
                 return read_yaml(read_text(path), str(path))
         looked.append(str(folder))

@@ -303,6 +303,16 @@ def test_a_file_that_the_script_writes_itself_is_read(tmp_path: Path) -> None:
     assert values(report)["algorithm.repeat_times"] == 4
 
 
+@pytest.mark.parametrize(
+    "change", ["sed -i s/4/5/ made.yaml", "cp other.yaml made.yaml", "echo 'seed: 1' >> made.yaml"]
+)
+def test_a_config_that_the_script_changes_is_not_read_as_it_is_now(change: str, tmp_path: Path) -> None:
+    write(tmp_path, TRINITY, "made.yaml")
+    file = write(tmp_path, f'cd "$(dirname "$0")"\n{change}\ntrinity run --config made.yaml\n')
+    with pytest.raises(DocumentError, match=r"the script itself changes 'made\.yaml'"):
+        translate.read(file)
+
+
 @pytest.mark.parametrize("folder", [".", "elsewhere"])
 def test_rolls_start_script_names_its_file_relative_to_itself(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
