@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import secrets
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ from rlctl.runtime.algorithms.distributions import LOG_PROBS
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.experience.selection import measured_by
 from rlctl.runtime.judges import Modelled
-from rlctl.runtime.processes.group import Group, RetryPolicy
+from rlctl.runtime.processes.group import Group, RetryPolicy, Waiting
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score, rewards_for
 from rlctl.runtime.rollout.interface import Finished
@@ -170,6 +172,12 @@ def _write(column: str, samples: Sequence[Sample], split: Sequence[Sequence[int]
         samples[index].columns[column] = values
 
 
+COLLECT_SECONDS = 0.1
+"""How long an engine holds a call for its finished responses if there are none."""
+IDLE_SECONDS = 0.005
+"""How long a caller waits that has nothing under way in any engine."""
+
+
 class RolloutEngines:
     """All rollout engines together."""
 
@@ -183,8 +191,15 @@ class RolloutEngines:
         self._group = group
         self._sync = WeightSync(group, sync_timeout, again)
         self._again = again
-        self._streamed = [0] * len(group)
-        """Calls of ``stream`` that each engine has had."""
+        self._session = secrets.randbits(63)
+        self._opens = [True] * len(group)
+        """The engines that don't know this session."""
+        self._resting = False
+        """Whether the engines were put to sleep, which only ``submit`` ends."""
+        self._missing: list[dict[int, int]] = [{} for _ in range(len(group))]
+        """Responses that each engine has still to give, by ticket."""
+        self._collecting: dict[int, Waiting] = {}
+        """The ``collect`` call of each engine that works."""
 
     def __len__(self) -> int:
         return len(self._group)
@@ -202,16 +217,63 @@ class RolloutEngines:
     def stream(
         self, requests: Sequence[Mapping[int, Request]], aborted: Sequence[int], seconds: float
     ) -> list[list[Finished] | None]:
-        """Give each engine requests by their tickets, give up others, and let all work for about ``seconds``.
+        """Give each engine requests by their tickets, give up others, and return what has finished.
 
-        What has finished, by engine; None of one that has lost what it was given and knows nothing of these requests either.
+        Engines work whether or not anything waits for them. This returns as soon as one engine has finished a response, and
+        after ``seconds`` at most.
+
+        Returns:
+            Responses by engine; None for one that replaced an engine, and has neither the earlier requests nor these.
         """
-        arguments = [
-            (count, dict(own), tuple(aborted), seconds) for count, own in zip(self._streamed, requests, strict=True)
-        ]
-        found: list[list[Finished] | None] = self._group.each(RolloutWorker.stream, arguments, again=self._again)
-        self._streamed = [0 if each is None else count + 1 for count, each in zip(self._streamed, found, strict=True)]
+        lost = self._submit(requests, aborted)
+        working = [engine for engine, missing in enumerate(self._missing) if missing]
+        for engine in working:
+            if engine not in self._collecting:
+                call = {engine: (self._session, COLLECT_SECONDS)}
+                self._collecting[engine] = self._group.begin(
+                    RolloutWorker.collect, call, again=self._again, lane="collect"
+                )
+        found: list[list[Finished] | None] = [[] for _ in self._missing]
+        if not working and not lost:
+            time.sleep(min(seconds, IDLE_SECONDS))
+        for place in self._group.first([self._collecting[engine] for engine in working], 0.0 if lost else seconds):
+            engine = working[place]
+            finished = found[engine] = self._collecting.pop(engine).wait()[0]
+            if finished is None:
+                lost.append(engine)
+            else:
+                self._note(engine, finished)
+        for engine in lost:
+            found[engine] = None
+            self._opens[engine] = True
+            self._missing[engine].clear()
+            self._collecting.pop(engine, None)
         return found
+
+    def _submit(self, requests: Sequence[Mapping[int, Request]], aborted: Sequence[int]) -> list[int]:
+        """Hand over requests and tickets to give up; the engines that have lost the earlier ones, and took none."""
+        calls: dict[int, tuple[Any, ...]] = {}
+        for engine, own in enumerate(requests):
+            gone = tuple(ticket for ticket in aborted if self._missing[engine].pop(ticket, None) is not None)
+            if own or gone or (self._resting and self._missing[engine]):
+                calls[engine] = (self._session, self._opens[engine], dict(own), gone)
+                self._opens[engine] = False
+        self._resting = False
+        if not calls:
+            return []
+        taken = self._group.begin(RolloutWorker.submit, calls, again=self._again, lane="submit").wait()
+        lost = [engine for engine, took in zip(calls, taken, strict=True) if not took]
+        for engine in set(calls).difference(lost):
+            self._missing[engine] |= {ticket: request.n for ticket, request in requests[engine].items()}
+        return lost
+
+    def _note(self, engine: int, finished: Sequence[Finished]) -> None:
+        missing = self._missing[engine]
+        for each in finished:
+            if each.ticket in missing:
+                missing[each.ticket] -= 1
+                if not missing[each.ticket]:
+                    del missing[each.ticket]
 
     def load_weights(self, weights: Source, version: int, only: Collection[int] = ()) -> None:
         """Put new weights into the engines, by default all; ``version`` is on every later response. See ``WeightSync``."""
@@ -222,7 +284,9 @@ class RolloutEngines:
         return self._group.share(value)
 
     def sleep(self) -> None:
-        """Leave the devices' memory to training, where they are shared; engines wake when they are next asked to generate."""
+        """Stop the engines, and leave the devices' memory to training if they are shared, until they are next asked to
+        generate."""
+        self._resting = True
         self._group.all(RolloutWorker.sleep)
 
 

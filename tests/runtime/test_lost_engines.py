@@ -26,7 +26,7 @@ from .test_schedules import config_of, steps, unlike
 
 
 class Mortal(LocalGroup):
-    """A rollout worker that dies at some of the calls that stream responses, with all that is under way in it."""
+    """A rollout worker that dies at some of the calls that collect responses, with all that is under way in it."""
 
     def __init__(self, worker: Any, make: Callable[[], Any], deaths: Collection[int]) -> None:
         super().__init__("rollout-0", worker)
@@ -35,7 +35,7 @@ class Mortal(LocalGroup):
     def each(
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
     ) -> list[Any]:
-        if method is RolloutWorker.stream:
+        if method is RolloutWorker.collect:
             self.streamed += 1
             if self.streamed in self._deaths:
                 assert again is not None, "who streams may be replaced"

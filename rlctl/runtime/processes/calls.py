@@ -22,6 +22,8 @@ FIRST_CAUSE_SECONDS = 3.0
 """How long others are listened to when a worker fails in a way that the end of another worker would explain."""
 SILENCE_SECONDS = 60.0
 """A worker whose heartbeat is away for so long is taken for gone, or after half of what a call may take where that is less."""
+OVERDUE_SECONDS = 10.0
+"""A call that returns within a moment in a worker that is well is looked after when it has taken so long."""
 _CONSEQUENCE = re.compile(
     r"connection (was )?(closed|reset|refused|aborted)|gloo|nccl|broken pipe|DistBackendError|could not meet the others"
     r"|OwnerDiedError|ObjectLostError",
@@ -128,6 +130,8 @@ class Calls:
     """What is said of one that takes longer."""
     beside: Calls | None = None
     """Calls that these depend on: a failure among them is one of these, their values are not waited for."""
+    begun: float = field(default_factory=time.monotonic)
+    """When they were made."""
     again: Callable[[int, WorkerLost], Any] | None = None
     """Replaces a worker that is lost and makes its call again; raises where it does not. None ends the wait."""
 
@@ -205,6 +209,22 @@ def together(parts: Sequence[Calls]) -> Calls:
         limit=tightest.limit,
         overdue=tightest.overdue,
     )
+
+
+def first_of(waiting: Sequence[Calls], seconds: float) -> list[int]:
+    """Return which of some calls, each of one worker, can be waited for now, once any can; none after ``seconds``.
+
+    A call that should have returned long ago is one of them: waiting for it finds out whether its worker is gone.
+
+    Raises:
+        StopRequested: the run was asked to end.
+    """
+    places = {each.calls[0]: place for place, each in enumerate(waiting)}
+    done = _next(list(places), seconds)
+    if waiting and waiting[0].stop_requested():
+        raise StopRequested
+    overdue = time.monotonic() - OVERDUE_SECONDS
+    return sorted({places[call] for call in done} | {i for i, each in enumerate(waiting) if each.begun < overdue})
 
 
 def _next(calls: list[Any], timeout: float) -> list[Any]:

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from rlctl.common.errors import RlctlError
-from rlctl.runtime.processes.calls import SILENCE_SECONDS, Calls, Heartbeat, Outcome, WorkerLost
+from rlctl.runtime.processes.calls import SILENCE_SECONDS, Calls, Heartbeat, Outcome, WorkerLost, first_of
 from rlctl.runtime.processes.environment import enter
 from rlctl.runtime.processes.vitals import of_worker
 from rlctl.runtime.profiling.tools import Order, WorkerProfile
@@ -57,6 +57,10 @@ class Host:
     def call(self, method: str, *args: Any) -> Outcome:
         """Call a method of the worker."""
         return _attempt(lambda: self._run(method, *args))
+
+    def side(self, method: str, *args: Any) -> Outcome:
+        """Call a method of the worker beside its other calls, in another thread; the method is safe for that."""
+        return _attempt(lambda: getattr(self._worker, method)(*args))
 
     def keep(self, method: str, *args: Any) -> Outcome:
         """Call a method and keep its value here: the outcome holds a handle that other workers can be given, or None for None."""
@@ -96,13 +100,16 @@ def spawn(environment: Mapping[str, str], log: str, **options: Any) -> Any:
     """A host in an actor of its own, which answers ``process`` while it computes. Returns its handle."""
     import ray
 
-    actor = ray.remote(concurrency_groups={HEARTBEAT: 1}, **options)(Host)
+    actor = ray.remote(concurrency_groups=dict.fromkeys((HEARTBEAT, *LANES), 1), **options)(Host)
     return actor.remote(dict(environment), log)
 
 
 NOT_STARTED = "its process has not started within {:g} s (runtime.ray.startup_timeout)"
 HEARTBEAT = "heartbeat"
 """The actor's threads that do not wait for its work."""
+Lane = Literal["submit", "collect"]
+"""A thread of a worker for calls that must not wait for its other calls; calls of one lane come one after another."""
+LANES: tuple[Lane, ...] = get_args(Lane)
 
 
 def _heartbeat(actor: Any) -> Callable[[], Any]:
@@ -193,11 +200,16 @@ class Group(Protocol):
         again: RetryPolicy | None = None,
         limit: Limit = Limit(),
         beside: Waiting | None = None,
+        lane: Lane | None = None,
     ) -> Waiting:
         """Call ``method`` on workers by their index, and do not wait; with ``keep`` values are handles, as of ``fetch``.
 
-        ``beside`` are calls of this group that these depend on: a failure among them is one of these.
+        ``beside`` are calls of this group that these depend on: a failure among them is one of these. Calls of a ``lane``
+        run beside the worker's other calls.
         """
+
+    def first(self, waiting: Sequence[Waiting], seconds: float) -> list[int]:
+        """Which of some calls, each of one worker, can be waited for now, once any can; none after ``seconds``."""
 
     def processes_of(self) -> range:
         """Indices for ``begin``: of all processes, also of those that are one to ``each``."""
@@ -265,8 +277,12 @@ class LocalGroup:
         again: RetryPolicy | None = None,
         limit: Limit = Limit(),
         beside: Waiting | None = None,
+        lane: Lane | None = None,
     ) -> Waiting:
-        return _Later(lambda: self.each(method, list(arguments.values())) if arguments else [])
+        return _Later(lambda: self.each(method, list(arguments.values()), again=again) if arguments else [])
+
+    def first(self, waiting: Sequence[Waiting], seconds: float) -> list[int]:
+        return list(range(len(waiting)))
 
     def processes_of(self) -> range:
         return range(1)
@@ -339,8 +355,12 @@ class Replicas:
         again: RetryPolicy | None = None,
         limit: Limit = Limit(),
         beside: Waiting | None = None,
+        lane: Lane | None = None,
     ) -> Waiting:
-        return self._group.begin(method, arguments, keep=keep, again=again, limit=limit, beside=beside)
+        return self._group.begin(method, arguments, keep=keep, again=again, limit=limit, beside=beside, lane=lane)
+
+    def first(self, waiting: Sequence[Waiting], seconds: float) -> list[int]:
+        return self._group.first(waiting, seconds)
 
     def processes_of(self) -> range:
         return self._group.processes_of()
@@ -432,11 +452,18 @@ class RayGroup:
         again: RetryPolicy | None = None,
         limit: Limit = Limit(),
         beside: Waiting | None = None,
+        lane: Lane | None = None,
     ) -> Calls:
-        asked, indices = "keep" if keep else "call", list(arguments)
+        asked, indices = "keep" if keep else "side" if lane else "call", list(arguments)
+        called: dict[int, Any] = {}
+        """The actor that each call went to."""
 
         def call(place: int) -> Any:
-            return getattr(self._actors[indices[place]], asked).remote(method.__name__, *arguments[indices[place]])
+            actor = called[place] = self._actors[indices[place]]
+            to = getattr(actor, asked)
+            return (to.options(concurrency_group=lane) if lane else to).remote(
+                method.__name__, *arguments[indices[place]]
+            )
 
         with self.turn:
             waiting = self._calls([call(place) for place in range(len(indices))], indices, noted=method.__name__)
@@ -445,8 +472,11 @@ class RayGroup:
         if isinstance(beside, Calls):
             waiting.beside = beside
         if again is not None:
-            waiting.again = self._maker_again(again, indices, call)
+            waiting.again = self._maker_again(again, indices, called, call)
         return waiting
+
+    def first(self, waiting: Sequence[Waiting], seconds: float) -> list[int]:
+        return first_of([each for each in waiting if isinstance(each, Calls)], seconds)
 
     def processes_of(self) -> range:
         return range(len(self))
@@ -473,11 +503,13 @@ class RayGroup:
             return self.begin(method, dict(enumerate(arguments)), again=again).wait()
 
     def _maker_again(
-        self, again: RetryPolicy, indices: Sequence[int], call: Callable[[int], Any]
+        self, again: RetryPolicy, indices: Sequence[int], called: Mapping[int, Any], call: Callable[[int], Any]
     ) -> Callable[[int, WorkerLost], Any]:
         left = [again.times] * len(indices)
 
         def replaced(place: int, lost: WorkerLost) -> Any:
+            if called[place] is not self._actors[indices[place]]:
+                return call(place)  # another call found it lost, and replaced it
             if not left[place]:
                 raise lost
             left[place] -= 1

@@ -19,6 +19,7 @@ from rlctl.runtime.rollout.external import ExternalEngine
 from rlctl.runtime.rollout.interface import Finished, RolloutEngine
 from rlctl.runtime.rollout.sglang import SglangEngine, SglangServer
 from rlctl.runtime.rollout.sglang_arguments import server_arguments
+from rlctl.runtime.rollout.stepping import Stepper
 from rlctl.runtime.rollout.texts import with_texts
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
@@ -59,39 +60,43 @@ class RolloutWorker:
         """The version of the weights that are being loaded, and where they come from."""
         self._met: NcclRendezvous | None = None
         self._sleeps = arithmetic.rollout_sleeps(config, device)
-        self._streamed = 0
+        self._stepper = Stepper(self._engine, wake=self._wake)
+        self._session: int | None = None
+        """Whose requests are under way."""
 
     def generate(self, requests: Sequence[Request]) -> Sequence[Sequence[Response]]:
-        """Answer requests, in order."""
-        self._wake()
-        answers = self._engine.generate(requests)
+        """Answer requests, in order; what was submitted waits."""
+        with self._stepper.held():
+            self._wake()
+            answers = self._engine.generate(requests)
         texts = iter(self._with_texts([response for group in answers for response in group]))
         return ResponseGroups([next(texts) for _ in group] for group in answers)
 
-    def stream(
-        self, call: int, requests: Mapping[int, Request], aborted: Sequence[int], seconds: float
-    ) -> list[Finished] | None:
-        """Give up some requests, take others, and work for about ``seconds``.
+    def submit(self, session: int, opens: bool, requests: Mapping[int, Request], aborted: Sequence[int]) -> bool:
+        """Give up some requests and take others; the engine works on them until they are finished.
 
         Args:
-            call: how many calls there were before.
+            session: a number that names the caller.
+            opens: whether the caller starts with this call; requests of an earlier session are given up.
             requests: by ticket.
             aborted: tickets.
-            seconds: less where nothing is left to do.
 
         Returns:
-            What has finished; None where this engine took the place of one that had had those calls.
+            False if this worker replaced one that had the session's requests; it took none.
         """
-        if call != self._streamed:
-            self._streamed = 0
+        if opens:
+            self._stepper.abort_all()
+            self._session = session
+        if session != self._session:
+            return False
+        self._stepper.submit(requests, aborted)
+        return True
+
+    def collect(self, session: int, seconds: float) -> list[Finished] | None:
+        """Return finished responses as soon as there are any, and none after ``seconds``; None as for ``submit``'s False."""
+        if session != self._session:
             return None
-        self._streamed += 1
-        self._wake()
-        if aborted:
-            self._engine.abort(aborted)
-        if requests:
-            self._engine.submit(requests)
-        found = self._engine.poll(seconds)
+        found = self._stepper.collect(seconds)
         responses = self._with_texts([each.response for each in found])
         return [replace(each, response=response) for each, response in zip(found, responses, strict=True)]
 
@@ -110,12 +115,15 @@ class RolloutWorker:
     def meet(self, meeting: NcclRendezvous, place: int, processes: int) -> None:
         """Meet training, as the ``place``-th engine, each of which has so many processes."""
         assert isinstance(self._engine, VllmEngine), "NCCL is vLLM's"
-        self._engine.connect(meeting.of_engine(place, processes))
+        with self._stepper.held():
+            self._engine.connect(meeting.of_engine(place, processes))
         self._met = meeting
 
     def begin_weights(self, version: int, transport: Transport) -> None:
         """All weights of a version are about to come, over this end of a way."""
-        self._engine.begin_weights(version)
+        self._stepper.rest("loading")
+        with self._stepper.held():
+            self._engine.begin_weights(version)
         self._coming = version, transport
 
     def load_bucket(self, version: int, message: Any) -> None:
@@ -127,12 +135,15 @@ class RolloutWorker:
         """All have come: ``version`` is on every later response."""
         if self._coming is not None and self._coming[0] == version:
             self._engine.commit_weights()
+            self._stepper.resume("loading")
         self._coming = None
 
     def sleep(self) -> None:
-        """Give the device's memory to training, where both use one; the next call that generates takes it back."""
+        """Stop working, and give the device's memory to training if both use one; the next call that generates ends it."""
+        self._stepper.rest("asleep")
         if self._sleeps:
-            self._engine.sleep()
+            with self._stepper.held():
+                self._engine.sleep()
 
     def _wake(self) -> None:
         if self._sleeps:
@@ -140,6 +151,7 @@ class RolloutWorker:
 
     def close(self) -> None:
         """End the engine."""
+        self._stepper.close()
         self._engine.close()
 
 

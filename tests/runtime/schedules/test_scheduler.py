@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rlctl.common.errors import RunError
 from rlctl.runtime.schedules.draws import Draws
-from rlctl.runtime.types import Request, Sampling
-from rlctl.runtime.workers.rollout import RolloutWorker
 
 from .simulated import Engines, Simulation, configured, stream
 
@@ -213,16 +210,3 @@ def test_scoring_goes_on_beside_rollout_and_no_further_than_it_may() -> None:
     threading.Timer(0.2, release.set).start()
     here.scheduler.pump(2.0)
     assert here.groups, "four responses wait to be scored: rollout waits for that"
-
-
-def test_an_engine_in_the_place_of_a_lost_one_says_so() -> None:
-    """It was not asked what the other was: its caller asks it all again, from call 0."""
-    worker = RolloutWorker.__new__(RolloutWorker)
-    submitted: list[int] = []
-    engine: Any = SimpleNamespace(submit=submitted.extend, poll=lambda seconds: [], abort=lambda tickets: None)
-    worker._engine, worker._sleeps, worker._streamed = engine, False, 0
-    assert worker.stream(3, {7: Request((1,), Sampling(1), 1, seed=0)}, (), 0.0) is None
-    assert submitted == []
-    assert worker.stream(0, {7: Request((1,), Sampling(1), 1, seed=0)}, (), 0.0) == []
-    assert worker.stream(1, {}, (7,), 0.0) == []
-    assert submitted == [7]
