@@ -30,6 +30,7 @@ from rlctl.common.errors import (
 )
 from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import translated
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report, without_requests
 from rlctl.common.report_lines import RUNTIME_CODES, Cause, Line, Part, causes, framework, lines, release
@@ -136,9 +137,9 @@ def _line(content: str, head: str = "") -> None:
 def error(problem: RlctlError) -> None:
     """Say what is wrong, where, and what to do."""
     where = f"{problem.at}: " if problem.at else ""
-    head, *more = problem.message.splitlines() or [""]
-    _line(where + head, _coloured("error: ", "31;1"))
-    for line in [*more, *(problem.hint or next_step(problem)).splitlines()]:
+    head, *more = translated(problem.message).splitlines() or [""]
+    _line(where + head, _coloured(f"{text('level-error')}: ", "31;1"))
+    for line in [*more, *(translated(problem.hint) or next_step(problem)).splitlines()]:
         _line(f"  {line}")
 
 
@@ -167,7 +168,7 @@ def bug(problem: BaseException) -> Path | None:
     except OSError:  # nowhere to write to: the summary is still shown
         path = None
     summary = " ".join(f"{type(problem).__name__}: {problem}".split())
-    _line("this is a bug in rlctl, not in your config", _coloured("error: ", "31;1"))
+    _line("this is a bug in rlctl, not in your config", _coloured(f"{text('level-error')}: ", "31;1"))
     _line(f"  {summary[:300]}")
     _line(f"  the traceback is in {path}" if path else "  RLCTL_DEBUG=1 shows the traceback")
     _line("  please report it with the command and the file that led here")
@@ -376,7 +377,7 @@ def _computed(entries: Iterable[Entry]) -> Iterator[layout.Item]:
         keys = ", ".join(f"{entry.key} = {shown(entry.value)}" for entry in group)
         at = str(group[0].at) if group[0].at else ""
         title = f"{keys} -> {_listed(targets, SHOWN_TARGETS)}"
-        yield layout.Item(mark, style, title, at, without_requests(group[0].note), brief=True)
+        yield layout.Item(mark, style, title, at, without_requests(group[0].why), brief=True)
 
 
 def _is_new(entry: Entry, value: Any) -> bool:
@@ -420,7 +421,7 @@ def _listed(targets: Sequence[tuple[str, Any]], most: int) -> str:
 
 def _origin_item(entry: OriginEntry) -> layout.Item:
     content = f"{entry.key} = {shown(entry.value)} ({text(f'origin-{entry.origin}')})"
-    return layout.Item("·", layout.DIM, content, body=entry.note)
+    return layout.Item("·", layout.DIM, content, body=entry.why)
 
 
 def shown(value: Any) -> str:

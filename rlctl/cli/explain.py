@@ -10,6 +10,7 @@ import typer
 
 from rlctl.cli import arguments, completion, layout, output
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import together, translated
 
 if TYPE_CHECKING:
     from rlctl.adapters.engine.matrix import Meaning, Spelling
@@ -126,8 +127,8 @@ def meaning_lines(meaning: Meaning) -> Iterator[str]:
     releases = text("explain-releases", **ends) if ends else ""
     yield f"[bold]{_escaped(meaning.key)}[/]  {meaning.dialect}: {', '.join(meaning.kinds)}{releases}"
     if default := default_text(meaning.default):
-        yield from _facts({"default": default}, 2)
-    yield from (line for note in meaning.notes for line in _facts({"note": note}, 2))
+        yield from _facts({"default": translated(default)}, 2)
+    yield from (line for note in meaning.notes for line in _facts({"note": translated(note)}, 2))
     if not meaning.canonical:
         yield f"  {text('explain-only', framework=meaning.dialect)}"
     for path in meaning.canonical:
@@ -159,10 +160,10 @@ def _elsewhere(found: Explanation, *, but: str = "") -> Iterator[str]:
             else ""
         )
         names = ", ".join(
-            f"{key.name} ({default_text(key.default)})" if default_text(key.default) else key.name
+            f"{key.name} ({translated(default_text(key.default))})" if default_text(key.default) else key.name
             for key in item.keys[:6]
         )
-        notes = "; ".join(item.notes)
+        notes = translated(together(item.notes))
         told = f"{names}: {notes}" if names and notes else names or text("explain-nothing", notes=notes)
         yield f"    {'' if again else item.dialect:<{width}}  {_escaped(kinds + told)}"
 

@@ -56,10 +56,12 @@ class RlctlError(Exception):
     exit_code = ExitCode.FAILED
 
     def __init__(self, message: str, *, at: Location | None = None, hint: str = "") -> None:
-        self.message = without_secrets(message)
+        safe = without_secrets(message)
+        self.message = message if safe == message else safe
         super().__init__(self.message)
         self.at = at
-        self.hint = without_secrets(hint)
+        safe = without_secrets(hint)
+        self.hint = hint if safe == hint else safe
 
     @property
     def account(self) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from rlctl.common.errors import Location
 from rlctl.common.messages import code_of, optional, text
+from rlctl.common.messages.reasons import translated
 from rlctl.common.ranks import BY_CODE, Rank, rank_of
 from rlctl.common.secrets import without_secrets
 
@@ -64,7 +65,7 @@ class Origin(StrEnum):
 FACTS = ("dataset_rows", "explorer_gpus", "stage")
 """What a user may state of a run that no config says. Texts ask for one as ``state dataset_rows``; a command line takes it with
 ``--assume``, the app in a window of its own."""
-_REQUEST = re.compile(rf"[:;,]? *\bstate (?:{'|'.join(FACTS)})\b(?:=\w+)?")
+_REQUEST = re.compile(rf"[:;,：；，]? *\bstate (?:{'|'.join(FACTS)})\b(?:=\w+)?")
 ASKED = re.compile(rf"\bstate ({'|'.join(FACTS)})\b(?:=(\w+))?")
 
 
@@ -214,6 +215,11 @@ class Entry:
     """How much it matters for the run if the target says something else."""
 
     @property
+    def why(self) -> str:
+        """The note in the reader's language."""
+        return translated(self.note)
+
+    @property
     def loses(self) -> bool:
         """Whether the target does not say it."""
         return self.bucket in (Bucket.UNSUPPORTED, Bucket.UNKNOWN)
@@ -239,6 +245,11 @@ class OriginEntry:
     origin: Origin
     value: Any = None
     note: str = ""
+
+    @property
+    def why(self) -> str:
+        """The note in the reader's language."""
+        return translated(self.note)
 
     def as_data(self) -> dict[str, Any]:
         return {"key": self.key, "origin": str(self.origin), "value": self.value, "note": self.note}

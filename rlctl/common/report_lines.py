@@ -77,7 +77,7 @@ class Line:
 
     @property
     def note(self) -> str:
-        return self.finding.message if self.finding is not None else self.entries[0].note
+        return self.finding.message if self.finding is not None else self.entries[0].why
 
     @property
     def part(self) -> Part:

@@ -72,7 +72,7 @@ def outlook(session: Session, path: Path, dialect: str | None, *, script: bool) 
 def _deviations(session: Session, report: Report, draft: Draft) -> Iterator[Deviation]:
     read = {entry.key: [key for key, _ in entry.targets] for entry in session.report.accounting}
     lost = [entry for entry in report.accounting if entry.bucket in (Bucket.UNSUPPORTED, Bucket.UNKNOWN)]
-    reasons = {key: entry.note for entry in lost for key in read.get(entry.key) or [entry.key]}
+    reasons = {key: entry.why for entry in lost for key in read.get(entry.key) or [entry.key]}
     told = set()
     for item in draft.lost:
         why = next((note for key, note in reasons.items() if _overlap(key, item.key)), "")
@@ -93,7 +93,7 @@ def _deviations(session: Session, report: Report, draft: Draft) -> Iterator[Devi
 
 def _of_entry(session: Session, entry: Entry, keys: list[str]) -> Deviation:
     trains = entry.bucket is Bucket.UNSUPPORTED and any(changes_training(session, key) for key in keys)
-    return Deviation(entry.key, text_of(entry.value), "", entry.note, trains)
+    return Deviation(entry.key, text_of(entry.value), "", entry.why, trains)
 
 
 def _of_finding(finding: Finding) -> Deviation:

@@ -22,6 +22,7 @@ from rlctl.adapters.engine.tree import GONE, changed_leaves, find, gates
 from rlctl.adapters.engine.tree import put as put_in_tree
 from rlctl.checks.hints import Setting, ascending, by_key, count_shown, has_values, in_canonical_words, shown, worded
 from rlctl.common.errors import PlanError, RlctlError
+from rlctl.common.messages.reasons import together
 from rlctl.common.report import Finding, Fix
 from rlctl.config import Loaded, put, to_plain
 from rlctl.documents import Document, KeyPath, dotted
@@ -216,7 +217,7 @@ class Adviser:
             fates = [part.fate_of(key) for _, part in outcome.file.parts]
         except RlctlError as error:
             return error.message
-        lost = "; ".join(dict.fromkeys(fate.lost or fate.kept for fate in fates if fate is not None)).strip("; ")
+        lost = together(fate.lost or fate.kept for fate in fates if fate is not None)
         return lost or "it has no such value"
 
     # Names

@@ -10,6 +10,7 @@ from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.dialect import File
 from rlctl.adapters.engine.lacking import lacking
 from rlctl.adapters.engine.writing import WriteOutcome
+from rlctl.common.messages.reasons import together
 from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import Bucket, Entry, Finding, Level, finding, option_for_fact
 from rlctl.documents import parse_dotted
@@ -65,16 +66,16 @@ def fate_in(key: str, file: File) -> WriteOutcome | None:
 
 def resolve_bucket(entry: Entry, fates: Sequence[WriteOutcome]) -> Entry:
     """An entry with the targets, the bucket and the reasons that the fates of its canonical keys give it."""
-    lost = "; ".join(dict.fromkeys(fate.lost for fate in fates if fate.lost))
+    lost = together(fate.lost for fate in fates)
     targets = tuple(dict.fromkeys((key, _frozen(value)) for fate in fates for key, value in fate.targets))
     shown = tuple((key, _thawed(fates, key, value)) for key, value in targets)
     notes = [entry.note, *(note for fate in fates for note in fate.notes)]
-    note = "; ".join(dict.fromkeys(note for note in notes if note))
+    note = together(notes)
     if lost:
         return replace(entry, bucket=Bucket.UNSUPPORTED, targets=shown, note=lost)
     if entry.bucket is Bucket.CARRIED:
         return replace(entry, targets=shown)
-    kept = "; ".join(dict.fromkeys(fate.kept for fate in fates if fate.kept))
+    kept = together(fate.kept for fate in fates)
     computed = any(fate.derived for fate in fates)
     if kept and not shown and not computed:
         return replace(entry, bucket=Bucket.CARRIED, targets=(), note=kept)

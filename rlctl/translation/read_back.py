@@ -17,6 +17,7 @@ from rlctl.adapters.engine.lacking import SHOWN
 from rlctl.adapters.engine.requirements import refused, requirements_of
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location, RlctlError
+from rlctl.common.messages.reasons import together
 from rlctl.common.ranks import BY_CODE, Rank, rank_of
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Loaded
@@ -219,7 +220,7 @@ def _is_quantity(value: Any) -> bool:
 
 def _changed(entry: Entry, note: str, *, rounded: bool) -> Entry:
     bucket = Bucket.APPROXIMATED if rounded else Bucket.UNSUPPORTED
-    return replace(entry, bucket=bucket, note=f"{note}; {entry.note}" if rounded and entry.note else note)
+    return replace(entry, bucket=bucket, note=together([note, entry.note]) if rounded else note)
 
 
 def _both(item: Difference, names: tuple[str, str], back: Back) -> str:

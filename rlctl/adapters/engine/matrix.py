@@ -32,10 +32,12 @@ from rlctl.adapters.engine.rules import (
     split,
 )
 from rlctl.adapters.engine.table import Table, generic
+from rlctl.common.messages.reasons import said, together
 from rlctl.config import Config
 from rlctl.config.inspect import sections_in, walk
 from rlctl.documents import KeyPath
 
+NOTED: Mapping[str, str] = {kind: f"{kind}: {{reason}}" for kind in ("carried", "dead", "unsupported")}
 _MOST = 4
 """Keys of a dialect that a cell names."""
 
@@ -196,9 +198,12 @@ def default_text(value: Any) -> str:
     if isinstance(value, Absent):
         return ""
     if isinstance(value, DefaultFrom):
-        return f"that of {value.key}"
+        return said("that of {key}", key=value.key)
     if isinstance(value, VersionedDefault):
-        return "; ".join(f"{default_text(item)} from {start}" for start, item in value.values.items())
+        return together(
+            said("{value} from {release}", value=default_text(item), release=start)
+            for start, item in value.values.items()
+        )
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return str(value)
@@ -246,7 +251,7 @@ def _meaning(owner: str, name: str, path: KeyPath, tables: Mapping[str, Table]) 
 
 
 def _noted(note: Noted) -> str:
-    return f"{note.kind}: {note.reason}"
+    return said(NOTED[note.kind], reason=note.reason)
 
 
 def nearest(key: str, *, limit: int = 3) -> list[str]:

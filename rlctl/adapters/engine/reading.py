@@ -28,6 +28,7 @@ from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import find, missing_section, put, remove, type_choices
 from rlctl.common.errors import ConfigError, Location
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import together
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Config, Loaded, Source, build_config
 from rlctl.config.build import shown
@@ -247,7 +248,7 @@ class Reader:
         if isinstance(value, str) and "${" in value and self._reasons(name):
             return self._unresolved(name, at)
         if isinstance(error, BadValueError):
-            return finding("bad-value_reason", Level.ERROR, name, at, reason=self._as_written(str(error), leaf))
+            return finding("bad-value_reason", Level.ERROR, name, at, reason=self._as_written(error.args[0], leaf))
         default = self.table.default_at(leaf, self.version)
         kind = _KINDS.get(type(value), "a value")
         expected = _KINDS.get(type(default), "another type of value")
@@ -540,7 +541,7 @@ class Reader:
         bucket = Bucket.DERIVED if any(flow.how == "derived" for flow in live) else Bucket.MAPPED
         refers = isinstance(value, str) and "${" in value
         targets = tuple((dotted(flow.to), value if refers and flow.same else flow.value) for flow in live)
-        return Entry(dotted(leaf), bucket, value, at, targets, "; ".join(dict.fromkeys(f.note for f in live if f.note)))
+        return Entry(dotted(leaf), bucket, value, at, targets, together(flow.note for flow in live))
 
     def _noted_entry(self, leaf: KeyPath, value: Any) -> Entry:
         at, name = self.document.at(leaf), dotted(leaf)

@@ -11,6 +11,7 @@ from typing import Any
 from rlctl.adapters.engine.dialect import Dialect
 from rlctl.adapters.engine.reading import TextView
 from rlctl.adapters.engine.rules import ABSENT, Absent, version_of
+from rlctl.common.messages.reasons import translated
 from rlctl.documents import Document, resolve
 
 _NAMED = re.compile(r"\{([\w.]+)\}")
@@ -65,8 +66,8 @@ class Requirement:
     hint: str = ""
 
     def worded(self, values: Values) -> str:
-        """The message with its values."""
-        return _NAMED.sub(lambda match: _shown(values[match[1]]), self.message)
+        """The message with its values, in the reader's language."""
+        return _NAMED.sub(lambda match: _shown(values[match[1]]), translated(self.message))
 
 
 @dataclass(frozen=True)

@@ -321,7 +321,7 @@ class Key(Rule):
         try:
             raw = self.convert.write(value, view)
         except InexpressibleError as error:
-            yield Inexpressible(used, str(error))
+            yield Inexpressible(used, error.args[0])
             return
         if isinstance(raw, Absent):
             return

@@ -13,6 +13,7 @@ from rlctl.adapters.engine.rules import ABSENT, Absent, DefaultFrom, Flow, Inexp
 from rlctl.adapters.engine.secrets import without_literal
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import CHOICES, ROLE_ENGINES, find, put
+from rlctl.common.messages.reasons import together
 from rlctl.common.report import Finding, Level, Origin, OriginEntry, finding, option_for_fact
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.inspect import walk
@@ -147,10 +148,7 @@ class Written:
 
 
 def _together(fates: Sequence[WriteOutcome]) -> WriteOutcome:
-    lost, kept = (
-        "; ".join(dict.fromkeys(reason for reason in reasons if reason))
-        for reasons in ([fate.lost for fate in fates], [fate.kept for fate in fates])
-    )
+    lost, kept = (together(reasons) for reasons in ([fate.lost for fate in fates], [fate.kept for fate in fates]))
     return WriteOutcome(
         [target for fate in fates for target in fate.targets],
         any(fate.derived for fate in fates),

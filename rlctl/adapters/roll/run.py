@@ -27,6 +27,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import Off, interval, rows
 from rlctl.adapters.roll.workers import MEGATRON, engine_written, strategy
+from rlctl.common.messages.reasons import together
 from rlctl.planning import arithmetic
 
 NEVER = 1_000_000
@@ -68,7 +69,7 @@ def steps_to_write(view: Writing) -> tuple[int | None, Provenance, str]:
             notes.append(
                 f"{schedule.total_epochs} epochs of {count} rows in steps of {view.config.batch.prompts_per_step}"
             )
-    return steps, how, "; ".join(notes)
+    return steps, how, together(notes)
 
 
 def _write_total(view: Writing) -> Iterator[Out]:

@@ -12,6 +12,7 @@ from rlctl.adapters.engine.writing import ConfigWithOrigins
 from rlctl.adapters.trinity.algorithm import TYPES
 from rlctl.adapters.trinity.workflows import ONE_TURN, can_call, one_turn
 from rlctl.common.errors import closest
+from rlctl.common.messages.reasons import together
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.config.sections.data import Data
@@ -76,7 +77,7 @@ def _on_tasks(config: Config, values: Mapping[str, Any], version: Version) -> It
         yield _on_environments(config, workflow)
         return
     if row is not None and (problems := [*_rows(config.data, workflow), *_scores(config, values)]):
-        yield finding("other-data-and-reward", Level.WARNING, WORKFLOW, reason="; ".join(problems))
+        yield finding("other-data-and-reward", Level.WARNING, WORKFLOW, reason=together(problems))
     keeps = not any(item.choice == "overlong" for item in config.algorithm.filters)
     if row is not None and row.masks(version) and keeps:
         yield finding("cut-responses-masked", Level.WARNING, WORKFLOW, workflow=workflow)

@@ -19,6 +19,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rlctl.common import language
+from rlctl.common.messages.reasons import translated
 
 if TYPE_CHECKING:
     from fluent.runtime import FluentBundle
@@ -64,7 +65,7 @@ def in_language(chosen: str, name: str, /, **values: Any) -> str:
     pattern = found.attributes[attribute] if attribute else found.value
     if pattern is None:
         raise KeyError(name)
-    shown, errors = bundle.format_pattern(pattern, {key: _shown(value) for key, value in values.items()})
+    shown, errors = bundle.format_pattern(pattern, {key: _shown(value, spoken) for key, value in values.items()})
     if errors:
         raise ValueError(f"message {name}: {errors[0]}")
     return str(shown)
@@ -100,8 +101,8 @@ def _message(chosen: str, id_: str) -> Message:
     return _bundle(chosen).get_message(id_)
 
 
-def _shown(value: Any) -> Any:
-    """Counts choose plurals and are written without separators, as a config writes them; the rest is text."""
+def _shown(value: Any, spoken: str) -> Any:
+    """Counts choose plurals and are written without separators, as a config writes them; the rest is text, or a reason."""
     from fluent.runtime.resolver import MAX_PART_LENGTH
     from fluent.runtime.types import FluentType, fluent_number
 
@@ -112,6 +113,12 @@ def _shown(value: Any) -> Any:
             return self
 
     if isinstance(value, bool) or not isinstance(value, int):
-        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        shown = (
+            f"{value:g}"
+            if isinstance(value, float)
+            else translated(value, spoken)
+            if isinstance(value, str)
+            else str(value)
+        )
         return Long(shown) if len(shown) > MAX_PART_LENGTH else shown
     return fluent_number(value, useGrouping=False)

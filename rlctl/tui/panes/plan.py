@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
+from rlctl.common.messages.reasons import translated
 from rlctl.config.chinese import in_words
 from rlctl.editing.planning import LETTERS, Limits, Node, Planned, nodes, planned
 from rlctl.editing.session import Session
@@ -139,7 +140,7 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
     width = max((cell_len(say(row.name)) for row in rows), default=0)
     for row in rows:
         yield f"{padded(say(row.name), width)}  {row.value} {in_words(row.unit)}"
-        formula = f"= {say(row.formula)}" if row.formula else ""
+        formula = f"= {say(translated(row.formula))}" if row.formula else ""
         place = f"{row.key}:{row.line}" if row.line else row.key
         if formula or place:
             yield f"    {formula}{'  ' if formula and place else ''}{place}"

@@ -183,7 +183,7 @@ def _entry_text(entry: Entry) -> str:
     place = f" ({entry.at})" if entry.at is not None else ""
     became = ", ".join(f"{key} = {_short(value)}" for key, value in entry.targets)
     told = f"{entry.key} = {_short(entry.value)}{place}" + (f" -> {became}" if became else "")
-    note = f"\n  [dim]{escape(entry.note)}[/dim]" if entry.note else ""
+    note = f"\n  [dim]{escape(entry.why)}[/dim]" if entry.note else ""
     return f"{MARKS.get(entry.bucket, '·')} {in_words(entry.bucket)}: {escape(redacted(told))}{note}"
 
 

@@ -1,0 +1,74 @@
+"""Reasons: English texts of the code that are shown in the reader's language.
+
+A message of the catalogue has an id. The many reasons in the adapters' tables do without: a reason is its own id, and
+``reasons.zh.tsv`` has the Chinese text beside the English one, sorted by the module that says it::
+
+    # rlctl/adapters/roll/batch.py
+    ROLL has no {name}	ROLL 没有 {name}
+
+A constant needs nothing more than its line in that file. A text with values is made by ``said``, which remembers what it was
+made of. Reports and JSON hold the English texts; what shows them to a person calls ``translated``.
+``tests/common/test_reasons.py`` finds reasons without a translation, and lines that no reason needs any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from rlctl.common import language
+
+SEPARATORS = {"en": "; ", "zh": "；"}
+
+
+class Said(str):
+    """An English text that remembers what it was made of; everywhere else it is the text itself."""
+
+    template: str = ""
+    values: Mapping[str, Any] = {}
+    parts: tuple[str, ...] = ()
+    """Of several reasons in one: each of them; there is no template then."""
+
+
+def said(template: str, /, **values: Any) -> Said:
+    """A reason with values, as ``said("ROLL has no {name}", name=key)``; a value may be a reason itself."""
+    made = Said(template.format(**values))
+    made.template, made.values = template, values
+    return made
+
+
+def together(reasons: Iterable[str]) -> str:
+    """Several reasons in one, each once, without those that are empty."""
+    parts = tuple(dict.fromkeys(reason for reason in reasons if reason))
+    if len(parts) < 2:
+        return parts[0] if parts else ""
+    made = Said(SEPARATORS["en"].join(parts))
+    made.parts = parts
+    return made
+
+
+def translated(text: str, spoken: str = "") -> str:
+    """A reason in a language, the reader's by default; as it is if that has no translation."""
+    spoken = spoken or language.chosen()
+    if spoken == "en":
+        return text
+    if not isinstance(text, Said):
+        return reasons(spoken).get(text, text)
+    if text.parts:
+        return SEPARATORS[spoken].join(translated(part, spoken) for part in text.parts)
+    template = reasons(spoken).get(text.template)
+    if template is None:
+        return text
+    return template.format(
+        **{name: translated(value, spoken) if isinstance(value, str) else value for name, value in text.values.items()}
+    )
+
+
+@cache
+def reasons(spoken: str) -> Mapping[str, str]:
+    """The reasons of a language by the English text."""
+    file = files(__package__) / f"reasons.{spoken}.tsv"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return dict(line.split("\t") for line in lines if line and not line.startswith("# "))
