@@ -79,7 +79,7 @@ def resolve_bucket(entry: Entry, fates: Sequence[WriteOutcome]) -> Entry:
     computed = any(fate.derived for fate in fates)
     if kept and not shown and not computed:
         return replace(entry, bucket=Bucket.CARRIED, targets=(), note=kept)
-    note = note or ("" if shown else "what the target does anyway")
+    note = note or ("" if shown else "the target always does this")
     derived = entry.bucket is Bucket.DERIVED or computed
     return replace(entry, bucket=Bucket.DERIVED if derived else Bucket.MAPPED, targets=shown, note=note)
 

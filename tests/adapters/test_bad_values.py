@@ -133,7 +133,7 @@ def test_a_defect_of_a_rule_is_not_blamed_on_the_file(tmp_path: Path, monkeypatc
 
 
 def test_a_kept_value_that_refers_to_another_key_is_read_back(tmp_path: Path) -> None:
-    text = f"{ROLL}\n# rlctl: kept for the way back, do not edit\n# rlctl:\n#   checkpoint.folder: out/${{run.name}}\n# rlctl: end\n"
+    text = f"{ROLL}\n# rlctl: kept so that converting back restores it; do not edit\n# rlctl:\n#   checkpoint.folder: out/${{run.name}}\n# rlctl: end\n"
     file = tmp_path / "roll.yaml"
     file.write_text(text)
     loaded, report = read(file, dialect="roll")
@@ -144,7 +144,7 @@ def test_a_kept_value_that_refers_to_another_key_is_read_back(tmp_path: Path) ->
 
 
 def test_a_kept_value_of_an_option_that_is_no_longer_chosen_is_named(tmp_path: Path) -> None:
-    kept = "# rlctl: kept for the way back, do not edit\n# rlctl:\n#   train.engine.moe.freeze_router: true\n# rlctl: end\n"
+    kept = "# rlctl: kept so that converting back restores it; do not edit\n# rlctl:\n#   train.engine.moe.freeze_router: true\n# rlctl: end\n"
     report = _report(
         tmp_path, "roll", f"{ROLL}actor_train:\n  strategy_args:\n    strategy_name: fsdp2_train\n\n{kept}"
     )

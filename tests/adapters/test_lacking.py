@@ -28,7 +28,7 @@ def test_keys_of_one_lack_share_one_sentence() -> None:
     lost = {entry.key: entry.note for entry in made.report.accounting if entry.loses}
     own = {key: note for key, note in lost.items() if key.startswith(("train_env_manager", "custom_envs"))}
     assert len(own) > 3
-    assert set(own.values()) == {"verl has no environment managers: the written run plays no environment"}
+    assert set(own.values()) == {"verl has no environment managers: the converted run plays no environment"}
 
 
 def test_every_row_names_a_key() -> None:

@@ -17,7 +17,7 @@ from rlctl.adapters.engine.secrets import is_secret
 from rlctl.common.errors import DocumentError
 from rlctl.documents import read_yaml, write_yaml
 
-HEAD = "rlctl: kept for the way back, do not edit"
+HEAD = "rlctl: kept so that converting back restores it; do not edit"
 END = "rlctl: end"
 AS_WRITTEN = "as_written"
 """Beside the dialects: values of the text, by its keys. A kept value overrules them until the user changes them."""

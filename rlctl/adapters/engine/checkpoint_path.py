@@ -40,12 +40,12 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
             return
         used = (view.to(own),)
         if found is None and is_on and _kept(view) in view.config.carried_for(dialect):
-            yield Flow((), None, used, "mapped", "as it was written, with a path to come")
+            yield Flow((), None, used, "mapped", "kept as written; the path is still missing")
         elif found is None and is_on and view.explicit(own):
-            yield Inexpressible(used, "verl starts from a checkpoint where it is on, and there is none", idle=True)
+            yield Inexpressible(used, "on, verl would start from a checkpoint, and the config names none", idle=True)
         else:
             moved = is_on is not bool(found)
-            note = "on where a run starts from a checkpoint" if moved else ""
+            note = "on if a run starts from a checkpoint" if moved else ""
             yield Flow(view.path(switch), bool(found), used, "derived" if moved else "mapped", note)
         yield Flow(view.path(place), found, (view.to(start),), same=True)
 
@@ -54,5 +54,5 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
 
     keys = (DialectKey(switch, on), DialectKey(place, path))
     return CustomRule(
-        f"checkpoint of {block}", keys, (own, start), read, write, "read where use_dist_checkpointing is on"
+        f"checkpoint of {block}", keys, (own, start), read, write, "read only if use_dist_checkpointing is on"
     )

@@ -72,7 +72,7 @@ WORKFLOWS: Mapping[str, Implied] = {
         Implied(
             f"{_W}/rubric_judge_workflow.py",
             "a judge's rating of the response by the rubrics of its row",
-            "one that asks to think before the answer",
+            "a prompt that asks to think before the answer",
             format="rows with a column rubric",
         ),
     ),
@@ -80,8 +80,8 @@ WORKFLOWS: Mapping[str, Implied] = {
         ("tool_call_workflow", "toolcall_workflow"),
         Implied(
             f"{_W}/customized_toolcall_workflows.py",
-            "1 if the form is kept and all tool calls equal the answer's, else 0",
-            "raw_system of the row, then the tools and a form with <think> and <tool_call> tags",
+            "1 if the format is right and all tool calls equal the answer's, else 0",
+            "raw_system of the row, then the tools and the required <think> and <tool_call> format",
             format="rows with the columns tools, raw_system, conversations and answer",
         ),
     ),
@@ -92,25 +92,31 @@ WORKFLOWS: Mapping[str, Implied] = {
     ),
     **dict.fromkeys(
         ("agentscope_react_workflow", "as_react_workflow"),
-        Implied(f"{_W}/agentscope/react/react_workflow.py", BOXED, "that of the template workflow_args.type names"),
+        Implied(
+            f"{_W}/agentscope/react/react_workflow.py",
+            BOXED,
+            "the system prompt of the template that workflow_args.type names",
+        ),
     ),
     **dict.fromkeys(
         ("agentscope_react_math_workflow", "agentscopev0_react_math_workflow"),
-        Implied(f"{_E}/agentscope", BOXED, "that of a ReAct agent that runs Python"),
+        Implied(f"{_E}/agentscope", BOXED, "the system prompt of a ReAct agent that runs Python"),
     ),
     "agentscope_v1_react_search_workflow": Implied(
-        f"{_E}/agentscope/agentscopev1_search_workflow.py", JUDGED, "that of a ReAct agent that searches the web"
+        f"{_E}/agentscope/agentscopev1_search_workflow.py",
+        JUDGED,
+        "the system prompt of a ReAct agent that searches the web",
     ),
     "email_search_workflow": Implied(
         f"{_E}/email_searcher/workflow.py",
-        "from -1 to 2: right or not by a judge, with parts for the right mail, its sources and few turns",
-        "that of an agent that searches mail",
+        "from -1 to 2: a judge's verdict, plus bonuses for the right mail, its sources and few turns",
+        "the system prompt of an agent that searches mail",
     ),
     **dict.fromkeys(
         ("alfworld_workflow", "step_wise_alfworld_workflow"),
         Implied(
             f"{_E}/alfworld/alfworld_workflow.py",
-            "the environment's at the end, -0.1 if the task is not done",
+            "the environment's final reward, -0.1 if the task is not done",
             "ALFWorld's, with <think> and <action> tags",
             plays="alfworld",
         ),
@@ -119,15 +125,15 @@ WORKFLOWS: Mapping[str, Implied] = {
         ("RAFT_alfworld_workflow", "RAFT_reflect_alfworld_workflow"),
         Implied(
             f"{_E}/alfworld",
-            "only episodes with reward 1 and the right form are trained on",
+            "only episodes with reward 1 and the right format are trained on",
             "ALFWorld's",
             plays="alfworld",
         ),
     ),
     "frozen_lake_workflow": Implied(
         f"{_E}/frozen_lake/workflow.py",
-        "the sum of the steps': 1 at the goal, else 0",
-        "one of a player on a frozen lake",
+        "the sum of the step rewards: 1 at the goal, else 0",
+        "the system prompt of a FrozenLake player",
         plays="frozen_lake",
     ),
     "sciworld_workflow": Implied(
@@ -138,7 +144,7 @@ WORKFLOWS: Mapping[str, Implied] = {
     ),
     "webshop_workflow": Implied(
         f"{_E}/webshop/webshop_workflow.py",
-        "1 for the right purchase, 0 for another one, -0.1 for none",
+        "1 for the right purchase, 0 for a wrong one, -0.1 for none",
         "WebShop's",
         plays="webshop",
     ),
@@ -184,7 +190,7 @@ WORKERS: Mapping[str, Implied] = {
     ),
     "VideoR1RewardWorker": Implied(
         f"{_P}/video_r1_reward_worker.py",
-        "accuracy by the row's question type (choice, number, OCR, free text by ROUGE, regression), plus 1 for the form",
+        "accuracy by the row's question type (choice, number, OCR, free text by ROUGE, regression), plus 1 for the format",
         format="<think> and <answer> tags",
     ),
     "GeneralValRuleRewardWorker": Implied(
@@ -215,8 +221,8 @@ MANAGERS: Mapping[str, Manager] = {
     "dapo": Manager(f"{_L}/dapo.py", True, penalty=True, does="takes the overlong penalty off the function's score"),
     "prime": Manager(f"{_V}/prime.py", True, does="calls the function in processes, with a time limit of 300 s"),
     "batch": Manager(f"{_V}/batch.py", False, does="calls the function once with lists of all responses"),
-    "gdpo": Manager(f"{_L}/gdpo.py", False, does="keeps the parts of a reward apart, which gdpo normalises one by one"),
-    "rate_limited": Manager(f"{_L}/limited.py", False, does="bounds calls, requests and tokens a minute of an API"),
+    "gdpo": Manager(f"{_L}/gdpo.py", False, does="keeps the parts of a reward separate; gdpo normalizes each"),
+    "rate_limited": Manager(f"{_L}/limited.py", False, does="limits an API's calls, requests and tokens per minute"),
     "remote": Manager(f"{_L}/remote.py", False, does="calls the function in Ray workers"),
 }
 """verl's reward managers, in any release."""

@@ -9,10 +9,10 @@ from rlctl.documents import KeyPath
 
 SHOWN: Mapping[str, str] = {"verl": "verl", "trinity": "Trinity", "roll": "ROLL", "rlctl": "rlctl"}
 """The frameworks' own spelling of their names."""
-ENVIRONMENTS = ("environment managers", "the written run plays no environment")
-WORKFLOWS = ("workflows", "the written run answers each row once and scores the answer")
-ENGINE = ("engine settings of the {} apart from the policy's", "the policy's apply; memory and speed may differ")
-MODEL = ("model settings of the {} apart from the policy's", "the policy's apply to the {}")
+ENVIRONMENTS = ("environment managers", "the converted run plays no environment")
+WORKFLOWS = ("workflows", "the converted run generates one answer per row and scores it")
+ENGINE = ("separate engine settings for the {}", "the policy's apply; memory and speed may differ")
+MODEL = ("separate model settings for the {}", "the policy's apply to the {}")
 SERVER = ("settings for an OpenAI-compatible rollout server", "programs that call that server cannot connect")
 LACKS: Mapping[str, tuple[str, str]] = {
     "rollout.environments": ENVIRONMENTS,
@@ -20,7 +20,7 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "rollout.workflow": WORKFLOWS,
     "rollout.workflow_args": WORKFLOWS,
     "rollout.evaluation_workflow": WORKFLOWS,
-    "rollout.auxiliary_models": ("auxiliary models", "workflows and rewards that call one fail"),
+    "rollout.auxiliary_models": ("auxiliary models", "workflows and rewards that call it fail"),
     "rollout.openai_server": SERVER,
     "rollout.per_turn_tokens": ("token limit for one turn", "only the whole response is limited"),
     "rollout.sampling.stop": ("stop strings", "a response ends at the end-of-text token or at its length limit"),
@@ -32,7 +32,7 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "reference.model": (MODEL[0].format("reference"), MODEL[1].format("reference")),
     "critic.engine": (ENGINE[0].format("critic"), ENGINE[1]),
     "critic.model": (MODEL[0].format("critic"), MODEL[1].format("critic")),
-    "run.time_limit": ("time limit for a run", "the scheduler has to end the run"),
+    "run.time_limit": ("time limit for a run", "only the job scheduler can end the run"),
     "run.seed": ("seed for the whole run", "random choices differ from the source's"),
 }
 """By the beginning of a canonical key: what is lacking, and what follows. The longest beginning decides."""

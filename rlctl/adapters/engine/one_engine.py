@@ -41,7 +41,7 @@ def tell_engines(written: Written, before: Config, after: Config, framework: str
             continue
         for path in [path for path in written.fates if path[:2] == (role, "engine")]:
             del written.fates[path]
-        reason = f"{SHOWN.get(framework, framework)} runs every role with the policy's engine"
+        reason = f"{SHOWN.get(framework, framework)} runs every role on the policy's engine"
         written.fates[role, "engine"] = WriteOutcome(kept=reason)
 
 

@@ -1,4 +1,4 @@
-"""An algorithm's preset, in formats that have none: its settings are written one by one, its name is kept for the way back."""
+"""An algorithm's preset, in formats that have none: its settings are written key by key, its name is kept for the way back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlctl.adapters.engine.rules import CustomRule, Flow, Inexpressible, Out, Wr
 
 def unfolded_preset(name: str) -> CustomRule:
     """The rule of a format, by the framework's name."""
-    reason = f"{name} has no presets; its settings are written one by one"
+    reason = f"{name} has no presets; its settings are written key by key"
 
     def write(view: Writing) -> Iterator[Out]:
         used = (view.to("algorithm.preset"),)
@@ -18,5 +18,5 @@ def unfolded_preset(name: str) -> CustomRule:
             yield Inexpressible(used, reason, idle=True)
 
     return CustomRule(
-        "preset", (), ("algorithm.preset",), lambda view: iter(()), write, "what it stands for is written"
+        "preset", (), ("algorithm.preset",), lambda view: iter(()), write, "the settings that it stands for are written"
     )

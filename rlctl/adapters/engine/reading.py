@@ -251,7 +251,7 @@ class Reader:
             return finding("bad-value_reason", Level.ERROR, name, at, reason=self._as_written(error.args[0], leaf))
         default = self.table.default_at(leaf, self.version)
         kind = _KINDS.get(type(value), "a value")
-        expected = _KINDS.get(type(default), "another type of value")
+        expected = _KINDS.get(type(default), "the value has the wrong type")
         if expected == kind:
             expected = f"another {kind.partition(' ')[2]}"
         return finding("bad-value", Level.ERROR, name, at, value=shown(raw), expected=expected)
@@ -279,7 +279,7 @@ class Reader:
                 continue
             explicit = any(not self._silent(leaf, leaves[leaf]) for leaf in written)
             if flow.to in taken and (taken[flow.to] or not explicit):
-                self._use(written, flow, "" if not explicit else f"{dotted(flow.to)} is decided by another key")
+                self._use(written, flow, "" if not explicit else f"{dotted(flow.to)} is set by another key")
                 continue
             if isinstance(flow.value, Mapping) and not flow.value and find(self.tree, flow.to):
                 self._use(written, flow, "")
@@ -565,7 +565,7 @@ class Reader:
             self.findings.append(finding("secret_carried", Level.WARNING, name, at))
             return Entry(name, Bucket.UNSUPPORTED, value, at, (), "secrets are never carried")
         if self._silent(leaf, value):
-            return Entry(name, Bucket.CARRIED, value, at, (), f"{reason}; at its default, so left out")
+            return Entry(name, Bucket.CARRIED, value, at, (), f"{reason}; at its default, so omitted")
         target = self._keep(leaf)
         return Entry(name, Bucket.CARRIED, value, at, ((dotted(target), value),), reason)
 

@@ -316,7 +316,7 @@ class Key(Rule):
         used = (view.to(self.to),)
         if target is None:
             if view.explicit(self.to):
-                yield Inexpressible(used, f"this version has no {self.key}")
+                yield Inexpressible(used, f"this release has no {self.key}")
             return
         try:
             raw = self.convert.write(value, view)
@@ -384,7 +384,7 @@ class Tree(Rule):
             return
         used = (view.to(self.to),)
         if not self.keys[0].exists(view.version):
-            yield Inexpressible(used, f"this version has no {self.key}")
+            yield Inexpressible(used, f"this release has no {self.key}")
         elif self.but:
             for name, item in value.items():
                 yield Flow((*view.path(self.key), name), item, used)
@@ -508,7 +508,7 @@ class Chosen(Rule):
         if raw is None and name == self.other and kind:
             raw, used = str(kind), (*used, view.to(f"{self.to}.kind"))
         if raw is not None and raw == self.default and self.since and view.version < version_of(self.since):
-            yield Flow((), None, used, "mapped", f"releases before {self.since} have this one only")
+            yield Flow((), None, used, "mapped", f"releases before {self.since} have only this value")
             return
         if raw is None or not self.keys[0].exists(view.version):
             yield Inexpressible(used, self.missing.format(name) or f"{self.key} has no value that means {name}")

@@ -55,12 +55,12 @@ def manager_rule(framework: str) -> CustomRule:
         name, used = view.get(to), (view.to(to),)
         row = MANAGERS.get(str(name))
         if row is not None and row.one_response:
-            yield Flow((), None, used, "mapped", f"{framework} calls its reward for each response, too")
+            yield Flow((), None, used, "mapped", f"{framework} calls its reward for each response too")
         else:
             does = f", which {row.does}" if row is not None else ""
             yield Inexpressible(used, f"{framework} has no reward manager {name}{does}")
 
-    return CustomRule("reward manager", (), (to,), read, write, "each response is scored by itself")
+    return CustomRule("reward manager", (), (to,), read, write, "each response is scored separately")
 
 
 def workflow_rule(reason: str) -> CustomRule:
@@ -168,7 +168,7 @@ class NoClip(Same):
 
     def read(self, value: Any, view: Reading) -> Any:
         if value == 0:
-            raise BadValueError("is 0, which clips every gradient to nothing; expected a number above 0")
+            raise BadValueError("is 0, which clips every gradient to zero; expected a number above 0")
         return None if isinstance(value, (int, float)) and value >= NEVER_CLIPS else value
 
     def write(self, value: Any, view: Writing) -> Any:
@@ -420,7 +420,7 @@ def interval(key: str, to: str, default: int = -1, never: int = -1, *, always: b
             else:
                 yield flow
 
-    return CustomRule(f"interval {key}", rule.keys, (to,), rule.read, write, "in whole steps, at least 1")
+    return CustomRule(f"interval {key}", rule.keys, (to,), rule.read, write, "rounded to whole steps, at least 1")
 
 
 def rows(options: Mapping[str, str]) -> int | None:

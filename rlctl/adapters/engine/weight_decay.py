@@ -1,7 +1,7 @@
 """What weight decay pulls on: no dialect has a key for it, its engine decides.
 
-Megatron-core leaves norms and biases out (``get_standard_config_overrides`` of its optimizer, which all three dialects
-take as it is); the other engines build their optimizers over all parameters.
+Megatron-core excludes norms and biases from weight decay (``get_standard_config_overrides`` of its optimizer, which all
+three dialects use unchanged); the other engines build their optimizers over all parameters.
 """
 
 from __future__ import annotations
@@ -37,10 +37,17 @@ def norms_and_biases(
             yield Flow((), None, used, "mapped", "what its engine does")
             return
         reason = (
-            "FSDP decays norms and biases too, and no key says otherwise"
+            "FSDP decays norms and biases too; no key changes that"
             if does
             else "Megatron-core never decays norms and biases"
         )
         yield Inexpressible(used, reason, idle=not view.get(f"{optimizer}.weight_decay"))
 
-    return CustomRule(f"what {optimizer} pulls on", (), (to,), read, write, "Megatron-core leaves norms and biases out")
+    return CustomRule(
+        f"what {optimizer} pulls on",
+        (),
+        (to,),
+        read,
+        write,
+        "Megatron-core excludes norms and biases from weight decay",
+    )

@@ -206,7 +206,7 @@ class Writer:
         meant = any(self.given.means(key) for key in flow.keys)
         if not (flow.always or explicit or (meant and not flow.quiet and self._differs(flow))):
             for fate in fates:
-                fate.notes.append(f"{shown[0]} has this default: left out")
+                fate.notes.append(f"{shown[0]} has this default: omitted")
             return
         put(self.out.values, flow.to, value)
         if isinstance(value, str) and "${" in value:
@@ -413,7 +413,7 @@ class Writer:
             if explicit and rule.idle and isinstance(rule.neutral, Absent):
                 fate.kept = reason
             elif same or isinstance(value, Absent):
-                fate.notes.append("what the target does anyway")
+                fate.notes.append("the target always does this")
             elif explicit and rule.idle:
                 fate.kept = reason
             elif explicit:
@@ -437,7 +437,7 @@ class Writer:
             return
         if value == _default_at(path):
             if self.out.fate_of(path) is None:
-                self.out.fates[path] = WriteOutcome(notes=["the default, for which nothing is written"])
+                self.out.fates[path] = WriteOutcome(notes=["the default, so nothing is written"])
             return
         if isinstance(value, (dict, list)) and ".".join(str(p) for p in path if not isinstance(p, int)) in _sections():
             return

@@ -75,7 +75,7 @@ def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) 
     elif name == "other":
         yield Flow((*to, "args", "gamma"), estimate.gamma, place)
     else:
-        yield Flow((), None, place, "mapped", "1 is no discount")
+        yield Flow((), None, place, "mapped", "1 means no discount")
     taken = name in ("grpo", "reinforce_plus_plus_baseline", "reinforce_plus_plus")
     yield Flow(view.to(f"{SHAPE}.normalize.mean"), None if taken else estimate.mean, used["norm"])
     yield Flow(view.to(f"{SHAPE}.normalize.std"), None if taken else estimate.std, used["norm"])
@@ -132,7 +132,7 @@ def _read_agentic(view: Reading) -> Iterator[Flow]:
     )
     used = {"kind": (view.path("adv_estimator"),), "norm": norms, "whiten": (view.path("whiten_advantages"),)}
     yield from _flows(view, estimate, used)
-    note = "" if grouping in GROUPINGS else f"ROLL knows no grouping {grouping!r}: it takes a column of this name"
+    note = "" if grouping in GROUPINGS else f"ROLL has no grouping {grouping!r}; it groups by a column of this name"
     to = view.to(f"{SHAPE}.group_by")
     yield Flow(
         to, GROUPINGS.get(grouping, "trajectory"), (view.path(f"{N}.grouping"),), "derived" if note else "mapped", note
@@ -171,7 +171,7 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
     lost: list[Inexpressible] = []
     if name in GROUPED and (mean, std) != (None, None):
         used = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
-        lost.append(Inexpressible(used, f"ROLL normalises rewards once, and {name} is such a normalisation"))
+        lost.append(Inexpressible(used, f"ROLL normalizes rewards once, and {name} is already such a normalization"))
     if name == "grpo":
         mean, std = "group", "group" if advantage["normalize_by_std"] else None
     elif name == "reinforce_plus_plus_baseline":
@@ -180,9 +180,7 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
         whiten = True
     elif name == "rloo":
         mean, std = "group", None
-        reason = (
-            "ROLL has no rloo: rewards minus their group's mean are written, which are (n-1)/n of RLOO's advantages"
-        )
+        reason = "ROLL has no rloo. Wrote rewards minus their group's mean, which are (n-1)/n of RLOO's advantages"
         lost.append(Inexpressible((view.to(f"{ADV}.type"),), reason))
     elif name in ("gae", "reinforce"):
         whiten = whiten or advantage["whiten"]
@@ -194,7 +192,7 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
             name, mean, std = "grpo", "group", "group" if divides else None
         chosen = tuple(view.to(f"{ADV}.{field}") for field in advantage)
         nearest = ("grpo" if std else "rewards minus their group's mean") if grouped else "reinforce"
-        lost.append(Inexpressible(chosen, f"ROLL has no estimator {shown}; the nearest is written, {nearest}"))
+        lost.append(Inexpressible(chosen, f"ROLL has no estimator {shown}. Wrote the nearest, {nearest}"))
     kind = {"gae": "gae", "other": advantage.get("kind")}.get(name, "reinforce")
     return name, kind if kind in ("gae", *OWN) else "reinforce", mean, std, whiten, iter(lost)
 
@@ -218,17 +216,17 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     if advantage["type"] == "reinforce_plus_plus_baseline" and (
         (isinstance(penalty, Mapping) and penalty["coefficient"]) or shaping["clip"] or shaping["whiten"]
     ):
-        reason = "ROLL takes the group's mean off before KL, clip and whitening of rewards, not after"
+        reason = "ROLL subtracts the group's mean before it applies KL, clipping and whitening to rewards, not after"
         yield Inexpressible(((*to, "type"),), reason)
     if advantage.get("kl_order") == "before_normalisation" and isinstance(penalty, Mapping) and penalty["coefficient"]:
-        reason = "ROLL subtracts KL from rewards after it has normalised them by group, not before"
+        reason = "ROLL subtracts KL from rewards after it normalizes them by group, not before"
         yield Inexpressible(((*to, "kl_order"), view.to("algorithm.kl_in_reward")), reason)
     elif "kl_order" in advantage:
-        yield Flow((), None, ((*to, "kl_order"),), "mapped", "without KL in the reward there is no order")
+        yield Flow((), None, ((*to, "kl_order"),), "mapped", "without KL in the reward the order has no effect")
     args = advantage.get("args", {})
     known = (*STEP_REWARDS, "gamma") if kind in OWN else ()
     if any(name not in known for name in args):
-        yield Inexpressible(((*to, "args"),), f"ROLL's {kind} takes no such arguments")
+        yield Inexpressible(((*to, "args"),), f"ROLL's {kind} does not have these arguments")
 
 
 def _write_rlvr(view: Writing) -> Iterator[Out]:
@@ -242,21 +240,23 @@ def _write_rlvr(view: Writing) -> Iterator[Out]:
     else:
         yield Flow(view.path("adv_estimator"), kind, used, always=True)
         sources = (*used[:1], view.to(f"{ADV}.normalize_by_std")) if by_name else norms
-        note = "the normalisation that it is" if by_name else ""
+        note = "expressed as a reward normalization" if by_name else ""
         how: Provenance = "derived" if by_name else "mapped"
         yield Flow(view.path("norm_mean_type"), mean, sources[:1], how, note, always=by_name)
         yield Flow(view.path("norm_std_type"), std, sources[1:], how, note, always=by_name)
     yield from _write_common(view, kind, whiten)
     if kind == "agentic_reinforce":
-        yield Inexpressible(used, "ROLL has agentic_reinforce in agentic runs only")
+        yield Inexpressible(used, "ROLL has agentic_reinforce only in agentic runs")
     if view.get(f"{SHAPE}.group_by") != "prompt":
-        yield Inexpressible((view.to(f"{SHAPE}.group_by"),), "ROLL groups by prompt; other groups are for agentic runs")
+        yield Inexpressible(
+            (view.to(f"{SHAPE}.group_by"),), "ROLL groups by prompt; other groupings need an agentic run"
+        )
     several = len(view.config.rewards) > 1
     if view.get(f"{SHAPE}.normalize_per_domain") != several and "batch" in (mean, std):
-        yield Inexpressible((view.to(f"{SHAPE}.normalize_per_domain"),), "ROLL normalises each domain by itself")
+        yield Inexpressible((view.to(f"{SHAPE}.normalize_per_domain"),), "ROLL normalizes each domain separately")
     elif view.get(f"{SHAPE}.normalize_per_domain") != several and view.explicit(f"{SHAPE}.normalize_per_domain"):
         yield Inexpressible(
-            (view.to(f"{SHAPE}.normalize_per_domain"),), "ROLL has as many domains as rewards, each by itself"
+            (view.to(f"{SHAPE}.normalize_per_domain"),), "ROLL has one domain per reward and normalizes each separately"
         )
 
 
@@ -280,7 +280,7 @@ def _write_agentic(view: Writing) -> Iterator[Out]:
                 None,
                 (view.to(f"{SHAPE}.normalize.{name.split('_')[1]}"),),
                 "mapped",
-                "ROLL does not normalise unasked",
+                "ROLL does not normalize by default",
             )
         else:
             places = (*sources, view.to(f"{ADV}.normalize_by_std"))
@@ -318,7 +318,7 @@ RLVR_ADVANTAGE = CustomRule(
     ADVANTAGE_FILLS,
     _read_rlvr,
     _write_rlvr,
-    "reinforce after a normalisation: group mean and std = GRPO, group mean = Dr. GRPO, whitened = REINFORCE++",
+    "reinforce after a normalization: group mean and std = GRPO, group mean = Dr. GRPO, whitened = REINFORCE++",
 )
 AGENTIC_ADVANTAGE = CustomRule(
     "advantage",

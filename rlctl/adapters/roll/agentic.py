@@ -93,7 +93,7 @@ def _read_manager(view: Reading, manager: str, to: tuple[Any, ...]) -> Iterator[
     count = view.get(f"{manager}.max_traj_per_env")
     kept = count if isinstance(count, int) and count >= 0 else None
     note = (
-        "ROLL derives it in asynchronous runs"
+        "ROLL computes it itself in asynchronous runs"
         if kept and view.get("async_generation_ratio") and manager.startswith("train")
         else ""
     )
@@ -133,7 +133,7 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
         )
         if written != value and view.explicit(f"{section}.{field}"):
             yield Inexpressible(
-                ((*to, field),), f"ROLL has one group: the batch's, of {written} responses a prompt, is written"
+                ((*to, field),), f"ROLL has one group size. Wrote the batch's, {written} responses per prompt"
             )
         yield Flow(view.path(f"{manager}.{key}"), written, ((*to, field),), same=written == value, always=always)
     for key, (field, _) in LISTS.items():
@@ -154,7 +154,7 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
         )
     if found["template"] is not None:
         yield Inexpressible(
-            ((*to, "template"),), "ROLL takes the template of each kind of environment: custom_envs.NAME.agent_template"
+            ((*to, "template"),), "ROLL sets the template per environment: custom_envs.NAME.agent_template"
         )
     for key, value in found["args"].items():
         used = ((*to, "args", key), (*to, "args"))
@@ -163,7 +163,7 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
         elif key in TOP or key == "env_monitor":
             yield Flow(view.path(key), value, used, same=True, always=True)
         else:
-            yield Inexpressible(((*to, "args"),), f"ROLL's environment manager takes no {key}")
+            yield Inexpressible(((*to, "args"),), f"ROLL's environment manager has no {key}")
 
 
 # Sampling: that of actor_infer for all managers, or, where it has none, each manager's own.
@@ -200,7 +200,7 @@ class Sampled(Rule):
         if view.written(f"actor_infer.{OWN_SAMPLING}"):
             for key in self._managers.keys:
                 if view.written(key.name):
-                    yield Flow((), None, (view.path(key.name),), "dead", "the sampling of actor_infer decides")
+                    yield Flow((), None, (view.path(key.name),), "dead", "actor_infer's sampling settings decide")
 
     def write(self, view: Writing) -> Iterable[Out]:
         arguments = view.get("rollout.evaluation_environments.args", {})
@@ -262,7 +262,7 @@ ENVIRONMENTS = CustomRule(
     "rollout_batch_size counts trajectories: groups x group_size",
 )
 NO_ENVIRONMENTS: list[Rule] = [
-    Dropped(f"{section}{end}", "agentic runs have files of their own", None)
+    Dropped(f"{section}{end}", "agentic runs use a separate config file", None)
     for section in MANAGERS.values()
     for end in ("", ".**")
 ]
@@ -275,6 +275,6 @@ AGENTIC: list[Rule] = [
     Dropped("rewards", "environments give the rewards of agentic runs"),
     Dropped("rewards[].**", "environments give the rewards of agentic runs"),
     Dropped("reward_loop.**", "environments give the rewards of agentic runs"),
-    Dropped("algorithm.filters", "agentic runs leave groups out by a class, group_filter_cls"),
-    Dropped("algorithm.filters[].**", "agentic runs leave groups out by a class, group_filter_cls"),
+    Dropped("algorithm.filters", "agentic runs filter groups with a class, group_filter_cls"),
+    Dropped("algorithm.filters[].**", "agentic runs filter groups with a class, group_filter_cls"),
 ]

@@ -43,7 +43,7 @@ class Aggregation:
             raise InexpressibleError("ROLL has no plain sum over tokens")
         if value == "seq_mean_token_sum_norm":
             raise InexpressibleError(
-                "ROLL's seq-mean-token-sum-norm divides by the padded length, and not by the number of responses"
+                "ROLL's seq-mean-token-sum-norm divides by the padded length, not by the number of responses"
             )
         return AGGREGATIONS.write(value, view)
 
@@ -53,7 +53,9 @@ class LossAggregation(Key):
     """ROLL's key, with what its sum over a constant is here."""
 
     def read(self, view: Reading) -> Iterator[Flow]:
-        note = "ROLL divides by the padded length alone: its loss is this one times the responses of a mini-batch"
+        note = (
+            "ROLL divides by the padded length only: its loss is this one times the number of responses in a mini-batch"
+        )
         for flow in super().read(view):
             summed = flow.value == "seq_mean_token_sum_norm"
             yield replace(flow, how="derived", note=note) if summed else flow
@@ -80,10 +82,14 @@ def _write_kl_loss(view: Writing) -> Iterator[Out]:
         return
     yield Flow(view.path("kl_loss_coef"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     if section["estimator"] != "k3":
-        yield Inexpressible(((*to, "estimator"),), f"ROLL's loss always takes k3, not {section['estimator']}")
+        yield Inexpressible(
+            ((*to, "estimator"),), f"ROLL's loss always uses the k3 estimator, not {section['estimator']}"
+        )
 
 
-ESTIMATORS = Names({"kl": "k1", "abs": "abs", "mse": "k2", "full": "full"}, "ROLL's rewards take kl, abs, mse or full")
+ESTIMATORS = Names(
+    {"kl": "k1", "abs": "abs", "mse": "k2", "full": "full"}, "ROLL's KL in rewards supports kl, abs, mse or full"
+)
 
 
 def _read_kl_reward(view: Reading) -> Iterator[Flow]:
@@ -94,7 +100,7 @@ def _read_kl_reward(view: Reading) -> Iterator[Flow]:
             if view.written(key):
                 yield Flow((), None, (view.path(key),), "dead", "add_token_level_kl is off")
         if view.written("init_kl_coef"):
-            note = "without add_token_level_kl it only decides whether a reference model is built"
+            note = "without add_token_level_kl it only decides whether ROLL builds a reference model"
             yield Flow((), None, (view.path("init_kl_coef"),), "dead", note)
         return
     estimator = converted(ESTIMATORS, view.get("kl_penalty"), view, "kl_penalty")
@@ -157,7 +163,7 @@ KL: list[Rule] = [
         ),
         _read_kl_reward,
         _write_kl_reward,
-        "adaptive where target_kl is set",
+        "adaptive if target_kl is set",
     ),
 ]
 
@@ -166,9 +172,9 @@ def _read_old(view: Reading) -> Iterator[Flow]:
     keys = ("enable_old_logprobs_recompute", "force_disable_old_logprobs_recompute")
     forced = view.get(keys[1])
     note = (
-        "each mini-batch takes its own log-probs as the old ones"
+        "each mini-batch uses its own log-probs as the old ones"
         if forced
-        else "ROLL computes them anew, or reuses those of the one forward pass where they are the same"
+        else "ROLL recomputes them, or reuses those of the only forward pass if they are equal"
     )
     used = tuple(view.path(key) for key in keys)
     yield Flow(view.to("algorithm.old_log_probs"), "recompute", used, note=note if view.written(*keys) else "")
@@ -177,10 +183,10 @@ def _read_old(view: Reading) -> Iterator[Flow]:
 def _write_old(view: Writing) -> Iterator[Out]:
     value, used = view.get("algorithm.old_log_probs"), (view.to("algorithm.old_log_probs"),)
     if value == "rollout":
-        yield Inexpressible(used, "ROLL never takes the rollout engine's log-probs as the old policy's")
+        yield Inexpressible(used, "ROLL never uses the rollout engine's log-probs as old log-probs")
     else:
         yield Flow(
-            (), None, used, "mapped" if value == "recompute" else "derived", "ROLL decides it by the batch sizes"
+            (), None, used, "mapped" if value == "recompute" else "derived", "ROLL derives it from the batch sizes"
         )
 
 
@@ -203,10 +209,11 @@ def _write_temperature(view: Writing) -> Iterator[Out]:
     if value == "one":
         yield Flow((), None, used, "mapped", "what ROLL does")
     elif heat == 1:
-        yield Flow((), None, used, "derived", "at temperature 1 it is the same")
+        yield Flow((), None, used, "derived", "no difference at temperature 1")
     else:
         yield Inexpressible(
-            used, f"ROLL trains on logits at temperature 1, not at {heat:g}: log-probs are those of another policy"
+            used,
+            f"ROLL trains on logits at temperature 1, not {heat:g}: its log-probs differ from the sampling distribution's",
         )
 
 
@@ -220,7 +227,7 @@ class RouterReplay(Names):
 
     def write(self, value: Any, view: Writing) -> Any:
         if value == "recompute":
-            raise InexpressibleError("ROLL refuses router_replay.mode R2: experts are chosen again in training")
+            raise InexpressibleError("ROLL refuses router_replay.mode R2: training routes tokens again")
         return super().write(value, view)
 
 
@@ -245,24 +252,24 @@ COMMON: list[Rule] = [
     *[
         Dropped(f"{SHAPE}.{name}", reason)
         for name, reason in (
-            ("shift", "ROLL shifts no rewards: reward_shift is gone"),
-            ("scale", "ROLL scales no rewards: reward_scale is gone"),
-            ("overlong_penalty", "ROLL has no soft penalty; max_len_mask leaves cut responses out"),
-            ("overlong_penalty.**", "ROLL has no soft penalty"),
-            ("length_penalty", "ROLL leaves it to a reward worker"),
+            ("shift", "ROLL no longer shifts rewards (reward_shift was removed)"),
+            ("scale", "ROLL no longer scales rewards (reward_scale was removed)"),
+            ("overlong_penalty", "ROLL has no soft overlong penalty; max_len_mask excludes truncated responses"),
+            ("overlong_penalty.**", "ROLL has no soft overlong penalty"),
+            ("length_penalty", "in ROLL a reward worker does this"),
             ("add_length_reward", "ROLL has the key and never reads it"),
             ("token_reward", "ROLL has the key and never reads it"),
         )
     ],
-    Dropped("algorithm.objective.type", "another start script and another kind of file", "rl"),
-    Dropped("algorithm.objective.**", "dpo and sft have files of their own"),
+    Dropped("algorithm.objective.type", "ROLL uses a different start script and config file for it", "rl"),
+    Dropped("algorithm.objective.**", "ROLL uses separate config files for dpo and sft"),
     PRESET,
     Dropped("algorithm.policy_filtration", "ROLL does not resample responses"),
     Dropped("algorithm.policy_filtration.**", "ROLL does not resample responses"),
-    Dropped("algorithm.sample_strategy", "ROLL trains on what a step rolled out"),
-    Dropped("algorithm.sample_strategy_args", "ROLL trains on what a step rolled out"),
+    Dropped("algorithm.sample_strategy", "ROLL trains only on the responses of the current step"),
+    Dropped("algorithm.sample_strategy_args", "ROLL trains only on the responses of the current step"),
     Dropped("algorithm.experience_operators", "ROLL has none"),
-    Dropped("algorithm.loss_weights.sft", "sft_loss_coef is gone from ROLL"),
+    Dropped("algorithm.loss_weights.sft", "ROLL removed sft_loss_coef"),
     Dropped("algorithm.loss_weights.l2", "ROLL has l2 and never reads it"),
 ]
 WEIGHTS: list[Rule] = [
@@ -276,7 +283,7 @@ AGENTIC: list[Rule] = [
     loss_rule(DialectKey("ratio_type", "token")),
     *COMMON,
     *[
-        Dropped(f"algorithm.loss_weights.{name}", "ROLL weighs nothing in agentic runs")
+        Dropped(f"algorithm.loss_weights.{name}", "ROLL has no loss weights in agentic runs")
         for name in ("rl", "difficulty", "length")
     ],
 ]
@@ -284,5 +291,5 @@ DPO: list[Rule] = [
     Key("beta", "algorithm.objective.beta", 0.1, always=True),
     Key("ipo", "algorithm.objective.ipo", False),
     Key("label_smoothing", "algorithm.objective.label_smoothing", 0.0),
-    Dropped("algorithm.objective.type", "another start script and another kind of file", "dpo"),
+    Dropped("algorithm.objective.type", "ROLL uses a different start script and config file for it", "dpo"),
 ]

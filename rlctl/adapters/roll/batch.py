@@ -61,9 +61,9 @@ def mini(view: Reading) -> tuple[int, str, str]:
     count = data_parallel(view, A)
     size = _on_rank(view) * (count or 1)
     note = f"{view.get(PER_DEVICE)} a rank x {view.get(ACCUMULATE)} accumulated x {count or 1} ranks = {size}"
-    doubt = "" if count else "the devices of actor_train are not said: taken as one rank"
+    doubt = "" if count else "actor_train has no device_mapping; one rank is assumed"
     if view.get(DYNAMIC):
-        doubt = "with dynamic batching an optimizer step is as many micro-batches of tokens, which hold more or fewer responses"
+        doubt = "with dynamic batching an optimizer step has a fixed number of token micro-batches; its responses vary"
     return size, note, doubt
 
 
@@ -101,9 +101,7 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
     share, rest = divmod(total, count)
     if rest or not share:
         near = arithmetic.nearest_multiples(total, count)
-        reason = (
-            f"{total} responses are no whole number on each of {count} ranks ({total} / {count} = {total / count:g})"
-        )
+        reason = f"{total} responses do not divide over {count} ranks ({total} / {count} = {total / count:g})"
         yield Inexpressible((view.to(source),), f"{reason}; {near} would be")
         share = max(1, round(total / count))
     if micro.unit == "tokens" and keeps(view, DYNAMIC):
@@ -142,9 +140,7 @@ def longest(view: Writing) -> int:
 def _write_mini(view: Writing) -> Iterator[Out]:
     mini, step = arithmetic.mini_batch_responses(view.config), arithmetic.responses_per_step(view.config)
     if mini > step:
-        reason = (
-            f"ROLL trains on the {step} responses of a step, and never fills a mini-batch of {mini}: {step} is written"
-        )
+        reason = f"a ROLL step has {step} responses, too few for a mini-batch of {mini}. Wrote {step}"
         yield Inexpressible((view.to("batch.mini_batch_responses"),), reason)
     yield from split(view, min(mini, step), "batch.mini_batch_responses")
 
@@ -228,9 +224,9 @@ ROUNDING: list[Rule] = [
         (Key(f"{A}.sequence_length_round_in_train", "batch.round_tokens_to", 4),),
         _is_dynamic,
         _writes_dynamic,
-        "read with dynamic batching only",
+        "read only with dynamic batching",
     ),
-    Dropped("batch.round_tokens_to", "ROLL rounds lengths in its dynamic batching only", 1),
+    Dropped("batch.round_tokens_to", "ROLL rounds lengths only with dynamic batching", 1),
 ]
 
 
@@ -249,7 +245,7 @@ def lengths(view: Reading) -> tuple[int, int]:
 def _read_lengths(view: Reading) -> Iterator[Flow]:
     prompt, whole = lengths(view)
     cut = prompt if prompt < whole else whole // 2
-    note = "" if cut == prompt else f"prompt_length {prompt} is no limit here: half of sequence_length"
+    note = "" if cut == prompt else f"prompt_length {prompt} has no effect here; half of sequence_length is used"
     yield Flow(
         view.to("data.max_prompt_tokens"),
         cut,
@@ -309,7 +305,7 @@ EVALUATION: list[Rule] = [
     EVERY,
     Dropped(
         "schedule.evaluate_at_start",
-        "ROLL evaluates at step 0, before it trains, wherever it has validation data",
+        "ROLL evaluates at step 0, before training, if there is validation data",
         True,
     ),
     LAST,
@@ -327,14 +323,14 @@ def _write_evaluation(view: Writing) -> Iterator[Out]:
     first, every = view.get("schedule.evaluate_at_start"), view.get("schedule.evaluate_every")
     used = (view.to("schedule.evaluate_at_start"),)
     if every is None and not first:
-        note = "agentic runs never evaluate where it is 0"
+        note = "0 disables evaluation in agentic runs"
         yield Flow(view.path("eval_steps"), 0, (view.to("schedule.evaluate_every"), *used), note=note, always=True)
         return
     yield from EVERY.write(view)
     if first:
         yield Flow((), None, used, "mapped", "ROLL evaluates at step 0")
     else:
-        yield Inexpressible(used, "ROLL evaluates at step 0, before it trains, where it evaluates at all")
+        yield Inexpressible(used, "if ROLL evaluates, it also evaluates at step 0, before training")
 
 
 AGENTIC_EVALUATION: list[Rule] = [
@@ -364,11 +360,11 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
     used = (view.to("weight_sync.max_steps_ahead"),)
     agentic = view.config.rollout.environments is not None
     if 0 < ahead < 1:
-        yield Inexpressible(used, f"{ahead:g} steps ahead: ROLL takes 0, or 1 and more")
+        yield Inexpressible(used, f"{ahead:g} steps ahead; ROLL accepts 0, or 1 and more")
         ahead = 1
     elif agentic and ahead != int(ahead):
         yield Inexpressible(
-            used, f"{ahead:g} steps ahead: ROLL's agentic runs take whole steps, {int(ahead)} or {int(ahead) + 1}"
+            used, f"{ahead:g} steps ahead; ROLL's agentic runs accept whole steps, {int(ahead)} or {int(ahead) + 1}"
         )
         ahead = ceil(ahead)
     whole = int(ahead) if ahead == int(ahead) else ahead
@@ -378,7 +374,7 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
         yield Flow((), None, place, "derived", "follows from async_generation_ratio")
     elif staleness and view.explicit("weight_sync.max_staleness"):
         yield Inexpressible(
-            place, f"ROLL keeps responses up to {ceil(ahead)} updates old, which async_generation_ratio says"
+            place, f"ROLL keeps responses up to {ceil(ahead)} updates old, set by async_generation_ratio"
         )
 
 
@@ -396,18 +392,18 @@ SYNC: list[Rule] = [
     *[
         Dropped(f"weight_sync.{name}", reason)
         for name, reason in (
-            ("every_optimizer_steps", "ROLL hands weights over between steps"),
-            ("on_stale", "ROLL's asynchronous runs wait rather than drop"),
-            ("style", "ROLL hands weights over at fixed steps"),
-            ("in_flight_requests", "ROLL's engines wait, or go on in asynchronous runs"),
+            ("every_optimizer_steps", "ROLL syncs weights between steps"),
+            ("on_stale", "ROLL's asynchronous runs wait instead of dropping"),
+            ("style", "ROLL syncs weights at fixed steps"),
+            ("in_flight_requests", "ROLL's engines wait; in asynchronous runs they continue"),
         )
     ],
     *[
         Dropped(f"weight_sync.{name}", reason, idle=True)
         for name, reason in (
-            ("method", "ROLL chooses how weights travel by where roles are"),
-            ("timeout", "ROLL waits for a call as long as rpc_timeout says"),
-            ("args", "ROLL takes transfer_backend, of its own kind"),
+            ("method", "ROLL chooses the weight transport by the placement of roles"),
+            ("timeout", "ROLL waits up to rpc_timeout for a call"),
+            ("args", "ROLL uses transfer_backend, which has no equivalent"),
         )
     ],
 ]
@@ -418,17 +414,17 @@ SYNC: list[Rule] = [
 ALWAYS: list[Rule] = [
     Dropped("batch.shuffle", "ROLL always shuffles the responses of a step over its mini-batches", True, matters=True),
     Dropped("batch.shuffle_seed", "ROLL shuffles with seed"),
-    Dropped("batch.balance", "ROLL always balances ranks", True, idle=True),
+    Dropped("batch.balance", "ROLL always balances tokens across ranks", True, idle=True),
     Key("ppo_epochs", "batch.ppo_epochs", 1, always=True),
     LOG_PROBS,
     *ROUNDING,
 ]
 SCHEDULER: list[Rule] = [
     Key("max_running_requests", "rollout.max_running_prompts", 128),
-    Dropped("rollout.oversampling.ratio", "ROLL waits for every prompt of a step"),
-    Dropped("rollout.oversampling.wait_after_minimum", "ROLL waits for every prompt of a step"),
+    Dropped("rollout.oversampling.ratio", "ROLL waits for all prompts of a step"),
+    Dropped("rollout.oversampling.wait_after_minimum", "ROLL waits for all prompts of a step"),
     Dropped("rollout.oversampling.generation_batch_prompts", "ROLL generates prompt by prompt"),
-    Dropped("rollout.oversampling.max_generation_batches", "ROLL goes on until the batch is full"),
+    Dropped("rollout.oversampling.max_generation_batches", "ROLL generates until the batch is full"),
     Key("critic_warmup", "schedule.critic_warmup_steps", 0),
 ]
 
@@ -449,7 +445,7 @@ def _write_more_prompts(view: Writing) -> Iterator[Out]:
     if count:
         yield Flow(view.path("max_additional_running_prompts"), count, used, same=True)
     elif refills:
-        note = "groups that are left out are replaced"
+        note = "filtered groups are replaced"
         yield Flow(view.path("is_use_additional_prompts"), True, (view.to("algorithm.filters"),), "derived", note)
 
 
@@ -503,7 +499,7 @@ def _read_trajectories(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("batch.responses_per_prompt"), group, (view.path("train_env_manager.group_size"),), same=True)
     if not isinstance(count, int) or count <= 0:
         groups = _whole(view.get("train_env_manager.num_env_groups"), 128)
-        note = f"all trajectories that come: taken as one of each of {groups} groups"
+        note = f"no limit; one trajectory of each of {groups} groups is assumed"
         yield Flow(view.to("batch.prompts_per_step"), groups, used, "derived", note)
         return
     note = f"{count} trajectories / {group} of a group" if group > 1 else ""
@@ -535,6 +531,6 @@ AGENTIC: list[Rule] = [
     *AGENTIC_EVALUATION,
     *SYNC,
     *SCHEDULER,
-    Dropped("rollout.oversampling.additional_prompts", "ROLL's agentic runs take group_size_redundancy"),
-    Dropped("rollout.split_groups", "every environment asks for itself", True),
+    Dropped("rollout.oversampling.additional_prompts", "ROLL's agentic runs use group_size_redundancy"),
+    Dropped("rollout.split_groups", "each environment sends its own requests", True),
 ]

@@ -76,7 +76,7 @@ def _off(view: Reading) -> Iterator[Flow]:
             yield Flow((), None, (place,), "dead", "this filter is off")
         elif isinstance(item, Mapping) and not item.get("diff_enabled"):
             for name in ("diff_enabled", "diff_low", "diff_high"):
-                yield Flow((), None, ((*place, name),), "dead", "this filter does not go by differences")
+                yield Flow((), None, ((*place, name),), "dead", "this filter does not use differences")
 
 
 def _write(view: Writing) -> Iterator[Out]:
@@ -103,7 +103,11 @@ def _write(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(f"{WEIGHT}.detach"), section["detach"], used("detach"), same=True)
     elif view.explicit(f"{IS}.threshold", f"{C}.detach"):
         yield Flow(
-            (), None, used("importance_sampling.threshold", "detach"), "derived", "without a weight there is no bound"
+            (),
+            None,
+            used("importance_sampling.threshold", "detach"),
+            "derived",
+            "no importance weight is set, so its bound has no effect",
         )
     if sampling["lower_threshold"] is not None:
         yield Inexpressible(used("importance_sampling.lower_threshold"), "ROLL's weights have no lower bound")
@@ -113,7 +117,7 @@ def _write(view: Writing) -> Iterator[Out]:
         yield Inexpressible(used("veto_threshold"), "ROLL has no veto")
     if section["use_policy_gradient"]:
         yield Inexpressible(
-            used("use_policy_gradient"), "in ROLL pg_variant vanilla is that, and it goes with the old log-probs"
+            used("use_policy_gradient"), "ROLL calls this pg_variant vanilla and ties it to the old log-probs"
         )
     yield from _write_filters(view, section)
 

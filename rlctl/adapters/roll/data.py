@@ -147,7 +147,7 @@ def _write_prompts(view: Writing) -> Iterator[Out]:
         yield Flow(to, source["prompt_key"], used, "derived" if note else "mapped", note, always=True)
         if source["prompt_type"] == "text":
             yield Inexpressible(
-                used[1:], "ROLL puts no text into a message: write chat messages, or the whole raw prompt"
+                used[1:], "ROLL does not wrap text into a message: provide chat messages, or the whole raw prompt"
             )
         yield from _columns(view, place, source)
 
@@ -176,12 +176,12 @@ def _write_seen(view: Writing, sources: list[tuple[str, int, Mapping[str, Any]]]
             elif view.explicit(".".join(map(str, used[0]))):
                 reason = f"start_rlvr_vl_pipeline.py reads the column {column}: rename {source[field]} to it"
                 yield Inexpressible(used, reason)
-        yield Flow((), None, ((*place, "prompt_type"), (*place, "source_key")), "mapped", "as the column has it")
+        yield Flow((), None, ((*place, "prompt_type"), (*place, "source_key")), "mapped", "as the column contains it")
         yield from others(view, place, source, {"path", "prompt_type", "source_key", *SEEN})
     used = (("data", "train", 0, "image_key"),)
     yield Flow(view.path(f"{D}.messages"), SEEN["prompt_key"], (("data", "train", 0, "prompt_key"),), always=True)
     if PIXELS[0] not in view.config.carried_for("roll"):
-        note = "start_rlvr_vl_pipeline.py reads images, up to this size unasked"
+        note = "start_rlvr_vl_pipeline.py reads images up to this size by default"
         yield Flow(view.path(PIXELS[0]), MOST_PIXELS, used, "derived", note, always=True)
 
 
@@ -198,18 +198,18 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 """What ROLL does anyway, or what only names a column that it does not read."""
 MEDIA = {
-    "image_key": "this pipeline of ROLL's reads no images",
-    "video_key": "ROLL reads video by a function of one's own: data_args.custom_data_kwargs_func",
-    "audio_key": "ROLL reads sound by a function of one's own: data_args.custom_data_kwargs_func",
+    "image_key": "this ROLL pipeline reads no images",
+    "video_key": "in ROLL you read video with your own function, data_args.custom_data_kwargs_func",
+    "audio_key": "in ROLL you read audio with your own function, data_args.custom_data_kwargs_func",
 }
 READ = {
-    "split": "ROLL reads files: name the file of this split",
-    "subset": "ROLL reads files: name the file of this subset",
+    "split": "ROLL reads files, not splits: name the file of this split",
+    "subset": "ROLL reads files, not subsets: name the file of this subset",
 }
 """What picks rows of a hub's data set, which ROLL does not open."""
 ALONE = {
     **dict.fromkeys(("workflow", "workflow_args"), NO_WORKFLOW),
-    "max_samples": "ROLL reads all rows of a file: cut it",
+    "max_samples": "ROLL reads all rows of a file: cut the file",
 }
 """What one file cannot have for itself."""
 IMITATED = ("response_key", "messages_key")
@@ -223,18 +223,20 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
         if field in handled or field in own:
             continue
         if field == "format" and value in NEUTRAL[field]:
-            note = "ROLL goes by the ending of the file"
+            note = "ROLL detects the format from the file's suffix"
             yield Flow((), None, ((*place, field),), "mapped" if value == "auto" else "derived", note)
         elif value in NEUTRAL.get(field, (None,)) or value == {}:
-            yield Flow((), None, ((*place, field),), "mapped", "what ROLL does anyway")
+            yield Flow((), None, ((*place, field),), "mapped", "ROLL always does this")
         elif field == "name":
-            yield Inexpressible(((*place, field),), "ROLL names validation sets by their rows' data_source", idle=True)
+            yield Inexpressible(
+                ((*place, field),), "ROLL names validation sets after the data_source of their rows", idle=True
+            )
         elif field in READ:
             yield Inexpressible(((*place, field),), READ[field], idle=True)
         elif field in IMITATED and view.config.algorithm.objective.choice == "rl":
             yield Inexpressible(((*place, field),), "nothing is imitated", idle=True)
         elif field == "messages_key":
-            reason = "ROLL reads one prompt and one response a row, and no conversations: write a row for each response"
+            reason = "ROLL reads one prompt and one response per row, not conversations: write one row per response"
             yield Inexpressible(((*place, field),), reason)
         elif field in MEDIA:
             if view.explicit(".".join(map(str, (*place, field)))):
@@ -269,14 +271,14 @@ def _write_shares(view: Writing) -> Iterator[Out]:
     names, used = domains(view), (view.to("data.mixing"),)
     weighs = view.get("data.mixing") != "concatenate"
     if weighs:
-        yield Inexpressible(used, "ROLL draws by shares of domains, which rows' tags name, not of files")
+        yield Inexpressible(used, "ROLL samples by domain weights (the rows' tags), not by file weights")
     if any(key.startswith(f"{SHARES}.") for key in view.config.carried_for("roll")) or not names:
         return
     if len(names) == 1:
-        note = "all rows are of the one domain"
+        note = "all rows belong to one domain"
         yield Flow((*view.path(SHARES), names[0]), 1.0, (view.to("rewards"),), "derived", note, always=True)
         return
-    note = "ROLL wants the share of each domain in a batch: all alike"
+    note = "ROLL requires a share for each domain; equal shares are written"
     for name in names:
         share = round(1 / len(names), 4)
         yield Flow((*view.path(SHARES), name), share, (view.to("rewards"),), "assumed", note, always=True)
@@ -333,7 +335,7 @@ def _write_validation(view: Writing) -> Iterator[Out]:
             used: tuple[KeyPath, ...] = ((*place, "evaluation_sampling", name),)
             value = source["evaluation_sampling"][name]
             if value != first["evaluation_sampling"][name]:
-                yield Inexpressible(used, "ROLL draws from all validation sets alike")
+                yield Inexpressible(used, "ROLL samples all validation sets with the same settings")
             elif name == "max_response_tokens":
                 yield from _write_validation_length(view, value, used)
             else:
@@ -341,7 +343,7 @@ def _write_validation(view: Writing) -> Iterator[Out]:
                 yield Flow(view.path(f"{root}.{name}"), raw, used, same=raw == value, always=True)
         used = ((*place, "responses_per_prompt"),)
         if source["responses_per_prompt"] != first["responses_per_prompt"]:
-            yield Inexpressible(used, "ROLL draws as many responses of each validation set")
+            yield Inexpressible(used, "ROLL samples the same number of responses for each validation set")
         else:
             to = view.path(f"{root}.num_return_sequences")
             yield Flow(to, source["responses_per_prompt"], used, same=True, always=True)
@@ -357,7 +359,7 @@ def _write_penalties(view: Writing) -> Iterator[Out]:
         ("data", "eval", index, "sampling", PENALTY) for index, sampling in enumerate(own) if PENALTY in sampling
     )
     if used and not alike:
-        yield Inexpressible(used, "ROLL draws from all validation sets alike")
+        yield Inexpressible(used, "ROLL samples all validation sets with the same settings")
     if own and value != 1:
         places = used if used and alike else (view.to(f"rollout.sampling.{PENALTY}"),)
         yield Flow(view.path(f"{V}.generating_args.{PENALTY}"), value, places, same=True)
@@ -365,7 +367,7 @@ def _write_penalties(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used, "mapped", "ROLL's own default")
     for index, sampling in enumerate(own):
         for name in sorted(sampling.keys() - {PENALTY}):
-            yield Inexpressible((("data", "eval", index, "sampling", name),), "ROLL has no such setting of validation")
+            yield Inexpressible((("data", "eval", index, "sampling", name),), "ROLL has no such setting for validation")
 
 
 def _write_validation_length(view: Writing, value: Any, used: tuple[Any, ...]) -> Iterator[Out]:
@@ -401,15 +403,15 @@ WORKERS = Key(f"{D}.preprocessing_num_workers", "data.filter_workers", None, Par
 ORDER: list[Rule] = [
     Dropped(
         "data.overlong_prompts",
-        "ROLL drops prompts of 5 tokens and less, and those above prompt_length",
+        "ROLL drops prompts of 5 tokens or fewer and those longer than prompt_length",
         "drop",
         matters=True,
     ),
     Dropped("data.truncation", "ROLL drops overlong prompts"),
-    Dropped("data.curriculum.order", "ROLL shuffles, anew each pass", "shuffle"),
+    Dropped("data.curriculum.order", "ROLL reshuffles each epoch", "shuffle"),
     Dropped("data.seed", "ROLL shuffles with seed"),
-    Dropped("data.loader_workers", "ROLL loads rows in the process that schedules them", idle=True),
-    Dropped("data.last_batch", "ROLL goes round its data without a last batch", "carry"),
+    Dropped("data.loader_workers", "ROLL loads rows in its scheduler process", idle=True),
+    Dropped("data.last_batch", "ROLL cycles through its data, so no batch is incomplete", "carry"),
     Dropped("data.**", NO_KEY),
 ]
 RLVR: list[Rule] = [PROMPTS, MIXING, VALIDATION, WORKERS, *ORDER]
@@ -460,17 +462,19 @@ def _supervised_columns(
         if source[field] != first[field]:
             yield Inexpressible(used, f"ROLL has one {key} for all files")
         elif source[field] is None and field == "response_key" and source["messages_key"] is None:
-            yield Flow(view.path(key), "response", used, "derived", "the column that null takes first", always=True)
+            yield Flow(view.path(key), "response", used, "derived", "the first column that null tries", always=True)
         elif source[field] is None and default is None:
             yield Flow((), None, used, "mapped", "no such column")
         elif source[field] is None:
-            yield Inexpressible(used, f"ROLL reads a column of each row, by {key}: {default}, which the rows must have")
+            yield Inexpressible(
+                used, f"ROLL reads the column that {key} names, {default} by default; the rows must have it"
+            )
         else:
             yield Flow(view.path(key), source[field], used, same=True)
     for field, value in fixed.items():
         used = ((*place, field),)
         if source[field] == value or (field, source[field]) == ("prompt_type", "auto"):
-            yield Flow((), None, used, "mapped", "ROLL puts the text into a message")
+            yield Flow((), None, used, "mapped", "ROLL wraps the text into a message")
         elif view.explicit(".".join(map(str, used[0]))):
             asks = (
                 "the prompt as text" if field == "prompt_type" else f"the column {value}: rename {source[field]} to it"
@@ -478,7 +482,7 @@ def _supervised_columns(
             yield Inexpressible(used, f"ROLL reads {asks}")
     for field in ("responses_per_prompt", "evaluation_sampling", "sampling"):
         if field in source and place[1] == "eval":
-            yield Inexpressible(((*place, field),), "nothing is drawn in supervised training", idle=True)
+            yield Inexpressible(((*place, field),), "supervised training samples no responses", idle=True)
     yield from others(view, place, source, {"path", *columns, *fixed})
 
 

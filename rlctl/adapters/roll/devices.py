@@ -32,7 +32,7 @@ def parse_devices(text: object) -> tuple[int, ...]:
         kind = "a YAML list" if isinstance(text, (list, tuple)) else f"{text!r}"
         raise DevicesError(f"is {kind}; ROLL wants text, such as 'list(range(0,8))'")
     if text.count("(") + text.count("[") > DEEPEST:
-        raise DevicesError(f"has more than {DEEPEST} brackets; {_EXPECTED}")
+        raise DevicesError(f"is nested more than {DEEPEST} brackets deep; {_EXPECTED}")
     reader = _Reader(text, list(_tokens(text)))
     devices = tuple(reader.whole())
     if len(set(devices)) < len(devices):
@@ -85,7 +85,7 @@ class _Reader:
         if self._next.kind == "number":
             numbers = self._items("")
             if len(self.tokens) == 2:
-                raise self._problem(self.tokens[0], "one number is no list")
+                raise self._problem(self.tokens[0], "a single number is not a list")
             return numbers
         _, devices = self._sum()
         if self._next.kind != "end":
@@ -114,7 +114,7 @@ class _Reader:
             self.place += 1
             other, more = self._term()
             if other != kind or kind == "range":
-                raise self._problem(plus, f"Python adds no {other} to a {kind}; write list(...) around each")
+                raise self._problem(plus, f"Python cannot add {other} to {kind}; wrap each in list(...)")
             devices = devices + more
         return kind, devices
 

@@ -40,8 +40,8 @@ from rlctl.config import Config
 from rlctl.documents import Document, parse_dotted
 
 UNSTARTED = {
-    "train_only": "its trainer takes responses from rollout of its own, and none from a file or database",
-    "rollout_only": "its rollout pipelines evaluate and keep nothing to train on",
+    "train_only": "its trainer trains only on its own rollout, not on a file or database",
+    "rollout_only": "its rollout pipelines only evaluate and save no training data",
 }
 """Modes of reinforcement learning that no start script of ROLL's has."""
 ONLINE_ROLES = {"actor_train": "student_train", "actor_infer": "student_infer", "reference": "teacher"}
@@ -63,28 +63,28 @@ def _model(*keys: str) -> list[Rule]:
 
 def _away(objective: str, *kept: str) -> list[Rule]:
     reason = f"not part of ROLL's {objective}"
-    idle = "nothing is rolled out"
+    idle = "there is no rollout"
     found: list[Rule] = [
         algorithm.PRESET,
         *(Dropped(f"{name}.**", idle, idle=True) for name in ("weight_sync", "buffer", "service", "rollout")),
-        Dropped("batch.balance", "ROLL always balances ranks", idle=True),
+        Dropped("batch.balance", "ROLL always balances tokens across ranks", idle=True),
         *(Dropped(f"{name}.**", reason) for name in AWAY if name not in kept),
     ]
     return [*found, Dropped("critic", reason, None), Dropped("run.**", reason), Dropped("model.**", reason)]
 
 
 STAYS: list[Rule] = [
-    Dropped("train.engine.offload", "ROLL's SFT keeps everything on its devices", "none"),
-    Dropped("train.engine.offload_gradients", "ROLL's SFT keeps everything on its devices", False),
+    Dropped("train.engine.offload", "ROLL's SFT has no offloading", "none"),
+    Dropped("train.engine.offload_gradients", "ROLL's SFT has no offloading", False),
 ]
 OFFLOADS: list[Rule] = [
     Key(
         "is_offload_states",
         "train.engine.offload",
         False,
-        Names({False: "none", True: "both"}, "ROLL moves all or nothing"),
+        Names({False: "none", True: "both"}, "ROLL offloads everything or nothing"),
     ),
-    Dropped("train.engine.offload_gradients", "ROLL moves all or nothing", False),
+    Dropped("train.engine.offload_gradients", "ROLL offloads everything or nothing", False),
 ]
 """What idle roles do with their states in DPO and distillation."""
 RL = joined(run.RULES, model.RULES, train.RULES, rollout.RULES, placement.RULES)
@@ -107,9 +107,9 @@ SFT = joined(
     [supervised.EPOCHS],
     supervised.RULES,
     data.SFT,
-    [Dropped("algorithm.objective.type", "another start script and another kind of file", "sft"), *STAYS],
+    [Dropped("algorithm.objective.type", "ROLL uses a different start script and config file for it", "sft"), *STAYS],
     _away("SFT"),
-    [Dropped("reference.**", "SFT compares with nothing")],
+    [Dropped("reference.**", "SFT has no reference model")],
 )
 DPO = joined(
     run.RULES,
@@ -136,7 +136,7 @@ DISTILL = joined(
     data.DISTILL,
     distill.OFFLINE,
     OFFLOADS,
-    [Dropped("algorithm.objective.type", "another start script and another kind of file", "sft")],
+    [Dropped("algorithm.objective.type", "ROLL uses a different start script and config file for it", "sft")],
     _away("distillation"),
 )
 

@@ -22,8 +22,8 @@ from rlctl.adapters.roll.numbers import number
 D = "algorithm.distillation"
 FIELDS = ("teacher", "loss", "coefficient", "top_k", "args")
 WITHOUT_TEACHER: list[Rule] = [
-    Dropped(D, "another start script and another kind of file", None),
-    *[Dropped(f"{D}.{name}", "another start script and another kind of file") for name in FIELDS],
+    Dropped(D, "ROLL uses a different start script and config file for it", None),
+    *[Dropped(f"{D}.{name}", "ROLL uses a different start script and config file for it") for name in FIELDS],
 ]
 OFFLINE_ARGS = {
     "kd_temperature": 1,
@@ -57,19 +57,19 @@ def _write_offline(view: Writing) -> Iterator[Out]:
     if section["loss"] in OBJECTIVES:
         yield Flow(view.path("kd_objective"), section["loss"], ((*to, "loss"),), same=True, always=True)
     else:
-        yield Inexpressible(((*to, "loss"),), f"ROLL distils by {', '.join(OBJECTIVES)}, not by {section['loss']}")
+        yield Inexpressible(((*to, "loss"),), f"ROLL distills by {', '.join(OBJECTIVES)}, not by {section['loss']}")
     yield Flow(
         view.path("distill_loss_weight"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True
     )
     if section["top_k"] is not None:
         yield Flow(view.path("logits_topk"), section["top_k"], ((*to, "top_k"),), same=True)
     else:
-        yield Inexpressible(((*to, "top_k"),), "ROLL compares the 64 likeliest tokens, or as many as logits_topk says")
+        yield Inexpressible(((*to, "top_k"),), "ROLL compares the top logits_topk tokens, 64 by default")
     for name, value in section["args"].items():
         if name in OFFLINE_ARGS:
             yield Flow(view.path(name), value, ((*to, "args", name), (*to, "args")), same=True)
         else:
-            yield Inexpressible(((*to, "args"),), f"ROLL's distillation takes no {name}")
+            yield Inexpressible(((*to, "args"),), f"ROLL's distillation has no {name}")
 
 
 OFFLINE: list[Rule] = [
@@ -101,7 +101,7 @@ STUDENTS = ("actor_train.model_args.model_name_or_path", "actor_infer.model_args
 
 def _read_teacher(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
     if any(view.get(key) is None for key in STUDENTS):
-        note = "ROLL gives the teacher pretrain, too, as not each student's block names a model"
+        note = "ROLL gives the teacher the pretrain model too, because some student roles name no model"
         yield Flow(
             (*to, "teacher"), view.get("pretrain") or "", (view.path(PATH), view.path("pretrain")), "derived", note
         )
@@ -115,7 +115,7 @@ def _read_teacher(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
         path = teacher.get("model_args", {}).get("model_name_or_path") if isinstance(teacher, Mapping) else None
         if path:
             used = ((*view.path("reference"), name, "model_args", "model_name_or_path"),)
-            note = "the first of several teachers, each for the rows of its tags"
+            note = "the first of several teachers, each for the rows with its tags"
             yield Flow((*to, "teacher"), path, used, "derived", note)
             return
 
@@ -142,15 +142,15 @@ def _write_online(view: Writing) -> Iterator[Out]:
     yield Flow(view.path("use_opd" if mixed else "is_pure_opd"), True, places, always=True)
     yield Flow(view.path(PATH), section["teacher"], ((*to, "teacher"),), same=True, always=True)
     for key in STUDENTS:
-        note = "ROLL would give the teacher pretrain, too, if not each role named its model"
+        note = "if a role named no model, ROLL would give the teacher the pretrain model too"
         yield Flow(view.path(key), "${pretrain}", (view.to("model.path"),), "derived", note, always=True)
     yield Flow(view.path(WEIGHT), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     if section["loss"] != "reverse_kl":
         yield Inexpressible(
-            ((*to, "loss"),), f"ROLL's on-policy distillation takes the reverse KL, not {section['loss']}"
+            ((*to, "loss"),), f"ROLL's on-policy distillation uses the reverse KL, not {section['loss']}"
         )
     if section["top_k"] is not None:
-        yield Inexpressible(((*to, "top_k"),), "ROLL's on-policy distillation compares the tokens that were drawn")
+        yield Inexpressible(((*to, "top_k"),), "ROLL's on-policy distillation compares the sampled tokens only")
     for name, value in section["args"].items():
         place = ((*to, "args", name), (*to, "args"))
         if name == "estimator" and value in ESTIMATORS:
@@ -159,9 +159,9 @@ def _write_online(view: Writing) -> Iterator[Out]:
             known = ", ".join(sorted(set(ESTIMATORS.values())))
             yield Inexpressible(place, f"ROLL estimates the divergence by {known}, not by {value}")
         elif name == "policy_gradient" and not value:
-            yield Inexpressible(place, "ROLL takes the divergence as a reward; it does not differentiate through it")
+            yield Inexpressible(place, "ROLL uses the divergence as a reward, without gradients through it")
         elif name not in ("policy_gradient", "with_rewards"):
-            reason = "ROLL has no such setting of the divergence; the teacher's are those of its block"
+            reason = "ROLL has no such divergence setting; the teacher's settings are in its own block"
             yield Inexpressible(place, reason, idle=name.startswith("teacher_engine."))
 
 

@@ -38,7 +38,7 @@ def _variant(view: Reading) -> str:
     return "segment" if view.get("ratio_type") == "segment" else "ppo"
 
 
-SIGN = "ROLL calls a response good by its raw score, others by its advantage"
+SIGN = "ROLL selects good responses by raw score; other frameworks select by advantage"
 """What differs in TOPR."""
 
 
@@ -96,7 +96,7 @@ def _read_dual(view: Reading) -> Iterator[Flow]:
 
 
 def _unused(view: Reading, variant: str) -> Iterator[Flow]:
-    reasons = {VARIANT: "only the policy-gradient worker reads it"} if view.get(CLASS) not in PG_WORKERS else {}
+    reasons = {VARIANT: "read only by the policy-gradient worker"} if view.get(CLASS) not in PG_WORKERS else {}
     if variant != "topr":
         reasons |= dict.fromkeys(
             ("actor_train.topr_positive_weight", "actor_train.topr_negative_weight"), "pg_variant is not topr"
@@ -123,13 +123,13 @@ def _write_loss(view: Writing) -> Iterator[Out]:
     if name == "policy_gradient":
         variant = {"none": "vanilla", "truncated_ratio": "tis"}.get(loss["importance_weight"])
         if variant is None:
-            yield Inexpressible(used[2:], "ROLL's policy gradient takes no weight, or one cut at 1")
+            yield Inexpressible(used[2:], "ROLL's policy gradient has no importance weight, or one capped at 1")
             variant = "tis"
     if name == "other":
         variant = yield from _write_other(view, loss, agentic)
     if name == "sapo":
         places = tuple((*to, field) for field in ("type", "tau_positive", "tau_negative"))
-        yield Inexpressible(places, "ROLL has no soft gate; its clipped loss is written")
+        yield Inexpressible(places, "ROLL has no soft gate. Wrote its clipped loss")
     if variant is not None:
         yield Flow(view.path(CLASS), PG_WORKERS[agentic], used, always=True)
         how: Provenance = "derived" if variant == "topr" else "mapped"
@@ -149,7 +149,7 @@ def _write_other(view: Writing, loss: Mapping[str, Any], agentic: bool) -> Any:
         yield Flow(view.path(CLASS), kind, used, always=True)
     elif kind != "kimi15":
         places = (*used, (*to, "args"), *((*to, "args", key) for key in args))
-        yield Inexpressible(places, f"ROLL has no loss {kind}; its clipped loss is written")
+        yield Inexpressible(places, f"ROLL has no loss {kind}. Wrote its clipped loss")
         return None
     for key, value in args.items():
         if key in (*CLIPS, "dual_clip_loss"):
@@ -161,9 +161,7 @@ def _write_clipped(view: Writing, loss: Mapping[str, Any], name: str, agentic: b
     to = view.to(LOSS)
     if name == "gspo":
         if agentic:
-            yield Inexpressible(
-                ((*to, "type"),), "ROLL takes ratios of sequences in RLVR runs only; those of segments are written"
-            )
+            yield Inexpressible(((*to, "type"),), "ROLL has sequence ratios only in RLVR runs. Wrote segment ratios")
             yield Flow(view.path("ratio_type"), "segment", ((*to, "type"),), "derived", "the nearest", always=True)
         else:
             yield Flow(view.path("importance_sampling"), "seq", ((*to, "type"),), always=True)
@@ -186,7 +184,7 @@ def _write_clipped(view: Writing, loss: Mapping[str, Any], name: str, agentic: b
         return
     yield Flow(view.path("dual_clip_loss"), dual is not None, ((*to, "dual_clip"),), always=True)
     if dual is not None and not (low == high and follows):
-        note = f"the bound {dual:g} is 1 + 2 x pg_clip; with use_pg_clip_range pg_clip says nothing else"
+        note = f"the bound {dual:g} is 1 + 2 x pg_clip; with use_pg_clip_range pg_clip has no other effect"
         yield Flow(view.path("pg_clip"), round((dual - 1) / 2, 12), ((*to, "dual_clip"),), "derived", note, always=True)
 
 
@@ -196,11 +194,9 @@ def _write_fixed(view: Writing, loss: Mapping[str, Any], name: str) -> Iterator[
         for field in ("positive_weight", "negative_weight"):
             yield Flow(view.path(f"actor_train.topr_{field}"), loss[field], ((*to, field),), same=True)
     if name == "cispo" and (loss["clip_low"], loss["clip_high"]) != (0.1, 0.1):
-        yield Inexpressible(
-            ((*to, "clip_low"), (*to, "clip_high")), "ROLL's CISPO clips at 0.1 on both sides, which no key changes"
-        )
+        yield Inexpressible(((*to, "clip_low"), (*to, "clip_high")), "ROLL's CISPO always clips at 0.1 on both sides")
     if name == "policy_gradient" and loss["importance_weight"] == "truncated_ratio" and loss["weight_bound"] != 1:
-        yield Inexpressible(((*to, "weight_bound"),), "ROLL's weight is cut at 1, which no key changes")
+        yield Inexpressible(((*to, "weight_bound"),), "ROLL always caps the weight at 1")
 
 
 def loss_rule(ratio: DialectKey) -> CustomRule:

@@ -35,7 +35,7 @@ A, INFER, REF = "actor_train", "actor_infer", "reference"
 PATH = "model_args.model_name_or_path"
 ATTENTION = Names(
     {None: "auto", "auto": "auto", "sdpa": "sdpa", "fa2": "flash_attention_2"},
-    "ROLL knows the attention implementations sdpa and fa2",
+    "ROLL has two attention implementations, sdpa and fa2",
 )
 CHATML = (
     "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}"
@@ -64,7 +64,9 @@ def paths(*roles: str) -> CustomRule:
             yield Flow(view.to("model.path"), view.get("pretrain") or "", (view.path("pretrain"),), same=True)
             for role in roles:
                 same = own[role] == view.get("pretrain")
-                note = "pretrain" if same else "ROLL gives all roles pretrain, as not each of them names a model"
+                note = (
+                    "pretrain" if same else "ROLL gives all roles the pretrain model, because some roles name no model"
+                )
                 yield Flow((), None, (view.path(f"{role}.{PATH}"),), "mapped" if same else "dead", note)
             yield Flow(view.to("reference.model"), None, ())
             return
@@ -130,9 +132,9 @@ def _write_template(view: Writing) -> Iterator[Out]:
     plain = next((name for name, known in TEMPLATES.items() if known == (text, {})), None)
     said = used if both else used[:1] if plain else ()
     if not plain:
-        yield Inexpressible(used[:1], "ROLL has named templates, and nothing for one of one's own")
+        yield Inexpressible(used[:1], "ROLL has only its named chat templates, no custom ones")
     if not both and args:
-        yield Inexpressible(used[1:], f"ROLL has named templates; none takes {args}")
+        yield Inexpressible(used[1:], f"ROLL's named chat templates have no {args}")
     yield Flow(view.path(f"{A}.data_args.template"), both or plain or next(iter(TEMPLATES)), said)
 
 
@@ -158,7 +160,7 @@ def _read_lora(view: Reading) -> Iterator[Flow]:
     if alpha:
         yield Flow(view.to("model.lora.alpha"), alpha, at[1:], same=True)
     elif isinstance(rank, int):
-        yield Flow(view.to("model.lora.alpha"), rank * 2, at, "derived", "ROLL takes twice the rank")
+        yield Flow(view.to("model.lora.alpha"), rank * 2, at, "derived", "ROLL uses twice the rank")
     for name in ("lora_target", "lora_rank", "lora_alpha"):
         note = "makes the rollout engine ready for the policy's adapter"
         yield Flow((), None, (view.path(f"{INFER}.model_args.{name}"),), "mapped", note)
@@ -175,7 +177,7 @@ def _write_lora(view: Writing) -> Iterator[Out]:
         yield Inexpressible(used[2:], f"ROLL's lora_alpha is a whole number; {round(alpha)} is used")
     for role, target in ((A, names), (INFER, names.replace("all-linear", LINEAR))):
         m = f"{role}.model_args."
-        note = "" if target == names else "the engine wants modules by name; these are those of Qwen and Llama"
+        note = "" if target == names else "the engine needs module names; wrote those of Qwen and Llama"
         how: Provenance = "derived" if note else "mapped"
         yield Flow(view.path(f"{m}lora_target"), target, (*used[:1], view.to("model.lora")), how, note, always=True)
         yield Flow(view.path(f"{m}lora_rank"), lora["rank"], used[1:2], same=True, always=True)
@@ -195,11 +197,11 @@ class Prefixes(Same):
     def write(self, value: Any, view: Writing) -> Any:
         for pattern in value:
             if not pattern.endswith("*") or any(sign in pattern[:-1] for sign in "*?["):
-                raise InexpressibleError(f"ROLL freezes by how a name begins; {pattern!r} says more")
+                raise InexpressibleError(f"ROLL freezes by name prefix; {pattern!r} is more than a prefix")
         return ",".join(pattern[:-1] for pattern in value) or None
 
 
-NOT_MEGATRON = "Megatron takes the model as its own classes build it"
+NOT_MEGATRON = "Megatron builds the model from its own classes"
 RULES: list[Rule] = [
     paths(A, INFER, REF),
     CustomRule(
@@ -218,7 +220,7 @@ RULES: list[Rule] = [
         lambda view: not is_engine("megatron", "train.engine")(view),
         NOT_MEGATRON,
     ),
-    Dropped("model.attention", "Megatron picks the attention itself"),
+    Dropped("model.attention", "Megatron chooses the attention implementation itself"),
     Dropped("model.overrides", "Megatron takes strategy_config.additional_configs"),
     Key(f"{A}.model_args.freeze_module_prefix", "model.freeze", None, Prefixes()),
     CustomRule(
@@ -243,25 +245,25 @@ RULES: list[Rule] = [
     *[
         Dropped(f"model.lora.{name}", reason)
         for name, reason in (
-            ("exclude_modules", "ROLL names the modules that get adapters only"),
-            ("adapter_path", "ROLL starts adapters from zero"),
-            ("base_model", "ROLL does not name the base model"),
+            ("exclude_modules", "ROLL lists only the modules that get adapters"),
+            ("adapter_path", "ROLL always initializes new adapters"),
+            ("base_model", "ROLL has no key for the base model's name"),
             ("dtype", "ROLL's adapters are float32, unless autocast_adapter_dtype is false"),
-            ("merge_for_rollout", "ROLL sends the adapter"),
+            ("merge_for_rollout", "ROLL always syncs the adapter"),
         )
     ],
-    Dropped("model.lora.name", "ROLL does not name adapters", idle=True),
-    Dropped("model.stage_in_shared_memory", "ROLL loads from the folder", idle=True),
-    Dropped("model.trust_remote_code", "ROLL always runs code that comes with a model", True, matters=True),
+    Dropped("model.lora.name", "ROLL has no adapter names", idle=True),
+    Dropped("model.stage_in_shared_memory", "ROLL loads it from the folder", idle=True),
+    Dropped("model.trust_remote_code", "ROLL always trusts remote code", True, matters=True),
     *[
         Dropped(f"model.{name}", reason)
         for name, reason in (
-            ("tokenizer", "ROLL takes the model's tokenizer"),
-            ("rope.theta", "ROLL takes the model's own"),
-            ("rope.scaling", "ROLL takes the model's own"),
-            ("import_modules", "ROLL imports no modules for a model"),
-            ("modality", "ROLL goes by the model and by the script that starts the run"),
-            ("multi_token_prediction", "ROLL has mtp_training_mode, of its own kind"),
+            ("tokenizer", "ROLL uses the model's tokenizer"),
+            ("rope.theta", "ROLL uses the model's own"),
+            ("rope.scaling", "ROLL uses the model's own"),
+            ("import_modules", "ROLL cannot import extra modules for a model"),
+            ("modality", "ROLL decides by the model and by the start script"),
+            ("multi_token_prediction", "ROLL uses mtp_training_mode, which has no equivalent"),
             ("tinker.**", "Tinker is Trinity's"),
         )
     ],

@@ -63,7 +63,7 @@ def _files(sources: Sequence[DataSource], endings: Sequence[str]) -> Iterator[Fi
             "data-files",
             Level.WARNING,
             FILE,
-            advice="write its rows to such a file, and name that",
+            advice="write its rows to such a file, and name that file",
             framework="ROLL",
             endings=", ".join(endings),
             path=shown,
@@ -94,7 +94,7 @@ def _prompts(view: Writing, sources: Sequence[DataSource]) -> Iterator[Finding]:
             if FALLBACK in domains(view)
             else f"each row's tag is one of {', '.join(tags)}"
         )
-        found = f"'{first.path}' was made for another framework"
+        found = f"'{first.path}' has another framework's columns"
         yield _columns(expected, found, f"rewrite the data with these columns; {where}")
 
 

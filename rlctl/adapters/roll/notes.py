@@ -8,7 +8,7 @@ from rlctl.adapters.roll.reference_only_keys import UNNAMED
 T = "actor_train.training_args"
 HYDRA = dead("Hydra's own settings", "hydra", "hydra.**", "defaults", "defaults.**")
 GONE = dead(
-    "ROLL has no such key any more and drops it",
+    "ROLL removed this key and ignores it",
     "reward_norm",
     "reward_scale",
     "reward_shift",
@@ -25,11 +25,11 @@ GONE = dead(
     "val_env_manager.env_groups",
 )
 DROPPED = [
-    *dead("ROLL has no such key and drops it: name files with their folder", "*.data_args.dataset_dir"),
-    *dead("ROLL has no such key and drops it", "*.data_args.interleave_probs", "validation.eval_steps"),
-    *dead("a key of actor_train; ROLL drops it here", "pg_variant", "lora_rank", "lora_alpha", "lora_target"),
+    *dead("ROLL has no such key and ignores it: write file names with their folder", "*.data_args.dataset_dir"),
+    *dead("ROLL has no such key and ignores it", "*.data_args.interleave_probs", "validation.eval_steps"),
+    *dead("a key of actor_train; ROLL ignores it here", "pg_variant", "lora_rank", "lora_alpha", "lora_target"),
     *dead(
-        "ROLL has no such key and drops it",
+        "ROLL has no such key and ignores it",
         "world_size",
         "reward_system_config",
         "reward_system_config.**",
@@ -98,32 +98,32 @@ SET = [
 ]
 VALIDATION = [
     *dead(
-        "the engines read no such setting for validation",
+        "the engines ignore this setting in validation",
         "validation.generating_args.do_sample",
         "validation.generating_args.max_length",
     ),
     *dead("the training data's template decides", "validation.data_args.template"),
     *dead("the training data's settings decide", "validation.data_args.**"),
     *unsupported(
-        "a setting of validation's sampling that has no canonical form",
+        "a validation sampling setting without a canonical key",
         "validation.generating_args.**",
     ),
-    *dead("validation uses the workers of actor_infer", "validation.**"),
+    *dead("validation runs on actor_infer's workers", "validation.**"),
 ]
 TEMPLATES = [
     *dead(
-        "only the template of the training data is read",
+        "ROLL reads only the training data's template",
         *(f"{role}.data_args.template" for role in ("actor_infer", "reference", "critic")),
     ),
     *unsupported(
-        "one of ROLL's own chat templates; elsewhere the tokenizer's is used, which is the same for 'native'",
+        "one of ROLL's own chat templates; other frameworks use the tokenizer's, which is what 'native' means",
         "actor_train.data_args.template",
         "global_template",
         "tag_to_template.**",
     ),
 ]
 MEDIA = unsupported(
-    "how ROLL reads images, video and sound; processors elsewhere have their own limits",
+    "ROLL's limits for images, video and audio; other frameworks leave them to the processor",
     *(
         f"actor_train.data_args.{name}"
         for name in (
@@ -144,37 +144,37 @@ MEDIA = unsupported(
 )
 UNSUPPORTED = [
     *unsupported(
-        "shares of domains, which rows' tags name; elsewhere shares are of files",
+        "weights of domains (the rows' tags); other frameworks weigh files",
         "actor_train.data_args.domain_interleave_probs.*",
     ),
-    *unsupported("each mini-batch takes its own log-probs as the old ones", "force_disable_old_logprobs_recompute"),
+    *unsupported("each mini-batch uses its own log-probs as the old ones", "force_disable_old_logprobs_recompute"),
     *unsupported("rejection by differences of probabilities, or by segments", "train_infer_correction.filters.*.**"),
     *unsupported(
-        "filters of groups that differ by domain", "rewards.*.query_filter_config", "rewards.*.query_filter_config.**"
+        "group filters that differ by domain", "rewards.*.query_filter_config", "rewards.*.query_filter_config.**"
     ),
-    *unsupported("secrets are never kept: give the key again", "rewards.*.judge_api_key"),
-    *unsupported("a second column that is put after the prompt", "query_key"),
-    *unsupported("a reward model beside the policy, which reward workers ask", "reward_model.**"),
+    *unsupported("secrets are never kept: set the key again", "rewards.*.judge_api_key"),
+    *unsupported("a second column that is appended to the prompt", "query_key"),
+    *unsupported("a reward model that reward workers call", "reward_model.**"),
 ]
 CARRIED = [
-    *carried("where models are downloaded from", "model_download_type"),
-    *carried("ROLL's router of requests", "router_args", "router_args.**", free=True),
-    *carried("ROLL's way to generate", "generate_opt_level", "user_defined_rollout_loop_cls"),
+    *carried("model download source", "model_download_type"),
+    *carried("ROLL's request router", "router_args", "router_args.**", free=True),
+    *carried("ROLL's generation mode", "generate_opt_level", "user_defined_rollout_loop_cls"),
     *carried("ROLL's transfer backend", "transfer_backend", "transfer_backend.**", free=True),
     *carried("dumps of ROLL's metrics", "save_logging_board_dir", "report_length_and_rewards", "otlp_output_dir"),
-    *carried("an override of how a mapping is shared", "partial_gpu_mode"),
-    *carried("a further field of checkpoint storage", "checkpoint_config.*", free=True),
-    *carried("a further reader of data", "actor_train.data_args.dataset_type"),
+    *carried("how workers share a device mapping", "partial_gpu_mode"),
+    *carried("an additional checkpoint storage field", "checkpoint_config.*", free=True),
+    *carried("an additional data reader", "actor_train.data_args.dataset_type"),
 ]
 AGENTIC = [
-    *unsupported("the reward of an agentic run from a model beside it", "reward", "reward.**"),
+    *unsupported("a reward model for agentic runs", "reward", "reward.**"),
     *dead(
-        "ROLL takes the sampling of actor_infer, or of the training environments' manager",
+        "ROLL uses the sampling settings of actor_infer, or of train_env_manager",
         "train_env_manager.generating_args.**",
         "val_env_manager.generating_args.**",
     ),
     *dead(
-        "the same for all workers of a manager",
+        "one value for all workers of a manager",
         *(
             f"{manager}.{name}"
             for manager in ("train_env_manager", "val_env_manager")
@@ -183,24 +183,24 @@ AGENTIC = [
     ),
 ]
 ALWAYS_OFFLOADED = dead(
-    "read in distillation and DPO; reinforcement learning always moves what is idle",
+    "read only in distillation and DPO; RL runs always offload idle roles",
     "is_offload_states",
     "is_offload_optimizer_states_in_train_step",
 )
 TEACHING = dead(
-    "the script that starts on-policy distillation reads it", "pure_opd_pipeline_type", "is_pure_opd", "use_opd"
+    "read by the start script of on-policy distillation", "pure_opd_pipeline_type", "is_pure_opd", "use_opd"
 )
 DEAD_IN_RL = [
-    *dead("only supervised training counts epochs", "*.training_args.num_train_epochs"),
+    *dead("only SFT counts epochs", "*.training_args.num_train_epochs"),
     *dead("RLVR validates in one batch", "val_batch_size"),
-    *dead("RLVR draws no frames", "render_save_dir"),
+    *dead("RLVR renders no frames", "render_save_dir"),
     *dead("a key of agentic runs; RLVR's rewards are under rewards", "reward", "reward.**"),
     *ALWAYS_OFFLOADED,
 ]
 DEAD_IN_AGENTIC = [
-    *dead("only supervised training counts epochs", "*.training_args.num_train_epochs"),
+    *dead("only SFT counts epochs", "*.training_args.num_train_epochs"),
     *dead(
-        "agentic runs take the trajectories of train_env_manager",
+        "agentic runs train on the trajectories of train_env_manager",
         "num_return_sequences_in_group",
         "response_length",
         "is_num_return_sequences_expand",
@@ -208,7 +208,7 @@ DEAD_IN_AGENTIC = [
         "max_additional_running_prompts",
     ),
     *dead(
-        "a key of RLVR; ROLL drops it in agentic runs",
+        "a key of RLVR; ROLL ignores it in agentic runs",
         "norm_mean_type",
         "norm_std_type",
         "importance_sampling",
@@ -226,12 +226,12 @@ DEAD_IN_AGENTIC = [
         "reward_model.**",
     ),
     *dead("environments bring their own data", "actor_train.data_args.**", "validation", "validation.**"),
-    *dead("agentic runs validate with the lengths of training", "val_prompt_length", "val_sequence_length"),
+    *dead("agentic runs validate with the training lengths", "val_prompt_length", "val_sequence_length"),
     *ALWAYS_OFFLOADED,
 ]
 DEAD_IN_SFT = [
     *dead(
-        "supervised training rolls nothing out",
+        "SFT has no rollout",
         "rollout_batch_size",
         "max_running_requests",
         "is_use_additional_prompts",
@@ -245,19 +245,19 @@ DEAD_IN_SFT = [
         "is_offload_states",
         "is_offload_optimizer_states_in_train_step",
     ),
-    *dead("ROLL has no such key here and drops it", "reward_pretrain", "ppo_epochs", "adv_estimator"),
-    *dead("supervised training counts epochs", "max_steps"),
-    *dead("validation has the lengths of training", "val_prompt_length", "val_sequence_length"),
+    *dead("ROLL has no such key here and ignores it", "reward_pretrain", "ppo_epochs", "adv_estimator"),
+    *dead("SFT counts epochs", "max_steps"),
+    *dead("validation uses the training lengths", "val_prompt_length", "val_sequence_length"),
     *dead(
-        "only reinforcement learning reads it",
+        "read only in RL runs",
         *(f"actor_train.{name}" for name in ("pg_variant", "model_update_frequency")),
         *(f"actor_train.topr_{sign}_weight" for sign in ("positive", "negative")),
         *(f"actor_train.data_args.{name}" for name in ("tag", "prompt", "messages")),
     ),
-    *dead("the model of the file decides", "*.model_args.model_name_or_path"),
+    *dead("the model in this file decides", "*.model_args.model_name_or_path"),
 ]
 TEACHERS = unsupported(
-    "several teachers, each for the rows of its tags",
+    "several teachers, each for the rows with its tags",
     *(
         f"reference.*.{name}"
         for name in (

@@ -72,7 +72,7 @@ def _read(view: Reading) -> Iterator[Flow]:
     placed = _placed(view)
     said = view.get("num_gpus_per_node")
     width = (view.path("num_gpus_per_node"),)
-    yield Flow((), None, (view.path("num_nodes"),), "dead", "ROLL counts nodes from device_mapping")
+    yield Flow((), None, (view.path("num_nodes"),), "dead", "ROLL derives the number of nodes from device_mapping")
     used = tuple(view.path(f"{worker}.device_mapping") for worker in ROLES.values())
     if not placed:
         yield Flow(view.to("placement.devices_per_node"), said, width, same=True)
@@ -107,9 +107,9 @@ def _layout(placed: Mapping[str, Devices], count: int, *, whole: bool) -> tuple[
 
 def _words(layout: str) -> str:
     return {
-        "colocated": "all roles have the same devices",
-        "split": "rollout has devices of its own",
-        "explicit": "each role has its own list",
+        "colocated": "all roles share the same devices",
+        "split": "rollout has dedicated devices",
+        "explicit": "each role has its own device list",
     }[layout]
 
 
@@ -126,7 +126,7 @@ def _write(view: Writing) -> Iterator[Out]:
     least = 1 if rolls_out else arithmetic.devices_per_replica(view.config.train.engine)
     each = max(each, min(least, NODE)) if total < least else each
     yield Flow(view.path("num_gpus_per_node"), each, width, same=each == placement.devices_per_node, always=True)
-    yield Flow((), None, nodes, "mapped", "ROLL counts nodes from device_mapping")
+    yield Flow((), None, nodes, "mapped", "ROLL derives the number of nodes from device_mapping")
     layout = (view.to("placement.layout"), view.to("placement.rollout_devices"), *nodes, *width)
     there = {"policy": True, "rollout": rolls_out, "reference": has_reference(view), "critic": has_critic(view)}
     for role, worker in ROLES.items():
@@ -137,9 +137,7 @@ def _write(view: Writing) -> Iterator[Out]:
         how: Provenance = "derived"
         note = ""
         if len(devices) < least:
-            note = (
-                f"the source has {len(devices)} devices, and a replica of the model takes {least}: {least} are written"
-            )
+            note = f"the source has {len(devices)} devices, and a replica of the model needs {least}. Wrote {least}"
             how, devices = "assumed", tuple(range(least))
         yield Flow(view.path(f"{worker}.device_mapping"), print_devices(devices), used, how, note, always=True)
     yield from _lose(view)
@@ -173,9 +171,9 @@ def _lose(view: Writing) -> Iterator[Out]:
         elif role not in ROLES and role != "reward":
             yield Inexpressible((at,), f"ROLL has no role {role!r}")
         elif not place.devices:
-            yield Inexpressible((at,), "ROLL wants the device numbers of a role: placement.roles.*.devices")
+            yield Inexpressible((at,), "ROLL needs the device numbers of a role: set placement.roles.*.devices")
     if placement.device == "cpu":
-        yield Inexpressible((view.to("placement.device"),), "ROLL's workers want accelerators")
+        yield Inexpressible((view.to("placement.device"),), "ROLL's workers need accelerators")
 
 
 NODE = 8
@@ -201,6 +199,6 @@ RULES: list[Rule] = [
         _write,
         "nodes = devices / num_gpus_per_node",
     ),
-    Dropped("placement.device", "ROLL runs on the accelerators it finds", idle=True),
+    Dropped("placement.device", "ROLL runs on the accelerators that it finds", idle=True),
     Dropped("placement.cpus_per_worker", "ROLL decides it", idle=True),
 ]

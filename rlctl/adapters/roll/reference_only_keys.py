@@ -15,7 +15,7 @@ from rlctl.common.errors import Location
 from rlctl.common.report import Bucket, Entry, Report
 from rlctl.documents import Document, KeyPath, dotted, parse_dotted
 
-UNNAMED = "no key of ROLL's own, and no other key names it"
+UNNAMED = "not a ROLL key, and no interpolation refers to it"
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 
 
@@ -71,7 +71,7 @@ def explained(report: Report, document: Document) -> None:
 
 
 def _taken(name: KeyPath) -> str:
-    return f"other keys take its value by ${{{dotted(name)}}}"
+    return f"other keys refer to it as ${{{dotted(name)}}}"
 
 
 def _explained(entry: Entry, named: frozenset[KeyPath], document: Document) -> Entry:
@@ -81,11 +81,11 @@ def _explained(entry: Entry, named: frozenset[KeyPath], document: Document) -> E
     if entry.bucket is Bucket.DEAD and entry.note != UNNAMED:
         return replace(entry, bucket=Bucket.MAPPED, note=f"{entry.note}, but {_taken(name)}") if name else entry
     if name is not None:
-        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"no key of ROLL's own: {_taken(name)}")
+        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"not a ROLL key: {_taken(name)}")
     if whole := _stands(entry.value, document):
-        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"stands for the keys of {whole}")
+        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"merged into {whole}")
     if _is_included(entry.at, document):
         return replace(
-            entry, bucket=Bucket.DEAD, note="no key of ROLL's own, in an included file, and no other key names it"
+            entry, bucket=Bucket.DEAD, note="not a ROLL key, in an included file, and no interpolation refers to it"
         )
     return entry

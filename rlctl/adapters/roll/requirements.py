@@ -72,7 +72,7 @@ def _of_role(role: str) -> Iterator[Requirement]:
         lambda v: v.written(f"{role}.strategy_args.strategy_name") and _strategy(v, role) not in STRATEGIES,
         f"{role}.strategy_args.strategy_name is {{{role}.strategy_args.strategy_name}}; expected one of {', '.join(STRATEGIES)}",
         "roll/distributed/strategy/factory.py, create_strategy",
-        "set one of them",
+        "set it to one of these",
     )
     yield Requirement(
         f"{role}.router_replay.mode",
@@ -129,7 +129,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v.written("val_prompt_length") is not v.written("val_sequence_length"),
         "only one of val_prompt_length and val_sequence_length is set",
         CONFIGS,
-        "set both, or none",
+        "set both or neither",
     ),
     Requirement(
         "actor_infer.generating_args",

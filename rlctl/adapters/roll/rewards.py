@@ -38,7 +38,7 @@ RULES_OF: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 """Workers that a rule stands for, and its arguments."""
 CROSS_THINK_KEYS = {"reward_type": "scores", "response_length_penalty_coef": "length_weight"}
-JUDGED = "ROLL reads yes or no in the judge's answer, whatever it was asked"
+JUDGED = "ROLL looks for yes or no in the judge's answer, whatever the prompt asks for"
 MATH_RULES = ("auto", "math", "boxed", "gsm8k", "number", "dapo_math")
 PROGRAM_SECONDS = 20.0
 """ROLL's limit of one test case (``cal_local_test``)."""
@@ -120,7 +120,7 @@ def _read_rule(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping[st
     yield Flow((*to, "type"), "rule", (cls,))
     yield Flow((*to, "rule"), rule, (cls,))
     for name, value in args.items():
-        yield Flow((*to, "args", name), value, (cls,), "derived", "as ROLL's worker computes")
+        yield Flow((*to, "args", name), value, (cls,), "derived", "computed as in ROLL's worker")
     for key, name in CROSS_THINK_KEYS.items() if kind == CROSS_THINK else ():
         if settings.get(key) is not None:
             yield Flow((*to, "args", name), settings[key], ((*place, key),), same=True)
@@ -131,9 +131,9 @@ def _read_sandbox(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping
     local = ((*place, "use_local"),) if "use_local" in settings else ()
     yield Flow((*to, "type"), "sandbox", ((*place, "worker_cls"), *local))
     yield Flow((*to, "method"), "roll", ((*place, "worker_cls"),), "derived", "ROLL's test cases, programs run here")
-    yield Flow((*to, "timeout"), PROGRAM_SECONDS, ((*place, "worker_cls"),), "derived", "ROLL's limit of one program")
+    yield Flow((*to, "timeout"), PROGRAM_SECONDS, ((*place, "worker_cls"),), "derived", "ROLL's limit for one program")
     if "code_url" in settings:
-        yield Flow((), None, ((*place, "code_url"),), "dead", "use_local is set: ROLL asks no service")
+        yield Flow((), None, ((*place, "code_url"),), "dead", "use_local is set: ROLL calls no service")
 
 
 def _read_judge(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping[str, Any]) -> Iterator[Flow]:
@@ -148,7 +148,7 @@ def _read_judge(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping[s
 
 def _read_judge_prompt(place: tuple[Any, ...], settings: Mapping[str, Any]) -> Iterator[Flow]:
     if settings.get("judge_prompt") is not None:
-        note = "a prompt of ROLL's by name; rlctl asks the same in words of its own: set 'prompt' to ask in others"
+        note = "one of ROLL's built-in prompts; rlctl words its prompt differently; set 'prompt' to choose the words"
         yield Flow((), None, ((*place, "judge_prompt"),), "mapped", note)
 
 
@@ -209,7 +209,7 @@ def _read_judge_sampling(to: tuple[Any, ...], place: tuple[Any, ...], given: Map
             yield Flow((*to, "sampling", name), value, used)
     for key in ("num_beams", "num_return_sequences"):
         if given.get(key) == 1:
-            yield Flow((), None, ((*place, key),), "mapped", "one answer is drawn")
+            yield Flow((), None, ((*place, key),), "mapped", "one answer is sampled")
 
 
 def _write(view: Writing) -> Iterator[Out]:
@@ -255,7 +255,7 @@ def _write_one(view: Writing, index: int, reward: Mapping[str, Any], name: str) 
     for field, usual in (("weight", 1.0), ("timeout", own), ("on_error", "zero")):
         if reward[field] != usual:
             yield Inexpressible(
-                ((*place, field),), f"ROLL's rewards have no {field}; rows of a domain get its reward as it is"
+                ((*place, field),), f"ROLL's rewards have no {field}; a domain's rows get its reward unchanged"
             )
     for field in ("score_right", "score_wrong"):
         if field in reward and reward[field] != (1.0 if field == "score_right" else 0.0):
@@ -270,7 +270,7 @@ def _write_class(
     named = str(reward.get("kind", ""))
     if kind == "external" and ("." in named or named == "roll") and not named.startswith(FOREIGN):
         if named != "roll":
-            note = "" if named.startswith("roll.") else "it has to be a worker of ROLL's kind"
+            note = "" if named.startswith("roll.") else "it has to be one of ROLL's reward workers"
             yield Flow((*to, "worker_cls"), named, used, note=note, always=True)
     elif kind == "rule" and _worker_of(reward):
         yield from _write_rule(reward, place, to)
@@ -284,7 +284,7 @@ def _write_class(
             kind, f"a {kind} as it is"
         )
         key = ".".join(map(str, (*to, "worker_cls")))
-        reason = f"ROLL scores with worker classes and has none for {what}: write one and name it as {key}"
+        reason = f"ROLL scores with worker classes and has none for {what}: write one and set {key} to it"
         yield Inexpressible((*used, (*place, "path"), (*place, "function")), reason)
         fields = (
             "signature",
@@ -319,7 +319,7 @@ def _write_rule(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any
     worker = _worker_of(reward)
     rule, own = RULES_OF[worker]
     exact = rule == reward["rule"] and own.items() <= reward["args"].items()
-    note = "" if exact else "ROLL reads and compares answers in its own way: scores may differ"
+    note = "" if exact else "ROLL parses and compares answers differently: scores may differ"
     used = ((*place, "type"), (*place, "rule"), *((*place, "args", name) for name in own if name in reward["args"]))
     yield Flow((*to, "worker_cls"), worker, used, "mapped" if exact else "derived", note, always=True)
     if rule != reward["rule"]:
@@ -329,7 +329,7 @@ def _write_rule(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any
         if name in keys:
             yield Flow((*to, keys[name]), value, ((*place, "args", name), (*place, "args")), same=True, always=True)
         elif name not in own:
-            yield Inexpressible(((*place, "args", name), (*place, "args")), f"ROLL's worker takes no {name}")
+            yield Inexpressible(((*place, "args", name), (*place, "args")), f"ROLL's worker has no {name}")
     if own and not reward["args"]:
         yield Flow((), None, ((*place, "args"),))
 
@@ -345,13 +345,13 @@ def _write_sandbox(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[
             ((*place, "method"),), "ROLL reads the columns case_type, test_cases and test_case_function"
         )
     if local:
-        note = "ROLL runs programs with nothing taken from them"
+        note = "ROLL runs programs without resource limits"
         yield Flow((), None, ((*place, "isolation"),), "mapped", note)
     else:
         yield Flow((*to, "code_url"), reward["url"], ((*place, "url"),), "derived", always=True)
     for field, usual in (("max_concurrent", 64), ("memory_limit_mib", 1024), ("partial_credit", False)):
         if reward[field] != usual:
-            yield Inexpressible(((*place, field),), f"ROLL's sandbox worker takes no {field}")
+            yield Inexpressible(((*place, field),), f"ROLL's sandbox worker has no {field}")
 
 
 def _write_judge(
@@ -365,9 +365,9 @@ def _write_judge(
     else:
         yield Inexpressible(((*place, "scoring"),), JUDGED)
     if reward["prompt"]:
-        yield Inexpressible(((*place, "prompt"),), "ROLL's judge takes the name of a prompt in its code, not a text")
+        yield Inexpressible(((*place, "prompt"),), "ROLL's judge takes the name of a built-in prompt, not a text")
     if reward["max_concurrent"] != 64:
-        yield Inexpressible(((*place, "max_concurrent"),), "ROLL's judge answers one question after the other")
+        yield Inexpressible(((*place, "max_concurrent"),), "ROLL's judge handles one request at a time")
     if not reward["base_url"]:
         yield from _write_served_judge(view, reward, place, to)
         return
@@ -418,12 +418,12 @@ def _write_served_judge(
         if name in keys:
             yield Flow((*to, "generating_args", keys[name]), value, at, always=True)
         else:
-            yield Inexpressible(at, f"ROLL's judge takes no {name}")
+            yield Inexpressible(at, f"ROLL's judge has no {name}")
     for name, (key, usual) in ((name, (key, usual)) for key, (name, usual) in JUDGE_SAMPLING.items()):
         if name not in reward["sampling"] and usual is not None and name in ENDPOINT_SAMPLING:
             value = ENDPOINT_SAMPLING[name]
             yield Flow(
-                (*to, "generating_args", key), value, (whole,), "derived", "what silence means here", always=True
+                (*to, "generating_args", key), value, (whole,), "derived", "the default that applies here", always=True
             )
 
 
@@ -512,7 +512,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     filters, used = view.get("algorithm.filters"), (view.to("algorithm.filters"),)
     by_name = {item["type"]: item for item in filters}
     if len(by_name) < len(filters):
-        yield Inexpressible(used, "ROLL takes one filter of each kind")
+        yield Inexpressible(used, "ROLL has one filter of each kind")
     yield Flow(view.path("max_len_mask"), "overlong" in by_name, used, always="overlong" in by_name)
     difficulty = by_name.get("difficulty_mask")
     yield Flow(view.path("difficulty_mask"), difficulty is not None, used)
@@ -525,7 +525,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("error_max_len_threshold"), error["max_tokens"], used)
     groups = [item for item in filters if item["type"] in ("zero_variance_groups", "group_mean")]
     if len(groups) > 1:
-        yield Inexpressible(used, "ROLL takes one filter of groups")
+        yield Inexpressible(used, "ROLL has one group filter")
     for item in groups[:1]:
         yield from _write_groups(view, item, used)
 
@@ -561,5 +561,8 @@ FILTER_RULE = CustomRule(
     _read_filters,
     _write_filters,
 )
-LOOP: list[Rule] = [manager_rule("ROLL"), Dropped("reward_loop.**", "ROLL scores each response as it comes")]
+LOOP: list[Rule] = [
+    manager_rule("ROLL"),
+    Dropped("reward_loop.**", "ROLL scores each response as soon as it is finished"),
+]
 RULES: list[Rule] = [REWARDS, FILTER_RULE, *LOOP]

@@ -92,7 +92,7 @@ def _is(name: str) -> tuple[Any, Any, str]:
     return (
         lambda view: strategy(view, W) == name,
         lambda view: (view.get("rollout.engine.type") == "sglang") is (name == "sglang"),
-        f"the engine is not {name}",
+        f"only for the engine {name}",
     )
 
 
@@ -114,7 +114,7 @@ def _write_engine(view: Writing) -> Iterator[Out]:
     if name in ENGINES:
         yield Flow(key, name, used, always=True)
     elif name == "auto":
-        yield Flow(key, "vllm", used, "derived", "ROLL needs a name; vLLM where there is a GPU", always=True)
+        yield Flow(key, "vllm", used, "derived", "ROLL needs an engine name; vLLM is the choice on GPUs", always=True)
     else:
         yield Inexpressible(
             used, f"ROLL generates with vLLM or SGLang, not with {view.get('rollout.engine.kind', name)}"
@@ -146,7 +146,8 @@ def _write_experts(view: Writing) -> Iterator[Out]:
     used = (view.to("rollout.parallel.expert_parallel_size"),)
     if wanted not in (1, width):
         yield Inexpressible(
-            used, f"vLLM splits experts over all {width} devices of an engine, or not at all; not over {wanted}"
+            used,
+            f"vLLM splits experts over all {width} devices of an engine, or does not split them; {wanted} is impossible",
         )
     yield Flow(view.path(f"{S}.enable_expert_parallel"), wanted > 1, used)
 
@@ -169,7 +170,7 @@ def _read_width(view: Reading) -> Iterator[Flow]:
     worker, tensor = f"{W}.num_gpus_per_worker", f"{S}.tensor_parallel_size"
     own = view.written(tensor)
     if strategy(view, W) == "vllm":
-        note = "ROLL takes tensor_parallel_size x pipeline_parallel_size of vLLM instead"
+        note = "ROLL uses tensor_parallel_size x pipeline_parallel_size of vLLM instead"
         yield Flow(
             view.to("rollout.parallel.tensor_parallel_size"),
             _count(view, "tensor_parallel_size"),
@@ -255,7 +256,7 @@ def _write_fraction(view: Writing) -> Iterator[Out]:
     """ROLL stops without ``mem_fraction_static``."""
     if view.get(f"{M}gpu_memory_utilization") is None:
         share = 0.9 if view.config.placement.layout != "colocated" else 0.5
-        note = "ROLL asks for a share: what rlctl takes where none is said"
+        note = "ROLL requires a share; wrote rlctl's default"
         yield Flow(
             view.path(f"{S}.mem_fraction_static"),
             share,
@@ -313,7 +314,7 @@ SGLANG: list[Rule] = [
     Key(f"{S}.disable_cuda_graph", f"{M}enforce_eager", False),
     Key(f"{S}.load_format", f"{M}load_format", "auto", LOAD, always=True),
     Key(f"{S}.quantization", f"{M}quantization", None),
-    CustomRule("SGLang's share of memory", (), (), lambda view: iter(()), _write_fraction),
+    CustomRule("SGLang's memory fraction", (), (), lambda view: iter(()), _write_fraction),
     _args("sglang", SGLANG_NAMED),
 ]
 
@@ -354,7 +355,7 @@ def _write_stop(view: Writing) -> Iterator[Out]:
 def _write_seed(view: Writing) -> Iterator[Out]:
     seed, run, used = view.get("rollout.sampling.seed"), view.get("run.seed"), (view.to("rollout.sampling.seed"),)
     if seed in (None, run):
-        yield Flow((), None, used, "mapped", "the run's seed, which ROLL gives its engines, too")
+        yield Flow((), None, used, "mapped", "the run's seed, which ROLL also gives its engines")
     elif view.explicit("rollout.sampling.seed"):
         yield Inexpressible(used, f"ROLL gives its engines the run's seed, {run}")
 
@@ -366,7 +367,7 @@ SAMPLING: list[Rule] = [
     Key(f"{G}.repetition_penalty", "rollout.sampling.repetition_penalty", 1.0),
     Key(f"{G}.stop_strings", "rollout.sampling.stop", None, Listed()),
     CustomRule(
-        "texts that end a response",
+        "stop strings of a response",
         (DialectKey(f"{G}.include_stop_str_in_output"),),
         ("rollout.sampling.include_stop",),
         _read_stop,
@@ -382,13 +383,13 @@ SAMPLING: list[Rule] = [
         _write_seed,
     ),
     *[
-        Dropped(f"rollout.sampling.{name}", "ROLL hands the engine no such setting")
+        Dropped(f"rollout.sampling.{name}", "ROLL passes no such setting to the engine")
         for name in ("min_p", "min_response_tokens", "ignore_eos")
     ],
 ]
 NO_WORKFLOW = (
     "ROLL has environments instead of workflows, in agentic runs: write one and name it in custom_envs; "
-    "without them each prompt is asked once and its answer scored by rewards"
+    "otherwise each prompt gets one answer, which the rewards score"
 )
 RULES: list[Rule] = [
     CustomRule(
@@ -413,16 +414,19 @@ RULES: list[Rule] = [
         _write_precision,
     ),
     *SAMPLING,
-    *[Dropped(f"rollout.engine.{name}", "ROLL calls no endpoint") for name in ("base_url", "model", "api_key")],
-    Dropped(f"{M}sleep", "ROLL's engines always sleep while others compute", idle=True),
+    *[
+        Dropped(f"rollout.engine.{name}", "ROLL cannot call an external endpoint")
+        for name in ("base_url", "model", "api_key")
+    ],
+    Dropped(f"{M}sleep", "ROLL's engines always sleep while other roles compute", idle=True),
     Dropped("rollout.timeouts.**", "ROLL waits for its responses up to rpc_timeout", idle=True),
     *[
         Dropped(f"rollout.{name}", reason, idle=True)
         for name, reason in (
             ("runners_per_engine", "ROLL's workers are asynchronous"),
-            ("report_every", "ROLL reports with its metrics"),
-            ("log_responses", "ROLL keeps responses where rollout_dump_dir is set"),
-            ("log_evaluation_responses", "ROLL sends no responses to trackers"),
+            ("report_every", "ROLL logs it with its metrics"),
+            ("log_responses", "ROLL saves responses if rollout_dump_dir is set"),
+            ("log_evaluation_responses", "ROLL does not send responses to trackers"),
         )
     ],
     *[
@@ -430,7 +434,7 @@ RULES: list[Rule] = [
         for name, reason in (
             ("multi_turn.**", "ROLL's turns are those of its environments"),
             ("agent.**", "ROLL's agents are its environment managers"),
-            ("auxiliary_models.**", "ROLL serves models for its rewards only"),
+            ("auxiliary_models.**", "ROLL serves models only for its rewards"),
             ("openai_server.**", NO_KEY),
             ("evaluation_workflow", NO_WORKFLOW),
             ("workflow_args", NO_WORKFLOW),
@@ -438,8 +442,8 @@ RULES: list[Rule] = [
     ],
     workflow_rule(NO_WORKFLOW),
     Key("rollout_dump_dir", "rollout.responses_folder", None),
-    Dropped("rollout.evaluation_folder", "ROLL keeps training responses only"),
-    Dropped("rollout.env_vars", "ROLL's variables are those of a role: runtime.role_env_vars"),
+    Dropped("rollout.evaluation_folder", "ROLL saves only training responses"),
+    Dropped("rollout.env_vars", "ROLL sets environment variables per role: runtime.role_env_vars"),
     *[
         Dropped(f"buffer.{name}", "ROLL's scheduler holds responses until they are trained on", idle=True)
         for name in ("type", "label", "capacity", "read_timeout", "log_path")

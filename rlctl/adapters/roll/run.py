@@ -80,9 +80,9 @@ def _write_total(view: Writing) -> Iterator[Out]:
         yield from _epochs(view, steps)
     if steps is None:
         if schedule.total_epochs is None:
-            yield Inexpressible((used,), "ROLL ends after max_steps, 500 where it is not said")
+            yield Inexpressible((used,), "ROLL stops after max_steps, 500 by default")
         else:
-            yield Inexpressible((used,), "ROLL ends after 500 steps if max_steps is not set", idle=True)
+            yield Inexpressible((used,), "ROLL stops after 500 steps if max_steps is not set", idle=True)
         return
     limits = (used, view.to("schedule.total_optimizer_steps"), view.to("schedule.total_epochs"))
     places = limits if how == "derived" else (used,)
@@ -95,12 +95,12 @@ def _epochs(view: Writing, steps: int | None) -> Iterator[Out]:
     if rows(view.options) is not None:
         yield Flow((), None, used, "derived", "counted in max_steps")
     elif steps is None:
-        reason = f"ROLL counts steps only: {epochs} epochs need the number of training rows: state dataset_rows"
-        yield Inexpressible(used, f"{reason} (ROLL runs 500 steps where max_steps is not said)")
-    else:
-        yield Inexpressible(
-            used, f"ROLL counts steps only: it does not end after {epochs} epochs, only after {steps} steps"
+        reason = (
+            f"ROLL counts only steps, and {epochs} epochs depend on the number of training rows: state dataset_rows"
         )
+        yield Inexpressible(used, f"{reason} (ROLL runs 500 steps if max_steps is not set)")
+    else:
+        yield Inexpressible(used, f"ROLL counts only steps: it stops after {steps} steps, not after {epochs} epochs")
 
 
 TOTAL = CustomRule(
@@ -122,7 +122,7 @@ def _read_resume(view: Reading) -> Iterator[Flow]:
     path = value if isinstance(value, str) else None
     note = ""
     if value is True and view.get("checkpoint_config.type") in (None, "file_system"):
-        note = "ROLL finds no checkpoint by itself: it adds the time to checkpoint_config.output_dir"
+        note = "ROLL does not find its latest checkpoint: it adds the time to checkpoint_config.output_dir"
     yield Flow(
         view.to("checkpoint.resume"),
         "path" if path else "auto" if value else "never",
@@ -146,11 +146,9 @@ def _write_resume(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used[:1])
         return
     if path is not None:
-        yield Inexpressible(used[1:], f"the path is not read where checkpoint.resume is {kind}", idle=True)
+        yield Inexpressible(used[1:], f"the path is ignored if checkpoint.resume is {kind}", idle=True)
     if kind == "auto" and not _finds_newest(view):
-        reason = (
-            "ROLL finds no checkpoint by itself, as it adds the time to their folder: name it in resume_from_checkpoint"
-        )
+        reason = "ROLL does not find its latest checkpoint, because it adds the time to their folder: set resume_from_checkpoint"
         yield Inexpressible(used[:1], reason)
     yield Flow(view.path("resume_from_checkpoint"), _finds_newest(view), used[:1], always=True)
 
@@ -187,11 +185,11 @@ def _write_folder(view: Writing) -> Iterator[Out]:
     later = view.get("checkpoint.asynchronous")
     if _finds_newest(view):
         if later:
-            yield Inexpressible(used, "ROLL writes at once where it resumes by itself")
+            yield Inexpressible(used, "ROLL writes synchronously if it resumes automatically")
         return
     if folder is None and remote is None:
         if later:
-            yield Inexpressible(used, "ROLL copies checkpoints only where checkpoint_config says to", idle=True)
+            yield Inexpressible(used, "ROLL copies checkpoints only if checkpoint_config asks for it", idle=True)
         return
     yield Flow(view.path("checkpoint_config.async_upload"), later, used)
 
@@ -206,19 +204,19 @@ def _read_export(view: Reading) -> Iterator[Flow]:
         return
     yield Flow(to, "always", ())
     if view.written(HF):
-        yield Flow((), None, used, "dead", "FSDP2 always saves in Hugging Face format, too")
+        yield Flow((), None, used, "dead", "FSDP2 always saves in Hugging Face format as well")
 
 
 def _write_export(view: Writing) -> Iterator[Out]:
     value, used = view.get("checkpoint.export"), (view.to("checkpoint.export"),)
     if engine_written(view, "train.engine") != "megatron":
         if value != "always" and view.explicit("checkpoint.export"):
-            yield Inexpressible(used, "ROLL saves every checkpoint in Hugging Face format, too")
+            yield Inexpressible(used, "ROLL saves every checkpoint in Hugging Face format as well")
         else:
-            yield Flow((), None, used, "mapped", "ROLL saves every checkpoint in Hugging Face format, too")
+            yield Flow((), None, used, "mapped", "ROLL saves every checkpoint in Hugging Face format as well")
         return
     if value == "last" and view.explicit("checkpoint.export"):
-        yield Inexpressible(used, "ROLL exports every checkpoint or none; every one is")
+        yield Inexpressible(used, "ROLL exports every checkpoint or none. Wrote every checkpoint")
     yield Flow(view.path(HF), value != "never", used)
 
 
@@ -233,7 +231,7 @@ CHECKPOINT: list[Rule] = [
         _write_resume,
     ),
     Key("max_ckpt_to_keep", "checkpoint.keep_last", 0, Off(0)),
-    Dropped("checkpoint.keep_last_critic", "ROLL keeps as many of each role"),
+    Dropped("checkpoint.keep_last_critic", "ROLL keeps this many for each role"),
     CustomRule(
         "checkpoint folder",
         (
@@ -247,7 +245,7 @@ CHECKPOINT: list[Rule] = [
     ),
     CustomRule("export", (DialectKey(HF, False),), ("checkpoint.export",), _read_export, _write_export),
     Dropped("checkpoint.save_contents", "ROLL saves weights, optimizer and counters"),
-    Dropped("checkpoint.load_contents", "ROLL loads all that it saved"),
+    Dropped("checkpoint.load_contents", "ROLL loads everything that it saved"),
     *[Dropped(f"checkpoint.{name}", NO_KEY) for name in ("delete_after_load", "delete_previous", "writers")],
 ]
 
@@ -295,8 +293,8 @@ def _argument(view: Reading, name: str, kind: str, key: str, value: Any) -> Flow
     if name in ("wandb", "other"):
         return Flow((*to, "args", key), value, used, same=True)
     if key == "experiment_name":
-        return Flow((), None, used, "mapped", "the run's name, which exp_name says")
-    return Flow((), None, used, "dead", f"{name} takes no {key}")
+        return Flow((), None, used, "mapped", "the run's name, set by exp_name")
+    return Flow((), None, used, "dead", f"{name} has no {key}")
 
 
 def _write_tracker(view: Writing) -> Iterator[Out]:
@@ -308,9 +306,7 @@ def _write_tracker(view: Writing) -> Iterator[Out]:
             yield Flow((), None, (place, (*place, "type")), "mapped", "ROLL always logs to the console")
         elif index != chosen and item["type"] != "console":
             kept = trackers[chosen]["type"] if chosen is not None else "stdout"
-            yield Inexpressible(
-                (place, (*place, "type")), f"ROLL has one tracker and not this one beside it; {kept} is kept"
-            )
+            yield Inexpressible((place, (*place, "type")), f"ROLL supports one tracker; {kept} is kept")
     if chosen is None:
         used = tuple(("tracking", index, "type") for index in range(len(trackers))) or (view.to("tracking"),)
         yield Flow(view.path("track_with"), "stdout", used, always=True)
@@ -352,7 +348,7 @@ def _project(view: Writing, kind: str) -> Iterator[Out]:
             (*view.path(T), "project"), view.get("run.project"), used, same=True, always=view.explicit("run.project")
         )
     elif view.explicit("run.project"):
-        yield Inexpressible(used, f"ROLL tells a project only to {', '.join(PROJECTS)}", idle=True)
+        yield Inexpressible(used, f"ROLL passes a project only to {', '.join(PROJECTS)}", idle=True)
 
 
 TRACKING = CustomRule(
@@ -447,7 +443,7 @@ class Minutes:
     """ROLL counts the wait of a collective operation in minutes."""
 
     how: Provenance = "derived"
-    note: str = "minutes there, seconds here"
+    note: str = "minutes in ROLL, seconds in rlctl"
 
     def read(self, value: Any, view: Reading) -> Any:
         return float(value) * 60 if isinstance(value, (int, float)) else ABSENT
@@ -455,7 +451,9 @@ class Minutes:
     def write(self, value: Any, view: Writing) -> Any:
         if value % 60:
             low = int(value // 60)
-            raise InexpressibleError(f"{value:g} s are no whole minutes; {low * 60} or {(low + 1) * 60} would be")
+            raise InexpressibleError(
+                f"{value:g} s is not a whole number of minutes; use {low * 60} or {(low + 1) * 60}"
+            )
         return int(value // 60)
 
 
@@ -536,9 +534,9 @@ RUN: list[Rule] = [
     Key("output_dir", "run.folder", "./output", always=True),
     Dropped(
         "run.mode",
-        "what runs is chosen by ROLL's start script, not by a key: start_*_rollout_pipeline.py only evaluates",
+        "ROLL's start script chooses the mode, not a key: start_*_rollout_pipeline.py only evaluates",
     ),
-    Dropped("run.group", "ROLL's trackers take no group", idle=True),
+    Dropped("run.group", "ROLL's trackers have no group", idle=True),
     CustomRule(
         "rollout mock",
         (
@@ -564,4 +562,4 @@ RUN: list[Rule] = [
     TRACKING,
 ]
 RULES: list[Rule] = [*RUN, *CHECKPOINT, *ENVIRONMENT]
-"""What every pipeline has; ``TOTAL`` is apart, as supervised training counts epochs."""
+"""What every pipeline has; ``TOTAL`` is apart, as SFT counts epochs."""

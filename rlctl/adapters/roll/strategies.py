@@ -136,7 +136,7 @@ class Shards(Same):
 
     def write(self, value: Any, view: Writing) -> Any:
         if value == 1:
-            raise InexpressibleError("ROLL's FSDP2 shards over all devices where fsdp_size is 1; each holds a part")
+            raise InexpressibleError("ROLL's FSDP2 shards over all devices if fsdp_size is 1")
         if value != "all":
             return value
         shared = view.get(f"{self.to}.ulysses_sequence_parallel_size", 1)
@@ -171,7 +171,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
         engine = engine_written(view, to)
         if name != engine:
             wanted = view.get(f"{to}.kind") if name == "other" else "Megatron critic"
-            yield Inexpressible((*used[:1], view.to(f"{to}.kind")), f"ROLL has no {wanted}; FSDP2 is used")
+            yield Inexpressible((*used[:1], view.to(f"{to}.kind")), f"ROLL has no {wanted}. Wrote FSDP2")
         raw = f"{engine}_{kind}"
         how: Provenance = "mapped"
         note = ""
@@ -250,7 +250,9 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
                     f"{s}overlap_param_gather",
                     f"{to}.overlap_parameter_gather",
                     unasked(False),
-                    Only(reason="ROLL moves states to CPU memory, which Megatron cannot do with overlap_param_gather"),
+                    Only(
+                        reason="ROLL offloads states to CPU memory, which Megatron cannot do with overlap_param_gather"
+                    ),
                     quiet=infers,
                 ),
                 Key(
@@ -290,7 +292,7 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
             for name, reason in (
                 ("moe.freeze_router", "ROLL freezes modules by name: model.freeze"),
                 ("checkpoint_path", "ROLL starts from Hugging Face weights"),
-                ("optimizer_overrides", "ROLL hands Megatron's optimizer a fixed set of arguments"),
+                ("optimizer_overrides", "ROLL passes a fixed set of arguments to Megatron's optimizer"),
                 ("args", "another engine's settings"),
             )
         ],
@@ -328,7 +330,7 @@ def _write_ddp(to: str) -> Any:
         values = view.get(f"{to}.ddp")
         for name in values if isinstance(values, Mapping) else ():
             if name not in DDP.values():
-                yield Inexpressible(((*view.to(f"{to}.ddp"), name),), f"ROLL hands Megatron's DDP no {name}")
+                yield Inexpressible(((*view.to(f"{to}.ddp"), name),), f"ROLL does not pass {name} to Megatron's DDP")
 
     return write
 
@@ -362,7 +364,7 @@ def _deepspeed(worker: str, to: str) -> CustomRule:
 
     def write(view: Writing) -> Iterator[Out]:
         if view.get(f"{to}.source_args"):
-            yield Inexpressible((view.to(f"{to}.source_args"),), "ROLL hands FSDP2 no such settings")
+            yield Inexpressible((view.to(f"{to}.source_args"),), "ROLL passes no such settings to FSDP2")
 
     return CustomRule(f"ZeRO of {worker}", own, (f"{to}.source_args", f"{to}.reshard_after_forward"), read, write)
 
@@ -393,14 +395,14 @@ def always_offloads(worker: str, to: str, *, infers: bool = False) -> CustomRule
             if isinstance(value, Absent):
                 continue
             if infers and view.config.algorithm.objective.choice == "dpo":
-                yield Flow((), None, used, "derived", "is_offload_states moves all roles, or none")
+                yield Flow((), None, used, "derived", "is_offload_states offloads all roles or none")
                 continue
             if key == gradients and (infers or engine_written(view, to) != "megatron"):
-                reason = "a reference has no gradients" if infers else "ROLL's FSDP2 moves the parameters only"
+                reason = "a reference has no gradients" if infers else "ROLL's FSDP2 offloads only the parameters"
                 yield Inexpressible(used, reason, idle=True)
             elif value != does:
-                yield Inexpressible(used, "ROLL always moves an idle role to CPU memory", idle=True)
+                yield Inexpressible(used, "ROLL always offloads an idle role to CPU memory", idle=True)
             else:
-                yield Flow((), None, used, "mapped", "ROLL moves an idle role to CPU memory")
+                yield Flow((), None, used, "mapped", "ROLL offloads an idle role to CPU memory")
 
     return CustomRule(f"offload of {worker}", (), (word, gradients), read, write)

@@ -47,7 +47,7 @@ def _write_rows(view: Writing) -> Iterator[Out]:
     batch = view.config.batch
     if batch.mini_batch_responses not in (None, batch.prompts_per_step):
         yield Inexpressible(
-            (view.to("batch.mini_batch_responses"),), "ROLL takes one optimizer step a step in supervised training"
+            (view.to("batch.mini_batch_responses"),), "ROLL makes one optimizer step per step in supervised training"
         )
     yield from split(view, batch.prompts_per_step, "batch.prompts_per_step")
 
@@ -82,7 +82,7 @@ def _write_epochs(view: Writing) -> Iterator[Out]:
     if limits:
         places = tuple(view.to(f"schedule.{name}") for name in limits)
         yield Inexpressible(
-            places, f"ROLL's SFT counts epochs only: it ends after {epochs or 1}, not after so many steps"
+            places, f"ROLL's SFT counts only epochs: it stops after {epochs or 1}, not after a number of steps"
         )
 
 
@@ -100,7 +100,7 @@ RULES: list[Rule] = [
     *EVALUATION,
     LOG_PROBS,
     Dropped("batch.shuffle", "one optimizer step is a step", idle=True),
-    Dropped("batch.**", "ROLL's supervised training takes one optimizer step a step"),
+    Dropped("batch.**", "ROLL's supervised training makes one optimizer step per step"),
     Dropped("schedule.**", "not part of supervised training"),
     Dropped("data.max_prompt_tokens", "ROLL drops rows whose whole sequence is too long", idle=True),
     Dropped("model.max_context_tokens", "ROLL's limit is sequence_length", idle=True),
@@ -120,7 +120,7 @@ def _write_both(view: Writing) -> Iterator[Out]:
     if epochs is not None:
         yield Flow(view.path(f"{T}.num_train_epochs"), epochs, used, same=True, always=True)
     else:
-        note = "ROLL's DPO ends at the first of steps and epochs; so many epochs leave it to the steps"
+        note = "ROLL's DPO stops at the first of steps and epochs; with this many epochs the steps come first"
         yield Flow(view.path(f"{T}.num_train_epochs"), NO_END, used, "derived", note, always=True)
 
 
@@ -140,7 +140,7 @@ def _write_steps(view: Writing) -> Iterator[Out]:
     if steps is None and (steps := arithmetic.total_steps(view.config, rows(view.options))) is not None:
         used, same = (view.to("schedule.total_epochs"),), False
     how: Provenance = "mapped" if same and steps is not None else "derived"
-    note = "the epochs end it" if steps is None else "" if same else "one optimizer step a step, as many as there are"
+    note = "the epochs set the length" if steps is None else "" if same else "one optimizer step per step"
     yield Flow(view.path("max_steps"), steps or NO_END, used, how, note, same=how == "mapped", always=True)
 
 
@@ -177,15 +177,13 @@ def _write_length(view: Writing) -> Iterator[Out]:
         return  # told with the batch
     moves = view.get(f"{SCHEDULE}.type") != "constant" or view.get(f"{SCHEDULE}.warmup_ratio")
     if moves and steps is None:
-        reason = "ROLL's DPO counts its schedule in max_steps, which nothing says here: state dataset_rows"
+        reason = "ROLL's DPO counts its schedule in max_steps, which follows from the data: state dataset_rows"
         yield Inexpressible(used, reason)
     elif not moves or ticks == own:
         yield Flow((), None, (view.to(TOTAL_TICKS),), "mapped", "the length that ROLL's DPO gives it")
     else:
         shown = f"{ticks} of {steps} steps" if ticks else "the run"
-        reason = (
-            f"ROLL's DPO divides the steps of its schedule by the ranks: it ends after {shown}; constant has no end"
-        )
+        reason = f"ROLL's DPO divides the steps of its schedule by the ranks: it ends after {shown}; a constant rate would not"
         yield Inexpressible(used, reason)
 
 

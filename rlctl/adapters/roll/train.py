@@ -1,6 +1,6 @@
 """ROLL: how the policy, the critic and the reference are trained and held.
 
-ROLL has a critic exactly where the advantage is gae. It trains it for one pass over a step's responses whatever ``ppo_epochs``
+ROLL has a critic if, and only if, the advantage is gae. It trains it for one pass over a step's responses whatever ``ppo_epochs``
 says, on one mini-batch of its own size. The reference is a worker of its own, with its own strategy, even where nothing of it
 differs from the policy.
 """
@@ -80,7 +80,7 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
             note = (
                 ""
                 if count <= most
-                else f"{most} a rank: ROLL's DPO stops where the reference takes more than a step has"
+                else f"{most} a rank: ROLL's DPO fails if the reference's batch is larger than a step"
             )
             how: Provenance = "derived" if note else "mapped"
             kept = min(count, most)
@@ -113,7 +113,7 @@ def _read_critic(view: Reading) -> Iterator[Flow]:
 
 def _write_critic(view: Writing) -> Iterator[Out]:
     if has_critic(view) != (view.config.algorithm.advantage.choice == "gae"):
-        yield Inexpressible((view.to("critic"),), "ROLL has a critic exactly where the advantage is gae")
+        yield Inexpressible((view.to("critic"),), "ROLL has a critic if, and only if, the advantage is gae")
 
 
 def _read_critic_batch(view: Reading) -> Iterator[Flow]:
@@ -206,7 +206,9 @@ CRITIC: list[Rule] = [
     ),
     forward_micro(C, "critic.forward_micro_batch", has_critic, ("critic.micro_batch", "batch.log_prob_micro_batch")),
     Key("value_clip", "critic.value_loss.clip", None),
-    Dropped("critic.ppo_epochs", "ROLL trains its critic for one pass, whatever ppo_epochs says", 1, matters=True),
+    Dropped(
+        "critic.ppo_epochs", "ROLL trains its critic for one epoch per step, whatever ppo_epochs is", 1, matters=True
+    ),
     Dropped(
         "critic.value_loss.aggregation",
         "ROLL averages over tokens and then over responses",
@@ -260,9 +262,7 @@ def _read_types(view: Reading) -> Iterator[Flow]:
     (_, compute, _), (_, keys, _) = types_of(view, REF)
     used = tuple(view.path(key) for key in keys)
     if f"{REF}.model_args.dtype" not in keys:
-        yield Flow(
-            (), None, (view.path(f"{REF}.model_args.dtype"),), "dead", "FSDP2 goes by strategy_config.param_dtype"
-        )
+        yield Flow((), None, (view.path(f"{REF}.model_args.dtype"),), "dead", "FSDP2 uses strategy_config.param_dtype")
     if compute == types_of(view, A)[0][1]:
         yield Flow(view.to("reference.precision"), None, used, "mapped", "the policy's")
         return
@@ -275,9 +275,7 @@ def _write_types(view: Writing) -> Iterator[Out]:
     if not has_reference(view):
         own = view.get("reference.precision")
         kinds = [view.to(f"reference.precision.{kind}") for kind in own] if isinstance(own, Mapping) else []
-        yield Flow(
-            (), None, (view.to("reference.precision"), *kinds), "derived", "nothing is measured against a reference"
-        )
+        yield Flow((), None, (view.to("reference.precision"), *kinds), "derived", "no KL penalty uses a reference")
         return
     root = "reference.precision" if isinstance(view.get("reference.precision"), Mapping) else "train.precision"
     kept, compute = view.get(f"{root}.parameters"), view.get(f"{root}.compute")
@@ -292,16 +290,16 @@ def _write_types(view: Writing) -> Iterator[Out]:
         places = (view.to(f"{root}.parameters"), view.to(f"{root}.reduce"))
         yield Flow((), None, places[1:], "mapped", "a reference has no gradients")
         if same:
-            yield Flow((), None, places[:1], "derived", "a reference keeps its weights in the type it computes in")
+            yield Flow((), None, places[:1], "derived", "a reference keeps its weights in its compute dtype")
         else:
-            yield Inexpressible(places[:1], f"ROLL's reference keeps its weights in the type it computes in, {compute}")
+            yield Inexpressible(places[:1], f"ROLL's reference keeps its weights in its compute dtype, {compute}")
 
 
 def _read_attention(view: Reading) -> Iterator[Flow]:
     """The reference's attention is the policy's; another is said to be unsupported by the notes."""
     key = f"{REF}.model_args.attn_implementation"
     if strategy(view, REF) in MEGATRON:
-        yield Flow((), None, (view.path(key),), "dead", "Megatron picks the attention itself")
+        yield Flow((), None, (view.path(key),), "dead", "Megatron chooses the attention implementation itself")
     elif strategy(view, A) in MEGATRON or view.get(key) == view.get(f"{A}.model_args.attn_implementation"):
         yield Flow((), None, (view.path(key),), "mapped", "as the policy")
 
@@ -351,7 +349,7 @@ REFERENCE: list[Rule] = [
         _write_attention,
     ),
     forward_micro(REF, "reference.micro_batch", has_reference, ("batch.log_prob_micro_batch",)),
-    Dropped("reference.compile", "ROLL does not compile", None, idle=True),
+    Dropped("reference.compile", "ROLL does not use torch.compile", None, idle=True),
     Dropped("reference.model.**", NO_KEY),
 ]
 

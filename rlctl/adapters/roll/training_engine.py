@@ -41,7 +41,7 @@ HF_SCHEDULES = Names(
         "inverse_sqrt": "inverse_sqrt",
         "polynomial": "polynomial",
     },
-    "ROLL's FSDP2 has the schedules of Transformers that need no arguments",
+    "ROLL's FSDP2 supports only the Transformers schedules that need no arguments",
 )
 MEGATRON_SCHEDULES = Names(
     {
@@ -75,24 +75,24 @@ def optimizer(worker: str, to: str) -> list[Rule]:
                     f"{s}optimizer",
                     f"{c}type",
                     "adam",
-                    Names({"adam": "adamw", "sgd": "sgd"}, "Megatron has adam and sgd"),
+                    Names({"adam": "adamw", "sgd": "sgd"}, "Megatron supports adam and sgd"),
                 ),
             ),
             is_strategy(MEGATRON, worker),
             is_engine("megatron", f"{to}.engine"),
-            "the strategy is not Megatron",
+            "only for the Megatron strategy",
         ),
         norms_and_biases(c.removesuffix("."), is_strategy(MEGATRON, worker), is_engine("megatron", f"{to}.engine")),
         *[
             Dropped(f"{c}{name}", reason)
             for name, reason in (
                 ("type", "ROLL's FSDP2 trains with AdamW"),
-                ("epsilon", "ROLL's FSDP2 leaves it at 1e-8"),
-                ("module", "ROLL picks the optimizer by the strategy"),
+                ("epsilon", "ROLL's FSDP2 uses 1e-8"),
+                ("module", "ROLL's strategy decides the optimizer"),
                 ("weight_decay_style", "ROLL's weight decay is constant"),
                 ("start_weight_decay", "ROLL's weight decay is constant"),
                 ("end_weight_decay", "ROLL's weight decay is constant"),
-                ("args", "ROLL hands the optimizer a fixed set of arguments"),
+                ("args", "ROLL passes a fixed set of arguments to the optimizer"),
             )
         ],
     ]
@@ -131,7 +131,9 @@ def _clip(to: str) -> Rule:
         if mine == policys:
             yield Flow((), None, (view.to(own),), "mapped", "the policy's")
         else:
-            yield Inexpressible((view.to(own),), f"ROLL has one max_grad_norm for all; the policy's {policys} is used")
+            yield Inexpressible(
+                (view.to(own),), f"ROLL has one max_grad_norm for all roles. Wrote the policy's, {policys}"
+            )
 
     return CustomRule(f"gradient limit of {to}", (DialectKey("max_grad_norm", 1.0),), (own,), read, write)
 
@@ -165,12 +167,12 @@ def schedule(worker: str, to: str) -> list[Rule]:
             ),
             is_strategy(MEGATRON, worker),
             is_engine("megatron", f"{to}.engine"),
-            "ROLL's FSDP2 hands the schedule no arguments",
+            "ROLL's FSDP2 passes no arguments to the schedule",
         ),
         _ends(worker, to),
         Dropped(
             f"{c}step_unit",
-            "ROLL moves the schedule once an optimizer step; the numbers of steps are multiplied",
+            "ROLL's schedule counts optimizer steps; step counts are multiplied",
             "optimizer_step",
         ),
         *[
@@ -179,9 +181,9 @@ def schedule(worker: str, to: str) -> list[Rule]:
                 ("decay_steps", "ROLL's FSDP2 schedules end with the run"),
                 ("wsd_decay_steps", "only Megatron has this schedule"),
                 ("wsd_decay_style", "only Megatron has this schedule"),
-                ("num_cycles", "ROLL's cosine is half a period"),
+                ("num_cycles", "ROLL's cosine always spans half a period"),
                 ("total_steps", "ROLL's schedule is as long as the run"),
-                ("restore_from_checkpoint", "ROLL takes the schedule from the checkpoint"),
+                ("restore_from_checkpoint", "ROLL loads the schedule from the checkpoint"),
             )
         ],
     ]
@@ -199,13 +201,13 @@ def _ends(worker: str, to: str) -> CustomRule:
         warms = view.get(f"{c}warmup_steps") or view.get(f"{c}warmup_ratio")
         begins, *ends = fills
         if view.get(begins):
-            reason = "ROLL's FSDP2 warms up from 0" if warms else "nothing is warmed up"
+            reason = "ROLL's FSDP2 warms up from 0" if warms else "there is no warm-up"
             yield Inexpressible((view.to(begins),), reason, idle=not warms)
         for end in ends:
             if moving == "constant":
-                yield Inexpressible((view.to(end),), "a constant rate falls nowhere", idle=True)
+                yield Inexpressible((view.to(end),), "a constant rate does not decay", idle=True)
             elif view.get(end):
-                yield Inexpressible((view.to(end),), "ROLL's FSDP2 schedules end at 0")
+                yield Inexpressible((view.to(end),), "ROLL's FSDP2 schedules decay to 0")
 
     return CustomRule(f"ends of the schedule of {worker}", (), fills, lambda view: iter(()), write)
 
@@ -230,7 +232,7 @@ def _shape(worker: str, to: str) -> CustomRule:
         try:
             raw = (MEGATRON_SCHEDULES if megatron else HF_SCHEDULES).write(name, view)
         except InexpressibleError as error:
-            yield Inexpressible(used, f"{error}; its default, linear, is used")
+            yield Inexpressible(used, f"{error}. Wrote its default, linear")
             return
         warms = any(view.get(f"{to}.lr_scheduler.warmup_{name}") for name in ("steps", "ratio"))
         if raw == "constant" and not megatron and warms:
@@ -263,7 +265,7 @@ def _floor(worker: str, to: str, kwargs: str) -> CustomRule:
         elif share:
             yield Flow(view.path(key), share * peak, used[1:], "derived", f"{share:g} x {peak:g}")
         elif view.get(f"{c}type") == "constant":
-            yield Inexpressible(used[1:], "a constant rate falls nowhere", idle=True)
+            yield Inexpressible(used[1:], "a constant rate does not decay", idle=True)
 
     fills = (f"{c}min_lr", f"{c}min_lr_ratio")
     return CustomRule(f"lowest rate of {worker}", (DialectKey(key),), fills, read, write, "min_lr_ratio x lr")
@@ -290,7 +292,7 @@ def precision(worker: str, to: str) -> CustomRule:
         for kind, value, keys in zip(kinds, values, used, strict=True):
             yield Flow(view.to(f"{c}{kind}"), value, tuple(view.path(key) for key in keys))
         if strategy(view, worker) in FSDP2:
-            yield Flow((), None, (view.path(m),), "dead", "FSDP2 goes by strategy_config.param_dtype")
+            yield Flow((), None, (view.path(m),), "dead", "FSDP2 uses strategy_config.param_dtype")
 
     def write(view: Writing) -> Iterator[Out]:
         if not isinstance(view.get(f"{c}compute"), Absent):
@@ -340,17 +342,17 @@ def write_types(view: Writing, worker: str, c: str, megatron: bool) -> Iterator[
         if kept != "float32":
             yield Inexpressible(used[:1], "Megatron keeps float32 masters of the weights")
         if compute == "bfloat16" and reduce != "float32":
-            yield Inexpressible(used[2:], "ROLL's Megatron reduces gradients in float32 where it computes in bfloat16")
+            yield Inexpressible(used[2:], "ROLL's Megatron reduces gradients in float32 if it computes in bfloat16")
         elif compute == "float16":
             yield Flow(view.path(f"{s}accumulate_allreduce_grads_in_fp32"), reduce == "float32", used[2:])
         return
     if kept == compute:
         yield Flow(view.path(f"{s}param_dtype"), DTYPES.write(kept, view), used[:2])
     elif (kept, compute) == ("float32", "bfloat16"):
-        yield Flow((), None, used[:2], "mapped", "what FSDP2 does without param_dtype")
+        yield Flow((), None, used[:2], "mapped", "FSDP2's behavior without param_dtype")
     else:
         yield Flow(view.path(f"{s}param_dtype"), DTYPES.write(compute, view), used[1:2])
-        yield Inexpressible(used[:1], f"ROLL's FSDP2 keeps the weights in the type it computes in, {compute}")
+        yield Inexpressible(used[:1], f"ROLL's FSDP2 keeps the weights in its compute dtype, {compute}")
     yield Flow(view.path(f"{s}reduce_dtype"), DTYPES.write(reduce, view), used[2:])
 
 
@@ -367,14 +369,14 @@ def memory(worker: str, to: str) -> list[Rule]:
         *[
             Dropped(f"{c}{name}", reason, idle=True)
             for name, reason in (
-                ("offload_activations", "ROLL keeps activations on the device"),
-                ("entropy_chunked", "ROLL computes the entropy whole"),
-                ("entropy_recompute", "ROLL keeps the entropy's activations"),
+                ("offload_activations", "ROLL cannot offload activations"),
+                ("entropy_chunked", "ROLL does not compute the entropy in chunks"),
+                ("entropy_recompute", "ROLL does not recompute the entropy's activations"),
                 ("empty_cache", "ROLL always empties the cache between phases"),
             )
         ],
-        Dropped(f"{to}.fused_kernels.**", "ROLL has no such kernels", idle=True),
-        Dropped(f"{to}.compile", "ROLL does not compile", idle=True),
+        Dropped(f"{to}.fused_kernels.**", "ROLL has no fused kernels", idle=True),
+        Dropped(f"{to}.compile", "ROLL does not use torch.compile", idle=True),
         Dropped(f"{to}.seed", "ROLL seeds every role with seed", None),
     ]
 
@@ -390,7 +392,7 @@ def _recompute(worker: str, to: str) -> CustomRule:
             yield Flow(
                 view.to(own), bool(view.get(said)), (view.path(said),), "derived", "as recompute_granularity says"
             )
-            yield Flow((), None, (view.path(key),), "dead", "Megatron goes by recompute_granularity")
+            yield Flow((), None, (view.path(key),), "dead", "Megatron uses recompute_granularity")
         else:
             yield Flow(view.to(own), not view.get(key), (view.path(key),))
 
@@ -403,7 +405,7 @@ def _recompute(worker: str, to: str) -> CustomRule:
         elif view.explicit(own) and value != (view.get(granularity) != "none"):
             yield Inexpressible(used, "Megatron uses train.engine.recompute_granularity", idle=True)
         else:
-            yield Flow((), None, used, "mapped", "Megatron goes by recompute_granularity")
+            yield Flow((), None, used, "mapped", "Megatron uses recompute_granularity")
 
     return CustomRule(f"recomputation of {worker}", (DialectKey(key, False),), (own,), read, write)
 
@@ -416,20 +418,18 @@ def _padding(worker: str, to: str) -> CustomRule:
         if strategy(view, worker) in MEGATRON and view.written(key):
             yield Flow(view.to(own), bool(view.get(key)), (view.path(key),))
         elif view.written(key):
-            yield Flow((), None, (view.path(key),), "dead", "only Megatron packs sequences")
+            yield Flow((), None, (view.path(key),), "dead", "only Megatron supports sequence packing")
 
     def write(view: Writing) -> Iterator[Out]:
         value, used = view.get(own), (view.to(own),)
         if isinstance(value, Absent):
             return
         if value and view.config.algorithm.objective.choice == "dpo":
-            yield Inexpressible(
-                used, "ROLL's DPO pipeline refuses use_sequence_packing, and computes padding", idle=True
-            )
+            yield Inexpressible(used, "ROLL's DPO pipeline refuses use_sequence_packing and pads sequences", idle=True)
         elif engine_written(view, f"{to}.engine") == "megatron":
             yield Flow(view.path(key), value, used)
         else:
-            yield Inexpressible(used, "ROLL's FSDP2 computes padding", idle=True)
+            yield Inexpressible(used, "ROLL's FSDP2 pads sequences", idle=True)
 
     return CustomRule(f"padding of {worker}", (DialectKey(key, False),), (own,), read, write)
 

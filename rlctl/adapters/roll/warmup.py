@@ -16,7 +16,7 @@ from rlctl.adapters.roll.numbers import is_number
 from rlctl.adapters.roll.workers import data_parallel
 from rlctl.planning import arithmetic
 
-ROUNDS = "ROLL rounds it up to whole optimizer steps, others down"
+ROUNDS = "ROLL rounds up to whole optimizer steps; the others round down"
 EXACT = 1e-9
 """What a product of a share and a count may be off by, as 0.07 x 100 is."""
 
@@ -86,13 +86,15 @@ def warmup(worker: str, to: str) -> CustomRule:
         if exact == _up(ratio * total):
             yield Flow(view.path(share), ratio, used, same=True)
         elif exact:
-            note = f"{ratio:g} of {total} optimizer steps, which ROLL would round up to {_up(ratio * total)}"
+            note = f"{ratio:g} of {total} optimizer steps, which ROLL rounds up to {_up(ratio * total)}"
             yield Flow(view.path(steps), exact, used, "derived", note, always=True)
         else:
-            yield Flow(view.path(share), 0.0, used, "derived", f"{ratio:g} of {total} optimizer steps is none")
+            yield Flow(
+                view.path(share), 0.0, used, "derived", f"{ratio:g} of {total} optimizer steps is less than one step"
+            )
 
     keys = (DialectKey(steps, 0), DialectKey(share, 0.0))
-    return CustomRule(f"warm-up of {worker}", keys, (own, part), read, write, "ROLL rounds a share up")
+    return CustomRule(f"warm-up of {worker}", keys, (own, part), read, write, "ROLL rounds a ratio up")
 
 
 def _write_own(view: Writing, count: Any, steps: str, own: str, share: str) -> Iterator[Out]:

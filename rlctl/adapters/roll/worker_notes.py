@@ -32,11 +32,11 @@ def _all(name: str) -> list[str]:
 
 
 NOTES: tuple[Noted, ...] = (
-    *dead("ROLL has no such key and drops it; attn_implementation is read", *_all("model_args.flash_attn")),
-    *dead("ROLL has no such key and drops it; use_sequence_packing is read", *_all("use_remove_padding")),
+    *dead("ROLL has no such key and ignores it; it reads attn_implementation", *_all("model_args.flash_attn")),
+    *dead("ROLL has no such key and ignores it; it reads use_sequence_packing", *_all("use_remove_padding")),
     *dead("ROLL sets it to false itself", *_all("offload_nccl"), "offload_nccl"),
     *dead("ROLL names its workers itself", *_all("name")),
-    *dead("ROLL counts it from device_mapping", *_all("world_size")),
+    *dead("ROLL derives it from device_mapping", *_all("world_size")),
     *dead("ROLL sets it from model_args.dtype", *_all("training_args.bf16"), *_all("training_args.fp16")),
     *dead(
         "nothing in ROLL reads it",
@@ -45,15 +45,15 @@ NOTES: tuple[Noted, ...] = (
         *_all("training_args.data_seed"),
     ),
     *dead(
-        "ROLL reads it of a value model only",
+        "ROLL reads it only for a value model",
         *_each((*TRAIN, *INFER, *SCORE), "model_args.model_type", "model_args.num_labels"),
     ),
     *dead(
-        "nothing is recomputed without a backward pass",
+        "without a backward pass there is nothing to recompute",
         *_each((*INFER, *SCORE), "model_args.disable_gradient_checkpointing"),
     ),
     *dead(
-        "the rollout engine has settings of its own",
+        "the rollout engine has its own settings",
         *_each(
             INFER,
             "model_args.attn_implementation",
@@ -80,28 +80,30 @@ NOTES: tuple[Noted, ...] = (
         *_each(SCORE, "sequence_packing_args.min_num_micro_batches_train"),
     ),
     *dead(
-        "vLLM is handed no such sampling setting",
+        "ROLL does not pass this sampling setting to vLLM",
         *_each(INFER, "generating_args.do_sample", "generating_args.max_length"),
     ),
     *dead("ROLL sets it itself from the lengths", *_each(INFER, "generating_args.max_new_tokens")),
-    *dead("max_grad_norm of the run decides", *_all(f"{CONFIG}.max_grad_norm")),
+    *dead("the run's max_grad_norm decides", *_all(f"{CONFIG}.max_grad_norm")),
     *dead(
-        "ROLL never hands it to Megatron's optimizer",
+        "ROLL never passes it to Megatron's optimizer",
         *_all(f"{CONFIG}.optimizer_cpu_offload"),
         *_all(f"{CONFIG}.optimizer_offload_fraction"),
     ),
-    *dead("ROLL hands Megatron's DDP no such setting", *_all(f"{CONFIG}.ddp_average_in_collective")),
-    *dead("ROLL has no such key any more", *_all(f"{CONFIG}.use_batched_model_update")),
-    *unsupported("weight of a beam's length", *_each(INFER, "generating_args.length_penalty")),
-    *unsupported("a reference with attention of its own", *_each(SCORE, "model_args.attn_implementation")),
+    *dead("ROLL does not pass this setting to Megatron's DDP", *_all(f"{CONFIG}.ddp_average_in_collective")),
+    *dead("ROLL removed this key", *_all(f"{CONFIG}.use_batched_model_update")),
+    *unsupported("beam search length penalty", *_each(INFER, "generating_args.length_penalty")),
     *unsupported(
-        "a role with settings of its model of its own", *_each(("critic", *SCORE), "model_args.model_config_kwargs.**")
+        "a different attention implementation for the reference", *_each(SCORE, "model_args.attn_implementation")
     ),
-    *unsupported("further modules trained in full beside adapters", *_all("model_args.additional_target")),
-    *unsupported("adapters in the type of the model", *_all("model_args.autocast_adapter_dtype")),
-    *unsupported("a balance loss of a role of its own", *_all("model_args.moe_aux_loss_coef")),
     *unsupported(
-        "how FSDP2 groups modules; memory and speed, not the numbers",
+        "separate model settings for one role", *_each(("critic", *SCORE), "model_args.model_config_kwargs.**")
+    ),
+    *unsupported("modules trained in full alongside adapters", *_all("model_args.additional_target")),
+    *unsupported("adapters in the model's dtype", *_all("model_args.autocast_adapter_dtype")),
+    *unsupported("a separate load-balancing loss for one role", *_all("model_args.moe_aux_loss_coef")),
+    *unsupported(
+        "how FSDP2 groups modules; affects memory and speed, not results",
         *_all(f"{CONFIG}.wrap_policy.moe_experts"),
         *_all(f"{CONFIG}.wrap_policy.wrap_embeddings"),
         *_all(f"{CONFIG}.wrap_policy.wrap_lm_output"),
@@ -109,7 +111,7 @@ NOTES: tuple[Noted, ...] = (
         *_all(f"{CONFIG}.reduce_scatter_during_grad_accumulation"),
     ),
     *unsupported(
-        "a kernel of ROLL's own; memory and speed, not the numbers",
+        "a ROLL kernel; affects memory and speed, not results",
         *_all(f"{CONFIG}.apply_tiled_mlp"),
         *_all(f"{CONFIG}.tiled_num_shards"),
         *_all(f"{CONFIG}.model_type"),
@@ -120,28 +122,28 @@ NOTES: tuple[Noted, ...] = (
         *_all(f"{CONFIG}.sequence_packing"),
     ),
     *unsupported(
-        "Megatron takes it over that of training_args; say it there",
+        "for Megatron it overrides training_args; set it there",
         *(key for name in ARGUMENTS for key in _all(f"{CONFIG}.{name}")),
     ),
     *unsupported("logits in float32", *_all("logits_in_fp32")),
     *unsupported(
-        "how packed sequences are spread over micro-batches; no number changes", *_all("sequence_packing_args.**")
+        "how packed sequences are spread over micro-batches; results don't change", *_all("sequence_packing_args.**")
     ),
-    *unsupported("experts chosen in rollout are kept in training", *_all("router_replay.mode")),
-    *unsupported("how multi-token prediction is trained", *_all("mtp_training_mode")),
+    *unsupported("rollout routing replay", *_all("router_replay.mode")),
+    *unsupported("training mode of multi-token prediction", *_all("mtp_training_mode")),
     *unsupported("a loss that is not scaled to the whole batch", *_all("apply_loss_scale")),
-    *carried("where a model's layers are put when it is loaded", *_all("model_args.device_map")),
-    *carried("processes that load data", *_all("training_args.dataloader_num_workers")),
-    *carried("a class of ROLL's", *_all("worker_cls")),
+    *carried("device placement while a model loads", *_all("model_args.device_map")),
+    *carried("data-loading processes", *_all("training_args.dataloader_num_workers")),
+    *carried("one of ROLL's classes", *_all("worker_cls")),
     *carried(
-        "how a reward's worker is fed and placed",
+        "batching and placement of a reward worker",
         *(f"rewards.*.{name}" for name in ("data_args.**", "model_args.**", "strategy_args.**", "generating_args.**")),
         *(f"rewards.*.{name}" for name in ("device_mapping", "infer_batch_size", "reward_type", "format_pattern")),
     ),
-    *carried("calls that a worker answers at once", *_all("max_concurrency")),
-    *carried("a role's wait for its peers, in minutes", *_all("backend_timeout")),
+    *carried("concurrent calls of a worker", *_all("max_concurrency")),
+    *carried("timeout of a role's process group, in minutes", *_all("backend_timeout")),
     *unsupported(
-        "lengths are rounded up for kernels in dynamic batching; no number changes",
+        "lengths are rounded up for kernels in dynamic batching; results don't change",
         *_all("sequence_length_round_in_train"),
         *_all("sequence_length_round_in_infer"),
     ),
@@ -157,24 +159,24 @@ NOTES: tuple[Noted, ...] = (
         *_all("training_args.save_hf_model"),
     ),
     *unsupported(
-        "the critic with a model of its own kind",
+        "a critic with another kind of model",
         *_each(("critic",), "model_args.attn_implementation", "model_args.freeze_module_prefix", *LORA),
     ),
-    *dead("the policy's adapters are all there are", *_each(SCORE, *LORA)),
+    *dead("only the policy has adapters", *_each(SCORE, *LORA)),
     *dead(
-        "nothing is recomputed without a backward pass",
+        "without a backward pass there is nothing to recompute",
         *_each(SCORE, "model_args.gradient_checkpointing_use_reentrant"),
     ),
-    *dead("only what generates reads it", *_each((*TRAIN, *SCORE), "generating_args.**")),
-    *dead("only the training data's keys are read", *_each(("critic", *INFER, *SCORE), "data_args.**")),
+    *dead("read only by workers that generate", *_each((*TRAIN, *SCORE), "generating_args.**")),
+    *dead("ROLL reads only the training data's keys", *_each(("critic", *INFER, *SCORE), "data_args.**")),
     *dead("ROLL gives each worker of this role one device", *_each((*TRAIN, *SCORE), "num_gpus_per_worker")),
-    *dead("only a teacher reads it", *_each((*TRAIN, *INFER, "reference"), "opd_kl_coef", "tag_included")),
+    *dead("read only by teachers", *_each((*TRAIN, *INFER, "reference"), "opd_kl_coef", "tag_included")),
     *dead(
-        "only the policy's worker reads it",
+        "read only by the policy's worker",
         *_each(("critic", *INFER, *SCORE, *MANAGERS, "sft_train", "student"), *POLICYS),
     ),
-    *dead("only workers that train or score batch so", *_each((*INFER, *MANAGERS), *BATCHES)),
-    *dead("ROLL's critic trains in batches of responses", *_each(("critic",), *BATCHES[:2])),
+    *dead("read only by workers that train or score", *_each((*INFER, *MANAGERS), *BATCHES)),
+    *dead("ROLL's critic batches by responses, not tokens", *_each(("critic",), *BATCHES[:2])),
     *dead(
         "an environment manager has no model, data or device",
         *_each(MANAGERS, "model_args.**", "training_args.**", "data_args.**", "strategy_args.**", "device_mapping"),

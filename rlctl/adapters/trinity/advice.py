@@ -107,13 +107,13 @@ def _said(values: Mapping[str, Any], key: str) -> Any:
 def _on_environments(config: Config, workflow: Any) -> Finding:
     environments = config.rollout.environments
     tags = ", ".join(environments.tags) if environments is not None else ""
-    message = f"Trinity has no environment managers: a workflow of its own plays {tags or 'the environment'}, "
+    message = f"Trinity has no environment managers: a custom workflow must play {tags or 'the environment'}, "
     if workflow is None:
-        message += "and none of Trinity's does"
+        message += "and no built-in workflow does"
         hint = f"write a class with @WORKFLOWS.register_module, and name it in {WORKFLOW}"
     else:
         message += f"here {workflow}, with its own prompts, steps and rewards"
-        hint = f"compare {workflow} with the source's environment, or name a workflow of your own"
+        hint = f"compare {workflow} with the source's environment, or write your own workflow"
     message += "; each row of the task set starts one episode"
     message += "".join(told(ENVIRONMENTS, kind) for kind in environment_types(config))
     advice = f"{hint}; set TRINITY_TASKSET_PATH to the task set"
@@ -148,7 +148,7 @@ def _routed(config: Config) -> bool:
 
 def _scored(config: Config) -> str:
     if _routed(config):
-        return "picks a reward by each row's data_source"
+        return "picks a reward by the data_source of each row"
     if len(config.rewards) > 1:
         return f"scores with {len(config.rewards)} rewards: " + ", ".join(item.name for item in config.rewards)
     one = config.rewards[0]

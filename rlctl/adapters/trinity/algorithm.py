@@ -141,9 +141,7 @@ def _write_type(view: Writing) -> Iterator[Out]:
         used = (*used, view.to("algorithm.policy_loss.type"))
     yield Flow(view.path("algorithm.algorithm_type"), name, used, same=False, always=True)
     if view.config.algorithm.preset not in (None, name):
-        yield Inexpressible(
-            used[:1], f"Trinity has no algorithm_type of this name, or it does not fit: {name} is written"
-        )
+        yield Inexpressible(used[:1], f"Trinity has no matching algorithm_type. Wrote {name}")
 
 
 def is_rl(view: Writing) -> bool:
@@ -244,9 +242,7 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
         )
         return
     if name != kind.advantage:
-        note = (
-            "Trinity computes it where its trainer is patched, as its examples/entropy says" if name in PATCHED else ""
-        )
+        note = "Trinity computes it only with a patched trainer (see its examples/entropy)" if name in PATCHED else ""
         yield Flow(view.path(f"{X}advantage_fn"), name, used, "mapped", note, always=True)
     else:
         yield Flow((), None, used)
@@ -279,9 +275,9 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
             continue
         path = (view.to(f"algorithm.advantage.{field}"),)
         if value != usual.get(field, value):
-            yield Inexpressible(path, f"Trinity's {name} has no {field}; it does as with {usual[field]}")
+            yield Inexpressible(path, f"Trinity's {name} has no {field}; it behaves like {usual[field]}")
         else:
-            yield Flow((), None, path, "mapped", "what Trinity does anyway")
+            yield Flow((), None, path, "mapped", "Trinity always does this")
     threshold = _threshold(view) if name == "grpo" else None
     if threshold is not None or any(advantage[field] != DEFAULTS[key] for key, field in known.items()):
         for key, field in known.items():
@@ -306,7 +302,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     masks = masked_by_workflow(view)
     filters = [item for item in filters if not (masks and item["type"] == "overlong")]
     if not filters:
-        yield Flow((), None, used, "mapped", "math_boxed_workflow leaves them out" if masks else "")
+        yield Flow((), None, used, "mapped", "math_boxed_workflow excludes them" if masks else "")
         return
     plain = [
         item
@@ -316,7 +312,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     grouped = chosen_type(view) in TYPES and TYPES[chosen_type(view)].advantage == "grpo"
     if len(plain) != len(filters) or len(filters) > 1 or not grouped:
         names = ", ".join(item["type"] for item in filters)
-        reason = "Trinity's grpo leaves out groups of equal reward (std_threshold) without refilling the batch; not so"
+        reason = "Trinity's grpo can drop zero-variance groups (std_threshold) without refilling the batch; it cannot do this"
         yield Inexpressible(used, f"{reason}: {names}. Operators in data_processor.experience_pipeline can do more")
 
 
@@ -368,12 +364,12 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     longest = view.config.rollout.max_response_tokens
     if section["clamp"] or limit >= longest:
         yield Flow(
-            (), None, (places["clamp"],), "mapped", "the same numbers as long as responses are no longer than the limit"
+            (), None, (places["clamp"],), "mapped", "equal results as long as no response is longer than the limit"
         )
     else:
         yield Inexpressible(
             (places["clamp"],),
-            f"Trinity never takes more than the factor; responses of {longest} tokens go beyond the limit of {limit}",
+            f"Trinity caps the penalty at the factor, and responses of {longest} tokens exceed the limit of {limit}",
         )
 
 
@@ -437,8 +433,8 @@ RULES: list[Rule] = [
         _read_filters,
         _write_filters,
     ),
-    Dropped("algorithm.rollout_correction", "Trinity's trainer corrects nothing between rollout and training", None),
-    Dropped("algorithm.rollout_correction.**", "Trinity's trainer corrects nothing between rollout and training"),
+    Dropped("algorithm.rollout_correction", "Trinity has no rollout correction", None),
+    Dropped("algorithm.rollout_correction.**", "Trinity has no rollout correction"),
     CustomRule(
         "overlong penalty",
         tuple(
@@ -452,8 +448,8 @@ RULES: list[Rule] = [
         _read_overlong,
         _write_overlong,
     ),
-    *shaping_dropped("Trinity shapes rewards by operators on experiences"),
-    Dropped("algorithm.loss_weights.**", "Trinity weighs its losses by their coefficients only"),
+    *shaping_dropped("Trinity shapes rewards with experience operators"),
+    Dropped("algorithm.loss_weights.**", "Trinity weighs losses only by their coefficients"),
     Dropped("algorithm.policy_filtration", "pf_ppo is verl's", None),
     Dropped("algorithm.policy_filtration.**", "pf_ppo is verl's"),
     *distillation.RULES,

@@ -35,7 +35,7 @@ from rlctl.planning import arithmetic
 from rlctl.planning.rollout_schedule import limits_staleness
 
 NEVER = 1_000_000
-"""Trinity has no word for never; an interval beyond any run stands for it."""
+"""Trinity has no value for never; an interval beyond any run stands for it."""
 SUPERVISED = {"sft": "sft", "cpt": "sft", "dpo": "dpo"}
 """Types that train on a data set instead of rollouts, with their objective."""
 
@@ -92,11 +92,11 @@ def _read_batch(view: Reading) -> Iterator[Flow]:
             same=train == view.get("buffer.train_batch_size"),
         )
         yield Flow(view.to("batch.responses_per_prompt"), 1, (view.path("algorithm.repeat_times"),))
-        yield Flow((), None, (keys[1],), "dead", "Trinity takes trainer.save_interval instead for sft and dpo")
+        yield Flow((), None, (keys[1],), "dead", "for sft and dpo, Trinity uses trainer.save_interval instead")
         return
     prompts = batch * interval
     how: Provenance = "derived" if interval > 1 else "mapped"
-    note = f"{batch} tasks x {interval} steps between synchronisations = {prompts} prompts" if interval > 1 else ""
+    note = f"{batch} tasks x {interval} steps between weight syncs = {prompts} prompts" if interval > 1 else ""
     yield Flow(
         view.to("batch.prompts_per_step"),
         prompts,
@@ -106,7 +106,7 @@ def _read_batch(view: Reading) -> Iterator[Flow]:
     )
     yield Flow(view.to("batch.responses_per_prompt"), group, (view.path("algorithm.repeat_times"),), same=True)
     if drawn_responses(view, train) != batch * group:
-        yield Flow(KEPT, interval, (keys[1],), "derived", "train batches are not what one explore step yields")
+        yield Flow(KEPT, interval, (keys[1],), "derived", "a train batch is not one explore step's responses")
     written = view.written("buffer.train_batch_size") and view.get("buffer.train_batch_size")
     yield Flow(
         view.to("batch.mini_batch_responses"),
@@ -137,7 +137,7 @@ def geometry(view: Writing) -> tuple[int, int, int, str]:
     if rest or not tasks:
         near = arithmetic.nearest_multiples(drawn, group)
         problem = (
-            f"a mini-batch of {drawn} responses holds no whole number of groups of {group} "
+            f"a mini-batch of {drawn} responses is not a whole number of groups of {group} "
             f"({drawn} / {group} = {drawn / group:g}); {near} would"
         )
         tasks = max(1, round(drawn / group))
@@ -145,7 +145,7 @@ def geometry(view: Writing) -> tuple[int, int, int, str]:
     if left or not interval:
         near = arithmetic.nearest_multiples(prompts, tasks)
         problem = problem or (
-            f"{prompts} prompts a step are no whole number of mini-batches of {tasks} prompts "
+            f"{prompts} prompts per step is not a whole number of mini-batches of {tasks} prompts "
             f"({prompts} / {tasks} = {prompts / tasks:g}); {near} would be"
         )
         interval = max(1, -(-prompts // tasks))
@@ -194,7 +194,7 @@ def _write_batch(view: Writing) -> Iterator[Out]:
         interval * every,
         (used["prompts_per_step"], view.to("weight_sync.every")),
         "derived" if interval * every > 1 else "mapped",
-        f"{prompts} prompts / {tasks} tasks = {interval} train steps a synchronisation"
+        f"{prompts} prompts / {tasks} tasks = {interval} train steps per weight sync"
         + (f", x {every}" if every > 1 else ""),
     )
 
@@ -223,7 +223,7 @@ def _interval_flow(view: Reading, key: str, to: str, *, explore: bool) -> Iterat
     if explore:
         whole = max(1, value // int(each))
         note = (
-            f"{value} explore steps / {each} a step, rounded down to whole synchronisations as Trinity does"
+            f"{value} explore steps / {each} a step, rounded down to whole weight syncs as in Trinity"
             if each > 1
             else ""
         )
@@ -286,7 +286,7 @@ def _write_save(view: Writing) -> Iterator[Out]:
         yield Inexpressible(used, "an interval in epochs needs the number of training rows: state dataset_rows")
     elif view.config.algorithm.objective.choice in SUPERVISED:
         total = arithmetic.total_steps(view.config, rows(view.options)) or NEVER
-        note = "Trinity takes it for sync_interval in sft and dpo, and refuses 0; the end is saved anyway"
+        note = "in sft and dpo, Trinity uses it as sync_interval and refuses 0; it always saves at the end"
         yield Flow(view.path("trainer.save_interval"), total, used, "derived", note, always=True)
         yield Inexpressible(used, note, idle=True)
     else:
@@ -303,7 +303,7 @@ def _write_eval(view: Writing) -> Iterator[Out]:
         if value is not None:
             yield Inexpressible(used, "Trinity does not evaluate while it trains with sft or dpo")
         else:
-            yield Flow((), None, used, "mapped", "Trinity evaluates nothing in sft and dpo")
+            yield Flow((), None, used, "mapped", "Trinity does not evaluate in sft and dpo")
         return
     steps = steps_of(view, value, explore=True)
     if steps is not None:
@@ -311,9 +311,9 @@ def _write_eval(view: Writing) -> Iterator[Out]:
     elif isinstance(value, Mapping):
         yield Inexpressible(used, "an interval in epochs needs the number of training rows: state dataset_rows")
     elif view.config.data.eval or view.config.rollout.evaluation_environments is not None:
-        yield Flow(view.path("explorer.eval_interval"), NEVER, used, "derived", "Trinity has no word for never")
+        yield Flow(view.path("explorer.eval_interval"), NEVER, used, "derived", "Trinity has no value for never")
     else:
-        yield Flow((), None, used, "mapped", "without evaluation sets Trinity evaluates nothing")
+        yield Flow((), None, used, "mapped", "without evaluation datasets Trinity does not evaluate")
 
 
 # How long a run is
@@ -359,7 +359,7 @@ def _read_total(view: Reading) -> Iterator[Flow]:
         min(counts) * repeat,
         keys,
         "derived",
-        "no whole number of steps; counted in optimizer steps",
+        "not a whole number of steps; counted in optimizer steps",
     )
 
 
@@ -389,7 +389,8 @@ def _write_total(view: Writing) -> Iterator[Out]:
     epochs = (view.to("schedule.total_epochs"),)
     if trainer is None and (whole := _whole_epochs(view)) is not None:
         dropped = (
-            f"{schedule.total_epochs} epochs without the rest of each, which Trinity would carry on: {whole} steps"
+            f"{schedule.total_epochs} epochs without their incomplete last step, which Trinity would carry into the next "
+            f"epoch: {whole} steps"
         )
         explore, train = round(whole * factor(view, explore=True)), max(1, round(whole * each))
         yield Flow(view.path("buffer.total_steps"), explore, epochs, "derived", dropped, always=True)
@@ -438,7 +439,9 @@ def _first_end(view: Writing, trainer: int) -> tuple[int, Flow]:
     steps = -(-trainer // factor(view))
     if count is None:
         needed = -(-steps // epochs) * prompts
-        note = f"Trinity's steps override its epochs; the {steps} steps come first where the data has {needed} rows or more"
+        note = (
+            f"Trinity's steps override its epochs; the {steps} steps come first if the data has {needed} rows or more"
+        )
         explicit = view.explicit("schedule.total_epochs")
         return trainer, Flow((), None, used, "derived" if explicit else "mapped", note)
     limit = arithmetic.total_steps(view.config, count) or steps
@@ -515,7 +518,7 @@ def _write_sync(view: Writing) -> Iterator[Out]:
     )
 
 
-OWN_SYNC = "Trinity has no such limit; sync_interval, sync_offset and sync_style say when weights are sent"
+OWN_SYNC = "Trinity has no such limit; sync_interval, sync_offset and sync_style decide when weights are synced"
 
 
 def _write_staleness(view: Writing) -> Iterator[Out]:
@@ -524,7 +527,7 @@ def _write_staleness(view: Writing) -> Iterator[Out]:
     if limits_staleness(view.config):
         yield Inexpressible(used, OWN_SYNC)
     else:
-        yield Flow((), None, used, "mapped", "rollout is never so many steps ahead")
+        yield Flow((), None, used, "mapped", "rollout never gets this many steps ahead")
 
 
 NO_LIMIT_SECONDS = 7 * 24 * 3600
@@ -538,7 +541,7 @@ def seconds(key: str, to: str, default: int) -> CustomRule:
     def write(view: Writing) -> Iterator[Out]:
         value = view.get(to)
         if value is None:
-            note = "Trinity always has a limit: a week stands for none"
+            note = "Trinity always has a time limit. Wrote a week for no limit"
             yield Flow(view.path(key), NO_LIMIT_SECONDS, (view.to(to),), "derived", note)
         elif isinstance(value, float) and not value.is_integer():
             yield Flow(view.path(key), math.ceil(value), (view.to(to),))
@@ -575,9 +578,7 @@ class Method(Names):
         if value in ("nccl", "checkpoint", "memory"):
             return value
         if value != "auto":
-            raise InexpressibleError(
-                f"Trinity has no {value} between its explorer and trainer; nccl is its own default"
-            )
+            raise InexpressibleError(f"Trinity has no {value} between its explorer and trainer; its default is nccl")
         return ABSENT
 
 

@@ -69,7 +69,7 @@ def _write_critic(view: Writing) -> Iterator[Out]:
     there = view.get("critic") is not None
     gae = view.config.algorithm.advantage.choice == "gae" and view.config.algorithm.objective.choice == "rl"
     if there != gae:
-        yield Inexpressible((view.to("critic"),), "Trinity has a critic exactly where the advantage is gae")
+        yield Inexpressible((view.to("critic"),), "Trinity has a critic if, and only if, the advantage is gae")
 
 
 def _read_critic_model(view: Reading) -> Iterator[Flow]:
@@ -132,7 +132,7 @@ def _write_clip(view: Writing) -> Iterator[Out]:
     if isinstance(value, Absent):
         return
     key = _clip_key(view.version, str(view.get("train.engine.type")))
-    note = "so large a bound never acts" if value is None else ""
+    note = "this bound is too large to have an effect" if value is None else ""
     other = view.version < (0, 6) and value != view.get("train.optimizer.max_grad_norm")
     how: Provenance = "derived" if note else "mapped"
     yield Flow(view.path(key), NoClip().write(value, view), used, how, note, same=not note, always=other)
@@ -228,7 +228,7 @@ CRITIC: list[Rule] = [
         ),
         lambda view: not _on_megatron(view),
         lambda view: not writes_engine(view, "critic.engine", "megatron") or view.version < (0, 6),
-        "the trainer is Megatron",
+        "only for the FSDP trainer",
     ),
     When(
         (
@@ -243,7 +243,7 @@ CRITIC: list[Rule] = [
         ),
         lambda view: _on_megatron(view),
         lambda view: writes_engine(view, "critic.engine", "megatron") and view.version >= (0, 6),
-        "the trainer is not Megatron",
+        "only for the Megatron trainer",
     ),
     CustomRule(
         "critic's warm-up",
@@ -280,7 +280,7 @@ CRITIC: list[Rule] = [
         ),
         lambda view: not _on_megatron(view),
         lambda view: not writes_engine(view, "critic.engine", "megatron") or view.version < (0, 6),
-        "Megatron's critic has no batch of its own for values",
+        "Megatron's critic has no separate batch size for values",
     ),
     role_engine("critic engine", f"{CRITIC_C}.strategy", "critic.engine"),
     settled(f"{CRITIC_C}.model.enable_gradient_checkpointing", "critic.memory.recompute_activations", None),
@@ -299,7 +299,7 @@ CRITIC: list[Rule] = [
         ),
         lambda view: role_strategy(view, f"{CRITIC_C}.strategy") != "megatron",
         lambda view: writes_engine(view, "critic.engine", "fsdp2"),
-        "the trainer is Megatron",
+        "only for the FSDP trainer",
     ),
     When(
         (
@@ -312,7 +312,7 @@ CRITIC: list[Rule] = [
         ),
         lambda view: role_strategy(view, f"{CRITIC_C}.strategy") == "megatron",
         lambda view: writes_engine(view, "critic.engine", "megatron"),
-        "the trainer is not Megatron",
+        "only for the Megatron trainer",
     ),
     CustomRule(
         "critic offload",
@@ -331,6 +331,6 @@ CRITIC: list[Rule] = [
         _read_offload,
         _write_offload,
     ),
-    Dropped("critic.mini_batch_responses", "Trinity's critic takes the policy's mini-batch", None),
+    Dropped("critic.mini_batch_responses", "Trinity's critic uses the policy's mini-batch", None),
     Dropped("critic.**", NO_KEY),
 ]

@@ -95,7 +95,7 @@ def _prompt(view: Reading, to: tuple[Any, ...], this: Task) -> Iterator[Flow]:
     else:
         yield Flow((*to, "system_prompt"), this.prompt, said, same=this.prompt is not None)
     yield Flow((*to, "system_prompt_key"), None, ())
-    yield Flow((), None, columns, "dead", "Trinity's workflows take format.system_prompt, and no column")
+    yield Flow((), None, columns, "dead", "Trinity's workflows use format.system_prompt, not a column")
 
 
 def _workflow(view: Reading, to: tuple[Any, ...], this: Task) -> Iterator[Flow]:
@@ -207,7 +207,7 @@ def _write_train(view: Writing) -> Iterator[Out]:
         if sources:
             yield from experiences.write(view, sources[0], objective)
         for index in range(1, len(sources)):
-            yield Inexpressible((("data", "train", index),), "Trinity trains sft and dpo on one data set")
+            yield Inexpressible((("data", "train", index),), "Trinity trains sft and dpo on one dataset")
         for index, source in enumerate(view.get("data.eval")):
             place, reason = ("data", "eval", index), "Trinity does not evaluate while it trains with sft or dpo"
             yield Inexpressible(((*place, "path"),), reason)
@@ -219,7 +219,7 @@ def _write_train(view: Writing) -> Iterator[Out]:
         yield from _write_source(view, root, ("data", "train", index), source)
         yield from experiences.write_order(view, root)
     if len(sources) > 1 and view.get("data.mixing") == "weighted_exact":
-        yield Inexpressible((view.to("data.mixing"),), "Trinity draws from its task sets in proportion")
+        yield Inexpressible((view.to("data.mixing"),), "Trinity samples its task sets in proportion")
 
 
 def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
@@ -236,7 +236,7 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
     )
     kind = "sql" if source["format"] == "sql" else "file"
     guessed = source["format"] not in ("auto", "sql")
-    note = "Trinity goes by the path's ending" if guessed else ""
+    note = "Trinity detects the format from the path's suffix" if guessed else ""
     yield Flow((*root, "storage_type"), kind, used("format"), "derived" if guessed else "mapped", note, always=True)
     yield Flow((*root, "path"), source["path"], used("path"), same=True, always=True)
     yield Flow((*root, "split"), source["split"] or "train", used("split"), same=source["split"] is not None)
@@ -249,14 +249,12 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
         for key, value in source["sampling"].items():
             yield Flow((*root, "rollout_args", key), value, used("sampling"))
     if source["sampling"] and (evaluation or not place[2]):
-        whose = "the engines' own for evaluation" if evaluation else "the sampling of its first task set for all"
+        whose = "the engine's evaluation settings" if evaluation else "the first task set's sampling for all"
         yield Inexpressible(used("sampling"), f"Trinity takes {whose}")
     if source["workflow_args"] and (source["workflow"] or view.config.rollout.workflow):
         yield Flow((*root, "workflow_args"), source["workflow_args"], used("workflow_args"), same=True)
     elif source["workflow_args"]:
-        yield Inexpressible(
-            used("workflow_args"), "Trinity's workflows of one question and one answer read no such arguments"
-        )
+        yield Inexpressible(used("workflow_args"), "Trinity's single-turn workflows ignore these arguments")
     yield from _write_workflow(view, root, place, source)
     how: Provenance = "mapped" if evaluation or place[2] else "derived"
     if source["reward"]:
@@ -265,7 +263,7 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
     taking = REWARDS.get(function_scoring(view, source) or source["reward"] or "math_reward")
     for key, value in source["reward_args"].items():
         if taking is not None and key not in (taking.takes or ()):
-            yield Inexpressible(used("reward_args"), f"Trinity's reward function takes no {key}")
+            yield Inexpressible(used("reward_args"), f"Trinity's reward function has no {key}")
         else:
             yield Flow((*root, "reward_fn_args", key), value, used("reward_args"), how)
     yield from _lost_columns(view, place, source)
@@ -288,7 +286,7 @@ def _write_workflow(view: Writing, root: Any, place: tuple[Any, ...], source: Ma
         spelling = spelling_of(view, source)
         written = spelling.prompt
         if spelling.workflow != spelling_of_all(view).workflow:
-            yield Flow(own, spelling.workflow, prompt, "derived", "it implies no other system prompt", always=True)
+            yield Flow(own, spelling.workflow, prompt, "derived", "it implies no system prompt", always=True)
         for key, value in spelling.args.items():
             yield Flow((*root, "workflow_args", key), value, (("rewards",),), "derived", always=True)
     if written is not None:
@@ -337,9 +335,9 @@ def _write_format(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
     for key, (field, default) in FORMAT.items():
         value = source[field]
         if key in ("image_key", "video_key") and not view.explicit(f"data.{place[1]}.{place[2]}.{field}"):
-            yield Flow((), None, ((*place, field),), "mapped", "read only where the column exists")
+            yield Flow((), None, ((*place, field),), "mapped", "read only if the column exists")
         elif key == "response_key" and value is None:
-            note = "the column of the answer is not known; name it in data.train[].answer_key"
+            note = "the answer column is unknown; set data.train[].answer_key"
             yield Flow((*form, key), answer_column(value), ((*place, field),), "derived", note, always=True)
         elif key == "response_key" and "." in value and not view.explicit(f"data.{place[1]}.{place[2]}.{field}"):
             note = f"Trinity reads columns of the row itself: move {value} there"
@@ -481,16 +479,14 @@ RULES: list[Rule] = [
         _read_eval,
         _write_eval,
     ),
-    Dropped("data.overlong_prompts", "Trinity drops no prompts: leave them out of the data beforehand"),
-    Dropped("data.truncation", "Trinity cuts overlong prompts from the right, and leaves them out of training"),
+    Dropped("data.overlong_prompts", "Trinity-RFT cannot filter overlong prompts: filter the dataset before training"),
+    Dropped("data.truncation", "Trinity truncates overlong prompts from the right and excludes them from training"),
     Dropped("data.shuffle_evaluation", "Trinity evaluates in file order"),
-    Dropped(
-        "data.last_batch", "Trinity carries a last batch that is not full into the next epoch", "carry", matters=True
-    ),
+    Dropped("data.last_batch", "Trinity carries an incomplete last batch into the next epoch", "carry", matters=True),
     Dropped("data.loader_workers", "Trinity reads its data itself", idle=True),
-    Dropped("data.filter_workers", "Trinity drops no prompts", idle=True),
-    Dropped("data.evaluation_batch_prompts", "Trinity evaluates whole sets", idle=True),
-    Dropped("data.sequence_truncation", "Trinity cuts sequences at max_model_len"),
+    Dropped("data.filter_workers", "Trinity cannot filter prompts", idle=True),
+    Dropped("data.evaluation_batch_prompts", "Trinity evaluates whole datasets", idle=True),
+    Dropped("data.sequence_truncation", "Trinity truncates sequences at max_model_len"),
     Key(
         f"{B}.format.enable_concatenated_multi_turn",
         "data.multi_turn_loss",
@@ -498,10 +494,10 @@ RULES: list[Rule] = [
         Partly({False: "last_assistant", True: "all_assistant"}),
         quiet=True,
     ),
-    Dropped("data.pack_sequences", "Trinity packs by its trainer's remove_padding", idle=True),
-    Dropped("data.custom", "Trinity's readers are plug-ins", None),
-    Dropped("data.custom.**", "Trinity's readers are plug-ins"),
-    Dropped("data.stage_in_shared_memory", "Trinity reads data where it is", idle=True),
+    Dropped("data.pack_sequences", "Trinity packs sequences if its trainer's remove_padding is on", idle=True),
+    Dropped("data.custom", "in Trinity, data readers are plug-ins", None),
+    Dropped("data.custom.**", "in Trinity, data readers are plug-ins"),
+    Dropped("data.stage_in_shared_memory", "Trinity does not copy data", idle=True),
     Dropped("data.trust_remote_code", "Trinity decides it"),
     *[
         Key(f"data_processor.task_pipeline.{key}", f"data.task_pipeline.{field}")

@@ -63,7 +63,7 @@ def _read_devices(view: Reading) -> Iterator[Flow]:
             None,
             used,
             "dead",
-            "one device does everything" if view.get("mode") == "colocate" else "nothing is explored",
+            "all roles run on one device" if view.get("mode") == "colocate" else "nothing is explored",
         )
         return
     yield Flow(view.to("rollout.parallel.replicas"), engines, used, same=True, implied=True)
@@ -78,7 +78,7 @@ def _read_devices(view: Reading) -> Iterator[Flow]:
         None if alone else own,
         used,
         "derived",
-        f"{engines} engines x {width} devices, and those of further models",
+        f"{engines} engines x {width} devices, plus those of auxiliary models",
         implied=True,
     )
 
@@ -127,7 +127,7 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         fitting = _engines(view, total - beside, wide)
         explore, trains = fitting * wide, arithmetic.train_devices(config)
         kept = f"{explore} explore and {total - explore - beside} train, instead of {own} and {trains}"
-        reason = f"Trinity's trainer has devices of its own, in whole nodes of {placement.devices_per_node}: {kept}"
+        reason = f"Trinity's trainer has dedicated devices, in whole nodes of {placement.devices_per_node}: {kept}"
         yield Flow(view.path(f"{ROLL}.engine_num"), fitting, used, "derived", reason)
         yield Inexpressible((view.to("placement.roles"), *layout), reason)
         return
@@ -208,12 +208,12 @@ def _write_tensor(view: Writing) -> Iterator[Out]:
     if tensor == parallel.tensor_parallel_size:
         yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, same=True)
     else:
-        note = f"engines of {parallel.tensor_parallel_size} devices leave none of {total} to a trainer beside them"
+        note = f"engines of {parallel.tensor_parallel_size} devices leave none of {total} to a trainer"
         yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, "derived", note, always=True)
         if view.explicit("rollout.parallel.tensor_parallel_size"):
-            yield Inexpressible(used, f"{note}; {tensor} is written")
+            yield Inexpressible(used, f"{note}. Wrote {tensor}")
     if data != parallel.data_parallel_size:
-        reason = "Trinity's engine has no room for so many data ranks; each rank is an engine of its own"
+        reason = "Trinity's engine cannot have this many data-parallel ranks. Wrote one engine per rank"
         yield Inexpressible((view.to("rollout.parallel.data_parallel_size"),), reason)
         yield Inexpressible((view.to("rollout.parallel.expert_parallel_size"),), reason, idle=True)
     elif view.version >= (0, 6):
@@ -261,7 +261,7 @@ DEVICES: list[Rule] = [
         f"{ROLL}.enable_expert_parallel",
         "rollout.parallel.expert_parallel_size",
         False,
-        ExpertSwitch("derived", "a switch: experts are split over the devices of an engine"),
+        ExpertSwitch("derived", "on or off: experts are split over the devices of an engine"),
         since="0.6",
         implied=True,
     ),

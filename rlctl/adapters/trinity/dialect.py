@@ -195,7 +195,7 @@ def _merge(here: Any, there: Any, path: KeyPath, base: dict[str, Any], part: Wri
         return
     lost = Inexpressible(
         (),
-        f"Trinity's stages share {'.'.join(str(item) for item in path)}; the last stage's {here!r} is written, not {there!r}",
+        f"Trinity's stages share {'.'.join(str(item) for item in path)}; wrote the last stage's {here!r}, not {there!r}",
     )
     for fate in part.fates.values():
         if any(key == ".".join(str(item) for item in path) for key, _ in fate.targets) and not _named_by_stage(path):

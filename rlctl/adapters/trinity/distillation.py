@@ -19,7 +19,7 @@ ENGINE = "teacher_engine."
 """Beginning of the teacher's settings in ``args``: those of its engine, under Trinity's names."""
 SIZES = ("engine_num", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 JSD_ARGS = ("lambda_coef", "temperature")
-ALONE = "Trinity distils by an advantage of the teacher's log-probs alone"
+ALONE = "Trinity distills only by an advantage from the teacher's log-probs"
 
 
 def teacher_devices(config: Config) -> int:
@@ -79,7 +79,7 @@ def _write(view: Writing) -> Iterator[Out]:
         elif name in ("policy_gradient", "with_rewards", "estimator"):
             yield Flow((), None, place, "mapped", ALONE)
         else:
-            yield Inexpressible(place, "Trinity has no such setting of the divergence or of its teacher", idle=True)
+            yield Inexpressible(place, "Trinity has no such setting for the divergence or the teacher", idle=True)
     yield Flow((), None, used, "mapped", ALONE)
 
 

@@ -63,7 +63,7 @@ def _write_engine_type(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used)
     elif name in ("vllm", "sglang"):
         if name == "sglang" and view.version < (0, 6):
-            yield Inexpressible(used, "Trinity has sglang since 0.6; vLLM is used")
+            yield Inexpressible(used, "Trinity supports sglang only from 0.6. Wrote vLLM")
         else:
             yield Flow(view.path(f"{ROLL}.engine_type"), name, used)
     elif name == "external":
@@ -81,7 +81,7 @@ def _write_engine_type(view: Writing) -> Iterator[Out]:
             if variable:
                 yield Flow(view.path(f"model.external_model.{key}_env"), variable, place)
             elif text:
-                yield Inexpressible(place, "Trinity takes the name of an environment variable that holds it")
+                yield Inexpressible(place, "Trinity takes the name of the environment variable that contains it")
     elif name == "other":
         yield Flow(
             view.path(f"{ROLL}.engine_type"),
@@ -90,7 +90,7 @@ def _write_engine_type(view: Writing) -> Iterator[Out]:
             always=True,
         )
     else:
-        yield Inexpressible(used, f"Trinity has no {name} engine; its own default, vLLM, is used")
+        yield Inexpressible(used, f"Trinity has no {name} engine. Wrote its default, vLLM")
 
 
 def _own_fraction(view: Writing) -> bool:
@@ -105,9 +105,7 @@ def _write_fraction(view: Writing) -> Iterator[Out]:
     )
     if fraction is None or _own_fraction(view):
         return
-    note = (
-        f"{fraction:g} leaves room for training on shared devices; Trinity's explorer has its own, so its 0.9 is kept"
-    )
+    note = f"{fraction:g} leaves memory for training on shared devices; Trinity's explorer has dedicated ones, so its 0.9 is kept"
     yield Inexpressible(used, note, idle=True)
 
 
@@ -161,7 +159,7 @@ ENGINE: list[Rule] = [
         (),
         nothing,
         lambda view: _write_fraction(view),
-        "a dedicated device needs no share left for training",
+        "a dedicated device reserves no memory for training",
     ),
     Key(f"{ROLL}.enforce_eager", "rollout.memory.enforce_eager", False),
     Key(f"{ROLL}.enable_prefix_caching", "rollout.memory.prefix_caching", True),
@@ -174,7 +172,7 @@ ENGINE: list[Rule] = [
         Dropped(f"rollout.memory.{name}", "Trinity leaves it to the engine", idle=True)
         for name in ["load_format", "log_statistics"]
     ],
-    Dropped("rollout.memory.sleep", "Trinity's explorer has devices of its own and never sleeps", idle=True),
+    Dropped("rollout.memory.sleep", "Trinity's explorer has dedicated devices and never sleeps", idle=True),
     Dropped("rollout.memory.sleep_level", "Trinity's explorer never sleeps", idle=True),
     Key(f"{ROLL}.enable_openai_api", "rollout.openai_server.enabled", False),
     Key(f"{ROLL}.enable_auto_tool_choice", "rollout.openai_server.tool_choice", False),

@@ -70,7 +70,7 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
             (), None, (inside,), "mapped" if same else "dead", "" if same else f"Trinity replaces it with {mode}"
         )
         return
-    note = f"policy_loss_fn_args leave the loss at its own {own}; loss_agg_mode holds for KL and entropy only"
+    note = f"policy_loss_fn_args do not change the loss's own {own}; loss_agg_mode applies only to KL and entropy"
     yield Flow(to, AGGREGATIONS.read(own, view), (key,), "derived", note)
 
 
@@ -217,7 +217,7 @@ def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Itera
     for key, field in known.items():
         value, path = loss[field], (view.to(f"algorithm.policy_loss.{field}"),)
         if field == "dual_clip" and value is None:
-            note = "Trinity's dual clip is always on; so large a bound never acts"
+            note = "Trinity's dual clip is always on; this bound is too large to have an effect"
             yield Flow((*place, key), 1.0e9, path, "derived", note, always=True)
         elif differs:
             yield Flow((*place, key), value, path, same=True, always=True)
@@ -294,7 +294,7 @@ def _write_mix(view: Writing, objective: Mapping[str, Any], place: KeyPath) -> I
         yield Flow((*place, key), value, used, always=True)
     for key, value in _repeated(view).items():
         if key not in given:
-            yield Flow((*place, key), value, used, "derived", "Trinity's loss wants it once more", always=True)
+            yield Flow((*place, key), value, used, "derived", "Trinity's loss needs it a second time", always=True)
     mode = view.config.algorithm.aggregation.mode
     if mode != "token_sum":
         yield _named(view, mode)
@@ -325,7 +325,7 @@ def _write_kl_loss(view: Writing) -> Iterator[Out]:
     section, used = view.get("algorithm.kl_in_loss"), (view.to("algorithm.kl_in_loss"),)
     if section is None:
         silent = view.config.algorithm.objective.choice == "sft"
-        note = "Trinity's own default is on" if not silent else ""
+        note = "Trinity's default is on" if not silent else ""
         if view.config.algorithm.objective.choice != "dpo":
             usual = TYPES[chosen_type(view)].kl == "none" and not view.explicit("algorithm.kl_in_loss")
             yield Flow(
@@ -334,14 +334,14 @@ def _write_kl_loss(view: Writing) -> Iterator[Out]:
         return
     if section["coefficient"] == 0:
         every = tuple(view.to(f"algorithm.kl_in_loss.{name}") for name in section)
-        note = "a coefficient of 0 does nothing"
+        note = "a coefficient of 0 has no effect"
         yield Flow(view.path(f"{X}kl_loss_fn"), "none", (*used, *every), "derived", note, always=True)
         return
     name = next((name for name, choice in ESTIMATORS.items() if choice == section["estimator"]), None)
     if name is None:
         yield Inexpressible(
             (view.to("algorithm.kl_in_loss.estimator"),),
-            f"Trinity has no estimator {section['estimator']}; low_var_kl is written",
+            f"Trinity has no estimator {section['estimator']}. Wrote low_var_kl",
         )
         name = "low_var_kl"
     places = view.to("algorithm.kl_in_loss.estimator"), view.to("algorithm.kl_in_loss.coefficient")
@@ -360,9 +360,7 @@ def _read_kl_reward(view: Reading) -> Iterator[Flow]:
     keys, args = (view.path(f"{X}kl_penalty_fn"),), view.path(f"{X}kl_penalty_fn_args")
     if name != "none" and not type_of(view).in_trainer:
         yield Flow(view.to("algorithm.kl_in_reward"), None, ())
-        yield Flow(
-            (), None, (*keys, args), "dead", "Trinity reads it only where advantages are computed in the trainer"
-        )
+        yield Flow((), None, (*keys, args), "dead", "Trinity reads it only if the trainer computes advantages")
         return
     if name == "none":
         yield Flow(view.to("algorithm.kl_in_reward"), None, (*keys, args))
@@ -388,7 +386,7 @@ def _write_kl_reward(view: Writing) -> Iterator[Out]:
         )
         return
     if name is None:
-        yield Inexpressible((places["estimator"],), f"Trinity has no estimator {section['estimator']}; k1 is written")
+        yield Inexpressible((places["estimator"],), f"Trinity has no estimator {section['estimator']}. Wrote k1")
         name = "k1"
     yield Flow(view.path(f"{X}kl_penalty_fn"), name, (places["estimator"], *used), always=True)
     for key, field in PENALTY.items():
@@ -410,7 +408,7 @@ def _read_entropy(view: Reading) -> Iterator[Flow]:
 def _write_entropy(view: Writing) -> Iterator[Out]:
     value, used = view.config.algorithm.entropy_coefficient, (view.to("algorithm.entropy_coefficient"),)
     if not is_rl(view):
-        yield Flow((), None, used) if not value else Inexpressible(used, "Trinity takes no entropy into account here")
+        yield Flow((), None, used) if not value else Inexpressible(used, "Trinity ignores entropy here")
         return
     if value and TYPES[chosen_type(view)].entropy == "none":
         yield Flow(view.path(f"{X}entropy_loss_fn"), "default", used, always=True)
@@ -437,9 +435,9 @@ def _write_old(view: Writing) -> Iterator[Out]:
     )
     each = factor(view)
     if wanted != "rollout" and each > 1:
-        note = f"computed anew in each of {each} train steps, they would never clip"
+        note = f"recomputed in each of {each} train steps, the ratio would always be 1 and clipping would never trigger"
         yield Flow(view.path(key), True, used, "derived", note, always=True)
-        reason = f"Trinity has none of the step's start: {note}; the rollout engine's are written"
+        reason = f"Trinity cannot keep old log-probs from the start of the step: {note}. Wrote the rollout engine's log-probs"
         yield Inexpressible(used, reason)
         return
     how: Provenance = "derived" if wanted == "auto" else "mapped"
@@ -476,7 +474,7 @@ LOSS: list[Rule] = [
         ("algorithm.aggregation.mode",),
         _read_aggregation,
         _write_aggregation,
-        "loss_agg_mode, and in policy_loss_fn_args where these are written",
+        "loss_agg_mode, also in policy_loss_fn_args if these are set",
     ),
     CustomRule(
         "policy loss",
@@ -538,7 +536,7 @@ LOSS: list[Rule] = [
         (KL, f"{KL}.estimator", f"{KL}.coefficient"),
         _read_kl_loss,
         _write_kl_loss,
-        "kl_loss_fn none where it is off",
+        "kl_loss_fn is none if it is off",
     ),
     CustomRule(
         "KL in the reward",

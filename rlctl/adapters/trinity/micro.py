@@ -67,7 +67,7 @@ def _read_tokens(view: Reading, key: str) -> Iterator[Flow]:
         return
     if isinstance(longest, int) and limit * share < longest and view.version < (0, 6):
         whole = -(-longest // share) * share
-        yield Flow(to, whole, used, "derived", f"raised to the longest sequence of {longest} tokens, as Trinity does")
+        yield Flow(to, whole, used, "derived", f"raised to the longest sequence, {longest} tokens, as in Trinity")
         return
     note = f"{limit} tokens of a GPU x {share}" if share > 1 else ""
     yield Flow(to, limit * share, used, "derived" if note else "mapped", note, same=not note)

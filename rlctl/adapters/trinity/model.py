@@ -99,7 +99,7 @@ def _read_lengths(view: Reading) -> Iterator[Flow]:
                 value,
                 used,
                 "mapped" if written else "derived",
-                "" if written else "what is left of max_model_len",
+                "" if written else "the rest of max_model_len",
                 same=written,
             )
 
@@ -168,7 +168,7 @@ def _write_template(view: Writing) -> Iterator[Out]:
         if key == "enable_thinking":
             yield Flow(view.path("model.enable_thinking"), value, path)
         else:
-            yield Inexpressible(path, f"Trinity gives no {key} to the chat template")
+            yield Inexpressible(path, f"Trinity passes no {key} to the chat template")
 
 
 def _read_lora(view: Reading) -> Iterator[Flow]:
@@ -273,13 +273,13 @@ def _write_folder(view: Writing) -> Iterator[Out]:
     if folder is not None:
         root = folder.removesuffix(inner) if folder.endswith(inner) else folder
         yield Flow(key, root or "/", used, "derived", f"Trinity adds {inner} itself", always=True)
-        yield Inexpressible((view.to("run.folder"),), "Trinity has one folder, that of the checkpoints", idle=True)
+        yield Inexpressible((view.to("run.folder"),), "Trinity has one folder, the checkpoint folder", idle=True)
         if not folder.endswith(inner):
             yield Inexpressible(used, f"Trinity puts checkpoints under {root}{inner}", idle=True)
     elif view.explicit("run.folder"):
         yield Flow(key, run.folder, (view.to("run.folder"),), same=True, always=True)
     else:
-        yield Flow(key, "checkpoints", used, "derived", "checkpoints / project / name, as verl has it")
+        yield Flow(key, "checkpoints", used, "derived", "checkpoints / project / name")
 
 
 def nothing(view: Any) -> Iterator[Any]:
@@ -297,7 +297,7 @@ TOP: list[Rule] = [
         "continue_from_checkpoint",
         "checkpoint.resume",
         True,
-        Names({True: "auto", False: "never"}, "Trinity goes on from the run's own folder, or starts anew"),
+        Names({True: "auto", False: "never"}, "Trinity resumes from the run's own folder or starts from scratch"),
     ),
     Key("ray_namespace", "runtime.ray.namespace", "", Emptied("")),
     Key("model.model_path", "model.path", ABSENT, always=True),
@@ -368,7 +368,7 @@ TOP: list[Rule] = [
         )
     ],
     *[
-        Dropped(f"model.{name}", "Trinity goes by the model")
+        Dropped(f"model.{name}", "Trinity decides by the model")
         for name in ("tokenizer", "stage_in_shared_memory", "modality", "freeze", "multi_token_prediction", "attention")
     ],
     Key(f"{MODEL}.external_lib", "model.import_modules", None, Listed(single=True)),

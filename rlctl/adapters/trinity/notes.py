@@ -179,7 +179,7 @@ NOTES: tuple[Noted, ...] = (
         since="0.6",
     ),
     *dead(
-        "Trinity 0.5 has these roles under actor_rollout_ref only, and refuses the file",
+        "Trinity 0.5 has these roles only under actor_rollout_ref and refuses the file",
         *(f"{TC}.{role}.**" for role in ("model", "actor", "ref", "rollout")),
         until="0.5",
     ),
@@ -191,13 +191,13 @@ NOTES: tuple[Noted, ...] = (
     ),
     *dead("read by other engines only", f"{ROLL}.use_v1"),
     *unsupported(
-        "rlctl cannot begin a response with given text: remove it, or put it into the prompt",
+        "rlctl cannot prefill a response: remove it, or put it into the prompt",
         "buffer.explorer_input.taskset.format.reply_prefix",
         "buffer.explorer_input.tasksets.*.format.reply_prefix",
         "buffer.explorer_input.eval_tasksets.*.format.reply_prefix",
     ),
     *unsupported(
-        "rlctl runs one workflow for all rows of a source: split the data by workflow",
+        "rlctl runs one workflow per dataset: split the dataset by workflow",
         "buffer.explorer_input.taskset.format.workflow_key",
         "buffer.explorer_input.tasksets.*.format.workflow_key",
         "buffer.explorer_input.eval_tasksets.*.format.workflow_key",
@@ -226,7 +226,7 @@ NOTES: tuple[Noted, ...] = (
     *dead(
         "Trinity does not use it yet", "algorithm.rollout_correction", "algorithm.rollout_correction.**", since="0.6"
     ),
-    *carried("SFT warm-up of old Trinity", "algorithm.use_token_level_loss"),
+    *carried("SFT warm-up of old Trinity releases", "algorithm.use_token_level_loss"),
     *carried("Trinity's data pipelines", "data_processor.**"),
     *carried(
         "adapters in Trinity's engines", "model.fully_sharded_loras", "model.max_cpu_loras", "model.lora_configs.**"
@@ -288,8 +288,10 @@ NOTES: tuple[Noted, ...] = (
     ),
     *unsupported("every checkpoint of the run would be evaluated", "explorer.bench_on_latest_checkpoint"),
     *unsupported(
-        "the trainer would synchronise at another rhythm than the explorer", "synchronizer.trainer_sync_interval"
+        "the trainer would sync weights at other steps than the explorer", "synchronizer.trainer_sync_interval"
     ),
-    *unsupported("the explorer would synchronise at another rhythm", "synchronizer.explorer_sync_interval"),
-    *unsupported("Trinity would show its own dashboard", "monitor.dashboard"),
+    *unsupported(
+        "the explorer would sync weights at other steps than the trainer", "synchronizer.explorer_sync_interval"
+    ),
+    *unsupported("Trinity would start its dashboard", "monitor.dashboard"),
 )

@@ -154,9 +154,9 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
             yield Flow((), None, (place, (*place, "type")), "mapped", "Trinity always logs to the console")
         elif index != chosen:
             kept = trackers[chosen]["type"] if chosen is not None else "tensorboard"
-            yield Inexpressible((place, (*place, "type")), f"Trinity has one monitor; {kept} is kept", idle=True)
+            yield Inexpressible((place, (*place, "type")), f"Trinity supports one monitor; {kept} is kept", idle=True)
     if chosen is None:
-        note = "Trinity always has a monitor; TensorBoard only writes files"
+        note = "Trinity requires a monitor. Wrote TensorBoard, which only writes files"
         yield Flow(view.path("monitor.monitor_type"), "tensorboard", (view.to("tracking"),), "derived", note)
         return
     tracker, place = trackers[chosen], ("tracking", chosen)
@@ -173,7 +173,7 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
     known = ("type", "args", *MONITOR_ARGS[tracker["type"]].values())
     for field, value in tracker.items():
         if field not in known and value not in (None, "online", "cloud"):
-            yield Inexpressible(((*place, field),), f"Trinity's {tracker['type']} monitor takes no {field}", idle=True)
+            yield Inexpressible(((*place, field),), f"Trinity's {tracker['type']} monitor has no {field}", idle=True)
 
 
 class Kept(Off):
@@ -187,17 +187,17 @@ LEVELS = Names({"DEBUG": "debug", "INFO": "info", "WARNING": "warning", "ERROR":
 
 
 def _read_plain(view: Reading) -> Iterator[Flow]:
-    """Keys that say nothing beyond what is meant anyway, and the display of progress."""
+    """Keys that say nothing beyond already the default, and the display of progress."""
     if view.get("trainer.trainer_type") == "verl":
         yield Flow(
-            (), None, (view.path("trainer.trainer_type"),), "mapped", "the trainer that Trinity has for all but Tinker"
+            (), None, (view.path("trainer.trainer_type"),), "mapped", "Trinity's trainer for everything but Tinker"
         )
     elif view.get("trainer.trainer_type") == "tinker":
         yield Flow(view.to("model.tinker"), {}, (view.path("trainer.trainer_type"),))
     for block in ("data_processor", "service"):
         if not view.get(block):
             yield Flow((), None, (view.path(block),), "mapped", "holds nothing")
-    note = "a progress bar; nothing that is computed depends on it"
+    note = "a progress bar; results don't depend on it"
     inside = [
         *(f"explorer_input.{name}" for name in ("taskset", "tasksets", "eval_tasksets")),
         "trainer_input.experience_buffer",
@@ -211,12 +211,12 @@ def _read_plain(view: Reading) -> Iterator[Flow]:
     if mode != "bench":
         yield Flow((), None, (view.path(latest),), "dead", "Trinity reads it in mode bench only")
     elif view.get(latest):
-        yield Flow((), None, (view.path(latest),), "mapped", "one checkpoint is evaluated: the newest")
+        yield Flow((), None, (view.path(latest),), "mapped", "only the newest checkpoint is evaluated")
 
 
 OUTPUT: list[Rule] = [
     CustomRule(
-        "what is meant anyway",
+        "already the default",
         (DialectKey("trainer.trainer_type", "verl"), DialectKey("explorer.bench_on_latest_checkpoint", False)),
         (),
         _read_plain,
@@ -282,9 +282,9 @@ OUTPUT: list[Rule] = [
     ),
     Key(f"{TC}.trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None, until="0.5"),
     Key(f"{TC}.trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load", False, until="0.5"),
-    Dropped("checkpoint.delete_previous", "Trinity keeps checkpoints by their number", idle=True),
+    Dropped("checkpoint.delete_previous", "Trinity keeps a number of checkpoints", idle=True),
     Key(f"{TC}.trainer.default_hdfs_dir", "checkpoint.remote", None, until="0.5"),
-    Dropped("checkpoint.resume_path", "Trinity goes on from the run's own folder only", None),
+    Dropped("checkpoint.resume_path", "Trinity resumes only from the run's own folder", None),
     Key(
         f"{ACTOR}.checkpoint.save_contents",
         "checkpoint.save_contents",
@@ -317,7 +317,7 @@ OUTPUT: list[Rule] = [
     ),
     Key("monitor.enable_ray_timeline", "profiling.ray_timeline", False, Partly({False: None})),
     *[
-        Dropped(f"profiling.{name}", "Trinity has no profiler but Ray's timeline", idle=True)
+        Dropped(f"profiling.{name}", "Trinity's only profiler is Ray's timeline", idle=True)
         for name in (
             "tool",
             "steps",
@@ -347,7 +347,7 @@ OUTPUT: list[Rule] = [
     Key("ignore_validator_suggestions", "runtime.device_memory_check", False, Partly({True: False, False: True})),
     Key("cluster.ray_address", "runtime.ray.address", "auto"),
     *[
-        Dropped(f"runtime.{name}", "Trinity hands on only explorer.env_vars: set it where Ray starts")
+        Dropped(f"runtime.{name}", "Trinity passes only explorer.env_vars: set other variables where Ray starts")
         for name in ("env_vars", "env_vars.**", "role_env_vars", "role_env_vars.**")
     ],
     *[

@@ -71,7 +71,7 @@ REFERENCE: list[Rule] = [
                 FSDP,
                 lambda view: role_strategy(view, f"{REF}.strategy") != "megatron",
                 lambda view: writes_engine(view, E, "fsdp2"),
-                "the trainer is Megatron",
+                "only for the FSDP trainer",
             ),
             When(
                 (
@@ -84,14 +84,14 @@ REFERENCE: list[Rule] = [
                 ),
                 lambda view: role_strategy(view, f"{REF}.strategy") == "megatron",
                 lambda view: writes_engine(view, E, "megatron"),
-                "the trainer is not Megatron",
+                "only for the Megatron trainer",
             ),
         ),
     ),
     Dropped("reference.engine.**", NO_KEY),
-    Dropped("reference.precision", "Trinity's reference has the policy's types", None),
-    Dropped("reference.precision.**", "Trinity's reference has the policy's types"),
+    Dropped("reference.precision", "Trinity's reference uses the policy's dtypes", None),
+    Dropped("reference.precision.**", "Trinity's reference uses the policy's dtypes"),
     Key(f"{REF}.use_torch_compile", "reference.compile", ABSENT, since="0.6"),
-    Dropped("reference.model", "Trinity's reference is the policy's start", None),
-    Dropped("reference.model.**", "Trinity's reference is the policy's start"),
+    Dropped("reference.model", "Trinity's reference is the initial policy", None),
+    Dropped("reference.model.**", "Trinity's reference is the initial policy"),
 ]

@@ -89,12 +89,12 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["mode"] not in MODES,
         f"mode is {{mode}}; expected one of {', '.join(MODES)}",
         f"{VALIDATOR}GlobalConfigValidator",
-        "set one of them",
+        "set it to one of these",
     ),
     Requirement(
         "algorithm.algorithm_type",
         lambda v: v["algorithm.algorithm_type"] not in ALGORITHMS,
-        "algorithm.algorithm_type is {algorithm.algorithm_type}, which Trinity does not register; a plug-in may",
+        "algorithm.algorithm_type is {algorithm.algorithm_type}, which Trinity does not register; only a plug-in could",
         f"{VALIDATOR}AlgorithmConfigValidator",
         f"set one of {', '.join(ALGORITHMS)}",
     ),
@@ -186,7 +186,7 @@ ROWS: tuple[Requirement, ...] = (
             and _trainer_devices(v) > v["cluster.gpu_per_node"]
             and _trainer_devices(v) % v["cluster.gpu_per_node"]
         ),
-        "the GPUs that the explorer leaves for the trainer are no whole number of nodes of {cluster.gpu_per_node} GPUs",
+        "the GPUs that the explorer leaves for the trainer are not a whole number of nodes of {cluster.gpu_per_node} GPUs",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         f"change {ENGINE}.engine_num",
     ),
@@ -232,7 +232,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["explorer.concurrent_mode"] not in (None, *CONCURRENCY),
         f"explorer.concurrent_mode is {{explorer.concurrent_mode}}; expected one of {', '.join(CONCURRENCY)}",
         f"{VALIDATOR}ExplorerConfigValidator",
-        "set one of them",
+        "set it to one of these",
     ),
     Requirement(
         "model.lora_configs",
@@ -253,7 +253,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["monitor.monitor_type"] not in MONITORS,
         f"monitor.monitor_type is {{monitor.monitor_type}}; expected one of {', '.join(MONITORS)}",
         f"{VALIDATOR}MonitorConfigValidator",
-        "set one of them",
+        "set it to one of these",
     ),
     Requirement(
         "buffer.explorer_input.taskset",
@@ -296,7 +296,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "trainer.save_hf_checkpoint is {trainer.save_hf_checkpoint}; expected last, always or never",
         f"{VALIDATOR}TrainerConfigValidator",
-        "set one of them",
+        "set it to one of these",
     ),
     Requirement(
         "trainer.trainer_type",

@@ -132,7 +132,7 @@ def _write_rewards(view: Writing) -> Iterator[Out]:
         else:
             hint = "name one in default_reward_fn_type of each, or call them all in a reward function of your own"
             yield Inexpressible(
-                tuple((*place, name) for name in reward), f"Trinity takes one reward for a task set: {hint}"
+                tuple((*place, name) for name in reward), f"Trinity takes one reward per task set: {hint}"
             )
 
 
@@ -168,7 +168,7 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         own = tuple((*place, "args", key) for key in row.args if key in reward["args"])
         yield Flow(target, name, (*used, *own), "derived" if row.differs else "mapped", row.differs, always=True)
         if reward["rule"] != row.rule:
-            wanted = f"Trinity has no rule {reward['rule']}; {name} is the nearest, and parses answers its own way"
+            wanted = f"Trinity has no rule {reward['rule']}; {name} is the nearest, and parses answers differently"
             yield Inexpressible(used, wanted)
         yield from _write_scores(place, reward, scores_of(name, view.version), name)
         rest = {key: value for key, value in reward["args"].items() if row.args.get(key) != value}
@@ -245,9 +245,7 @@ def _write_args(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]
         if key == THINK_PENALTY and name == "math_boxed_reward":
             yield Flow((), None, used, "mapped", "with_think and format_score_coef of math_boxed_workflow")
         elif key not in takes:
-            yield Inexpressible(
-                used, f"Trinity's {name} finds and compares answers its own way, not with {key} {value}"
-            )
+            yield Inexpressible(used, f"Trinity's {name} finds and compares answers its own way, without {key} {value}")
         else:
             for root in [*train_places(view), *eval_places(view)]:
                 yield Flow((*root, "reward_fn_args", key), value, used, always=True)
@@ -271,12 +269,16 @@ def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator
     }
     for name, value in usual.items():
         if name in reward and reward[name] != value:
-            what = "one reward scores all rows of a task set" if name == "applies_to" else f"its rewards have no {name}"
-            yield Inexpressible(((*place, name),), f"Trinity's own way: {what}")
+            what = (
+                "in Trinity, one reward scores all rows of a task set"
+                if name == "applies_to"
+                else f"Trinity's rewards have no {name}"
+            )
+            yield Inexpressible(((*place, name),), f"Trinity always does it its own way: {what}")
         elif name in reward:
             yield Flow((), None, ((*place, name),))
-    yield Inexpressible(((*place, "name"),), "Trinity names scores by its reward functions", idle=True)
-    yield Inexpressible(((*place, "workers"),), "Trinity scores where it explores", idle=True)
+    yield Inexpressible(((*place, "name"),), "Trinity names scores after its reward functions", idle=True)
+    yield Inexpressible(((*place, "workers"),), "Trinity's explorer computes rewards", idle=True)
 
 
 REWARD: list[Rule] = [

@@ -74,11 +74,11 @@ def _write_environments(view: Writing, key: KeyPath) -> Iterator[Out]:
     if len(found) == 1 and (workflow := found.pop()):
         yield Flow(key, workflow, (view.to(f"{to}.tags"),), "derived", "Trinity's own workflow of it", always=True)
     # kept as a whole: a part of it means nothing where the workflow is read
-    yield Inexpressible((view.to(to),), "Trinity's environments belong to workflows", idle=True)
+    yield Inexpressible((view.to(to),), "in Trinity, environments belong to workflows", idle=True)
     if view.config.data.train:
         return
     (root,) = train_places(view)
-    note = "Trinity starts an episode for each row of a task set; the source has none"
+    note = "Trinity starts an episode for each row of a task set, and the source has no rows"
     for name, value in {
         "name": "_".join(environments["tags"]) or "episodes",
         "storage_type": "file",
@@ -152,7 +152,7 @@ def _write_ratio(view: Writing) -> Iterator[Out]:
     ratio, used = view.config.rollout.oversampling.ratio, (view.to("rollout.oversampling.ratio"),)
     if ratio and view.config.weight_sync.style == "fixed":
         yield Inexpressible(
-            used, "Trinity leaves no stragglers behind with sync_style fixed; set explorer_driven or trainer_driven"
+            used, "Trinity drops no stragglers with sync_style fixed; set explorer_driven or trainer_driven"
         )
     else:
         yield Flow(view.path("explorer.over_rollout.ratio"), ratio, used, same=True)
@@ -183,7 +183,7 @@ EXPLORER: list[Rule] = [
         ("rollout.split_groups",),
         lambda view: _read_repeat(view),
         lambda view: _write_repeat(view),
-        "1 where each response of a group is a request of its own",
+        "1 if each response of a group is a separate request",
     ),
     seconds("explorer.runner_state_report_interval", "rollout.report_every", 0),
     Tree("explorer.env_vars", "rollout.env_vars"),
@@ -196,9 +196,9 @@ EXPLORER: list[Rule] = [
         ("rollout.workflow", "rollout.evaluation_workflow"),
         _read_workflow,
         lambda view: (*_write_workflow(view), *_write_evaluation_workflow(view)),
-        "one question, one answer is null; what a workflow implies is in the rewards and the sources",
+        "null is one question and one answer; what a workflow implies is under rewards and data",
     ),
-    Dropped("rollout.workflow_args", "Trinity's arguments belong to task sets"),
+    Dropped("rollout.workflow_args", "in Trinity, arguments belong to task sets"),
     CustomRule(
         "auxiliary models",
         (DialectKey("explorer.auxiliary_models", []), DialectKey("explorer.auxiliary_models.*.**")),
@@ -213,17 +213,17 @@ EXPLORER: list[Rule] = [
         lambda view: _write_models(view),
     ),
     *[
-        Dropped(f"rollout.{name}", "Trinity's explorer keeps what it generates in its own buffers", idle=True)
+        Dropped(f"rollout.{name}", "Trinity's explorer saves responses in its own buffers", idle=True)
         for name in ("max_running_prompts", "log_evaluation_responses", "responses_folder", "evaluation_folder")
     ],
     *[
-        Dropped(f"rollout.{name}.**", "a workflow of Trinity's has settings of its own, in workflow_args")
+        Dropped(f"rollout.{name}.**", "a Trinity workflow has its own settings in workflow_args")
         for name in ("environments", "evaluation_environments")
     ],
-    Dropped("rollout.environments", "Trinity's environments belong to workflows", None),
-    Dropped("rollout.evaluation_environments", "Trinity's environments belong to workflows", None),
+    Dropped("rollout.environments", "in Trinity, environments belong to workflows", None),
+    Dropped("rollout.evaluation_environments", "in Trinity, environments belong to workflows", None),
     *[
-        Dropped(f"rollout.multi_turn.{name}", "Trinity's turns belong to workflows")
+        Dropped(f"rollout.multi_turn.{name}", "in Trinity, turns belong to workflows")
         for name in [
             "enabled",
             "max_assistant_turns",
@@ -240,7 +240,7 @@ EXPLORER: list[Rule] = [
         ]
     ],
     *[
-        Dropped(f"rollout.agent.{name}", "Trinity's agents are workflows")
+        Dropped(f"rollout.agent.{name}", "in Trinity, agents are workflows")
         for name in ["workers", "default", "config", "server_path", "server_class", "args"]
     ],
     Key("trainer.enable_preview", "rollout.log_responses", VersionedDefault({"0.5": True, "0.6": False})),

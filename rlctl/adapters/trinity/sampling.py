@@ -38,7 +38,7 @@ def _read_sampling(view: Reading) -> Iterator[Flow]:
         value = own if own is not None else view.get(f"model.{name}")
         yield Flow(view.to(f"rollout.sampling.{name}"), default if value is None else value, (key,), same=True)
         if own is not None:
-            yield Flow((), None, (view.path(f"model.{name}"),), "dead", "the task set's value decides")
+            yield Flow((), None, (view.path(f"model.{name}"),), "dead", "the task set's value takes effect")
     if root.get("rollout_args.temperature", None) is not None and view.version >= (0, 6):
         yield from _read_train_temperature(view, root)
     top_k = root.get("rollout_args.top_k", None)
@@ -47,7 +47,7 @@ def _read_sampling(view: Reading) -> Iterator[Flow]:
         top_k if isinstance(top_k, int) and top_k > 0 else None,
         (root.path("rollout_args.top_k"),),
     )
-    yield Flow((), None, (view.path("model.top_k"),), "dead", "Trinity never hands model.top_k to its task sets")
+    yield Flow((), None, (view.path("model.top_k"),), "dead", "Trinity never passes model.top_k to its task sets")
     logprobs = root.get("rollout_args.logprobs", None)
     key = root.path("rollout_args.logprobs") if logprobs is not None else view.path("model.logprobs")
     value = logprobs if logprobs is not None else view.get("model.logprobs")
@@ -73,9 +73,7 @@ def _write_train_temperature(view: Writing) -> Iterator[Out]:
     if view.config.algorithm.train_temperature == "sampling" or view.config.rollout.sampling.temperature == 1:
         yield Flow((), None, used)
     elif view.version >= (0, 6) and train_places(view):
-        yield Flow(
-            view.path("model.temperature"), 1.0, used, "derived", "training logits stay as they are", always=True
-        )
+        yield Flow(view.path("model.temperature"), 1.0, used, "derived", "training logits are not divided", always=True)
     else:
         yield Inexpressible(used, "Trinity divides training logits by the sampling temperature")
 
@@ -102,7 +100,7 @@ def _write_sampling(view: Writing) -> Iterator[Out]:
             None,
             (view.to("rollout.sampling.log_probs"),),
             "mapped",
-            "Trinity always reports the drawn token's log-prob",
+            "Trinity always returns the sampled token's log-prob",
         )
     else:
         used = (view.to("rollout.sampling.log_probs"),)
@@ -140,7 +138,7 @@ SAMPLING: list[Rule] = [
     Key(f"{ROLL}.ignore_eos", "rollout.sampling.ignore_eos", False),
     Key(f"{ROLL}.seed", "rollout.sampling.seed", 42),
     *[
-        Dropped(f"rollout.sampling.{name}", "Trinity samples without it")
+        Dropped(f"rollout.sampling.{name}", "Trinity does not use it in sampling")
         for name in ["min_p", "stop", "include_stop", "num_beams"]
     ],
 ]

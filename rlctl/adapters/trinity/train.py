@@ -79,7 +79,7 @@ def _write_engine(view: Writing) -> Iterator[Out]:
         if source in ("fsdp", "fsdp2"):
             yield Flow(view.path("trainer.trainer_strategy"), source, used)
         else:
-            note = f"Trinity has no {source}; FSDP2 is used"
+            note = f"Trinity has no {source}. Wrote FSDP2"
             yield Inexpressible(used[1:], note, idle=True)
             yield Flow(view.path("trainer.trainer_strategy"), "fsdp2", used, "derived", note)
     elif name == "megatron":
@@ -87,7 +87,7 @@ def _write_engine(view: Writing) -> Iterator[Out]:
     else:
         yield Inexpressible(
             (used[0], view.to("train.engine.kind")),
-            f"Trinity has no {view.get('train.engine.kind')}; its own engine is used",
+            f"Trinity has no {view.get('train.engine.kind')}; Wrote Trinity's default engine",
         )
 
 
@@ -136,7 +136,7 @@ def _write_clip(view: Writing) -> Iterator[Out]:
     """The bound; for 0.6 also where it stands with a verl before 0.8, which Trinity 0.6 takes too."""
     value, used = view.get("train.optimizer.max_grad_norm"), (view.to("train.optimizer.max_grad_norm"),)
     megatron = view.get("train.engine.type") == "megatron"
-    note = "so large a bound never acts" if value is None else ""
+    note = "this bound is too large to have an effect" if value is None else ""
     raw = NoClip().write(value, view)
     for version in {view.version, (0, 5)} if not megatron else {view.version}:
         key = _clip_keys(version, megatron)[-1]
@@ -227,10 +227,10 @@ def write_warmup(view: Writing, key: str, role: str) -> Iterator[Out]:
     value = -1 if ticks is None else int(-(-ticks * each // epochs))
     note = f"{ticks} steps x {each}" if ticks and each > 1 else ""
     yield Flow(view.path(key), value, used, "derived" if note else "mapped", note, same=value == ticks)
-    yield Flow((), None, (view.to(f"{to}.step_unit"),), "mapped", "Trinity moves the schedule once a train step")
+    yield Flow((), None, (view.to(f"{to}.step_unit"),), "mapped", "Trinity's schedule counts train steps")
     relative = ratio or shape(view, role) in DECAYS
     if relative and view.config.schedule.total_steps is None and view.config.schedule.total_optimizer_steps is None:
-        reason = "Trinity takes ratios and decays of trainer.total_steps, which is not set: the learning rate would hardly move"
+        reason = "Trinity computes ratios and decays from trainer.total_steps, which is not set: the rate would hardly change"
         yield Inexpressible((view.to(f"{to}.warmup_ratio" if ratio else f"{to}.type"),), reason)
 
 
@@ -497,7 +497,7 @@ TRAINER: list[Rule] = [
         ),
         lambda view: strategy(view) != "megatron",
         lambda view: bool(view.get("train.engine.type") == "fsdp2"),
-        "the trainer is Megatron",
+        "only for the FSDP trainer",
     ),
     When(
         tuple(
@@ -507,13 +507,13 @@ TRAINER: list[Rule] = [
         ),
         lambda view: strategy(view) == "megatron",
         lambda view: bool(view.get("train.engine.type") == "megatron"),
-        "the trainer is not Megatron",
+        "only for the Megatron trainer",
     ),
     When(
         tuple(megatron(f"{ACTOR}.megatron", "train.engine")),
         lambda view: strategy(view) == "megatron",
         lambda view: bool(view.get("train.engine.type") == "megatron"),
-        "the trainer is not Megatron",
+        "only for the Megatron trainer",
     ),
     *[
         Dropped(f"train.engine.{name}", NO_KEY)

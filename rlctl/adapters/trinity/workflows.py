@@ -54,8 +54,8 @@ DAPO = "math_dapo_reward"
 def _functions() -> dict[str, RewardFunction]:
     pattern = frozenset({"pattern"})
     pattern_of_format = r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$"
-    boxed = "Trinity also leaves out units and reads number words before it compares: few scores differ"
-    dapo = "Trinity grades the last box as PRIME does, here the text after 'Answer:' as verl does: scores differ"
+    boxed = "Trinity also leaves out units and reads number words before it compares: a few scores may differ"
+    dapo = "Trinity grades the last \boxed{} as PRIME does; the source grades the text after 'Answer:': scores differ"
     format_args = {"pattern": pattern_of_format, "whole": False}
     where = "trinity/common/rewards"
     any_call, boxed_only = frozenset({"answer", "boxed"}), frozenset({"boxed"})

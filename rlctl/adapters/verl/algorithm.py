@@ -65,7 +65,7 @@ NO_ESTIMATOR = "verl has no estimator {}"
 def _kl(key: str) -> Names:
     first = "kl" if key == "penalty" else "low_var_kl"
     ordered = {first: ESTIMATORS[first], **ESTIMATORS}
-    return Names(ordered, "verl has no unclamped and no corrected k3")
+    return Names(ordered, "verl has only the clamped, uncorrected k3")
 
 
 def _read_clip(view: Reading) -> Iterator[Flow]:
@@ -78,7 +78,7 @@ def _read_clip(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to(f"algorithm.policy_loss.clip_{side}"), value, used, same=True)
         yield Flow(view.to(f"algorithm.policy_loss.args.clip_{side}"), value, used, same=True)
     if view.get(f"{A}.clip_ratio_low") is not None and view.get(f"{A}.clip_ratio_high") is not None:
-        reason = "clip_ratio_low and clip_ratio_high are set, here or by verl's defaults, and win"
+        reason = "clip_ratio_low and clip_ratio_high are set (in the config or by verl's defaults) and override it"
         yield Flow((), None, (view.path(f"{A}.clip_ratio"),), "dead", reason)
 
 
@@ -94,7 +94,7 @@ def _write_clip(view: Writing) -> Iterator[Out]:
         if old and view.get(f"algorithm.policy_loss.{place}clip_low") != view.get(
             f"algorithm.policy_loss.{place}clip_high"
         ):
-            yield Inexpressible(used, "this version has one clip_ratio for both sides")
+            yield Inexpressible(used, "this release has one clip_ratio for both sides")
         yield Flow(view.path(f"{A}.clip_ratio" if old else f"{A}.clip_ratio_{side}"), value, used, same=True)
 
 
@@ -123,7 +123,7 @@ class Replay(Key):
         if engine in REPLAYING or not view.written(self.key):
             yield from super().read(view)
         else:
-            yield Flow((), None, (view.path(self.key),), "dead", f"verl replays no routes on {engine}")
+            yield Flow((), None, (view.path(self.key),), "dead", f"verl has no router replay on {engine}")
 
 
 AGGREGATION = "algorithm.aggregation.mode"
@@ -139,13 +139,13 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
     key, loss = f"{A}.loss_agg_mode", view.get(f"{A}.policy_loss.loss_mode")
     used = (view.path(key),)
     if _is_fixed(loss, view):
-        yield Flow(view.to(AGGREGATION), OWN_AGGREGATION, (), "derived", f"verl's {loss} means over responses")
+        yield Flow(view.to(AGGREGATION), OWN_AGGREGATION, (), "derived", f"verl's {loss} averages over responses")
         same = AGGREGATIONS.names.get(view.get(key)) == OWN_AGGREGATION
-        yield Flow((), None, used, "mapped" if same else "dead", f"verl's {loss} is seq-mean-token-mean in any case")
+        yield Flow((), None, used, "mapped" if same else "dead", f"verl's {loss} always uses seq-mean-token-mean")
     else:
         value = view.get(key, "token-mean")
         value = value if "${" in str(value) else converted(AGGREGATIONS, value, view, key)
-        note = "verl 0.9.0 means over responses in any case" if loss == "gspo" and value != OWN_AGGREGATION else ""
+        note = "verl 0.9.0 always averages over responses" if loss == "gspo" and value != OWN_AGGREGATION else ""
         yield Flow(view.to(AGGREGATION), value, used, "mapped", note)
 
 
@@ -154,9 +154,9 @@ def _write_aggregation(view: Writing) -> Iterator[Out]:
     used = (view.to(AGGREGATION),)
     if view.version < (0, 4):
         if mode != "token_mean":
-            yield Inexpressible(used, "this version always means over tokens")
+            yield Inexpressible(used, "this release always averages over tokens")
     elif _is_fixed(loss, view) and mode != OWN_AGGREGATION:
-        yield Inexpressible(used, f"verl's {loss} is seq-mean-token-mean in any case")
+        yield Inexpressible(used, f"verl's {loss} always uses seq-mean-token-mean")
     else:
         yield Flow(view.path(f"{A}.loss_agg_mode"), AGGREGATIONS.write(mode, view), used, always=loss == "gspo")
 
@@ -178,10 +178,10 @@ def _write_kl_in_reward(view: Writing) -> Iterator[Out]:
     if view.version >= (0, 4):
         yield Flow(view.path(KL_SWITCH), section is not None, used)
     elif section is None and view.get("algorithm.kl_in_loss") is None:
-        note = "this version always subtracts KL from rewards unless it is in the loss"
+        note = "this release always subtracts KL from rewards unless KL is in the loss"
         yield Flow(view.path("algorithm.kl_ctrl.kl_coef"), 0.0, used, "derived", note, always=True)
     elif section is not None and view.get("algorithm.kl_in_loss") is not None:
-        yield Inexpressible(used, "this version subtracts KL from rewards only where it is not in the loss")
+        yield Inexpressible(used, "this release subtracts KL from rewards only if KL is not in the loss")
 
 
 def _read_dual(view: Reading) -> Iterator[Flow]:
@@ -197,7 +197,7 @@ def _no_dual_clip(view: Writing, value: Any, place: str) -> Out:
     if value is None:
         return Flow((), None, (view.to(place),))
     return Inexpressible(
-        (view.to(place),), f"verl's gspo has no dual clip: the bound {value:g} on bad responses is lost"
+        (view.to(place),), f"verl's gspo has no dual clip: the bound {value:g} for negative advantages is lost"
     )
 
 
@@ -209,7 +209,7 @@ def _write_dual(view: Writing) -> Iterator[Out]:
         if view.get("algorithm.policy_loss.type") == "gspo":
             yield _no_dual_clip(view, value, place)
             continue
-        note = "verl's dual clip is always on; so large a bound never acts" if value is None else ""
+        note = "verl's dual clip is always on; this bound is too large to have an effect" if value is None else ""
         how: Any = "derived" if value is None else "mapped"
         yield Flow(
             view.path(f"{A}.clip_ratio_c"),
@@ -238,12 +238,12 @@ def _write_temperature(view: Writing) -> Iterator[Out]:
     if view.get(TEMPERATURE) == "sampling":
         yield Flow((), None, used, "mapped", "what verl does")
     elif temperature == 1:
-        yield Flow((), None, used, "derived", "at temperature 1 it is the same")
+        yield Flow((), None, used, "derived", "no difference at temperature 1")
     else:
         yield Inexpressible(
             used,
-            f"verl divides training logits by the sampling temperature {temperature:g}, and the source does not: "
-            "the log-probs and the loss are those of another policy; sample at temperature 1 to train the same",
+            f"verl divides training logits by the sampling temperature {temperature:g}, and the source does not, "
+            "so log-probs and loss differ; sample at temperature 1 to get the same results",
         )
 
 
@@ -266,7 +266,7 @@ RULES: list[Rule] = [
     Key("algorithm.norm_adv_by_std_in_grpo", "algorithm.advantage.normalize_by_std", True, since="0.4"),
     Dropped("algorithm.advantage.whiten", "verl's gae always whitens, its reinforce never does"),
     Dropped("algorithm.advantage.epsilon", "verl adds 1e-6"),
-    Dropped("algorithm.advantage.kl_order", "verl subtracts KL before it normalises"),
+    Dropped("algorithm.advantage.kl_order", "verl subtracts KL before it normalizes"),
     Dropped("algorithm.advantage.baseline", "opmd is Trinity's"),
     Dropped("algorithm.advantage.tau", "opmd is Trinity's"),
     Key("algorithm.gdpo_reward_keys", "algorithm.advantage.args.gdpo_reward_keys"),
@@ -314,8 +314,8 @@ RULES: list[Rule] = [
     Dropped("algorithm.policy_loss.args", "another dialect's loss"),
     Dropped("algorithm.policy_loss.importance_weight", "verl's gpg has no importance weight", "none"),
     Dropped("algorithm.policy_loss.weight_bound", "verl's gpg has no importance weight"),
-    Dropped("algorithm.policy_loss.positive_weight", "topr is not in verl"),
-    Dropped("algorithm.policy_loss.negative_weight", "topr is not in verl"),
+    Dropped("algorithm.policy_loss.positive_weight", "verl has no topr"),
+    Dropped("algorithm.policy_loss.negative_weight", "verl has no topr"),
     Dropped("algorithm.advantage.args", "another dialect's estimator"),
     CustomRule(
         "aggregation",
@@ -323,7 +323,7 @@ RULES: list[Rule] = [
         (AGGREGATION,),
         _read_aggregation,
         _write_aggregation,
-        "loss_agg_mode; sapo, and until 0.9.0 gspo, are seq-mean-token-mean whatever it says",
+        "loss_agg_mode; sapo, and until 0.9.0 gspo, always use seq-mean-token-mean",
     ),
     Key(f"{A}.loss_scale_factor", "algorithm.aggregation.scale_factor", None, since="0.7"),
     Dropped(
@@ -340,7 +340,7 @@ RULES: list[Rule] = [
         ("algorithm.kl_in_reward",),
         _read_kl_in_reward,
         _write_kl_in_reward,
-        "use_kl_in_reward; in 0.3 wherever use_kl_loss is off",
+        "use_kl_in_reward; in 0.3 whenever use_kl_loss is off",
     ),
     Key("algorithm.kl_penalty", "algorithm.kl_in_reward.estimator", "kl", _kl("penalty")),
     Key("algorithm.kl_ctrl.kl_coef", "algorithm.kl_in_reward.coefficient", 0.001),
@@ -354,7 +354,7 @@ RULES: list[Rule] = [
         f"{C}.bypass_mode",
         "algorithm.old_log_probs",
         False,
-        Names({False: "recompute", True: "rollout"}, "verl never chooses by the batch; it computes them again"),
+        Names({False: "recompute", True: "rollout"}, "verl never chooses by the batch size; it always recomputes them"),
         since="0.7",
     ),
     CustomRule("training temperature", (), (TEMPERATURE,), _read_temperature, _write_temperature),
@@ -363,8 +363,8 @@ RULES: list[Rule] = [
     Switch("algorithm.use_pf_ppo", P, since="0.4"),
     Key("algorithm.pf_ppo.reweight_method", f"{P}.reweight", "pow", since="0.4"),
     Key("algorithm.pf_ppo.weight_pow", f"{P}.power", 2.0, since="0.4"),
-    *shaping_dropped("verl shapes rewards only in a reward manager of its own"),
-    Dropped("algorithm.loss_weights.**", "verl weighs its losses by their coefficients only"),
+    *shaping_dropped("verl shapes rewards only in its reward managers"),
+    Dropped("algorithm.loss_weights.**", "verl weighs losses only by their coefficients"),
     *[
         Replay(
             f"{A}.{block}.router_replay.mode",
@@ -385,7 +385,7 @@ RULES: list[Rule] = [
         write_when=lambda view: view.version < (0, 9) and view.get("train.engine")["type"] != "fsdp2",
     ),
     PRESET,
-    Dropped("algorithm.sample_strategy", "verl trains on what it rolled out"),
-    Dropped("algorithm.sample_strategy_args", "verl trains on what it rolled out"),
-    Dropped("algorithm.experience_operators", "verl has no operators on experiences"),
+    Dropped("algorithm.sample_strategy", "verl trains only on its own rollout"),
+    Dropped("algorithm.sample_strategy_args", "verl trains only on its own rollout"),
+    Dropped("algorithm.experience_operators", "verl has no experience operators"),
 ]

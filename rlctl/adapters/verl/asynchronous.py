@@ -54,7 +54,7 @@ def is_separate(view: Writing) -> bool:
 
 
 def is_beside(view: Reading) -> bool:
-    """Whether rollout has devices of its own, named at the top."""
+    """Whether rollout has dedicated devices, named at the top."""
     return is_fully(view) or view.written(NODES, DEVICES)
 
 
@@ -67,9 +67,7 @@ def round_of(view: Reading) -> tuple[int, str] | None:
     numbers = view.get(MINI), _value(view, REQUIRED), _value(view, TRIGGER)
     if not all(isinstance(number, int) for number in numbers):
         return None
-    return math.prod(
-        numbers
-    ), f"{numbers[0]} prompts x {numbers[1]} mini-batches x {numbers[2]} before the weights go over"
+    return math.prod(numbers), f"{numbers[0]} prompts x {numbers[1]} mini-batches x {numbers[2]} per weight sync"
 
 
 def steps_of_update(view: Reading) -> int | None:
@@ -92,7 +90,7 @@ def read_prompts(view: Reading) -> Iterator[Flow]:
     if (found := round_of(view)) is not None:
         used = tuple(view.path(key) for key in (REQUIRED, TRIGGER))
         yield Flow(view.to("batch.prompts_per_step"), found[0], used, "derived", found[1])
-    yield Flow((), None, (view.path("data.train_batch_size"),), "mapped", "there is no batch; it must be 0")
+    yield Flow((), None, (view.path("data.train_batch_size"),), "mapped", "there are no batches; it must be 0")
 
 
 def read_total(view: Reading) -> Iterator[Flow]:
@@ -116,7 +114,7 @@ def read_devices(view: Reading) -> Iterator[Flow]:
     elif mine == nodes:
         total, per_node, note = mine, each + own, f"{each} to train + {own} for rollout on each node"
     else:
-        total, per_node, note = 1, mine * each + nodes * own, "nodes of two sizes, as one"
+        total, per_node, note = 1, mine * each + nodes * own, "nodes of two sizes, counted as one size"
     yield Flow(view.to("placement.nodes"), total, (used[0], used[2]), "derived", note)
     yield Flow(view.to("placement.devices_per_node"), per_node, (used[1], used[3]), "derived", note)
     yield Flow(view.to("placement.layout"), "split", used[2:])
@@ -132,7 +130,7 @@ def read_sync(view: Reading) -> Iterator[Flow]:
         return
     ahead, used = _value(view, STALENESS), (view.path(STALENESS),)
     if isinstance(ahead, (int, float)):
-        note = f"{ahead:g} of a step's prompts beyond those that are asked for"
+        note = f"{ahead:g} of a step's prompts ahead of training"
         yield Flow(view.to("weight_sync.max_steps_ahead"), float(ahead), used, "derived", note)
         yield Flow(view.to("weight_sync.max_staleness"), math.ceil(ahead), used, "derived", note)
     how = "continue" if _value(view, PARTIAL) else "wait"
@@ -142,7 +140,7 @@ def read_sync(view: Reading) -> Iterator[Flow]:
 def _read_old(view: Reading) -> Iterator[Flow]:
     used = (view.path(f"{ASYNC}.use_rollout_log_probs"), view.path("actor_rollout_ref.actor.use_rollout_log_probs"))
     if is_fully(view) and not view.written(BYPASS):
-        reason = "the trainer's own config takes rollout's log-probs"
+        reason = "the trainer's own config uses the rollout engine's log-probs"
         yield Flow(view.to("algorithm.old_log_probs"), "rollout", used, "derived", reason)
     else:
         yield Flow((), None, used, "dead", f"{BYPASS} decides")
@@ -164,8 +162,8 @@ def rewritten(sources: Iterable[str], mode: str | None) -> list[Finding]:
     if was is None:
         return []
     does = {
-        SEPARATE: "generates whole steps ahead on its own GPUs",
-        "colocate_async": "generates whole steps ahead on the GPUs of training",
+        SEPARATE: "generates whole steps ahead on dedicated GPUs",
+        "colocate_async": "generates whole steps ahead on the training GPUs",
     }.get(mode or "", "generates and trains in turns on all GPUs")
     if mode:
         return [finding("other-trainer_mode", Level.WARNING, MODE, was=was, mode=mode, does=does)]
@@ -193,7 +191,7 @@ RULES: list[Rule] = [
         (),
         _read_old,
         _nothing,
-        "rollout's, where training is fully asynchronous",
+        "the rollout engine's if training is fully asynchronous",
     ),
     CustomRule(
         "evaluation beside training", (DialectKey("rollout.test_freq", ABSENT),), (), _read_evaluation, _nothing

@@ -65,7 +65,7 @@ def _write_mini(view: Writing) -> Iterator[Out]:
     if rest or not prompts:
         near = arithmetic.nearest_multiples(mini, group)
         yield Inexpressible(
-            used, f"{mini} responses are no whole number of prompts of {group} responses; {near} would be"
+            used, f"{mini} responses are not a whole number of prompts with {group} responses each; use {near}"
         )
         prompts = max(1, round(mini / group))
     note = f"{mini} responses / {group} a prompt = {prompts} prompts"
@@ -75,7 +75,7 @@ def _write_mini(view: Writing) -> Iterator[Out]:
 def _read_critic_warmup(view: Reading) -> Iterator[Flow]:
     steps = view.get("trainer.critic_warmup")
     if isinstance(steps, int):
-        note = f"counted from 1: {steps} is {max(0, steps - 1)} steps of the critic alone" if steps else ""
+        note = f"counted from 1: {steps} means {max(0, steps - 1)} critic-only steps" if steps else ""
         used = (view.path("trainer.critic_warmup"),)
         how = "derived" if steps else "mapped"
         yield Flow(view.to("schedule.critic_warmup_steps"), max(0, steps - 1), used, how, note)  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def _read_prompts(view: Reading) -> Iterator[Flow]:
         yield from PROMPTS.read(view)
 
 
-STEPS_FIRST = "an epoch is one step at least, so the steps come first"
+STEPS_FIRST = "an epoch has at least one step, so the steps come first"
 
 
 def _read_total(view: Reading) -> Iterator[Flow]:
@@ -141,14 +141,14 @@ def _write_epochs(view: Writing) -> Iterator[Out]:
     used = (view.to("schedule.total_epochs"),)
     if epochs is not None and count is not None and _has_rest(view, count) and steps is not None:
         needed = -(-steps // arithmetic.steps_per_epoch(view.config, count))
-        note = f"verl drops the rest of an epoch, so {steps} steps need {needed}"
+        note = f"verl drops an epoch's incomplete last step, so {steps} steps need {needed}"
         yield Flow(view.path("trainer.total_epochs"), needed, used, "derived", note, always=True)
     elif epochs is not None and steps is not None and epochs >= steps:
         yield Flow(view.path("trainer.total_epochs"), epochs, used, "derived", STEPS_FIRST, always=True)
     elif epochs is not None:
         yield Flow(view.path("trainer.total_epochs"), epochs, used, same=True)
     elif steps is not None:
-        note = f"verl ends at the first of steps and epochs; {STEPS_FIRST}"
+        note = f"verl stops at the first of steps and epochs; {STEPS_FIRST}"
         yield Flow(view.path("trainer.total_epochs"), steps, used, "derived", note, always=True)
 
 
@@ -170,12 +170,12 @@ def _write_rest(view: Writing) -> Iterator[Out]:
     if view.get("data.last_batch") != "carry":
         yield Flow((), None, used, "mapped", "what verl does anyway")
     elif view.config.schedule.total_epochs is None:
-        yield Flow((), None, used, "derived", "verl drops the rest of each epoch; the run goes by steps")
+        yield Flow((), None, used, "derived", "verl drops an epoch's incomplete last step; the run is limited by steps")
     elif count is None:
-        hint = "state dataset_rows, and as many steps are written"
-        yield Inexpressible(used, f"verl drops the rest of each epoch instead of going on with it: {hint}")
+        hint = "state dataset_rows, and rlctl writes the number of steps"
+        yield Inexpressible(used, f"verl drops an epoch's incomplete last step instead of carrying it on: {hint}")
     else:
-        yield Flow((), None, used, "derived", "verl drops the rest of each epoch; as many steps are written")
+        yield Flow((), None, used, "derived", "verl drops an epoch's incomplete last step. Wrote the number of steps")
 
 
 def total_rules(default_epochs: int) -> list[Rule]:
@@ -196,7 +196,12 @@ def total_rules(default_epochs: int) -> list[Rule]:
             _write_epochs,
         ),
         CustomRule(
-            "rest of an epoch", (), ("data.last_batch",), _read_rest, _write_rest, "the rest of an epoch is dropped"
+            "rest of an epoch",
+            (),
+            ("data.last_batch",),
+            _read_rest,
+            _write_rest,
+            "an epoch's incomplete last step is dropped",
         ),
     ]
 
@@ -298,7 +303,7 @@ RULES: list[Rule] = [
     *total_rules(30),
     interval("trainer.test_freq", "schedule.evaluate_every"),
     Key("trainer.val_before_train", "schedule.evaluate_at_start", True, since="0.4"),
-    Dropped("schedule.evaluate_at_end", "verl always evaluates after the last step where test_freq is set"),
+    Dropped("schedule.evaluate_at_end", "verl always evaluates after the last step if test_freq is set"),
     CustomRule(
         "critic warm-up",
         (DialectKey("trainer.critic_warmup", 0),),
@@ -311,7 +316,7 @@ RULES: list[Rule] = [
         (Key("data.gen_batch_size", "rollout.oversampling.generation_batch_prompts", None),),
         lambda view: not asynchronous.is_fully(view),
         lambda view: True,
-        "prompts are drawn one by one",
+        "prompts are sampled one by one",
     ),
     Key("data.val_batch_size", "data.evaluation_batch_prompts", None),
 ]

@@ -58,7 +58,7 @@ def _read_legacy(view: Reading, threshold: Any) -> Iterator[Flow]:
     )
     level, mode = _legacy(view, "rollout_is_level")[0], _legacy(view, "rollout_is_mode")[0]
     lower = _legacy(view, "rollout_is_threshold_lower")[0]
-    note = "flat keys of verl 0.6"
+    note = "verl 0.6's flat keys"
     if mode == "mask":
         low = lower if lower is not None else 1.0 / threshold
         yield Flow(view.to(f"{C}.rejection"), [LEGACY_RS.get(str(level), "token_k1")], used, "derived", note)
@@ -131,7 +131,9 @@ def _write_correction(view: Writing) -> Iterator[Out]:
         return
     every = tuple(view.to(f"{C}.{name}") for name in section)
     if view.version < (0, 7):
-        yield Inexpressible(every, "rollout correction has other keys before verl 0.7; write verl@0.7 or newer")
+        yield Inexpressible(
+            every, "rollout correction has different keys before verl 0.7; convert to verl@0.7 or newer"
+        )
         return
     yield from _write_weight(view, section)
     if section["rejection"]:

@@ -77,7 +77,7 @@ def write_sources(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixe
         elif paths:
             yield Flow(view.path(key), paths, used, always=True)
         elif view.config.rollout.environments is not None:
-            note = "verl starts an episode for each row of a file; the source has none"
+            note = "verl starts an episode for each row of a file, and the source has no rows"
             named = f"${{oc.env:VERL_{'TRAIN' if kind == 'train' else 'VAL'}_FILES}}"
             yield Flow(view.path(key), named, (), "derived", note, always=True)
         elif kind == "eval":
@@ -97,9 +97,9 @@ def _columns(view: Writing, kind: str, index: int, source: dict[str, Any], colum
         if source[field] != first:
             yield Inexpressible((place,), f"verl has one {column} for all files")
         elif source[field] is None and default is not None and field.endswith(("image_key", "video_key", "audio_key")):
-            yield Flow((), None, (place,), "mapped", f"verl reads {column} only where the column exists")
+            yield Flow((), None, (place,), "mapped", f"verl reads {column} only if the column exists")
         elif source[field] is None and field == "source_key":
-            yield Flow((), None, (place,), "derived", f"verl picks its reward by a column: '{default}' is left")
+            yield Flow((), None, (place,), "derived", f"verl picks its reward by a column; kept '{default}'")
         else:
             yield Flow(view.path(column), source[field], (place,), same=True)
 
@@ -114,27 +114,27 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
         if field in handled or not view.explicit(".".join(str(part) for part in place[:2])):
             continue
         if field == "workflow" and value is None:
-            yield Flow((), None, (place,), "derived", "verl asks once too; its reward is its own")
+            yield Flow((), None, (place,), "derived", "verl also generates one answer; its reward is set separately")
         elif value in reader.get(field, (plain.get(field),)) or value == {} or value == fixed.get(field, ABSENT):
             yield Flow((), None, (place,), "mapped", "what verl does anyway")
         elif turns and field in ("prompt_key", "response_key"):
-            yield Inexpressible((place,), f"the conversations of '{turns}' hold it", idle=True)
+            yield Inexpressible((place,), f"the conversations in '{turns}' contain it", idle=True)
         elif field == "prompt_type" and value == "messages":
             yield Inexpressible((place,), "verl's rows are chat messages", idle=True)
         elif field == "split" and not view.explicit(".".join(str(part) for part in place)):
             yield Flow((), None, (place,), "derived", "verl reads whole files")
         elif field == "name":
-            yield Inexpressible((place,), "verl names sources by their data_source column", idle=True)
+            yield Inexpressible((place,), "verl names datasets by their data_source column", idle=True)
         elif value is not None:
             implied = told(WORKFLOWS, value) if field == "workflow" else ""
             yield Inexpressible((place,), OTHERWISE.get(field, f"verl has no {field} of one file") + implied)
 
 
 OTHERWISE = {
-    "workflow": "verl has no workflows: it asks once and scores the answer, or runs an agent loop",
+    "workflow": "verl has no workflows: it generates one answer and scores it, or runs an agent loop",
     "answer_key": f"verl reads the answer from '{ANSWER}'",
-    "split": "verl reads whole files: name the file of this split",
-    "subset": "verl reads whole files: name the file of this subset",
+    "split": "verl reads files, not splits: name the file of this split",
+    "subset": "verl reads files, not subsets: name the file of this subset",
     "prompt_type": "verl reads prompts as chat messages",
 }
 """What verl does instead."""
@@ -203,7 +203,9 @@ def _write_evaluation(view: Writing) -> Iterator[Out]:
     }
     if view.version < (0, 7) and first["evaluation_sampling"]["temperature"] > 0:
         temperature = ("data", "eval", 0, "evaluation_sampling", "temperature")
-        yield Flow(view.path(f"{R}.val_kwargs.do_sample"), True, (temperature,), "derived", "else verl is greedy")
+        yield Flow(
+            view.path(f"{R}.val_kwargs.do_sample"), True, (temperature,), "derived", "otherwise verl samples greedily"
+        )
     for name, (value, field) in values.items():
         used: list[KeyPath] = [("data", "eval", index, *field.split(".")) for index in range(len(sources))]
         yield Flow(view.path(f"{R}.val_kwargs.{name}"), value, tuple(used[:1]), same=name != "top_k")
@@ -212,7 +214,7 @@ def _write_evaluation(view: Writing) -> Iterator[Out]:
                 source["evaluation_sampling"] != first["evaluation_sampling"]
                 or source["responses_per_prompt"] != first["responses_per_prompt"]
             ):
-                yield Inexpressible((used[index],), "verl samples all evaluation files alike")
+                yield Inexpressible((used[index],), "verl samples all evaluation files with the same settings")
             else:
                 yield Flow((), None, (used[index],), "mapped", "the same for all files")
     limit = tuple(("data", "eval", i, "evaluation_sampling", "max_response_tokens") for i in range(len(sources)))
@@ -239,7 +241,9 @@ def _write_episodes(view: Writing) -> Iterator[Out]:
     yield Flow(view.path(f"{R}.val_kwargs.n"), environments["group_size"], (group,), "derived")
     if view.version < (0, 7) and sampling.temperature > 0:
         temperature = view.to("rollout.sampling.temperature")
-        yield Flow(view.path(f"{R}.val_kwargs.do_sample"), True, (temperature,), "derived", "else verl is greedy")
+        yield Flow(
+            view.path(f"{R}.val_kwargs.do_sample"), True, (temperature,), "derived", "otherwise verl samples greedily"
+        )
 
 
 def _leaves_cut(view: Writing) -> bool:
@@ -254,10 +258,14 @@ def _read_cut(view: Reading) -> Iterator[Flow]:
 def _write_cut(view: Writing) -> Iterator[Out]:
     used = (view.to("data.train_on_truncated_prompts"),)
     if _leaves_cut(view):
-        note = "verl trains on cut prompts, or stops at them: they are left out of the data, of evaluation too"
+        note = (
+            "verl trains on truncated prompts or fails on them. Wrote its filter, which also drops evaluation prompts"
+        )
         yield Flow(view.path("data.filter_overlong_prompts"), True, used, "derived", note)
     else:
-        yield Flow((), None, used, "mapped", "no prompt is cut" if view.get("data.overlong_prompts") == "drop" else "")
+        yield Flow(
+            (), None, used, "mapped", "no prompt is truncated" if view.get("data.overlong_prompts") == "drop" else ""
+        )
 
 
 def _read_prompt_length(view: Reading) -> Iterator[Flow]:
@@ -265,7 +273,7 @@ def _read_prompt_length(view: Reading) -> Iterator[Flow]:
     own, data = f"{R}.prompt_length", "data.max_prompt_length"
     if view.written(own):
         same = view.get(own) == view.get(data)
-        why = f"the same as {data}" if same else f"{data} decides which prompts there are"
+        why = f"as in {data}" if same else f"{data} decides which prompts are used"
         yield Flow((), None, (view.path(own),), "mapped" if same else "dead", why)
 
 
@@ -288,7 +296,7 @@ def needs(config: Config) -> list[Finding]:
             + "".join(told(ENVIRONMENTS, kind) for kind in environment_types(config))
         )
         hint = (
-            "write an agent loop of verl's that plays them, or convert to a framework that does; set VERL_TRAIN_FILES"
+            "write a verl agent loop that plays them, or convert to a framework with environments; set VERL_TRAIN_FILES"
         )
         found.append(finding("other-environment", Level.WARNING, TRAIN_FILES, reason=message, advice=hint))
     shaped = [source for source in sources if source.answer_key not in (None, ANSWER)]
@@ -325,7 +333,7 @@ def needs(config: Config) -> list[Finding]:
 
 ORDER = Names(
     {True: "shuffle", False: "sequential"},
-    "verl draws prompts shuffled or in file order; other orders need a sampler class",
+    "verl samples prompts shuffled or in file order; other orders need a sampler class",
 )
 PER_SOURCE = tuple(f"data.{kind}[].{field}" for kind in ("train", "eval") for field in SOURCE_FIELDS) + tuple(
     f"data.eval[].{field}"
@@ -439,7 +447,12 @@ RULES: list[Rule] = [
         write_when=lambda view: not _leaves_cut(view),
     ),
     CustomRule(
-        "cut prompts", (), ("data.train_on_truncated_prompts",), _read_cut, _write_cut, "verl trains on cut prompts"
+        "cut prompts",
+        (),
+        ("data.train_on_truncated_prompts",),
+        _read_cut,
+        _write_cut,
+        "verl trains on truncated prompts",
     ),
     Key("data.truncation", "data.truncation", "error"),
     Key("data.shuffle", "data.curriculum.order", True, ORDER),
@@ -460,8 +473,8 @@ RULES: list[Rule] = [
     Dropped("data.mixing", "verl concatenates its files"),
     Dropped("data.curriculum.keys", "verl has no order by difficulty"),
     Dropped("data.curriculum.args", "verl has no order by difficulty"),
-    Dropped("data.task_pipeline.**", "verl prepares no prompts", None),
-    Dropped("data.task_pipeline", "verl prepares no prompts", None),
+    Dropped("data.task_pipeline.**", "verl has no data operators", None),
+    Dropped("data.task_pipeline", "verl has no data operators", None),
     *[
         Dropped(f"data.{name}", "of sft and dpo only")
         for name in ("max_sequence_tokens", "sequence_truncation", "multi_turn_loss", "pack_sequences")

@@ -65,8 +65,8 @@ CONFIGS = {
     "evaluation": Shipped("evaluation"),
 }
 GROUPS = {"engine": "engine@engine", "optim": "optim@optim", "model": "model@model"}
-RL = Dropped("algorithm.objective.type", "verl's PPO trainer does reinforcement learning only", "rl")
-OBJECTIVES = Dropped("algorithm.objective.**", "verl's PPO trainer does reinforcement learning only")
+RL = Dropped("algorithm.objective.type", "verl's PPO trainer supports only reinforcement learning", "rl")
+OBJECTIVES = Dropped("algorithm.objective.**", "verl's PPO trainer supports only reinforcement learning")
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Verl(Dialect):
         what = f"objective {objective}" if objective != "rl" else f"mode {mode}"
         raise TranslationError(
             f"verl has no trainer for {what}",
-            hint="verl trains with rl and sft, and generates and evaluates; Trinity has the others",
+            hint="verl supports rl, sft, generation and evaluation; Trinity has the other objectives",
         )
 
 

@@ -67,14 +67,12 @@ def _read(view: Reading) -> Iterator[Flow]:
     else:
         yield Flow((*to, "loss"), "reverse_kl" if mode in ESTIMATORS else mode, used)
         yield Flow((*to, "args", "estimator"), mode, used, same=True)
-        yield Flow((), None, (view.path(TYPED["top_k"][0]),), "dead", f"only {TOP_K} compares the likeliest tokens")
+        yield Flow((), None, (view.path(TYPED["top_k"][0]),), "dead", f"only {TOP_K} compares the top-k tokens")
     weight = view.path(TYPED["coefficient"][0])
     if view.get(ARGS["with_rewards"][0]):
         yield Flow((*to, "coefficient"), view.get(TYPED["coefficient"][0]), (weight,), same=True)
     else:
-        yield Flow(
-            (), None, (weight,), "dead", "it weighs the divergence against rewards, which use_task_rewards leaves out"
-        )
+        yield Flow((), None, (weight,), "dead", "it weighs the divergence against rewards, and use_task_rewards is off")
     for name, (key, _) in ARGS.items():
         yield Flow((*to, "args", name), view.get(key), (view.path(key),), same=True)
     for path, value in _leaves(view.get(D)):
@@ -88,7 +86,7 @@ def _write(view: Writing) -> Iterator[Out]:
     if not isinstance(section, Mapping):
         return
     if view.version < (0, 8):
-        yield Inexpressible((to, *((*to, name) for name in section)), "verl distils since 0.8")
+        yield Inexpressible((to, *((*to, name) for name in section)), "verl supports distillation from 0.8")
         return
     yield Flow(view.path(f"{D}.enabled"), True, (to,))
     args = section["args"]
@@ -100,12 +98,10 @@ def _write(view: Writing) -> Iterator[Out]:
     if args.get("with_rewards", True):
         yield Flow(view.path(TYPED["coefficient"][0]), section["coefficient"], ((*to, "coefficient"),), same=True)
     elif section["coefficient"] != 1.0:
-        yield Inexpressible(
-            ((*to, "coefficient"),), "verl weighs the divergence only where rewards are learnt from too"
-        )
+        yield Inexpressible(((*to, "coefficient"),), "verl weighs the divergence only if task rewards are used too")
     for name, value in args.items():
         if name.startswith("teacher_engine."):
-            reason = "verl runs the teacher by teacher_models.teacher_model.inference, under names of its own"
+            reason = "verl runs the teacher by teacher_models.teacher_model.inference, under different names"
             yield Inexpressible(((*to, "args", name), (*to, "args")), reason, idle=True)
         elif name not in ARGS and name not in OWN and not name.startswith(BELOW):
             yield Inexpressible(((*to, "args", name), (*to, "args")), f"verl's distillation has no {name}")
@@ -115,7 +111,7 @@ def _write(view: Writing) -> Iterator[Out]:
     for name in POOL:
         if name.removeprefix(f"{D}.") not in args:
             size = 1 if name == POOL[0] else view.config.placement.devices_per_node
-            note = "verl runs the teacher on devices of its own, beside those of trainer.nnodes"
+            note = "verl runs the teacher on dedicated devices, in addition to trainer.nnodes"
             yield Flow(view.path(name), size, (to,), "assumed", note, always=True)
 
 
@@ -134,9 +130,9 @@ def _write_loss(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
         yield Flow(key, estimator, used, "mapped" if named else "derived", "" if named else ESTIMATE, same=named)
     else:
         wanted = loss if loss != "reverse_kl" else f"the estimator {estimator}"
-        yield Inexpressible(used, f"verl distils by {TOP_K}, {', '.join(ESTIMATORS)}, not by {wanted}")
+        yield Inexpressible(used, f"verl distills by {TOP_K}, {', '.join(ESTIMATORS)}, not by {wanted}")
     if section["top_k"] is not None:
-        yield Inexpressible(((*to, "top_k"),), f"verl compares the likeliest tokens only by {TOP_K}")
+        yield Inexpressible(((*to, "top_k"),), f"verl compares the top-k tokens only with {TOP_K}")
 
 
 RULES: list[Rule] = [

@@ -71,14 +71,14 @@ UNSCALED = (DialectKey("algorithm.norm_adv_by_std_in_grpo", False, "0.4"),)
 STEPS = "it compares whole responses, not the steps of an episode"
 DISTILS = "it learns from rewards; a teacher is named under 'distillation', since 0.8"
 ESTIMATORS: Mapping[str, Nearest] = {
-    "opmd": Nearest("grpo", "the reward less the group's mean; there is no soft baseline", UNSCALED),
-    "asymre": Nearest("grpo", "the reward less the group's mean, which is not shifted", UNSCALED),
-    "rec": Nearest("grpo", "the reward less the group's mean; no response is left out", UNSCALED),
-    "clipb": Nearest("grpo", "no token is left out by its entropy"),
-    "clipv": Nearest("grpo", "no token is left out by its entropy"),
+    "opmd": Nearest("grpo", "the reward minus the group's mean, without a soft baseline", UNSCALED),
+    "asymre": Nearest("grpo", "the reward minus the group's mean, without a shift", UNSCALED),
+    "rec": Nearest("grpo", "the reward minus the group's mean; no response is filtered", UNSCALED),
+    "clipb": Nearest("grpo", "it does not filter tokens by entropy"),
+    "clipv": Nearest("grpo", "it does not filter tokens by entropy"),
     **dict.fromkeys(
         ("optimal_token_baseline", "tir_optimal_token_baseline"),
-        Nearest("grpo", "the reward less the group's mean, at every token the same", UNSCALED, until="0.6"),
+        Nearest("grpo", "the reward minus the group's mean, equal for every token", UNSCALED, until="0.6"),
     ),
     "step_wise_grpo": Nearest("grpo", STEPS),
     "gigpo": Nearest("grpo", STEPS),
@@ -98,9 +98,9 @@ NEEDS: Mapping[str, tuple[DialectKey, ...]] = dict.fromkeys(
 )
 CLIPS = "it clips the ratio, by clip_ratio_low and clip_ratio_high"
 LOSSES: Mapping[str, Nearest] = {
-    "opmd": Nearest("gpg", "the same without the factor 1 / (1 + tau), so that KL and entropy weigh less against it"),
-    "topr": Nearest("gpg", "every response has weight 1; bad ones are not tapered by their ratio"),
-    "kimi15": Nearest("gpg", "nothing holds the policy to the old one"),
+    "opmd": Nearest("gpg", "equal except for the factor 1 / (1 + tau), so KL and entropy weigh less against it"),
+    "topr": Nearest("gpg", "every response has weight 1; negative ones are not tapered by their ratio"),
+    "kimi15": Nearest("gpg", "it has no trust region around the old policy"),
     "sppo": Nearest("vanilla", CLIPS),
     "rec": Nearest("vanilla", CLIPS),
     "segment": Nearest("vanilla", f"{CLIPS} token by token"),

@@ -23,14 +23,14 @@ HYDRA = [
         "searchpath",
     ),
     *dead(
-        "the class that verl builds the block with",
+        "verl's class for this block",
         "_target_",
         "*._target_",
         "*.*._target_",
         "*.*.*._target_",
         "*.*.*.*._target_",
     ),
-    *dead("the class that verl builds the block with", "*.*.*.*.*._target_", "*.*.*.*.*.*._target_"),
+    *dead("verl's class for this block", "*.*.*.*.*._target_", "*.*.*.*.*.*._target_"),
 ]
 DEAD = [
     *dead("verl accepts it and reads optim.clip_grad instead", f"{A}.grad_clip", "critic.grad_clip", since="0.8"),
@@ -41,7 +41,7 @@ DEAD = [
         "actor_rollout_ref.nccl_timeout",
         "critic.nccl_timeout",
     ),
-    *dead("verl's sampling goes by the temperature; 0 is greedy", f"{R}.do_sample", f"{R}.val_kwargs.do_sample"),
+    *dead("verl's sampling uses the temperature; 0 is greedy", f"{R}.do_sample", f"{R}.val_kwargs.do_sample"),
     *dead("verl no longer reads it", "critic.forward_micro_batch_size", "critic.forward_micro_batch_size_per_gpu"),
     *dead("verl no longer reads it", "critic.forward_max_token_len_per_gpu", f"{R}.multi_stage_wake_up"),
     *dead(
@@ -61,7 +61,7 @@ DEAD = [
     *dead("verl's engines always answer asynchronously since 0.7", f"{R}.mode"),
     *dead("removed; the agent loop replaces it", f"{R}.multi_turn.completion_callback", f"{R}.chat_scheduler"),
     *dead(
-        "verl's agent loop joins turns in one way since 0.7",
+        "verl's agent loop has one way to join turns since 0.7",
         f"{R}.multi_turn.use_inference_chat_template",
         f"{R}.multi_turn.tokenization_sanity_check_mode",
         since="0.7",
@@ -81,9 +81,9 @@ DEAD = [
         "engine.forward_only",
     ),
     *dead("verl sets it itself", "critic.model.fsdp_config.strategy", "critic.model.fsdp_config.forward_only"),
-    *dead("verl's rollout always gets the messages; it no longer reads it", "data.return_raw_chat"),
+    *dead("verl's rollout always receives the messages; verl no longer reads this key", "data.return_raw_chat"),
     *dead(
-        "the model block's use_remove_padding decides", "*.*.megatron.use_remove_padding", "engine.use_remove_padding"
+        "use_remove_padding of the model block decides", "*.*.megatron.use_remove_padding", "engine.use_remove_padding"
     ),
     *dead("never implemented in verl", "data.balance_dp_token"),
     *dead(
@@ -101,16 +101,16 @@ CARRIED = [
     *carried("old spelling of the tool's key", f"{A}.profiler.discrete", "actor_rollout_ref.ref.profiler.discrete"),
     *carried("old spelling of tokenization_sanity_check_mode", f"{R}.multi_turn.enable_tokenization_sanity_check"),
     *carried("old spelling of wrap_policy", "reward_model.model.fsdp_config.min_num_params"),
-    *carried("how verl reads prompts", "data.return_full_prompt", "data.return_multi_modal_inputs"),
+    *carried("verl's prompt settings", "data.return_full_prompt", "data.return_multi_modal_inputs"),
     *carried(
-        "how verl reads images", "data.image_patch_size", "data.mm_processor_kwargs", "data.mm_processor_kwargs.**"
+        "verl's image settings", "data.image_patch_size", "data.mm_processor_kwargs", "data.mm_processor_kwargs.**"
     ),
     *carried("verl's sampler and generator classes", "data.sampler.**", "data.datagen.**", "data.continuous_token.**"),
     *carried(
-        "SFT columns of verl", "data.prompt_dict_keys", "data.response_dict_keys", "data.multiturn.enable_thinking_key"
+        "verl's SFT columns", "data.prompt_dict_keys", "data.response_dict_keys", "data.multiturn.enable_thinking_key"
     ),
     *carried(
-        "SFT columns of verl",
+        "verl's SFT columns",
         "data.enable_thinking_key",
         "data.enable_thinking_default",
     ),
@@ -123,12 +123,8 @@ CARRIED = [
         "*.pad_to_length_bucket",
     ),
     *carried("quantisation-aware training", f"{A}.qat.**", "*.*.*.qat.**", "*.*.qat.**", "*.qat.**", f"{R}.qat"),
-    *carried(
-        "the first device or file layout of checkpoints", "*.*.checkpoint.strict", "*.*.checkpoint.mbridge_config"
-    ),
-    *carried(
-        "the first device or file layout of checkpoints", "*.*.checkpoint.mbridge_config.**", "critic.checkpoint.**"
-    ),
+    *carried("an old device or checkpoint layout setting", "*.*.checkpoint.strict", "*.*.checkpoint.mbridge_config"),
+    *carried("an old device or checkpoint layout setting", "*.*.checkpoint.mbridge_config.**", "critic.checkpoint.**"),
     *carried(
         "profiling of verl's tools", "*.*.profiler.**", "critic.profiler.**", "profiler.**", "trainer.npu_profile.**"
     ),
@@ -140,12 +136,12 @@ CARRIED = [
         "trainer.profile_steps",
     ),
     *carried("tracing of rollouts", f"{R}.trace.**", f"{R}.prometheus.**"),
-    *carried("split prefill and decoding", f"{R}.disaggregation.**"),
+    *carried("disaggregated prefill and decoding", f"{R}.disaggregation.**"),
     *carried("speculative decoding follows the model block", f"{R}.mtp", f"{R}.mtp.**"),
     *carried("verl's transfer queue", "transfer_queue.**"),
     *carried("debugging stand-ins", "skip.**", f"{R}.skip_rollout", f"{R}.skip_dump_dir", f"{R}.skip.**"),
     *carried("elastic instances", "trainer.esi_redundant_time"),
-    *carried("which of verl's trainers runs", "trainer.use_v1", "trainer.use_legacy_worker_impl", "trainer.v1.**"),
+    *carried("verl's choice of trainer", "trainer.use_v1", "trainer.use_legacy_worker_impl", "trainer.v1.**"),
     *carried("verl's reward loop", "reward.**", "reward_model.**", "reward_manager.**", "sandbox_fusion.**"),
     *carried(
         "engine details",
@@ -166,16 +162,16 @@ CARRIED = [
         f"{R}.enable_rollout_routing_replay",
     ),
     *carried("verl's turns and tools", f"{R}.multi_turn.**"),
-    *carried("LoRA weights gathered layer by layer on their way to rollout", f"{R}.layered_summon"),
+    *carried("LoRA weights gathered layer by layer for the weight sync", f"{R}.layered_summon"),
     *carried("weight transfer", f"{R}.checkpoint_engine.**"),
     *carried("model details", f"{M}.hf_config_path", f"{M}.tiled_mlp.**", f"{M}.lora.**", "critic.model.**"),
     *carried("metrics only", f"{A}.calculate_entropy"),
-    *carried("metrics; what the token baselines read is computed for them here", f"{A}.calculate_sum_pi_squared"),
+    *carried("metrics; rlctl computes what the token baselines need", f"{A}.calculate_sum_pi_squared"),
     *carried("routing replay", f"{A}.router_replay.**", "*.*.router_replay.**", "*.*.*.router_replay.**"),
     *carried("optimizer details", "*.*.optim.**", "critic.optim.**", "optim.**"),
     *carried("FSDP details", "*.*.fsdp_config.**", "critic.fsdp.**", "engine.**"),
     *carried("Megatron details", "*.*.megatron.**", "critic.megatron.**"),
-    *carried("how large the chunks of the entropy are", "*.*.entropy_from_logits_chunk_size"),
+    *carried("chunk size of the entropy", "*.*.entropy_from_logits_chunk_size"),
     *carried("limits of group filtering", "algorithm.filter_groups.**"),
     *carried("loss scale of the critic", "critic.loss_scale_factor"),
     *carried("the reference's own model", "actor_rollout_ref.ref.model"),
@@ -194,7 +190,7 @@ RECIPES = [
         free=True,
     ),
     *carried(
-        "settings of an engine that another package brings",
+        "settings of a third-party engine",
         *(f"engine.{name}" for name in ("tp", "pp", "vpp", "ep", "cp", "etp", "attention_backend_override")),
         *("engine.impl_cfg.**", "actor_rollout_ref.ref.engine.**", "critic.engine.**"),
         free=True,
@@ -212,7 +208,7 @@ RECIPES = [
 ]
 UNSUPPORTED = [
     *unsupported(
-        "tools whose descriptions verl counts into prompts when it drops those that are too long",
+        "tools whose descriptions count toward the prompt length when verl filters overlong prompts",
         "data.tool_config_path",
         "data.function_tool_path",
     ),
@@ -221,18 +217,18 @@ UNSUPPORTED = [
     ),
     *unsupported("a class that replaces verl's agent loops", f"{R}.agent.agent_loop_manager_class", since="0.7"),
     *unsupported(
-        "whether a checkpoint that lacks weights is refused", "*.*.checkpoint.strict", "critic.checkpoint.strict"
+        "whether a checkpoint with missing weights is refused", "*.*.checkpoint.strict", "critic.checkpoint.strict"
     ),
-    *unsupported("whether a conversation may render differently turn by turn", "data.ignore_input_ids_mismatch"),
-    *unsupported("rows padded to one length", "data.pad_mode"),
+    *unsupported("whether rendering turn by turn may differ", "data.ignore_input_ids_mismatch"),
+    *unsupported("padding of rows to one length", "data.pad_mode"),
     *carried(
-        "the overlong penalty as a metric of its own",
+        "the overlong penalty as a separate metric",
         "reward.reward_kwargs.overlong_buffer_cfg.log",
         "reward_model.reward_kwargs.overlong_buffer_cfg.log",
         "reward_model.overlong_buffer.log",
     ),
     *unsupported(
-        "a script of verl's: give the composed config instead", "--config-name", "--config-path", "--config-dir"
+        "one of verl's scripts: pass the composed config instead", "--config-name", "--config-path", "--config-dir"
     ),
 ]
 NOTES: tuple[Noted, ...] = (*HYDRA, *DEAD, *UNSUPPORTED, *CARRIED, *RECIPES)
@@ -249,16 +245,16 @@ class Ignored:
 
 LATER_IGNORED: tuple[Ignored, ...] = (
     *[
-        Ignored(f"{root}.**", "0.8", f"score with verl's default instead, and accept {root} without a word")
+        Ignored(f"{root}.**", "0.8", f"score with verl's default instead and silently accept {root}")
         for root in ("custom_reward_function", "reward_model", "sandbox_fusion")
     ],
     *[
-        Ignored(key, "0.8", "clip gradients at optim.clip_grad, 1.0 by default, and accept the key without a word")
+        Ignored(key, "0.8", "clip gradients at optim.clip_grad, 1.0 by default, and silently accept the key")
         for key in (f"{A}.grad_clip", "critic.grad_clip")
     ],
     *[
         Ignored(
-            f"algorithm.rollout_is{end}", "0.7", "correct nothing: added with '+', the key is accepted and never read"
+            f"algorithm.rollout_is{end}", "0.7", "correct nothing: with '+' verl accepts the key and never reads it"
         )
         for end in ("", "_threshold", "_threshold_lower", "_level", "_mode", "_veto_threshold")
     ],
@@ -266,8 +262,8 @@ LATER_IGNORED: tuple[Ignored, ...] = (
         Ignored(f"{C}.{name}", "0.8", "drop this part of the correction")
         for name in ("rollout_token_veto_threshold", "use_policy_gradient", "rollout_rs_threshold_lower")
     ],
-    Ignored(f"{R}.val_kwargs.do_sample", "0.7", "sample by the temperature alone"),
-    Ignored(f"{R}.mode", "0.7", "answer asynchronously whatever it says"),
-    Ignored("reward_model.launch_reward_fn_async", "0.7", "always score while responses come in"),
+    Ignored(f"{R}.val_kwargs.do_sample", "0.7", "sample by the temperature only"),
+    Ignored(f"{R}.mode", "0.7", "always run asynchronously"),
+    Ignored("reward_model.launch_reward_fn_async", "0.7", "always score responses as they finish"),
 )
 """What makes an upgrade by hand go wrong in silence."""

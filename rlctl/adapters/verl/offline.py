@@ -32,7 +32,7 @@ from rlctl.adapters.verl.output import RAY, unread
 from rlctl.adapters.verl.rollout import DEVICE, ENGINES, LOAD, length
 
 FOLDER = "rollout.responses_folder"
-RL = Dropped("algorithm.objective.type", "verl's offline runs optimise nothing", "rl")
+RL = Dropped("algorithm.objective.type", "verl's offline runs do not train", "rl")
 
 
 def mode(name: str) -> Dropped:
@@ -122,8 +122,8 @@ GENERATION: list[Rule] = [
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
     DEVICE,
     Tree("ray_kwargs.ray_init", "runtime.ray.init_args", since="0.6"),
-    Dropped("rewards", "verl's generation scores nothing", []),
-    *rest("verl's generation only rolls out"),
+    Dropped("rewards", "verl's generation does not score", []),
+    *rest("verl's generation only generates"),
 ]
 
 
@@ -191,14 +191,14 @@ def _write_output(view: Writing) -> Iterator[Out]:
 
 
 def _read_passes(view: Reading) -> Iterator[Flow]:
-    yield Flow(view.to("schedule.total_epochs"), 1, (), "derived", "each prompt is answered once")
+    yield Flow(view.to("schedule.total_epochs"), 1, (), "derived", "each prompt gets one response")
     if view.written("trainer.total_epochs"):
-        yield Flow((), None, (view.path("trainer.total_epochs"),), "dead", "each prompt is answered once")
+        yield Flow((), None, (view.path("trainer.total_epochs"),), "dead", "each prompt gets one response")
 
 
 def _write_passes(view: Writing) -> Iterator[Out]:
     if view.get("schedule.total_epochs") not in (None, 1):
-        yield Inexpressible((view.to("schedule.total_epochs"),), "verl's generation answers each prompt once")
+        yield Inexpressible((view.to("schedule.total_epochs"),), "verl's generation gives one response per prompt")
 
 
 SERVER: list[Rule] = [
@@ -229,10 +229,10 @@ NOTES: tuple[Noted, ...] = (
     ),
     *dead("verl's generation computes no log-probs", "rollout.log_prob_micro_batch_size_per_gpu"),
     *dead("data.n_samples counts the responses", "rollout.n"),
-    *dead("verl's sampling goes by the temperature; 0 is greedy", "rollout.do_sample"),
+    *dead("verl's sampling uses the temperature; 0 is greedy", "rollout.do_sample"),
     *dead("removed in verl 0.5", "rollout.use_fire_sampling"),
-    *dead("verl's generation trains nothing", "actor.**"),
-    *dead("the class that verl builds the block with", "rollout._target_"),
-    *carried("how the engine answers and logs", "rollout.mode", "rollout.disable_log_stats"),
+    *dead("verl's generation does not train", "actor.**"),
+    *dead("verl's class for this block", "rollout._target_"),
+    *carried("output and logging settings of the engine", "rollout.mode", "rollout.disable_log_stats"),
     *carried("profiling of Ray", "ray_init.**", "ray_kwargs.timeline_json_file"),
 )

@@ -66,7 +66,7 @@ def optimizer_name(key: str, role: Role) -> CustomRule:
         if value == "adamw" or view.version < (0, 6):
             lost = value != "adamw"
             yield (
-                Inexpressible(used, "this version has AdamW")
+                Inexpressible(used, "this release has only AdamW")
                 if lost
                 else Flow((), None, used, "mapped", "what verl does")
             )
@@ -101,11 +101,11 @@ def further_arguments(key: str, role: Role) -> CustomRule:
                 yield Flow(view.path(key), value, used, same=True)
             else:
                 yield Inexpressible(
-                    used, "verl's Megatron has values of OptimizerConfig" if is_megatron else "Megatron's own"
+                    used, "in verl, Megatron's values come from OptimizerConfig" if is_megatron else "Megatron's own"
                 )
 
     own = (DialectKey(key, None), DialectKey(f"{key}.**", ABSENT))
-    return CustomRule(f"further arguments of {role.to}", own, (arguments, overrides), read, write)
+    return CustomRule(f"other arguments of {role.to}", own, (arguments, overrides), read, write)
 
 
 def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, clip: str = "") -> list[Rule]:
@@ -130,7 +130,7 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
         ),
         under("megatron", role, Key(f"{o}weight_decay_incr_style", f"{c}weight_decay_style", "constant")),
         *[
-            Dropped(f"{c}{name}", "verl's weight decay stays where weight_decay is")
+            Dropped(f"{c}{name}", "verl keeps the weight decay constant at weight_decay")
             for name in ("start_weight_decay", "end_weight_decay")
         ],
         norms_and_biases(
@@ -139,7 +139,7 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
             lambda view: view.get(f"{role.to}.type") == "megatron",
         ),
         further_arguments(f"{o}override_optimizer_config", role),
-        Dropped(f"{c}epsilon", "verl has no key for Adam's epsilon but override_optimizer_config"),
+        Dropped(f"{c}epsilon", "in verl, only override_optimizer_config sets Adam's epsilon"),
     ]
 
 
@@ -174,12 +174,14 @@ def gradient_clip(key: str, role: Role, since: str, old: str) -> Rule:
         engine, used = view.get(f"{role.to}.type"), (view.to(to),)
         live = old if old and is_old_fsdp(view, engine == "fsdp2") else key
         kept = (Off(0.0) if engine == "megatron" else NoClip()).write(value, view)
-        note = "verl has no word for no bound, and 0 would leave nothing of any gradient: this bound never acts"
+        note = (
+            "verl cannot switch clipping off (0 would zero every gradient). Wrote a bound too large to have an effect"
+        )
         note = note if value is None and engine != "megatron" else ""
         yield Flow(view.path(live), kept, used, "derived" if note else "mapped", note, same=value is not None)
 
     keys = (DialectKey(key, 1.0, since if not old else ""), other)
-    return CustomRule(f"gradient clip of {role.to}", keys, (to,), read, write, "optim.clip_grad, or grad_clip")
+    return CustomRule(f"gradient clipping of {role.to}", keys, (to,), read, write, "optim.clip_grad, or grad_clip")
 
 
 def _read_fsdp_shape(prefix: str, to: str) -> Any:
@@ -203,7 +205,7 @@ def _write_fsdp_shape(prefix: str, to: str) -> Any:
             yield Flow(view.path(key), name, (view.to(to),), same=True)
         elif name in ("linear", "polynomial"):
             yield Flow(view.path(key), "cosine", (view.to(to),), "derived", always=True)
-            yield Inexpressible((view.to(to),), f"verl's FSDP has no {name} decay; cosine ends where it does")
+            yield Inexpressible((view.to(to),), f"verl's FSDP has no {name} decay; a cosine ends at the same rate")
         elif not isinstance(name, Absent):
             yield Inexpressible((view.to(to),), FSDP_SCHEDULES.missing)
 
@@ -224,7 +226,11 @@ def ticks_of(schedule: str) -> CustomRule:
 
     def read(view: Reading) -> Iterator[Flow]:
         each = steps_of_update(view)
-        note = "" if each is None else f"an update_actor is {each} optimizer steps, and a step several of them"
+        note = (
+            ""
+            if each is None
+            else f"one update_actor is {each} optimizer steps, and one step has several update_actor calls"
+        )
         how: Provenance = "mapped" if each is None else "derived"
         yield Flow(view.to(f"{schedule}step_unit"), "step" if each is None else "optimizer_step", (), how, note)
 
@@ -236,10 +242,10 @@ def ticks_of(schedule: str) -> CustomRule:
             return
         if moves and not moves_alike(view, schedule):
             per = "mini-batch" if is_separate(view) else "step"
-            yield Inexpressible(used, f"verl moves the schedule once per {per}, not once per {tick.replace('_', ' ')}")
+            yield Inexpressible(used, f"verl's schedule counts {per}s, not {tick.replace('_', ' ')}s")
         else:
             how: Provenance = "derived" if tick == "optimizer_step" else "mapped"
-            yield Flow((), None, used, how, "the rate moves as often, or stays")
+            yield Flow((), None, used, how, "the rate changes as often, or is constant")
 
     return CustomRule(f"step unit of {schedule}", (), (f"{schedule}step_unit",), read, write, "once an update_actor")
 
@@ -250,7 +256,7 @@ def lowest(key: str, schedule: str) -> CustomRule:
 
     def write(view: Writing) -> Iterator[Out]:
         if view.get(f"{schedule}type") == "constant" and not view.explicit(rule.to):
-            yield Flow((), None, (view.to(rule.to),), "mapped", "a constant rate has no lowest one")
+            yield Flow((), None, (view.to(rule.to),), "mapped", "a constant rate has no minimum")
         else:
             yield from rule.write(view)
 

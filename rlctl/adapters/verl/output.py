@@ -46,7 +46,9 @@ def _write_trackers(view: Writing) -> Iterator[Out]:
         for name, value in tracker.items():
             usual: tuple[Any, ...] = {"mode": ("cloud", "online")}.get(name, (None, {}, ""))
             if name not in ("type", "kind") and value not in usual:
-                yield Inexpressible((("tracking", index, name),), "verl's trackers are set by environment variables")
+                yield Inexpressible(
+                    (("tracking", index, name),), "in verl, environment variables configure the trackers"
+                )
 
 
 def _read_last(view: Reading) -> Iterator[Flow]:
@@ -60,9 +62,9 @@ def _write_last(view: Writing) -> Iterator[Out]:
     if last == (every is not None):
         yield Flow((), None, used, "mapped", "follows from save_freq")
     elif last:
-        yield Inexpressible(used, "verl saves at the end only where save_freq is set")
+        yield Inexpressible(used, "verl saves at the end only if save_freq is set")
     else:
-        yield Inexpressible(used, "verl saves at the end wherever save_freq is set")
+        yield Inexpressible(used, "verl saves at the end if save_freq is set")
 
 
 def _read_export(view: Reading) -> Iterator[Flow]:
@@ -88,7 +90,7 @@ def _write_export(view: Writing) -> Iterator[Out]:
     used = (view.to("checkpoint.export"),)
     has = "hf_model" in contents
     if (export == "always") is has or (export != "always" and not has and export == "never"):
-        yield Flow((), None, used, "mapped", "hf_model among the contents")
+        yield Flow((), None, used, "mapped", "hf_model is one of the contents")
     elif export == "last":
         yield Inexpressible(used, "verl writes the Hugging Face model with every checkpoint or with none")
 
@@ -187,7 +189,7 @@ def trainer(project: str, name: str) -> list[Rule]:
 GENERAL: list[Rule] = [
     Dropped("rlctl", "the schema's version"),
     Dropped("run.group", "verl has no groups of runs", idle=True),
-    Dropped("run.seed", "verl has a seed for each part"),
+    Dropped("run.seed", "verl has a separate seed for each part"),
     CustomRule(
         "run folder", (), ("run.folder",), _read_nothing, _write_folder, "default_local_dir = folder/project/name"
     ),
@@ -196,7 +198,7 @@ GENERAL: list[Rule] = [
         for name in ["max_steps_this_session", "max_restarts", "on_end", "on_failure", "time_limit"]
     ],
     *[
-        Dropped(f"runtime.{name}{below}", "verl takes environment variables from the shell")
+        Dropped(f"runtime.{name}{below}", "verl uses the shell's environment variables")
         for name in ("env_vars", "role_env_vars")
         for below in ("", ".**")
     ],
@@ -226,7 +228,7 @@ RAY: list[Rule] = [
         also=(DialectKey("ray_init.num_cpus", None, "0.4", "0.5"),),
     ),
 ]
-MODES = Names({False: "full", True: "evaluate_only"}, "verl rolls out, trains and evaluates, or evaluates only")
+MODES = Names({False: "full", True: "evaluate_only"}, "verl runs the full loop, or only evaluates")
 RULES: list[Rule] = [
     *trainer("verl_examples", "gsm8k"),
     *checkpoint(f"{A}.checkpoint"),
@@ -268,13 +270,13 @@ RULES: list[Rule] = [
     Tree("global_profiler.global_tool_config.nsys.worker_nsight_options", "profiling.worker_args", since="0.6"),
     Tree("trainer.controller_nsight_options", "profiling.controller_args", until="0.5"),
     Tree("trainer.worker_nsight_options", "profiling.worker_args", until="0.5"),
-    Dropped("profiling.roles", "verl profiles roles by their own blocks", {}),
+    Dropped("profiling.roles", "verl sets profiling in each role's block", {}),
     Dropped("profiling.roles{}.discrete", "a key of the tool"),
-    Dropped("profiling.peak_tflops", "verl takes it from its own table of devices"),
+    Dropped("profiling.peak_tflops", "verl uses its own table of devices"),
     Dropped("profiling.roles{}.args", "a key of the tool"),
-    Dropped("profiling.roles{}.enabled", "roles that verl does not have"),
-    Dropped("profiling.roles{}.all_ranks", "roles that verl does not have"),
-    Dropped("profiling.roles{}.ranks", "roles that verl does not have"),
+    Dropped("profiling.roles{}.enabled", "verl has no such roles"),
+    Dropped("profiling.roles{}.all_ranks", "verl has no such roles"),
+    Dropped("profiling.roles{}.ranks", "verl has no such roles"),
     *RAY,
     Key("ray_kwargs.ray_init.address", "runtime.ray.address", ABSENT, since="0.6", quiet=True),
     Tree("ray_kwargs.ray_init", "runtime.ray.init_args", since="0.6", but=("num_cpus", "address")),

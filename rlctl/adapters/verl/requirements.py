@@ -177,7 +177,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v[f"{ACTOR}.loss_agg_mode"] not in LOSS_AGGREGATIONS,
         f"{ACTOR}.loss_agg_mode is {{{ACTOR}.loss_agg_mode}}; expected one of {', '.join(LOSS_AGGREGATIONS)}",
         f"{ACTOR_SOURCE}.__post_init__",
-        "set one of them",
+        "set it to one of these",
     ),
     Requirement(
         f"{ACTOR}.ulysses_sequence_parallel_size",
@@ -212,7 +212,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "critic.strategy",
         lambda v: _uses_critic(v) and (_strategy(v) == "megatron") != (_strategy(v, CRITIC) == "megatron"),
-        "one of actor and critic trains with Megatron, the other does not; verl composes both for one engine",
+        "one of actor and critic trains with Megatron, the other does not; verl supports only one engine for both",
         "verl/trainer/config/ppo_trainer.yaml, critic@critic: ${model_engine}_critic",
         f"set critic.strategy to the engine of {ACTOR}.strategy",
     ),
@@ -221,14 +221,14 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v[f"{ACTOR}.router_replay.mode"] not in (None, "disabled", "R2", "R3"),
         f"{ACTOR}.router_replay.mode is {{{ACTOR}.router_replay.mode}}; expected disabled, R2 or R3",
         "verl/workers/config/actor.py, RouterReplayConfig.__post_init__",
-        "set one of them",
+        "set it to one of these",
     ),
     Requirement(
         f"{ACTOR}.megatron.dtype",
         lambda v: _strategy(v) == "megatron" and v[f"{ACTOR}.megatron.dtype"] not in (None, *DTYPES),
         f"{ACTOR}.megatron.dtype is {{{ACTOR}.megatron.dtype}}; expected bfloat16 or float16",
         "verl/workers/config/engine.py, McoreEngineConfig.__post_init__",
-        "set one of them",
+        "set it to one of these",
     ),
     Requirement(
         f"{ACTOR}.optim.lr_scheduler_type",
@@ -236,9 +236,9 @@ ROWS: tuple[Requirement, ...] = (
             _strategy(v) in ("fsdp", "fsdp2")
             and v[f"{ACTOR}.optim.lr_scheduler_type"] not in (None, "constant", "cosine")
         ),
-        f"{ACTOR}.optim.lr_scheduler_type is {{{ACTOR}.optim.lr_scheduler_type}}; FSDP takes constant or cosine",
+        f"{ACTOR}.optim.lr_scheduler_type is {{{ACTOR}.optim.lr_scheduler_type}}; FSDP supports constant or cosine",
         "verl/workers/config/optimizer.py, FSDPOptimizerConfig.__post_init__",
-        "set one of them",
+        "set it to one of these",
     ),
     Requirement(
         f"{ROLLOUT}.name",
@@ -293,7 +293,7 @@ ROWS: tuple[Requirement, ...] = (
             and v[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] is None
             and v[f"{ACTOR}.ppo_micro_batch_size"] is not None
         ),
-        f"{ACTOR}.ppo_micro_batch_size is set, and the workers read only {ACTOR}.ppo_micro_batch_size_per_gpu",
+        f"{ACTOR}.ppo_micro_batch_size is set, but the workers read only {ACTOR}.ppo_micro_batch_size_per_gpu",
         f"{WORKERS}, ActorRolloutRefWorker.init_model",
         f"set {ACTOR}.ppo_micro_batch_size_per_gpu instead",
     ),
@@ -331,7 +331,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: (
             v["trainer.resume_mode"] == "resume_path" and "global_step_" not in str(v["trainer.resume_from_path"])
         ),
-        "trainer.resume_mode is resume_path, and trainer.resume_from_path ({trainer.resume_from_path}) names no global_step_N",
+        "trainer.resume_mode is resume_path, but trainer.resume_from_path ({trainer.resume_from_path}) lacks global_step_N",
         f"{TRAINER}, PPOTrainer._load_checkpoint",
         "set trainer.resume_from_path to a folder global_step_N",
     ),
@@ -350,7 +350,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{ROLLOUT}.checkpoint_engine.backend",
         lambda v: not _in_turns(v) and v[f"{ROLLOUT}.checkpoint_engine.backend"] in (None, "naive"),
-        f"{ROLLOUT}.checkpoint_engine.backend is naive, and separate_async sends weights to other devices",
+        f"{ROLLOUT}.checkpoint_engine.backend is naive, but separate_async sends weights to other devices",
         "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
         f"set {ROLLOUT}.checkpoint_engine.backend to nccl",
     ),
@@ -360,7 +360,7 @@ ROWS: tuple[Requirement, ...] = (
             v["algorithm.rollout_correction.bypass_mode"]
             and "R2" in (v[f"{ACTOR}.{engine}.router_replay.mode"] for engine in ("megatron", "veomni"))
         ),
-        "algorithm.rollout_correction.bypass_mode is true, and router_replay.mode R2 needs the pass that it skips",
+        "algorithm.rollout_correction.bypass_mode is true, and router_replay.mode R2 needs the old-log-prob pass that it skips",
         f"{CONFIG}, _validate_router_replay_config",
         "set algorithm.rollout_correction.bypass_mode to false",
     ),
@@ -368,7 +368,7 @@ ROWS: tuple[Requirement, ...] = (
         Requirement(
             f"{ROLLOUT}.{name}",
             lambda v, name=name: not _in_turns(v) and v.number(f"{ROLLOUT}.{name}", 0) <= 0,  # type: ignore[misc]
-            f"{ROLLOUT}.{name} is {{{ROLLOUT}.{name}}}, and separate_async has devices for rollout alone",
+            f"{ROLLOUT}.{name} is {{{ROLLOUT}.{name}}}, and separate_async needs dedicated rollout devices",
             "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
             f"set {ROLLOUT}.{name} to at least 1",
         )

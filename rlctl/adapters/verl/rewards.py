@@ -49,9 +49,7 @@ def _read(view: Reading) -> Iterator[Flow]:
     if by_model:
         yield from _read_model(view, model, int(by_function))
     if by_function and by_model:
-        note = (
-            "verl takes the function's score alone: the model is there for the function to ask, over a router of verl's"
-        )
+        note = "verl uses only the function's score; the function may call the model through verl's router"
         yield Flow(("rewards", 1, "weight"), 0.0, (view.path(f"{model}.enable"),), "derived", note)
         yield Flow(("rewards", 1, "name"), MODEL_NAME, ())
     if by_sandbox:
@@ -82,7 +80,7 @@ def _read_model(view: Reading, root: str, index: int) -> Iterator[Flow]:
     if view.version < (0, 8):
         tokenizer = f"{root}.model.input_tokenizer"
         if view.written(tokenizer):
-            note = "the policy's, by which responses are decoded; the model reads them with its own, as here"
+            note = "the policy's tokenizer decodes responses; the reward model uses its own, as in rlctl"
             yield Flow((), None, (view.path(tokenizer),), "mapped", note)
         yield Flow((*to, "max_tokens"), view.get(f"{root}.max_length"), (view.path(f"{root}.max_length"),), same=True)
         size = view.get(f"{root}.micro_batch_size_per_gpu")
@@ -117,7 +115,7 @@ def _read_sandbox(view: Reading, root: str) -> Iterator[Flow]:
     to, used = ("rewards", 0), (view.path(f"{root}.url"),)
     yield Flow((*to, "type"), "sandbox", used)
     yield Flow((*to, "name"), SANDBOX_NAME, ())
-    yield Flow((*to, "applies_to"), list(CODE), used, "derived", "the data sources of programs")
+    yield Flow((*to, "applies_to"), list(CODE), used, "derived", "the data sources with programs")
     yield Flow(
         (*to, "partial_credit"), True, used, "derived", "verl scores the share of passed cases among the first 10"
     )
@@ -131,7 +129,7 @@ def _unused(view: Reading, roots: tuple[str, str, str], used: tuple[bool, bool, 
     """The settings of what does not score, and roots that this version no longer reads."""
     function, model, sandbox = roots
     by_function, by_model, by_sandbox = used
-    deciding = "the function scores alone" if by_function else "the reward model scores alone"
+    deciding = "only the function scores" if by_function else "only the reward model scores"
     for root, on, live in (
         (model, f"{model}.enable", by_model),
         (sandbox, f"{sandbox}.url", by_sandbox),
@@ -144,7 +142,7 @@ def _unused(view: Reading, roots: tuple[str, str, str], used: tuple[bool, bool, 
             if other:
                 yield Flow((), None, tuple(other), "dead", deciding if view.get(on) else f"'{on}' is off")
     if view.version >= (0, 8):
-        reason = "verl accepts this root since 0.8 and no longer reads it: write it under 'reward'"
+        reason = "verl accepts this block since 0.8 but no longer reads it: move it under 'reward'"
         for root in ("custom_reward_function", "reward_model", "sandbox_fusion"):
             if not view.written(root):
                 continue
@@ -163,7 +161,8 @@ def _write(view: Writing) -> Iterator[Out]:
             yield from _write_one(view, {**reward, "weight": 1.0}, place)
         elif kind in ("function", "model", "sandbox", "rule"):
             yield Inexpressible(
-                (place,), "verl adds no rewards up: one function, one model, or its default by data source scores"
+                (place,),
+                "verl does not sum rewards: it scores with one function, one model, or its default by data source",
             )
         else:
             reason = f"verl has no {kind} reward; write a function for it{told(WORKERS, reward.get('kind'))}"
@@ -202,12 +201,12 @@ def _write_one(view: Writing, reward: dict[str, Any], place: tuple[Any, ...]) ->
 
 def _write_sandbox(view: Writing, root: str, reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
     if reward["url"] is None:
-        reason = "verl asks a service for programs; without one it runs them in its own process, by data source"
+        reason = "verl runs programs in a sandbox service, or without one in its own process, by data source"
         yield Inexpressible(
             ((*place, "type"), *((*place, name) for name in ("url", "memory_limit_mib", "isolation"))), reason
         )
     if reward["method"] != "verl":
-        yield Inexpressible(((*place, "method"),), "verl reads test cases of another form, from the answer")
+        yield Inexpressible(((*place, "method"),), "verl reads test cases in another format, from the answer")
     else:
         yield Flow((), None, ((*place, "method"),))
     for name in ("url", "max_concurrent", "memory_limit_mib") if reward["url"] is not None else ():
@@ -242,19 +241,21 @@ def _write_rule(reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]
         yield Inexpressible(used, reason)
     for name, usual in (("args", {}), ("score_right", 1.0), ("score_wrong", 0.0)):
         if reward[name] != usual:
-            yield Inexpressible(((*place, name),), "verl's rules have scores and arguments of their own")
+            yield Inexpressible(((*place, name),), "verl's rules have their own scores and arguments")
         else:
             yield Flow((), None, ((*place, name),))
 
 
 def _write_function(view: Writing, root: str, reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
     yield Flow(view.path(f"{root}.path"), reward["path"], ((*place, "path"),), same=True)
-    yield Flow((), None, ((*place, "type"),), "mapped", "a function that is named scores")
+    yield Flow((), None, ((*place, "type"),), "mapped", "a named function scores")
     yield Flow(view.path(f"{root}.name"), reward["function"], ((*place, "function"),), same=True)
     args = ((*place, "args"),)
     yield Flow(view.path(f"{root}.reward_kwargs") if reward["args"] else (), reward["args"], args, same=True)
     if reward["signature"] not in ("auto", "verl"):
-        yield Inexpressible(((*place, "signature"),), f"verl calls it as verl's own, not as {reward['signature']}'s")
+        yield Inexpressible(
+            ((*place, "signature"),), f"verl calls it with verl's signature, not {reward['signature']}'s"
+        )
     else:
         yield Flow((), None, ((*place, "signature"),))
 
@@ -279,7 +280,7 @@ def _write_model(view: Writing, root: str, reward: dict[str, Any], place: tuple[
             yield Inexpressible(((*place, name),), "the reward model is an engine since verl 0.8")
     for name in ("tokenizer", "chat_template"):
         if reward[name]:
-            yield Inexpressible(((*place, name),), "verl takes the reward model's own tokenizer, with its template")
+            yield Inexpressible(((*place, name),), "verl uses the reward model's own tokenizer and chat template")
 
 
 OWN = (
@@ -323,7 +324,7 @@ RULES: list[Rule] = [
         write_when=lambda view: not replaces_manager(view),
     ),
     Key("reward_model.launch_reward_fn_async", "reward_loop.overlap_with_rollout", False, since="0.4", until="0.7"),
-    Dropped("reward_loop.max_queued", "verl has no bound on waiting scores"),
+    Dropped("reward_loop.max_queued", "verl has no limit on pending scores"),
     Key(
         "reward.num_workers",
         "rewards.0.workers",

@@ -30,7 +30,7 @@ from rlctl.adapters.verl import agent_loop, asynchronous, batch
 from rlctl.planning import arithmetic
 
 R = "actor_rollout_ref.rollout"
-NO_WORKFLOW = "verl has no workflows: it asks once and scores the answer, or runs an agent loop"
+NO_WORKFLOW = "verl has no workflows: it generates one answer and scores it, or runs an agent loop"
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "hf": "transformers"}
 LOAD = Names(
     {
@@ -49,7 +49,7 @@ LOAD = Names(
 
 def _write_engine(view: Writing) -> Iterator[Out]:
     if view.get("rollout.engine.type") == "auto":
-        note = "verl needs a name; vLLM where there is a GPU"
+        note = "verl needs an engine name; vLLM is the choice on GPUs"
         yield Flow(view.path(f"{R}.name"), "vllm", (view.to("rollout.engine.type"),), "derived", note, always=True)
 
 
@@ -85,7 +85,7 @@ def _write_args(view: Writing) -> Iterator[Out]:
 
 
 DEFAULT_SPAN = 8
-SPAN = "verl counts the weight versions that a response spans, its own included: one more than its staleness"
+SPAN = "verl counts the weight versions that a response spans, including its own: one more than its staleness"
 
 
 def _read_placement(view: Reading) -> Iterator[Flow]:
@@ -104,7 +104,7 @@ def _read_placement(view: Reading) -> Iterator[Flow]:
             devices,
             own,
             "derived",
-            "nodes x devices a node, beside the trainer's",
+            "nodes x devices per node, in addition to the trainer's",
         )
     else:
         yield Flow(view.to("placement.layout"), "colocated", used)
@@ -122,7 +122,7 @@ def _read_placement(view: Reading) -> Iterator[Flow]:
     span = view.get("trainer.v1.sampler.max_off_policy_threshold", DEFAULT_SPAN) if warm else 1
     place = view.path("trainer.v1.sampler.max_off_policy_threshold")
     if isinstance(span, int) and span < 1:
-        raise BadValueError(f"is {span}; expected at least 1, which is a response of the newest weights", key=place)
+        raise BadValueError(f"is {span}; expected at least 1 (a response of the newest weights)", key=place)
     kept = span - 1 if isinstance(span, int) else span
     yield Flow(
         view.to("weight_sync.max_staleness"), kept, (place,) if warm else (), "derived" if warm else "mapped", SPAN
@@ -173,7 +173,7 @@ def _write_split(view: Writing) -> Iterator[Out]:
             placement.nodes - own // each,
             nodes[:1],
             "derived",
-            "nodes less those of rollout",
+            "nodes minus rollout's",
             always=True,
         )
         yield Flow(view.path("trainer.n_gpus_per_node"), each, nodes[1:], always=True)
@@ -227,7 +227,7 @@ def _pace(view: Writing, mode: str) -> Iterator[Out]:
     if sync.max_staleness is not None:
         yield Flow(threshold, sync.max_staleness + 1, kept, "derived", SPAN)
     else:
-        note = "null is what the schedule makes of it, which this bound leaves alone"
+        note = "null means the limit that the schedule implies; this bound equals it"
         yield Flow(threshold, max(DEFAULT_SPAN, whole + 1), kept, "derived", note)
 
 
@@ -242,7 +242,7 @@ def _write_sync(view: Writing) -> Iterator[Out]:
             )
             yield from _pace(view, "colocate_async")
         else:
-            yield Inexpressible((view.to("weight_sync.max_steps_ahead"),), "this version of verl is synchronous")
+            yield Inexpressible((view.to("weight_sync.max_steps_ahead"),), "this verl release is synchronous")
 
 
 def _none(view: Any) -> Iterator[Any]:
@@ -272,20 +272,20 @@ def _shares(view: Writing) -> bool:
 
 
 def _same_sharing(view: Writing) -> bool:
-    """Whether rollout has devices of its own in both configs, or in neither."""
+    """Whether rollout has dedicated devices in both configs, or in neither."""
     return _shares(view) or asynchronous.is_separate(view)
 
 
 def _write_fraction(view: Writing) -> Iterator[Out]:
     fraction = view.get("rollout.memory.gpu_memory_utilization")
     if isinstance(fraction, (int, float)) and not _same_sharing(view):
-        note = f"{fraction:g} is for devices of rollout's own; verl's roles share them, so its 0.5 is kept"
+        note = f"{fraction:g} is for dedicated rollout devices; verl's roles share devices, so verl's 0.5 is kept"
         yield Flow((), None, (view.to("rollout.memory.gpu_memory_utilization"),), "derived", note)
 
 
 def _write_method(view: Writing) -> Iterator[Out]:
     if not _same_sharing(view):
-        note = "weights stay on the devices that all roles share"
+        note = "weights stay on the shared devices"
         yield Flow((), None, (view.to("weight_sync.method"),), "derived", note)
     elif _needs_transfer(view):
         note = "separate_async refuses naive, verl's default"
@@ -306,7 +306,7 @@ def length(name: str, trainers: str, to: str, *, server: bool = False) -> Custom
         decides = view.written(own) and (not view.written(trainers) or view.get(own) != view.get(trainers))
         key, other = (own, trainers) if decides else (trainers, own)
         yield Flow(view.to(to), view.get(key), (view.path(key),), same=True)
-        yield Flow((), None, (view.path(other),), "dead" if decides else "mapped", f"rollout goes by {key}")
+        yield Flow((), None, (view.path(other),), "dead" if decides else "mapped", f"rollout uses {key}")
 
     def write(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(own if server else trainers), view.get(to), (view.to(to),), same=True)
@@ -317,7 +317,7 @@ def length(name: str, trainers: str, to: str, *, server: bool = False) -> Custom
 def _read_device(view: Reading) -> Iterator[Flow]:
     raw, used = view.get("trainer.device"), (view.path("trainer.device"),)
     if raw == "npu":
-        note = "rlctl trains on CUDA devices and the CPU; npu is kept for the way back"
+        note = "rlctl trains on CUDA devices and the CPU; npu is kept so that converting back restores it"
         yield Flow(view.to("placement.device"), "cuda", used, "derived", note)
         yield Flow(KEPT_DEVICE, raw, used)
     elif raw is not None:
@@ -327,7 +327,7 @@ def _read_device(view: Reading) -> Iterator[Flow]:
 def _write_device(view: Writing) -> Iterator[Out]:
     device, used = view.get("placement.device"), (view.to("placement.device"),)
     if KEPT_DEVICE[-1] in view.config.carried_for("verl"):
-        yield Flow((), None, used, "mapped", "the device of the file that it was read from")
+        yield Flow((), None, used, "mapped", "the source file's device")
     elif device != "auto":
         yield Flow(view.path("trainer.device"), device, used, same=True)
 
@@ -363,9 +363,9 @@ RULES: list[Rule] = [
         _read_args,
         _write_args,
     ),
-    Dropped("rollout.engine.base_url", "verl calls no endpoint"),
-    Dropped("rollout.engine.model", "verl calls no endpoint"),
-    Dropped("rollout.engine.api_key", "verl calls no endpoint"),
+    Dropped("rollout.engine.base_url", "verl cannot call an external endpoint"),
+    Dropped("rollout.engine.model", "verl cannot call an external endpoint"),
+    Dropped("rollout.engine.api_key", "verl cannot call an external endpoint"),
     length("response_length", "data.max_response_length", "rollout.max_response_tokens"),
     Key(f"{R}.temperature", "rollout.sampling.temperature", 1.0),
     Key(f"{R}.top_p", "rollout.sampling.top_p", 1),
@@ -376,7 +376,7 @@ RULES: list[Rule] = [
         f"{R}.calculate_log_probs",
         "rollout.sampling.log_probs",
         VersionedDefault({"0.5": False, "0.9": True}),
-        Names({False: None, True: 0}, "verl reports the log-prob of the drawn token only"),
+        Names({False: None, True: 0}, "verl returns only the sampled token's log-prob"),
         since="0.5",
     ),
     *[
@@ -396,7 +396,12 @@ RULES: list[Rule] = [
         write_when=lambda view: _same_sharing(view),
     ),
     CustomRule(
-        "share of shared devices", (), (), _none, lambda view: _write_fraction(view), "0.5 where all roles share"
+        "memory fraction on shared devices",
+        (),
+        (),
+        _none,
+        lambda view: _write_fraction(view),
+        "0.5 if all roles share devices",
     ),
     Key(f"{R}.max_num_seqs", "rollout.memory.max_num_seqs", VersionedDefault({"0.3": 1024, "0.9": 256})),
     Key(f"{R}.max_num_batched_tokens", "rollout.memory.max_batched_tokens", 8192),
@@ -415,12 +420,12 @@ RULES: list[Rule] = [
     Key(f"{R}.quantization", "rollout.memory.quantization", None, since="0.7"),
     Key(f"{R}.disable_log_stats", "rollout.memory.log_statistics", True, Not()),
     Key(f"{R}.engine_kwargs.vllm.swap_space", "rollout.memory.swap_gib", None),
-    Dropped("rollout.memory.block_size", "verl leaves it to the engine; it can stand in engine_kwargs"),
-    Dropped("rollout.memory.kv_cache_dtype", "verl leaves it to the engine; it can stand in engine_kwargs"),
+    Dropped("rollout.memory.block_size", "verl leaves it to the engine; set it in engine_kwargs"),
+    Dropped("rollout.memory.kv_cache_dtype", "verl leaves it to the engine; set it in engine_kwargs"),
     Dropped("rollout.memory.sleep_level", "verl decides the level itself"),
-    Dropped("rollout.timeouts.**", "verl waits for its responses", idle=True),
+    Dropped("rollout.timeouts.**", "verl waits for all responses", idle=True),
     *[
-        Dropped(f"rollout.oversampling.{name}", "verl starts as many prompts as a step needs")
+        Dropped(f"rollout.oversampling.{name}", "verl starts exactly the prompts of a step")
         for name in ["ratio", "wait_after_minimum", "additional_prompts"]
     ],
     *[
@@ -487,13 +492,13 @@ RULES: list[Rule] = [
         since="0.5",
         until="0.6",
     ),
-    Dropped("rollout.multi_turn.turn_mode", "verl joins turns in one way"),
+    Dropped("rollout.multi_turn.turn_mode", "verl has one way to join turns"),
     Key(f"{R}.agent.num_workers", "rollout.agent.workers", 8, since="0.5"),
     agent_loop.RULE,
     Key(f"{R}.agent.agent_loop_config_path", "rollout.agent.config", None, since="0.5"),
     Key(f"{R}.agent.custom_async_server.path", "rollout.agent.server_path", None, since="0.5", until="0.5"),
     Key(f"{R}.agent.custom_async_server.name", "rollout.agent.server_class", None, since="0.5", until="0.5"),
-    Dropped("rollout.agent.args", "verl has no further arguments"),
+    Dropped("rollout.agent.args", "verl has no other arguments"),
     Key(
         "trainer.log_val_generations",
         "rollout.log_evaluation_responses",
@@ -542,12 +547,17 @@ RULES: list[Rule] = [
         f"{R}.checkpoint_engine.backend",
         "weight_sync.method",
         "naive",
-        Names({"naive": "auto", "nccl": "nccl"}, "verl has no such way", fallback="auto"),
+        Names({"naive": "auto", "nccl": "nccl"}, "verl has no such transport", fallback="auto"),
         since="0.8",
         write_when=lambda view: _same_sharing(view) and not _needs_transfer(view),
     ),
     CustomRule(
-        "way of weights on shared devices", (), (), _none, lambda view: _write_method(view), "naive where all share"
+        "weight transport on shared devices",
+        (),
+        (),
+        _none,
+        lambda view: _write_method(view),
+        "naive if all roles share devices",
     ),
     Key(
         f"{R}.checkpoint_engine.update_weights_bucket_megabytes",
@@ -558,7 +568,7 @@ RULES: list[Rule] = [
     ),
     Tree(f"{R}.checkpoint_engine.engine_kwargs", "weight_sync.args", since="0.8"),
     *[Dropped(f"weight_sync.{name}", "verl decides it") for name in ("style", "in_flight_requests")],
-    Dropped("weight_sync.timeout", "verl waits as long as it takes", idle=True),
+    Dropped("weight_sync.timeout", "verl waits without a time limit", idle=True),
     *[Dropped(f"buffer.{name}", "verl has no buffer to name", idle=True) for name in ("label", "log_path")],
     Dropped("buffer.**", "verl has no buffer between rollout and training"),
     Dropped("service.**", "verl has no helper services"),

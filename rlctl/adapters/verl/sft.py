@@ -53,7 +53,7 @@ def _write_plain_micro(view: Writing) -> Iterator[Out]:
         )
 
 
-OBJECTIVE = Dropped("algorithm.objective.type", "verl's SFT trainer imitates only", "sft")
+OBJECTIVE = Dropped("algorithm.objective.type", "verl's SFT trainer supports only SFT", "sft")
 COMMON: list[Rule] = [
     OBJECTIVE,
     PRESET,
@@ -67,14 +67,14 @@ COMMON: list[Rule] = [
     *trainer("gsm8k-sft", "test"),
     *GENERAL,
     interval("trainer.test_freq", "schedule.evaluate_every"),
-    Dropped("schedule.evaluate_at_start", "verl's SFT trainer evaluates by test_freq and at the end", False),
+    Dropped("schedule.evaluate_at_start", "verl's SFT trainer evaluates every test_freq steps and at the end", False),
     Key("trainer.seed", "run.seed", 1),
     Key("trainer.max_ckpt_to_keep", "checkpoint.keep_last", None, since="0.5"),
     Key("trainer.nnodes", "placement.nodes", 1),
     DEVICE,
     Dropped("placement.layout", "verl's SFT trainer has one role"),
     Dropped("data.**", "verl's SFT trainer does not read it"),
-    Dropped("batch.**", "verl's SFT trainer takes one optimizer step a step"),
+    Dropped("batch.**", "verl's SFT trainer makes one optimizer step per step"),
     Dropped("schedule.**", NO_KEY),
     *unread("not part of supervised training", "run"),
     Dropped("train.**", NO_KEY),
@@ -90,7 +90,7 @@ ENGINE_COLUMNS = {
 def _read_padding(view: Reading) -> Iterator[Flow]:
     key = "data.pad_mode"
     if view.get(key) == "no_padding":
-        yield Flow((), None, (view.path(key),), "mapped", "rows are laid end to end anyway")
+        yield Flow((), None, (view.path(key),), "mapped", "rows are always packed")
 
 
 def _write_nothing(view: Writing) -> Iterator[Out]:
@@ -221,6 +221,6 @@ OLD: list[Rule] = [
     ),
     *checkpoint("trainer.checkpoint"),
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
-    Dropped("train.lr_scheduler.step_unit", "verl moves the schedule once a step", "step"),
+    Dropped("train.lr_scheduler.step_unit", "verl's schedule counts steps", "step"),
     *COMMON,
 ]

@@ -52,11 +52,11 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         return
     known = [item for item in filters if item["type"] == "zero_variance_groups"]
     if len(known) != len(filters) or len(known) != 1:
-        yield Inexpressible(used, "verl leaves out equal groups only")
+        yield Inexpressible(used, "verl filters only zero-variance groups")
     if known:
         item = known[0]
         if not item["refill"] or item["threshold"]:
-            yield Inexpressible(used, "verl refills, and compares groups for equality")
+            yield Inexpressible(used, "verl refills, and filters groups with equal values")
         yield Flow(view.path(f"{root}.enable"), True, used)
         metric = None if item["metric"] == REWARD and view.version < UNLIMITED else item["metric"]
         yield Flow(view.path(f"{root}.metric"), metric, used)
@@ -64,7 +64,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         if view.version < UNLIMITED:
             yield Flow(view.path(f"{root}.max_num_gen_batches"), batches or 0, limited)
         elif batches:
-            yield Inexpressible(limited, "verl ignores such a limit since 0.9 and refills until the step is full")
+            yield Inexpressible(limited, "verl ignores this limit since 0.9 and refills until the step is full")
 
 
 OVERLONG = ("reward.reward_kwargs", "reward_model.reward_kwargs")
@@ -152,7 +152,7 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     limit = section["limit"] or view.config.rollout.max_response_tokens
     yield Flow(view.path(f"{root}.max_resp_len"), limit, (places["limit"],))
     if section["clamp"]:
-        yield Inexpressible((places["clamp"],), "verl's penalty goes on growing beyond the limit")
+        yield Inexpressible((places["clamp"],), "verl's penalty keeps growing beyond the limit")
 
 
 RULES: list[Rule] = [

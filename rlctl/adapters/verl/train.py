@@ -108,8 +108,8 @@ def lora(prefix: str, to: str) -> list[Rule]:
         ),
         Key(f"{m}lora.merge", f"{c}merge_for_rollout", False, since="0.8"),
         Key(f"{m}lora.dtype", f"{c}dtype", None, Partly({None: "auto"}), since="0.8"),
-        Dropped(f"{c}name", "verl does not name adapters"),
-        Dropped(f"{c}base_model", "verl does not name the base model"),
+        Dropped(f"{c}name", "verl has no adapter names"),
+        Dropped(f"{c}base_model", "verl has no key for the base model's name"),
     ]
 
 
@@ -194,8 +194,8 @@ def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
             NullReads("torch"),
             since="0.5",
         ),
-        Dropped(f"{c}memory.recompute_reentrant", "verl recomputes without re-entrance"),
-        Dropped(f"{c}memory.empty_cache", "verl empties the cache as it likes"),
+        Dropped(f"{c}memory.recompute_reentrant", "verl recomputes non-reentrantly"),
+        Dropped(f"{c}memory.empty_cache", "verl decides itself when to empty the cache"),
     ]
 
 
@@ -221,7 +221,7 @@ POLICY: list[Rule] = [
     Tree(f"{M}.mtp", "model.multi_token_prediction", since="0.7", default=None),
     Dropped("model.tinker.**", "Tinker is Trinity's", None),
     Dropped("model.tinker", "Tinker is Trinity's", None),
-    Dropped("model.modality", "verl goes by the model"),
+    Dropped("model.modality", "verl decides by the model"),
     Dropped("model.freeze", "verl freezes only vision towers and routers"),
     strategy(A, "train.engine", also=ACTOR.groups),
     *engines(A, ACTOR, [*fsdp(f"{A}.fsdp_config", "train.engine"), sequence_parallel(ACTOR)]),
@@ -321,7 +321,9 @@ def _write_critic_mini(view: Writing) -> Iterator[Out]:
     prompts, rest = divmod(responses, group)
     if rest:
         near = arithmetic.nearest_multiples(responses, group)
-        yield Inexpressible(used, f"{responses} responses are no whole number of prompts of {group}; {near} would be")
+        yield Inexpressible(
+            used, f"{responses} responses are not a whole number of prompts with {group} responses each; use {near}"
+        )
     yield Flow(view.path("critic.ppo_mini_batch_size"), max(1, prompts), used, "derived", f"{responses} / {group}")
 
 
@@ -418,8 +420,8 @@ CRITIC: list[Rule] = [
         until="0.7",
         write_when=lambda view: view.version < (0, 8),
     ),
-    Dropped(f"{C}.forward_micro_batch.**", "verl no longer has a batch of its own for values", idle=True),
-    Dropped(f"{C}.forward_micro_batch", "verl no longer has a batch of its own for values", None, idle=True),
+    Dropped(f"{C}.forward_micro_batch.**", "verl no longer has a separate batch size for values", idle=True),
+    Dropped(f"{C}.forward_micro_batch", "verl no longer has a separate batch size for values", None, idle=True),
     CustomRule(
         "critic model",
         (DialectKey(f"{C}.model.path", ABSENT),),
@@ -477,7 +479,7 @@ CRITIC: list[Rule] = [
         ]
     ],
     Dropped("reference.engine.**", NO_KEY),
-    Dropped("reference.model.**", "verl takes the reference's settings from the policy's model block"),
+    Dropped("reference.model.**", "verl uses the policy's model block for the reference"),
 ]
 
 RULES: list[Rule] = [*POLICY, *REFERENCE, *CRITIC]

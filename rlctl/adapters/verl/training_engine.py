@@ -85,7 +85,7 @@ def strategy(
         elif claims:
             yield Flow(view.path("model_engine"), name, used)
         else:
-            yield Flow((), None, used, "mapped", "model_engine chooses it for every role")
+            yield Flow((), None, used, "mapped", "model_engine sets it for every role")
 
     groups = tuple(DialectKey(name, ABSENT) for name in also)
     return CustomRule(
@@ -151,9 +151,9 @@ def fsdp(prefix: str, to: str, *, since: str = "") -> list[Rule]:
             (Tree(f"{f}turbo_config", f"{to}.source_args", but=("use_orig_params",)),),
             lambda view: True,
             lambda view: view.get(f"{to}.source") != "deepspeed",
-            "settings of another engine",
+            "only for another engine",
         ),
-        Key(f"{f}use_orig_params", f"{to}.source_args.use_orig_params", ABSENT, note="FSDP2 keeps them anyway"),
+        Key(f"{f}use_orig_params", f"{to}.source_args.use_orig_params", ABSENT, note="FSDP2 always keeps them"),
     ]
 
 
@@ -268,7 +268,7 @@ def bridge(prefix: str, to: str, like: str) -> CustomRule:
 def _counted_as_trained(view: Writing, by: str, size: int) -> tuple[str, int, str]:
     """A micro-batch of a log-prob pass in what training counts: its unit, its size and why."""
     longest = view.config.data.max_prompt_tokens + view.config.rollout.max_response_tokens
-    why = "verl's log-prob passes count as its training does; only memory and speed depend on it"
+    why = "verl's log-prob passes use the unit of training; this affects only memory and speed"
     if by == "tokens":
         return "responses", max(1, size // longest), f"{size} tokens / {longest} a sequence; {why}"
     return "tokens", size * longest, f"{size} sequences x {longest} tokens; {why}"
@@ -320,7 +320,7 @@ def micro(
         yield Flow((), None, tuple(view.path(key) for key in others if key), "dead", reason)
         used = (view.path(dynamic), view.path(deciding))
         if size is None:
-            why = "verl asks for a size; rlctl takes its own"
+            why = "verl requires a size. Wrote rlctl's own"
             yield Flow(view.to(to), None, used) if follow else Flow((), None, used, "mapped", why)
             return
         factor = owner.sharers(view) if counts_tokens else 1
@@ -335,7 +335,7 @@ def micro(
     def write(view: Writing) -> Iterator[Out]:
         section, trained = view.get(to), view.get("batch.micro_batch")
         if follow and section is None and trained["unit"] == "responses" and (passes is None or passes(view)):
-            note = "the size of training: verl asks for one unless it counts tokens"
+            note = "the training size; verl requires one unless it counts tokens"
             yield Flow(view.path(responses), trained["size"], (view.to(to),), "derived", note, always=True)
         if not isinstance(section, Mapping):
             return

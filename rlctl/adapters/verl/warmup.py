@@ -25,7 +25,7 @@ class Ticks:
     schedule: str
     """The canonical schedule that they are of, with a dot."""
     how: Provenance = "mapped"
-    note: str = "verl's schedule moves once an update_actor"
+    note: str = "verl's schedule counts update_actor calls"
 
     def read(self, value: Any, view: Reading) -> Any:
         return value * (steps_of_update(view) or 1) if isinstance(value, int) else value
@@ -87,7 +87,9 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
             return
         whole = view.get(f"{schedule}total_steps") or run_ticks(view, schedule)
         if whole is None:
-            yield Inexpressible(used, "verl takes a share of other steps, and how many the run has is not known")
+            yield Inexpressible(
+                used, "verl's ratio refers to different steps, and the number of steps of the run is unknown"
+            )
             return
         count = Ticks(schedule).write(int(of * whole), view)
         yield Flow(view.path(steps), count or -1, used, "derived", f"{of:g} of {whole} steps", always=bool(count))
@@ -99,7 +101,7 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
         (own, part),
         read,
         write,
-        "steps, or a share of the run, with Megatron of lr_decay_steps",
+        "steps, or a ratio of the run's steps (with Megatron, of lr_decay_steps)",
     )
 
 
@@ -126,7 +128,7 @@ def _counted(view: Reading) -> tuple[Provenance, str]:
     each = steps_of_update(view)
     if each is None:
         return "mapped", ""
-    return "derived", f"verl's schedule moves once an update_actor, which is {each} optimizer steps"
+    return "derived", f"verl's schedule counts update_actor calls, which is {each} optimizer steps"
 
 
 def run_ticks(view: Writing, schedule: str) -> int | None:

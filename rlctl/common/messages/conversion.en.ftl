@@ -17,7 +17,7 @@ environment-fixed = '{ $key }: { $value }' was computed from environment variabl
 silent-difference = { $reason }
     .about = The source framework and the target do something differently although no key of the source sets it.
 silent-difference_default = { $values }: { $reason }
-silent-difference_engine = { $role }.engine is { $engine }, but { $framework } runs every role with the policy's engine: { $role } runs with { $policy } and its parallel sizes; results don't change
+silent-difference_engine = { $role }.engine is { $engine }, but { $framework } runs every role on the policy's engine: { $role } runs with { $policy } and its parallel sizes; results don't change
 mini-batch-within-step = a mini-batch of { $mini } responses is written as { $step }, the responses of a step, because verl refuses a larger one
 
 target-refuses = { $framework } refuses the written config: { $reason } ({ $source })

@@ -37,7 +37,7 @@ class ByResponse(TakesWeights, Generic[AnyRow]):
             server: what computes, as people call it.
             max_length: prompt and response tokens together, at most.
             vocab_size: token ids are below it.
-            tokenizes: whether it has a tokenizer, which texts that end a response need.
+            tokenizes: whether it has a tokenizer, which stop strings of a response need.
             weight_version: the version that the first weights count as.
         """
         self._server_name, self._tokenizes = server, tokenizes
@@ -107,7 +107,7 @@ class ByResponse(TakesWeights, Generic[AnyRow]):
                 raise RunError(f"request {index} has images; rlctl hands {self._server_name} token ids only")
             if request.sampling.stop and not self._tokenizes:
                 raise RunError(
-                    "texts that end a response need a tokenizer",
+                    "stop strings of a response need a tokenizer",
                     hint="set model.tokenizer, or leave rollout.sampling.stop out",
                 )
 

@@ -155,7 +155,7 @@ class SglangEngine(ByResponse[_Row]):
             trust_remote_code: whether code in the model's folder may run.
             sleeps: whether the server was started so that it can give its memory back.
             sleep_level: 1 keeps the weights in CPU memory while asleep, 2 drops them.
-            tokenizes: whether the server has a tokenizer, which texts that end a response need.
+            tokenizes: whether the server has a tokenizer, which stop strings of a response need.
             weight_version: the version that the weights in the folder count as.
         """
         self._url, self._server, self._timeout = url.rstrip("/"), server, timeout

@@ -4,7 +4,7 @@
                       ▲                                               │
                       └──────────── new weights, and further room ────┘
 
-Where rollout has devices of its own the thread goes on while the policy is trained; where devices are shared it works only
+Where rollout has dedicated devices the thread goes on while the policy is trained; where devices are shared it works only
 while training waits for it. A failure in the thread ends the run at once, with its own cause.
 """
 

@@ -63,7 +63,7 @@ def test_devices_are_printed_as_rolls_examples_write_them(devices: list[int], te
         ("list(range(0, 999999999))", "999999999 devices"),
         ("[0, 1, 0]", "names device 0 twice"),
         ("[-1]", "at character 2: '-'"),
-        ("3", "one number is no list"),
+        ("3", "a single number is not a list"),
         ("", "the end"),
         ("(" * 500, "more than 100 brackets"),
         ([0, 1], "is a YAML list; ROLL wants text"),

@@ -1,4 +1,4 @@
-"""A row becomes the very tokens that the tokenizer's chat template gives, and no prompt is cut or dropped in silence."""
+"""A row becomes the very tokens that the tokenizer's chat template gives, and no prompt is truncated or dropped in silence."""
 
 from __future__ import annotations
 
