@@ -59,5 +59,5 @@ def test_a_gpu_whose_memory_nobody_knows_is_one(driver: Path) -> None:
 def test_a_driver_that_hangs_is_told(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (driver.parent / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
-    with pytest.raises(RunError, match="has not said within"):
+    with pytest.raises(RunError, match="did not list this machine's GPUs within"):
         local_cluster()

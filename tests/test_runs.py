@@ -250,7 +250,7 @@ def test_what_is_tried_writes_nothing_anywhere_else(tmp_path: Path, buffer: dict
 
 def test_trying_takes_nothing_out_of_a_buffer() -> None:
     loaded = Loaded(config_from({"run": {"mode": "train_only"}, "buffer": {"type": "sql", "url": "sqlite:////x.db"}}))
-    with pytest.raises(RunError, match="would take responses out of its buffer"):
+    with pytest.raises(RunError, match="would consume responses from its buffer"):
         runs.try_out(loaded, runs.prepare(Loaded(config_from({"placement": {"device": "cpu"}}))), prompts=2)
 
 

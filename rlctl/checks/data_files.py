@@ -49,7 +49,7 @@ def _parquet(path: Path) -> tuple[str, ...] | None:
     try:
         return tuple(read_schema(path).names)
     except ArrowException as error:
-        raise UnreadableError(f"it is no Parquet file: {str(error).splitlines()[0]}") from error
+        raise UnreadableError(f"it is not a Parquet file: {str(error).splitlines()[0]}") from error
 
 
 def _json(path: Path) -> tuple[str, ...] | None:
@@ -67,12 +67,12 @@ def _loaded(text: bytes) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise UnreadableError(f"it is no JSON: {error}") from error
+        raise UnreadableError(f"it is not valid JSON: {error}") from error
 
 
 def _fields(row: Any) -> tuple[str, ...]:
     if not isinstance(row, dict):
-        raise UnreadableError("its first row is no object with a value for each column")
+        raise UnreadableError("its first row is not an object with a value per column")
     return tuple(row)
 
 

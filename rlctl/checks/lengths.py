@@ -67,9 +67,9 @@ def _of_source(
 def _unmeasured(config: Config) -> str:
     """Why lengths cannot be measured without the user's code, or at all; empty if they can."""
     if config.algorithm.objective.choice == "dpo":
-        return "preference pairs are not measured"
+        return "preference pairs cannot be measured"
     if config.data.custom is not None:
-        return "data.custom is code of yours, which rlctl check does not run"
+        return "data.custom is your own code, which rlctl check does not run"
     if config.model.trust_remote_code or config.data.trust_remote_code or config.model.import_modules:
         return "the tokenizer comes with code, which rlctl check does not run"
     return ""
@@ -86,7 +86,7 @@ def _asked(config: Config) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"failed": f"tokenizing took longer than {SECONDS:g} seconds"}
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
+        lines = done.stderr.strip().splitlines() or [f"the tokenizing process exited with {done.returncode}"]
         return {"failed": lines[-1]}
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

@@ -200,7 +200,7 @@ def cluster_of(text: str) -> Cluster:
     size = f"1x{size}" if text.startswith("cpu:") else size
     match = _SIZE.fullmatch(size)
     if match is None or (text.startswith("cpu:") and facts):
-        raise UsageError(f"--cluster {text!r} names no machines", hint=_CLUSTER_HINT)
+        raise UsageError(f"--cluster {text!r} does not describe any machines", hint=_CLUSTER_HINT)
     return _cluster(int(match["nodes"]), int(match["each"]), ["cpu"] if text.startswith("cpu:") else facts, text)
 
 
@@ -217,9 +217,11 @@ def _cluster(nodes: int, each: int, facts: Sequence[str], text: str) -> Cluster:
         elif known := known_gpu(fact):
             gpu, gib = fact, gib or known.gib
         elif fact not in ("cuda", "cpu"):
-            raise UsageError(f"--cluster {text!r}: {fact!r} is no device, memory or GPU known here", hint=_CLUSTER_HINT)
+            raise UsageError(
+                f"--cluster {text!r}: {fact!r} is not a device, a memory size or a known GPU", hint=_CLUSTER_HINT
+            )
     if "cpu" in facts and (gpu or gib or "cuda" in facts):
-        raise UsageError(f"--cluster {text!r} says cpu, and something of a GPU", hint=_CLUSTER_HINT)
+        raise UsageError(f"--cluster {text!r} combines cpu with a GPU setting", hint=_CLUSTER_HINT)
     return Cluster(
         nodes=nodes, devices_per_node=each, device="cpu" if "cpu" in facts else "cuda", gib_per_device=gib, gpu=gpu
     )

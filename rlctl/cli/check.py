@@ -151,7 +151,7 @@ def _files(inputs: Sequence[str]) -> list[str]:
     others = [name for name in inputs if name not in folders and not name.endswith((*YAML_ENDINGS, *SCRIPT_ENDINGS))]
     if others:
         raise UsageError(
-            f"{others[0]!r} is an override, and several files are checked", hint="check one file, or use --set"
+            f"{others[0]!r} is an override, and several files are given", hint="check one file, or use --set"
         )
     return [file for name in inputs for file in (_in_folder(Path(name)) if name in folders else [name])]
 

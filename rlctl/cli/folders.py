@@ -122,7 +122,7 @@ def _convert(path: Path, target: Path, job: Job, taken: set[Path]) -> Done:
     except RlctlError as error:
         skipped = isinstance(error, DocumentError) and is_another_script(path)
         why = str(error).partition("\n")[0].removeprefix(f"{path}:").lstrip()
-        why = "a script that starts none of the frameworks" if skipped else why
+        why = "starts no supported framework" if skipped else why
         return Done(path, None if skipped else ExitCode.FAILED, why)
     return Done(path, ExitCode.FINDINGS if made.report.loses else ExitCode.OK, "", target, made.report)
 

@@ -44,8 +44,8 @@ def server_of(address: str) -> JobServer:
     where = address_of(address)
     if where.jobs is None:
         raise UsageError(
-            f"--address {address} is a cluster that this machine belongs to: its runs are folders, and need no address",
-            hint="leave --address out, or name a job server: http://HOST:8265",
+            f"--address {address} is a cluster that this machine belongs to: its runs are folders and need no address",
+            hint="omit --address, or name a job server: http://HOST:8265",
         )
     return _server(where)
 
@@ -53,7 +53,7 @@ def server_of(address: str) -> JobServer:
 def _server(where: Address) -> JobServer:
     from rlctl.cluster.jobs import JobServer
 
-    assert where.jobs is not None, "the address is a job server's"
+    assert where.jobs is not None, "the address is that of a job server"
     if where.note:
         diagnostics.note(where.note)
     return JobServer(where.jobs)
@@ -118,7 +118,7 @@ def passed_on(names: Sequence[str]) -> dict[str, str]:
     missing = [name for name in names if name not in os.environ]
     if missing:
         raise UsageError(
-            f"--pass {missing[0]}: there is no such variable in this environment", hint="set it, or leave it out"
+            f"--pass {missing[0]}: there is no such variable in this environment", hint="set it, or omit it"
         )
     return {name: os.environ[name] for name in names}
 
@@ -128,14 +128,14 @@ def tell_needs(package: Package, variables: Sequence[str] | dict[str, str]) -> N
     from rlctl import __version__
 
     files = ", ".join(sorted(package.files))
-    diagnostics.note(f"with the job go rlctl {__version__}, the config" + (f" and {files}" if files else ""))
-    diagnostics.note("the cluster needs, on every node and under the same name:")
-    diagnostics.note("  Python with what rlctl[runtime] installs")
+    diagnostics.note(f"the job includes rlctl {__version__}, the config" + (f" and {files}" if files else ""))
+    diagnostics.note("every node of the cluster needs, under the same path:")
+    diagnostics.note("  Python with the packages of rlctl[runtime]")
     for place in package.places:
         diagnostics.note(f"  {place}")
     unset = [name for name in package.variables if name not in variables]
     if unset:
-        diagnostics.note(f"  the variables {', '.join(unset)} (--pass NAME gives the job those of this environment)")
+        diagnostics.note(f"  the variables {', '.join(unset)} (--pass NAME copies a variable from this environment)")
 
 
 def watch(server: JobServer, identity: str, *, detach: bool = False, json: bool = False) -> None:

@@ -104,7 +104,7 @@ def launch(
     )
     if cpu:
         if address is not None:
-            raise UsageError("--cpu scales a config down to this machine, and --address names another one")
+            raise UsageError("--cpu scales a config down to this machine, and --address names another machine")
         loaded = scaled.on_cpu(loaded, runs.local_cluster(), yes=yes)
     loaded = runs.with_ray_that_is_there(_changed(loaded, name, address))
     if trace_steps is not None:
@@ -148,7 +148,7 @@ def _changed(loaded: Loaded, name: str | None, address: str | None) -> Loaded:
 
     if name is not None:
         if not name or "/" in name or name in (".", ".."):
-            raise UsageError(f"--name {name!r} cannot be the name of a folder")
+            raise UsageError(f"--name {name!r} cannot be used as a folder name")
         loaded = put(loaded, ("run", "name"), name, by="--name")
     if address is not None:
         loaded = put(loaded, ("runtime", "ray", "address"), address, by="--address")
@@ -167,7 +167,7 @@ def _traced(loaded: Loaded, steps: str) -> Loaded:
         )
     numbers = [part.strip() for part in steps.split(",")]
     if not all(number.isdecimal() and int(number) > 0 for number in numbers):
-        raise UsageError(f"--trace-steps {steps}: expected numbers of steps from 1, as in 3,4")
+        raise UsageError(f"--trace-steps {steps}: expected step numbers from 1, such as 3,4")
     loaded = put(loaded, ("profiling", "tool"), "timeline", by="--trace-steps")
     return put(loaded, ("profiling", "steps"), [int(number) for number in numbers], by="--trace-steps")
 
@@ -224,7 +224,7 @@ def _plan(loaded: Loaded, saved: Path | None, cluster: Cluster | None) -> Plan:
     different = differences(shape(kept), shape(fresh))
     if different:
         raise PlanError(
-            f"the plan in {saved} is not for this config on these machines:\n" + "\n".join(different[:10]),
+            f"the plan in {saved} does not match this config on these machines:\n" + "\n".join(different[:10]),
             hint="plan again, with --cluster local or for the cluster it is to run on",
         )
     return kept
@@ -242,11 +242,13 @@ def read_plan(path: Path) -> Plan:
     try:
         data = json_library.loads(read_text(path))
     except ValueError as error:
-        raise PlanError(f"{path} is no saved plan: {error}", hint="make one with rlctl plan -o FILE") from None
+        raise PlanError(f"{path} is not a saved plan: {error}", hint="create one with rlctl plan -o FILE") from None
     except RecursionError:
-        raise PlanError(f"{path} is no saved plan: it is nested too deep") from None
+        raise PlanError(f"{path} is not a saved plan: it is nested too deep") from None
     if not isinstance(data, dict):
-        raise PlanError(f"{path} is no saved plan: it holds no object", hint="make one with rlctl plan -o FILE")
+        raise PlanError(
+            f"{path} is not a saved plan: it is not a JSON object", hint="create one with rlctl plan -o FILE"
+        )
     return plan_from(data)
 
 

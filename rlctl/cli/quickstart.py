@@ -51,7 +51,7 @@ def quickstart(
 
 def _make(folder: Path, seed: int) -> None:
     packages.require({packages.RUNTIME: "the quickstart"})
-    diagnostics.note(f"making a tiny model, its tokenizer and a data set in {folder}")
+    diagnostics.note(f"creating a tiny model, its tokenizer and a dataset in {folder}")
     from rlctl.runtime import quickstart as maker
 
     maker.make_quickstart(folder, seed=seed)

@@ -248,7 +248,7 @@ def resume(
         told = (
             "where it was started"
             if is_there
-            else "where it was started, does not exist: relative paths start from the current folder"
+            else "the folder where it was started no longer exists: relative paths start from the current folder"
         )
         diagnostics.note(f"{'in ' if is_there else ''}{info.directory}, {told}")
     every = runs.read_config(info.folder).runtime.log_every

@@ -50,7 +50,7 @@ def ask_for_paths(found: Sequence[Finding]) -> None:
     """Say how to give each file or folder that is missing, without changing the config's file."""
     missing = [finding.key for finding in found if finding.code == "path-missing" and finding.key]
     if missing:
-        diagnostics.note("to take another path, without changing the file:")
+        diagnostics.note("to use another path without changing the file:")
     for key in dict.fromkeys(missing):
         diagnostics.note(f"  --set {key.replace('[', '.').replace(']', '')}=PATH")
 
@@ -95,9 +95,9 @@ def outlook(config: Config, cores: int, gib: float | None) -> list[str]:
         if cost is not None:
             seconds = cost.flops / (cores * OPERATIONS_OF_A_CORE)
             lines.append(
-                f"stage {stage.name}: a step takes about {progress.duration(seconds)} if all responses are of full length"
+                f"stage {stage.name}: a step takes about {progress.duration(seconds)} if all responses have full length"
             )
-    return lines or ["no estimate of memory and time: the model is in no local folder, or of an unknown family"]
+    return lines or ["no estimate of memory and time: the model is not in a local folder, or its family is unknown"]
 
 
 def show_changes(changes: Sequence[Change], loaded: Loaded) -> None:

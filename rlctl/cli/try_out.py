@@ -99,7 +99,7 @@ def _tiny(
 
     packages.require({packages.RUNTIME: "running"})
     small, changes, wanted = tiny(loaded, folder, prompts=prompts, steps=steps)
-    diagnostics.note("a small random model takes the place of the full-size one:")
+    diagnostics.note("a small random model replaces the full-size one:")
     scaled.show_changes(changes, loaded)
     cluster = Cluster(1, WORKERS, "cpu", cpus_per_node=WORKERS)
     checked(small, report, cluster=cluster, codes_left_out=OF_LATER, allow_unknown=allow_unknown)

@@ -112,7 +112,7 @@ def _run(target: str, folder: Path) -> Path | None:
     found = next((place for place in places if any(is_file(place / name) for name in RUN_FILES)), None)
     if found is None and is_folder(target):
         hint = f"name a run, a file or a preset; rlctl tui --folder {target} lists the runs in it"
-        raise UsageError(f"{target} is a folder, and no run: there is no run.json in it", hint=hint)
+        raise UsageError(f"{target} is a folder without run.json, so it is not a run", hint=hint)
     return found
 
 
@@ -149,6 +149,6 @@ def _serve(words: list[str], host: str, port: int) -> None:
 
     if not is_loopback(host):
         diagnostics.note(
-            f"warning: {host}:{port} is not encrypted; anyone on the way can read its address, and edit and launch as you"
+            f"warning: {host}:{port} is not encrypted; anyone on the network can read its address, and edit and launch as you"
         )
     serve(words, host, port)

@@ -46,11 +46,11 @@ def address_of(text: str) -> Address:
         return Address(
             text,
             jobs,
-            f"{text} is Ray Client, which drives a cluster from outside; the controller belongs on the cluster, so the run "
-            f"is submitted as a job to {jobs} (another port: --address http://{host}:PORT)",
+            f"{text} is a Ray Client address, which would tie the run to your connection. rlctl submits a job to "
+            f"{jobs} instead (another port: --address http://{host}:PORT)",
         )
     raise UsageError(
-        f"{text!r} is no address of a Ray cluster (--address, runtime.ray.address)",
+        f"{text!r} is not the address of a Ray cluster (--address, runtime.ray.address)",
         hint="write auto or HOST:PORT on a node of the cluster, http://HOST:8265 from anywhere else",
     )
 

@@ -81,7 +81,7 @@ class JobServer:
             from ray.job_submission import JobSubmissionClient
         except ImportError as error:
             raise MissingDependency(
-                "talking to a cluster's job server needs Ray, which is not installed",
+                "contacting a job server needs Ray, which is not installed",
                 hint=packages.install(packages.RUNTIME),
             ) from error
         self.url = url
@@ -132,7 +132,7 @@ class JobServer:
 
     def job(self, identity: str) -> Job:
         """What is known of a job now."""
-        with _told(f"job {identity} cannot be looked at"):
+        with _told(f"job {identity} cannot be queried"):
             return _job(self._client.get_job_info(identity))
 
     def find(self, name: str) -> Job:
@@ -145,8 +145,8 @@ class JobServer:
         for job in known:
             if name.rstrip("/") in (job.run, job.folder, job.id):
                 return job
-        hint = nearest(name, {job.run for job in known}) or f"the cluster knows {len(known)} jobs that are runs"
-        raise RunError(f"{self.url} has no job of a run {name!r}", hint=hint)
+        hint = nearest(name, {job.run for job in known}) or f"the cluster has {len(known)} jobs that are runs"
+        raise RunError(f"{self.url} has no job for a run {name!r}", hint=hint)
 
     def follow(self, identity: str, tell: Callable[[str], None]) -> Job:
         """Pass on a job's output as it comes, until the job is over; a connection that breaks is made anew.
@@ -196,7 +196,9 @@ class JobServer:
         deadline = time.monotonic() + within
         while not (job := self.job(identity)).over:
             if time.monotonic() > deadline:
-                raise RunError(f"`{shlex.join(command)}` was not over after {within:g} s on {self.url}: job {identity}")
+                raise RunError(
+                    f"`{shlex.join(command)}` was not finished after {within:g} s on {self.url}: job {identity}"
+                )
             time.sleep(0.5)
         said = self.output(identity)
         if job.status != "finished":

@@ -95,7 +95,7 @@ def manifest(given: Manifest) -> str:
     name = name_of(given.run)
     if not any(PurePosixPath(given.folder).is_relative_to(path) for _, path in given.volumes):
         raise UsageError(
-            f"the run folder {given.folder} is on no volume, and is gone with its pod",
+            f"the run folder {given.folder} is on no volume and would be deleted with its pod",
             hint="--volume CLAIM:/PATH mounts a volume that all pods share; put run.folder below it",
         )
     metadata: dict[str, Any] = {"name": name, **({"namespace": given.namespace} if given.namespace else {})}
@@ -134,7 +134,7 @@ def _texts(package: Package) -> tuple[dict[str, str], list[dict[str, str]]]:
     if size > LARGEST_CONFIG_MAP:
         raise PlanError(
             f"the config and the code next to it are {size:,} bytes; a ConfigMap holds at most {LARGEST_CONFIG_MAP:,}",
-            hint="put the code into the image, or on the shared volume, and name it by its path there",
+            hint="put the code into the image or on the shared volume, and use its path there",
         )
     return texts, items
 

@@ -100,9 +100,9 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
         if name := shipped.add(value):
             changed[path] = name
         elif looks_local(value) and not (_is_path(value) or "{" in value or "://" in value.removeprefix("file://")):
-            wrong.append(f"{dotted(path)} is {value!r}, and there is no such file here")
+            wrong.append(f"{dotted(path)} is {value!r}, and there is no such local file")
     if wrong:
-        raise RunError("paths that mean nothing on the cluster:\n  " + "\n  ".join(wrong))
+        raise RunError("local paths, which do not exist on the cluster:\n  " + "\n  ".join(wrong))
     literal = [
         dotted(path)
         for path, value in secrets(loaded.config)
@@ -110,8 +110,8 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
     ]
     if literal:
         raise RunError(
-            f"{', '.join(literal)} holds a secret in plain text, which never leaves this machine",
-            hint="write ${oc.env:NAME}, and set NAME where the run goes",
+            f"{', '.join(literal)} contains a secret in plain text, which rlctl does not send to a cluster",
+            hint="write ${oc.env:NAME}, and set NAME on the cluster",
         )
     plain: dict[str, Any] = to_plain(loaded.config)
     digest = hashlib.sha256(repr(sorted(shipped.files.items())).encode()).hexdigest()[:12]
@@ -173,7 +173,7 @@ def _misplaced(config: Config) -> Iterator[str]:
             key = dotted(path)
             yield f"{key} is {value!r}; name a folder on a disk that all nodes share: --set {key}=/shared/{value}"
         elif looks_local(value) or is_there(value):
-            yield f"{dotted(path)} is {value!r}; name it as the cluster sees it: an absolute path, a URL or a name on a hub"
+            yield f"{dotted(path)} is {value!r}; use a path that the cluster has: an absolute path, a URL or a hub name"
 
 
 class _Shipped:
@@ -199,7 +199,7 @@ class _Shipped:
                 if self._size > SIZE_LIMIT:
                     raise RunError(
                         f"the code next to {source} is over {SIZE_LIMIT // 2**20} MiB",
-                        hint="put the file into a folder with only the modules that it imports",
+                        hint="move the file into a folder with only the modules that it imports",
                     )
                 self.files[name] = file.read_bytes()
         return f"{number}/{source.name}" if found else ""

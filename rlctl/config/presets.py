@@ -40,8 +40,8 @@ def text(name: str) -> str:
     known = {preset.name: preset for preset in names()}
     if name not in known:
         raise UsageError(
-            f"there is no preset {name!r}; there are {', '.join(known)}",
-            hint=nearest(name, known) or "rlctl presets list says what each is for",
+            f"there is no preset {name!r}; expected one of {', '.join(known)}",
+            hint=nearest(name, known) or "rlctl presets list describes each",
         )
     return (folder() / f"{name}.yaml").read_text(encoding="utf-8")
 

@@ -164,7 +164,9 @@ def _repository(sources: _Sources) -> Any:
                 return None
             entries = document.values.get(KEY, [])
             if not isinstance(entries, list):
-                raise DocumentError("the defaults list is no list", at=document.at((KEY,)), hint="write '- name' lines")
+                raise DocumentError(
+                    "the defaults list is not a list", at=document.at((KEY,)), hint="write '- name' lines"
+                )
             group = "" if config_path == _PRIMARY else config_path.rpartition("/")[0]
             here = [item for index, item in enumerate(entries) if self._is_here(document, index, group)]
             listed = OmegaConf.create(here)

@@ -104,7 +104,7 @@ def resolve(
             for key, value in document.values.items()
         }
     except RecursionError:
-        raise DocumentError("the interpolations lead too deep", at=document.at(())) from None
+        raise DocumentError("the interpolations are nested too deep", at=document.at(())) from None
     return result
 
 
@@ -211,7 +211,7 @@ class _Resolver:
         simple = self._simple(text)
         value = self._parsed(text, path) if simple is _NO_DEFAULT else simple
         if isinstance(value, str) and len(value) > _MAX_TEXT:
-            raise _UnresolvedError(f"makes a text of {len(value)} characters; the limit is {_MAX_TEXT}")
+            raise _UnresolvedError(f"resolves to {len(value)} characters; the limit is {_MAX_TEXT}")
         return value
 
     def _simple(self, text: str) -> Any:
@@ -260,7 +260,7 @@ class _Resolver:
 
     def _call(self, name: str, args: tuple[Any, ...], path: KeyPath) -> Any:
         if name not in self._resolvers:
-            owner = "belongs to Hydra's own settings" if name == "hydra" else "is no resolver known here"
+            owner = "belongs to Hydra's own settings" if name == "hydra" else "is not a resolver that rlctl knows"
             known = ", ".join(self._resolvers)
             raise _UnresolvedError(f"'{name}' {owner}; known: {known}", elsewhere=name == "hydra")
         try:
@@ -315,16 +315,18 @@ class _Resolver:
         if text is None:
             return None
         if not isinstance(text, str):
-            raise _UnresolvedError(f"'oc.decode' takes a text, not {type(text).__name__}")
+            raise _UnresolvedError(f"'oc.decode' takes a string, not {type(text).__name__}")
         try:
             return self._parsed(text, path, parser_rule="singleElement", lexer_mode="VALUE_MODE")
         except DocumentError:
-            raise _UnresolvedError("'oc.decode' cannot read its text") from None  # which may come from the environment
+            raise _UnresolvedError(
+                "'oc.decode' cannot parse its argument"
+            ) from None  # which may come from the environment
 
     def _mapping(self, path: KeyPath, source: Any) -> dict[Any, Any]:
         value = self._node(source, path) if isinstance(source, str) else source
         if not isinstance(value, dict):
-            raise _UnresolvedError("'oc.dict' takes a mapping, or the key of one")
+            raise _UnresolvedError("'oc.dict' takes a mapping or the key of a mapping")
         return value
 
 

@@ -76,7 +76,7 @@ def _read(parser: Any, text: str, at: Location) -> Override:
         raise DocumentError(
             f"the override {_short(text)} is a sweep over several values; one run takes one",
             at=at,
-            hint="for a list write key=[a,b]; for a text with commas write key='a,b'",
+            hint="for a list write key=[a,b]; for a string with commas write key='a,b'",
         )
     kind: Literal["set", "add", "force", "delete"] = "set"
     if parsed.is_delete():
@@ -118,7 +118,7 @@ def _reason(error: Exception) -> tuple[str, int | None]:
     token = getattr(cause, "offendingToken", None)
     column = getattr(token, "column", None) if token is not None else getattr(cause, "startIndex", None)
     if type(cause).__name__ == "LexerNoViableAltException":
-        return "this character cannot stand here without quotes", column
+        return "this character needs quotes here", column
     said = (str(error).splitlines() or ["it is empty"])[0].replace("'<EOF>'", "the end").replace("<EOF>", "the end")
     return said, column
 
@@ -141,7 +141,9 @@ def _check_keys(value: Any, text: str, at: Location) -> None:
         for key, item in value.items():
             if isinstance(key, bool) or not isinstance(key, str | int):
                 hint = f"write it in quotes: '{key}'"
-                raise DocumentError(f"the key {key!r} in the override {_short(text)} is no name", at=at, hint=hint)
+                raise DocumentError(
+                    f"the key {key!r} in the override {_short(text)} is not a valid name", at=at, hint=hint
+                )
             _check_keys(item, text, at)
     elif isinstance(value, list):
         for item in value:
@@ -212,7 +214,7 @@ def _delete(document: Document, container: Any, path: KeyPath, override: Overrid
     found = container[path[-1]]
     if override.value is not None and override.value != found:
         raise DocumentError(
-            f"the override {_short(override.text)} deletes another value than '{dotted(path)}' has",
+            f"the override {_short(override.text)} deletes a value that '{dotted(path)}' does not have",
             at=override.at,
             hint=f"write ~{override.key}",
         )

@@ -34,7 +34,7 @@ def parse_dotted(text: str) -> KeyPath:
     while position < len(text):
         match = _PART.match(text, position)
         if match is None or (match["index"] is None and bool(match["dot"]) != bool(path)):
-            raise ValueError(f"{text!r} is no key path from {text[position:]!r} on; write a.b[0].c")
+            raise ValueError(f"{text!r} is not a key path from {text[position:]!r} on; write a.b[0].c")
         if match["index"] is not None:
             path.append(int(match["index"]))
         else:

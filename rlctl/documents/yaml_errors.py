@@ -9,8 +9,8 @@ from rlctl.common.errors import DocumentError, Location
 _PLAIN_WORDS: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed",
-        "a ': ' is in a place where no new key can start",
-        "check the indentation; put text that contains ': ' in quotes",
+        "a ': ' appears where no key can start",
+        "check the indentation; put strings that contain ': ' in quotes",
     ),
     (
         "that cannot start any token",
@@ -19,17 +19,17 @@ _PLAIN_WORDS: tuple[tuple[str, str, str], ...] = (
     ),
     ("expected ',' or ']'", "a list opened with '[' is not closed", "add ']' or the missing ','"),
     ("expected ',' or '}'", "a mapping opened with '{' is not closed", "add '}' or the missing ','"),
-    ("could not find expected ':'", "a line is not 'key: value'", "write 'key: value', with a blank after the colon"),
+    ("could not find expected ':'", "a line is not 'key: value'", "write 'key: value', with a space after the colon"),
     ("found unexpected end of stream", "a quote is opened and never closed", "close the quote"),
     ("unexpected document indicator", "a quote is opened and never closed", "close the quote"),
     (
         "did not find expected key",
-        "the line does not fit its neighbours",
+        "the line's indentation does not match its neighbors",
         "keys of one mapping start in one column; check indentation and quotes above",
     ),
     (
         "expected <block end>",
-        "the line does not fit its neighbours",
+        "the line's indentation does not match its neighbors",
         "keys of one mapping start in one column; check indentation and quotes above",
     ),
     (
@@ -39,15 +39,15 @@ _PLAIN_WORDS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "block sequence entries are not allowed",
-        "a '- ' is in a place where no list can start",
+        "a '- ' appears where no list can start",
         "put it on a separate line",
     ),
     ("unknown escape", "a backslash in double quotes starts no known escape", "use single quotes, or write '\\\\'"),
     ("hexadecimal", "a backslash escape in double quotes lacks digits", "use single quotes, or write '\\\\'"),
-    ("undefined tag handle", "a text that starts with '!' is read as a tag", "put it in quotes"),
+    ("undefined tag handle", "a string that starts with '!' is read as a tag", "put it in quotes"),
     ("expected the node content", "a value was expected", "put the value in quotes"),
     ("did not find expected node content", "a value was expected", "put the value in quotes"),
-    ("found unexpected ':'", "a ':' is in a place where no key can start", "put the text around it in quotes"),
+    ("found unexpected ':'", "a ':' appears where no key can start", "put the string around it in quotes"),
     ("incompatible YAML document", "a %YAML line asks for another version of YAML", "delete the line"),
     ("directive", "a line that starts with '%' is read as a YAML directive", "put the value in quotes"),
 )

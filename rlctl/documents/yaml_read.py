@@ -181,7 +181,7 @@ class Reader:
         try:
             return plain_value(event.value)
         except ValueError as error:
-            self._fail(f"'{what}' {error}", event.start_mark, "put it in quotes if it is meant as text")
+            self._fail(f"'{what}' {error}", event.start_mark, "put it in quotes if it is meant as a string")
 
     def _open(self, event: Any) -> None:
         if len(self._frames) >= MAX_DEPTH:
@@ -216,12 +216,12 @@ class Reader:
         self._refuse_complex_key(event)
         path = self._enter(event)
         if event.anchor in self._open_anchors:
-            self._fail(f"'*{event.anchor}' stands inside the value it refers to", event.start_mark, "write it out")
+            self._fail(f"'*{event.anchor}' refers to a value that contains it", event.start_mark, "write it out")
         if event.anchor not in self._anchors:
             self._fail(
-                f"'*{event.anchor}' refers to nothing: no '&{event.anchor}' stands above it",
+                f"'*{event.anchor}' refers to nothing: there is no '&{event.anchor}' above it",
                 event.start_mark,
-                "a text that starts with '*' needs quotes",
+                "a string that starts with '*' needs quotes",
             )
         value, nodes, height = self._anchors[event.anchor]
         self._count(nodes - 1, event.start_mark)
@@ -235,7 +235,7 @@ class Reader:
             self._fail(
                 f"the tag '{self._tag_text(event)}' is not allowed",
                 event.start_mark,
-                "configs hold plain values only; delete the tag, or put a text that starts with '!' in quotes",
+                "configs contain only plain values; delete the tag, or put a string that starts with '!' in quotes",
             )
         self._count(1, event.start_mark)
         start = event.start_mark
@@ -292,7 +292,11 @@ class Reader:
             path = (*frame.path, "<<")
         elif type(key) not in (str, int):
             shown = "an empty key" if not event.value else f"the key '{event.value}'"
-            self._fail(f"{shown} means {key!r} to YAML, and is no name", start, f'write it in quotes: "{event.value}":')
+            self._fail(
+                f"{shown} means {key!r} to YAML, and is not a valid name",
+                start,
+                f'write it in quotes: "{event.value}":',
+            )
         elif key in frame.lines:
             self._duplicate(frame, path, event)
         else:
@@ -307,7 +311,7 @@ class Reader:
         self._fail(
             f"the key '{dotted(path)}' stands here and on line {frame.lines[path[-1]]}",
             event.start_mark,
-            "delete one of the two; which one would win depends on the reader",
+            "delete one of the two; which one wins depends on the YAML loader",
         )
 
     def _refuse_complex_key(self, event: Any) -> None:
@@ -316,7 +320,7 @@ class Reader:
             self._fail(
                 "expected a key, found a mapping, a list or an alias",
                 event.start_mark,
-                "a text that starts with '{', '[' or '*' needs quotes",
+                "a string that starts with '{', '[' or '*' needs quotes",
             )
 
     def _merge(self, frame: _Frame) -> None:

@@ -43,7 +43,7 @@ def write_yaml(
         tail: Comment lines that end it.
 
     Raises:
-        DocumentError: a value YAML has no form for, a key that is no name, or a tree deeper than 100 levels.
+        DocumentError: a value YAML has no form for, a key that is not a valid name, or a tree deeper than 100 levels.
     """
     check_depth(values, ())
     notes = comments or {}
@@ -187,9 +187,9 @@ def _scalar_text(value: Any, path: KeyPath, *, in_flow: bool) -> str:
         try:
             return int.__repr__(value)
         except ValueError:
-            raise DocumentError(f"'{dotted(path)}' is an integer of too many digits to write") from None
+            raise DocumentError(f"'{dotted(path)}' is an integer with too many digits to write") from None
     raise DocumentError(
-        f"'{dotted(path)}' is of type {type(value).__name__}, which YAML has no form for",
+        f"'{dotted(path)}' is of type {type(value).__name__}, which YAML cannot represent",
         hint="expected a mapping, a list, a string, a number, true, false or null",
     )
 

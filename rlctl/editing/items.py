@@ -52,7 +52,7 @@ def _held(session: Session, path: KeyPath) -> Any:
     if value is None and info is not None and kind_of(info) in ("list", "mapping"):
         return {} if kind_of(info) == "mapping" else []
     if not isinstance(value, (dict, list)):
-        raise ConfigError(f"{dotted(path)} is no list and no mapping")
+        raise ConfigError(f"{dotted(path)} is neither a list nor a mapping")
     return value
 
 

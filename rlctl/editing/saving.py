@@ -298,7 +298,7 @@ def _in_script(
             added.append(word)
     if added:
         if (last := _last_override(lines, used)) is None:
-            raise UsageError(f"{name} has no override in a line of its own, after which others could come")
+            raise UsageError(f"{name} has no override on a separate line, after which new ones could be added")
         lines = _after(lines, last, added)
     for path in [path for path, value in changes.items() if value is GONE]:
         if (found := _line_of(lines, dotted(path), used)) is not None:

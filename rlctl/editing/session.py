@@ -252,9 +252,7 @@ class Session:
 
     def _refuse_if_readonly(self) -> None:
         if self.readonly:
-            raise ConfigError(
-                "the config was opened to read only", hint="start rlctl tui without --readonly to edit it"
-            )
+            raise ConfigError("the config was opened read-only", hint="start rlctl tui without --readonly to edit it")
 
     def _is_same(self, changed: Loaded) -> bool:
         return changed.config == self.config and changed.expressions == self.loaded.expressions
@@ -375,8 +373,8 @@ class Session:
         base = self.base
         if base is not None and is_script(base.text, str(base.path)):
             raise UsageError(
-                f"{base.path}: the script cannot be changed key by key so that it says this",
-                hint="save it under another name, as YAML or as a script of its own",
+                f"{base.path}: rlctl cannot make this change in the script key by key",
+                hint="save it under another name, as YAML or as a new script",
             )
         return Edited(self.text_in(self.dialect))
 
@@ -471,7 +469,7 @@ class Session:
         if found.text is None:
             errors = [item.message for item in found.report.findings if item.level is Level.ERROR]
             raise UsageError(
-                f"{dialect} cannot express this config: {'; '.join(errors)}", hint="save it in another dialect"
+                f"{dialect} cannot express this config: {'; '.join(errors)}", hint="save it in another format"
             )
         return found.text
 
@@ -516,7 +514,7 @@ class Session:
             raise UsageError("this config has no file yet", hint="save it under a name")
         if not force and self.changed_on_disk():
             raise FileChangedError(
-                f"{self.file.path} was changed by somebody else since it was opened",
+                f"{self.file.path} was changed by another program since it was opened",
                 hint="open it again, save under another name, or save over it",
             )
         text = draft.text if draft is not None and draft.loaded is self.loaded else self.text()

@@ -63,16 +63,16 @@ RULES = (
         "equal-groups",
         "group/equal_share",
         lambda share: share >= 0.5,
-        later("{value:.0%} of the groups have one reward for all their responses: nothing is learned from them"),
+        later("{value:.0%} of the groups have equal rewards for all responses, so nothing is learned from them"),
         later(
-            "mix in prompts of another difficulty, raise rollout.sampling.temperature, or filter such groups (algorithm.filters)"
+            "add prompts of other difficulty, raise rollout.sampling.temperature, or filter these groups (algorithm.filters)"
         ),
     ),
     AdviceRule(
         "truncation",
         "response/truncated_share",
         lambda share: share >= 0.25,
-        later("{value:.0%} of the responses are cut off at the longest length"),
+        later("{value:.0%} of the responses are truncated at the length limit"),
         later("raise rollout.max_response_tokens, or penalize length (algorithm.reward_shaping)"),
     ),
     AdviceRule(
@@ -87,7 +87,7 @@ RULES = (
         "reward/max",
         lambda reward: reward == 0,
         later("no response of the last steps has a reward above 0"),
-        later("read the responses on the samples page: does the prompt ask for the form that the reward expects?"),
+        later("read the responses on the samples page: does the prompt ask for the format that the reward expects?"),
         _farthest,
     ),
     AdviceRule(
@@ -101,22 +101,26 @@ RULES = (
         "skipped-updates",
         "policy/skipped_updates",
         lambda share: share > 0,
-        later("{value:.1%} of the optimizer steps are skipped, as their gradient is not finite"),
-        later("lower train.optimizer.lr, or set train.precision.compute to float32 to see whether that is it"),
+        later("{value:.1%} of the optimizer steps are skipped because their gradient is not finite"),
+        later(
+            "lower train.optimizer.lr, or set train.precision.compute to float32 to see whether precision is the cause"
+        ),
     ),
     AdviceRule(
         "skipped-critic-updates",
         "critic/skipped_updates",
         lambda share: share > 0,
-        later("{value:.1%} of the critic's optimizer steps are skipped, as their gradient is not finite"),
-        later("lower critic.optimizer.lr, or set critic.precision.compute to float32 to see whether that is it"),
+        later("{value:.1%} of the critic's optimizer steps are skipped because their gradient is not finite"),
+        later(
+            "lower critic.optimizer.lr, or set critic.precision.compute to float32 to see whether precision is the cause"
+        ),
     ),
     AdviceRule(
         "low-mfu",
         "throughput/mfu",
         lambda share: share < 0.15,
-        later("training uses {value:.0%} of what the devices can compute"),
-        later("raise batch.micro_batch, or lower what is recomputed and offloaded (train.memory, train.engine)"),
+        later("training uses {value:.0%} of the devices' peak compute"),
+        later("raise batch.micro_batch, or reduce recomputation and offloading (train.memory, train.engine)"),
     ),
 )
 
@@ -134,7 +138,7 @@ def _stalled(current: Current | None, now: float) -> Iterator[Advice]:
     remedy = later("look at the logs of its processes, or stop the run and resume it from the last checkpoint")
     if usual is None and elapsed > STALLS[0][1]:
         message = later(
-            "the phase {phase} has taken {minutes:.0f} minutes, and it is not known how long it usually takes"
+            "the phase {phase} has taken {minutes:.0f} minutes; rlctl does not know yet how long it usually takes"
         )
         yield Advice("stalled", message, remedy, told)
     elif usual is not None and any(elapsed > max(times * usual, seconds) for times, seconds in STALLS):
@@ -150,13 +154,13 @@ def _by_rule(table: StepTable) -> Iterator[Advice]:
 
 
 def _running_away(table: StepTable) -> Iterator[Advice]:
-    """A KL that is several times of what it was, and not small."""
+    """A KL that is several times its earlier value, and not small."""
     for metric in ("reward/kl", "policy/kl_loss", "policy/approx_kl"):
         recent, before = _two_windows(table, metric)
         if recent is not None and before is not None and recent > 0.1 and recent > 5 * abs(before):
             yield Advice(
                 "kl-runs-away",
-                later("{metric} is {recent:.3g}, {times:.0f} times of what it was"),
+                later("{metric} is {recent:.3g}, {times:.0f} times its earlier value"),
                 later("lower train.optimizer.lr, or raise the coefficient of algorithm.kl_in_loss"),
                 {"metric": metric, "recent": recent, "times": recent / max(abs(before), 1e-9)},
             )
@@ -169,7 +173,7 @@ def _collapsed(table: StepTable) -> Iterator[Advice]:
     if recent is not None and before is not None and recent < 0.05 and recent < 0.1 * before:
         yield Advice(
             "entropy-collapse",
-            later("the entropy fell from {before:.3g} to {recent:.3g}: responses are nearly the same each time"),
+            later("the entropy fell from {before:.3g} to {recent:.3g}: responses are nearly deterministic"),
             later("raise algorithm.entropy_coefficient or policy_loss.clip_high, or lower the learning rate"),
             {"before": before, "recent": recent},
         )

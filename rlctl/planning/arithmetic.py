@@ -71,7 +71,7 @@ def expert_responses(config: Config) -> int:
         return min(math.ceil(share * mini), mini - 1)
     if share >= 1:
         raise PlanError(
-            "algorithm.objective.expert_share is 1: nothing would be rolled out",
+            "algorithm.objective.expert_share is 1: there would be no rollout",
             hint="lower it, or set algorithm.objective to sft",
         )
     return math.ceil(share * drawn_responses(config) / (1 - share))
@@ -120,7 +120,7 @@ def steps_per_epoch(config: Config, rows: int) -> int:
     per_step = config.batch.prompts_per_step
     if rows < per_step and config.data.last_batch == "drop":
         raise PlanError(
-            f"the training data has {rows} prompts and a step takes {per_step}: not one step fits in an epoch",
+            f"the training data has {rows} prompts and a step needs {per_step}: an epoch has not a single step",
             hint=f"set batch.prompts_per_step to {rows} or less, or data.last_batch to carry",
         )
     return rows // per_step
@@ -382,7 +382,7 @@ def served_judges(config: Config) -> dict[int, JudgeReward]:
             said = ", ".join(f"{each.name}: {getattr(each, name)}" for each in found.values())
             raise PlanError(
                 f"a run serves one judge, and its rewards differ in {name} ({said})",
-                hint="serve the others over an OpenAI-compatible endpoint, and set their base_url",
+                hint="serve the others behind an OpenAI-compatible endpoint and set their base_url",
             )
     return found
 

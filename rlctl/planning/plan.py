@@ -160,7 +160,7 @@ def plan_from(data: Mapping[str, Any]) -> Plan:
     """
     if data.get("version") != PLAN_VERSION:
         raise PlanError(
-            f"the plan is of version {data.get('version')!r}; this rlctl reads {PLAN_VERSION}", hint="plan again"
+            f"the plan has version {data.get('version')!r}; this rlctl reads {PLAN_VERSION}", hint="plan again"
         )
     try:
         return Plan(**{**data, "stages": tuple(_stage_from(stage) for stage in data["stages"])})
@@ -251,7 +251,7 @@ def _check_cluster(config: Config, cluster: Cluster | None, device: Device) -> N
     if config.placement.nodes > cluster.nodes or config.placement.devices_per_node > cluster.devices_per_node:
         wanted = f"{config.placement.nodes} x {config.placement.devices_per_node}"
         raise PlanError(
-            f"the config wants {wanted} GPUs (nodes x devices_per_node); the cluster has "
+            f"the config needs {wanted} GPUs (nodes x devices_per_node); the cluster has "
             f"{cluster.nodes} x {cluster.devices_per_node}",
             hint="change placement.nodes and placement.devices_per_node",
         )

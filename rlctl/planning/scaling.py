@@ -21,10 +21,10 @@ from rlctl.documents.paths import KeyPath, dotted
 from rlctl.planning import arithmetic
 
 NO_GPU = "needs a GPU"
-WHOLE = "a worker holds the model whole"
-IN_HOST_MEMORY = "without a GPU everything is in CPU memory"
+WHOLE = "each worker holds the whole model"
+IN_HOST_MEMORY = "without a GPU everything is already in CPU memory"
 GPU_MEMORY = "GPU memory, which has no effect on CPU"
-SLOW_ON_CPU = "most CPUs compute it slowly; float32 is more exact"
+SLOW_ON_CPU = "most CPUs compute it slowly; float32 is more accurate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def edited(config: Config, edits: Any) -> tuple[Config, list[Change]]:
 
 def cpu_edits(config: Config, workers: int) -> Iterator[Edit]:
     """What changes in one stage."""
-    yield Edit(("run", "name"), f"{config.run.name}-cpu", "the folder of the full-size run stays untouched")
+    yield Edit(("run", "name"), f"{config.run.name}-cpu", "the full-size run's folder stays unchanged")
     yield from _placement(config, workers)
     yield from _trained(("train",), config.train, config.model)
     if config.critic is not None:
@@ -140,7 +140,7 @@ def _engine(path: KeyPath, engine: TrainEngine) -> Iterator[Edit]:
         yield Edit((*path, "offload_gradients"), False, IN_HOST_MEMORY)
         for group, names in MEGATRON_OF_GPUS.items():
             kept = {name: value for name, value in getattr(engine, group).items() if name not in names}
-            yield Edit((*path, group), kept, "settings of GPUs, or of the parallel sizes")
+            yield Edit((*path, group), kept, "settings for GPUs or for the parallel sizes")
 
 
 MEGATRON_OF_GPUS = {

@@ -11,7 +11,7 @@ from rlctl.planning.support import NOTED_VALUES, ONLY_VALUES, REFUSED_VALUES, TA
 
 _MEANINGS = {
     Status.HONOURED: "honoured",
-    Status.DESCRIPTIVE: "recorded; it changes no number",
+    Status.DESCRIPTIVE: "recorded; it does not affect results",
     Status.FRONT_END: "acts before the run starts",
     Status.NOTED: "not used",
     Status.REFUSED: "refused",

@@ -15,7 +15,7 @@ from rlctl.config import Config
 from rlctl.planning import arithmetic
 
 Name = Literal["nccl", "ipc", "checkpoint", "memory"]
-HOST = "weights travel through the host's memory"
+HOST = "rlctl syncs weights through host memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def way_of(config: Config, engine: str, device: str | None) -> WeightTransfer:
     if asked == "checkpoint":
         return WeightTransfer(asked)
     if config.run.mode in ("rollout_only", "train_only"):
-        return WeightTransfer("memory", "weights travel through a folder where runs explore and train apart")
+        return WeightTransfer("memory", "separate rollout and training runs sync weights through a folder")
     if asked == "memory":
         return WeightTransfer(asked)
     if asked == "in_place":
@@ -55,11 +55,11 @@ def _problems(config: Config, engine: str, device: str | None) -> dict[Name, str
     if "cpu" in (config.placement.device, device):
         return dict.fromkeys(("nccl", "ipc"), "there are no GPUs")
     if engine != "vllm":
-        return dict.fromkeys(("nccl", "ipc"), f"{engine} takes no weights from GPU to GPU; vLLM does")
+        return dict.fromkeys(("nccl", "ipc"), f"{engine} cannot receive weights from GPU to GPU; vLLM can")
     first = arithmetic.devices_of(config, "policy")[:1]
     rollout = arithmetic.devices_of(config, "rollout")
     return {
-        "nccl": "rollout is on the first training worker's GPU too, and NCCL joins different ones"
+        "nccl": "rollout shares the first training worker's GPU, and NCCL needs different GPUs"
         if not set(first).isdisjoint(rollout)
         else "",
         "ipc": "" if first == rollout else "rollout is on other GPUs than the first training worker's",

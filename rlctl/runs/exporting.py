@@ -58,7 +58,7 @@ def _chosen(stages: list[Stage], name: str | None, with_checkpoints: list[Stage]
     if name is None and with_checkpoints:
         return with_checkpoints[-1]
     if name is None:
-        raise RunError("the run has no checkpoint yet", hint="checkpoint.every says how often one is saved")
+        raise RunError("the run has no checkpoint yet", hint="checkpoint.every sets how often rlctl saves one")
     for stage in stages:
         if stage.name == name:
             return stage

@@ -90,7 +90,7 @@ def place(name: str, ending: str) -> Path:
         made.touch(mode=0o600)
     except OSError as error:
         raise RunError(
-            f"{made} cannot be written: {error.strerror}", hint="set XDG_STATE_HOME to a folder that can"
+            f"{made} cannot be written: {error.strerror}", hint="set XDG_STATE_HOME to a writable folder"
         ) from error
     return made
 

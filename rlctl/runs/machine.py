@@ -50,8 +50,8 @@ def _local_gpus() -> list[_Gpu]:
         asked = subprocess.run(query, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise RunError(
-            f"{tool} has not said within {ANSWER_SECONDS:g} s which GPUs this machine has",
-            hint="run it: the driver may hang; without its folder in PATH the machine counts as one without GPUs",
+            f"{tool} did not list this machine's GPUs within {ANSWER_SECONDS:g} s",
+            hint="run it to see whether the driver hangs; if its folder is not in PATH, rlctl assumes no GPUs",
         ) from None
     if asked.returncode != 0:
         return []

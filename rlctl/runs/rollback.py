@@ -99,13 +99,13 @@ def go_back(config: Config, folder: Path, step: int) -> None:
         steps = ", ".join(str(each.step) for each in kept) or "none"
         raise RunError(
             f"there is no complete checkpoint of step {step} to resume from",
-            hint=f"the stage that the run is in has checkpoints of: {steps}",
+            hint=f"the run's current stage has checkpoints of steps {steps}",
         )
     if step == newest:
         return
     if config.checkpoint.remote is not None:
         raise RunError(
-            f"the run cannot go back to step {step}: its newest checkpoint is at {config.checkpoint.remote} too",
+            f"the run cannot go back to step {step}: {config.checkpoint.remote} has a newer checkpoint",
             hint="launch it under another name, with checkpoint.resume path and this checkpoint as checkpoint.resume_path",
         )
     if config.buffer.choice != "memory":

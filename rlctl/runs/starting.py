@@ -92,7 +92,8 @@ def _joined(config: Config, address: str) -> Cluster | None:
     """As many machines as the config asks for, of the kind that the cluster at an address has; None where the config says."""
     if "://" in address:
         raise RunError(
-            f"{address} is not an address that a run can join from here", hint="rlctl launch submits it there as a job"
+            f"{address} is not an address that a run can join from here",
+            hint="use rlctl launch, which submits it there as a job",
         )
     if config.placement.device != "auto":
         return None
@@ -196,7 +197,7 @@ def run_lock(folder: Path) -> Iterator[None]:
     except BlockingIOError as error:
         os.close(file)
         raise RunError(
-            f"run {folder.name} is running: another process holds {folder}", hint="pass --new to start another run"
+            f"run {folder.name} is running: another process has locked {folder}", hint="pass --new to start another run"
         ) from error
     except OSError:
         pass  # a file system without locks: run.json still tells of a process that runs
@@ -228,7 +229,7 @@ def try_out(loaded: Loaded, plan: Plan, *, prompts: int | None = None, steps: in
         cluster = Cluster(plan.nodes, plan.devices_per_node, plan.device)
         outcome = launch(make_plan(small, cluster=cluster), small, Path(folder), observer=seen.append)
     if outcome.status != "finished":
-        raise RunError(outcome.cause or "stopped before the step was over")
+        raise RunError(outcome.cause or "stopped before the step was finished")
     samples = [{"stage": e["stage"], **sample} for e in seen if e["kind"] == "samples" for sample in e["samples"]]
     metrics = {event["stage"]: event["metrics"] for event in seen if event["kind"] == "step"}
     shown = prompts or SAMPLES_SHOWN
@@ -249,8 +250,8 @@ def _small(config: Config, prompts: int | None, steps: int, folder: Path) -> Con
 def _small_stage(config: Config, prompts: int | None, steps: int, folder: Path) -> Config:
     if arithmetic.drains_buffer(config) and config.buffer.choice == "sql":
         raise RunError(
-            "trying a run of mode train_only would take responses out of its buffer, which the run is to be trained on",
-            hint="try it with --set run.mode=full, or with a copy of the buffer",
+            "rlctl try on a train_only run would consume responses from its buffer, which the run needs",
+            hint="use --set run.mode=full, or a copy of the buffer",
         )
     run, rollout = config.run, config.rollout
     skip = replace(run.skip, rollout="off") if run.skip.rollout == "dump" else run.skip
@@ -302,7 +303,7 @@ def _run(folder: Path, config: Config, plan: Plan, observer: Observer, accept_ch
         earlier_seconds=earlier_seconds,
     )
     write_record(folder, record)
-    status, cause = "failed", "the process ended before the run did"
+    status, cause = "failed", "the process exited before the run ended"
     try:
         with seen_alive(folder):
             outcome = launch(plan, config, folder, observer=observer, accept_changes=accept_changes)
@@ -373,7 +374,9 @@ def _refuse_other(folder: Path, config: Config) -> None:
         listed = "\n  ".join(changed[:10])
         goes_on = f"rlctl runs resume {folder} resumes it with its own config"
         there = "from a checkpoint of it with checkpoint.resume=path and checkpoint.resume_path"
-        raise RunError(f"run {info.name} exists with another config:\n  {listed}", hint=f"{goes_on}; {new}, {there}")
+        raise RunError(
+            f"run {info.name} exists with a different config:\n  {listed}", hint=f"{goes_on}; {new}, {there}"
+        )
 
 
 _MEANINGLESS = (

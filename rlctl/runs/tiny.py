@@ -28,11 +28,11 @@ MAX_ROWS = 256
 MICRO_TOKENS = 2048
 LONGER = 2
 """How many times as many tokens a text may be in a tokenizer that is made."""
-SHORT = "a random model hardly ever ends a response, so that a long limit only takes time"
+SHORT = "a random model rarely ends a response, so a long limit only costs time"
 FEW = "a few prompts"
 SMALL = "a random model of the same architecture"
-FULL_SIZE = "belongs to the full-size model"
-NEVER = "the responses of a random model score alike and do not end: nothing would be left to train on"
+FULL_SIZE = "applies only to the full-size model"
+NEVER = "a random model's responses score alike and don't end, so filters would leave nothing to train on"
 LEFT_OUT = (ZeroVarianceGroups, GroupMean, Overlong, DifficultyMask, LongIncorrect)
 """Filters that a random model's responses do not pass."""
 
@@ -82,8 +82,8 @@ def _data(config: Config) -> Iterator[Edit]:
     if config.run.mode == "evaluate_only":
         sources.append(("eval", config.data.eval))
     else:
-        yield Edit(("data", "eval"), (), "a few steps evaluate nothing")
-        yield Edit(("schedule", "evaluate_every"), None, "a few steps evaluate nothing")
+        yield Edit(("data", "eval"), (), "a few steps need no evaluation")
+        yield Edit(("schedule", "evaluate_every"), None, "a few steps need no evaluation")
     for name, listed in sources:
         for index, source in enumerate(listed):
             yield Edit(("data", name, index, "max_samples"), min(source.max_samples or MAX_ROWS, MAX_ROWS), FEW)
@@ -131,9 +131,9 @@ def _lengths(config: Config) -> Iterator[Edit]:
     if penalty is not None:
         share = new / rollout.max_response_tokens
         buffer = max(1, round(penalty.buffer * share))
-        yield Edit(("algorithm", "reward_shaping", "overlong_penalty", "buffer"), buffer, "the same share of the limit")
+        yield Edit(("algorithm", "reward_shaping", "overlong_penalty", "buffer"), buffer, "scaled with the limit")
         limit = None if penalty.limit is None else max(1, round(penalty.limit * share))
-        yield Edit(("algorithm", "reward_shaping", "overlong_penalty", "limit"), limit, "the same share of the limit")
+        yield Edit(("algorithm", "reward_shaping", "overlong_penalty", "limit"), limit, "scaled with the limit")
     kept = tuple(each for each in config.algorithm.filters if not isinstance(each, LEFT_OUT))
     yield Edit(("algorithm", "filters"), kept, NEVER)
 
@@ -177,7 +177,7 @@ def _schedule(config: Config, steps: int) -> Iterator[Edit]:
         if trained is not None and trained.lr_scheduler.warmup_steps:
             yield Edit((section, "lr_scheduler", "warmup_steps"), 0, "longer than a few steps")
     if config.weight_sync.every is not None and config.weight_sync.every > 1:
-        yield Edit(("weight_sync", "every"), 1, "new weights reach rollout within the few steps")
+        yield Edit(("weight_sync", "every"), 1, "so that rollout gets new weights within these steps")
 
 
 def make_models(config: Config, wanted: list[Wanted]) -> list[str]:
@@ -198,7 +198,9 @@ def make_models(config: Config, wanted: list[Wanted]) -> list[str]:
     told = [f"tokenizer: {name}'s own"]
     if tokenizer is None:
         tokenizer = maker.made_tokenizer(maker.texts_in(_rows(config)))
-        told = [f"tokenizer: {name} is not on this machine; made one of {len(tokenizer)} tokens from the training data"]
+        told = [
+            f"tokenizer: {name} is not available locally; built one with {len(tokenizer)} tokens from the training data"
+        ]
     for number, each in enumerate(wanted):
         architecture, source = maker.architecture_of(each.path, trust_remote_code=each.trust_remote_code)
         count = maker.write_tiny(each.folder, architecture, tokenizer, seed=number + 1, scores=each.scores)

@@ -106,7 +106,7 @@ def make_roles(given: StageContext, groups: Groups, *, renew: Callable[[int], No
     config, tokenizer, advise = given.stage.config, given.materials.tokenizer, given.events.advise
 
     def lost(error: WorkerLost) -> None:
-        advise(f"{error.message}; another takes its place", error.hint)
+        advise(f"{error.message}; rlctl starts a replacement", error.hint)
 
     stateless = RetryPolicy(SCORED_AGAIN, lost)
     models = _modelled(config, groups, stateless)

@@ -71,13 +71,13 @@ def check_endpoints(config: Config, plan: StagePlan, tell: Callable[[str], None]
         answer = _answer(endpoint)
         key = endpoint.key.rpartition(".")[0]
         if answer.status_code in FORBIDDEN:
-            given = "does not take the key that it was given" if endpoint.secret else "wants a key"
+            given = "rejects its API key" if endpoint.secret else "wants a key"
             raise RunError(
                 f"{endpoint.key}: {endpoint.asked} answered {answer.status_code}: it {given}", hint=f"set {key}.api_key"
             )
         served = _models(answer)
         if endpoint.model and served and endpoint.model not in served:
-            tell(f"{endpoint.asked} lists {', '.join(served[:5])}, and not {endpoint.model} ({key}.model)")
+            tell(f"{endpoint.asked} lists {', '.join(served[:5])}, but not {endpoint.model} ({key}.model)")
 
 
 def _answer(endpoint: Endpoint) -> httpx.Response:
@@ -91,7 +91,7 @@ def _answer(endpoint: Endpoint) -> httpx.Response:
             answer = httpx.get(endpoint.asked, headers=headers, timeout=SECONDS)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise RunError(
-                f"{endpoint.key}: {endpoint.url!r} is no address: {error}", hint="write it as http://host:8000/v1"
+                f"{endpoint.key}: {endpoint.url!r} is not a valid URL: {error}", hint="write it as http://host:8000/v1"
             ) from error
         except httpx.TimeoutException:
             problem = f"did not answer within {SECONDS:g} s"
@@ -105,7 +105,7 @@ def _answer(endpoint: Endpoint) -> httpx.Response:
         problem = problem.replace(endpoint.secret, "***")
     raise RunError(
         f"{endpoint.key}: {endpoint.asked} {problem} (tried {ATTEMPTS} times)",
-        hint=f"start the server and wait until it answers, or mend {endpoint.key}; from here: curl {endpoint.asked}",
+        hint=f"start the server and wait until it answers, or fix {endpoint.key}; to test: curl {endpoint.asked}",
     )
 
 

@@ -240,7 +240,7 @@ class Restarts:
         if self.so_far > self.at_most:
             raise error
         again = f"restart {self.so_far} of {self.at_most}"
-        message = f"{error.message}; the stage goes on from its last checkpoint ({again})"
+        message = f"{error.message}; the stage restarts from its last checkpoint ({again})"
         events.emit("advisory", message=message, hint=error.hint)
 
 
@@ -339,7 +339,7 @@ def _ray(
         import ray
     except ImportError as error:
         raise MissingDependency(
-            "running needs Ray, which is not installed", hint=packages.install(packages.RUNTIME)
+            "rlctl needs Ray to run, and Ray is not installed", hint=packages.install(packages.RUNTIME)
         ) from error
     settings = config.runtime.ray
     arguments: dict[str, Any] = {
@@ -366,13 +366,13 @@ def _ray(
             except Exception as error:
                 if settings.address or "timed out" not in str(error):
                     raise
-                tell(f"Ray did not come up in the time that it gives itself, and is started again: {error}")
+                tell(f"Ray did not start within its own time limit; starting it again: {error}")
                 _init(arguments, stop)
         except RunError:
             raise
         except Exception as error:  # Ray raises that class itself where its node does not come up in time
             raise RunError(
-                f"Ray does not start: {error}", hint="logs/ray.log of the run folder has what Ray said"
+                f"Ray failed to start: {error}", hint="see Ray's output in logs/ray.log of the run folder"
             ) from error
         if address is None:
             make_session_private()

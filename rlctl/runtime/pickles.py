@@ -28,5 +28,5 @@ def reason_of(error: BaseException) -> str:
     """Why a file was not read, in one line; of one that would execute something, what."""
     found = _REFUSED.search(str(error)) if isinstance(error, UnpicklingError) else None
     if found:
-        return f"it contains {found[1]}, which loading it would execute"
+        return f"it contains {found[1]}, which would be executed on loading"
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -89,7 +89,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     check_contents(config)
     check_skips(config)
     if config.run.skip.rollout == "replay":
-        events.advise("responses are replayed from disk, not drawn (run.skip.rollout)")
+        events.advise("responses are replayed from disk, not generated (run.skip.rollout)")
     check_buffer(config)
     tokenizer = _tokenizer(config)
     stop_token_ids = _stop_tokens(tokenizer)
@@ -178,7 +178,7 @@ def _drained_steps(config: Config) -> int:
     rate, total = config.train.lr_scheduler, arithmetic.drained_steps(config)
     if total is None and rate.type != "constant" and rate.total_steps is None:
         raise PlanError(
-            f"the learning rate falls by {rate.type} over the run, which goes on as long as its buffer is filled",
+            f"the learning rate decays with {rate.type} over the run, but the run's length depends on its buffer",
             hint="set schedule.total_steps, or train.lr_scheduler.total_steps",
         )
     return ENDLESS if total is None else total

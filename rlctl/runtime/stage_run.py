@@ -157,8 +157,8 @@ class StageRun:
         if self.critic is not None:
             if not (saved.folder / "critic").is_dir():
                 raise RunError(
-                    f"the checkpoint {saved.folder} has no critic, and {self.config.algorithm.advantage.choice} needs one",
-                    hint="go on from a checkpoint of a run with a critic, or start anew from its weights with model.path",
+                    f"the checkpoint {saved.folder} has no critic, but {self.config.algorithm.advantage.choice} needs one",
+                    hint="resume from a checkpoint with a critic, or start a new run from its weights with model.path",
                 )
             self.critic.load(saved.folder / "critic")
         self.source.restore(saved.controller["data"])
@@ -172,10 +172,10 @@ class StageRun:
             self.events.advise(told, hint)
         left = left_out(self.config.checkpoint.load_contents, saved.controller.get("contents", EVERYTHING))
         if left:
-            message = f"{' and '.join(left)} did not come back: this is not the run that would have gone on"
+            message = f"{' and '.join(left)} could not be restored: this run is not an exact continuation"
             self.events.advise(message, "see checkpoint.save_contents and load_contents")
         if self.config.checkpoint.delete_after_load and not self.checkpoints.forget(saved):
-            message = f"{saved.folder} has no whole copy of this run's elsewhere, and stays"
+            message = f"{saved.folder} has no other complete copy, so rlctl keeps it"
             self.events.advise(message, "see checkpoint.delete_after_load and checkpoint.remote")
 
     def _changes(self, saved: Saved) -> list[Change]:
@@ -203,13 +203,13 @@ class StageRun:
             return None
         saved = self.checkpoints.newest()
         for folder in self.checkpoints.damaged():
-            self.events.advise(f"{folder} is not whole and is passed over", "it can be deleted")
+            self.events.advise(f"{folder} is incomplete; skipped", "it can be deleted")
         if saved is None and chosen.resume == "path" and chosen.resume_path is not None:
             path = Path(chosen.resume_path).expanduser()
             saved = verified(path)
             if saved is None:
                 raise RunError(
-                    f"{path} is not a whole checkpoint",
+                    f"{path} is not a complete checkpoint",
                     hint="set checkpoint.resume_path to a folder step-NNNNNN of a run's checkpoints",
                 )
         return saved
@@ -428,7 +428,7 @@ class StageRun:
         Raises:
             RunError: they cannot be written.
         """
-        assert self.policy is not None, "only a trained policy is exported"
+        assert self.policy is not None, "only a trained policy can be exported"
         partial = self.export_folder.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         with self.phase("export"):

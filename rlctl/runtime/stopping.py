@@ -115,7 +115,7 @@ class StopSwitch:
         if self._raising is not None and self._signals >= self._raising:
             raise KeyboardInterrupt
         if self._signals == 1:
-            told = f"{signal.Signals(number).name}: the run ends now; what is not in a checkpoint is done again when it goes on"
+            told = f"{signal.Signals(number).name}: the run stops now; work after the last checkpoint is repeated on resume"
             self._telling = threading.Thread(target=self._tell, args=(told,))
             self._telling.start()
 

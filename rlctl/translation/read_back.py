@@ -36,17 +36,17 @@ CONSEQUENCES: Mapping[str, str] = {
     "algorithm.train_temperature": "sampling divides training logits by rollout.sampling.temperature; one does not. "
     "Log-probs and the loss differ",
     "algorithm.kl_in_loss.estimator": "The gradient of the KL term differs",
-    "algorithm.old_log_probs": "The ratio of the loss is taken to other log-probs, so that it clips other tokens",
+    "algorithm.old_log_probs": "The loss ratio uses other old log-probs, so it clips other tokens",
     "batch.shuffle": "Mini-batches hold other responses",
-    "critic.shuffle": "The critic's mini-batches hold other responses",
+    "critic.shuffle": "The critic's mini-batches contain other responses",
     "schedule.evaluate_at_end": "If true, the run evaluates once more after its last step",
     "schedule.evaluate_at_start": "If true, the run evaluates before its first step",
-    "train.lr_scheduler.step_unit": "step keeps one learning rate for all optimizer steps of a step",
-    "critic.lr_scheduler.step_unit": "step keeps one learning rate for all optimizer steps of a step",
+    "train.lr_scheduler.step_unit": "With step, all optimizer steps of a step share one learning rate",
+    "critic.lr_scheduler.step_unit": "With step, all optimizer steps of a step share one learning rate",
     "train.optimizer.decay_norms_and_biases": "If true, weight decay also applies to norms and biases",
     "critic.optimizer.decay_norms_and_biases": "If true, weight decay also applies to norms and biases",
     "weight_sync.every_optimizer_steps": "Rollout gets new weights more or less often, so that responses are staler or fresher",
-    "weight_sync.max_staleness": "The run trains on responses of another age",
+    "weight_sync.max_staleness": "The run trains on responses of other staleness",
     "run.mode": "The run does something else than its source",
 }
 """What follows if the two sides of a key differ, by canonical key."""

@@ -60,7 +60,8 @@ def check_facts(facts: Mapping[str, str]) -> None:
         if name not in FACTS:
             known = "; ".join(f"{fact}: {meaning}" for fact, meaning in FACTS.items())
             raise UsageError(
-                f"--assume {name}: nothing asks for it", hint=f"{nearest(name, FACTS)} there are {known}".strip()
+                f"--assume {name}: this conversion does not need it",
+                hint=f"{nearest(name, FACTS)} expected one of {known}".strip(),
             )
         if name in _NUMBERS and not (value.isdecimal() and int(value) > 0):
             raise UsageError(f"--assume {name}={value}: it must be a number of at least 1")
@@ -143,7 +144,7 @@ def _detected(document: Document) -> tuple[Dialect, Detection]:
     )
     best = ranked[0]
     if best[1].leaves == 0:
-        raise TranslationError("the file holds no keys", at=Location(document.name))
+        raise TranslationError("the file contains no keys", at=Location(document.name))
     if best[1].unknown > best[1].leaves / 2:
         raise TranslationError(
             f"this is not a config of {', '.join(names())}: the nearest is {best[0].name}, which does not have "
@@ -154,7 +155,7 @@ def _detected(document: Document) -> tuple[Dialect, Detection]:
     if len(ranked) > 1 and ranked[1][1].unknown == best[1].unknown:
         tied = [pair[0].name for pair in ranked if pair[1].unknown == best[1].unknown]
         raise TranslationError(
-            f"this could be {' or '.join(tied)}: both know as many of its keys",
+            f"this could be {' or '.join(tied)}: both have equally many of its keys",
             at=Location(document.name),
             hint="name its framework with --from",
         )
@@ -293,10 +294,10 @@ def _prepared(document: Document, changes: list[Override], dialect: str | None) 
 
 
 def _reason(asked: str | None, given: Input, found: Dialect, taken: Detection, older: Sequence[str]) -> str:
-    """Why a text was taken for a dialect and release, and which older releases its keys fit as well."""
-    keys = _known_keys(found, taken) + (f"; {spoken(older, found.versions)} fit as well" if older else "")
+    """Why a text was taken for a dialect and release, and which older releases its keys also fit."""
+    keys = _known_keys(found, taken) + (f"; {spoken(older, found.versions)} also fit" if older else "")
     if asked:
-        return f"as --from {asked} requests; {keys}"
+        return f"as requested by --from {asked}; {keys}"
     return f"{given.reason}; {keys}" if given.dialect else keys
 
 
@@ -350,7 +351,9 @@ def read_many(
         UsageError: there are overrides, and several files that they could change.
     """
     if len(sources) > 1 and how.get("overrides"):
-        raise UsageError("overrides change one file; several are given", hint="use --set, which takes canonical keys")
+        raise UsageError(
+            "overrides apply to one file, but several are given", hint="use --set, which takes canonical keys"
+        )
     if len(sources) == 1:
         return read(sources[0], trace=trace, variables=variables, **how)
     if not sources:

@@ -14,11 +14,11 @@ METRICS: dict[str, str] = {
     "What it was multiplied by; an adaptive one moves.": "上述 KL 所乘的系数；自适应时会变化。",
     "Mean advantage of a trained token.": "参与训练的 token 的优势平均。",
     "Standard deviation of the advantages of trained tokens.": "参与训练的 token 的优势标准差。",
-    "Tokens that the estimator leaves out of training (clipb, clipv).": "优势估计器不让参与训练的 token（clipb、clipv）。",
-    "Groups drawn that the filters let pass, those beyond a full step left out.": (
+    "Share of tokens that the estimator excludes from training (clipb, clipv).": "优势估计器排除的 token 占比（clipb、clipv）。",
+    "Share of generated groups that pass the filters, without groups beyond a full step.": (
         "生成的组中通过过滤的比例，填满一步之后多出的不算。"
     ),
-    "Rounds of prompts that were drawn to fill the step.": "为填满本步生成了几轮 prompt。",
+    "Rounds of prompts generated to fill the step.": "为填满本步生成了几轮 prompt。",
     "Responses of the kept groups that the filters leave in the loss.": "保留的组中，过滤后仍计入损失的回答。",
     "Tokens that the correction between the engines rejects.": "被两引擎间的修正拒绝的 token。",
     "Mean importance weight of a token.": "token 的重要性权重平均。",
@@ -26,24 +26,24 @@ METRICS: dict[str, str] = {
     "Tokens whose ratio is above the largest weight.": "概率比超过权重上限的 token。",
     "Effective sample size of the weights over the number of tokens.": "权重的有效样本量除以 token 数。",
     "Mean length of a response.": "回答的平均长度。",
-    "Length that half of the responses do not pass.": "半数回答不超过的长度。",
-    "Length that nine of ten responses do not pass.": "九成回答不超过的长度。",
-    "Length that 99 of 100 responses do not pass.": "99% 的回答不超过的长度。",
+    "Median length of a response.": "半数回答不超过的长度。",
+    "90th percentile of response length.": "九成回答不超过的长度。",
+    "99th percentile of response length.": "99% 的回答不超过的长度。",
     "Longest response.": "最长的回答。",
-    "Tokens of all responses that were drawn.": "生成的所有回答的 token 数。",
-    "Responses cut at the limit.": "在长度上限处被截断的回答。",
+    "Tokens of all generated responses.": "生成的所有回答的 token 数。",
+    "Share of responses truncated at the limit.": "在长度上限处被截断的回答。",
     "Groups of two or more whose responses all have the same reward: they teach nothing.": (
         "两条以上回答且奖励全部相同的组：学不到东西。"
     ),
     "Mean size of a group.": "组的平均大小。",
-    "How much older the weights that drew a response are than those that are trained on it, the mean.": (
+    "Mean staleness: steps between the weights that generated a response and the weights trained on it.": (
         "生成回答的权重比用它训练的权重旧多少个版本，平均。"
     ),
-    "The most of a response.": "各回答中的最大值。",
+    "Highest staleness of a response.": "各回答中的最大值。",
     "Responses that stale, of all; 0, 1, 2-3, 4-7, 8-15 and 16 or more. Not told where none is stale.": (
         "陈旧到这种程度的回答所占比例；分 0、1、2-3、4-7、8-15、16 及以上几档。没有陈旧的回答时不报告。"
     ),
-    "Loss that was minimised, with its KL and entropy terms.": "所最小化的损失，含 KL 项和熵项。",
+    "Policy loss, including its KL and entropy terms.": "所最小化的损失，含 KL 项和熵项。",
     "The policy loss alone.": "只算策略损失。",
     "KL from the reference in the loss, before its coefficient.": "损失中相对参考模型的 KL，未乘系数。",
     "Tokens whose ratio is clipped.": "概率比被裁剪的 token。",
@@ -54,14 +54,14 @@ METRICS: dict[str, str] = {
         "训练引擎的策略与 rollout 引擎的策略之间的 KL，用 k1 估计。"
     ),
     "The same, estimated by k3.": "同上，用 k3 估计。",
-    "Mean difference of a drawn token's probability in the two engines.": "采到的 token 在两个引擎中的概率之差，平均。",
+    "Mean difference of a sampled token's probability in the two engines.": "采到的 token 在两个引擎中的概率之差，平均。",
     "Mean square of the probability ratio of the two engines, less 1.": "两个引擎概率比的平方的平均，减 1。",
     "Tokens that the correction rejects, by the log-probs of the moment.": "按当前 log-prob 被修正拒绝的 token。",
     "Mean entropy of the next-token distribution.": "下一个 token 的分布的平均熵。",
-    "Optimizer steps left out because the gradient was not finite.": "因梯度出现 NaN 或无穷大而跳过的优化器步。",
+    "Optimizer steps skipped because the gradient was not finite.": "因梯度出现 NaN 或无穷大而跳过的优化器步。",
     "Norm of the gradient before clipping.": "裁剪前的梯度范数。",
     "Learning rate of the step's optimizer steps, their mean.": "本步各优化器步学习率的平均值。",
-    "Loss that the critic minimised.": "critic 所最小化的损失。",
+    "Critic loss.": "critic 所最小化的损失。",
     "The same before its coefficient.": "同上，未乘系数。",
     "Mean value of a token.": "token 的价值平均。",
     "Mean return that the critic learns.": "critic 学习的回报平均。",
@@ -71,7 +71,7 @@ METRICS: dict[str, str] = {
     "Tokens whose value has moved beyond the clip, and which teach nothing.": "价值移动超出裁剪范围、学不到东西的 token。",
     "Norm of the critic's gradient before clipping.": "critic 裁剪前的梯度范数。",
     "Learning rate of the critic's optimizer steps, their mean.": "critic 各优化器步的学习率平均。",
-    "Its optimizer steps left out because the gradient was not finite.": "critic 因梯度出现 NaN 或无穷大而跳过的优化器步。",
+    "The critic's optimizer steps skipped because the gradient was not finite.": "critic 因梯度非有限值而跳过的优化器步。",
     "Wall time of a phase.": "一个阶段的实际用时。",
     "Wall time of the step, without what is evaluated and saved after it.": "本步的实际用时，不含之后的评测和保存。",
     "Wall time of the step that no phase covers.": "本步中不属于任何阶段的用时。",
@@ -100,10 +100,10 @@ METRICS: dict[str, str] = {
     "Mean length of held-out responses.": "评测回答的平均长度。",
     "Mean reward of the k responses to a prompt.": "一个 prompt 的 k 条回答的平均奖励。",
     "Standard deviation of the rewards of the k responses to a prompt.": "一个 prompt 的 k 条回答的奖励标准差。",
-    "Highest reward of k responses drawn from a prompt's, with replacement.": (
+    "Expected highest reward of k responses sampled from a prompt's responses, with replacement.": (
         "从一个 prompt 的回答中有放回地抽 k 条，其中的最高奖励。"
     ),
-    "Lowest reward of k responses drawn so.": "这样抽出的 k 条中的最低奖励。",
+    "Expected lowest reward of k responses sampled in this way.": "这样抽出的 k 条中的最低奖励。",
     "How right what most of k responses drawn so answer is: 1 or 0, or the reward where none says what is right.": (
         "这样抽出的 k 条中多数答案的对错：1 或 0；没有奖励能判断对错时取其奖励。"
     ),

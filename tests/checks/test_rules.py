@@ -181,7 +181,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "not-used",
         {"run": {"mode": "rollout_only"}, "buffer": {"type": "sql"}, "weight_sync": {"method": "nccl"}},
         "weight_sync.method",
-        "through a folder where runs explore and train apart",
+        "through a folder",
     ),
     (
         "not-supported",
@@ -359,7 +359,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             (
                 "moe.layer_recompute",
                 {"moe": {"layer_recompute": True}, "recompute_granularity": "full"},
-                "whole layers",
+                "full recomputation",
             ),
         )
     ],
@@ -378,7 +378,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     *[
         ("not-supported", over({"train": {"engine": {"type": "megatron"}}}, change), key, words)
         for key, change, words in (
-            ("model.lora", {"model": {"lora": {}}}, "Transformers models only"),
+            ("model.lora", {"model": {"lora": {}}}, "only on Transformers models"),
             ("model.modality", {"model": {"modality": "vision"}}, "read text"),
             ("model.attention", {"model": {"attention": "sdpa"}}, "laid end to end"),
             ("train.precision.parameters", {"train": {"precision": {"parameters": "bfloat16"}}}, "in float32"),
@@ -399,7 +399,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             (
                 "train.lr_scheduler.type",
                 {"train": {"lr_scheduler": {"type": "inverse_sqrt"}}},
-                "over 10,000 ticks",
+                "over 10,000 steps",
             ),
             ("train.optimizer.module", {"train": {"optimizer": {"module": "torchao.optim"}}}, "Megatron-core"),
         )

@@ -54,9 +54,9 @@ def test_the_command_says_what_the_pods_need(rlctl: Any, config_file: Path, monk
     ("words", "told"),
     [
         (("launch", "{config}", "--detach"), "--detach and --pass are for a job"),
-        (("launch", "{config}", "--address", "nowhere"), "is no address of a Ray cluster"),
+        (("launch", "{config}", "--address", "nowhere"), "is not the address of a Ray cluster"),
         (("runs", "resume", "demo", "--pass", "HOME"), "--detach and --pass are for a job"),
-        (("runs", "list", "--address", "auto"), "its runs are folders, and need no address"),
+        (("runs", "list", "--address", "auto"), "its runs are folders and need no address"),
         (("runs", "follow", "demo", "--json", "--address", "http://127.0.0.1:9"), "--json prints events"),
         (
             ("launch", "{ready}", "--address", "http://127.0.0.1:9", "--pass", "NO_SUCH"),

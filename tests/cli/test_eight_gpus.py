@@ -283,7 +283,7 @@ def test_tiny_runs_real_steps_of_the_algorithm_with_a_random_model(typed: Typed,
     given = ["--set", "rewards=[{type: rule, rule: gsm8k}]"] if name == "trinity" else []
     done = typed("try", "--tiny", f"{name}.yaml", "--json", *given, alone=name != "roll")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "made one of" in done.stderr
+    assert "built one with" in done.stderr
     assert f"a random {'qwen3' if name == 'roll' else 'qwen2'} of" in done.stderr
     result = json.loads(done.stdout)
     metrics = result["metrics"]["main"]

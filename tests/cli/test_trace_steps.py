@@ -16,7 +16,7 @@ def test_steps_become_those_of_a_timeline() -> None:
 
 @pytest.mark.parametrize("steps", ["", "0", "3,", "a", "-1", "3;4"])
 def test_what_is_no_list_of_steps_is_refused(steps: str) -> None:
-    with pytest.raises(UsageError, match="expected numbers of steps from 1"):
+    with pytest.raises(UsageError, match="expected step numbers from 1"):
         _traced(Loaded(config_from({})), steps)
 
 

@@ -29,5 +29,5 @@ def test_another_cluster_is_reached_by_its_job_server(text: str, jobs: str) -> N
 
 @pytest.mark.parametrize("text", ["", "local", "head", "ray://", "ftp://head:1", "http://", "http://[", "a b:1"])
 def test_anything_else_is_a_usage_error(text: str) -> None:
-    with pytest.raises(UsageError, match="no address of a Ray cluster"):
+    with pytest.raises(UsageError, match="not the address of a Ray cluster"):
         address_of(text)

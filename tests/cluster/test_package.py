@@ -99,7 +99,7 @@ def test_what_is_no_file_here_stays_as_it_is() -> None:
         ({"model": {"path": "./model"}}, "model.path is './model'"),
         (
             {"rewards": [{"type": "function", "path": "lost.py"}]},
-            "rewards[0].path is 'lost.py', and there is no such file",
+            "rewards[0].path is 'lost.py', but there is no such file",
         ),
         ({"tracking": [{"type": "wandb", "api_key": "1234"}]}, "tracking[0].api_key holds a secret"),
     ],

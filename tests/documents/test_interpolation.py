@@ -81,7 +81,7 @@ def test_as_omegaconf(expression: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("x-${out.in}", "refers to itself: out.in -> out.in"),
         ("${out}", "refers to itself"),
         ("${hydra:runtime.cwd}", "'hydra' belongs to Hydra's own settings"),
-        ("${eval:1+1}", "'eval' is no resolver known here"),
+        ("${eval:1+1}", "'eval' is not a resolver that rlctl knows"),
         ("${oc.env:1}", "an environment variable has a name, not a int"),
         ("${oc.env:A,b,c}", "'oc.env' cannot take these arguments"),
         ("${${oc.env:SECRET_TOKEN}}", "there is no key '${oc.env:SECRET_TOKEN}'"),
@@ -138,7 +138,7 @@ def test_expansion_has_bounds() -> None:
     with pytest.raises(DocumentError, match="expand to more than 100000 values"):
         resolve(read_yaml(text, "t"))
     text = "a0: xxxxxxxx\n" + "".join(f"a{n}: '${{a{n - 1}}}${{a{n - 1}}}'\n" for n in range(1, 39))
-    assert any("makes a text of" in reason for reason in resolve(read_yaml(text, "t")).unresolved.values())
+    assert any("resolves to" in reason for reason in resolve(read_yaml(text, "t")).unresolved.values())
     text = "a0: x\n" + "".join(f"a{n}: '${{oc.select:a{n - 1}}}'\n" for n in range(1, 2000))
     chain = "a: ${b0}\n" + "".join(f"b{n}: '${{oc.select:b{n + 1}}}'\n" for n in range(2000))
     result = resolve(read_yaml(text, "t"))

@@ -152,7 +152,7 @@ def test_items_of_lists() -> None:
     ("text", "message"),
     [
         ("a/b@c=d", "chooses from a config group"),
-        ("~other=1", "deletes another value"),
+        ("~other=1", "deletes a value that"),
         ("~data.files.0", "deletes an item"),
     ],
 )

@@ -204,5 +204,5 @@ def test_experts_of_a_mix_are_a_share_of_each_mini_batch(
 
 
 def test_a_mix_of_experts_only_is_refused() -> None:
-    with pytest.raises(PlanError, match="nothing would be rolled out"):
+    with pytest.raises(PlanError, match="there would be no rollout"):
         arithmetic.expert_responses(config_from({"algorithm": {"objective": {"type": "mix", "expert_share": 1.0}}}))

@@ -25,11 +25,11 @@ def config(method: str, **sections: Any) -> Config:
         ({}, "nccl", "nccl", ""),
         ({}, "ipc", "memory", "on other GPUs"),
         ({"layout": "colocated"}, "auto", "memory", ""),
-        ({"layout": "colocated"}, "nccl", "memory", "NCCL joins different ones"),
+        ({"layout": "colocated"}, "nccl", "memory", "NCCL needs different GPUs"),
         ({"layout": "colocated"}, "ipc", "memory", "on other GPUs"),
         ({"layout": "colocated", "devices_per_node": 1}, "auto", "ipc", ""),
         ({"layout": "colocated", "devices_per_node": 1}, "ipc", "ipc", ""),
-        ({"layout": "colocated", "devices_per_node": 1}, "nccl", "memory", "NCCL joins different ones"),
+        ({"layout": "colocated", "devices_per_node": 1}, "nccl", "memory", "NCCL needs different GPUs"),
         ({"layout": "explicit", "roles": {"policy": {"devices": [0, 1]}, "rollout": {"devices": [1, 2]}}}, "auto", "nccl", ""),
         ({"layout": "explicit", "roles": {"policy": {"devices": [1, 2]}, "rollout": {"devices": [1]}}}, "auto", "ipc", ""),
         ({"layout": "explicit", "roles": {"policy": {"devices": [1, 2]}, "rollout": {"devices": [1, 3]}}}, "auto", "memory", ""),
@@ -52,10 +52,10 @@ def test_what_is_not_taken_is_told_with_its_reason() -> None:
     given = config("nccl", placement={"device": "auto"})
     assert [each.reason for each in unhonoured(given) if each.key == ("weight_sync", "method")] == []
     (told,) = not_used(given, "cpu")
-    assert told == "weight_sync.method: there are no GPUs: weights travel through the host's memory"
+    assert told == "weight_sync.method: there are no GPUs: rlctl syncs weights through host memory"
     other = config("ipc", rollout={"engine": "sglang"})
     assert [each.reason for each in unhonoured(other) if each.key == ("weight_sync", "method")] == [
-        "sglang takes no weights from GPU to GPU; vLLM does: weights travel through the host's memory"
+        "sglang takes no weights from GPU to GPU; vLLM does: rlctl syncs weights through host memory"
     ]
 
 

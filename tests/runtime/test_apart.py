@@ -189,7 +189,7 @@ def test_a_buffer_that_nobody_fills_is_waited_for_only_so_long(apart: Callable[.
     result, _ = go(apart("train_only", "sql", buffer={"read_timeout": 0.2}))
     assert result.status == "failed"
     assert "waited 0.2 s for 4 groups" in result.cause
-    assert "nobody has written to it" in result.cause
+    assert "no run has written to it" in result.cause
 
 
 def test_an_online_run_replays_and_keeps_a_copy(apart: Callable[..., Config], tmp_path: Path) -> None:

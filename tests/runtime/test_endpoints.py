@@ -111,7 +111,7 @@ def test_a_key_that_is_missing_or_wrong_is_told_without_it(serve: Serve) -> None
     with pytest.raises(RunError, match="answered 401: it wants a key") as raised:
         check(rewards=[judge(url)])
     assert raised.value.hint == "set rewards[0].api_key"
-    with pytest.raises(RunError, match="does not take the key") as raised:
+    with pytest.raises(RunError, match="rejects its API key") as raised:
         check(rewards=[judge(url, api_key="sk-other")])
     assert "sk-other" not in str(raised.value)
 

@@ -279,7 +279,7 @@ def test_a_full_disk(task: Any, run: Callable[..., Any], small_disk: Path, tmp_p
     ended_well_and_quickly(failed, began[-1])
     assert "the checkpoint of step 2 could not be written" in failed.failure["message"]
     assert "No space left on device" in failed.failure["message"]
-    assert "before it are whole" in failed.failure["hint"]
+    assert "earlier checkpoints are complete" in failed.failure["hint"]
     place = small_disk / "demo" / "main"
     assert read_checkpoint(place / "step-000001") is not None
     assert not (place / "step-000002").exists()

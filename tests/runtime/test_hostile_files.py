@@ -125,7 +125,7 @@ def test_weights_in_pickles_execute_nothing(task: Any, tmp_path: Path, marker: P
         lambda: reward_model._load(ModelReward(path=path), torch.float32),
     ]
     for load in loads:
-        with pytest.raises(RunError, match=r"it contains posix\.mkdir, which loading it would execute"):
+        with pytest.raises(RunError, match=r"it contains posix\.mkdir, which would be executed on loading"):
             load()
     assert not marker.exists()
 
@@ -135,7 +135,7 @@ def test_an_adapter_in_pickles_executes_nothing(task: Any, tmp_path: Path, marke
     (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
     torch.save({"a": Payload(marker)}, tmp_path / "adapter_model.bin")
     plain = AutoModelForCausalLM.from_pretrained(task.folder / "model")
-    with pytest.raises(RunError, match=r"it contains posix\.mkdir, which loading it would execute"):
+    with pytest.raises(RunError, match=r"it contains posix\.mkdir, which would be executed on loading"):
         Adapters.put_into(plain, Lora(rank=2, adapter_path=str(tmp_path)), base="", seed=0)
     assert not marker.exists()
 
@@ -168,7 +168,7 @@ def test_code_in_a_model_folder_runs_only_where_it_is_trusted(task: Any, tmp_pat
 def test_replayed_responses_execute_nothing(tmp_path: Path, marker: Path) -> None:
     asked = [Request((1, 2), Sampling(max_tokens=4), n=1, seed=3)]
     torch.save([[Payload(marker)]], tmp_path / name_of(asked))
-    with pytest.raises(RunError, match=r"it contains posix\.mkdir, which loading it would execute"):
+    with pytest.raises(RunError, match=r"it contains posix\.mkdir, which would be executed on loading"):
         Replayed(tmp_path).generate(asked)
     assert not marker.exists()
 

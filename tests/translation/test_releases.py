@@ -28,7 +28,7 @@ def _read(text: str, asked: str = "verl") -> tuple[Report, list[Finding]]:
 
 def test_a_file_that_fits_an_old_release_says_what_differs_there() -> None:
     report, (told,) = _read(SCRIPT)
-    assert "0.3 to 0.8 fit as well" in report.reason
+    assert "0.3 to 0.8 also fit" in report.reason
     assert "entropy_coeff is 0.001 (in 0.9 0" in told.message
     assert told.rank is Rank.OBJECTIVE
     assert told.option == "--from verl@0.3"
@@ -39,7 +39,7 @@ def test_a_file_that_writes_the_values_or_names_its_release_is_told_nothing() ->
     assert _read(said)[1] == []
     report, told = _read(SCRIPT, "verl@0.9")
     assert told == []
-    assert "fit as well" not in report.reason
+    assert "also fit" not in report.reason
 
 
 def test_a_key_of_the_newest_release_leaves_no_other() -> None:

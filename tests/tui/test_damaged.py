@@ -125,7 +125,7 @@ def test_a_record_of_another_kind_is_a_damaged_one_and_hides_no_run(tmp_path: Pa
 def test_a_folder_is_a_run_from_the_moment_it_begins_and_another_folder_is_told_to_be_none(tmp_path: Path) -> None:
     begins = tmp_path / "runs" / "begins"
     begins.mkdir(parents=True)
-    with pytest.raises(UsageError, match="is a folder, and no run"):
+    with pytest.raises(UsageError, match=r"is a folder without run\.json"):
         command._run(str(begins), tmp_path)
     (begins / "lock").touch()
     assert command._run("begins", tmp_path / "runs") == begins

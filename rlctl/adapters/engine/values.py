@@ -124,7 +124,7 @@ class Names:
         for name, canonical in self.names.items():
             if canonical == value and type(canonical) is type(value):
                 return name
-        raise InexpressibleError(self.missing or f"there is no name for {value!r}")
+        raise InexpressibleError(self.missing or f"there is not a valid name for {value!r}")
 
 
 @dataclass(frozen=True)

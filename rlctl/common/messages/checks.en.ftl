@@ -187,8 +187,8 @@ devices-not-divisible = { $reason }
     .about = The device count isn't divisible by the parallelism sizes.
     .hint = { $advice }
 
-engine-over-node = each rollout engine uses { $tensor } devices, but a node has { $devices }: some engines would span nodes
-    .about = A rollout engine would span nodes.
+engine-over-node = each rollout engine uses { $tensor } devices, but a node has { $devices }: some engines would span several nodes
+    .about = A rollout engine would span several nodes.
     .hint = set rollout.parallel.tensor_parallel_size to a divisor of { $devices }
 
 tensor-over-node = { $role }: { $reason }

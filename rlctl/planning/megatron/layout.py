@@ -85,7 +85,7 @@ def _nodes(engine: Megatron, per_node: int) -> Iterator[Broken]:
         if per_node % size:
             yield Broken(
                 key,
-                f"layers are shared by {size} devices on nodes of {per_node}: some would span nodes",
+                f"layers are shared by {size} devices on nodes of {per_node}: some would span several nodes",
                 _set(key, size, lambda value: per_node % value == 0, per_node),
                 slow=True,
             )
@@ -116,7 +116,7 @@ def _pipeline(engine: Megatron, shape: ModelShape | None) -> Iterator[Broken]:
         key,
         f"{what} do not divide by {each}",
         _set(key, value, lambda size: layers % (size * other) == 0, most)
-        + ", or say how layers are shared with train.engine.transformer.pipeline_model_parallel_layout",
+        + ", or set the layers of each stage with train.engine.transformer.pipeline_model_parallel_layout",
     )
 
 
@@ -185,7 +185,7 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         if engine.expert_parallel_size > 1:
             yield Broken(
                 "expert_parallel_size",
-                f"experts are shared by {engine.expert_parallel_size} devices, and the model has none",
+                f"experts are split over {engine.expert_parallel_size} devices, but the model has no experts",
                 "set train.engine.expert_parallel_size to 1",
             )
         return
@@ -204,7 +204,7 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
     if shape.expert_intermediate % expert_tensor:
         yield Broken(
             "expert_tensor_parallel_size",
-            f"{shape.expert_intermediate} numbers of an expert do not divide by expert_tensor {expert_tensor}",
+            f"an expert's intermediate size {shape.expert_intermediate} does not divide by expert_tensor {expert_tensor}",
             _set(
                 "expert_tensor_parallel_size",
                 expert_tensor,
@@ -215,7 +215,7 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
     if engine.tensor_parallel_size > 1 and not engine.sequence_parallel:
         yield Broken(
             "sequence_parallel",
-            f"Megatron trains experts with tensor {engine.tensor_parallel_size} under sequence parallelism only",
+            f"Megatron trains experts with tensor {engine.tensor_parallel_size} only with sequence parallelism",
             "set train.engine.sequence_parallel to true",
         )
 
@@ -225,20 +225,19 @@ def _options(engine: Megatron) -> Iterator[Broken]:
     if engine.overlap_parameter_gather and not (engine.distributed_optimizer and engine.overlap_gradient_reduce):
         yield Broken(
             "overlap_parameter_gather",
-            "parameters are gathered during the forward pass only where the optimizer is distributed and gradients are reduced "
-            "during the backward pass",
+            "Megatron overlaps parameter gathering only with a distributed optimizer and overlapped gradient reduction",
             "set train.engine.distributed_optimizer and train.engine.overlap_gradient_reduce to true",
         )
     if engine.moe.dispatcher == "allgather" and engine.pipeline_parallel_size > 1:
         yield Broken(
             "moe.dispatcher",
-            "Megatron's allgather dispatcher takes micro-batches of one length, and those of a pipeline differ here",
+            "Megatron's allgather dispatcher needs micro-batches of equal length, and a pipeline's micro-batches differ here",
             "set train.engine.moe.dispatcher to alltoall",
         )
     if engine.moe.layer_recompute and engine.recompute_granularity == "full":
         yield Broken(
             "moe.layer_recompute",
-            "whole layers are recomputed, experts with them",
+            "with full recomputation, experts are recomputed too",
             "set train.engine.moe.layer_recompute to false, or train.engine.recompute_granularity to selective",
         )
 

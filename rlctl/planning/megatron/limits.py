@@ -104,7 +104,7 @@ def _falls_at_once(asked: Asked) -> str:
     return schedule.type if asked.trains and schedule.type == "inverse_sqrt" and not warms else ""
 
 
-PARTS = "a worker has a part of the vocabulary, and whole distributions are compared"
+PARTS = "each worker has only part of the vocabulary, and this loss compares whole distributions"
 
 ROWS: tuple[Row, ...] = (
     Row("algorithm.kl_in_loss.estimator", _compares, PARTS, "set it to k3, or train.engine to fsdp2"),
@@ -112,7 +112,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "@model.lora",
         lambda asked: asked.trains and asked.model.lora,
-        "low-rank adapters are put into Transformers models only",
+        "LoRA is supported only on Transformers models",
         "set train.engine to fsdp2",
     ),
     Row(
@@ -124,7 +124,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "@model.attention",
         lambda asked: asked.model.attention if asked.model.attention != "auto" else "",
-        "sequences are laid end to end, in the fastest attention that is installed",
+        "the engine packs sequences and uses the fastest installed attention",
         "set @model.attention to auto",
     ),
     Row(
@@ -136,50 +136,50 @@ ROWS: tuple[Row, ...] = (
     Row(
         "@train.precision.reduce",
         _reduce,
-        "Megatron reduces gradients in float32 or in the type that it computes in",
+        "Megatron reduces gradients in float32 or in its compute dtype",
         "set @train.precision.reduce to float32",
     ),
     Row(
         "@train.memory.offload_activations",
         lambda asked: asked.trains and asked.train.memory.offload_activations,
-        "activations stay where they are",
+        "the engine does not offload activations",
         "set @.engine.recompute_granularity to full",
     ),
     Row(
         "@train.fused_kernels.liger",
         lambda asked: asked.train.fused_kernels.liger,
-        "Liger's kernels are for Transformers models",
+        "Liger's kernels work only with Transformers models",
         "set @train.fused_kernels.liger to false",
     ),
     Row(
         "@train.optimizer.module",
         lambda asked: asked.trains and asked.train.optimizer.module,
-        "it has the optimizers of Megatron-core",
+        "the engine supports only Megatron-core's optimizers",
         "leave @train.optimizer.module out",
     ),
     Row(
         "@train.lr_scheduler.type",
         _falls_at_once,
-        "without a warm-up Megatron-core falls by the square root of the tick, and rlctl over 10,000 ticks, as Transformers does",
+        "without warm-up, Megatron-core decays by the root of the step, rlctl (like Transformers) over 10,000 steps",
         "set @train.lr_scheduler.warmup_steps to 1 and warmup_start_lr to the learning rate, which is Megatron-core's",
     ),
     Row(
         "@model.freeze",
         lambda asked: asked.trains and asked.model.freeze,
-        "it leaves the router of experts untrained, and nothing else",
-        "leave @model.freeze out; for routers, set @.engine.moe.freeze_router to true",
+        "the engine can freeze only the router of experts",
+        "omit @model.freeze; for routers, set @.engine.moe.freeze_router to true",
     ),
     Row(
         "@train.memory.remove_padding",
         lambda asked: not asked.train.memory.remove_padding,
-        "sequences are always laid end to end, without padding",
+        "the engine always packs sequences without padding",
         "leave it out",
         noted=True,
     ),
     Row(
         "@train.memory.recompute_reentrant",
         lambda asked: asked.trains and asked.train.memory.recompute_reentrant,
-        "Megatron recomputes in its own way, as @.engine.recompute_granularity says",
+        "Megatron recomputes as @.engine.recompute_granularity sets",
         "leave it out",
         noted=True,
     ),
@@ -193,7 +193,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "@.engine.transformer.attention_backend",
         lambda asked: asked.engine.transformer.get("attention_backend"),
-        "sequences are laid end to end, in the fastest attention that is installed",
+        "the engine packs sequences and uses the fastest installed attention",
         "leave it out",
         noted=True,
     ),

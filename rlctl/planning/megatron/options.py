@@ -135,7 +135,7 @@ def misfits(engine: Megatron) -> Iterator[Misfit]:
             own = OWN[key].get(name)
             if name not in known:
                 message = f"Megatron-core's {kind} has no {name}"
-                yield Misfit(key, name, message, nearest(name, known) or "leave it out: nothing would read it")
+                yield Misfit(key, name, message, nearest(name, known) or "omit it: nothing would read it")
             elif own is not None:
                 yield Misfit(key, name, f"{name} has its own key", f"set {own} instead")
             elif (needed := SETTLED.get(key, {}).get(name, value)) != value:

@@ -59,7 +59,7 @@ class Fit:
         worst = self.worst
         if worst.lacking:
             return (
-                f"the share of the rollout engine lacks {worst.lacking:.1f} GiB for its weights and the KV cache of one "
+                f"the rollout engine's memory share lacks {worst.lacking:.1f} GiB for its weights and the KV cache of one "
                 "sequence"
             )
         return (

@@ -38,7 +38,7 @@ def why_unknown(path: str) -> str:
     file = expanded(path) / "config.json"
     data = _config(path)
     if data is None:
-        return f"rlctl does not know {path!r} and found no {file}; give a local folder with the model's config.json"
+        return f"rlctl does not know {path!r} and found no {file}; pass a local folder with the model's config.json"
     family = data.get("model_type")
     if family not in FAMILIES:
         missing = "" if can_build() else "; install rlctl[runtime], so that Transformers can count it"

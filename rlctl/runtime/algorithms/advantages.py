@@ -53,9 +53,7 @@ def grpo_passk(rewards: Tensor, groups: Tensor, *, normalize_by_std: bool = True
     """
     centered, counts, inverse = _centered(rewards, groups)
     if bool((counts < 2).any()):
-        raise ConfigError(
-            "grpo_passk compares the two best responses of a group", hint="set batch.responses_per_prompt"
-        )
+        raise ConfigError("grpo_passk compares a group's two best responses", hint="set batch.responses_per_prompt")
     wide = rewards.double()
     order = torch.argsort(wide, descending=True, stable=True)
     by_group = order[torch.argsort(inverse[order], stable=True)]  # group after group, the best of each first
@@ -174,7 +172,7 @@ def rec(
     Source: Trinity-RFT's rec_advantage.py.
     """
     if drop is not None:
-        raise ConfigError(f"the drop of rec is {drop}; responses are not left out at random", hint="set it to null")
+        raise ConfigError(f"the drop of rec is {drop}; rlctl does not drop responses at random", hint="set it to null")
     centered, counts, inverse = _centered(rewards, groups)
     if std_normalize:
         std = (_group_sum(centered**2, inverse, counts) / counts).sqrt()

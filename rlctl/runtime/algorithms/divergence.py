@@ -120,7 +120,7 @@ def divergence(
     if teacher.shape[-1] < student.shape[-1]:
         raise ConfigError(
             f"the teacher has {teacher.shape[-1]} tokens and the student {student.shape[-1]}",
-            hint="a teacher needs the student's tokens; take one of the same family",
+            hint="a teacher needs the student's tokenizer; choose one of the same family",
         )
     teacher = teacher[:, : student.shape[-1]]
 

@@ -148,7 +148,7 @@ class FileBuffer:
         writing = [writer for writer, is_open in self._open.items() if is_open]
         return BufferTimeout(
             f"waited {self._timeout:g} s for {count} groups of responses in the buffer {self._path}; {there}, "
-            f"and {f'{len(writing)} of its writers have not ended' if writing else 'nobody has written to it'}",
+            f"and {f'{len(writing)} of its writers are still running' if writing else 'no run has written to it'}",
             hint="start or resume the run that fills it (run.mode: rollout_only), or raise buffer.read_timeout",
         )
 

@@ -67,7 +67,7 @@ def shared_buffer(config: Config, place: Path, stopped: Callable[[], bool] = nev
     """
     section, member = config.buffer, member_of(place)
     if isinstance(section, MemorySection):
-        assert section.log_path is not None, "a buffer in memory alone is not shared"
+        assert section.log_path is not None, "only a buffer in memory is not shared"
         if "://" in section.log_path:
             return _database(section.log_path, section.label or LABEL, member, stopped=stopped)
         return FileBuffer(Path(section.log_path).expanduser(), member, stopped=stopped)

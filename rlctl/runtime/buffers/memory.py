@@ -165,7 +165,7 @@ class MemoryBuffer:
         return BufferTimeout(
             f"waited {self._timeout:g} s for {count} groups of responses; {len(self._waiting)} are there, "
             f"{self._put} were put and {self._taken} taken so far",
-            hint="look why rollout is slow, or raise buffer.read_timeout",
+            hint="check why rollout is slow, or raise buffer.read_timeout",
         )
 
     def _wait(self) -> None:

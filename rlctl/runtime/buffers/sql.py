@@ -243,8 +243,8 @@ class SqlBuffer:
         seen = []
         for row in rows:
             silent = max(0.0, now - row.alive_until + self._lease)
-            seen.append(f"{row.name} {'has ended' if row.ended else f'was last heard of {silent:.0f} s ago'}")
-        return f"of its writers {', '.join(seen)}" if seen else "nobody has written to it"
+            seen.append(f"{row.name} {'has ended' if row.ended else f'last responded {silent:.0f} s ago'}")
+        return f"of its writers {', '.join(seen)}" if seen else "no run has written to it"
 
     # weights
 

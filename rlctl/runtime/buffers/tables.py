@@ -153,7 +153,7 @@ def connect(url: str) -> sa.Engine:
         raise MissingDependency(f"a database {scheme}:// needs the driver {error.name}", hint=extra) from error
     except (exc.ArgumentError, exc.NoSuchModuleError, ValueError) as error:
         raise RunError(
-            f"this is no URL of a database: it begins with {scheme[:20]!r}",
+            f"this is not a database URL: it starts with {scheme[:20]!r}",
             hint="write it as sqlite:///buffer.db or postgresql://user@host/name",
         ) from error
     if engine.dialect.name == "sqlite":
@@ -183,5 +183,5 @@ def unusable(shown: str, error: Exception) -> RunError:
     reason = str(getattr(error, "orig", None) or error).strip().splitlines()
     return RunError(
         f"the database {shown} cannot be used: {reason[0] if reason else type(error).__name__}",
-        hint="check buffer.url, and that the server runs and lets this user make tables",
+        hint="check buffer.url, and that the server is running and allows this user to create tables",
     )

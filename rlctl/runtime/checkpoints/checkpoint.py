@@ -66,8 +66,8 @@ def check_contents(config: Config) -> None:
     for key, contents in (("save", config.checkpoint.save_contents), ("load", config.checkpoint.load_contents)):
         if "model" not in contents:
             raise PlanError(
-                f"checkpoint.{key}_contents is {', '.join(contents) or 'empty'}; a run goes on from its weights",
-                hint="add model; to start anew from weights in Hugging Face format, set model.path to their folder",
+                f"checkpoint.{key}_contents is {', '.join(contents) or 'empty'}; resuming needs the weights",
+                hint="add model; to start a new run from weights in Hugging Face format, set model.path to their folder",
             )
 
 
@@ -199,7 +199,7 @@ class Checkpoints:
                 f"the checkpoint of step {step} could not be written: {self._reason(error)}",
                 actor=error.actor if isinstance(error, WorkerFailed) else "controller",
                 trace=error.trace if isinstance(error, WorkerFailed) else "",
-                hint=f"free space or fix the rights of {self.folder}; the checkpoints before it are whole",
+                hint=f"free disk space or fix the permissions of {self.folder}; earlier checkpoints are complete",
             ) from error
 
     def _reason(self, error: OSError | WorkerFailed) -> str:

@@ -19,12 +19,12 @@ def damage(folder: Path) -> str:
     try:
         expected: dict[str, int] = dict(json.loads((folder / CHECKSUMS).read_text()))
     except (OSError, ValueError, TypeError):
-        return f"is not whole: {CHECKSUMS}, which is written last, is missing or damaged"
+        return f"is incomplete: {CHECKSUMS}, which is written last, is missing or damaged"
     for name, value in expected.items():
         if not (folder / name).is_file():
             return f"lacks the file {name}"
         if _sum(folder / name) != value:
-            return f"is damaged: {name} is not as it was written"
+            return f"is damaged: {name} does not match its checksum"
     return ""
 
 

@@ -32,7 +32,7 @@ def checkpoint_of(stage: Stage, folder: Path, step: int | None) -> Saved:
         return saved
     steps = sorted(step_of(path.name) for path in place.glob("step-*"))
     have = ", ".join(str(each) for each in steps if each >= 0)
-    which = "whole checkpoint" if step is None else f"whole checkpoint of step {step}"
+    which = "whole checkpoint" if step is None else f"complete checkpoint of step {step}"
     raise RunError(
         f"stage {stage.name} of {folder.name} has no {which}", hint=f"there are steps {have}" if have else ""
     )

@@ -39,14 +39,14 @@ def describe_resume_diff(config: Config, step: int, other: Mapping[str, Any] | N
     curve = ", its learning-rate schedule (shape, length and peak)" if takes else ""
     from_there = f"its step ({step}), its place in the data{curve}"
     if other is None:
-        return f"another run's {from_there} are taken up; its checkpoint does not tell what that run was trained by"
+        return f"resuming another run's {from_there}; its checkpoint does not record that run's settings"
     mine = terms(config)
     differing = [key for key in sorted({*mine, *other}) if mine.get(key) != other.get(key)]
     lines = [
         f"\n  {key}: {other.get(key)!r} there, {mine.get(key)!r} here"
-        + ("; what was there goes on" if takes and key.startswith(CURVE) else "")
+        + ("; the checkpoint's values continue" if takes and key.startswith(CURVE) else "")
         for key in differing[:SHOWN]
     ]
     more = f"\n  and {len(differing) - SHOWN} further keys" if len(differing) > SHOWN else ""
-    told = f"; what differs:{''.join(lines)}{more}" if differing else "; both are trained by the same settings"
-    return f"another run's {from_there} are taken up{told}"
+    told = f"; what differs:{''.join(lines)}{more}" if differing else "; both use the same training settings"
+    return f"resuming another run's {from_there}{told}"

@@ -38,7 +38,7 @@ class Chat:
 
         if not self.tokenizer.chat_template:
             raise RunError(
-                "the tokenizer has no chat template, and the prompts are chat messages or text put into one",
+                "the tokenizer has no chat template, but the prompts are chat messages or text to be wrapped into one",
                 hint="set model.chat_template, or data.train[].prompt_type to raw for text without a template",
             )
         try:
@@ -47,7 +47,7 @@ class Chat:
             )
         except (TemplateError, TypeError, KeyError, ValueError) as error:
             roles = ", ".join(str(message["role"]) for message in messages)
-            raise RunError(f"{where}: the chat template does not take the messages ({roles}): {error}") from error
+            raise RunError(f"{where}: the chat template rejects the messages ({roles}): {error}") from error
 
     def encode(self, texts: list[str], *, special: bool = False) -> list[list[int]]:
         """Return the token ids of texts; ``special`` adds what the tokenizer puts around raw text."""

@@ -52,7 +52,7 @@ class CustomRows:
         rows = self._call(lambda: len(self._made), "its length")
         self.num_rows = rows if source.max_samples is None else min(rows, source.max_samples)
         if not self.num_rows:
-            raise RunError(f"{self._name} has no rows for {source.path}", hint=f"check {key} and {KEY}")
+            raise RunError(f"{self._name} returned no rows for {source.path}", hint=f"check {key} and {KEY}")
         first = self[0]
         self.column_names = list(first)
         self.features: Mapping[str, Any] = first
@@ -170,8 +170,8 @@ def _arguments(found: type, data: Data, source: DataSource, path: str, tokenizer
     ]
     if wanted:
         raise RunError(
-            f"the class {found.__name__} wants {', '.join(wanted)}; it is made with {', '.join(offered)}, by name",
-            hint="give its other parameters defaults",
+            f"the class {found.__name__} requires {', '.join(wanted)}; rlctl passes only {', '.join(offered)}, by name",
+            hint="give all other parameters defaults",
         )
     return {name: value for name, value in offered.items() if name in parameters}
 

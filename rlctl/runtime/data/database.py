@@ -39,7 +39,10 @@ def load_table(source: DataSource, *, key: str) -> Dataset:
 
     file = sa.make_url(source.path).database if source.path.startswith("sqlite") else None
     if file is not None and not Path(file).is_file():
-        raise RunError(f"there is no file {file}", hint=f"set {key}.path; three slashes and a relative path, or four")
+        raise RunError(
+            f"there is no file {file}",
+            hint=f"set {key}.path; write three slashes before a relative path, four before an absolute one",
+        )
     engine = connect(source.path)
     shown = engine.url.render_as_string(hide_password=True)
     try:
@@ -54,7 +57,7 @@ def load_table(source: DataSource, *, key: str) -> Dataset:
     finally:
         engine.dispose()
     if not rows:
-        raise RunError(f"the table {table} of {shown} has no rows", hint=f"{key}.path must hold at least one row")
+        raise RunError(f"the table {table} of {shown} has no rows", hint=f"{key}.path must contain at least one row")
     return Dataset.from_list(rows)
 
 
@@ -75,7 +78,7 @@ def _row(row: dict[str, Any], table: str) -> dict[str, Any]:
         return {name: _value(value) for name, value in row.items()}
     task = _value(row[TASK])
     if not isinstance(task, dict):
-        raise RunError(f"a row of the table {table} holds {type(task).__name__} in {TASK}; expected an object")
+        raise RunError(f"a row of the table {table} contains {type(task).__name__} in {TASK}; expected an object")
     return task
 
 

@@ -34,19 +34,19 @@ def expert_source(config: Config) -> tuple[DataSource, str]:
     if not name:
         has = ", ".join(found) or "none"
         raise RunError(
-            f"mix learns from expert responses in buffer.auxiliary.{wanted}; there is {has}",
+            f"mix needs expert responses in buffer.auxiliary.{wanted}; the config has {has}",
             hint=f"set buffer.auxiliary.{wanted}: {{path: experts.jsonl, messages_key: messages}}",
         )
     chosen, key = found[name], f"buffer.auxiliary.{name}"
     if chosen.format == "queue":
         raise RunError(
-            f"{key}.format is queue, which another process of Trinity-RFT's fills; expert responses are read from files, "
-            "hubs and databases"
+            f"{key}.format is queue, which only Trinity-RFT's own processes fill; rlctl reads expert responses from "
+            "files, hubs and databases"
         )
     unknown = sorted(set(chosen.settings) - set(_KNOWN))
     if unknown:
         raise RunError(
-            f"{key}.settings.{unknown[0]} is read by nothing",
+            f"{key}.settings.{unknown[0]} is not a known setting",
             hint=nearest(unknown[0], _KNOWN) or f"expected one of {', '.join(_KNOWN)}",
         )
     fields: dict[str, Any] = {field: chosen.settings[old] for old, field in _FIELDS.items() if old in chosen.settings}

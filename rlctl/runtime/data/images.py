@@ -66,8 +66,8 @@ class ImageReader:
                 raise MissingDependency(f"the image processor of {model.path} needs a package: {error}") from error
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise RunError(
-                    f"{model.path} holds no image processor that can be loaded: {error}",
-                    hint="model.path must hold preprocessor_config.json, as the hub has it",
+                    f"{model.path} contains no loadable image processor: {error}",
+                    hint="model.path must contain the model's preprocessor_config.json",
                 ) from error
         self.image_token: int = config.image_token_id
         self._merged: int = self._processor.merge_size**2
@@ -86,7 +86,7 @@ class ImageReader:
         places = sum(part.count(self.image_token) for part in parts)
         if places != len(counts):
             raise RunError(
-                f"{where} has {places} image tokens once it is rendered, and {len(counts)} images",
+                f"{where} has {places} image tokens after rendering, but {len(counts)} images",
                 hint="model.chat_template must write one image token for each content part of type image",
             )
         rest = iter(counts)
@@ -119,13 +119,13 @@ def check_columns(dataset: Rows, source: DataSource, reader: ImageReader | None,
     for field, what in OTHERS.items():
         if getattr(source, field) in dataset.column_names:
             raise RunError(
-                f"{source.path} has the column {getattr(source, field)!r} ({key}.{field}), and {what} cannot be read",
-                hint=f"set {key}.{field} to null to leave it out",
+                f"{source.path} has the column {getattr(source, field)!r} ({key}.{field}), but rlctl cannot read {what}",
+                hint=f"set {key}.{field} to null to ignore it",
             )
     if source.image_key in dataset.column_names and reader is None:
         raise RunError(
             f"{source.path} has the column {source.image_key!r} ({key}.image_key), and model.modality is text",
-            hint=f"set model.modality to vision for a model that reads images, or {key}.image_key to null to leave it out",
+            hint=f"set model.modality to vision for a model that reads images, or {key}.image_key to null to ignore it",
         )
 
 
@@ -181,7 +181,7 @@ def _read(value: Any, folder: Path, where: str) -> Image:
         with Image.open(source) as opened:
             return opened.convert("RGB")
     except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise RunError(f"{where} cannot be read{shown}: {error}", hint="mend the image, or remove the row") from error
+        raise RunError(f"{where} cannot be read{shown}: {error}", hint="fix the image, or remove the row") from error
 
 
 def _source(value: Any, folder: Path, where: str) -> tuple[Path | io.BytesIO, str]:
@@ -192,8 +192,8 @@ def _source(value: Any, folder: Path, where: str) -> tuple[Path | io.BytesIO, st
         )
         if unknown:
             raise RunError(
-                f"{where} says {', '.join(unknown)}, which is not read; an image is {{bytes, path}}",
-                hint="images are sized by the model's preprocessor_config.json",
+                f"{where} has unknown fields {', '.join(unknown)}; an image is {{bytes, path}}",
+                hint="image sizes come from the model's preprocessor_config.json",
             )
         value = next((value[name] for name in ("bytes", "path", "image") if value.get(name)), None)
     if isinstance(value, bytes | bytearray):
@@ -206,7 +206,7 @@ def _source(value: Any, folder: Path, where: str) -> tuple[Path | io.BytesIO, st
     if not isinstance(value, str | Path) or not str(value):
         raise RunError(f"{where} is a {type(value).__name__}; expected a path, bytes, {{bytes, path}} or a PIL image")
     if re.match(r"(?!file:)[a-z][a-z0-9+.-]*://", str(value)):
-        raise RunError(f"{where} is {value}; images are read from disk", hint="fetch the images before the run")
+        raise RunError(f"{where} is {value}; rlctl reads images from disk", hint="download the images before the run")
     path = Path(str(value).removeprefix("file://")).expanduser()
     return path if path.exists() else folder / path, f" ({path})"
 
@@ -229,14 +229,14 @@ def with_places(messages: Messages, images: int, *, where: str) -> Messages:
             made.append(message)
     kinds = [part["type"] for message in made for part in _content(message) if "type" in part]
     if others := sorted(set(kinds) - {"text", "image"}):
-        raise RunError(f"{where} has content of type {others[0]}; text and images are read")
+        raise RunError(f"{where} has content of type {others[0]}; rlctl reads text and images")
     places = kinds.count("image")
     if images and not places:
         return _in_front(made, images, where)
     if places != images:
         raise RunError(
-            f"{where} has {places} places for images, and the row has {images}",
-            hint=f"write {PLACE} once for each image, or nowhere to have all of them first",
+            f"{where} has {places} image placeholders, but the row has {images} images",
+            hint=f"write {PLACE} once per image, or not at all to put all images first",
         )
     return made
 
@@ -256,7 +256,7 @@ def _in_front(messages: Messages, images: int, where: str) -> Messages:
     """All images before the text of the last user message, as Trinity has them."""
     users = [index for index, message in enumerate(messages) if message["role"] == "user"]
     if not users:
-        raise RunError(f"{where} has images and no user message that they could stand in")
+        raise RunError(f"{where} has images but no user message to put them in")
     last = messages[users[-1]]
     text = last.get("content") or ""
     rest = [{"type": "text", "text": text}] if isinstance(text, str) else list(text)

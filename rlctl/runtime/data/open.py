@@ -148,12 +148,12 @@ def ordering_of(config: Config, sets: Sequence[PromptSet | SampleSet | PairSet])
     by_difficulty = curriculum.order == "difficulty"
     if by_difficulty and config.algorithm.objective.choice in ("sft", "dpo"):
         raise RunError(
-            f"data.curriculum.order is difficulty, and {config.algorithm.objective.choice} has no rewards to measure it by",
+            f"data.curriculum.order is difficulty, but {config.algorithm.objective.choice} has no rewards to measure difficulty",
             hint="set data.curriculum.order to easy_to_hard, or another",
         )
     if curriculum.args and not by_difficulty:
         raise RunError(
-            f"data.curriculum.args are of the order difficulty, and data.curriculum.order is {curriculum.order}",
+            f"data.curriculum.args are only for the order difficulty, but data.curriculum.order is {curriculum.order}",
             hint="remove them",
         )
     return Ordering(

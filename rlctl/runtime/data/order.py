@@ -54,7 +54,8 @@ def numbers_of(columns: Sequence[Sequence[float]]) -> np.ndarray:
         return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
     except (TypeError, ValueError) as error:
         raise RunError(
-            f"a difficulty column does not hold numbers: {error}", hint="set data.curriculum.keys to columns of numbers"
+            f"a difficulty column contains values that are not numbers: {error}",
+            hint="set data.curriculum.keys to columns of numbers",
         ) from error
 
 

@@ -79,7 +79,7 @@ class PairSet(Sequence[Pair]):
         for name, sample in (("chosen", chosen), ("rejected", rejected)):
             if not sample.mask.any():
                 raise RunError(
-                    f"row {index} of {self.source.path}: nothing is left of the {name} response",
+                    f"row {index} of {self.source.path}: truncation leaves nothing of the {name} response",
                     hint="raise data.max_sequence_tokens, or set data.sequence_truncation to left",
                 )
         return chosen, rejected

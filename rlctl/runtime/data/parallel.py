@@ -44,8 +44,8 @@ def over_ranges(work: Callable[[int, int], T], rows: int, size: int, *, processe
             yield from pool.map(work, starts, stops)
         except BrokenProcessPool as error:
             raise RunError(
-                f"one of {processes} processes that read the data ended before it was done: {error}",
-                hint=f"it may have been out of memory; set {key} to a smaller number",
+                f"one of {processes} processes that read the data ended before it finished: {error}",
+                hint=f"it may have run out of memory; lower {key}",
             ) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

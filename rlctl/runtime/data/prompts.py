@@ -95,8 +95,8 @@ class PromptSet(RowSet):
         lengths = [len(self._filled(ids, each, number)) for number, (ids, each) in enumerate(encoded, start)]
         if not all(lengths):
             raise RunError(
-                f"{self._where(start + lengths.index(0))} is empty: the model would be shown nothing",
-                hint="remove the row, or give it text",
+                f"{self._where(start + lengths.index(0))} is empty: the model would get no prompt",
+                hint="remove the row, or add text",
             )
         return np.array([lengths, [len(each) for each in counts]], dtype=np.int64).T
 
@@ -115,7 +115,7 @@ class PromptSet(RowSet):
         if limit.overlong == "keep" and limit.truncation != "error" and len(shown := over[images[over] > 0]):
             raise RunError(
                 f"{len(shown)} prompts of {path} with images are longer than data.max_prompt_tokens = {limit.tokens} (the first "
-                f"is row {shown[0]} with {lengths[shown[0]]} tokens), and a prompt with images cannot be cut",
+                f"is row {shown[0]} with {lengths[shown[0]]} tokens), and rlctl cannot truncate a prompt with images",
                 hint="raise data.max_prompt_tokens, or set data.overlong_prompts to drop",
             )
         if not len(over) or (limit.overlong == "keep" and limit.truncation != "error"):
@@ -207,8 +207,8 @@ def with_system(messages: Messages, system: str | None, *, where: str, key: str)
         return messages
     if messages[0]["role"] == "system":
         raise RunError(
-            f"{where} begins with a system message of its own, and the config gives another",
-            hint=f"unset {key}.system_prompt and {key}.system_prompt_key, or remove the row's",
+            f"{where} starts with its own system message, but the config sets another",
+            hint=f"unset {key}.system_prompt and {key}.system_prompt_key, or remove the row's system message",
         )
     return [{"role": "system", "content": system}, *messages]
 

@@ -80,8 +80,8 @@ class SampleSet(Sequence[Sample]):
         for row in self.overlong:
             if self._images(row):
                 raise RunError(
-                    f"row {row} of {self.source.path} has images and more than {self._max_tokens} tokens, and a sequence with "
-                    "images cannot be cut",
+                    f"row {row} of {self.source.path} has images and more than {self._max_tokens} tokens, and rlctl cannot "
+                    "truncate a sequence with images",
                     hint="raise data.max_sequence_tokens, or set data.overlong_prompts to drop",
                 )
 
@@ -181,7 +181,7 @@ class SampleSet(Sequence[Sample]):
             )
         if self._is_raw:
             if not isinstance(value, str) or response is None:
-                raise RunError(f"{where}: raw text needs text and a response", hint=f"set {self._key}.response_key")
+                raise RunError(f"{where}: raw prompts need a text and a response", hint=f"set {self._key}.response_key")
             return [(value, False), (response, True)]
         is_text = self.source.messages_key is None and isinstance(value, str) and self.source.prompt_type != "messages"
         messages = [{"role": "user", "content": value}] if is_text else as_messages(value, where=where)
@@ -233,12 +233,10 @@ def conversation_parts(
     turns = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
     if not turns:
         raise RunError(
-            f"{where} has no assistant message to learn", hint="set data.train[].response_key to the column with it"
+            f"{where} has no assistant message to train on", hint="set data.train[].response_key to the column with it"
         )
     if turns[0] == 0:
-        raise RunError(
-            f"{where} begins with an assistant message, which answers nothing", hint="remove it from the row"
-        )
+        raise RunError(f"{where} starts with an assistant message, which has no prompt", hint="remove it from the row")
     messages = messages[: turns[-1] + 1]
     full = chat.render(messages, generate=False, tools=tools, where=where)
     parts: list[Part] = []
@@ -250,8 +248,8 @@ def conversation_parts(
         )
         if not (full.startswith(opening) and full.startswith(through) and done <= len(opening) < len(through)):
             raise RunError(
-                f"{where}: the chat template does not render message {turn} the same alone and with what follows it, so its "
-                "tokens cannot be told from the others",
+                f"{where}: the chat template renders message {turn} differently when more messages follow, so rlctl "
+                "cannot tell which tokens belong to it",
                 hint="set data.multi_turn_loss to last_assistant, or model.chat_template to a template that keeps all turns",
             )
         parts += [(full[done : len(opening)], False), (full[len(opening) : len(through)], True)]

@@ -69,7 +69,7 @@ def load_source(source: DataSource, *, key: str) -> Dataset:
         here = _here(source, key)
         dataset = _load(here, _reader(here, key), key)
     if dataset.num_rows == 0:
-        raise RunError(f"{source.path} has no rows", hint=f"{key}.path must hold at least one row")
+        raise RunError(f"{source.path} has no rows", hint=f"{key}.path must contain at least one row")
     if source.max_samples is not None:
         dataset = dataset.select(range(min(source.max_samples, dataset.num_rows)))
     return dataset
@@ -126,7 +126,7 @@ def _reader(source: DataSource, key: str) -> str | None:
     reader = ENDINGS.get(parts[-1]) if len(parts) > 1 else None
     if reader is None and Path(source.path).expanduser().is_file():
         raise RunError(
-            f"{source.path} has the ending of no known format ({', '.join('.' + ending for ending in ENDINGS)})",
+            f"{source.path} has no known file suffix ({', '.join('.' + ending for ending in ENDINGS)})",
             hint=f"set {key}.format to parquet, json or csv",
         )
     return reader
@@ -149,7 +149,7 @@ def _no_file(path: str, key: str) -> RunError:
     folder = Path(path).parent
     beside = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     known = nearest(Path(path).name, beside)
-    there = f"{folder} does not exist" if not folder.is_dir() else known or f"nothing in {folder} has a similar name"
+    there = f"{folder} does not exist" if not folder.is_dir() else known or f"no file in {folder} has a similar name"
     return RunError(f"there is no file {path}: {there}", hint=f"set {key}.path; relative paths start at {Path.cwd()}")
 
 
@@ -157,7 +157,7 @@ def _load_files(path: str, source: DataSource, reader: str, key: str) -> Dataset
     from datasets import load_dataset
 
     if Path(path).stat().st_size == 0:
-        raise RunError(f"{path} is an empty file", hint=f"{key}.path must hold at least one row")
+        raise RunError(f"{path} is an empty file", hint=f"{key}.path must contain at least one row")
     options = _options(reader, [path])
     if reader == "json":
         _check_text([path])
@@ -207,7 +207,7 @@ def _load_folder(path: str, source: DataSource, reader: str | None, key: str) ->
         endings = [ending for ending, name in ENDINGS.items() if name == reader]
         files = sorted(str(file) for ending in endings for file in Path(path).rglob(f"*.{ending}*"))
         if not files:
-            raise RunError(f"the folder {path} holds no {reader} file", hint=f"set {key}.path or {key}.format")
+            raise RunError(f"the folder {path} contains no {reader} file", hint=f"set {key}.path or {key}.format")
         options = _options(reader, files)
         if reader == "json":
             _check_text(files)
@@ -231,7 +231,7 @@ def _load_hub(name: str, source: DataSource, key: str) -> Dataset:
             raise RunError(
                 f"no data {name} ({key}.path): there is no such file or folder here, and it is not in the hub cache{reached}: "
                 f"{_first_line(error)}",
-                hint=f"set {key}.path to a file, or fetch it once where there is a network "
+                hint=f"set {key}.path to a file, or download it once on a machine with network access "
                 f"(hf download --repo-type dataset {name})",
             ) from error
     return _choose_split(found, source, key)

@@ -147,7 +147,7 @@ class Stream(Generic[T]):
         self._cursors = self._make_cursors()
         if ordering.mixing == "concatenate" and ordering.last_batch == "drop" and self.rows < per_step:
             raise RunError(
-                f"the training data has {self.rows} prompts and a step takes {per_step}: not one step fits in an epoch",
+                f"the training data has {self.rows} prompts and a step needs {per_step}: an epoch has not a single step",
                 hint=f"set batch.prompts_per_step to {self.rows} or less, or data.last_batch to carry",
             )
         total = sum(ordering.weights) or 1.0
@@ -217,10 +217,10 @@ class Stream(Generic[T]):
         """
         own = self._identity()
         saved = state["of"]
-        differing = [f"{name}: {saved.get(name)} then, {own[name]} now" for name in own if saved.get(name) != own[name]]
+        differing = [f"{name}: was {saved.get(name)}, is {own[name]}" for name in own if saved.get(name) != own[name]]
         if differing:
             raise RunError(
-                f"the saved data position is one in other data ({'; '.join(differing)})",
+                f"the saved data position belongs to other data ({'; '.join(differing)})",
                 hint="restore the data section of the config and its files, or start a new run",
             )
         self._drawn = state["drawn"]
@@ -261,7 +261,7 @@ class Stream(Generic[T]):
         if ordering.mixing == "concatenate":
             if len(ranks) > 1:
                 raise RunError(
-                    "data.curriculum.order is easy_to_hard over several sources, whose difficulties do not compare",
+                    "data.curriculum.order is easy_to_hard with several sources, whose difficulties cannot be compared",
                     hint="put them in one file, or set data.mixing to weighted",
                 )
             return [Cursor(self.rows, ranks[0], seed=ordering.seed)]

@@ -29,7 +29,7 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any:
     name = model.tokenizer or model.path
     key = "model.tokenizer" if model.tokenizer else "model.path"
     if not name:
-        raise RunError("model.path is empty, so there is no tokenizer", hint="set model.path or model.tokenizer")
+        raise RunError("model.path is empty, so rlctl has no tokenizer", hint="set model.path or model.tokenizer")
     if Path(name).is_absolute() and not Path(name).exists():
         raise RunError(f"{key} is {name}, and there is no such folder")
     import_modules(model)
@@ -55,12 +55,12 @@ def _no_tokenizer(key: str, name: str, error: Exception, *, online: bool) -> Run
     if Path(name).is_dir():
         return RunError(
             f"cannot load a tokenizer from the folder {name} ({key}): {lines[0]}",
-            hint="it must hold tokenizer.json or tokenizer_config.json; model.tokenizer may name another folder",
+            hint="it must contain tokenizer.json or tokenizer_config.json; model.tokenizer may name another folder",
         )
     reached = "" if online else ", and the hub is offline or cannot be reached"
     return RunError(
         f"no tokenizer {name} ({key}): there is no such folder, it is not in the hub cache{reached}: {lines[0]}",
-        hint=f"set {key} to a folder on disk, or fetch it once where there is a network (hf download {name})",
+        hint=f"set {key} to a local folder, or download it once on a machine with network access (hf download {name})",
     )
 
 
@@ -76,8 +76,8 @@ def read_template(template: str, *, key: str) -> str:
         return Path(template).expanduser().read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise RunError(
-            f"{key} is {template!r}, which is neither Jinja text nor a file that can be read",
-            hint="give the template itself, or the path of a .jinja file",
+            f"{key} is {template!r}, which is neither Jinja text nor a readable file",
+            hint="write the template itself, or the path of a .jinja file",
         ) from error
 
 

@@ -133,8 +133,8 @@ class ParquetFile:
         for name in (column.name for column in added):
             if any(name in schema.names for schema in schemas):
                 raise RunError(
-                    f"the data has a column {name!r} already, and the file of responses would get another",
-                    hint="rename it in the data set",
+                    f"the data already has a column {name!r}, which the response file would duplicate",
+                    hint="rename it in the dataset",
                 )
         self._schema = pa.schema([*pa.unify_schemas(schemas, promote_options="permissive"), *added])
         try:

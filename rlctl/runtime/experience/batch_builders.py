@@ -56,7 +56,7 @@ class NoBatchBuilder:
     """Of a stage without steps (evaluate_only)."""
 
     def gather(self, step: int, phase: Phase) -> BuiltBatch:
-        raise AssertionError("a stage that only evaluates has no steps")
+        raise AssertionError("an evaluation-only stage has no steps")
 
     def state(self) -> dict[str, Any]:
         return {}

@@ -134,9 +134,8 @@ class BufferWriter(_IntoBuffer):
                 found, before = self.buffer.announced(), found
                 if found == before:  # else newer ones have taken their place meanwhile
                     raise RunError(
-                        f"the weights that the run which trains announced cannot be read: {error.message}",
-                        hint="both runs must see that folder: put run.folder of the one that trains on storage that they "
-                        "share",
+                        f"the weights published by the training run cannot be read: {error.message}",
+                        hint="both runs need that folder: put the training run's run.folder on shared storage",
                     ) from error
         return above
 
@@ -171,7 +170,7 @@ class BufferReader(SynchronousSource):
                 if len(found) < lacking:
                     break
         if self._ahead and len(self._ahead) < wanted:
-            self.tell(f"the buffer ends with {len(self._ahead)} groups that are left out: a step takes {wanted}")
+            self.tell(f"the buffer ends with {len(self._ahead)} unused groups: a step needs {wanted}")
         return len(self._ahead) == wanted
 
     def take(self, step: int, phase: Phase) -> StepRollouts:

@@ -171,8 +171,8 @@ class Explorer(SynchronousSource):
             if rounds == limits.max_generation_batches:
                 break
         raise RunError(
-            f"{rounds} rounds of {size} prompts left {len(kept)} groups after filtering; a step takes {wanted}",
-            hint="raise rollout.oversampling.max_generation_batches, or take prompts that are neither too easy nor too hard",
+            f"{rounds} rounds of {size} prompts left {len(kept)} groups after filtering; a step needs {wanted}",
+            hint="raise rollout.oversampling.max_generation_batches, or use prompts that are neither too easy nor too hard",
         )
 
     def _round(self, prompts: list[Prompt], purpose: str, phase: Phase) -> list[RolloutGroup]:

@@ -52,7 +52,7 @@ class Dumped:
             partial.replace(path)
         except (OSError, RuntimeError) as error:
             raise RunError(
-                f"responses cannot be kept in {self._folder}: {error}", hint="see run.skip.folder"
+                f"responses cannot be saved in {self._folder}: {error}", hint="see run.skip.folder"
             ) from error
         return answers
 
@@ -79,7 +79,7 @@ class Replayed:
         except FileNotFoundError as error:
             raise RunError(
                 f"{self._folder} has no responses to these {len(requests)} prompts with these seeds",
-                hint="dump them first with the same data, batch, sampling and run.seed: run.skip.rollout=dump",
+                hint="save them first with the same data, batch, sampling and run.seed: run.skip.rollout=dump",
             ) from error
         except (OSError, RuntimeError, UnpicklingError, EOFError) as error:
             raise RunError(f"{path} cannot be read: {reason_of(error)}", hint="dump the responses again") from error
@@ -112,6 +112,6 @@ def check_skips(config: Config) -> None:
     """
     if config.run.skip.rollout != "off" and rollout_schedule.streams(config):
         raise PlanError(
-            "run.skip.rollout keeps and replays whole rounds of prompts, and this schedule draws responses one by one",
-            hint="take a synchronous schedule while you debug, or leave run.skip.rollout off",
+            "run.skip.rollout saves and replays whole rounds of prompts, but this schedule generates responses one by one",
+            hint="use a synchronous schedule while debugging, or turn run.skip.rollout off",
         )

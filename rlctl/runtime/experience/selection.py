@@ -54,11 +54,11 @@ def estimator_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
     name, renamed = TWINS.get(chosen.kind, (chosen.kind, {"gdpo_reward_weights": "weights"}))
     if chosen.kind not in (*FURTHER_ESTIMATORS, *TWINS):
         known = ", ".join((*FURTHER_ESTIMATORS, *TWINS))
-        raise PlanError(f"no function computes algorithm.advantage of kind {chosen.kind!r}; expected one of {known}")
+        raise PlanError(f"rlctl has no algorithm.advantage of kind {chosen.kind!r}; expected one of {known}")
     args = {renamed.get(argument, argument): value for argument, value in chosen.args.items() if value is not None}
     if chosen.kind == "gdpo" and not args.pop(PARTS, None):
         raise PlanError(
-            "gdpo normalises each of several rewards, and names none",
+            "gdpo normalizes several rewards separately, but the config names none",
             hint=f"set algorithm.advantage.args.{PARTS} to names of rewards, or of numbers that a reward function returns",
         )
     unknown = sorted(set(args) - set(ADVANTAGES[name].options))
@@ -131,7 +131,7 @@ def loss_of(algorithm: Algorithm) -> tuple[Function, dict[str, Any]]:
         return lookup(POLICY_LOSSES, choice.choice, "policy loss"), options
     if choice.kind not in FURTHER_LOSSES:
         known = ", ".join(sorted(FURTHER_LOSSES))
-        raise PlanError(f"no function computes algorithm.policy_loss of kind {choice.kind!r}; expected one of {known}")
+        raise PlanError(f"rlctl has no algorithm.policy_loss of kind {choice.kind!r}; expected one of {known}")
     function = FURTHER_LOSSES[choice.kind]
     unknown = sorted(set(choice.args) - set(function.options) - _CARRIED_ARGS)
     if unknown:

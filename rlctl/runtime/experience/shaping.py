@@ -62,12 +62,12 @@ class Shaping:
         name, _ = estimator_of(algorithm)
         if ADVANTAGES[name].needs_values and algorithm.objective.choice != "rl":
             raise PlanError(
-                f"{name} needs a critic, and with algorithm.objective {algorithm.objective.choice} none is trained",
+                f"{name} needs a critic, but algorithm.objective {algorithm.objective.choice} trains none",
                 hint="set algorithm.advantage to grpo",
             )
         if ADVANTAGES[name].measures and algorithm.old_log_probs == "rollout":
             raise PlanError(
-                f"{name} reads what the pass for old log-probs measures, and algorithm.old_log_probs rollout leaves it out",
+                f"{name} needs the pass for old log-probs, which algorithm.old_log_probs rollout skips",
                 hint="set algorithm.old_log_probs to recompute",
             )
         chosen = algorithm.rollout_correction
@@ -76,13 +76,13 @@ class Shaping:
         if algorithm.policy_filtration is not None and algorithm.advantage.choice != "gae":
             raise PlanError(
                 f"algorithm.policy_filtration resamples responses after gae; the advantage is {algorithm.advantage.choice}",
-                hint="set algorithm.policy_filtration to null: verl passes it over there",
+                hint="set algorithm.policy_filtration to null, because verl ignores it there",
             )
         penalty = algorithm.kl_in_reward
         late = any(getattr(each, "metric", "") == "seq_final_reward" for each in algorithm.filters)
         if late and penalty is not None:
             raise PlanError(
-                "a filter compares seq_final_reward, which has the KL in the reward taken off: that is known only after "
+                "a filter compares seq_final_reward, which includes the KL penalty; the KL is known only after "
                 "groups are filtered",
                 hint="set the filter's metric to reward",
             )
@@ -135,7 +135,7 @@ class Shaping:
         if not flat or not all(metric in score.components for score in flat):
             known = sorted({"reward", "score", "acc", *(name for score in flat for name in score.components)})
             raise RunError(
-                f"a filter compares {metric!r}, which no reward gives for every response",
+                f"a filter compares {metric!r}, which no reward returns for every response",
                 hint=f"set the metric of algorithm.filters to one of {', '.join(known)}",
             )
         return torch.tensor([score.components[metric] for score in flat])
@@ -343,7 +343,7 @@ class Shaping:
         """The greedy response's reward, for each response of its prompt. [B]."""
         shaping, totals = self.config.algorithm.reward_shaping, []
         for item in answered:
-            assert item.greedy is not None, "every prompt is answered greedily for this estimator"
+            assert item.greedy is not None, "this estimator needs a greedy response for each prompt"
             response, score = item.greedy
             total = score.total + float(self._penalties(torch.tensor([len(response.token_ids)])))
             totals += [(total + shaping.shift) * shaping.scale] * len(item.responses)
@@ -444,8 +444,8 @@ def _part(score: Score, name: str) -> float:
     found = [value for key, value in score.components.items() if name in (key, key.partition("/")[2])]
     if not found and score.error is None:
         raise RunError(
-            f"no reward tells {name!r}, which gdpo normalises; there are {', '.join(score.components)}",
-            hint="name rewards, or numbers that a reward function returns beside its score, in algorithm.advantage.args",
+            f"no reward returns {name!r}, which gdpo normalizes; rewards return {', '.join(score.components)}",
+            hint="name rewards, or numbers that a reward function returns along with its score, in algorithm.advantage.args",
         )
     return found[0] if found else 0.0
 
@@ -470,7 +470,7 @@ def _keeps(chosen: Filter, answered: Sequence[RolloutGroup]) -> Tensor:
         compared = torch.tensor([len(item.responses) > 1 for item in answered for _ in item.responses])
         between = filters.group_mean_between(right, _groups(answered), low=chosen.low, high=chosen.high)
         return between | ~compared
-    assert isinstance(chosen, LongIncorrect), f"{chosen.choice} is no filter of responses"
+    assert isinstance(chosen, LongIncorrect), f"{chosen.choice} is not a response filter"
     lengths = torch.tensor([len(response.token_ids) for response in responses])
     return filters.short_or_right(lengths, right > 0, max_tokens=chosen.max_tokens)
 
@@ -490,9 +490,9 @@ def _difficulty(item: RolloutGroup) -> float:
     value = info.get("difficulty") if isinstance(info, Mapping) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RunError(
-            f"algorithm.loss_weights.difficulty weighs by extra_info.difficulty, which prompt {item.prompt.index} of "
-            f"{item.prompt.source} does not have as a number",
-            hint="name a column with it by data.train[].extra_key, or set algorithm.loss_weights.difficulty to false",
+            f"algorithm.loss_weights.difficulty uses extra_info.difficulty, but prompt {item.prompt.index} of "
+            f"{item.prompt.source} has no such number",
+            hint="name the column with data.train[].extra_key, or set algorithm.loss_weights.difficulty to false",
         )
     return float(value)
 

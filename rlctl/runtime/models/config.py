@@ -43,7 +43,7 @@ def files_are_told(what: str, hint: str = "") -> Iterator[None]:
     except RuntimeError as error:
         if MISMATCH not in str(error):
             raise
-        told = "its weights have other shapes than its config.json says; the log lists them"
+        told = "its weights have other shapes than its config.json; the log lists them"
         raise RunError(f"{what}: {told}", hint=hint) from error
 
 
@@ -59,7 +59,7 @@ def import_modules(model: Model) -> None:
         except Exception as error:
             raise RunError(
                 f"model.import_modules: {name} cannot be imported: {type(error).__name__}: {error}",
-                hint="install it, or put its folder into PYTHONPATH with runtime.env_vars",
+                hint="install it, or add its folder to PYTHONPATH with runtime.env_vars",
             ) from error
 
 
@@ -84,7 +84,7 @@ def changed_config(model: Model, path: str) -> PreTrainedConfig | None:
     except (TypeError, KeyError, ValueError, StrictDataclassError) as error:
         raise RunError(
             f"{type(own).__name__} does not take model.overrides or model.rope: {error}",
-            hint="the values go where they have their place in the model's config.json",
+            hint="use the keys of the model's config.json",
         ) from error
     changed._name_or_path = path
     return changed
@@ -109,7 +109,7 @@ def _check_names(overrides: Mapping[str, Any], own: PreTrainedConfig, values: Ma
         if value and name not in values and not hasattr(own, name):
             raise RunError(
                 f"model.overrides sets {name}, which {type(own).__name__} does not have",
-                hint=nearest(name, own.to_dict()) or "leave it out: the model would not read it",
+                hint=nearest(name, own.to_dict()) or "omit it: the model does not read it",
             )
 
 
@@ -131,7 +131,7 @@ def _put_rope(values: dict[str, Any], rope: RopeScaling, kind: str) -> None:
         return
     if any(isinstance(value, Mapping) for value in parameters.values()) and rope != RopeScaling():
         raise RunError(
-            f"{kind} has other rotary embeddings in each type of layer, and model.rope has one for all",
+            f"{kind} has different rotary embeddings per layer type, but model.rope sets one for all",
             hint="set model.overrides.rope_parameters, with a mapping for each type",
         )
     theta = parameters.get("rope_theta") if rope.theta is None else rope.theta

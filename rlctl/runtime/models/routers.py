@@ -106,7 +106,7 @@ def check_family(model_type: str, engine: str) -> None:
     """
     if model_type not in FAMILIES[engine]:
         raise PlanError(
-            f"algorithm.router_replay is set, and the {engine} engine replays the experts of {', '.join(FAMILIES[engine])} "
+            f"algorithm.router_replay is set, but the {engine} engine supports it only for {', '.join(FAMILIES[engine])} "
             f"models; this is a {model_type} model",
             hint="set algorithm.router_replay to off",
         )

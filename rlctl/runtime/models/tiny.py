@@ -157,14 +157,14 @@ def architecture_of(name: str, *, trust_remote_code: bool) -> tuple[dict[str, An
         family = values.get("model_type", "")
         if family not in CONFIG_MAPPING:
             raise RunError(
-                f"a small {family or 'model'} cannot be made of {name}: Transformers has no such family",
-                hint="set model.path to a model of a family that it has, or to a small model of yours",
+                f"rlctl cannot make a small {family or 'model'} model from {name}: Transformers has no such family",
+                hint="set model.path to a model of a supported family, or to your own small model",
             )
         return values, "its config.json"
     if WITH_IMAGES.search(name):
         raise RunError(
-            f"a small model of {name} needs its config.json, tokenizer and image processor, which are not on this machine",
-            hint="fetch these files (not the weights) into a folder and set model.path to it: "
+            f"a small model of {name} needs its config.json, tokenizer and image processor, which are not available locally",
+            hint="download these files (not the weights) into a folder and set model.path to it: "
             f"hf download {name} --exclude '*.safetensors' --local-dir FOLDER",
         )
     family = family_of(name)
@@ -172,7 +172,7 @@ def architecture_of(name: str, *, trust_remote_code: bool) -> tuple[dict[str, An
 
 
 def _said_by(name: str, family: str | None) -> str:
-    return f"its name: {family}" if family else f"no name of a family; {USUAL_FAMILY} is used"
+    return f"its name: {family}" if family else f"the name matches no family; using {USUAL_FAMILY}"
 
 
 def family_of(name: str) -> str | None:

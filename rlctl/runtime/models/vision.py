@@ -71,7 +71,7 @@ class Vision:
         expected, found = self.image_tokens(inputs), token_ids.count(self.image_token)
         if found == expected:
             return ""
-        return f"{found} image tokens, and its images fill {expected}"
+        return f"{found} image tokens, but its images need {expected}"
 
     def positions(self, token_ids: Tensor, inputs: Inputs) -> Tensor:
         """Rotary positions of a sequence: int64 [3, T] for its tokens [T], a response's among them."""

@@ -186,9 +186,7 @@ class Calls:
         for call, index in pending.items():
             name, hint = self.names[index], f"see {self.names[index]} under logs/ in the run folder"
             if self.pulses and self.pulses[index].is_away():
-                why = (
-                    f"its process has not answered for {self.pulses[index].limit:g} s: it hangs, or its machine is gone"
-                )
+                why = f"its process has been unresponsive for {self.pulses[index].limit:g} s: it hangs, or its machine is down"
                 lost[call] = WorkerLost(f"{name}: {why}", actor=name, hint=hint)
             elif time.monotonic() - began[call] > self.limit:
                 lost[call] = WorkerLost(f"{name}: {self.overdue.format(self.limit)}", actor=name, hint=hint)
@@ -262,9 +260,9 @@ def _death(name: str, error: Exception) -> str:
 
     text = " ".join(str(error).split())
     if isinstance(error, ray.exceptions.OutOfMemoryError) or "running low on memory" in text:
-        return f"{name}: its process was ended because its machine ran low on memory"
+        return f"{name}: its process was killed because its machine ran low on memory"
     if isinstance(error, ray.exceptions.ActorUnavailableError):
-        return f"{name}: its process died, or its machine is gone: the connection to it is closed"
+        return f"{name}: its process died or its machine is down: the connection to it closed"
     found = re.search(r"Worker exit detail: (.*?\.)( Some common causes| Ray| The actor|$)", text)
     if found is None:
         return f"{name}: its process died ({text[:300]})"

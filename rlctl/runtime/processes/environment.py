@@ -105,8 +105,8 @@ def import_plugins(plugins: Sequence[str]) -> None:
             importlib.import_module(plugin)
         except (Exception, SystemExit) as error:
             raise RunError(
-                f"runtime.plugins: {plugin} is no folder, and importing it as a module fails:\n{last_lines(error)}",
-                hint=f"name a folder of Python files, or a module that Python finds; it looks in {', '.join(sys.path[-3:])}",
+                f"runtime.plugins: {plugin} is not a folder, and importing it as a module failed:\n{last_lines(error)}",
+                hint=f"use a folder of Python files or an importable module; Python searches {', '.join(sys.path[-3:])}",
             ) from error
 
 
@@ -124,7 +124,7 @@ def copies_of_logs(logs: Path, folder: str | None, run: str) -> Iterator[None]:
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"runtime.log_folder {folder} cannot be made: {error.strerror}") from error
+        raise RunError(f"runtime.log_folder {folder} cannot be created: {error.strerror}") from error
     over = threading.Event()
 
     def keep_copying() -> None:

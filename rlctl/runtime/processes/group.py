@@ -332,7 +332,7 @@ class Replicas:
     def each(
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
     ) -> list[Any]:
-        assert again is None, "workers that share sequences are lost together"
+        assert again is None, "workers that share sequences fail together"
         own = {member: each for members, each in zip(self._members, arguments, strict=True) for member in members}
         return self._of_first(self._group.each(method, [own[member] for member in range(len(self._group))]))
 
@@ -432,7 +432,7 @@ class RayGroup:
         """
         import ray
 
-        assert self._made is not None, "a worker that is lost was made before"
+        assert self._made is not None, "a lost worker was started before"
         factory, arguments = self._made
         ray.kill(self._actors[index], no_restart=True)
         actor = self._actors[index] = self._spawn(index)

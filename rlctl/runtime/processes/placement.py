@@ -275,7 +275,7 @@ def _wait_for(group: PlacementGroup, timeout: float, stop_requested: Callable[[]
             raise RunError(
                 f"no devices after {timeout:g} s: {_missing(group)}",
                 hint="change placement.nodes and placement.devices_per_node, or wait for other runs to end; "
-                "runtime.ray.startup_timeout is how long a run waits",
+                "runtime.ray.startup_timeout sets how long a run waits",
             )
         if waited >= TOLD_AFTER_SECONDS and (why := _missing(group)) != told:
             told = why

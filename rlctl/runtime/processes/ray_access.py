@@ -46,7 +46,7 @@ def private_folder() -> Path:
             )
         folder.chmod(0o700)
     except OSError as error:
-        raise RunError(f"{folder} cannot be made: {error.strerror}", hint="set RAY_TMPDIR to a folder") from error
+        raise RunError(f"{folder} cannot be created: {error.strerror}", hint="set RAY_TMPDIR to a folder") from error
     return folder
 
 
@@ -168,7 +168,7 @@ def refused(what: str, error: BaseException, said: str = "") -> RunError | None:
         return None
     held = _described()
     return RunError(
-        f"{what}: it asks for Ray's token, and {held}",
+        f"{what}: it requires Ray's token, and {held}",
         hint=f"set {TOKEN_PATH} to a file with the cluster's token; `ray get-auth-token` on its head prints the token",
     )
 
@@ -177,9 +177,9 @@ def _described() -> str:
     if os.environ.get(MODE, "token").lower() != "token":
         return f"{MODE} is {os.environ[MODE]}"
     if os.environ.get(TOKEN):
-        return f"the one in {TOKEN} is another"
+        return f"the one in {TOKEN} does not match"
     path = Path(os.environ.get(TOKEN_PATH) or Path.home() / ".ray" / "auth_token")
-    return f"the one in {path} is another" if _has_token() else f"there is none: {path} cannot be read"
+    return f"the one in {path} does not match" if _has_token() else f"you have none: {path} cannot be read"
 
 
 def address_to_join(address: str) -> str:

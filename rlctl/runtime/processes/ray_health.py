@@ -106,11 +106,11 @@ def ended(name: str, process: subprocess.Popen[bytes], logs: Path, killed: int) 
     code = int(process.returncode)
     how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     if killed and code == -signal.SIGKILL:
-        how += "; the system has killed for lack of memory meanwhile"
+        how += "; the system killed processes for lack of memory in the meantime"
     said = last_words(logs / f"{name}.out")
     return RayLost(
         f"Ray's {NEEDED[name]} died ({name}, process {process.pid}, {how}){f': {said}' if said else ''}",
-        hint=f"its logs are {logs}/{name}.*; `dmesg` tells whether the system killed it for lack of memory",
+        hint=f"its logs are {logs}/{name}.*; `dmesg` shows whether the system killed it for lack of memory",
     )
 
 
@@ -153,8 +153,8 @@ class Head:
         except OSError:
             if time.monotonic() - self._answered > self._away:
                 return RayLost(
-                    f"the head of the Ray cluster at {self._at[0]}:{self._at[1]} has not answered for {self._away:g} s",
-                    hint="start the cluster again, or look why this machine does not reach it",
+                    f"the head of the Ray cluster at {self._at[0]}:{self._at[1]} has been unresponsive for {self._away:g} s",
+                    hint="restart the cluster, or check why this machine cannot reach it",
                 )
         self._asked = time.monotonic()
         return None

@@ -76,18 +76,18 @@ def missing(
     if sum(room) < count:
         return f"{asked}; the cluster's {_nodes(nodes)} room for {sum(room)}, since each must fit on one node"
     if strategy == ONE_NODE and max(room) < count:
-        return f"{asked} on one node, as placement.nodes says; the largest has room for {max(room)}"
+        return f"{asked} on one node (placement.nodes); the largest has room for {max(room)}"
     if strategy == OWN_NODES and sum(map(bool, room)) < count:
         with_room = _nodes([node for node, each_has in zip(nodes, room, strict=True) if each_has])
-        return f"{asked}, each on a node of its own, as placement.nodes says; {with_room} room"
+        return f"{asked}, each on a separate node (placement.nodes); {with_room} room"
     taken = [
         f"{name} ({free.get(name, 0):g} of {total[name]:g} are free)"
         for name, amount in bundle.items()
         if free.get(name, 0) < count * amount
     ]
     if taken:
-        return f"{asked}; others use too much {', and '.join(taken)}"
-    return f"{asked}; what is free is spread so that too few of them fit on a node"
+        return f"{asked}; other processes use too much {', and '.join(taken)}"
+    return f"{asked}; free resources are spread so that too few workers fit on one node"
 
 
 def _nodes(nodes: Sequence[Resources]) -> str:

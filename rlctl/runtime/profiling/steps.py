@@ -101,7 +101,7 @@ class StepProfiles:
         try:
             action()
         except (RunError, OSError, RuntimeError) as error:
-            self._tell(f"the profiler {self._profiling.tool} failed, and the run goes on without: {error}")
+            self._tell(f"the profiler {self._profiling.tool} failed; the run continues without it: {error}")
 
 
 def of_tool(tool: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -120,7 +120,7 @@ class TorchProfiler:
 
     def start(self) -> None:
         if TorchProfiler._running:
-            raise RuntimeError("PyTorch's profiler records one thing at a time in a process")
+            raise RuntimeError("PyTorch runs one profiler at a time per process")
         TorchProfiler._running = True
         self._profile.start()
 

@@ -61,7 +61,7 @@ def bring(url: str, *, key: str, only_file: bool = False) -> Path:
         files = sorted(system.find(path)) if folder else [path]
         states = [system.info(file) for file in files]
     if not files:
-        raise RunError(f"{url} ({key}) holds no file", hint=f"check {key}")
+        raise RunError(f"{url} ({key}) contains no file", hint=f"check {key}")
     if folder and only_file:
         raise RunError(f"{url} ({key}) is a folder; expected a file", hint=f"name one file in {key}")
     told = [
@@ -155,8 +155,8 @@ def file_system(url: str, *, key: str) -> tuple[Any, str]:
     except (ImportError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise MissingDependency(
-            f"{url} ({key}) cannot be reached from here: {reason}",
-            hint=WHAT_TO_INSTALL.get(kind, f"install what fsspec needs for {kind}://"),
+            f"{url} ({key}) cannot be reached: {reason}",
+            hint=WHAT_TO_INSTALL.get(kind, f"install the package that fsspec needs for {kind}://"),
         ) from error
 
 

@@ -36,11 +36,13 @@ METRICS: dict[str, Metric] = {
     "reward/kl_coefficient": Metric("", "What it was multiplied by; an adaptive one moves."),
     "advantage/mean": Metric("", "Mean advantage of a trained token."),
     "advantage/std": Metric("", "Standard deviation of the advantages of trained tokens."),
-    "advantage/left_out_share": Metric("share", "Tokens that the estimator leaves out of training (clipb, clipv)."),
-    "filter/kept_groups_share": Metric(
-        "share", "Groups drawn that the filters let pass, those beyond a full step left out."
+    "advantage/left_out_share": Metric(
+        "share", "Share of tokens that the estimator excludes from training (clipb, clipv)."
     ),
-    "filter/rounds": Metric("", "Rounds of prompts that were drawn to fill the step."),
+    "filter/kept_groups_share": Metric(
+        "share", "Share of generated groups that pass the filters, without groups beyond a full step."
+    ),
+    "filter/rounds": Metric("", "Rounds of prompts generated to fill the step."),
     "filter/trained_share": Metric("share", "Responses of the kept groups that the filters leave in the loss."),
     "correction/rejected_share": Metric("share", "Tokens that the correction between the engines rejects."),
     "correction/weight_mean": Metric("", "Mean importance weight of a token."),
@@ -48,25 +50,25 @@ METRICS: dict[str, Metric] = {
     "correction/cut_share": Metric("share", "Tokens whose ratio is above the largest weight."),
     "correction/effective_share": Metric("share", "Effective sample size of the weights over the number of tokens."),
     "response/length_mean": Metric("tokens", "Mean length of a response."),
-    "response/length_p50": Metric("tokens", "Length that half of the responses do not pass."),
-    "response/length_p90": Metric("tokens", "Length that nine of ten responses do not pass."),
-    "response/length_p99": Metric("tokens", "Length that 99 of 100 responses do not pass."),
+    "response/length_p50": Metric("tokens", "Median length of a response."),
+    "response/length_p90": Metric("tokens", "90th percentile of response length."),
+    "response/length_p99": Metric("tokens", "99th percentile of response length."),
     "response/length_max": Metric("tokens", "Longest response."),
-    "response/tokens": Metric("tokens", "Tokens of all responses that were drawn."),
-    "response/truncated_share": Metric("share", "Responses cut at the limit."),
+    "response/tokens": Metric("tokens", "Tokens of all generated responses."),
+    "response/truncated_share": Metric("share", "Share of responses truncated at the limit."),
     "group/equal_share": Metric(
         "share", "Groups of two or more whose responses all have the same reward: they teach nothing."
     ),
     "group/size_mean": Metric("responses", "Mean size of a group."),
     "staleness/mean": Metric(
         "weight versions",
-        "How much older the weights that drew a response are than those that are trained on it, the mean.",
+        "Mean staleness: steps between the weights that generated a response and the weights trained on it.",
     ),
-    "staleness/max": Metric("weight versions", "The most of a response."),
+    "staleness/max": Metric("weight versions", "Highest staleness of a response."),
     "staleness/share/<versions>": Metric(
         "share", "Responses that stale, of all; 0, 1, 2-3, 4-7, 8-15 and 16 or more. Not told where none is stale."
     ),
-    "policy/loss": Metric("", "Loss that was minimised, with its KL and entropy terms."),
+    "policy/loss": Metric("", "Policy loss, including its KL and entropy terms."),
     "policy/policy_loss": Metric("", "The policy loss alone."),
     "policy/kl_loss": Metric("nats", "KL from the reference in the loss, before its coefficient."),
     "policy/clip_fraction": Metric("share", "Tokens whose ratio is clipped."),
@@ -77,14 +79,14 @@ METRICS: dict[str, Metric] = {
         "nats", "KL from the training engine's policy to the rollout engine's, estimated by k1."
     ),
     "policy/mismatch_k3": Metric("nats", "The same, estimated by k3."),
-    "policy/mismatch_probability": Metric("", "Mean difference of a drawn token's probability in the two engines."),
+    "policy/mismatch_probability": Metric("", "Mean difference of a sampled token's probability in the two engines."),
     "policy/mismatch_chi2": Metric("", "Mean square of the probability ratio of the two engines, less 1."),
     "policy/rejected_share": Metric("share", "Tokens that the correction rejects, by the log-probs of the moment."),
     "policy/entropy": Metric("nats", "Mean entropy of the next-token distribution."),
-    "policy/skipped_updates": Metric("share", "Optimizer steps left out because the gradient was not finite."),
+    "policy/skipped_updates": Metric("share", "Optimizer steps skipped because the gradient was not finite."),
     "policy/grad_norm": Metric("", "Norm of the gradient before clipping."),
     "policy/lr": Metric("", "Learning rate of the step's optimizer steps, their mean."),
-    "critic/loss": Metric("", "Loss that the critic minimised."),
+    "critic/loss": Metric("", "Critic loss."),
     "critic/value_loss": Metric("", "The same before its coefficient."),
     "critic/value_mean": Metric("", "Mean value of a token."),
     "critic/return_mean": Metric("", "Mean return that the critic learns."),
@@ -94,7 +96,9 @@ METRICS: dict[str, Metric] = {
     "critic/clip_fraction": Metric("share", "Tokens whose value has moved beyond the clip, and which teach nothing."),
     "critic/grad_norm": Metric("", "Norm of the critic's gradient before clipping."),
     "critic/lr": Metric("", "Learning rate of the critic's optimizer steps, their mean."),
-    "critic/skipped_updates": Metric("share", "Its optimizer steps left out because the gradient was not finite."),
+    "critic/skipped_updates": Metric(
+        "share", "The critic's optimizer steps skipped because the gradient was not finite."
+    ),
     "time/<phase>": Metric("seconds", "Wall time of a phase."),
     "time/step": Metric("seconds", "Wall time of the step, without what is evaluated and saved after it."),
     "time/idle": Metric("seconds", "Wall time of the step that no phase covers."),
@@ -126,9 +130,9 @@ METRICS: dict[str, Metric] = {
     "evaluation/<source>/mean@<k>": Metric("", "Mean reward of the k responses to a prompt."),
     "evaluation/<source>/std@<k>": Metric("", "Standard deviation of the rewards of the k responses to a prompt."),
     "evaluation/<source>/best@<k>": Metric(
-        "", "Highest reward of k responses drawn from a prompt's, with replacement."
+        "", "Expected highest reward of k responses sampled from a prompt's responses, with replacement."
     ),
-    "evaluation/<source>/worst@<k>": Metric("", "Lowest reward of k responses drawn so."),
+    "evaluation/<source>/worst@<k>": Metric("", "Expected lowest reward of k responses sampled in this way."),
     "evaluation/<source>/maj@<k>": Metric(
         "",
         "How right what most of k responses drawn so answer is: 1 or 0, or the reward where none says what is right.",

@@ -44,7 +44,7 @@ def file_of(path: str) -> Path:
     if not file.is_file():
         raise RunError(
             f"there is no reward file {file}",
-            hint="set the path of the reward; relative paths start at the working folder",
+            hint="set the path of the reward; relative paths start at the working directory",
         )
     return file
 

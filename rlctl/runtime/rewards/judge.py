@@ -161,7 +161,7 @@ def text_of(completion: Mapping[str, Any]) -> str:
     except (KeyError, IndexError, TypeError):
         content = None
     if not isinstance(content, str) or not content:
-        raise ServiceError(f"the judge's answer has no text: {json.dumps(completion)[:300]}")
+        raise ServiceError(f"the judge's answer is empty: {json.dumps(completion)[:300]}")
     return content
 
 
@@ -202,7 +202,7 @@ def _list(answer: str, count: int) -> list[Outcome]:
 
 
 def _unreadable(answer: str, expected: str) -> ServiceError:
-    return ServiceError(f"the judge's answer holds no score; expected {expected}, got ...{answer[-300:]!r}")
+    return ServiceError(f"the judge's answer contains no score; expected {expected}, got ...{answer[-300:]!r}")
 
 
 READERS: dict[Scoring, Callable[[str, int], list[Outcome]]] = {

@@ -56,7 +56,7 @@ LOG_BYTES = 8 << 20
 END_SECONDS = 10.0
 """For a reaper to end its child and what that started."""
 
-UNANSWERED = Failure("not scored, because another call failed", unanswered=True)
+UNANSWERED = Failure("not scored because another call failed", unanswered=True)
 
 
 @dataclass(slots=True)

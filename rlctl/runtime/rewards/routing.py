@@ -51,7 +51,7 @@ def rewards_for(prompt: Prompt, rewards: Sequence[Reward]) -> list[int]:
         if not found:
             names = [reward.name for reward in rewards]
             raise RunError(
-                f"the data source {prompt.source!r} asks for the reward {named!r}; there are {', '.join(names)}",
+                f"the data source {prompt.source!r} names the reward {named!r}; expected one of {', '.join(names)}",
                 hint=f"{nearest(named, names)} set data.train[].reward".strip(),
             )
         return found
@@ -62,7 +62,7 @@ def rewards_for(prompt: Prompt, rewards: Sequence[Reward]) -> list[int]:
         tag = f" with the tag {prompt.extra['tag']!r}" if "tag" in prompt.extra else ""
         raise RunError(
             f"no reward scores prompts of the data source {prompt.source!r}{tag}: {covered or 'there are none'}",
-            hint="add it to the applies_to of a reward, or give one that has no applies_to",
+            hint="add it to the applies_to of a reward, or add a reward without applies_to",
         )
     return found
 

@@ -53,7 +53,7 @@ def number(call: Call, *, tolerance: float = 0.0) -> bool:
     """The last number of the response equals the last number of the answer, up to ``tolerance``; 1,000 is 1000.0."""
     found, wanted = last_number(call.response), last_number(str(call.answer))
     if wanted is None:
-        raise ValueError(f"the answer holds no number: {call.answer!r}")
+        raise ValueError(f"the answer contains no number: {call.answer!r}")
     try:
         return found is not None and abs(found - wanted) <= Decimal(str(tolerance))
     except Overflow:  # 9e9999999 is a number and not the answer
@@ -280,7 +280,7 @@ def auto_rule(source: str) -> Auto:
         return AUTO[source]
     known = f"the built-in ones are {', '.join(AUTO)} and aime..."
     raise RunError(
-        f"rule auto knows no rule for the data source {source!r}; {known}",
+        f"rule auto has no rule for the data source {source!r}; {known}",
         hint=NO_RULE.get(
             source, f"set the reward's rule to one of {', '.join(RULES)}, or use a reward of type function"
         ),

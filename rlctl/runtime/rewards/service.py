@@ -88,7 +88,7 @@ class Service:
             self._away_since = now if self._away_since is None else self._away_since
             left = self._away_since + self.patience - now
             if left <= 0:
-                silent = f"it has answered nobody for {self.patience:g} s, which is the time limit"
+                silent = f"it has been unresponsive for {self.patience:g} s, the time limit"
                 raise ServiceAway(f"{found.problem} (tried {tried} times; {silent})")
             pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(tried - 1, 20), LONGEST_PAUSE_SECONDS)
             await asyncio.sleep(min(max(pause, found.pause), left))
@@ -105,7 +105,7 @@ class Service:
         except httpx.HTTPError as error:
             return _Busy(f"{url} cannot be reached: {str(error) or type(error).__name__}")
         except httpx.InvalidURL as error:
-            raise ServiceError(f"{url} is no address: {error}") from None
+            raise ServiceError(f"{url} is not a valid URL: {error}") from None
         if answer.status_code in BUSY:
             return _Busy(f"{url} answered {answer.status_code}: {self._shown(answer.text)}", _asked_pause(answer))
         if answer.status_code >= 400:

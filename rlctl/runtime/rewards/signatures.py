@@ -116,7 +116,7 @@ def _form_of(takes: Parameters, path: str) -> str:
     form = form_of(takes)
     if form is None:
         raise RunError(
-            f"the reward function of {path} takes ({takes}), and no form of a reward function does",
+            f"the reward function of {path} takes ({takes}), which matches no supported signature",
             hint="take response and answer, or verl's data_source, solution_str, ground_truth and extra_info",
         )
     return form
@@ -196,10 +196,10 @@ def _made(function: Function, args: Mapping[str, Any], path: str) -> Function:
         made: Function = function(**args)
     except TypeError as error:
         raise RunError(
-            f"the reward class of {path} cannot be made: {error}", hint="set the args of the reward"
+            f"the reward class of {path} cannot be instantiated: {error}", hint="set the args of the reward"
         ) from error
     if not callable(made):
-        raise RunError(f"objects of the reward class of {path} cannot be called", hint="give the class a __call__")
+        raise RunError(f"instances of the reward class of {path} are not callable", hint="give the class a __call__")
     return made
 
 

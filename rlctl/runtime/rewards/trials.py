@@ -107,7 +107,7 @@ def _cases(value: Any) -> Sequence[Any]:
     cases = json.loads(value) if isinstance(value, str) else value
     if not isinstance(cases, Sequence) or not cases:
         raise ValueError(
-            f"the column test_cases holds {_short(value)}; expected a list of test cases, or its JSON text"
+            f"the column test_cases contains {_short(value)}; expected a list of test cases, or its JSON text"
         )
     return cases
 

@@ -104,11 +104,11 @@ class ByResponse(TakesWeights, Generic[AnyRow]):
         check_requests(requests, **self._limits)
         for index, request in enumerate(requests):
             if request.inputs:
-                raise RunError(f"request {index} has images; rlctl hands {self._server_name} token ids only")
+                raise RunError(f"request {index} has images, but rlctl sends {self._server_name} only token ids")
             if request.sampling.stop and not self._tokenizes:
                 raise RunError(
-                    "stop strings of a response need a tokenizer",
-                    hint="set model.tokenizer, or leave rollout.sampling.stop out",
+                    "stop strings need a tokenizer",
+                    hint="set model.tokenizer, or omit rollout.sampling.stop",
                 )
 
     def _check_usable(self, call: str) -> None:

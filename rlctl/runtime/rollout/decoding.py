@@ -107,8 +107,8 @@ class Decoding:
         """
         if not bool(self._log_probs.isfinite().all()):
             raise RunError(
-                f"the model computed log-probs that are not finite, with weight version {weight_version}",
-                hint="the weights have diverged: look at the gradient norm and the learning rate of the last steps",
+                f"the model computed log-probs that are not finite at weight version {weight_version}",
+                hint="the weights have diverged: check the gradient norm and the learning rate of the last steps",
             )
         lengths = (self._tokens != _NO_TOKEN).sum(1).tolist()
         tokens, log_probs = self._tokens.tolist(), self._log_probs.tolist()

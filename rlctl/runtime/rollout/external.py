@@ -138,7 +138,7 @@ class ExternalEngine(TakesWeights):
             RunError: always.
         """
         raise RunError(
-            f"{self._url} keeps its own weights: none can be sent to it",
+            f"{self._url} serves its own weights and cannot receive new ones",
             hint="set rollout.engine to vllm or transformers in a run that trains",
         )
 
@@ -166,7 +166,7 @@ class ExternalEngine(TakesWeights):
         check_requests(requests, max_length=self._max_length, vocab_size=UNKNOWN)
         for index, request in enumerate(requests):
             if request.inputs:
-                raise RunError(f"request {index} has images; an outside endpoint is given token ids only")
+                raise RunError(f"request {index} has images, but an external endpoint receives only token ids")
 
     def _begin(self, request: Request, index: int, seconds: float | None) -> Future[Response]:
         """Ask for the response at a place of a request's group, within so many seconds each time."""
@@ -240,7 +240,7 @@ def _response(answer: Mapping[str, Any], sampling: Sampling, url: str) -> Respon
     if not token_ids or len(token_ids) != len(log_probs):
         raise ServiceError(f"{url} answered with {len(token_ids or ())} tokens and {len(log_probs)} log-probs")
     if any(value is None or not math.isfinite(value) for value in log_probs):
-        raise ServiceError(f"{url} answered with log-probs that are no finite numbers: {str(log_probs)[:100]}")
+        raise ServiceError(f"{url} answered with log-probs that are not finite: {str(log_probs)[:100]}")
     return Response(
         token_ids=tuple(map(int, token_ids)),
         log_probs=tuple(map(float, log_probs)),

@@ -152,9 +152,7 @@ def _problem(request: Request, *, max_length: int, vocab_size: int) -> str:
     if outside:
         return f"token id {outside[0]}; the model's vocabulary has ids 0 to {vocab_size - 1}"
     if sampling.min_tokens and not sampling.ignore_eos and len(set(sampling.stop_token_ids)) == vocab_size:
-        return (
-            f"min_tokens is {sampling.min_tokens} and every token of the vocabulary is a stop token: none can be drawn"
-        )
+        return f"min_tokens is {sampling.min_tokens} and every token of the vocabulary is a stop token, so none can be sampled"
     return _sampling_problem(sampling)
 
 
@@ -172,7 +170,7 @@ def _sampling_problem(sampling: Sampling) -> str:
     if not 0 <= sampling.min_p <= 1:
         return f"min_p is {sampling.min_p}; expected 0 (off) to 1"
     if "" in sampling.stop:
-        return "a text that ends a response is empty; expected at least 1 character"
+        return "a stop string is empty; expected at least 1 character"
     if not 0 < sampling.repetition_penalty < float("inf"):
         return f"repetition_penalty is {sampling.repetition_penalty}; expected above 0 (1 is off)"
     return ""

@@ -51,7 +51,7 @@ def load_model(
     if implementation not in ATTENTIONS:
         raise RunError(
             f"attention implementation {implementation}; the transformers engine takes {', '.join(ATTENTIONS)}",
-            hint="it builds its own masks, which other implementations do not read; use the vllm engine for those",
+            hint="it builds its own masks, which other implementations ignore; use the vllm engine for those",
         )
     try:
         with files_are_told(f"cannot load a causal language model from {path}"):
@@ -83,7 +83,7 @@ def _check_architecture(path: str, config: Any) -> None:
     try:
         types = set(get_layer_types_and_kwargs(text)[0])
     except AttributeError as error:
-        raise RunError(f"the layers of {path} ({config.model_type}) cannot be told: {error}") from error
+        raise RunError(f"cannot determine the layers of {path} ({config.model_type}): {error}") from error
     if not types <= _LAYER_TYPES:
         others = ", ".join(sorted(types - _LAYER_TYPES))
         raise RunError(
@@ -100,7 +100,7 @@ class CausalModel:
         accepted = inspect.signature(model.forward).parameters
         if "past_key_values" not in accepted or model._is_stateful:
             raise RunError(
-                f"{path} ({model.config.model_type}) has no key-value cache, without which each token computes all before it",
+                f"{path} ({model.config.model_type}) has no key-value cache, so each token would recompute all previous ones",
                 hint="use the vllm engine for this model",
             )
         self.path = path
@@ -128,7 +128,7 @@ class CausalModel:
         """Why the images of a request cannot be read; empty where they can, or there are none."""
         if self._vision is not None:
             return self._vision.problem(request.token_ids, request.inputs)
-        return f"the prompt has images, and {self.path} reads text" if request.inputs else ""
+        return f"the prompt has images, but {self.path} reads only text" if request.inputs else ""
 
     def image_prompt(self, request: Request) -> tuple[Cache, torch.Tensor, int]:
         """Compute a prompt with images.

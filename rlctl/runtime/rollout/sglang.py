@@ -93,7 +93,7 @@ class SglangServer:
                     return
             time.sleep(0.2)
         raise RunError(
-            f"SGLang's server was not healthy after {START_SECONDS:g} s", hint="the log of the worker has its output"
+            f"SGLang's server was not healthy after {START_SECONDS:g} s", hint="see its output in the worker's log"
         )
 
     def check(self) -> None:
@@ -105,7 +105,7 @@ class SglangServer:
         status = status_of(self._process)
         if status is not None:
             raise RunError(
-                f"SGLang's server ended with status {status}", hint="the log of the rollout worker has its output"
+                f"SGLang's server ended with status {status}", hint="see its output in the rollout worker's log"
             )
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class SglangEngine(ByResponse[_Row]):
                 WEIGHTS_SECONDS,
             )
             if not answer.get("success"):
-                raise RunError(f"SGLang did not take the weights: {answer.get('message')}")
+                raise RunError(f"SGLang rejected the weights: {answer.get('message')}")
         finally:
             self._end_weights()
         if not self._asleep:
@@ -318,10 +318,10 @@ class SglangEngine(ByResponse[_Row]):
             what = "no tokens" if not ids else "log-probs that are not finite"
             raise RunError(
                 f"SGLang answered with {what}, with weight version {self.weight_version}",
-                hint="the weights may have diverged: look at the gradient norm and the learning rate of the last steps",
+                hint="the weights may have diverged: check the gradient norm and the learning rate of the last steps",
             )
         if reason["type"] not in ("stop", "length"):
-            raise RunError(f"SGLang gave a response up: {reason.get('message') or reason['type']}")
+            raise RunError(f"SGLang aborted a response: {reason.get('message') or reason['type']}")
         matched, said = reason.get("matched"), str(told.get("weight_version"))
         version = int(said) if said.isdigit() else self.weight_version
         sampling = row.request.sampling

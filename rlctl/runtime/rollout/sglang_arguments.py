@@ -28,17 +28,17 @@ RESERVED: Mapping[str, str] = {
     "trust_remote_code": "set model.trust_remote_code",
     "context_length": "set model.max_context_tokens",
     "json_model_override_args": "set model.overrides or model.rope",
-    "tp_size": "a worker of a run sees one GPU; rollout.engine=vllm takes several",
-    "pp_size": "a worker of a run sees one GPU; rollout.engine=vllm takes several",
-    "ep_size": "a worker of a run sees one GPU; rollout.engine=vllm takes several",
+    "tp_size": "each worker sees one GPU; rollout.engine=vllm supports several",
+    "pp_size": "each worker sees one GPU; rollout.engine=vllm supports several",
+    "ep_size": "each worker sees one GPU; rollout.engine=vllm supports several",
     "dp_size": "set rollout.parallel.replicas",
     "enable_memory_saver": "set rollout.memory.sleep",
-    "weight_version": "rlctl says it with every update of weights",
-    "host": "rlctl's worker alone asks the server",
-    "port": "rlctl's worker alone asks the server",
-    "api_key": "rlctl's worker alone asks the server",
-    "nnodes": "an engine is on one machine",
-    "speculative_algorithm": "the log-probs of speculated tokens would be those of another temperature",
+    "weight_version": "rlctl sends it with every weight update",
+    "host": "only rlctl's worker calls the server",
+    "port": "only rlctl's worker calls the server",
+    "api_key": "only rlctl's worker calls the server",
+    "nnodes": "an engine runs on one machine",
+    "speculative_algorithm": "speculated tokens would have log-probs at another temperature",
     "skip_tokenizer_init": "it follows from rollout.sampling.stop",
     "device": "set placement.device",
 }
@@ -56,38 +56,38 @@ def check_sglang(config: Config) -> None:
     if names is None:
         raise MissingDependency(
             "rollout.engine is sglang, and SGLang is not installed",
-            hint="pip install sglang, where there is a GPU and no vLLM (they want different versions of torch); "
+            hint="pip install sglang on a GPU machine without vLLM (they need different versions of torch); "
             "or set rollout.engine to vllm or transformers",
         )
     if config.model.modality != "text":
         raise RunError(
-            f"model.modality is {config.model.modality}; rlctl hands SGLang token ids only",
+            f"model.modality is {config.model.modality}; rlctl sends SGLang only token ids",
             hint="set rollout.engine=transformers, which reads images",
         )
     parallel = config.rollout.parallel
     for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size"):
         if getattr(parallel, name) > 1:
             raise RunError(
-                f"rollout.parallel.{name} is {getattr(parallel, name)}; a worker of a run sees one GPU, and SGLang starts "
-                "processes of its own",
-                hint=f"set rollout.parallel.{name} to 1 and have more replicas, or set rollout.engine=vllm",
+                f"rollout.parallel.{name} is {getattr(parallel, name)}; each worker sees one GPU, and SGLang starts its "
+                "own processes",
+                hint=f"set rollout.parallel.{name} to 1 and use more replicas, or set rollout.engine=vllm",
             )
     for name in _given(config):
         if name in RESERVED:
-            raise RunError(f"rollout.engine.args sets {name}, which is not its to set", hint=RESERVED[name])
+            raise RunError(f"rollout.engine.args sets {name}, which rlctl sets itself", hint=RESERVED[name])
         if name not in names:
             raise RunError(f"rollout.engine.args: SGLang's server has no argument {name}", hint=nearest(name, names))
     sampling = config.rollout.sampling
     shaped = sampling.repetition_penalty != 1.0 or sampling.min_response_tokens > 0
     if shaped and arithmetic.trains(config) and _uses_rollout_log_probs(config):
         raise RunError(
-            "SGLang's log-probs are taken after the repetition penalty and after a least length, and this run trains with them",
+            "SGLang takes log-probs after the repetition penalty and min_response_tokens, and this run trains with them",
             hint="set algorithm.old_log_probs=recompute, set rollout.sampling.repetition_penalty to 1 and "
             "min_response_tokens to 0, or set rollout.engine=vllm",
         )
     if sampling.repetition_penalty > 2.0:
         raise RunError(
-            f"rollout.sampling.repetition_penalty is {sampling.repetition_penalty}; SGLang takes up to 2",
+            f"rollout.sampling.repetition_penalty is {sampling.repetition_penalty}; SGLang supports up to 2",
             hint="lower it, or set rollout.engine=vllm",
         )
 
@@ -109,7 +109,7 @@ def argument_names() -> set[str] | None:
                 fields = (item.target for item in node.body if isinstance(item, ast.AnnAssign))
                 names |= {target.id for target in fields if isinstance(target, ast.Name)}
     if "tp_size" not in names:
-        raise RunError("this SGLang's arguments cannot be read", hint="install sglang 0.5.23")
+        raise RunError("cannot read the arguments of this SGLang release", hint="install sglang 0.5.23")
     return names
 
 

@@ -56,7 +56,7 @@ def decoder(tokenizer: str | None, *, trust_remote_code: bool) -> Decode:
         RunError: there is none.
     """
     if tokenizer is None:
-        raise RunError("stop strings of a response need a tokenizer", hint="set model.tokenizer")
+        raise RunError("stop strings need a tokenizer", hint="set model.tokenizer")
     loaded = _loaded(tokenizer, trust_remote_code)
     return lambda token_ids: str(loaded.decode(list(token_ids), skip_special_tokens=True))
 

@@ -73,8 +73,8 @@ class _Row:
         """
         if not all(map(math.isfinite, self.log_probs)):
             raise RunError(
-                f"the model computed log-probs that are not finite, with weight version {version}",
-                hint="the weights have diverged: look at the gradient norm and the learning rate of the last steps",
+                f"the model computed log-probs that are not finite at weight version {version}",
+                hint="the weights have diverged: check the gradient norm and the learning rate of the last steps",
             )
         sampling = self.request.sampling
         stopped = not sampling.ignore_eos and self.tokens[-1] in sampling.stop_token_ids

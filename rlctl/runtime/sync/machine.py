@@ -201,21 +201,21 @@ class WeightSync:
             return source.next(within(f"bucket {number} was not gathered"))
 
         try:
-            source.meet(self.engines, engines, within("training and rollout did not meet for the sync"))
-            source.begin(within("training did not begin the sync"))
+            source.meet(self.engines, engines, within("training and rollout did not both join the sync"))
+            source.begin(within("training did not start the sync"))
             coming = gathered()
-            each(RolloutWorker.begin_weights, "it did not begin the sync", source.transport, joins=True)
+            each(RolloutWorker.begin_weights, "it did not start the sync", source.transport, joins=True)
             while (message := coming.wait()[0]) is not None:
                 number += 1
                 coming = gathered()
                 each(RolloutWorker.load_bucket, f"it did not load bucket {number - 1}", message)
-            each(RolloutWorker.commit_weights, f"it did not take up the {number - 1} buckets")
-            source.end(within("training did not end the sync"))
+            each(RolloutWorker.commit_weights, f"it did not apply the {number - 1} buckets")
+            source.end(within("training did not finish the sync"))
         except StopRequested:
             raise
         except Exception:
             if not source.transport.meets:  # one that has met waits for engines that will not come
                 with suppress(Exception):
-                    source.end(within("training did not end the sync"))
+                    source.end(within("training did not finish the sync"))
             raise
         return behind

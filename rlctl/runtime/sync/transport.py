@@ -125,6 +125,6 @@ class Folder:
         except (OSError, SafetensorError) as error:
             raise RunError(
                 f"the weights that training has written to {message} cannot be read: {error}",
-                hint="weight_sync.method checkpoint needs run.folder on storage that all machines see; memory needs none",
+                hint="weight_sync.method checkpoint needs run.folder on shared storage; memory does not",
             ) from error
         engine.add_weights(tensors.items())

@@ -72,6 +72,6 @@ def _make(settings: output.Tracker, info: RunInfo) -> Tracker:
     if isinstance(settings, output.MlflowTracker):
         return MlflowTracker(settings, info)
     raise RunError(
-        f"the tracker {settings.choice} is one that the runtime does not know",
+        f"rlctl has no tracker {settings.choice}",
         hint="use console, tensorboard, swanlab, wandb or mlflow",
     )

@@ -69,7 +69,7 @@ class SafeTracker:
 
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Send the settings of the run."""
-        self._send(lambda tracker: tracker.log_config(config), "while it took the config")
+        self._send(lambda tracker: tracker.log_config(config), "while it received the config")
 
     def close(self, patience: float = PATIENCE) -> None:
         """Send what is left and end; after ``patience`` seconds it is left behind."""
@@ -80,7 +80,7 @@ class SafeTracker:
                 self._put(None)
             self._thread.join(0 if self._failure else patience)
             if self._thread.is_alive() and not self._failure:
-                self._failure = f"had not sent everything {patience:g} s after the end, and the rest is lost"
+                self._failure = f"did not finish uploading within {patience:g} s after the end; the rest is lost"
         self._tell()
 
     def __enter__(self) -> SafeTracker:
@@ -98,7 +98,7 @@ class SafeTracker:
         try:
             self._waiting.put_nowait(item)
         except queue.Full:
-            self._failure = f"is {BACKLOG} calls behind and is not used any more"
+            self._failure = f"is {BACKLOG} calls behind; rlctl stops using it"
 
     def _tell(self) -> None:
         """Report from the thread that uses this object: the event log has one writer."""
@@ -111,16 +111,16 @@ class SafeTracker:
             tracker = self._make()
         except RlctlError as error:
             self._refusal = error
-            self._failure = f"cannot be started and is not used: {error.account}"
+            self._failure = f"failed to start; the run continues without it: {error.account}"
         except BaseException as error:  # noqa: BLE001 - a service that cannot be reached does not stop the run
-            self._failure = f"cannot be started and is not used: {describe(error)}"
+            self._failure = f"failed to start; the run continues without it: {describe(error)}"
         self._started.set()
         while not self._failure and (item := self._waiting.get()) is not None:
             action, when = item
             try:
                 action(tracker)
             except BaseException as error:  # noqa: BLE001 - observability never stops training, whatever the service raises
-                self._failure = f"failed {when} and is not used any more: {describe(error)}"
+                self._failure = f"failed {when}; the run continues without it: {describe(error)}"
 
 
 def describe(error: BaseException) -> str:

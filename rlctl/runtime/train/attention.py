@@ -56,7 +56,7 @@ def packed_attention(
     """
     if softcap is not None or s_aux is not None:
         raise RunError(
-            f"{type(module).__name__} caps its attention logits or has attention sinks, which is not computed here",
+            f"{type(module).__name__} uses attention logit capping or attention sinks, which this attention does not support",
             hint="set model.attention to eager",
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling

@@ -240,7 +240,7 @@ def load(engine: Saved, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
     if (folder / "metadata.json").exists():
         raise RunError(
             f"the checkpoint {folder} was saved by the Megatron engine",
-            hint="a run moves between engines by its Hugging Face export: give that to model.path of a new run",
+            hint="to change the engine, set model.path of a new run to the run's Hugging Face export",
         )
     try:
         metadata = {name: value for name, value in tensors_of(folder).items() if _content(name) in contents}

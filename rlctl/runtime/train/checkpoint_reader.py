@@ -46,7 +46,7 @@ _ADMITTED = frozenset(
 class _MetadataUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ADMITTED:
-            raise UnpicklingError(f"its .metadata contains {module}.{name}, which loading it would execute")
+            raise UnpicklingError(f"its .metadata contains {module}.{name}, which would be executed on loading")
         return super().find_class(module, name)
 
 
@@ -70,7 +70,7 @@ class CheckpointReader(FileSystemReader):
 
 def _checked(metadata: Any) -> Metadata:
     if not isinstance(metadata, Metadata) or not isinstance(metadata.state_dict_metadata, dict):
-        raise UnpicklingError("its .metadata holds no metadata of torch.distributed.checkpoint")
+        raise UnpicklingError("its .metadata contains no torch.distributed.checkpoint metadata")
     for name, kind in metadata.state_dict_metadata.items():
         if not isinstance(kind, (TensorStorageMetadata, BytesStorageMetadata)):
             raise UnpicklingError(f"its .metadata has a {type(kind).__name__} for {name}")
@@ -104,7 +104,7 @@ class TensorPlanner(DefaultLoadPlanner):
             UnpicklingError: always.
         """
         raise UnpicklingError(
-            f"{read_item.dest_index.fqn} is an object instead of a tensor, which loading it would execute"
+            f"{read_item.dest_index.fqn} is an object instead of a tensor, which would be executed on loading"
         )
 
 
@@ -118,7 +118,7 @@ def tensors_of(folder: Path) -> Mapping[str, TensorStorageMetadata]:
     tensors: dict[str, TensorStorageMetadata] = {}
     for name, kind in CheckpointReader(folder).read_metadata().state_dict_metadata.items():
         if not isinstance(kind, TensorStorageMetadata):
-            raise UnpicklingError(f"{name} is an object instead of a tensor, which loading it would execute")
+            raise UnpicklingError(f"{name} is an object instead of a tensor, which would be executed on loading")
         tensors[name] = kind
     return tensors
 
@@ -142,7 +142,7 @@ def not_loaded(folder: Path, error: BaseException) -> RunError:
     if isinstance(error, UnpicklingError):
         return RunError(
             f"the checkpoint {folder} was not loaded: {reason_of(error)}",
-            hint="rlctl does not write such files: find out who changed this one, and use an earlier checkpoint",
+            hint="rlctl does not write such files: find out what changed this one, and use an earlier checkpoint",
         )
     return RunError(
         f"the checkpoint {folder} does not fit the model: {reason_of(error)}",

@@ -101,20 +101,20 @@ class Teaching:
             estimator = DRAWN_JS
         elif policy_gradient:
             raise PlanError(
-                "algorithm.distillation.args.policy_gradient takes the divergence as a reward of the token drawn, which "
-                f"{chosen.loss} over many tokens is not",
+                "algorithm.distillation.args.policy_gradient uses the divergence of the sampled token as a reward, but "
+                f"{chosen.loss} covers many tokens",
                 hint="set algorithm.distillation.loss to reverse_kl or js_divergence and top_k to null, "
                 "or policy_gradient to false",
             )
         drawn = {name: float(args[name]) for name in OF_DRAWN_JS if name in args}
         if drawn and estimator != DRAWN_JS:
             raise PlanError(
-                f"algorithm.distillation.args.{next(iter(drawn))} is of js_divergence as a reward of the token drawn",
+                f"algorithm.distillation.args.{next(iter(drawn))} is only for js_divergence as a reward of the sampled token",
                 hint="set algorithm.distillation.loss to js_divergence and args.policy_gradient to true, or remove it",
             )
         if estimator == "k1" and not policy_gradient:
             raise PlanError(
-                "the gradient of k1 does not depend on the teacher: as a loss it teaches nothing",
+                "the gradient of k1 does not depend on the teacher, so as a loss it teaches nothing",
                 hint="set the estimator of algorithm.distillation.args to k3, or policy_gradient to true",
             )
         options |= {
@@ -171,8 +171,8 @@ def _check(config: Config, imitates: bool) -> None:
     assert chosen is not None, "there is a teacher"
     if objective in ("dpo", "mix"):
         raise PlanError(
-            f"{objective} learns from given responses, and algorithm.distillation names a teacher",
-            hint="remove one of the two, or make two stages of them",
+            f"{objective} trains on given responses, but algorithm.distillation names a teacher",
+            hint="remove one of the two, or use two stages",
         )
     if not chosen.teacher:
         raise PlanError("algorithm.distillation names no teacher", hint="set algorithm.distillation.teacher to a model")
@@ -185,7 +185,7 @@ def _check(config: Config, imitates: bool) -> None:
     shaping = config.algorithm.reward_shaping
     if chosen.args.get("policy_gradient") and (shaping.whiten_advantages or shaping.advantage_clip is not None):
         raise PlanError(
-            "the teacher is added to advantages that are whitened or clipped before",
+            "the teacher's term is added to advantages that are already whitened or clipped",
             hint="set algorithm.reward_shaping.whiten_advantages to false and advantage_clip to null",
         )
 
@@ -198,12 +198,12 @@ def check_comparable(config: Config) -> None:
     """
     if getattr(config.train.engine, "ulysses_sequence_parallel_size", 1) != 1:
         raise PlanError(
-            "distributions are compared over whole sequences, and train.engine.ulysses_sequence_parallel_size cuts them",
+            "this loss compares distributions over whole sequences, but train.engine.ulysses_sequence_parallel_size splits them",
             hint="set train.engine.ulysses_sequence_parallel_size to 1",
         )
     if config.train.fused_kernels.enabled:
         raise PlanError(
-            "distributions are compared out of logits, which train.fused_kernels.enabled never makes",
+            "this loss needs logits, which train.fused_kernels.enabled never materializes",
             hint="set train.fused_kernels.enabled to false",
         )
 

@@ -63,8 +63,8 @@ def join(
         )
     except (dist.DistError, RuntimeError, ValueError) as error:
         raise RunError(
-            f"worker {rank} of {world_size} could not meet the others at {address}:{port}: {error}",
-            hint="see whether the other workers started, and whether the port can be reached",
+            f"worker {rank} of {world_size} could not connect to the other workers at {address}:{port}: {error}",
+            hint="check that the other workers started and that the port is reachable",
         ) from error
 
 

@@ -201,7 +201,7 @@ def _write_processor(source: str, folder: Path) -> None:
     """Copy the files of the processor of the model at ``source``, a folder or hub name, as they are."""
     found = [cached_file(source, name, _raise_exceptions_for_missing_entries=False) for name in PROCESSOR_FILES]
     if not any(found):
-        raise ValueError(f"{source} holds no processor ({', '.join(PROCESSOR_FILES)})")
+        raise ValueError(f"{source} contains no processor ({', '.join(PROCESSOR_FILES)})")
     for name, path in zip(PROCESSOR_FILES, found, strict=True):
         if path is not None:
             shutil.copyfile(path, folder / name)

@@ -138,8 +138,8 @@ class FsdpEngine(TellsLogProbs):
         self._vision = Vision(self.model) if reads_images(self.model.config) else None
         if self._sequence is not None and self._padded:
             raise PlanError(
-                "train.engine.ulysses_sequence_parallel_size lays sequences end to end, which this model or its attention "
-                "does not",
+                "train.engine.ulysses_sequence_parallel_size needs packed sequences, which this model or its "
+                "attention does not support",
                 hint="set model.attention to auto, or train.engine.ulysses_sequence_parallel_size to 1",
             )
         plain = not self._padded and self._vision is None and self._sequence is None and self._routers is None
@@ -268,7 +268,7 @@ class FsdpEngine(TellsLogProbs):
                 tensors["values"] = self._values(batch)
             elif compare and self._sequence is not None:
                 raise PlanError(
-                    "whole distributions are not compared where workers share sequences",
+                    "this loss compares whole distributions, which workers that share sequences cannot",
                     hint="set train.engine.ulysses_sequence_parallel_size to 1",
                 )
             elif compare:
@@ -293,7 +293,7 @@ class FsdpEngine(TellsLogProbs):
             )
         if found is None and fused:
             raise PlanError(
-                f"train.fused_kernels.enabled is set, and {type(self.model).__name__} changes its logits after its last layer, "
+                f"train.fused_kernels.enabled is set, but {type(self.model).__name__} changes its logits after its last layer "
                 "or has an adapter on it",
                 hint="set train.fused_kernels.enabled to false",
             )
@@ -492,7 +492,7 @@ def make_mesh(shard: int | str, device: torch.device) -> DeviceMesh:
     size = int(shard)
     if world % size:
         raise PlanError(
-            f"train.engine.fsdp_size is {size} and there are {world} training workers; they do not divide into whole copies",
+            f"train.engine.fsdp_size is {size} and there are {world} training workers; they do not divide into whole replicas",
             hint="set train.engine.fsdp_size to a divisor, or to all",
         )
     return init_device_mesh(device.type, (world // size, size), mesh_dim_names=("copy", "shard"))

@@ -68,9 +68,11 @@ class Adapters:
             try:
                 inject_adapter_in_model(config, model, NAME)
             except ValueError as error:
-                raise PlanError(f"model.lora: {error}", hint="see the names in model.lora.target_modules") from error
+                raise PlanError(f"model.lora: {error}", hint="check the names in model.lora.target_modules") from error
         if any(isinstance(layer, Embedding) for layer in _layers(model).values()):
-            raise PlanError("model.lora puts an adapter on an embedding, which is not done", hint="name linear layers")
+            raise PlanError(
+                "model.lora puts an adapter on an embedding, which is not supported", hint="name linear layers"
+            )
         if lora.adapter_path:
             _take_up(model, lora.adapter_path)
         for parameter in model.parameters():
@@ -166,7 +168,7 @@ def _take_up(model: PreTrainedModel, path: str) -> None:
     places = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     for name in sorted(stored.keys() ^ places.keys()):
         where = "has no place for" if name in stored else f"needs, and {path} lacks,"
-        raise RunError(f"the adapter {path} is of another model, which {where} {name}")
+        raise RunError(f"the adapter {path} belongs to another model, which {where} {name}")
     for name, place in places.items():
         if stored[name].shape != place.shape:
             raise RunError(

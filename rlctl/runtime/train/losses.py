@@ -81,7 +81,7 @@ class LiveCorrection:
             if weighted and wanted:
                 raise PlanError(
                     f"algorithm.rollout_correction.importance_sampling.{key} is {getattr(sampling, key)} with old_log_probs "
-                    "rollout; weights by the log-probs of the moment know one micro-batch only",
+                    "rollout; weights from current log-probs see only one micro-batch",
                     hint="set algorithm.old_log_probs to recompute",
                 )
         return cls(Rejection.parse(chosen.rejection, chosen.rejection_bounds), chosen)
@@ -192,7 +192,7 @@ class PolicyLoss:
             and correction.importance_sampling.level in ("token", "segment")
         ):
             raise PlanError(
-                f"a loss of whole responses (geo_mean) takes no weights of tokens, and their level is "
+                f"a whole-response loss (geo_mean) takes no token-level weights, but the level is "
                 f"{correction.importance_sampling.level}",
                 hint="set algorithm.rollout_correction.importance_sampling.level to sequence or geometric",
             )

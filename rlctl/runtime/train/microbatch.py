@@ -200,5 +200,5 @@ def _end_to_end(fed: Sequence[Tensor], given: Sequence[Inputs], rows: Rows, visi
 def _column(name: str, samples: Sequence[Sample], device: torch.device) -> Tensor:
     if any(name not in sample.columns for sample in samples):
         has = ", ".join(sorted(samples[0].columns)) or "none"
-        raise RunError(f"the loss reads the column {name} and a sample does not have it; it has {has}")
+        raise RunError(f"the loss needs the column {name}, but a sample has only {has}")
     return torch.cat([sample.columns[name][sample.mask] for sample in samples] or [torch.zeros(0)]).to(device)

@@ -70,13 +70,13 @@ def freeze(model: PreTrainedModel, patterns: Sequence[str]) -> None:
         if not any(_matches(name, pattern) for name in names):
             raise PlanError(
                 f"model.freeze names {pattern}, which no parameter of {type(model).__name__} matches",
-                hint=nearest(pattern, names) or f"they are named as {names[0]}",
+                hint=nearest(pattern, names) or f"parameter names look like {names[0]}",
             )
     for name, parameter in model.named_parameters():
         if any(_matches(name, pattern) for pattern in patterns):
             parameter.requires_grad_(False)
     if patterns and not any(parameter.requires_grad for parameter in model.parameters()):
-        raise PlanError("model.freeze leaves nothing to train", hint="name fewer parameters")
+        raise PlanError("model.freeze leaves no parameter to train", hint="name fewer parameters")
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -95,7 +95,7 @@ def use_liger(model: PreTrainedModel) -> None:
 
     if model.config.model_type not in MODEL_TYPE_TO_APPLY_LIGER_FN:
         raise PlanError(
-            f"train.fused_kernels.liger is set, and Liger has no kernels for {model.config.model_type} models",
+            f"train.fused_kernels.liger is set, but Liger has no kernels for {model.config.model_type} models",
             hint="set train.fused_kernels.liger to false",
         )
     _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
@@ -112,7 +112,7 @@ def check_kernels(kernels: FusedKernels, device: str) -> None:
     check_liger()
     if device != "cuda":
         raise PlanError(
-            "train.fused_kernels.liger is set, and Liger's kernels run on GPUs only",
+            "train.fused_kernels.liger is set, but Liger's kernels need a GPU",
             hint="set train.fused_kernels.liger to false",
         )
 
@@ -125,7 +125,7 @@ def check_liger() -> None:
     """
     if importlib.util.find_spec("liger_kernel") is None:
         raise PlanError(
-            "train.fused_kernels.liger is set, and liger-kernel is not installed",
+            "train.fused_kernels.liger is set, but liger-kernel is not installed",
             hint="pip install liger-kernel on every machine of the run, or set train.fused_kernels.liger to false",
         )
 

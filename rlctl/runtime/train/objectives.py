@@ -196,8 +196,8 @@ def _clipped(algorithm: Algorithm, policy: PolicyLoss, args: Mapping[str, Any]) 
     given = {name: value for name, value in (("clip_low", low), ("clip_high", high)) if value is not None}
     if given and not isinstance(algorithm.policy_loss, PpoClip):
         raise PlanError(
-            f"algorithm.objective.args of mix bounds the ratio, and algorithm.policy_loss is {algorithm.policy_loss.choice}",
-            hint="set the bounds in algorithm.policy_loss, and leave clip_range out",
+            f"algorithm.objective.args of mix sets clip_range, but algorithm.policy_loss is {algorithm.policy_loss.choice}",
+            hint="set the bounds in algorithm.policy_loss and omit clip_range",
         )
     return {**policy.options, **given}
 
@@ -209,6 +209,6 @@ def _check_sizes(config: Config, args: Mapping[str, Any]) -> None:
     for name, size in there.items():
         if args.get(name, size) != size:
             raise PlanError(
-                f"algorithm.objective.args.{name} is {args[name]}, and a mini-batch has {size} such responses",
-                hint=f"set it to {size}, or leave it out",
+                f"algorithm.objective.args.{name} is {args[name]}, but a mini-batch has {size} such responses",
+                hint=f"set it to {size}, or omit it",
             )

@@ -103,7 +103,7 @@ def arguments(settings: Optimizer) -> dict[str, Any]:
         )
     twice = next((name for name in OWN if name in settings.args), None)
     if twice is not None:
-        raise PlanError(f"train.optimizer.args has {twice}, which has a key of its own", hint=f"set {OWN[twice]}")
+        raise PlanError(f"train.optimizer.args has {twice}, which has its own key", hint=f"set {OWN[twice]}")
     section: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if any(family in kind.__name__.lower() for family in ADAM_FAMILY):
         section |= {"betas": settings.betas, "eps": settings.epsilon}
@@ -111,7 +111,7 @@ def arguments(settings: Optimizer) -> dict[str, Any]:
         section["fused"] = True  # one kernel, and the same bits every time
     elif kind.__module__.startswith("torch.optim") and settings.args.get("fused"):
         raise PlanError(
-            f"train.optimizer.args asks for fused, and PyTorch has {kind.__name__} so for whole parameters only",
+            f"train.optimizer.args sets fused, which PyTorch's {kind.__name__} supports only for whole parameters",
             hint="leave fused out",
         )
     return {name: value for name, value in section.items() if name in accepted} | settings.args

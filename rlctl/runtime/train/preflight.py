@@ -36,7 +36,7 @@ def check_training(config: Config, *, scheduler_steps: int) -> None:
     if config.algorithm.router_replay != "off" and config.algorithm.objective.choice == "rl":
         check_family(_model_config(config.model, config.model).model_type, config.train.engine.choice)
     if config.model.lora is not None and importlib.util.find_spec("peft") is None:
-        raise PlanError("model.lora is set, and peft is not installed", hint=packages.install(packages.RUNTIME))
+        raise PlanError("model.lora is set, but peft is not installed", hint=packages.install(packages.RUNTIME))
 
 
 def check_vision(config: Config, *, rollout: str | None) -> None:
@@ -54,7 +54,7 @@ def check_vision(config: Config, *, rollout: str | None) -> None:
     model = "model.modality is vision, and"
     if rollout not in (None, "transformers"):
         raise PlanError(
-            f"{model} the {rollout} engine is handed token ids only", hint="set rollout.engine.type to transformers"
+            f"{model} the {rollout} engine receives only token ids", hint="set rollout.engine.type to transformers"
         )
     if arithmetic.devices_per_sequence(config.train.engine) > 1:
         raise PlanError(
@@ -78,7 +78,7 @@ def check_section(train: Train, *, scheduler_steps: int) -> None:
         arguments(train.optimizer)
         if train.precision.parameters == "float16":
             raise PlanError(
-                "train.precision.parameters is float16: gradients would be kept in it too, in which they are rounded to 0",
+                "train.precision.parameters is float16: gradients would also be float16, where they round to 0",
                 hint="set train.precision.parameters to float32; train.precision.compute may be float16",
             )
     decay_of(train.optimizer, scheduler_steps=scheduler_steps)
@@ -132,7 +132,7 @@ def _model_config(model: Model, policy: Model) -> PreTrainedConfig:
 def left_off(config: Config) -> list[str]:
     """What is told of accelerations that are asked for, and whose packages are not installed here."""
     return [
-        f"{asked.section}.engine.transformer.{name} is left off: {options.ACCELERATIONS[name]} is not installed"
+        f"{asked.section}.engine.transformer.{name} is disabled: {options.ACCELERATIONS[name]} is not installed"
         for asked in asked_of(config)
         for name in options.left_off(asked.engine)
     ]

@@ -115,7 +115,7 @@ def curve_of(schedule: LrScheduler, *, peak: float, scheduler_steps: int | None)
     """
     if schedule.type not in SHAPES:
         raise PlanError(
-            f"lr_scheduler {schedule.type} is not computed; expected one of {', '.join(SHAPES)}",
+            f"lr_scheduler {schedule.type} is not supported; expected one of {', '.join(SHAPES)}",
             hint=nearest(schedule.type, SHAPES),
         )
     total = schedule.decay_steps or schedule.total_steps or scheduler_steps
@@ -123,7 +123,7 @@ def curve_of(schedule: LrScheduler, *, peak: float, scheduler_steps: int | None)
     if total is None and (by_ratio or schedule.type not in ("constant", "inverse_sqrt")):
         what = "warmup_ratio" if by_ratio else schedule.type
         raise PlanError(
-            f"lr_scheduler: {what} needs the length of the run, which is not known",
+            f"lr_scheduler: {what} needs the length of the run, which is unknown",
             hint="set train.lr_scheduler.total_steps",
         )
     warmup = schedule.warmup_steps
@@ -186,11 +186,11 @@ def decay_of(optimizer: Optimizer, *, scheduler_steps: int | None) -> Decay:
     if optimizer.weight_decay_style == "constant" and start != end:
         raise PlanError(
             f"train.optimizer.weight_decay_style is constant, with a start of {start} and an end of {end}",
-            hint="set it to linear or cosine, or leave start_weight_decay and end_weight_decay out",
+            hint="set it to linear or cosine, or omit start_weight_decay and end_weight_decay",
         )
     if optimizer.weight_decay_style != "constant" and scheduler_steps is None:
         raise PlanError(
-            "train.optimizer.weight_decay_style needs the length of the run, which is not known",
+            "train.optimizer.weight_decay_style needs the length of the run, which is unknown",
             hint="set train.lr_scheduler.total_steps",
         )
     return Decay(optimizer.weight_decay_style, start, end, scheduler_steps or 0)

@@ -67,8 +67,8 @@ def section_of(config: Config) -> CriticSection:
     """
     if config.critic is None:
         raise PlanError(
-            f"{config.algorithm.advantage.choice} estimates advantages with a critic, and critic is null",
-            hint="add a critic section; {} takes the policy's model",
+            f"{config.algorithm.advantage.choice} needs a critic, but critic is null",
+            hint="add a critic section; {} uses the policy's model",
         )
     return config.critic
 
@@ -85,12 +85,12 @@ def check_critic(config: Config) -> None:
         import_modules(model)
         if model.lora is not None and importlib.util.find_spec("peft") is None:
             raise PlanError(
-                "critic.model.lora is set, and peft is not installed", hint=packages.install(packages.RUNTIME)
+                "critic.model.lora is set, but peft is not installed", hint=packages.install(packages.RUNTIME)
             )
     kept, critics = config.checkpoint.keep_last, config.checkpoint.keep_last_critic
     if kept is not None and critics is not None and critics > kept:
         raise PlanError(
-            f"checkpoint.keep_last_critic is {critics} and checkpoint.keep_last is {kept}; a critic is kept in its checkpoint",
+            f"checkpoint.keep_last_critic is {critics} and checkpoint.keep_last is {kept}; a critic is saved in its checkpoint",
             hint=f"set checkpoint.keep_last to {critics}, or checkpoint.keep_last_critic to {kept} or less",
         )
 

@@ -60,7 +60,7 @@ def judge_sampling(reward: JudgeReward) -> dict[str, Any]:
             found[NAMES[name]] = value
         elif not (name == "n" and value == 1):
             raise RunError(
-                f"the judge {reward.name!r} is served here and has no sampling setting {name}",
+                f"rlctl serves the judge {reward.name!r} without the sampling setting {name}",
                 hint=nearest(name, NAMES) or f"it has {', '.join(NAMES)} and seed",
             )
     stop = found.get("stop")
@@ -113,7 +113,7 @@ def check_judges(config: Config, engine: str) -> None:
             what = "takes no engine_args" if reward.engine_args else "has one device"
             raise RunError(
                 f"the judge {reward.name!r} is served by the transformers engine, which {what}",
-                hint="set its engine to vllm, or leave them out",
+                hint="set its engine to vllm, or omit them",
             )
 
 
@@ -184,8 +184,8 @@ class JudgeWorker:
         settings.setdefault("max_tokens", max(1, min(ANSWER_TOKENS, room)))
         if settings["max_tokens"] > room:
             raise RunError(
-                f"the judge's question has {len(ids)} tokens, its answer up to {settings['max_tokens']}, and the judge reads "
-                f"{self._longest}",
+                f"the judge's question has {len(ids)} tokens, its answer up to {settings['max_tokens']}, but the judge's context "
+                f"is {self._longest}",
                 hint="lower max_tokens of its sampling, or shorten responses",
             )
         # Of the question, so that a run that goes on, and any number of engines, hear the same answer.

@@ -183,8 +183,8 @@ def _check_names(rewards: Sequence[Reward]) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise RunError(
-            f"{names.count(twice)} rewards are called {twice!r}, so their metrics cannot be told apart",
-            hint="give each of the rewards a name of its own (rewards[].name)",
+            f"{names.count(twice)} rewards are called {twice!r}, so their metrics would collide",
+            hint="give each reward a unique name (rewards[].name)",
         )
 
 
@@ -214,8 +214,8 @@ def scorer_of(reward: Reward) -> Scorer:
     if isinstance(reward, SandboxReward):
         if reward.method != "verl":
             raise RunError(
-                f"the sandbox service of the reward {reward.name!r} is asked in verl's way, not {reward.method}'s",
-                hint="leave out its url, and programs run here; or set its method to verl",
+                f"the sandbox service of the reward {reward.name!r} is called with verl's protocol, not {reward.method}'s",
+                hint="remove its url to run programs locally, or set its method to verl",
             )
         assert reward.url is not None, "the others run programs here"
         return Sandbox(reward.url, reward.timeout, reward.memory_limit_mib, reward.partial_credit)
@@ -227,7 +227,7 @@ def scorer_of(reward: Reward) -> Scorer:
             )
         return Judge(reward.base_url, reward.model, reward.scoring, reward.prompt, dict(reward.sampling))
     raise RunError(
-        f"the reward {reward.name!r} is of type {reward.choice}, which the runtime does not run",
+        f"the reward {reward.name!r} is of type {reward.choice}, which rlctl does not support",
         hint="use a reward of type rule, function, model, judge or sandbox",
     )
 
@@ -240,9 +240,9 @@ def _stop_at_failure(
     if not failures or not (everything or broken or reward.on_error == "stop"):
         return
     item, failure = broken or next((f for f in failures if not f[1].unanswered), failures[0])
-    hint = "mend the reward: it fails on every response"
+    hint = "fix the reward: it fails on every response"
     if not (everything or broken):
-        hint = f"mend the reward, or set the on_error of {reward.name!r} to zero to score 0 and go on"
+        hint = f"fix the reward, or set the on_error of {reward.name!r} to zero to score 0 and continue"
     raise RunError(
         f"the reward {reward.name!r} failed on a response to prompt {item.prompt.index} of {item.prompt.source}: "
         f"{failure.message}\n  prompt: {_shown(item.prompt.text)}\n  response: {_shown(item.response_text)}"

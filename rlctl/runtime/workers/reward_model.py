@@ -154,7 +154,7 @@ def _load(reward: ModelReward, dtype: torch.dtype) -> Any:
         ) from error
     if found["missing_keys"]:
         raise RunError(
-            f"{reward.path} is no sequence classifier: it has no weights for {', '.join(sorted(found['missing_keys']))}",
+            f"{reward.path} is not a sequence classifier: it has no weights for {', '.join(sorted(found['missing_keys']))}",
             hint=f"set the path of the reward {reward.name!r} to a model with a trained head",
         )
     return model.eval().requires_grad_(False)

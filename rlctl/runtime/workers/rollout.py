@@ -175,7 +175,7 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
     if isinstance(config.rollout.engine, External):
         return _external(config, config.rollout.engine)
     if engine != "transformers":
-        raise RunError(f"rollout engine {engine} is not part of this version", hint="set rollout.engine=transformers")
+        raise RunError(f"rlctl has no rollout engine {engine}", hint="set rollout.engine=transformers")
     precision = config.rollout.precision
     if precision == "auto":
         precision = config.train.precision.compute

@@ -38,7 +38,7 @@ class Traced:
     calls: tuple[tuple[str, ...], ...]
     """The command lines of the stand-ins, in order."""
     status: int | None
-    """The script's exit status; None if it ran out of time."""
+    """The script's exit status; None if it exceeded the time limit."""
     stderr: str
     """The end of what it printed on stderr."""
 

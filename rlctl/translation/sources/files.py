@@ -34,7 +34,7 @@ def composed(document: Document) -> Input:
     lines = [(text, choice.at) for choice, config in zip(configs, shipped, strict=True) for text in config.overrides]
     groups = [Override("set", *_group(choice)) for choice in made.choices if choice.group]
     listed = ", ".join(choice.name for choice in configs)
-    reason = f"its defaults list names {listed}, which comes with {name}"
+    reason = f"its defaults list names {listed}, which is part of {name}"
     note = finding("shipped-config", Level.NOTE, at=configs[0].at, config=listed, framework=name)
     kind = next((config.kind for config in shipped if config.kind), "")
     return Input(made.document, [*read_overrides(lines, document.name), *groups], name, kind, reason, [note])
@@ -55,7 +55,7 @@ def _shipper(made: Composition) -> str:
     missing = missing or made.choices[0]
     what = f"{missing.group.partition('@')[0]}/{missing.name}" if missing.group else missing.name
     raise DocumentError(
-        f"the defaults list includes '{what}', and there is no file {what}.yaml",
+        f"the defaults list includes '{what}', but there is no file {what}.yaml",
         at=missing.at,
         hint=f"looked in {', '.join(made.searched)}; put the file there, or add its folder to hydra.searchpath",
     )
@@ -90,9 +90,9 @@ def listed(text: str, name: str) -> Input:
         if (shipped := dialect_called(dialect).configs.get(stem)) is not None:
             note = finding("shipped-config", Level.NOTE, at=at, config=stem, framework=dialect)
             first = read_overrides([(override, at) for override in shipped.overrides], name)
-            reason = f"it starts from {stem}, which comes with {dialect}"
+            reason = f"it starts from {stem}, which is part of {dialect}"
             return Input(Document(name, {}), [*first, *written], dialect, shipped.kind, reason, [note])
-    raise DocumentError(f"starts from the config '{stem}', and there is no file {file}", at=at)
+    raise DocumentError(f"starts from the config '{stem}', but there is no file {file}", at=at)
 
 
 def hydra_left(document: Document, folder: Path) -> Input:

@@ -107,10 +107,10 @@ def _with_arguments(how: Script) -> Script:
         return how
     if sorted(given) != list(range(1, len(given) + 1)):
         told = ", ".join(str(place) for place in sorted(given))
-        raise UsageError(f"--env gives the arguments {told} of the script; expected 1, 2, ... without a gap")
+        raise UsageError(f"--env gives the arguments {told} of the script; expected 1, 2, ... without gaps")
     after = next((word for word in how.arguments if not is_override(word)), None)
     if after is not None:
-        raise UsageError(f"{redacted(after)!r} comes after the script, but --env gives its arguments, too")
+        raise UsageError(f"{redacted(after)!r} comes after the script, but --env sets arguments too")
     others = {name: value for name, value in how.variables.items() if not name.isdecimal()}
     return replace(how, arguments=[*(given[place] for place in sorted(given)), *how.arguments], variables=others)
 
@@ -122,7 +122,7 @@ def _started(launch: ScriptLaunch, how: Script) -> Finding:
         at=launch.program.at,
         traced="yes" if how.traced else "no",
         program=launch.program.name,
-        framework=launch.dialect or "no framework that rlctl knows",
+        framework=launch.dialect or "not a framework that rlctl knows",
     )
 
 
@@ -149,7 +149,7 @@ def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Scr
 
     if name.startswith("<"):
         raise UsageError(
-            "--trace runs a file, and the script comes from standard input", hint="save it, and name the file"
+            "--trace needs a file, but the script comes from standard input", hint="save it to a file and pass that"
         )
     ran = trace(name, [plain(word) for word in arguments], _seen_when_run(how))
     try:
@@ -168,13 +168,13 @@ def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Scr
     ]
     if not any(_launch(command) for command in reading.commands):
         said = (ran.stderr.strip().splitlines() or ["it printed no error"])[-1]
-        how_it_ended = "it ran out of time" if ran.status is None else f"it ended with status {ran.status}"
+        how_it_ended = "it exceeded the time limit" if ran.status is None else f"it ended with status {ran.status}"
         unseen = _unseen_when_run(text, how)
         wanted = f" {' '.join(f'--env {variable}=...' for variable in unseen)}," if unseen else ""
         raise DocumentError(
             f"started no trainer when it was run in the sandbox: {how_it_ended}: {said[:200]}",
             at=Location(name),
-            hint=f"pass the variables that it needs,{wanted or ' --env NAME=VALUE,'} and its arguments, --env 1=VALUE;"
+            hint=f"set the variables that it needs:{wanted or ' --env NAME=VALUE,'} and its arguments, --env 1=VALUE;"
             " the sandbox shows only the folder of the script",
         )
     return reading
@@ -240,10 +240,10 @@ def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading
     """Why a script that ends itself starts no trainer: what it says, and all that it wants."""
     wanted = survey(text, name, arguments=arguments, environment=how.environment, given=how.variables)
     said = " / ".join(plain(line) for line in reading.said[-_SAID:])
-    message = "starts no trainer that is known here: it ends itself"
+    message = "starts no trainer that rlctl knows: it exits on its own"
     message += f", and says: {said[:_SAID_LENGTH]}" if said else ""
-    message += f"; it wants {listed(wanted, name)}" if wanted else ""
-    hint = "" if wanted else "give what it wants with --env NAME=VALUE, an argument with --env 1=VALUE"
+    message += f"; it needs {listed(wanted, name)}" if wanted else ""
+    hint = "" if wanted else "set what it needs with --env NAME=VALUE, an argument with --env 1=VALUE"
     return MissingError(message, at=reading.ended, hint=hint, wanted=wanted)
 
 
@@ -251,9 +251,9 @@ def _the_one(found: Sequence[ScriptLaunch], name: str) -> ScriptLaunch:
     known = [launch for launch in found if launch.dialect] or list(found)
     if not known:
         raise DocumentError(
-            "starts no trainer that is known here",
+            "starts no trainer that rlctl knows",
             at=Location(name),
-            hint="it needs a line as: python3 -m verl.trainer.main_ppo key=value ...",
+            hint="it needs a line such as: python3 -m verl.trainer.main_ppo key=value ...",
         )
     if len(known) > 1:
         lines = ", ".join(f"line {launch.program.at.line} ({launch.program.name})" for launch in known[:5])
@@ -271,7 +271,7 @@ def _refuse_sweeps(words: ParsedCommand, program: LaunchProgram) -> None:
             raise DocumentError(
                 f"{sweep} starts one run for each combination of values; rlctl reads one run",
                 at=program.at,
-                hint="leave it out and give each key one value",
+                hint="remove it and give each key one value",
             )
 
 
@@ -281,9 +281,9 @@ def _refuse_unused(arguments: Sequence[str], taken: frozenset[str], reading: Scr
     unused = [word for word in arguments if word not in taken and not is_override(word)]
     if unused and not wanted:
         raise DocumentError(
-            f"takes no arguments, and is given {redacted(' '.join(unused))!r}",
+            f"takes no arguments, but received {redacted(' '.join(unused))!r}",
             at=Location(name),
-            hint="several files are read as stages where each is a YAML file or a script",
+            hint="rlctl reads several files as stages only if each is a YAML file or a script",
         )
 
 
@@ -314,7 +314,7 @@ def _base(launch: ScriptLaunch, words: ParsedCommand, reading: ScriptReading, na
     shipped = dialect_called(launch.dialect).configs.get(stem) if launch.dialect else None
     if shipped is None:
         raise DocumentError(
-            f"the command starts from the config '{wanted}', and there is no such file",
+            f"the command starts from the config '{wanted}', but there is no such file",
             at=launch.program.at,
             hint=f"looked in {', '.join(found)}",
         )
@@ -453,6 +453,6 @@ def _notes(
         shown = redacted(" ".join(others))[:80]
         note = finding("option_word", Level.WARNING, at=launch.program.at, program=launch.program.name, word=shown)
         if launch.known.style == "hydra":
-            raise DocumentError(note.message, at=launch.program.at, hint="quote values with blanks: key='a b'")
+            raise DocumentError(note.message, at=launch.program.at, hint="quote values with spaces: key='a b'")
         found.append(note)
     return found

@@ -73,7 +73,7 @@ def test_conversations_are_no_rows_of_rolls_sft() -> None:
     assert "prompt_key" in told.hint
     key = "buffer.trainer_input.experience_buffer.format.messages_key"
     assert bucket(report, key) is Bucket.UNSUPPORTED
-    assert "no conversations" in entry(report, key).note
+    assert "not conversations" in entry(report, key).note
 
 
 @pytest.mark.parametrize("kind", ["sft", "dpo"])

@@ -162,7 +162,7 @@ def test_a_buffer_that_a_writer_is_about_to_fill_is_not_over(name: str, tmp_path
     else:
         path.mkdir()
     writer, reader = FileBuffer(path, "w"), FileBuffer(path, "r", read_timeout=0.05)
-    with pytest.raises(BufferTimeout, match="0 are there, and nobody has written to it"):
+    with pytest.raises(BufferTimeout, match="0 are there, and no run has written to it"):
         reader.take(1)
     writer.end_writing()
     assert reader.take(1) == [], "it had nothing to write"

@@ -257,8 +257,8 @@ def test_tables_of_another_release_are_refused(tmp_path: Path, label: str) -> No
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("nonsense", "this is no URL of a database"),
-        ("nosuch://user:secret@host/name", "this is no URL of a database"),
+        ("nonsense", "this is not a database URL"),
+        ("nosuch://user:secret@host/name", "this is not a database URL"),
         (
             "postgresql://user:secret@localhost:1/name",
             r"postgresql\+psycopg://user:\*\*\*@localhost:1/name cannot be used",

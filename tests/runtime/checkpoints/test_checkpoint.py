@@ -195,7 +195,7 @@ def test_rights_that_are_lost_are_told_and_nothing_is_harmed(tmp_path: Path) -> 
         assert mount("-o", "remount,ro") == 0
         with pytest.raises(WorkerFailed, match="step 2 could not be written: Read-only file system") as refused:
             checkpoints.save(2, CONTROLLER, write)
-        assert "fix the rights" in refused.value.hint
+        assert "fix the permissions" in refused.value.hint
         newest = checkpoints.newest()
         assert newest is not None
         assert newest.step == 1

@@ -39,7 +39,7 @@ def test_the_schedule_of_another_run_is_taken_up_and_told(task: Task, tmp_path: 
     assert len(told) == 1, seen
     assert "its step (1), its place in the data" in told[0]
     assert ("its learning-rate schedule (shape, length and peak)" in told[0]) is takes
-    kept = "; what was there goes on" if takes else ""
+    kept = "; the checkpoint's values continue" if takes else ""
     assert f"\n  train.optimizer.lr: 0.001 there, 0.0001 here{kept}" in told[0]
     assert "\n  schedule.total_steps: 2 there, 4 here" in told[0]
     rates = {step: found["policy/lr"] for step, found in steps(seen).items()}
@@ -51,6 +51,6 @@ def test_the_schedule_of_another_run_is_taken_up_and_told(task: Task, tmp_path: 
 def test_what_differs_is_counted_where_it_is_much() -> None:
     config = config_from({"schedule": {"total_steps": 1}})
     same = terms(config)
-    assert describe_resume_diff(config, 3, same).endswith("are taken up; both are trained by the same settings")
+    assert describe_resume_diff(config, 3, same).endswith("are taken up; both use the same training settings")
     assert "does not tell" in describe_resume_diff(config, 3, None)
     assert "\n  and 3 further keys" in describe_resume_diff(config, 3, same | {f"train.old_{n}": 0 for n in range(15)})

@@ -57,7 +57,7 @@ def test_experts_come_from_a_table_too(url: str) -> None:
 
 
 def test_a_queue_of_another_process_is_refused() -> None:
-    with pytest.raises(RunError, match="format is queue, which another process"):
+    with pytest.raises(RunError, match="format is queue, which only"):
         expert_source(
             config_from({"buffer": {"type": "memory", "auxiliary": {"sft_dataset": {"path": "x", "format": "queue"}}}})
         )

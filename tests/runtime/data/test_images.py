@@ -78,7 +78,7 @@ def test_images_come_in_every_form(tmp_path: Path) -> None:
         (png(picture(20, 20))[:200], "row 3 of train.parquet, images: the image cannot be read: "),
         (["x.png", "y.png"], r"images: image 1 of 2 cannot be read \(.*x.png\)"),
         (b"no image", "cannot identify image file"),
-        ("https://a.b/c.png", "images: the image is https://a.b/c.png; images are read from disk"),
+        ("https://a.b/c.png", "images: the image is https://a.b/c.png; rlctl reads images from disk"),
         ({"bytes": b"1", "max_pixels": 9}, "says max_pixels, which is not read"),
         (5, "is a int; expected a path, bytes"),
         ("data:image/png;base64,?", "data: URL that is not base64"),
@@ -109,9 +109,9 @@ def test_places_in_messages() -> None:
     assert contents([{"role": "user", "content": parts}], 1) == [[image, text("a")]]
     with pytest.raises(RunError, match=f"{HERE} has 2 places for images, and the row has 1"):
         contents([user], 1)
-    with pytest.raises(RunError, match="has content of type video; text and images are read"):
+    with pytest.raises(RunError, match="has content of type video; rlctl reads text and images"):
         contents([{"role": "user", "content": [{"type": "video"}]}], 0)
-    with pytest.raises(RunError, match="has images and no user message"):
+    with pytest.raises(RunError, match="has images but no user message"):
         contents([{"role": "system", "content": "a"}], 1)
 
 
@@ -176,7 +176,9 @@ def test_lengths_count_what_images_fill(tmp_path: Path, reader: ImageReader) -> 
     dropped = opened(tmp_path, rows, reader, short)
     assert [len(prompt.token_ids) for prompt in dropped] == [lengths[0], lengths[2]]
     assert dropped.report.dropped == 1
-    with pytest.raises(RunError, match=r"1 prompts of .* with images are longer .* is row 1 with 25 .* cannot be cut"):
+    with pytest.raises(
+        RunError, match=r"1 prompts of .* with images are longer .* is row 1 with 25 .* cannot truncate"
+    ):
         opened(tmp_path, rows, reader, dataclasses.replace(short, overlong="keep", truncation="left"))
 
 

@@ -66,7 +66,7 @@ def test_an_order_that_cannot_be_measured_is_refused(tmp_path: Path, tokenizer: 
     assert "args.do_sample is 1; expected true or false" in refusal(
         order="difficulty", keys=pair, args={"do_sample": 1}
     )
-    assert "args are of the order difficulty" in refusal(order="shuffle", args={"tau": 1})
+    assert "args are only for the order difficulty" in refusal(order="shuffle", args={"tau": 1})
     supervised = config_from({"algorithm": {"objective": "sft"}}).algorithm
     measured = config(tmp_path, curriculum={"order": "difficulty", "keys": pair})
     with pytest.raises(RunError, match="sft has no rewards"):

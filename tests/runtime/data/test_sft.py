@@ -113,9 +113,9 @@ def test_the_first_token_is_never_learnt(tokenizer: Any) -> None:
 
 
 def test_a_conversation_without_an_answer(tokenizer: Any) -> None:
-    with pytest.raises(RunError, match="no assistant message to learn"):
+    with pytest.raises(RunError, match="no assistant message to train on"):
         samples(tokenizer, {"prompt": TALK[:2]})
-    with pytest.raises(RunError, match="begins with an assistant message"):
+    with pytest.raises(RunError, match="starts with an assistant message"):
         samples(tokenizer, {"prompt": TALK[2:]})
     with pytest.raises(RunError, match=r"no column 'reponse'"):
         samples(tokenizer, {"prompt": "x", "response": "y"}, response_key="reponse")

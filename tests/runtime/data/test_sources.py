@@ -47,7 +47,7 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
 
 def test_format_overrides_the_ending(tmp_path: Path) -> None:
     path = write(tmp_path, "rows.txt")
-    with pytest.raises(RunError, match=r"no known format.*\n.*data\.train\[0\]\.format"):
+    with pytest.raises(RunError, match=r"no known file suffix.*\n.*data\.train\[0\]\.format"):
         load_source(DataSource(path=path), key="data.train[0]")
     assert load_source(DataSource(path=path, format="json"), key="data.train[0]").num_rows == 5
 

@@ -146,7 +146,7 @@ def test_easy_to_hard() -> None:
     assert ranks.tolist() == [0, 2, 3, 1]
     source = stream(["w", "x", "y", "z"], per_step=4, order="easy_to_hard", ranks=(ranks,))
     assert batches(source, 2) == [["w", "y", "z", "x"]] * 2
-    with pytest.raises(RunError, match="does not hold numbers"):
+    with pytest.raises(RunError, match="contains values that are not numbers"):
         easy_to_hard([["easy", "hard"]])
 
 

@@ -64,7 +64,7 @@ def test_weights_that_cannot_be_read_are_told_unless_newer_ones_have_taken_their
     engines = Engines(gone=("third",))
     run = filling(tmp_path, engines)
     run.buffer.announce(3, tmp_path / "third")
-    with pytest.raises(RunError, match="which trains announced cannot be read"):
+    with pytest.raises(RunError, match="published by the training run cannot be read"):
         run.take(1, lambda name: nullcontext())
     run._version = 2
     announced = iter([(3, tmp_path / "third"), (4, tmp_path / "fourth")])

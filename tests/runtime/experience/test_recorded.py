@@ -53,11 +53,11 @@ def test_a_replayed_run_is_the_one_that_dumped(task: Any, tmp_path: Path) -> Non
     assert numbers_of(replayed) == numbers_of(dumped) != {}
     assert len(list((tmp_path / "kept" / "main").iterdir())) == 2
     told = [event["message"] for event in replayed if event["kind"] == "advisory"]
-    assert "responses are replayed from disk, not drawn (run.skip.rollout)" in told
+    assert "responses are replayed from disk, not generated (run.skip.rollout)" in told
 
 
 def test_a_schedule_that_streams_is_refused(task: Any, tmp_path: Path) -> None:
     config = skipping(task.config(tmp_path), "dump", tmp_path)
     check_skips(config)
-    with pytest.raises(PlanError, match="draws responses one by one"):
+    with pytest.raises(PlanError, match="generates responses one by one"):
         check_skips(replace(config, weight_sync=replace(config.weight_sync, max_steps_ahead=1.0)))

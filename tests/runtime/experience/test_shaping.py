@@ -95,7 +95,7 @@ def test_gdpo_reads_what_rewards_tell() -> None:
     unknown = {**GDPO, "args": {"gdpo_reward_keys": ["forms"]}}
     with pytest.raises(RunError, match="no reward tells 'forms', which gdpo normalises; there are form, answer"):
         shape(config(advantage=unknown), parted((1.0, 1.0), (0.0, 0.0)))
-    with pytest.raises(PlanError, match="gdpo normalises each of several rewards, and names none"):
+    with pytest.raises(PlanError, match="gdpo normalizes several rewards separately, but the config names none"):
         Shaping.of(config(advantage={**GDPO, "args": {}}))
     with pytest.raises(ConfigError, match="gdpo has 1 rewards and 2 weights"):
         shape(
@@ -465,6 +465,6 @@ def test_token_baselines_weigh_by_the_correction(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["clipb", "clipv", "optimal_token_baseline", "tir_optimal_token_baseline"])
 def test_what_the_rollout_engine_does_not_tell_is_not_left_to_it(kind: str) -> None:
     chosen = config(advantage={"type": "other", "kind": kind}, old_log_probs="rollout")
-    with pytest.raises(PlanError, match=f"{kind} reads what the pass for old log-probs measures") as refused:
+    with pytest.raises(PlanError, match=f"{kind} needs the pass for old log-probs") as refused:
         Shaping.of(chosen)
     assert refused.value.hint == "set algorithm.old_log_probs to recompute"

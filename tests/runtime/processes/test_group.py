@@ -280,6 +280,4 @@ def test_a_worker_that_is_out_of_reach_is_told_in_plain_words() -> None:
     from ray.exceptions import ActorUnavailableError
 
     gone = ActorUnavailableError("RpcError: RPC error: Socket closed rpc_code: 14", b"0" * 16)
-    assert (
-        _death("policy-1", gone) == "policy-1: its process died, or its machine is gone: the connection to it is closed"
-    )
+    assert _death("policy-1", gone) == "policy-1: its process died or its machine is down: the connection to it closed"

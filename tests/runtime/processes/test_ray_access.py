@@ -154,7 +154,7 @@ def test_a_cluster_with_a_token_is_joined_with_it_and_refuses_clearly_without(
                 refused = answer(JOIN, address, server)
                 for name in (address, server):
                     assert (
-                        f"it asks for Ray's token, and {'the one in ' if why == 'is another' else ''}" in refused[name]
+                        f"it requires Ray's token, and {'the one in ' if why == 'is another' else ''}" in refused[name]
                     )
                     assert why in refused[name]
                     assert ray_access.TOKEN_PATH in refused[name]

@@ -111,7 +111,7 @@ def test_lack_of_memory_is_told_where_the_system_killed_for_it(
     ends(processes["raylet"])
     lost = own.look()
     assert lost is not None
-    assert "SIGKILL; the system has killed for lack of memory meanwhile" in lost.message
+    assert "SIGKILL; the system killed processes for lack of memory in the meantime" in lost.message
 
 
 def test_a_run_goes_on_without_what_it_does_not_need(processes: Processes, own: OwnRay) -> None:

@@ -179,7 +179,7 @@ def test_the_controller_is_profiled_where_it_has_settings(tmp_path: Path, capfd:
     meter, groups = meter_of(tmp_path, [], tool="torch", steps=[1], roles=roles, controller_args={"contents": ["cpu"]})
     take_steps(meter, groups, [1])
     assert [path.name for path in (tmp_path / "profile").glob("*.gz")] == ["controller-step-1.json.gz"]
-    assert "one thing at a time" in capfd.readouterr().err
+    assert "one profiler at a time" in capfd.readouterr().err
 
 
 def test_a_profiler_that_fails_is_told_and_the_run_goes_on(tmp_path: Path) -> None:

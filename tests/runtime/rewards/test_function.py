@@ -74,7 +74,7 @@ def test_what_cannot_be_loaded(tmp_path: Path) -> None:
         scorer(tmp_path, "def compute_score(**kwargs): return 1", "compute_scor").load()
     with pytest.raises(RunError, match=r"(?s)importing the reward file .*mine\.py fails:.*line 2.*ZeroDivisionError"):
         scorer(tmp_path, "\n1 / 0").load()
-    with pytest.raises(RunError, match=r"takes \(solution, truth\), and no form of a reward function does"):
+    with pytest.raises(RunError, match=r"takes \(solution, truth\), which matches no supported signature"):
         scorer(tmp_path, "def compute_score(solution, truth): return 1").load()
     with pytest.raises(RunError, match=r"takes \(extra_info, solution_str\) and not data_source, ground_truth"):
         scorer(tmp_path, "def compute_score(solution_str, extra_info): return 1").load()

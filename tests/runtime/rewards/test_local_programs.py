@@ -226,5 +226,5 @@ def test_verls_cases_run_here_too() -> None:
 
 
 def test_a_service_is_not_asked_in_rolls_way() -> None:
-    with pytest.raises(RunError, match="verl's way"):
+    with pytest.raises(RunError, match="verl's protocol"):
         scorer_of(SandboxReward(name="code", url="http://a/run_code", method="roll"))

@@ -95,7 +95,7 @@ def test_a_named_form_goes_over_what_parameters_tell(tmp_path: Path) -> None:
     assert outcome(tmp_path, "def score(**kwargs): return len(kwargs['solution_str'])").score == 4.0
     with pytest.raises(RunError, match=r"takes \(response\) and not data_source, solution_str"):
         outcome(tmp_path, "def score(response): return 1", "verl")
-    with pytest.raises(RunError, match=r"takes \(text\), and no form of a reward function does"):
+    with pytest.raises(RunError, match=r"takes \(text\), which matches no supported signature"):
         outcome(tmp_path, "def score(text): return 1")
 
 

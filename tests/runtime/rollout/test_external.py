@@ -172,7 +172,7 @@ def test_log_probs_that_are_no_numbers_are_refused(server: Server, monkeypatch: 
         return status, found
 
     monkeypatch.setattr(server, "answer", without_one)
-    with pytest.raises(RunError, match="log-probs that are no finite numbers"):
+    with pytest.raises(RunError, match="log-probs that are not finite"):
         engine(server, retries=0).generate(REQUESTS[:1])
 
 
@@ -195,7 +195,7 @@ def test_an_endpoint_that_tells_too_little_is_refused(server: Server, name: str)
 
 
 def test_no_weights_can_be_sent(server: Server) -> None:
-    with pytest.raises(RunError, match="keeps its own weights"):
+    with pytest.raises(RunError, match="serves its own weights"):
         engine(server).load_weights([], version=1)
 
 

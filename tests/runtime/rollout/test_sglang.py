@@ -351,12 +351,12 @@ def test_what_sglang_cannot_do_is_refused_before_the_run(tmp_path: Path, monkeyp
     monkeypatch.syspath_prepend(str(tmp_path))
     check_sglang(config(rollout={"engine": {"type": "sglang", "args": {"attention_backend": "fa3"}}}))
     for args, message in (
-        ({"tp_size": 2}, "not its to set"),
+        ({"tp_size": 2}, "which rlctl sets itself"),
         ({"attention_backends": "x"}, "no argument attention_backends"),
     ):
         with pytest.raises(RunError, match=message):
             check_sglang(config(rollout={"engine": {"type": "sglang", "args": args}}))
-    with pytest.raises(RunError, match="token ids only"):
+    with pytest.raises(RunError, match="only token ids"):
         check_sglang(config(model={"path": "m", "modality": "vision"}))
     with pytest.raises(RunError, match="sees one GPU"):
         check_sglang(config(rollout={"engine": {"type": "sglang"}, "parallel": {"tensor_parallel_size": 2}}))

@@ -241,4 +241,4 @@ def test_weights_in_files_go_to_engines_in_buckets(
 def test_a_bucket_that_cannot_be_read_says_what_the_folder_has_to_be(model: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"bucket-000000.safetensors cannot be read") as raised:
         Folder(tmp_path).deliver(tmp_path / "bucket-000000.safetensors", Engine(model)._engine)
-    assert "storage that all machines see" in raised.value.hint
+    assert "shared storage" in raised.value.hint

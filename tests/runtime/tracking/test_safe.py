@@ -151,7 +151,7 @@ def test_a_tracker_that_cannot_be_started_is_left_out(tmp_path: Path) -> None:
     config = config_from({"rlctl": 1, "tracking": [{"type": "tensorboard", "folder": str(tmp_path / "file" / "x")}]})
     assert make_trackers(config, tmp_path, reports.append) == []
     assert len(reports) == 1
-    assert reports[0].startswith("the tracker tensorboard cannot be started and is not used: ")
+    assert reports[0].startswith("the tracker tensorboard failed to start; the run continues without it: ")
 
 
 def test_a_tracker_of_one_framework_is_not_made(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_class_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"type": "lbfgs"}, "lbfgs, which torch.optim does not have"),
         ({"type": "sgd", "args": {"fused": True}}, "PyTorch has SGD so for whole parameters only"),
         ({"args": {"amsgard": True}}, "args has amsgard, which AdamW does not take"),
-        ({"args": {"amsgrad": True, "lr": -1.0}}, "args has lr, which has a key of its own"),
+        ({"args": {"amsgrad": True, "lr": -1.0}}, "args has lr, which has its own key"),
         ({"args": {"betas": (2.0, 0.9)}}, "AdamW does not take its arguments: Invalid beta"),
     ],
 )

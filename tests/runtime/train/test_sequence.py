@@ -84,5 +84,5 @@ def test_recomputed_activations_and_fused_log_probs_go_with_it(
 
 def test_a_model_that_pads_is_refused(two: Workers, models: dict[str, Path]) -> None:
     shared = dataclasses.replace(settings(), engine=SHARED)
-    with pytest.raises(PlanError, match="lays sequences end to end"):
+    with pytest.raises(PlanError, match="needs packed sequences"):
         two.run(jobs.updates, models["qwen2"], shared, make_samples(3), POLICY_LOSS, ALL_AT_ONCE, 1, "sdpa")

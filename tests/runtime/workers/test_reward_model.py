@@ -152,7 +152,7 @@ def test_a_raw_prompt_has_no_turns(tmp_path: Path) -> None:
 
 def test_what_is_no_reward_model(tmp_path: Path) -> None:
     path = save(tmp_path, kind=Qwen2ForCausalLM)
-    with pytest.raises(RunError, match=r"is no sequence classifier: it has no weights for score\.weight"):
+    with pytest.raises(RunError, match=r"is not a sequence classifier: it has no weights for score\.weight"):
         numbers(path, [])
     with pytest.raises(RunError, match=r"could not be loaded|no tokenizer|no such folder"):
         numbers(str(tmp_path / "nowhere"), [])

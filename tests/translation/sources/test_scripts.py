@@ -161,7 +161,7 @@ def test_a_script_that_ends_itself_tells_what_it_says_and_all_that_it_wants(tmp_
     assert caught.value.at is not None
     assert caught.value.at.line == 4
     assert "--env 1=VALUE --env 2=VALUE --env DATA=VALUE; a number is an argument" in caught.value.hint
-    with pytest.raises(UsageError, match="without a gap"):
+    with pytest.raises(UsageError, match="without gaps"):
         translate.read(file, variables={"2": "/save"})
     with pytest.raises(UsageError, match="'4' comes after"):
         translate.read(file, variables={"1": "4"}, overrides=["4"])
@@ -169,7 +169,7 @@ def test_a_script_that_ends_itself_tells_what_it_says_and_all_that_it_wants(tmp_
 
 def test_an_argument_that_a_script_does_not_look_at_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path, "python3 -m verl.trainer.main_ppo data.train_files=x\n")
-    with pytest.raises(DocumentError, match="takes no arguments, and is given '8'"):
+    with pytest.raises(DocumentError, match="takes no arguments, but received '8'"):
         translate.read(file, variables={"1": "8"})
 
 

@@ -37,7 +37,9 @@ SHOWN_MIB = 16
 START_SECONDS = 60.0
 """To start and end the sandboxes of the last program, in addition to the time of all; a sandbox that takes longer is an error."""
 _TEXTS = {name: Path(__file__).with_name(f"{name}.py").read_text() for name in ("runner", "served", "tester", "peer")}
-_HINT = "; or use a sandbox service (url of the reward); or set isolation: limits, and programs can do what you can"
+_HINT = (
+    "; use a sandbox service (url of the reward); or set isolation: limits, which gives programs your own permissions"
+)
 _SAME_PROCESS = frozenset(
     """
     sys io os builtins unittest mock patch inspect contextlib subprocess threading asyncio multiprocessing importlib gc ctypes
@@ -114,7 +116,7 @@ def run_programs(
             if ran[-1].how in stop_at:
                 break
     except SandboxUnavailable as error:
-        message = f"programs of responses cannot be isolated: {error.message}"
+        message = f"rlctl cannot isolate programs from responses: {error.message}"
         raise RunError(message, hint=f"{error.hint}{_HINT}") from None
     return ran
 
@@ -128,7 +130,7 @@ def check(isolation: Isolation) -> None:
     (ran,) = run_programs([SandboxedProgram("")], Limits(), isolation)
     if ran.how != "ended":
         raise RunError(
-            f"an empty program fails in the sandbox: it {ran.how}: {ran.error}", hint=_HINT.removeprefix("; or ")
+            f"the sandbox fails even on an empty program: it {ran.how}: {ran.error}", hint=_HINT.removeprefix("; or ")
         )
 
 

@@ -59,7 +59,7 @@ def main() -> None:
         module.__dict__.update(chosen(found, module.__dict__, job["entry"]))
         exec(tests, module.__dict__)
     except peer.Closed:
-        outcome.update(how="killed", error="the program ended before its tests did")
+        outcome.update(how="killed", error="the program exited before its tests finished")
     except SystemExit as error:
         status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
         outcome.update(how="exited", status=status)

@@ -223,7 +223,7 @@ def _optimizer(settings: Optimizer) -> dict[str, Any]:
             f"train.optimizer.type is {settings.type}"
             + (f" of {settings.module}" if settings.module else "")
             + f"; the Megatron engine has {', '.join(OPTIMIZERS)}",
-            hint=nearest(settings.type, OPTIMIZERS) or "set it to adamw, and leave train.optimizer.module out",
+            hint=nearest(settings.type, OPTIMIZERS) or "set it to adamw, and omit train.optimizer.module",
         )
     if kind["optimizer"] == "adam":
         taken: dict[str, Any] = {
@@ -237,8 +237,8 @@ def _optimizer(settings: Optimizer) -> dict[str, Any]:
     for name, value in settings.args.items():
         if name not in arguments:
             raise PlanError(
-                f"train.optimizer.args has {name}, which Megatron-core's {kind['optimizer']} does not take",
-                hint="set train.engine.optimizer_overrides, which is put over its OptimizerConfig",
+                f"train.optimizer.args has {name}, which Megatron-core's {kind['optimizer']} does not have",
+                hint="set train.engine.optimizer_overrides, which overrides its OptimizerConfig",
             )
         taken[arguments[name]] = value
     return {**kind, **taken}

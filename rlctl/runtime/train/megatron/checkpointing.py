@@ -177,7 +177,7 @@ def load(engine: Saved, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
     if not dist_checkpointing.check_is_distributed_checkpoint(str(folder)) and (folder / ".metadata").exists():
         raise RunError(
             f"the checkpoint {folder} was saved by the FSDP2 engine",
-            hint="a run moves between engines by its Hugging Face export: give that to model.path of a new run",
+            hint="to change the engine, set model.path of a new run to the run's Hugging Face export",
         )
     try:
         _load(engine, folder, settings)

@@ -224,8 +224,8 @@ class Names:
                 return _of_layer(found, layer)
         if found is None:
             raise RunError(
-                f"the Megatron engine's weight tables for {self.family} models do not know {name}",
-                hint="the model's config.json, or train.engine.transformer, adds a weight that models of this kind lack",
+                f"the Megatron engine's weight tables for {self.family} models have no entry for {name}",
+                hint="the model's config.json or train.engine.transformer adds a weight that models of this family don't have",
             )
         return found
 

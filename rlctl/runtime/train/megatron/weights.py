@@ -57,8 +57,8 @@ def parts(chunks: Sequence[torch.nn.Module]) -> Iterator[Part]:
         kept = {name for name, value in chunk.state_dict().items() if isinstance(value, Tensor)}
         if strange := sorted(kept - parameters.keys()):
             raise RunError(
-                f"the Megatron engine's weight tables have parameters only, and the model keeps {strange[0]} too",
-                hint="take the setting that asks for it out of train.engine.transformer",
+                f"the Megatron engine converts only parameters, but the model also has {strange[0]}",
+                hint="remove the setting that adds it from train.engine.transformer",
             )
         for name, parameter in parameters.items():
             yield _part(_in_the_whole_model(name, chunk), parameter.detach(), chunk.config)
@@ -209,14 +209,14 @@ def _account(needed: dict[str, str], files: _Files) -> None:
     if missing:
         raise RunError(
             f"{files.path} lacks {len(missing)} of the model's tensors, the first is {missing[0]}, for {needed[missing[0]]}",
-            hint="does config.json belong to these weights?",
+            hint="check that config.json belongs to these weights",
         )
     for name in sorted(files.names - needed.keys()):
         reason = next((why for end, why in UNUSED.items() if name.endswith(end)), None)
         if reason is None:
             raise RunError(
-                f"{files.path} has the tensor {name}, which the Megatron model has no place for",
-                hint="set train.engine.type to fsdp2, which trains what Transformers can",
+                f"{files.path} has the tensor {name}, which the Megatron model does not have",
+                hint="set train.engine.type to fsdp2, which trains any Transformers model",
             )
         if dist.get_rank() == 0:
             logger.warning("%s of %s is not used: %s", name, files.path, reason)
@@ -230,7 +230,7 @@ def _fill(part: Part, rule: WeightNameRule, files: _Files, names: Names) -> None
         if (found := files.tensor(name).get_shape()) != shape:
             raise RunError(
                 f"{name} in {files.path} has the shape {found}; expected {shape}",
-                hint="does config.json belong to these weights?",
+                hint="check that config.json belongs to these weights",
             )
     with torch.no_grad():
         for block in rule.layout.blocks(rank, part.tensor.shape[dim], names.heads):

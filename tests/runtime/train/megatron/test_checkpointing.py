@@ -159,8 +159,11 @@ def test_a_checkpoint_of_the_other_engine_or_another_model_or_none_is_refused(
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (hostile.in_metadata, r"was not loaded: its .metadata contains posix\.mkdir, which loading it would execute"),
-        (hostile.in_common, r"was not loaded: it contains posix\.mkdir, which loading it would execute"),
+        (
+            hostile.in_metadata,
+            r"was not loaded: its .metadata contains posix\.mkdir, which would be executed on loading",
+        ),
+        (hostile.in_common, r"was not loaded: it contains posix\.mkdir, which would be executed on loading"),
         (hostile.in_place_of("random/0/shard_0_1"), r"was not loaded: it contains posix\.mkdir"),
         (hostile.in_place_of("decoder.final_layernorm.weight"), r"was not loaded: it contains posix\.mkdir"),
         (hostile.as_object("decoder.final_layernorm.weight"), "does not fit the model"),

@@ -75,4 +75,4 @@ def test_a_model_without_a_config_is_named(tmp_path: Path) -> None:
 def test_accelerations_that_are_left_off_are_told(model: str) -> None:
     config = config_of(model, {"transformer": {"apply_rope_fusion": True}})
     told = [] if options.left_off(config.train.engine) == [] else ["transformer_engine is not installed"]
-    assert [each.partition("left off: ")[2] for each in left_off(config)] == told
+    assert [each.partition("disabled: ")[2] for each in left_off(config)] == told
