@@ -48,7 +48,7 @@ WORDS = {
     "passes": "遍",
     "tokens on a replica": "token（每个副本）",
     "responses on a replica": "回答（每个副本）",
-    "weight versions": "权重版本",
+    "weight syncs": "次权重同步",
     "steps": "步",
     "tokens/s": "token/秒",
     "responses/s": "回答/秒",

@@ -5,13 +5,13 @@ METRICS: dict[str, str] = {
     "Standard deviation of the total reward over the step's responses.": "本步各回答总奖励的标准差。",
     "Lowest total reward of the step.": "本步最低的总奖励。",
     "Highest total reward of the step.": "本步最高的总奖励。",
-    "Responses with a reward that failed and counts as 0.": "有奖励计算失败、按 0 计的回答。",
-    "Mean of one reward, not weighted, over the responses that it scores.": "某一项奖励在它所打分的回答上的平均，未加权。",
-    "Mean of a further number of that reward.": "该奖励另一项数值的平均。",
+    "Share of responses whose reward failed and counts as 0.": "有奖励计算失败、按 0 计的回答。",
+    "Mean of one reward, unweighted, over the responses that it scores.": "某一项奖励在它所打分的回答上的平均，未加权。",
+    "Mean of another number that the reward returns.": "该奖励另一项数值的平均。",
     "KL to the reference in the reward: mean over responses of the means of their tokens.": (
         "奖励中相对参考模型的 KL：先在每条回答内对 token 平均，再对回答平均。"
     ),
-    "What it was multiplied by; an adaptive one moves.": "上述 KL 所乘的系数；自适应时会变化。",
+    "Coefficient of the KL in the reward; changes if it is adaptive.": "上述 KL 所乘的系数；自适应时会变化。",
     "Mean advantage of a trained token.": "参与训练的 token 的优势平均。",
     "Standard deviation of the advantages of trained tokens.": "参与训练的 token 的优势标准差。",
     "Share of tokens that the estimator excludes from training (clipb, clipv).": "优势估计器排除的 token 占比（clipb、clipv）。",
@@ -19,11 +19,11 @@ METRICS: dict[str, str] = {
         "生成的组中通过过滤的比例，填满一步之后多出的不算。"
     ),
     "Rounds of prompts generated to fill the step.": "为填满本步生成了几轮 prompt。",
-    "Responses of the kept groups that the filters leave in the loss.": "保留的组中，过滤后仍计入损失的回答。",
-    "Tokens that the correction between the engines rejects.": "被两引擎间的修正拒绝的 token。",
+    "Share of the kept groups' responses that stay in the loss.": "保留的组中，过滤后仍计入损失的回答。",
+    "Share of tokens that the rollout correction rejects.": "被两引擎间的修正拒绝的 token。",
     "Mean importance weight of a token.": "token 的重要性权重平均。",
     "Largest importance weight.": "最大的重要性权重。",
-    "Tokens whose ratio is above the largest weight.": "概率比超过权重上限的 token。",
+    "Share of tokens whose ratio exceeds the weight limit.": "概率比超过权重上限的 token。",
     "Effective sample size of the weights over the number of tokens.": "权重的有效样本量除以 token 数。",
     "Mean length of a response.": "回答的平均长度。",
     "Median length of a response.": "半数回答不超过的长度。",
@@ -32,7 +32,7 @@ METRICS: dict[str, str] = {
     "Longest response.": "最长的回答。",
     "Tokens of all generated responses.": "生成的所有回答的 token 数。",
     "Share of responses truncated at the limit.": "在长度上限处被截断的回答。",
-    "Groups of two or more whose responses all have the same reward: they teach nothing.": (
+    "Share of groups whose responses all have the same reward, so nothing is learned from them.": (
         "两条以上回答且奖励全部相同的组：学不到东西。"
     ),
     "Mean size of a group.": "组的平均大小。",
@@ -40,63 +40,63 @@ METRICS: dict[str, str] = {
         "生成回答的权重比用它训练的权重旧多少个版本，平均。"
     ),
     "Highest staleness of a response.": "各回答中的最大值。",
-    "Responses that stale, of all; 0, 1, 2-3, 4-7, 8-15 and 16 or more. Not told where none is stale.": (
+    "Share of responses with this staleness: 0, 1, 2-3, 4-7, 8-15, 16 or more. Not logged if none is stale.": (
         "陈旧到这种程度的回答所占比例；分 0、1、2-3、4-7、8-15、16 及以上几档。没有陈旧的回答时不报告。"
     ),
     "Policy loss, including its KL and entropy terms.": "所最小化的损失，含 KL 项和熵项。",
     "The policy loss alone.": "只算策略损失。",
     "KL from the reference in the loss, before its coefficient.": "损失中相对参考模型的 KL，未乘系数。",
-    "Tokens whose ratio is clipped.": "概率比被裁剪的 token。",
-    "Tokens held by the dual clip.": "被 dual clip 限制住的 token。",
-    "Mean probability ratio to the policy that the step began with.": "相对本步开始时策略的概率比平均。",
-    "KL from the policy that the step began with, estimated by k1.": "相对本步开始时策略的 KL，用 k1 估计。",
-    "KL from the training engine's policy to the rollout engine's, estimated by k1.": (
+    "Share of tokens whose ratio is clipped.": "概率比被裁剪的 token。",
+    "Share of tokens that the dual clip limits.": "被 dual clip 限制住的 token。",
+    "Mean probability ratio to the policy at the start of the step.": "相对本步开始时策略的概率比平均。",
+    "KL from the policy at the start of the step (k1 estimator).": "相对本步开始时策略的 KL，用 k1 估计。",
+    "KL from the training engine's policy to the rollout engine's (k1 estimator).": (
         "训练引擎的策略与 rollout 引擎的策略之间的 KL，用 k1 估计。"
     ),
-    "The same, estimated by k3.": "同上，用 k3 估计。",
+    "KL from the training engine's policy to the rollout engine's (k3 estimator).": "同上，用 k3 估计。",
     "Mean difference of a sampled token's probability in the two engines.": "采到的 token 在两个引擎中的概率之差，平均。",
-    "Mean square of the probability ratio of the two engines, less 1.": "两个引擎概率比的平方的平均，减 1。",
-    "Tokens that the correction rejects, by the log-probs of the moment.": "按当前 log-prob 被修正拒绝的 token。",
+    "Mean squared probability ratio of the two engines, minus 1.": "两个引擎概率比的平方的平均，减 1。",
+    "Share of tokens that the rollout correction rejects, by current log-probs.": "按当前 log-prob 被修正拒绝的 token。",
     "Mean entropy of the next-token distribution.": "下一个 token 的分布的平均熵。",
     "Optimizer steps skipped because the gradient was not finite.": "因梯度出现 NaN 或无穷大而跳过的优化器步。",
     "Norm of the gradient before clipping.": "裁剪前的梯度范数。",
-    "Learning rate of the step's optimizer steps, their mean.": "本步各优化器步学习率的平均值。",
+    "Mean learning rate over the step's optimizer steps.": "本步各优化器步学习率的平均值。",
     "Critic loss.": "critic 所最小化的损失。",
-    "The same before its coefficient.": "同上，未乘系数。",
+    "Critic loss before its coefficient.": "同上，未乘系数。",
     "Mean value of a token.": "token 的价值平均。",
-    "Mean return that the critic learns.": "critic 学习的回报平均。",
-    "Of the returns' variance, by the values of the step's start; below 0 is worse than a constant.": (
+    "Mean return, the critic's target.": "critic 学习的回报平均。",
+    "Share of the returns' variance that the values at the start of the step explain; below 0 is worse than a constant.": (
         "回报的方差中能由本步开始时的价值解释的部分；低于 0 还不如一个常数。"
     ),
-    "Tokens whose value has moved beyond the clip, and which teach nothing.": "价值移动超出裁剪范围、学不到东西的 token。",
+    "Share of tokens whose value moved beyond the clip and has no gradient.": "价值移动超出裁剪范围、学不到东西的 token。",
     "Norm of the critic's gradient before clipping.": "critic 裁剪前的梯度范数。",
-    "Learning rate of the critic's optimizer steps, their mean.": "critic 各优化器步的学习率平均。",
+    "Mean learning rate over the critic's optimizer steps.": "critic 各优化器步的学习率平均。",
     "The critic's optimizer steps skipped because the gradient was not finite.": "critic 因梯度非有限值而跳过的优化器步。",
     "Wall time of a phase.": "一个阶段的实际用时。",
-    "Wall time of the step, without what is evaluated and saved after it.": "本步的实际用时，不含之后的评测和保存。",
-    "Wall time of the step that no phase covers.": "本步中不属于任何阶段的用时。",
-    "Of the step that a role's workers were at work, their mean.": "该角色的 worker 在本步中处于工作状态的时间占比，平均。",
-    "Main memory of the worker that holds most of it, after a call; of the controller too.": (
+    "Wall time of the step, without the evaluation and checkpoint after it.": "本步的实际用时，不含之后的评测和保存。",
+    "Wall time of the step outside all phases.": "本步中不属于任何阶段的用时。",
+    "Mean share of the step in which the role's workers were busy.": "该角色的 worker 在本步中处于工作状态的时间占比，平均。",
+    "Main memory of the worker that uses most, after a call (also for the controller).": (
         "占用主机内存最多的 worker 在一次调用后的占用；控制器也有此项。"
     ),
-    "Tensors on the GPU of the worker that holds most, after a call.": "占用最多的 worker 在一次调用后 GPU 上张量的大小。",
-    "What its allocator holds of the GPU.": "其分配器占住的显存。",
-    "Most that was allocated at a time during a call, of all workers.": "所有 worker 中，一次调用期间同时分配的最大值。",
+    "GPU memory in tensors of the worker that uses most, after a call.": "占用最多的 worker 在一次调用后 GPU 上张量的大小。",
+    "GPU memory that the same worker's allocator reserves.": "其分配器占住的显存。",
+    "Peak GPU memory allocated during a call, over all workers.": "所有 worker 中，一次调用期间同时分配的最大值。",
     "Trained tokens a second of the whole step.": "整步中每秒训练的 token 数。",
-    "The same over the devices of all roles.": "同上，再除以所有角色的设备数。",
+    "Trained tokens a second of the whole step, per device of all roles.": "同上，再除以所有角色的设备数。",
     "Tokens a second of the training phase, prompts with them, each counted once.": (
         "训练阶段每秒的 token 数，含 prompt，每个只算一次。"
     ),
     "Response tokens a second of the rollout phase.": "rollout 阶段每秒生成的回答 token 数。",
-    "Of the training devices' peak, what the arithmetic of training comes to in the training phase.": (
+    "Model FLOPs utilization of the training devices in the training phase.": (
         "训练阶段的训练计算量占训练设备峰值算力的比例。"
     ),
-    "The same in the whole step.": "同上，按整步计。",
+    "Model FLOPs utilization of the training devices over the whole step.": "同上，按整步计。",
     "Responses a second of the whole step.": "整步中每秒的回答数。",
-    "Passes over the training data that are over.": "训练数据已过的轮数。",
+    "Completed passes over the training data.": "训练数据已过的轮数。",
     "Mean total reward of held-out responses.": "评测回答总奖励的平均。",
-    "Held-out responses whose answer is right, where a reward can tell.": "答案正确的评测回答，前提是有奖励能判断对错。",
-    "Held-out prompts with at least one right answer.": "至少答对一次的评测 prompt。",
+    "Share of held-out responses with the right answer, if a reward can tell.": "答案正确的评测回答，前提是有奖励能判断对错。",
+    "Share of held-out prompts with at least one right answer.": "至少答对一次的评测 prompt。",
     "Mean length of held-out responses.": "评测回答的平均长度。",
     "Mean reward of the k responses to a prompt.": "一个 prompt 的 k 条回答的平均奖励。",
     "Standard deviation of the rewards of the k responses to a prompt.": "一个 prompt 的 k 条回答的奖励标准差。",
@@ -104,10 +104,10 @@ METRICS: dict[str, str] = {
         "从一个 prompt 的回答中有放回地抽 k 条，其中的最高奖励。"
     ),
     "Expected lowest reward of k responses sampled in this way.": "这样抽出的 k 条中的最低奖励。",
-    "How right what most of k responses drawn so answer is: 1 or 0, or the reward where none says what is right.": (
+    "Correctness of the majority answer of k responses sampled in this way, or its reward if no reward says what is right.": (
         "这样抽出的 k 条中多数答案的对错：1 或 0；没有奖励能判断对错时取其奖励。"
     ),
-    "Chance that at least one of k responses is right, without bias.": "k 条回答中至少一条正确的概率，无偏估计。",
+    "Unbiased estimate of the chance that at least one of k responses is right.": "k 条回答中至少一条正确的概率，无偏估计。",
 }
 
 PRESETS: dict[str, str] = {

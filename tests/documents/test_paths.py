@@ -32,5 +32,5 @@ def test_there_and_back(path: KeyPath) -> None:
 
 @pytest.mark.parametrize("text", [".", "a.", ".a", "a..b", "a[b]", "a[", "a]b", "a[0]b", "a\\", '"'])
 def test_what_is_no_path_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no key path"):
+    with pytest.raises(ValueError, match="is not a key path"):
         parse_dotted(text)

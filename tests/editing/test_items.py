@@ -77,7 +77,7 @@ def test_keys_of_a_mapping(session: Session) -> None:
 
 
 def test_what_has_no_items_is_told(session: Session) -> None:
-    with pytest.raises(ConfigError, match="no list"):
+    with pytest.raises(ConfigError, match="neither a list"):
         items.items(session, ("run", "seed"))
 
 

@@ -188,7 +188,7 @@ def test_a_file_that_somebody_else_wrote_is_not_overwritten(verl: Path) -> None:
     session.set(GROUP, 4)
     verl.write_text(VERL.replace("nnodes: 1", "nnodes: 2"))
     assert session.changed_on_disk()
-    with pytest.raises(FileChangedError, match="somebody else"):
+    with pytest.raises(FileChangedError, match="another program"):
         session.save()
     session.reopen()
     assert session.config.placement.nodes == 2
@@ -354,7 +354,7 @@ def test_a_config_that_is_opened_to_read_refuses_every_change(verl: Path) -> Non
         lambda: session.take_text(VERL.replace("n: 8", "n: 4")),
     ]
     for change in changes:
-        with pytest.raises(ConfigError, match="opened to read only"):
+        with pytest.raises(ConfigError, match="opened read-only"):
             change()
     assert not session.is_changed
 

@@ -1,6 +1,6 @@
 """The block at the end of a written file that keeps what only another dialect has, and that is put back on the way home.
 
-# rlctl: kept for the way back, ignored by Trinity-RFT
+# rlctl: kept so that converting back restores it; do not edit
 # verl:
 #   trainer.esi_redundant_time: 0
 # as_written:

@@ -1,7 +1,7 @@
 """ROLL: counts of optimizer steps, which move its schedule, and the warm-up, which may be a share of them.
 
 ROLL takes a share of the run's optimizer steps and rounds it up; others round it down. Where the two differ the steps themselves
-go on, and the share is kept for the way back.
+go on, and converting back restores the ratio.
 """
 
 from __future__ import annotations

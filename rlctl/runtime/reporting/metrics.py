@@ -29,11 +29,11 @@ METRICS: dict[str, Metric] = {
     "reward/std": Metric("", "Standard deviation of the total reward over the step's responses."),
     "reward/min": Metric("", "Lowest total reward of the step."),
     "reward/max": Metric("", "Highest total reward of the step."),
-    "reward/failed_share": Metric("share", "Responses with a reward that failed and counts as 0."),
-    "reward/<name>": Metric("", "Mean of one reward, not weighted, over the responses that it scores."),
-    "reward/<name>/<number>": Metric("", "Mean of a further number of that reward."),
+    "reward/failed_share": Metric("share", "Share of responses whose reward failed and counts as 0."),
+    "reward/<name>": Metric("", "Mean of one reward, unweighted, over the responses that it scores."),
+    "reward/<name>/<number>": Metric("", "Mean of another number that the reward returns."),
     "reward/kl": Metric("nats", "KL to the reference in the reward: mean over responses of the means of their tokens."),
-    "reward/kl_coefficient": Metric("", "What it was multiplied by; an adaptive one moves."),
+    "reward/kl_coefficient": Metric("", "Coefficient of the KL in the reward; changes if it is adaptive."),
     "advantage/mean": Metric("", "Mean advantage of a trained token."),
     "advantage/std": Metric("", "Standard deviation of the advantages of trained tokens."),
     "advantage/left_out_share": Metric(
@@ -43,11 +43,11 @@ METRICS: dict[str, Metric] = {
         "share", "Share of generated groups that pass the filters, without groups beyond a full step."
     ),
     "filter/rounds": Metric("", "Rounds of prompts generated to fill the step."),
-    "filter/trained_share": Metric("share", "Responses of the kept groups that the filters leave in the loss."),
-    "correction/rejected_share": Metric("share", "Tokens that the correction between the engines rejects."),
+    "filter/trained_share": Metric("share", "Share of the kept groups' responses that stay in the loss."),
+    "correction/rejected_share": Metric("share", "Share of tokens that the rollout correction rejects."),
     "correction/weight_mean": Metric("", "Mean importance weight of a token."),
     "correction/weight_max": Metric("", "Largest importance weight."),
-    "correction/cut_share": Metric("share", "Tokens whose ratio is above the largest weight."),
+    "correction/cut_share": Metric("share", "Share of tokens whose ratio exceeds the weight limit."),
     "correction/effective_share": Metric("share", "Effective sample size of the weights over the number of tokens."),
     "response/length_mean": Metric("tokens", "Mean length of a response."),
     "response/length_p50": Metric("tokens", "Median length of a response."),
@@ -57,75 +57,81 @@ METRICS: dict[str, Metric] = {
     "response/tokens": Metric("tokens", "Tokens of all generated responses."),
     "response/truncated_share": Metric("share", "Share of responses truncated at the limit."),
     "group/equal_share": Metric(
-        "share", "Groups of two or more whose responses all have the same reward: they teach nothing."
+        "share", "Share of groups whose responses all have the same reward, so nothing is learned from them."
     ),
     "group/size_mean": Metric("responses", "Mean size of a group."),
     "staleness/mean": Metric(
-        "weight versions",
+        "steps",
         "Mean staleness: steps between the weights that generated a response and the weights trained on it.",
     ),
-    "staleness/max": Metric("weight versions", "Highest staleness of a response."),
+    "staleness/max": Metric("steps", "Highest staleness of a response."),
     "staleness/share/<versions>": Metric(
-        "share", "Responses that stale, of all; 0, 1, 2-3, 4-7, 8-15 and 16 or more. Not told where none is stale."
+        "share",
+        "Share of responses with this staleness: 0, 1, 2-3, 4-7, 8-15, 16 or more. Not logged if none is stale.",
     ),
     "policy/loss": Metric("", "Policy loss, including its KL and entropy terms."),
     "policy/policy_loss": Metric("", "The policy loss alone."),
     "policy/kl_loss": Metric("nats", "KL from the reference in the loss, before its coefficient."),
-    "policy/clip_fraction": Metric("share", "Tokens whose ratio is clipped."),
-    "policy/dual_clip_fraction": Metric("share", "Tokens held by the dual clip."),
-    "policy/ratio": Metric("", "Mean probability ratio to the policy that the step began with."),
-    "policy/approx_kl": Metric("nats", "KL from the policy that the step began with, estimated by k1."),
+    "policy/clip_fraction": Metric("share", "Share of tokens whose ratio is clipped."),
+    "policy/dual_clip_fraction": Metric("share", "Share of tokens that the dual clip limits."),
+    "policy/ratio": Metric("", "Mean probability ratio to the policy at the start of the step."),
+    "policy/approx_kl": Metric("nats", "KL from the policy at the start of the step (k1 estimator)."),
     "policy/mismatch_kl": Metric(
-        "nats", "KL from the training engine's policy to the rollout engine's, estimated by k1."
+        "nats", "KL from the training engine's policy to the rollout engine's (k1 estimator)."
     ),
-    "policy/mismatch_k3": Metric("nats", "The same, estimated by k3."),
+    "policy/mismatch_k3": Metric(
+        "nats", "KL from the training engine's policy to the rollout engine's (k3 estimator)."
+    ),
     "policy/mismatch_probability": Metric("", "Mean difference of a sampled token's probability in the two engines."),
-    "policy/mismatch_chi2": Metric("", "Mean square of the probability ratio of the two engines, less 1."),
-    "policy/rejected_share": Metric("share", "Tokens that the correction rejects, by the log-probs of the moment."),
+    "policy/mismatch_chi2": Metric("", "Mean squared probability ratio of the two engines, minus 1."),
+    "policy/rejected_share": Metric(
+        "share", "Share of tokens that the rollout correction rejects, by current log-probs."
+    ),
     "policy/entropy": Metric("nats", "Mean entropy of the next-token distribution."),
     "policy/skipped_updates": Metric("share", "Optimizer steps skipped because the gradient was not finite."),
     "policy/grad_norm": Metric("", "Norm of the gradient before clipping."),
-    "policy/lr": Metric("", "Learning rate of the step's optimizer steps, their mean."),
+    "policy/lr": Metric("", "Mean learning rate over the step's optimizer steps."),
     "critic/loss": Metric("", "Critic loss."),
-    "critic/value_loss": Metric("", "The same before its coefficient."),
+    "critic/value_loss": Metric("", "Critic loss before its coefficient."),
     "critic/value_mean": Metric("", "Mean value of a token."),
-    "critic/return_mean": Metric("", "Mean return that the critic learns."),
+    "critic/return_mean": Metric("", "Mean return, the critic's target."),
     "critic/explained_variance": Metric(
-        "share", "Of the returns' variance, by the values of the step's start; below 0 is worse than a constant."
+        "share",
+        "Share of the returns' variance that the values at the start of the step explain; below 0 is worse than a constant.",
     ),
-    "critic/clip_fraction": Metric("share", "Tokens whose value has moved beyond the clip, and which teach nothing."),
+    "critic/clip_fraction": Metric("share", "Share of tokens whose value moved beyond the clip and has no gradient."),
     "critic/grad_norm": Metric("", "Norm of the critic's gradient before clipping."),
-    "critic/lr": Metric("", "Learning rate of the critic's optimizer steps, their mean."),
+    "critic/lr": Metric("", "Mean learning rate over the critic's optimizer steps."),
     "critic/skipped_updates": Metric(
         "share", "The critic's optimizer steps skipped because the gradient was not finite."
     ),
     "time/<phase>": Metric("seconds", "Wall time of a phase."),
-    "time/step": Metric("seconds", "Wall time of the step, without what is evaluated and saved after it."),
-    "time/idle": Metric("seconds", "Wall time of the step that no phase covers."),
-    "worker/<role>/busy_share": Metric("share", "Of the step that a role's workers were at work, their mean."),
+    "time/step": Metric("seconds", "Wall time of the step, without the evaluation and checkpoint after it."),
+    "time/idle": Metric("seconds", "Wall time of the step outside all phases."),
+    "worker/<role>/busy_share": Metric("share", "Mean share of the step in which the role's workers were busy."),
     "memory/<role>/resident": Metric(
-        "GiB", "Main memory of the worker that holds most of it, after a call; of the controller too."
+        "GiB", "Main memory of the worker that uses most, after a call (also for the controller)."
     ),
-    "memory/<role>/gpu_allocated": Metric("GiB", "Tensors on the GPU of the worker that holds most, after a call."),
-    "memory/<role>/gpu_reserved": Metric("GiB", "What its allocator holds of the GPU."),
-    "memory/<role>/gpu_peak": Metric("GiB", "Most that was allocated at a time during a call, of all workers."),
+    "memory/<role>/gpu_allocated": Metric("GiB", "GPU memory in tensors of the worker that uses most, after a call."),
+    "memory/<role>/gpu_reserved": Metric("GiB", "GPU memory that the same worker's allocator reserves."),
+    "memory/<role>/gpu_peak": Metric("GiB", "Peak GPU memory allocated during a call, over all workers."),
     "throughput/tokens_per_second": Metric("tokens/s", "Trained tokens a second of the whole step."),
-    "throughput/tokens_per_second_per_device": Metric("tokens/s", "The same over the devices of all roles."),
+    "throughput/tokens_per_second_per_device": Metric(
+        "tokens/s", "Trained tokens a second of the whole step, per device of all roles."
+    ),
     "throughput/trained_tokens_per_second": Metric(
         "tokens/s", "Tokens a second of the training phase, prompts with them, each counted once."
     ),
     "throughput/drawn_tokens_per_second": Metric("tokens/s", "Response tokens a second of the rollout phase."),
-    "throughput/mfu": Metric(
-        "share", "Of the training devices' peak, what the arithmetic of training comes to in the training phase."
-    ),
-    "throughput/step_mfu": Metric("share", "The same in the whole step."),
+    "throughput/mfu": Metric("share", "Model FLOPs utilization of the training devices in the training phase."),
+    "throughput/step_mfu": Metric("share", "Model FLOPs utilization of the training devices over the whole step."),
     "throughput/responses_per_second": Metric("responses/s", "Responses a second of the whole step."),
-    "data/epoch": Metric("epochs", "Passes over the training data that are over."),
+    "data/epoch": Metric("epochs", "Completed passes over the training data."),
     "evaluation/<source>/reward": Metric("", "Mean total reward of held-out responses."),
     "evaluation/<source>/accuracy": Metric(
-        "share", "Held-out responses whose answer is right, where a reward can tell."
+        "share", "Share of held-out responses with the right answer, if a reward can tell."
     ),
-    "evaluation/<source>/best": Metric("share", "Held-out prompts with at least one right answer."),
+    "evaluation/<source>/best": Metric("share", "Share of held-out prompts with at least one right answer."),
     "evaluation/<source>/length_mean": Metric("tokens", "Mean length of held-out responses."),
     "evaluation/<source>/mean@<k>": Metric("", "Mean reward of the k responses to a prompt."),
     "evaluation/<source>/std@<k>": Metric("", "Standard deviation of the rewards of the k responses to a prompt."),
@@ -135,9 +141,11 @@ METRICS: dict[str, Metric] = {
     "evaluation/<source>/worst@<k>": Metric("", "Expected lowest reward of k responses sampled in this way."),
     "evaluation/<source>/maj@<k>": Metric(
         "",
-        "How right what most of k responses drawn so answer is: 1 or 0, or the reward where none says what is right.",
+        "Correctness of the majority answer of k responses sampled in this way, or its reward if no reward says what is right.",
     ),
-    "evaluation/<source>/pass@<k>": Metric("share", "Chance that at least one of k responses is right, without bias."),
+    "evaluation/<source>/pass@<k>": Metric(
+        "share", "Unbiased estimate of the chance that at least one of k responses is right."
+    ),
 }
 
 _OF_SEVERAL = re.compile(r"@\d+$")

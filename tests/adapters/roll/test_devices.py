@@ -58,7 +58,7 @@ def test_devices_are_printed_as_rolls_examples_write_them(devices: list[int], te
         ("__import__('os').system('x')", "at character 1: '__import__'"),
         ("[0, a]", "at character 5: 'a'"),
         ("list(range(0,8)) x", "at character 18: 'x'"),
-        ("range(2) + range(3)", "at character 10: Python adds no range"),
+        ("range(2) + range(3)", "at character 10: Python cannot add range"),
         ("list(range(0, 8, 0))", "a step of 0 never ends"),
         ("list(range(0, 999999999))", "999999999 devices"),
         ("[0, 1, 0]", "names device 0 twice"),

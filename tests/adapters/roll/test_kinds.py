@@ -341,7 +341,7 @@ def test_agentic_runs_become_no_run_on_the_default_data_of_verl() -> None:
     assert "train_env_manager" in read_yaml(back.text or "", "roll.yaml").values
 
 
-@pytest.mark.parametrize(("mode", "said"), [("train", "not on a file"), ("explore", "keep nothing")])
+@pytest.mark.parametrize(("mode", "said"), [("train", "not on a file"), ("explore", "save no training data")])
 def test_half_a_run_of_trinity_is_refused(mode: str, said: str) -> None:
     """ROLL would generate and train: 8 responses of 96 prompts a step, and not those of the buffer."""
     text = f"""

@@ -45,7 +45,7 @@ def test_a_share_is_read_as_the_steps_it_is_where_others_would_round_it_otherwis
     schedule = config.train.lr_scheduler
     assert (schedule.warmup_steps, schedule.warmup_ratio) == (ticks, ratio if ticks is None else None)
     assert bucket(report, RATIO) is (Bucket.MAPPED if ticks is None else Bucket.DERIVED)
-    assert ("rounds it up" in entry(report, RATIO).note) is (ticks is not None)
+    assert ("ROLL rounds up" in entry(report, RATIO).note) is (ticks is not None)
 
 
 def test_the_passes_over_a_step_and_the_rests_of_its_mini_batches_count() -> None:
@@ -95,7 +95,7 @@ def test_a_share_of_data_of_unknown_length_is_told() -> None:
     schedule = {"type": "cosine", "warmup_ratio": 0.1}
     values, report = written(train__lr_scheduler=schedule, schedule={"total_steps": None, "total_epochs": 3})
     assert _arguments(values) == {"warmup_ratio": 0.1}
-    assert "rounds it up" in entry(report, "train.lr_scheduler.warmup_ratio").note
+    assert "ROLL rounds up" in entry(report, "train.lr_scheduler.warmup_ratio").note
 
 
 def test_a_source_of_a_share_is_its_own_key() -> None:

@@ -157,7 +157,7 @@ def test_a_script_that_ends_itself_tells_what_it_says_and_all_that_it_wants(tmp_
     file = write(tmp_path, text)
     with pytest.raises(DocumentError, match=r"usage: run\.sh GPUS FOLDER") as caught:
         translate.read(file, environment={})
-    assert "wants $1 (line 6), $2 (line 7), $DATA (line 9: set -u)" in caught.value.message
+    assert "needs $1 (line 6), $2 (line 7), $DATA (line 9: set -u)" in caught.value.message
     assert caught.value.at is not None
     assert caught.value.at.line == 4
     assert "--env 1=VALUE --env 2=VALUE --env DATA=VALUE; a number is an argument" in caught.value.hint
