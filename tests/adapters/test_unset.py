@@ -51,6 +51,22 @@ def test_a_value_that_nothing_gives_is_an_error_at_its_line(dialect: str, text: 
     assert found[0].code in ("missing-value", "unresolved")
 
 
+def test_a_resolver_that_does_not_exist_is_an_error_in_a_composed_config_too() -> None:
+    filler = "".join(f"  x{number}: 0\n" for number in range(150))
+    schedule = "{wait: \"${eval:'1+1'}\"}"
+    text = f"""\
+actor_rollout_ref:
+  model: {{path: m}}
+  actor: {{profiler: {{tool_config: {{torch: {{schedule: {schedule}}}}}}}}}
+data: {{}}
+trainer: {{}}
+algorithm: {{}}
+critic:
+{filler}"""
+    found = errors(text, "verl")
+    assert [(error.code, error.at and error.at.line) for error in found] == [("unresolved", 3)]
+
+
 @pytest.mark.parametrize(
     ("dialect", "text"),
     [

@@ -433,7 +433,7 @@ class Reader:
         for leaf, key in self.resolved.dangling.items():
             known = key and self.table.knows(split(key), self.version)
             place = next((leaf[:length] for length in range(len(leaf), 0, -1) if leaf[:length] in leaves), None)
-            if not known and place is not None and not self._silent(place, leaves[place]):
+            if not known and place is not None and not (key and self._silent(place, leaves[place])):
                 name, at = dotted(leaf), self.document.at(leaf)
                 text, reason = find(self.document.values, leaf), self.resolved.unresolved[leaf]
                 self.findings.append(finding("unresolved_key", Level.ERROR, name, at, value=text, reason=reason))
