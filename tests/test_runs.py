@@ -290,6 +290,50 @@ def test_one_damaged_run_does_not_hide_the_others(tmp_path: Path, config: Config
         runs.find("goood", tmp_path)
 
 
+RECORD = '{"name": "r", "status": "finished", "pid": 0, "host": "h", "started": 1.0, "ended": 2.0}'
+
+
+@pytest.mark.parametrize("name", ["run.json", "events.jsonl"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_a_file_of_a_run_that_is_no_regular_file_is_refused_and_never_waited_for(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    write_record = tmp_path / "run" / "run.json"
+    write_record.parent.mkdir()
+    write_record.write_text(RECORD)
+    path = write_record.parent / name
+    path.unlink(missing_ok=True)
+    {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[kind](path)
+    (listed,) = runs.list_runs(tmp_path)
+    assert "not a regular file" in listed.cause
+    with pytest.raises(RunError, match="not a regular file"):
+        runs.inspect(path.parent)
+    with pytest.raises(RunError, match="not a regular file"):
+        list(runs.events(replace(listed, folder=path.parent))) if name == "events.jsonl" else runs.find("run", tmp_path)
+
+
+def test_json_that_is_nested_too_deep_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(RECORD)
+    (tmp_path / "events.jsonl").write_text('{"kind": "step", "step": 3}\n' + '{"a":' * 5000 + "1" + "}" * 5000 + "\n")
+    info = runs.inspect(tmp_path)
+    assert info.step == 3
+    assert [event["kind"] for event in runs.events(info)] == ["step"]
+    (tmp_path / "run.json").write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(RunError, match="nested too deep"):
+        runs.inspect(tmp_path)
+
+
+def test_a_line_too_long_to_be_an_event_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlctl.runs.inspection.LONGEST_LINE", 1 << 18)
+    (tmp_path / "run.json").write_text(RECORD)
+    steps = ['{"kind": "step", "step": 3}', "x" * (1 << 20), '{"kind": "saved", "step": 3}']
+    (tmp_path / "events.jsonl").write_text("\n".join(steps) + "\n")
+    info = runs.inspect(tmp_path)
+    assert info.step == 3
+    for follow in (False, True):
+        assert [event["kind"] for event in runs.events(info, follow=follow)] == ["step", "saved"]
+
+
 def test_following_tells_every_event_to_the_last_whole_line(folder: Path, config: Config) -> None:
     """Lines that are written in two halves are told once; the last ones, written as the run ends, are not lost."""
     path = folder / "events.jsonl"

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from rlctl.common.regular_files import LONGEST_LINE, open_regular
+
 CHUNK = 1 << 20
 """Bytes read at a time, so that a long log is taken up in turns with other work, out of the processor's cache."""
 KIND_WITHIN = 80
@@ -42,7 +44,7 @@ class EventLog:
         """
         if not self.path.exists():
             return False
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             head = file.read(HEAD)
         anew = not head.startswith(self._head) or self.size < self.position
         if anew:
@@ -56,7 +58,7 @@ class EventLog:
         Raises:
             OSError: the file cannot be read.
         """
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             file.seek(max(0, position - 1))
             if position > 0:
                 file.readline()
@@ -72,12 +74,15 @@ class EventLog:
         """
         if not self.path.exists():
             return []
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             file.seek(self.position)
             block = file.read(most)
             if block and not block.endswith(b"\n"):
-                block += file.readline()  # a line longer than a chunk comes whole too
+                block += file.readline(LONGEST_LINE)  # a line longer than a chunk comes whole too
         whole = block.rfind(b"\n") + 1
+        if not whole and len(block) >= LONGEST_LINE:
+            self.position += len(block)
+            return self.read(most, passing_over=passing_over, before=before)
         cut = block.find(b"\n", before - self.position - 1, whole) + 1 or whole if before > self.position else 0
         self.position += whole
         kind = b'"kind": "%s"' % passing_over.encode()

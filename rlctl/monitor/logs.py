@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlctl.common.regular_files import LONGEST_LINE, open_regular
 from rlctl.common.terminal import without_controls
 
 TAIL = 256 << 10
@@ -99,7 +100,7 @@ class LogTail:
         size = self.path.stat().st_size
         if self._position is None or size < self._position:
             self._begin(max(0, size - TAIL))
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             file.seek(self._position or 0)
             block = file.read(CHUNK)
         self._position = (self._position or 0) + len(block)
@@ -125,9 +126,9 @@ class LogTail:
         self.lines.clear()
         self.told, self._rest, self._position, self.skipped = 0, b"", 0, 0
         if position:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 file.seek(position)
-                file.readline()  # the line in the middle of which that is
+                file.readline(LONGEST_LINE)  # the line in the middle of which that is
                 self._position = self.skipped = file.tell()
 
     def _take(self, lines: list[bytes]) -> None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from rlctl.common.regular_files import read_json
 from rlctl.planning.plan import role_and_number
 from rlctl.runtime.processes.vitals import CONTROLLER, FOLDER
 
@@ -67,7 +66,7 @@ def processes_of(run: Path, now: float) -> list[Process]:
     found = []
     for path in (run / FOLDER).glob("*.json"):
         try:
-            told, seen = orjson.loads(path.read_bytes()), path.stat().st_mtime
+            told, seen = read_json(path), path.stat().st_mtime
             found.append(_process(path.stem, told, seen, now))
         except (OSError, ArithmeticError, ValueError, KeyError, TypeError):
             continue  # it is just being renewed, has ended, or is damaged

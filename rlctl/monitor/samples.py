@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from rlctl.common.regular_files import LONGEST_LINE, open_regular
 from rlctl.runtime.reporting.sample_files import EVALUATION, STEP, files_of, path_of
 
 __all__ = ["EVALUATION", "STEP"]
@@ -130,8 +131,9 @@ class SampleIndex:
 
     def _lines(self, stage: str, kind: str, step: int, *, first: int = 0) -> Iterator[dict[str, Any]]:
         try:
-            with path_of(self.folder, stage, kind, step).open("rb") as file:
-                for number, line in enumerate(file):
+            with open_regular(path_of(self.folder, stage, kind, step)) as file:
+                lines = iter(lambda: file.readline(LONGEST_LINE), b"")
+                for number, line in enumerate(lines):
                     if number >= first and isinstance(told := orjson.loads(line), dict):
                         yield told
         except (OSError, ValueError):

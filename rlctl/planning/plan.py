@@ -158,6 +158,8 @@ def plan_from(data: Mapping[str, Any]) -> Plan:
     Raises:
         PlanError: it was saved by another version of rlctl, or is damaged.
     """
+    if not isinstance(data, Mapping):
+        raise PlanError("the saved plan is damaged: it is not a mapping", hint="plan again")
     if data.get("version") != PLAN_VERSION:
         raise PlanError(
             f"the plan has version {data.get('version')!r}; this rlctl reads {PLAN_VERSION}", hint="plan again"

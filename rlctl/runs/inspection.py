@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import socket
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +16,14 @@ from typing import Any
 
 from rlctl.common.errors import RunError, nearest
 from rlctl.common.filenames import is_file, is_there
+from rlctl.common.regular_files import LONGEST_LINE, from_json, open_regular, read_json
 from rlctl.runs.record import NUMBER, Status, is_alive, record_of
 from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
 
 BLOCK = 1 << 16
 """Bytes that are read at a time from the end of a log."""
+FURTHEST = 1 << 28
+"""Bytes before the end of a log beyond which no event is looked for."""
 _STEP_KINDS: dict[str, type | tuple[type, ...]] = {"stage": str, "step": int, "total_steps": (int, type(None))}
 """What an event says of how far a run is; what is of another kind is not taken from a damaged one."""
 
@@ -93,13 +96,15 @@ def inspect(folder: Path) -> RunInfo:
     """What a run folder says of its run.
 
     Raises:
-        RunError: run.json is damaged.
+        RunError: run.json is damaged, or a file of the run is not a regular file.
     """
     try:
-        record = record_of(json.loads((folder / "run.json").read_text()))
+        record = record_of(read_json(folder / "run.json"))
     except (OSError, ValueError, TypeError) as error:
-        raise RunError(f"{folder / 'run.json'} is damaged: {error}") from error
-    progress = _progress(folder)
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise RunError(f"{folder / 'run.json'} is damaged: {why}", hint=f"remove or repair {folder}") from error
+    with _readable(folder):
+        progress = _progress(folder)
     status, cause = record.status, record.cause
     if status == "running" and not is_alive(record, folder):
         status, cause = _told_end(progress["last"], record.started)
@@ -152,40 +157,61 @@ def _progress(folder: Path) -> dict[str, Any]:
     return found
 
 
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Raise a RunError if the events of a run cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        message = f"{error.filename or folder / 'events.jsonl'} cannot be read: {error.strerror or error}"
+        raise RunError(message, hint=f"remove or repair {folder}") from error
+
+
 def _newest_events(path: Path) -> Iterator[dict[str, Any]]:
     """The whole lines of an event log, from the last to the first."""
     if not path.exists():
         return
-    with path.open("rb") as file:
-        start, rest = file.seek(0, os.SEEK_END), b""
-        while start > 0:
+    with open_regular(path) as file:
+        start, rest = file.seek(0, os.SEEK_END), [b""]
+        first = max(0, start - FURTHEST)
+        while start > first:
             size = min(start, BLOCK)
             start -= size
             file.seek(start)
-            first, *lines = (file.read(size) + rest).split(b"\n")
-            rest = first
+            block = file.read(size)
+            if b"\n" not in block:  # joined once: a line of many blocks would be copied for each of them
+                rest = [block, *rest] if len(rest) * BLOCK < LONGEST_LINE else [b"\0"]
+                continue
+            begin, *lines = b"".join([block, *rest]).split(b"\n")
+            rest = [begin]
             yield from filter(None, map(_event, reversed(lines)))
-        yield from filter(None, [_event(rest)])
+        yield from filter(None, [_event(b"".join(rest))])
 
 
 def _read_events(path: Path) -> Iterator[dict[str, Any]]:
     """Whole lines of an event log; a line cut off by a crash is passed over."""
     if not path.exists():
         return
-    with path.open(encoding="utf-8", errors="replace") as file:
-        yield from filter(None, map(_event, file))
+    with open_regular(path) as file:
+        while line := file.readline(LONGEST_LINE):
+            if event := _event(line):
+                yield event
 
 
 def events(run: RunInfo, *, follow: bool = False, every: float = 0.5) -> Iterator[dict[str, Any]]:
     """The events of a run; with ``follow``, new ones as they come, until the run is over."""
     path = run.folder / "events.jsonl"
     if not follow:
-        yield from _read_events(path)
+        with _readable(run.folder):
+            yield from _read_events(path)
         return
     seen, over = 0, False
     while True:
-        lines, seen = _lines_after(path, seen)
+        with _readable(run.folder):
+            lines, seen = _lines_after(path, seen)
         yield from filter(None, map(_event, lines))
+        if lines:
+            continue
         if over:
             return
         over = inspect(run.folder).status != "running"  # what was written before that is read once more
@@ -197,25 +223,28 @@ def accepted_changes(run: RunInfo) -> list[dict[str, Any]]:
     """When a run continued on changed training data, because somebody accepted that: ``stage``, ``step`` and ``changes``."""
     return [
         {"stage": str(event.get("stage", "main")), "step": event["step"], "changes": list(map(str, event["changes"]))}
-        for event in _read_events(run.folder / "events.jsonl")
+        for event in events(run)
         if event.get("kind") == "changes_accepted" and isinstance(event.get("changes"), list) and "step" in event
     ]
 
 
 def _lines_after(path: Path, position: int) -> tuple[list[bytes], int]:
-    """The whole lines after a position in bytes, and the position after them."""
+    """Whole lines after a position in bytes, and the position after them."""
     if not path.exists():
         return [], position
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(position)
-        whole, newline, _ = file.read().rpartition(b"\n")
-    return whole.split(b"\n") if newline else [], position + len(whole) + len(newline)
+        block = file.read(LONGEST_LINE)
+    if b"\n" not in block:  # a line that is still being written, or that is too long to be an event
+        return ([], position) if len(block) < LONGEST_LINE else ([b""], position + len(block))
+    whole, newline, _ = block.rpartition(b"\n")
+    return whole.split(b"\n"), position + len(whole) + len(newline)
 
 
 def _event(line: bytes | str) -> dict[str, Any] | None:
     """An event from its line; None for a line that a crash cut off."""
     try:
-        event = json.loads(line)
+        event = from_json(line)
     except ValueError:
         return None
     return event if isinstance(event, dict) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlctl.common.errors import ExitCode, RunError
+from rlctl.common.regular_files import read_json
 from rlctl.runs.folder import make_folder
 from rlctl.runs.record import record_of
 
@@ -64,7 +64,7 @@ class Launched:
         for record in runs.glob("*/run.json"):
             with suppress(OSError, ValueError, TypeError):
                 if record.stat().st_mtime >= self.began - 1:
-                    told = record_of(json.loads(record.read_text()))
+                    told = record_of(read_json(record))
                     if told.pid == self.process.pid and told.started >= self.began - 1:
                         return record.parent
         return None

@@ -52,6 +52,8 @@ def record_of(told: Any) -> Record:
         TypeError: it is no record.
         ValueError: a value is none that a run writes.
     """
+    if not isinstance(told, dict):
+        raise TypeError("it is not a mapping")
     record = Record(**told)
     for name, kind in _KINDS.items():
         if not isinstance(value := getattr(record, name), kind):

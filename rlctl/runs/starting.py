@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from typing import Any, Literal
 
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import is_there
+from rlctl.common.regular_files import from_json
 from rlctl.config import Config, Loaded, combine, put, put_at, revealed, stages_of, to_plain
 from rlctl.config.inspect import secrets
 from rlctl.config.sections.execution import Buffer, FileBuffer, MemoryBuffer
@@ -163,7 +163,7 @@ def resume(
         if address is not None:
             ray = replace(config.runtime.ray, address=address)
             config = replace(config, runtime=replace(config.runtime, ray=ray))
-        plan = plan_from(json.loads(read_text(folder / "plan.json")))
+        plan = plan_from(from_json(read_text(folder / "plan.json")))
         require_packages(config, plan.device)
         if step is not None:
             go_back(config, folder, step)

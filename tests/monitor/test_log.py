@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from rlctl.monitor.log import EventLog
 
@@ -82,3 +85,19 @@ def test_reading_begins_at_a_line(tmp_path: Path) -> None:
         log = EventLog(path)
         log.skip_to(position)
         assert len(kinds(log)) == found, position
+
+
+def test_a_line_too_long_to_be_an_event_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlctl.monitor.log.LONGEST_LINE", 1 << 12)
+    log = EventLog(tmp_path / "events.jsonl")
+    log.path.write_text('{"kind": "a"}\n' + "x" * (1 << 16) + '\n{"kind": "b"}\n')
+    found: list[str] = []
+    while len(found) < 2:
+        found += [event["kind"] for event in log.read(16)]
+    assert found == ["a", "b"]
+
+
+def test_a_log_that_is_no_regular_file_is_an_error_and_never_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "events.jsonl")
+    with pytest.raises(OSError, match="not a regular file"):
+        EventLog(tmp_path / "events.jsonl").read()

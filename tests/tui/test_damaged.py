@@ -168,6 +168,23 @@ def test_names_and_values_that_look_like_markup_are_shown_as_they_are(
     drive(RlctlApp(runs_folder=tmp_path / "runs"), act)
 
 
+def test_the_stages_of_a_run_may_look_like_markup(tmp_path: Path) -> None:
+    run = begin(tmp_path / "runs", "r")
+    for name in ("[red]x[/red", "[/y]"):
+        writer(run).emit("stage_started", stage=name, total_steps=3)
+        writer(run).emit("step", stage=name, step=1, metrics={"[/m]": 1.0})
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        for keys in (("2",), ("3",), ("e",), ("6",), ("1",)):
+            await pilot.press(*keys)
+            await settled(screen, pilot)
+        await pilot.press("3")
+        await settled(screen, pilot)
+        assert "stage [/y]" in text(screen, "#sample-text")
+
+    drive(RlctlApp(run=run), act)
+
+
 def test_the_table_of_runs_stays_where_one_has_scrolled(tmp_path: Path) -> None:
     for number in range(60):
         begin(tmp_path, f"run-{number:02d}", started=1e9 - number, status="stopped")

@@ -67,7 +67,7 @@ class OverviewPane(Pane):
         with VerticalScroll():
             yield Static(say("nothing is known of this run yet"), id="nothing", classes="part -told", markup=False)
             yield Static("", id="advice", classes="part", markup=False)
-            yield Static("", id="timeline", classes="part")
+            yield Static("", id="timeline", classes="part", markup=False)
             with Container(id="groups", classes="part"):
                 yield Static("", id="rewards", markup=False)
                 yield Static("", id="shares", markup=False)

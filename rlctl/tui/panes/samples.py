@@ -119,7 +119,7 @@ class SamplesPane(Pane):
                 yield Static("", id="sample-head", markup=False)
                 yield Line(placeholder=say("words, truncated, wrong, reward<0.5 ..."), id="sample-filter", compact=True)
                 yield OptionList(id="sample-list", markup=False)
-            yield VerticalScroll(Static("", id="sample-text"), id="sample-scroll")
+            yield VerticalScroll(Static("", id="sample-text", markup=False), id="sample-scroll")
 
     def focus_first(self) -> None:
         self.screen.set_focus(self.query_one("#sample-list"))

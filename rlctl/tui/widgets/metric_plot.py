@@ -85,7 +85,7 @@ class MetricPlot(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Vertical(id="plot-place")
-        yield Static("", id="plot-values")
+        yield Static("", id="plot-values", markup=False)
 
     def next_scale(self) -> None:
         """The other scale."""
