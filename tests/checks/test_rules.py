@@ -348,14 +348,14 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
                 {"virtual_pipeline_parallel_size": 2},
                 "2 chunks of layers .* one stage",
             ),
-            ("expert_parallel_size", {"expert_parallel_size": 8}, "8 devices, and the model has none"),
+            ("expert_parallel_size", {"expert_parallel_size": 8}, "8 devices, but the model has no experts"),
             (
                 "expert_parallel_size",
                 {"expert_parallel_size": 3},
                 r"expert 3 \* expert_tensor 1 \* pipeline 1 = 3, .* 8 devices",
             ),
-            ("moe.dispatcher", {"pipeline_parallel_size": 2, "moe": {"dispatcher": "allgather"}}, "one length"),
-            ("overlap_parameter_gather", {"overlap_parameter_gather": True}, "gradients are reduced"),
+            ("moe.dispatcher", {"pipeline_parallel_size": 2, "moe": {"dispatcher": "allgather"}}, "equal length"),
+            ("overlap_parameter_gather", {"overlap_parameter_gather": True}, "overlapped gradient"),
             (
                 "moe.layer_recompute",
                 {"moe": {"layer_recompute": True}, "recompute_granularity": "full"},
@@ -380,10 +380,10 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         for key, change, words in (
             ("model.lora", {"model": {"lora": {}}}, "only on Transformers models"),
             ("model.modality", {"model": {"modality": "vision"}}, "read text"),
-            ("model.attention", {"model": {"attention": "sdpa"}}, "laid end to end"),
+            ("model.attention", {"model": {"attention": "sdpa"}}, "packs sequences"),
             ("train.precision.parameters", {"train": {"precision": {"parameters": "bfloat16"}}}, "in float32"),
             ("train.precision.reduce", {"train": {"precision": {"reduce": "float16"}}}, "reduces gradients"),
-            ("train.memory.offload_activations", {"train": {"memory": {"offload_activations": True}}}, "stay"),
+            ("train.memory.offload_activations", {"train": {"memory": {"offload_activations": True}}}, "does not offload"),
             ("train.fused_kernels.liger", {"train": {"fused_kernels": {"liger": True}}}, "Transformers models"),
             (
                 "algorithm.kl_in_loss.estimator",
@@ -395,7 +395,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
                 {"algorithm": {"distillation": {"teacher": "org/t", "loss": "forward_kl"}}},
                 "part of the vocabulary",
             ),
-            ("model.freeze", {"model": {"freeze": ["*"]}}, "nothing else"),
+            ("model.freeze", {"model": {"freeze": ["*"]}}, "only the router"),
             (
                 "train.lr_scheduler.type",
                 {"train": {"lr_scheduler": {"type": "inverse_sqrt"}}},
