@@ -383,7 +383,11 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             ("model.attention", {"model": {"attention": "sdpa"}}, "packs sequences"),
             ("train.precision.parameters", {"train": {"precision": {"parameters": "bfloat16"}}}, "in float32"),
             ("train.precision.reduce", {"train": {"precision": {"reduce": "float16"}}}, "reduces gradients"),
-            ("train.memory.offload_activations", {"train": {"memory": {"offload_activations": True}}}, "does not offload"),
+            (
+                "train.memory.offload_activations",
+                {"train": {"memory": {"offload_activations": True}}},
+                "does not offload",
+            ),
             ("train.fused_kernels.liger", {"train": {"fused_kernels": {"liger": True}}}, "Transformers models"),
             (
                 "algorithm.kl_in_loss.estimator",
