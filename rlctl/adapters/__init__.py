@@ -24,6 +24,7 @@ from typing import Any
 
 from rlctl.adapters.engine.dialect import Dialect
 from rlctl.common.errors import UsageError, nearest
+from rlctl.common.messages.reasons import said
 
 GROUP = "rlctl.dialects"
 _BUILTIN = {
@@ -70,4 +71,7 @@ def dialect(name: str) -> Dialect:
         if point.name == name:
             loaded: Dialect = point.load()
             return loaded
-    raise UsageError(f"there is no dialect {name!r}; known: {', '.join(names())}", hint=nearest(name, names()))
+    raise UsageError(
+        said("there is no dialect {name!r}; known: {names}", name=name, names=", ".join(names())),
+        hint=nearest(name, names()),
+    )

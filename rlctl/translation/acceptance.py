@@ -11,6 +11,7 @@ from rlctl.adapters.engine.requirements import Requirements, refused, requiremen
 from rlctl.adapters.engine.rules import split
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location
+from rlctl.common.messages.reasons import said, translated
 from rlctl.common.report import Finding, Level, Report, finding
 from rlctl.config import Loaded
 from rlctl.documents import Document, KeyPath, parse_dotted
@@ -94,7 +95,12 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
     """
     strict = _known(runner).strict
     return [
-        replace(finding, code="runner-refuses", level=Level.ERROR, message=f"{finding.message}, and refuses it")
+        replace(
+            finding,
+            code="runner-refuses",
+            level=Level.ERROR,
+            message=translated(said("{message}, and refuses it", message=finding.message)),
+        )
         if finding.code == "unknown-key" and not finding.added and finding.key not in allowed and strict(finding.key)
         else finding
         for finding in findings
@@ -103,7 +109,7 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
 
 def _known(runner: str) -> Requirements:
     found = requirements_of(runner)
-    assert found is not None, f"{runner} is a framework whose requirements rlctl has"
+    assert found is not None, said("{runner} is a framework whose requirements rlctl has", runner=runner)
     return found
 
 

@@ -22,7 +22,7 @@ from rlctl.adapters.engine.tree import GONE, changed_leaves, find, gates
 from rlctl.adapters.engine.tree import put as put_in_tree
 from rlctl.checks.hints import Setting, ascending, by_key, count_shown, has_values, in_canonical_words, shown, worded
 from rlctl.common.errors import PlanError, RlctlError
-from rlctl.common.messages.reasons import together
+from rlctl.common.messages.reasons import said, together
 from rlctl.common.report import Finding, Fix
 from rlctl.config import Loaded, put, to_plain
 from rlctl.documents import Document, KeyPath, dotted
@@ -118,7 +118,13 @@ class Adviser:
         if not reason:
             return in_canonical_words(finding.template, missing), ""
         name = self.source.partition("@")[0]
-        return f"{name} cannot express {dotted(key)} {shown(value)}: {reason}", f"--set {dotted(key)}={shown(value)}"
+        return said(
+            "{name} cannot express {key} {value}: {reason}",
+            name=name,
+            key=dotted(key),
+            value=shown(value),
+            reason=reason,
+        ), f"--set {dotted(key)}={shown(value)}"
 
     def fixes(self, key: KeyPath, values: Sequence[Any], finding: Finding) -> list[Fix]:
         """The first values that the file can hold."""

@@ -17,7 +17,7 @@ from rlctl.adapters.engine.lacking import SHOWN
 from rlctl.adapters.engine.requirements import refused, requirements_of
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location, RlctlError
-from rlctl.common.messages.reasons import together
+from rlctl.common.messages.reasons import said, together
 from rlctl.common.ranks import BY_CODE, Rank, rank_of
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Loaded
@@ -229,8 +229,16 @@ def _both(item: Difference, names: tuple[str, str], back: Back) -> str:
     ours, theirs = (_quantity(side.value, item.key) for side in (item.first, item.second))
     key = _PLACE.sub("", item.key).removeprefix("stages.")
     why, follows = back.reasons.get(item.key, ""), CONSEQUENCES.get(key, "")
-    both = f"{item.key} is {ours} in {source}, {theirs} in {target}"
-    return both + (f": {why}" if why else "") + (f". {follows}" if follows else "")
+    both = said(
+        "{key} is {ours} in {source}, {theirs} in {target}",
+        key=item.key,
+        ours=ours,
+        source=source,
+        theirs=theirs,
+        target=target,
+    )
+    both = said("{both}: {why}", both=both, why=why) if why else both
+    return said("{both}. {follows}", both=both, follows=follows) if follows else both
 
 
 def _quantity(value: Any, key: str) -> str:

@@ -8,6 +8,7 @@ from rlctl.adapters.engine.dialect import Detection, Dialect
 from rlctl.adapters.engine.reading import Read
 from rlctl.adapters.engine.rules import version_of
 from rlctl.common.errors import ConfigError, TranslationError
+from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Loaded
@@ -40,7 +41,7 @@ def spoken(releases: Sequence[str], versions: Sequence[str]) -> str:
             runs[-1].append(name)
         else:
             runs.append([name])
-    return " and ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+    return " and ".join(run[0] if len(run) == 1 else said("{run} to {run2}", run=run[0], run2=run[-1]) for run in runs)
 
 
 def differing(
@@ -68,10 +69,16 @@ def _training(older: Loaded, newer: Loaded) -> list[Difference]:
 def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Difference]) -> Finding:
     own = {canonical: name for name, canonical in reversed(list(found.tables[taken.kind].plain.items()))}
     texts = [
-        f"{own.get(item.key, item.key)} is {_shown(item.first.value)} (in {taken.version} {_shown(item.second.value)})"
+        said(
+            "{key} is {shown} (in {version} {shown2})",
+            key=own.get(item.key, item.key),
+            shown=_shown(item.first.value),
+            version=taken.version,
+            shown2=_shown(item.second.value),
+        )
         for item in items[:SHOWN]
     ]
-    more = f", and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
+    more = said(", and {value} more", value=len(items) - SHOWN) if len(items) > SHOWN else ""
     return finding(
         "releases-differ",
         Level.NOTE,
@@ -79,7 +86,7 @@ def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Dif
         framework=found.name,
         release=release,
         read=taken.version,
-        differences=", ".join(texts) + more,
+        differences=together(texts, COMMAS) + more,
     )
 
 

@@ -13,6 +13,7 @@ from rlctl.adapters.engine.rules import Absent
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import without_defaults
 from rlctl.common.errors import RlctlError, UsageError
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level, Report, finding
 from rlctl.config import Loaded
 from rlctl.documents import Comment, KeyPath, dotted, parse_dotted, write_yaml
@@ -113,7 +114,8 @@ def format_of(found: Dialect, asked: str) -> str:
     if asked and asked not in found.formats:
         known = ", ".join(found.formats)
         raise UsageError(
-            f"{found.name} cannot be written as {asked}; it has: {known}", hint=f"--format {found.formats[0]}"
+            said("{name} cannot be written as {asked}; it has: {known}", name=found.name, asked=asked, known=known),
+            hint=f"--format {found.formats[0]}",
         )
     return asked or found.formats[0]
 

@@ -23,6 +23,7 @@ from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import Written
 from rlctl.common.errors import ConfigError, DocumentError, Location, RlctlError, TranslationError, UsageError, nearest
 from rlctl.common.filenames import is_file
+from rlctl.common.messages.reasons import said, together
 from rlctl.common.ranks import BY_CODE
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding, option_for_fact
 from rlctl.config import EDITED, Loaded, set_keys, to_plain
@@ -58,13 +59,14 @@ def check_facts(facts: Mapping[str, str]) -> None:
     """
     for name, value in facts.items():
         if name not in FACTS:
-            known = "; ".join(f"{fact}: {meaning}" for fact, meaning in FACTS.items())
+            known = together(said("{fact}: {meaning}", fact=fact, meaning=meaning) for fact, meaning in FACTS.items())
+            near = nearest(name, FACTS)
             raise UsageError(
-                f"--assume {name}: this conversion does not need it",
-                hint=f"{nearest(name, FACTS)} expected one of {known}".strip(),
+                said("--assume {name}: this conversion does not need it", name=name),
+                hint=said("{nearest}expected one of {known}", nearest=f"{near} " if near else "", known=known),
             )
         if name in _NUMBERS and not (value.isdecimal() and int(value) > 0):
-            raise UsageError(f"--assume {name}={value}: it must be a number of at least 1")
+            raise UsageError(said("--assume {name}={value}: it must be a number of at least 1", name=name, value=value))
 
 
 class ReadOptions(TypedDict, total=False):
@@ -125,7 +127,13 @@ def detect(document: Document) -> tuple[str, str]:
 
 
 def _known_keys(found: Dialect, taken: Detection) -> str:
-    return f"{taken.leaves - taken.unknown} of {taken.leaves} keys are {found.name}'s, release {taken.version}"
+    return said(
+        "{value} of {leaves} keys are {name}'s, release {version}",
+        value=taken.leaves - taken.unknown,
+        leaves=taken.leaves,
+        name=found.name,
+        version=taken.version,
+    )
 
 
 def _alone(name: str, document: Document) -> Detection | None:
@@ -147,15 +155,21 @@ def _detected(document: Document) -> tuple[Dialect, Detection]:
         raise TranslationError("the file contains no keys", at=Location(document.name))
     if best[1].unknown > best[1].leaves / 2:
         raise TranslationError(
-            f"this is not a config of {', '.join(names())}: the nearest is {best[0].name}, which does not have "
-            f"{best[1].unknown} of its {best[1].leaves} keys",
+            said(
+                "this is not a config of {names}: the nearest is {name}, which does not have {unknown} of its "
+                "{leaves} keys",
+                names=", ".join(names()),
+                name=best[0].name,
+                unknown=best[1].unknown,
+                leaves=best[1].leaves,
+            ),
             at=Location(document.name),
             hint="name its framework with --from if it is one nevertheless",
         )
     if len(ranked) > 1 and ranked[1][1].unknown == best[1].unknown:
         tied = [pair[0].name for pair in ranked if pair[1].unknown == best[1].unknown]
         raise TranslationError(
-            f"this could be {' or '.join(tied)}: both have equally many of its keys",
+            said("this could be {tied}: both have equally many of its keys", tied=" or ".join(tied)),
             at=Location(document.name),
             hint="name its framework with --from",
         )
@@ -249,7 +263,8 @@ def _refuse_meeting(loaded: Loaded, assignments: Sequence[str]) -> None:
         for path, source in overridden.items():
             if dotted(path) == key or dotted(path).startswith(f"{key}."):
                 raise UsageError(
-                    f"--set {key} and the override of {source.key} set the same thing", hint="keep one of them"
+                    said("--set {key} and the override of {key2} set the same thing", key=key, key2=source.key),
+                    hint="keep one of them",
                 )
 
 
@@ -295,10 +310,12 @@ def _prepared(document: Document, changes: list[Override], dialect: str | None) 
 
 def _reason(asked: str | None, given: Input, found: Dialect, taken: Detection, older: Sequence[str]) -> str:
     """Why a text was taken for a dialect and release, and which older releases its keys also fit."""
-    keys = _known_keys(found, taken) + (f"; {spoken(older, found.versions)} also fit" if older else "")
+    keys = _known_keys(found, taken) + (
+        said("; {spoken} also fit", spoken=spoken(older, found.versions)) if older else ""
+    )
     if asked:
-        return f"as requested by --from {asked}; {keys}"
-    return f"{given.reason}; {keys}" if given.dialect else keys
+        return said("as requested by --from {asked}; {keys}", asked=asked, keys=keys)
+    return said("{reason}; {keys}", reason=given.reason, keys=keys) if given.dialect else keys
 
 
 def _taken(document: Document, dialect: str | None, kind: str) -> tuple[Dialect, Detection]:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from string import Formatter
 
 import pytest
 
+from rlctl.adapters.engine.matrix import NOTED
 from rlctl.common.errors import UsageError
 from rlctl.common.language import VARIABLE
-from rlctl.common.messages import in_language, reasons
-from rlctl.common.messages.reasons import said, together, translated
+from rlctl.common.messages import in_language
+from rlctl.common.messages import reasons as reasons_module
+from rlctl.common.messages.reasons import reasons, said, together, translated
 from rlctl.common.report import Bucket, Entry, Level, finding
 
+FORMATTED = 16
+"""Formatted strings that are no reasons, at most: names, options, places in files. The number may only fall."""
 WORDS = {
     "ROLL has no {name}. Wrote {value:g}": "ROLL 没有 {name}，已写出 {value:g}",
     "the policy's engine": "策略的引擎",
@@ -20,11 +29,11 @@ WORDS = {
 }
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three reasons with Chinese texts, for a reader of Chinese."""
     monkeypatch.setenv(VARIABLE, "zh")
-    monkeypatch.setattr(reasons, "reasons", lambda spoken: WORDS)
+    monkeypatch.setattr(reasons_module, "reasons", lambda spoken: WORDS)
 
 
 def test_a_reason_is_its_english_text() -> None:
@@ -33,6 +42,7 @@ def test_a_reason_is_its_english_text() -> None:
     assert Entry("a", Bucket.DERIVED, note=reason).as_data()["note"] == "ROLL has no rloo. Wrote 0.5"
 
 
+@pytest.mark.usefixtures("chinese")
 def test_a_reason_is_shown_with_its_values_in_the_language_of_the_reader() -> None:
     reason = said("ROLL has no {name}. Wrote {value:g}", name="the policy's engine", value=0.5)
     assert translated(reason) == "ROLL 没有 策略的引擎，已写出 0.5"
@@ -40,6 +50,7 @@ def test_a_reason_is_shown_with_its_values_in_the_language_of_the_reader() -> No
     assert Entry("a", Bucket.DERIVED, note="verl has none").why == "verl 没有"
 
 
+@pytest.mark.usefixtures("chinese")
 def test_several_reasons_keep_their_translations() -> None:
     both = together(
         ["verl has none", "", "verl has none", said("ROLL has no {name}. Wrote {value:g}", name="x", value=1)]
@@ -50,6 +61,7 @@ def test_several_reasons_keep_their_translations() -> None:
     assert together([]) == ""
 
 
+@pytest.mark.usefixtures("chinese")
 def test_a_reason_survives_copies_and_other_processes() -> None:
     reason = said("ROLL has no {name}. Wrote {value:g}", name="x", value=2)
     for other in (copy.deepcopy(reason), pickle.loads(pickle.dumps(reason))):
@@ -57,11 +69,13 @@ def test_a_reason_survives_copies_and_other_processes() -> None:
         assert translated(other) == "ROLL 没有 x，已写出 2"
 
 
+@pytest.mark.usefixtures("chinese")
 def test_a_reason_without_a_translation_is_shown_in_english() -> None:
     assert translated("no such text") == "no such text"
     assert translated(said("nor {this}", this="one")) == "nor one"
 
 
+@pytest.mark.usefixtures("chinese")
 def test_messages_translate_the_reasons_that_they_show() -> None:
     assert in_language("zh", "silent-difference", reason="verl has none") == "verl 没有"
     assert in_language("en", "silent-difference", reason="verl has none") == "verl has none"
@@ -70,7 +84,114 @@ def test_messages_translate_the_reasons_that_they_show() -> None:
     assert found.as_data()["params"] == {"reason": "verl has none"}
 
 
+@pytest.mark.usefixtures("chinese")
 def test_an_error_keeps_its_reason() -> None:
     error = UsageError(said("ROLL has no {name}. Wrote {value:g}", name="x", value=2), hint="verl has none")
     assert translated(error.message) == "ROLL 没有 x，已写出 2"
     assert str(error) == "ROLL has no x. Wrote 2\n  verl has none"
+
+
+# Every reason has a Chinese text
+
+ROOT = Path(__file__).parents[2]
+PLACES = ("rlctl/adapters", "rlctl/translation")
+ENGLISH_PAGES = ("rlctl/adapters/engine/matrix.py", "rlctl/translation/annotation.py")
+"""Modules that write into files, which are English."""
+PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [a-zA-Z(]")
+SOURCE = re.compile(r"\S+, \S+(: \S+)?$")
+"""A file and a function of a framework."""
+NOT_SHOWN = re.compile(
+    r"rlctl: |kept keys$|A conversation between|Please reason step|You are a helpful assistant that|\{% if|#!/usr|set -x"
+    r"|optimizer step$|command line$| ?--(env|sidecar) |(critic|Megatron|log-prob|rollout|reference)[\w -]* (critic"
+    r"|micro-batch|engine)$|Megatron (critic|Lite)$"
+)
+"""Texts of files, prompts that a framework sends, names of rules, names of engines, options."""
+
+
+def parsed_modules() -> Iterator[tuple[str, ast.Module, dict[ast.AST, ast.AST]]]:
+    for place in PLACES:
+        for path in sorted((ROOT / place).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+            yield str(path.relative_to(ROOT)), tree, parents
+
+
+def is_called(node: ast.AST | None, name: str, first: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == name
+        and bool(node.args)
+        and node.args[0] is first
+    )
+
+
+def said_in_code() -> dict[str, str]:
+    """The reasons in the code, with the module that says each: what ``said`` is given, and constants with several words."""
+    found: dict[str, str] = {}
+    for module, tree, parents in parsed_modules():
+        for node in ast.walk(tree) if module not in ENGLISH_PAGES else ():
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                continue
+            parent, text = parents[node], node.value
+            if isinstance(parent, (ast.Expr, ast.JoinedStr)) or is_called(parent, "CustomRule", node):
+                continue
+            prose = PROSE.search(text) and not SOURCE.match(text) and not NOT_SHOWN.match(text)
+            if prose or is_called(parent, "said", node):
+                found.setdefault(text, module)
+    return found
+
+
+def variables(text: str) -> list[tuple[str, str, str]]:
+    return sorted((name, form or "", how or "") for _, name, form, how in Formatter().parse(text) if name is not None)
+
+
+def test_every_reason_has_a_chinese_text() -> None:
+    known = reasons("zh")
+    assert not [f"{module}: {text}" for text, module in said_in_code().items() if text not in known]
+
+
+def test_every_chinese_text_is_of_a_reason() -> None:
+    constants = {
+        node.value
+        for _, tree, _ in parsed_modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    constants |= {str(text) for text in NOTED.values()}
+    assert not [text for text in reasons("zh") if text not in constants]
+
+
+def test_a_chinese_text_has_the_values_of_the_english_one() -> None:
+    with_values = {
+        text.value
+        for _, tree, parents in parsed_modules()
+        for text in ast.walk(tree)
+        if isinstance(text, ast.Constant) and isinstance(text.value, str) and is_called(parents[text], "said", text)
+    }
+    assert len(with_values) > 400
+    assert not [text for text in with_values if variables(text) != variables(reasons("zh")[text])]
+    named = re.compile(r"\{[\w.]+\}")
+    others = reasons("zh").keys() - with_values
+    assert not [text for text in others if sorted(named.findall(text)) != sorted(named.findall(reasons("zh")[text]))]
+
+
+def test_no_reason_is_a_formatted_string() -> None:
+    """Such a reason is shown in English: it has to be made by ``said``."""
+    found = []
+    for module, tree, parents in parsed_modules():
+        for node in ast.walk(tree) if module not in ENGLISH_PAGES else ():
+            if not isinstance(node, ast.JoinedStr) or is_called(parents[node], "CustomRule", node):
+                continue
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "xx" for part in node.values)
+            is_name = isinstance(parents[node], ast.keyword) and getattr(parents[node], "arg", "") == "name"
+            if PROSE.search(text) and not SOURCE.match(text) and not is_name:
+                found.append(f"{module}:{node.lineno}: {text}")
+    assert len(found) <= FORMATTED, "\n".join(found)
+
+
+def test_lines_are_sorted_by_module_and_none_is_double() -> None:
+    lines = (ROOT / "rlctl/common/messages/reasons.zh.tsv").read_text().splitlines()
+    modules = [line for line in lines if line.startswith("# ")]
+    assert modules == sorted(modules)
+    assert len(lines) - len(modules) - lines.count("") == len(reasons("zh"))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlctl.adapters.engine.rules import Absent, CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Writing
+from rlctl.common.messages.reasons import said
 
 
 def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any = None) -> CustomRule:
@@ -32,7 +33,7 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
             if found is None:
                 yield Flow(("extensions", dialect, _kept(view)), is_on, (view.path(switch),))
         else:
-            yield Flow((), None, used, "dead" if found else "mapped", f"{switch} is off")
+            yield Flow((), None, used, "dead" if found else "mapped", said("{switch} is off", switch=switch))
 
     def write(view: Writing) -> Iterator[Out]:
         is_on, found = view.get(own), view.get(start)

@@ -12,6 +12,7 @@ from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import find, put
 from rlctl.adapters.engine.writing import ConfigWithOrigins, Written, write_by_table
 from rlctl.common.errors import TranslationError, UsageError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Entry, Finding
 from rlctl.config import Config, Loaded, resolve_stages
@@ -121,7 +122,12 @@ class Dialect:
         if series in self.versions:
             return series
         raise UsageError(
-            f"{self.name} has no version {asked!r}; known: {', '.join(self.versions)}",
+            said(
+                "{name} has no version {asked!r}; known: {versions}",
+                name=self.name,
+                asked=asked,
+                versions=", ".join(self.versions),
+            ),
             hint=nearest(asked, self.versions),
         )
 
@@ -144,7 +150,7 @@ class Dialect:
                 if not missing:
                     return best
         if best is None:
-            raise TranslationError(f"{self.name} has no tables")
+            raise TranslationError(said("{name} has no tables", name=self.name))
         return best
 
     def _tables_of(self, kind: str, releases: Sequence[str]) -> Mapping[str, Table]:
@@ -239,8 +245,15 @@ class Dialect:
             if stage[1] == wanted:
                 return stage
         raise TranslationError(
-            f"{self.name} has no stages, and this config has {len(names)}: {', '.join(names)}",
-            hint=f"write one file for each: state stage={names[0]}" if not wanted else nearest(wanted, names),
+            said(
+                "{name} has no stages, and this config has {count}: {names}",
+                name=self.name,
+                count=len(names),
+                names=", ".join(names),
+            ),
+            hint=said("write one file for each: state stage={names}", names=names[0])
+            if not wanted
+            else nearest(wanted, names),
         )
 
     def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:

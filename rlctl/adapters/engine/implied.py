@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 
 
@@ -32,7 +33,7 @@ class Implied:
 
     def __str__(self) -> str:
         parts = {"reward": self.reward, "prompt": self.prompt, "sampling": self.sampling, "format": self.format}
-        return "; ".join(f"{name}: {text}" for name, text in parts.items() if text)
+        return "; ".join(said("{name}: {text}", name=name, text=text) for name, text in parts.items() if text)
 
 
 _W, _E = "trinity/common/workflows", "trinity/common/workflows/envs"
@@ -88,7 +89,7 @@ WORKFLOWS: Mapping[str, Implied] = {
     "on_policy_distill_math_workflow": Implied(
         f"{_W}/on_policy_distill_workflow.py",
         "accuracy as a metric; the advantage is the teacher's log-probs alone",
-        f"'You are a helpful assistant.', and {QWEN_MATH}",
+        said("'You are a helpful assistant.', and {qwen_math}", qwen_math=QWEN_MATH),
     ),
     **dict.fromkeys(
         ("agentscope_react_workflow", "as_react_workflow"),
@@ -259,7 +260,7 @@ SCORERS: tuple[Scorer, ...] = (
 def told(table: Mapping[str, Implied], name: object) -> str:
     """What a name implies, in brackets after a message; nothing for a name that is not in the table."""
     row = table.get(str(name).rpartition(".")[2]) or table.get(str(name))
-    return f" ({name}: {row})" if row is not None and str(row) else ""
+    return said(" ({name}: {row})", name=name, row=row) if row is not None and str(row) else ""
 
 
 def kind_of(definition: Any, tag: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rlctl.common.messages.reasons import said
 from rlctl.common.ranks import Rank, rank_of
 from rlctl.documents import KeyPath
 
@@ -11,8 +12,7 @@ SHOWN: Mapping[str, str] = {"verl": "verl", "trinity": "Trinity", "roll": "ROLL"
 """The frameworks' own spelling of their names."""
 ENVIRONMENTS = ("environment managers", "the converted run plays no environment")
 WORKFLOWS = ("workflows", "the converted run generates one answer per row and scores it")
-ENGINE = ("separate engine settings for the {}", "the policy's apply; memory and speed may differ")
-MODEL = ("separate model settings for the {}", "the policy's apply to the {}")
+ENGINE = "the policy's apply; memory and speed may differ"
 SERVER = ("settings for an OpenAI-compatible rollout server", "programs that call that server cannot connect")
 LACKS: Mapping[str, tuple[str, str]] = {
     "rollout.environments": ENVIRONMENTS,
@@ -28,10 +28,10 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "rollout.sampling.ignore_eos": ("switch to generate past the end-of-text token", "a response ends at that token"),
     "rollout.sampling.min_response_tokens": ("minimum response length", "responses may be shorter"),
     "rollout.sampling.seed": ("sampling seed", "responses differ from run to run"),
-    "reference.engine": (ENGINE[0].format("reference"), ENGINE[1]),
-    "reference.model": (MODEL[0].format("reference"), MODEL[1].format("reference")),
-    "critic.engine": (ENGINE[0].format("critic"), ENGINE[1]),
-    "critic.model": (MODEL[0].format("critic"), MODEL[1].format("critic")),
+    "reference.engine": ("separate engine settings for the reference", ENGINE),
+    "reference.model": ("separate model settings for the reference", "the policy's apply to the reference"),
+    "critic.engine": ("separate engine settings for the critic", ENGINE),
+    "critic.model": ("separate model settings for the critic", "the policy's apply to the critic"),
     "run.time_limit": ("time limit for a run", "only the job scheduler can end the run"),
     "run.seed": ("seed for the whole run", "random choices differ from the source's"),
 }
@@ -53,5 +53,5 @@ def lacking(dialect: str, canonical: KeyPath) -> str:
     name, key = SHOWN.get(dialect, dialect), ".".join(parts)
     beginnings = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     row = next((LACKS[one] for one in beginnings if one in LACKS), None)
-    what, follows = row or (f"key for {key}", EFFECTS[rank_of(key) or Rank.NAMES])
-    return f"{name} has no {what}: {follows}"
+    what, follows = row or (said("key for {key}", key=key), EFFECTS[rank_of(key) or Rank.NAMES])
+    return said("{name} has no {what}: {follows}", name=name, what=what, follows=follows)

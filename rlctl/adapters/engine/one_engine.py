@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rlctl.adapters.engine.lacking import SHOWN
 from rlctl.adapters.engine.writing import ConfigWithOrigins, WriteOutcome, Written
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.config.sections.train import Fsdp2, Megatron, OtherTrainEngine, TrainEngine
@@ -41,7 +42,7 @@ def tell_engines(written: Written, before: Config, after: Config, framework: str
             continue
         for path in [path for path in written.fates if path[:2] == (role, "engine")]:
             del written.fates[path]
-        reason = f"{SHOWN.get(framework, framework)} runs every role on the policy's engine"
+        reason = said("{framework} runs every role on the policy's engine", framework=SHOWN.get(framework, framework))
         written.fates[role, "engine"] = WriteOutcome(kept=reason)
 
 

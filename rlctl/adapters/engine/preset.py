@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl.adapters.engine.rules import CustomRule, Flow, Inexpressible, Out, Writing
+from rlctl.common.messages.reasons import said
 
 
 def unfolded_preset(name: str) -> CustomRule:
     """The rule of a format, by the framework's name."""
-    reason = f"{name} has no presets; its settings are written key by key"
+    reason = said("{name} has no presets; its settings are written key by key", name=name)
 
     def write(view: Writing) -> Iterator[Out]:
         used = (view.to("algorithm.preset"),)

@@ -28,7 +28,7 @@ from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import find, missing_section, put, remove, type_choices
 from rlctl.common.errors import ConfigError, Location
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import together
+from rlctl.common.messages.reasons import said, together
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Config, Loaded, Source, build_config
 from rlctl.config.build import shown
@@ -253,7 +253,7 @@ class Reader:
         kind = _KINDS.get(type(value), "a value")
         expected = _KINDS.get(type(default), "the value has the wrong type")
         if expected == kind:
-            expected = f"another {kind.partition(' ')[2]}"
+            expected = said("another {kind}", kind=kind.partition(" ")[2])
         return finding("bad-value", Level.ERROR, name, at, value=shown(raw), expected=expected)
 
     def _unresolved(self, key: str, at: Location | None) -> Finding:
@@ -279,7 +279,7 @@ class Reader:
                 continue
             explicit = any(not self._silent(leaf, leaves[leaf]) for leaf in written)
             if flow.to in taken and (taken[flow.to] or not explicit):
-                self._use(written, flow, "" if not explicit else f"{dotted(flow.to)} is set by another key")
+                self._use(written, flow, "" if not explicit else said("{to} is set by another key", to=dotted(flow.to)))
                 continue
             if isinstance(flow.value, Mapping) and not flow.value and find(self.tree, flow.to):
                 self._use(written, flow, "")
@@ -559,13 +559,15 @@ class Reader:
         return Entry(name, bucket, value, at, (), note.reason)
 
     def _carry(self, leaf: KeyPath, value: Any, note: Noted | None, at: Location) -> Entry:
-        reason = note.reason if note else f"means something only in {self.dialect.split('@')[0]}"
+        reason = note.reason if note else said("means something only in {dialect}", dialect=self.dialect.split("@")[0])
         name = dotted(leaf)
         if is_secret(leaf):
             self.findings.append(finding("secret_carried", Level.WARNING, name, at))
             return Entry(name, Bucket.UNSUPPORTED, value, at, (), "secrets are never carried")
         if self._silent(leaf, value):
-            return Entry(name, Bucket.CARRIED, value, at, (), f"{reason}; at its default, so omitted")
+            return Entry(
+                name, Bucket.CARRIED, value, at, (), said("{reason}; at its default, so omitted", reason=reason)
+            )
         target = self._keep(leaf)
         return Entry(name, Bucket.CARRIED, value, at, ((dotted(target), value),), reason)
 
@@ -664,7 +666,11 @@ class Reader:
             return link(loaded, path, text, environment=self.environment)
         except ConfigError as error:
             at = Location(self.document.name)
-            self.findings.append(finding("not-restored", Level.NOTE, dotted(path), at, reason=f"{text}: {error}"))
+            self.findings.append(
+                finding(
+                    "not-restored", Level.NOTE, dotted(path), at, reason=said("{text}: {error}", text=text, error=error)
+                )
+            )
             return loaded
 
     def _forget_implied(self, kept: Sequence[KeyPath]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from rlctl.adapters.engine.dialect import Dialect
 from rlctl.adapters.engine.reading import TextView
 from rlctl.adapters.engine.rules import ABSENT, Absent, version_of
-from rlctl.common.messages.reasons import translated
+from rlctl.common.messages.reasons import said, translated
 from rlctl.documents import Document, resolve
 
 _NAMED = re.compile(r"\{([\w.]+)\}")
@@ -34,7 +34,7 @@ class Values:
         value = self.view.get(key, ABSENT)
         value = self.defaults.get(key) if isinstance(value, Absent) else value
         if isinstance(value, str) and "${" in value:
-            raise TypeError(f"{key} is not resolved")
+            raise TypeError(said("{key} is not resolved", key=key))
         return value
 
     def number(self, key: str, default: int = 1) -> int:

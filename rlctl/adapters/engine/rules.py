@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from typing import Any, Literal, Protocol
 
 from rlctl.adapters.engine.lacking import lacking
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
 
@@ -287,9 +288,9 @@ class Key(Rule):
 
     def read(self, view: Reading) -> Iterator[Flow]:
         written = [key for key in self.keys if view.written(key.name)]
-        said = [key for key in written if view.get(key.name) is not None] or written
-        deciding = said[0] if said else next((key for key in self.keys if key.exists(view.version)), self.keys[0])
-        raw = view.get(deciding.name) if said else view.default(deciding)
+        stated = [key for key in written if view.get(key.name) is not None] or written
+        deciding = stated[0] if stated else next((key for key in self.keys if key.exists(view.version)), self.keys[0])
+        raw = view.get(deciding.name) if stated else view.default(deciding)
         if isinstance(raw, Absent):
             return
         used = (view.path(deciding.name),)
@@ -298,11 +299,11 @@ class Key(Rule):
             same = isinstance(self.convert, Same) or value == raw
             note = self.note or self.convert.note
             yield Flow(view.to(self.to), value, used, self.convert.how, note, same=same, implied=self.implied)
-        elif said:
+        elif stated:
             yield Flow((), None, used, "mapped", "says nothing beyond the default")
         for key in written:
             if key is not deciding:
-                yield Flow((), None, (view.path(key.name),), "dead", f"{deciding.name} decides")
+                yield Flow((), None, (view.path(key.name),), "dead", said("{name} decides", name=deciding.name))
 
     def _may_be_null(self, target: DialectKey, view: Writing) -> bool:
         default = target.default_in(view.version)
@@ -316,7 +317,7 @@ class Key(Rule):
         used = (view.to(self.to),)
         if target is None:
             if view.explicit(self.to):
-                yield Inexpressible(used, f"this release has no {self.key}")
+                yield Inexpressible(used, said("this release has no {key}", key=self.key))
             return
         try:
             raw = self.convert.write(value, view)
@@ -326,7 +327,7 @@ class Key(Rule):
         if isinstance(raw, Absent):
             return
         if raw is None and not self._may_be_null(target, view):
-            yield Flow((), None, used, "derived", f"null leaves {target.name} to its default")
+            yield Flow((), None, used, "derived", said("null leaves {name} to its default", name=target.name))
             return
         same = isinstance(self.convert, Same) or raw == value
         for name in (target.name, *self.write_always_to):
@@ -384,7 +385,7 @@ class Tree(Rule):
             return
         used = (view.to(self.to),)
         if not self.keys[0].exists(view.version):
-            yield Inexpressible(used, f"this release has no {self.key}")
+            yield Inexpressible(used, said("this release has no {key}", key=self.key))
         elif self.but:
             for name, item in value.items():
                 yield Flow((*view.path(self.key), name), item, used)
@@ -496,7 +497,9 @@ class Chosen(Rule):
             yield Flow(view.to(f"{self.to}.type"), self.other, used)
             yield Flow(view.to(f"{self.to}.kind"), str(raw), used)
         else:
-            raise BadValueError(f"is {raw!r}; expected one of {', '.join(self.names)}", key=used[0])
+            raise BadValueError(
+                said("is {raw!r}; expected one of {names}", raw=raw, names=", ".join(self.names)), key=used[0]
+            )
 
     def write(self, view: Writing) -> Iterator[Out]:
         name = view.get(f"{self.to}.type")
@@ -508,10 +511,14 @@ class Chosen(Rule):
         if raw is None and name == self.other and kind:
             raw, used = str(kind), (*used, view.to(f"{self.to}.kind"))
         if raw is not None and raw == self.default and self.since and view.version < version_of(self.since):
-            yield Flow((), None, used, "mapped", f"releases before {self.since} have only this value")
+            yield Flow((), None, used, "mapped", said("releases before {since} have only this value", since=self.since))
             return
         if raw is None or not self.keys[0].exists(view.version):
-            yield Inexpressible(used, self.missing.format(name) or f"{self.key} has no value that means {name}")
+            yield Inexpressible(
+                used,
+                (said(self.missing, name=name) if self.missing else "")
+                or said("{key} has no value that means {name}", key=self.key, name=name),
+            )
             return
         yield Flow(view.path(self.key), raw, used, always=self.always)
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, Union, get_args, get_origin
 
 from rlctl.adapters.engine.rules import ABSENT
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import fields_of, sections_in
@@ -119,11 +120,11 @@ def missing_section(path: KeyPath, tree: Mapping[str, Any]) -> str:
         value = find(tree, path[: gate.depth])
         where = ".".join(str(part) for part in path[: gate.depth])
         if value is None or (value is ABSENT and gate.null):
-            return f"{where} is null"
+            return said("{where} is null", where=where)
         if gate.tag:
             name = value.get(gate.tag, gate.default) if isinstance(value, Mapping) else gate.default
             if name not in gate.options:
-                return f"{where} is {name}, which has no {path[gate.depth]}"
+                return said("{where} is {name}, which has no {path}", where=where, name=name, path=path[gate.depth])
     return ""
 
 

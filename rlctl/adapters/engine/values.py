@@ -23,6 +23,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.common.errors import nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.fields import Interval
 from rlctl.documents.scalars import plain_value
 from rlctl.planning import arithmetic
@@ -55,10 +56,18 @@ def manager_rule(framework: str) -> CustomRule:
         name, used = view.get(to), (view.to(to),)
         row = MANAGERS.get(str(name))
         if row is not None and row.one_response:
-            yield Flow((), None, used, "mapped", f"{framework} calls its reward for each response too")
+            yield Flow(
+                (),
+                None,
+                used,
+                "mapped",
+                said("{framework} calls its reward for each response too", framework=framework),
+            )
         else:
-            does = f", which {row.does}" if row is not None else ""
-            yield Inexpressible(used, f"{framework} has no reward manager {name}{does}")
+            does = said(", which {does}", does=row.does) if row is not None else ""
+            yield Inexpressible(
+                used, said("{framework} has no reward manager {name}{does}", framework=framework, name=name, does=does)
+            )
 
     return CustomRule("reward manager", (), (to,), read, write, "each response is scored separately")
 
@@ -118,13 +127,21 @@ class Names:
         if self.fallback is not ABSENT:
             return self.fallback
         known = [str(name) for name in self.names]
-        raise BadValueError(f"is {value!r}; expected one of {', '.join(known)} {nearest(str(value), known)}".rstrip())
+        near = nearest(str(value), known)
+        raise BadValueError(
+            said(
+                "is {value!r}; expected one of {known}{nearest}",
+                value=value,
+                known=", ".join(known),
+                nearest=f" {near}" if near else "",
+            )
+        )
 
     def write(self, value: Any, view: Writing) -> Any:
         for name, canonical in self.names.items():
             if canonical == value and type(canonical) is type(value):
                 return name
-        raise InexpressibleError(self.missing or f"there is not a valid name for {value!r}")
+        raise InexpressibleError(self.missing or said("there is not a valid name for {value!r}", value=value))
 
 
 @dataclass(frozen=True)
@@ -415,8 +432,16 @@ def interval(key: str, to: str, default: int = -1, never: int = -1, *, always: b
         value = view.get(to)
         for flow in rule.write(view):
             if isinstance(value, Mapping) and isinstance(flow, Flow):
-                counted = ", ".join(f"{item} {name.replace('_', ' ')}" for name, item in value.items() if item)
-                yield replace(flow, how="derived", note=f"every {counted}: {flow.value} in whole steps")
+                counted = ", ".join(
+                    said("{item} {name}", item=item, name=name.replace("_", " "))
+                    for name, item in value.items()
+                    if item
+                )
+                yield replace(
+                    flow,
+                    how="derived",
+                    note=said("every {counted}: {value} in whole steps", counted=counted, value=flow.value),
+                )
             else:
                 yield flow
 

@@ -13,7 +13,7 @@ from rlctl.adapters.engine.rules import ABSENT, Absent, DefaultFrom, Flow, Inexp
 from rlctl.adapters.engine.secrets import without_literal
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import CHOICES, ROLE_ENGINES, find, put
-from rlctl.common.messages.reasons import together
+from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.report import Finding, Level, Origin, OriginEntry, finding, option_for_fact
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.inspect import walk
@@ -206,7 +206,7 @@ class Writer:
         meant = any(self.given.means(key) for key in flow.keys)
         if not (flow.always or explicit or (meant and not flow.quiet and self._differs(flow))):
             for fate in fates:
-                fate.notes.append(f"{shown[0]} has this default: omitted")
+                fate.notes.append(said("{shown} has this default: omitted", shown=shown[0]))
             return
         put(self.out.values, flow.to, value)
         if isinstance(value, str) and "${" in value:
@@ -379,7 +379,11 @@ class Writer:
         """Say of a value that the source's silence means, and that cannot be said, that the two differ there."""
         meant = [key for key in lost.keys if key in self.given.sources]
         values = [(key, find(self.given.plain, key)) for key in meant]
-        texts = [f"{dotted(key)} is {value}" for key, value in values if not isinstance(value, (dict, list))]
+        texts = [
+            said("{key} is {value}", key=dotted(key), value=value)
+            for key, value in values
+            if not isinstance(value, (dict, list))
+        ]
         again = tuple(str(key[-1]) for key in meant), lost.reason
         if texts and again not in self.told_silent:
             self.told_silent.add(again)
@@ -388,7 +392,7 @@ class Writer:
                     "silent-difference_default",
                     Level.NOTE,
                     dotted(meant[0]),
-                    values=", ".join(texts),
+                    values=together(texts, COMMAS),
                     reason=lost.reason,
                 )
             )
@@ -425,7 +429,7 @@ class Writer:
                         "silent-difference_default",
                         Level.NOTE,
                         dotted(path),
-                        values=f"{dotted(path)} is {value}",
+                        values=said("{path} is {value}", path=dotted(path), value=value),
                         reason=reason,
                     )
                 )

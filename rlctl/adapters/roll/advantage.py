@@ -11,6 +11,7 @@ from typing import Any
 
 from rlctl.adapters.engine.rules import CustomRule, DialectKey, Flow, Inexpressible, Out, Provenance, Reading, Writing
 from rlctl.adapters.roll.numbers import number
+from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
 
 ADV, SHAPE = "algorithm.advantage", "algorithm.reward_shaping"
@@ -132,7 +133,11 @@ def _read_agentic(view: Reading) -> Iterator[Flow]:
     )
     used = {"kind": (view.path("adv_estimator"),), "norm": norms, "whiten": (view.path("whiten_advantages"),)}
     yield from _flows(view, estimate, used)
-    note = "" if grouping in GROUPINGS else f"ROLL has no grouping {grouping!r}; it groups by a column of this name"
+    note = (
+        ""
+        if grouping in GROUPINGS
+        else said("ROLL has no grouping {grouping!r}; it groups by a column of this name", grouping=grouping)
+    )
     to = view.to(f"{SHAPE}.group_by")
     yield Flow(
         to, GROUPINGS.get(grouping, "trajectory"), (view.path(f"{N}.grouping"),), "derived" if note else "mapped", note
@@ -143,7 +148,7 @@ def _read_agentic(view: Reading) -> Iterator[Flow]:
         if kind in OWN[:2]:
             yield Flow(view.to(f"{ADV}.args.{name}"), view.get(name), place, same=True)
         elif view.written(name):
-            yield Flow((), None, place, "dead", f"{kind} has no step rewards")
+            yield Flow((), None, place, "dead", said("{kind} has no step rewards", kind=kind))
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,11 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
     lost: list[Inexpressible] = []
     if name in GROUPED and (mean, std) != (None, None):
         used = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
-        lost.append(Inexpressible(used, f"ROLL normalizes rewards once, and {name} is already such a normalization"))
+        lost.append(
+            Inexpressible(
+                used, said("ROLL normalizes rewards once, and {name} is already such a normalization", name=name)
+            )
+        )
     if name == "grpo":
         mean, std = "group", "group" if advantage["normalize_by_std"] else None
     elif name == "reinforce_plus_plus_baseline":
@@ -192,7 +201,12 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
             name, mean, std = "grpo", "group", "group" if divides else None
         chosen = tuple(view.to(f"{ADV}.{field}") for field in advantage)
         nearest = ("grpo" if std else "rewards minus their group's mean") if grouped else "reinforce"
-        lost.append(Inexpressible(chosen, f"ROLL has no estimator {shown}. Wrote the nearest, {nearest}"))
+        lost.append(
+            Inexpressible(
+                chosen,
+                said("ROLL has no estimator {shown}. Wrote the nearest, {nearest}", shown=shown, nearest=nearest),
+            )
+        )
     kind = {"gae": "gae", "other": advantage.get("kind")}.get(name, "reinforce")
     return name, kind if kind in ("gae", *OWN) else "reinforce", mean, std, whiten, iter(lost)
 
@@ -226,7 +240,7 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     args = advantage.get("args", {})
     known = (*STEP_REWARDS, "gamma") if kind in OWN else ()
     if any(name not in known for name in args):
-        yield Inexpressible(((*to, "args"),), f"ROLL's {kind} does not have these arguments")
+        yield Inexpressible(((*to, "args"),), said("ROLL's {kind} does not have these arguments", kind=kind))
 
 
 def _write_rlvr(view: Writing) -> Iterator[Out]:

@@ -23,6 +23,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import Off
 from rlctl.adapters.roll.renamed_roles import Spelled
+from rlctl.common.messages.reasons import said
 
 WORKER = "roll.pipeline.agentic.environment_worker.EnvironmentWorker"
 FILTER = "roll.pipeline.agentic.agentic_pipeline.GroupFilter"
@@ -133,7 +134,8 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
         )
         if written != value and view.explicit(f"{section}.{field}"):
             yield Inexpressible(
-                ((*to, field),), f"ROLL has one group size. Wrote the batch's, {written} responses per prompt"
+                ((*to, field),),
+                said("ROLL has one group size. Wrote the batch's, {written} responses per prompt", written=written),
             )
         yield Flow(view.path(f"{manager}.{key}"), written, ((*to, field),), same=written == value, always=always)
     for key, (field, _) in LISTS.items():
@@ -163,7 +165,7 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
         elif key in TOP or key == "env_monitor":
             yield Flow(view.path(key), value, used, same=True, always=True)
         else:
-            yield Inexpressible(((*to, "args"),), f"ROLL's environment manager has no {key}")
+            yield Inexpressible(((*to, "args"),), said("ROLL's environment manager has no {key}", key=key))
 
 
 # Sampling: that of actor_infer for all managers, or, where it has none, each manager's own.

@@ -26,6 +26,7 @@ from rlctl.adapters.engine.values import AGGREGATIONS, Names
 from rlctl.adapters.roll.advantage import AGENTIC_ADVANTAGE, RLVR_ADVANTAGE, SHAPE
 from rlctl.adapters.roll.loss import loss_rule
 from rlctl.adapters.roll.numbers import number
+from rlctl.common.messages.reasons import said
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def _write_kl_loss(view: Writing) -> Iterator[Out]:
     yield Flow(view.path("kl_loss_coef"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     if section["estimator"] != "k3":
         yield Inexpressible(
-            ((*to, "estimator"),), f"ROLL's loss always uses the k3 estimator, not {section['estimator']}"
+            ((*to, "estimator"),),
+            said("ROLL's loss always uses the k3 estimator, not {estimator}", estimator=section["estimator"]),
         )
 
 
@@ -125,7 +127,9 @@ def _write_kl_reward(view: Writing) -> Iterator[Out]:
         value = ESTIMATORS.write(section["estimator"], view)
         yield Flow(view.path("kl_penalty"), value, ((*to, "estimator"),))
     except InexpressibleError as error:
-        yield Inexpressible(((*to, "estimator"),), f"{error}, not {section['estimator']}")
+        yield Inexpressible(
+            ((*to, "estimator"),), said("{error}, not {estimator}", error=error, estimator=section["estimator"])
+        )
     yield Flow(view.path("init_kl_coef"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     places = ((*to, "adaptive"), (*to, "target"))
     yield Flow(view.path("target_kl"), section["target"] if section["adaptive"] else None, places[:1])
@@ -213,7 +217,11 @@ def _write_temperature(view: Writing) -> Iterator[Out]:
     else:
         yield Inexpressible(
             used,
-            f"ROLL trains on logits at temperature 1, not {heat:g}: its log-probs differ from the sampling distribution's",
+            said(
+                "ROLL trains on logits at temperature 1, not {heat:g}: its log-probs differ from the sampling "
+                "distribution's",
+                heat=heat,
+            ),
         )
 
 

@@ -29,6 +29,7 @@ from rlctl.adapters.engine.values import interval
 from rlctl.adapters.roll.run import NEVER, TOTAL
 from rlctl.adapters.roll.workers import data_parallel, largest_divisor, ranks
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 A = "actor_train"
@@ -60,7 +61,13 @@ def mini(view: Reading) -> tuple[int, str, str]:
     """The responses of an optimizer step, with the arithmetic, and what is not certain of it."""
     count = data_parallel(view, A)
     size = _on_rank(view) * (count or 1)
-    note = f"{view.get(PER_DEVICE)} a rank x {view.get(ACCUMULATE)} accumulated x {count or 1} ranks = {size}"
+    note = said(
+        "{per_device} a rank x {accumulate} accumulated x {count} ranks = {size}",
+        per_device=view.get(PER_DEVICE),
+        accumulate=view.get(ACCUMULATE),
+        count=count or 1,
+        size=size,
+    )
     doubt = "" if count else "actor_train has no device_mapping; one rank is assumed"
     if view.get(DYNAMIC):
         doubt = "with dynamic batching an optimizer step has a fixed number of token micro-batches; its responses vary"
@@ -70,7 +77,13 @@ def mini(view: Reading) -> tuple[int, str, str]:
 def _read_mini(view: Reading) -> Iterator[Flow]:
     size, note, doubt = mini(view)
     used = (view.path(PER_DEVICE), view.path(ACCUMULATE))
-    yield Flow(view.to("batch.mini_batch_responses"), size, used, "derived", f"{note}; {doubt}" if doubt else note)
+    yield Flow(
+        view.to("batch.mini_batch_responses"),
+        size,
+        used,
+        "derived",
+        said("{note}; {doubt}", note=note, doubt=doubt) if doubt else note,
+    )
 
 
 def _read_micro(view: Reading) -> Iterator[Flow]:
@@ -86,7 +99,7 @@ def _read_micro(view: Reading) -> Iterator[Flow]:
         return
     yield Flow(view.to("batch.micro_batch.size"), _whole(view.get(PER_DEVICE), 8), (view.path(PER_DEVICE),), same=True)
     if view.written(TOKENS):
-        yield Flow((), None, (view.path(TOKENS),), "dead", f"{DYNAMIC} is off")
+        yield Flow((), None, (view.path(TOKENS),), "dead", said("{dynamic} is off", dynamic=DYNAMIC))
 
 
 def split(view: Writing, total: int, source: str) -> Iterator[Out]:
@@ -96,31 +109,51 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
     try:
         count = ranks(view)
     except PlanError as error:
-        yield Inexpressible(places, f"ROLL counts responses on each rank: {error}")
+        yield Inexpressible(places, said("ROLL counts responses on each rank: {error}", error=error))
         return
     share, rest = divmod(total, count)
     if rest or not share:
         near = arithmetic.nearest_multiples(total, count)
-        reason = f"{total} responses do not divide over {count} ranks ({total} / {count} = {total / count:g})"
-        yield Inexpressible((view.to(source),), f"{reason}; {near} would be")
+        reason = said(
+            "{total} responses do not divide over {count} ranks ({total} / {count} = {value:g})",
+            total=total,
+            count=count,
+            value=total / count,
+        )
+        yield Inexpressible((view.to(source),), said("{reason}; {near} would be", reason=reason, near=near))
         share = max(1, round(total / count))
     if micro.unit == "tokens" and keeps(view, DYNAMIC):
         yield Flow(view.path(DYNAMIC), True, places[2:])
         yield Flow(view.path(TOKENS), micro.size, places[1:2], same=True)
-        each, note = _kept_size(view, share), f"{total} responses / {count} ranks"
+        each, note = _kept_size(view, share), said("{total} responses / {count} ranks", total=total, count=count)
     elif micro.unit == "tokens":
         most = longest(view)
         each = largest_divisor(share, max(1, micro.size // most))
-        note = (
-            f"{micro.size} tokens are {each} responses of up to {most}; ROLL's own dynamic batching would change "
-            "the number of responses of an optimizer step"
+        note = said(
+            "{size} tokens are {each} responses of up to {most}; ROLL's own dynamic batching would change "
+            "the number of responses of an optimizer step",
+            size=micro.size,
+            each=each,
+            most=most,
         )
     else:
         each = largest_divisor(share, micro.size)
-        note = f"{total} responses / {count} ranks = {share}, in micro-batches of {each}"
+        note = said(
+            "{total} responses / {count} ranks = {share}, in micro-batches of {each}",
+            total=total,
+            count=count,
+            share=share,
+            each=each,
+        )
     how: Provenance = "mapped" if micro.unit == "responses" and each == micro.size else "derived"
     yield Flow(view.path(PER_DEVICE), each, places[1:], how, note if how == "derived" else "", always=True)
-    formula = f"{total} responses / ({each} a rank x {count} ranks) = {share // each}"
+    formula = said(
+        "{total} responses / ({each} a rank x {count} ranks) = {value}",
+        total=total,
+        each=each,
+        count=count,
+        value=share // each,
+    )
     yield Flow(view.path(ACCUMULATE), share // each, (places[0],), "derived", formula, always=True)
 
 
@@ -140,7 +173,9 @@ def longest(view: Writing) -> int:
 def _write_mini(view: Writing) -> Iterator[Out]:
     mini, step = arithmetic.mini_batch_responses(view.config), arithmetic.responses_per_step(view.config)
     if mini > step:
-        reason = f"a ROLL step has {step} responses, too few for a mini-batch of {mini}. Wrote {step}"
+        reason = said(
+            "a ROLL step has {step} responses, too few for a mini-batch of {mini}. Wrote {step}", step=step, mini=mini
+        )
         yield Inexpressible((view.to("batch.mini_batch_responses"),), reason)
     yield from split(view, min(mini, step), "batch.mini_batch_responses")
 
@@ -176,11 +211,13 @@ def _read_log_probs(view: Reading) -> Iterator[Flow]:
     if dynamic:
         yield Flow((*to, "size"), _whole(view.get(TOKENS_INFER), 1), (view.path(TOKENS_INFER),), same=True)
         if view.written(size):
-            yield Flow((), None, (view.path(size),), "dead", f"{DYNAMIC_INFER} is on")
+            yield Flow((), None, (view.path(size),), "dead", said("{dynamic_infer} is on", dynamic_infer=DYNAMIC_INFER))
         return
     yield Flow((*to, "size"), _whole(view.get(size), 16), (view.path(size),), same=True)
     if view.written(TOKENS_INFER):
-        yield Flow((), None, (view.path(TOKENS_INFER),), "dead", f"{DYNAMIC_INFER} is off")
+        yield Flow(
+            (), None, (view.path(TOKENS_INFER),), "dead", said("{dynamic_infer} is off", dynamic_infer=DYNAMIC_INFER)
+        )
 
 
 def _write_log_probs(view: Writing) -> Iterator[Out]:
@@ -195,7 +232,7 @@ def _write_log_probs(view: Writing) -> Iterator[Out]:
     if micro.unit == "tokens":
         most = longest(view)
         each = max(1, micro.size // most)
-        note = f"{micro.size} tokens are {each} responses of up to {most}"
+        note = said("{size} tokens are {each} responses of up to {most}", size=micro.size, each=each, most=most)
         yield Flow(view.path(f"{A}.infer_batch_size"), each, used, "derived", note, always=True)
         return
     yield Flow(view.path(DYNAMIC_INFER), False, used[1:])
@@ -245,7 +282,11 @@ def lengths(view: Reading) -> tuple[int, int]:
 def _read_lengths(view: Reading) -> Iterator[Flow]:
     prompt, whole = lengths(view)
     cut = prompt if prompt < whole else whole // 2
-    note = "" if cut == prompt else f"prompt_length {prompt} has no effect here; half of sequence_length is used"
+    note = (
+        ""
+        if cut == prompt
+        else said("prompt_length {prompt} has no effect here; half of sequence_length is used", prompt=prompt)
+    )
     yield Flow(
         view.to("data.max_prompt_tokens"),
         cut,
@@ -256,7 +297,7 @@ def _read_lengths(view: Reading) -> Iterator[Flow]:
     )
     to = view.to("rollout.max_response_tokens")
     if isinstance(view.get("sequence_length"), int):
-        note = f"{whole} tokens - {cut} of the prompt"
+        note = said("{whole} tokens - {cut} of the prompt", whole=whole, cut=cut)
         yield Flow(to, whole - cut, (view.path("sequence_length"),), "derived", note)
         if view.written("response_length"):
             yield Flow((), None, (view.path("response_length"),), "dead", "sequence_length decides")
@@ -276,7 +317,7 @@ def _write_whole(view: Writing) -> Iterator[Out]:
     prompt, response = view.config.data.max_prompt_tokens, view.config.rollout.max_response_tokens
     places = (view.to("data.max_prompt_tokens"), view.to("rollout.max_response_tokens"))
     yield Flow(view.path("prompt_length"), prompt, places[:1], same=True, always=True)
-    note = f"{prompt} of the prompt + {response} of the response"
+    note = said("{prompt} of the prompt + {response} of the response", prompt=prompt, response=response)
     yield Flow(view.path("sequence_length"), prompt + response, places, "derived", note, always=True)
 
 
@@ -349,9 +390,11 @@ AGENTIC_EVALUATION: list[Rule] = [
 def _read_ahead(view: Reading) -> Iterator[Flow]:
     ratio, used = view.get("async_generation_ratio"), (view.path("async_generation_ratio"),)
     if not isinstance(ratio, (int, float)):
-        raise BadValueError(f"is {ratio!r}; expected 0 for synchronous, or steps ahead of at least 1", key=used[0])
+        raise BadValueError(
+            said("is {ratio!r}; expected 0 for synchronous, or steps ahead of at least 1", ratio=ratio), key=used[0]
+        )
     yield Flow(view.to("weight_sync.max_steps_ahead"), float(ratio), used, same=True)
-    note = f"responses are at most {ceil(ratio)} updates old" if ratio else ""
+    note = said("responses are at most {ratio} updates old", ratio=ceil(ratio)) if ratio else ""
     yield Flow(view.to("weight_sync.max_staleness"), ceil(ratio), used, "derived" if ratio else "mapped", note)
 
 
@@ -360,11 +403,17 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
     used = (view.to("weight_sync.max_steps_ahead"),)
     agentic = view.config.rollout.environments is not None
     if 0 < ahead < 1:
-        yield Inexpressible(used, f"{ahead:g} steps ahead; ROLL accepts 0, or 1 and more")
+        yield Inexpressible(used, said("{ahead:g} steps ahead; ROLL accepts 0, or 1 and more", ahead=ahead))
         ahead = 1
     elif agentic and ahead != int(ahead):
         yield Inexpressible(
-            used, f"{ahead:g} steps ahead; ROLL's agentic runs accept whole steps, {int(ahead)} or {int(ahead) + 1}"
+            used,
+            said(
+                "{ahead:g} steps ahead; ROLL's agentic runs accept whole steps, {ahead2} or {value}",
+                ahead=ahead,
+                ahead2=int(ahead),
+                value=int(ahead) + 1,
+            ),
         )
         ahead = ceil(ahead)
     whole = int(ahead) if ahead == int(ahead) else ahead
@@ -374,7 +423,8 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
         yield Flow((), None, place, "derived", "follows from async_generation_ratio")
     elif staleness and view.explicit("weight_sync.max_staleness"):
         yield Inexpressible(
-            place, f"ROLL keeps responses up to {ceil(ahead)} updates old, set by async_generation_ratio"
+            place,
+            said("ROLL keeps responses up to {ahead} updates old, set by async_generation_ratio", ahead=ceil(ahead)),
         )
 
 
@@ -499,10 +549,10 @@ def _read_trajectories(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("batch.responses_per_prompt"), group, (view.path("train_env_manager.group_size"),), same=True)
     if not isinstance(count, int) or count <= 0:
         groups = _whole(view.get("train_env_manager.num_env_groups"), 128)
-        note = f"no limit; one trajectory of each of {groups} groups is assumed"
+        note = said("no limit; one trajectory of each of {groups} groups is assumed", groups=groups)
         yield Flow(view.to("batch.prompts_per_step"), groups, used, "derived", note)
         return
-    note = f"{count} trajectories / {group} of a group" if group > 1 else ""
+    note = said("{count} trajectories / {group} of a group", count=count, group=group) if group > 1 else ""
     prompts = max(1, count // group)
     yield Flow(view.to("batch.prompts_per_step"), prompts, used, "derived" if note else "mapped", note, same=not note)
 
@@ -510,7 +560,7 @@ def _read_trajectories(view: Reading) -> Iterator[Flow]:
 def _write_trajectories(view: Writing) -> Iterator[Out]:
     prompts, group = view.get("batch.prompts_per_step"), view.get("batch.responses_per_prompt")
     places = (view.to("batch.prompts_per_step"), view.to("batch.responses_per_prompt"))
-    note = f"{prompts} groups x {group} trajectories"
+    note = said("{prompts} groups x {group} trajectories", prompts=prompts, group=group)
     how: Provenance = "derived" if group > 1 else "mapped"
     yield Flow(view.path("rollout_batch_size"), prompts * group, places, how, note if group > 1 else "", always=True)
 

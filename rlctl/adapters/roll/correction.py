@@ -8,6 +8,7 @@ from typing import Any
 from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Writing
 from rlctl.adapters.engine.values import CORRECTION_FIELDS
 from rlctl.adapters.roll.numbers import is_number, number
+from rlctl.common.messages.reasons import said
 
 ROOT = "train_infer_correction"
 WEIGHT, FILTERS = f"{ROOT}.is_weight", f"{ROOT}.filters"
@@ -132,7 +133,12 @@ def _write_filters(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
         ends = _ends(bound)
         if rule not in levels or ends is None:
             yield Inexpressible(
-                places, f"ROLL rejects by ratios of tokens, of sequences or of their mean, not by {rule} {bound}"
+                places,
+                said(
+                    "ROLL rejects by ratios of tokens, of sequences or of their mean, not by {rule} {bound}",
+                    rule=rule,
+                    bound=bound,
+                ),
             )
             continue
         low, high = ends

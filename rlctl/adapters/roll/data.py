@@ -24,6 +24,7 @@ from rlctl.adapters.engine.values import NullReads, Partly
 from rlctl.adapters.roll.rewards import domains
 from rlctl.adapters.roll.rollout import NO_WORKFLOW
 from rlctl.adapters.roll.rollout import G as TRAINING
+from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
 
 D = "actor_train.data_args"
@@ -92,7 +93,7 @@ def _read_seen(view: Reading) -> Iterator[Flow]:
             yield Flow((*place, field), column, ())
     for key, field in named.items():
         same = view.get(key) == SEEN[field]
-        note = "" if same else f"start_rlvr_vl_pipeline.py reads the column {SEEN[field]}"
+        note = "" if same else said("start_rlvr_vl_pipeline.py reads the column {seen}", seen=SEEN[field])
         yield Flow((), None, (view.path(key),), "mapped" if same else "dead", note)
 
 
@@ -158,9 +159,11 @@ def _columns(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any]) -
         yield Flow(view.path(f"{D}.tag"), tag, ((*place, "tag_key"),), same=True)
     answer, used = source["answer_key"], ((*place, "answer_key"),)
     if answer not in (None, ANSWER) and view.explicit(".".join(map(str, used[0]))):
-        yield Inexpressible(used, f"ROLL's rewards read the column {ANSWER}: rename {answer} to it")
+        yield Inexpressible(
+            used, said("ROLL's rewards read the column {answer}: rename {answer2} to it", answer=ANSWER, answer2=answer)
+        )
     else:
-        yield Flow((), None, used, "derived", f"ROLL's rewards read the column {ANSWER}")
+        yield Flow((), None, used, "derived", said("ROLL's rewards read the column {answer}", answer=ANSWER))
     yield from others(view, place, source, {"path", "prompt_key", "prompt_type", "answer_key", "tag_key"})
 
 
@@ -171,10 +174,14 @@ def _write_seen(view: Writing, sources: list[tuple[str, int, Mapping[str, Any]]]
         for field, column in SEEN.items():
             used: tuple[KeyPath, ...] = ((*place, field),)
             if source[field] in (None, column):
-                note = f"start_rlvr_vl_pipeline.py reads the column {column}"
+                note = said("start_rlvr_vl_pipeline.py reads the column {column}", column=column)
                 yield Flow((), None, used, "mapped", note)
             elif view.explicit(".".join(map(str, used[0]))):
-                reason = f"start_rlvr_vl_pipeline.py reads the column {column}: rename {source[field]} to it"
+                reason = said(
+                    "start_rlvr_vl_pipeline.py reads the column {column}: rename {source} to it",
+                    column=column,
+                    source=source[field],
+                )
                 yield Inexpressible(used, reason)
         yield Flow((), None, ((*place, "prompt_type"), (*place, "source_key")), "mapped", "as the column contains it")
         yield from others(view, place, source, {"path", "prompt_type", "source_key", *SEEN})
@@ -243,7 +250,9 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
                 yield Inexpressible(((*place, field),), MEDIA[field])
         else:
             implied = told(WORKFLOWS, value) if field == "workflow" else ""
-            yield Inexpressible(((*place, field),), ALONE.get(field, f"ROLL has no {field} of one file") + implied)
+            yield Inexpressible(
+                ((*place, field),), ALONE.get(field, said("ROLL has no {field} of one file", field=field)) + implied
+            )
 
 
 PROMPTS = CustomRule(
@@ -321,7 +330,7 @@ def _validation_length(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
     prompt, whole = view.get("val_prompt_length"), view.get("val_sequence_length")
     used = (view.path("val_prompt_length"), view.path("val_sequence_length"))
     cap = whole - prompt if isinstance(whole, int) and isinstance(prompt, int) else None
-    note = f"{whole} tokens - {prompt} of the prompt" if cap else ""
+    note = said("{whole} tokens - {prompt} of the prompt", whole=whole, prompt=prompt) if cap else ""
     yield Flow((*to, "evaluation_sampling", "max_response_tokens"), cap, used, "derived" if cap else "mapped", note)
 
 
@@ -375,7 +384,7 @@ def _write_validation_length(view: Writing, value: Any, used: tuple[Any, ...]) -
         return
     prompt = view.config.data.max_prompt_tokens
     yield Flow(view.path("val_prompt_length"), prompt, used, "derived", "the training limit", always=True)
-    note = f"{prompt} of the prompt + {value} of the response"
+    note = said("{prompt} of the prompt + {value} of the response", prompt=prompt, value=value)
     yield Flow(view.path("val_sequence_length"), prompt + value, used, "derived", note, always=True)
 
 
@@ -460,14 +469,19 @@ def _supervised_columns(
     for field, (key, default) in columns.items():
         used = ((*place, field),)
         if source[field] != first[field]:
-            yield Inexpressible(used, f"ROLL has one {key} for all files")
+            yield Inexpressible(used, said("ROLL has one {key} for all files", key=key))
         elif source[field] is None and field == "response_key" and source["messages_key"] is None:
             yield Flow(view.path(key), "response", used, "derived", "the first column that null tries", always=True)
         elif source[field] is None and default is None:
             yield Flow((), None, used, "mapped", "no such column")
         elif source[field] is None:
             yield Inexpressible(
-                used, f"ROLL reads the column that {key} names, {default} by default; the rows must have it"
+                used,
+                said(
+                    "ROLL reads the column that {key} names, {default} by default; the rows must have it",
+                    key=key,
+                    default=default,
+                ),
             )
         else:
             yield Flow(view.path(key), source[field], used, same=True)
@@ -477,9 +491,11 @@ def _supervised_columns(
             yield Flow((), None, used, "mapped", "ROLL wraps the text into a message")
         elif view.explicit(".".join(map(str, used[0]))):
             asks = (
-                "the prompt as text" if field == "prompt_type" else f"the column {value}: rename {source[field]} to it"
+                "the prompt as text"
+                if field == "prompt_type"
+                else said("the column {value}: rename {source} to it", value=value, source=source[field])
             )
-            yield Inexpressible(used, f"ROLL reads {asks}")
+            yield Inexpressible(used, said("ROLL reads {asks}", asks=asks))
     for field in ("responses_per_prompt", "evaluation_sampling", "sampling"):
         if field in source and place[1] == "eval":
             yield Inexpressible(((*place, field),), "supervised training samples no responses", idle=True)

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from rlctl.common.messages.reasons import said
+
 MOST = 1 << 20
 """More devices than this are a mistake."""
 DEEPEST = 100
@@ -30,14 +32,16 @@ def parse_devices(text: object) -> tuple[int, ...]:
     """
     if not isinstance(text, str):
         kind = "a YAML list" if isinstance(text, (list, tuple)) else f"{text!r}"
-        raise DevicesError(f"is {kind}; ROLL wants text, such as 'list(range(0,8))'")
+        raise DevicesError(said("is {kind}; ROLL wants text, such as 'list(range(0,8))'", kind=kind))
     if text.count("(") + text.count("[") > DEEPEST:
-        raise DevicesError(f"is nested more than {DEEPEST} brackets deep; {_EXPECTED}")
+        raise DevicesError(
+            said("is nested more than {deepest} brackets deep; {expected}", deepest=DEEPEST, expected=_EXPECTED)
+        )
     reader = _Reader(text, list(_tokens(text)))
     devices = tuple(reader.whole())
     if len(set(devices)) < len(devices):
         repeated = next(number for place, number in enumerate(devices) if number in devices[:place])
-        raise DevicesError(f"is {text!r}, which names device {repeated} twice")
+        raise DevicesError(said("is {text!r}, which names device {repeated} twice", text=text, repeated=repeated))
     return devices
 
 
@@ -104,7 +108,7 @@ class _Reader:
 
     def _must(self, text: str) -> None:
         if not self._took(text):
-            raise self._problem(self._next, f"'{text}' is missing")
+            raise self._problem(self._next, said("'{text}' is missing", text=text))
 
     def _sum(self) -> tuple[str, list[int]]:
         """The Python type and the numbers of terms that are added; only a list and a list, or two tuples, add up."""
@@ -114,7 +118,9 @@ class _Reader:
             self.place += 1
             other, more = self._term()
             if other != kind or kind == "range":
-                raise self._problem(plus, f"Python cannot add {other} to {kind}; wrap each in list(...)")
+                raise self._problem(
+                    plus, said("Python cannot add {other} to {kind}; wrap each in list(...)", other=other, kind=kind)
+                )
             devices = devices + more
         return kind, devices
 
@@ -155,7 +161,7 @@ class _Reader:
             raise self._problem(name, "a step of 0 never ends")
         devices = range(*numbers)
         if len(devices) > MOST:
-            raise self._problem(name, f"{len(devices)} devices")
+            raise self._problem(name, said("{count} devices", count=len(devices)))
         return list(devices)
 
     def _number(self) -> int:
@@ -167,7 +173,15 @@ class _Reader:
 
     def _problem(self, token: _Token, why: str = "") -> DevicesError:
         found = why or (f"{token.text!r}" if token.text else "the end")
-        return DevicesError(f"is {self.text!r}; at character {token.at + 1}: {found}; {_EXPECTED}")
+        return DevicesError(
+            said(
+                "is {text!r}; at character {value}: {found}; {expected}",
+                text=self.text,
+                value=token.at + 1,
+                found=found,
+                expected=_EXPECTED,
+            )
+        )
 
 
 def _runs(devices: Sequence[int]) -> Iterator[list[int]]:

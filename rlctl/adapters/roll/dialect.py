@@ -35,6 +35,7 @@ from rlctl.adapters.roll.ranks import RANKS
 from rlctl.adapters.roll.reference_only_keys import explained, unexplained
 from rlctl.adapters.roll.renamed_roles import spelled, spelled_notes, without
 from rlctl.common.errors import TranslationError
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Origin, OriginEntry
 from rlctl.config import Config
 from rlctl.documents import Document, parse_dotted
@@ -62,7 +63,7 @@ def _model(*keys: str) -> list[Rule]:
 
 
 def _away(objective: str, *kept: str) -> list[Rule]:
-    reason = f"not part of ROLL's {objective}"
+    reason = said("not part of ROLL's {objective}", objective=objective)
     idle = "there is no rollout"
     found: list[Rule] = [
         algorithm.PRESET,
@@ -299,12 +300,16 @@ class Roll(Dialect):
             return "dpo"
         if objective != "rl":
             raise TranslationError(
-                f"ROLL has no pipeline for objective {objective}",
+                said("ROLL has no pipeline for objective {objective}", objective=objective),
                 hint="ROLL trains with rl, sft and dpo; Trinity has mix",
             )
         if config.run.mode in UNSTARTED:
             raise TranslationError(
-                f"ROLL has no pipeline for mode {config.run.mode}: {UNSTARTED[config.run.mode]}",
+                said(
+                    "ROLL has no pipeline for mode {mode}: {unstarted}",
+                    mode=config.run.mode,
+                    unstarted=UNSTARTED[config.run.mode],
+                ),
                 hint="convert the run that generates and trains, or keep this half in Trinity",
             )
         agents = config.rollout.environments is not None

@@ -18,6 +18,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.roll.numbers import number
+from rlctl.common.messages.reasons import said
 
 D = "algorithm.distillation"
 FIELDS = ("teacher", "loss", "coefficient", "top_k", "args")
@@ -57,7 +58,12 @@ def _write_offline(view: Writing) -> Iterator[Out]:
     if section["loss"] in OBJECTIVES:
         yield Flow(view.path("kd_objective"), section["loss"], ((*to, "loss"),), same=True, always=True)
     else:
-        yield Inexpressible(((*to, "loss"),), f"ROLL distills by {', '.join(OBJECTIVES)}, not by {section['loss']}")
+        yield Inexpressible(
+            ((*to, "loss"),),
+            said(
+                "ROLL distills by {objectives}, not by {loss}", objectives=", ".join(OBJECTIVES), loss=section["loss"]
+            ),
+        )
     yield Flow(
         view.path("distill_loss_weight"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True
     )
@@ -69,7 +75,7 @@ def _write_offline(view: Writing) -> Iterator[Out]:
         if name in OFFLINE_ARGS:
             yield Flow(view.path(name), value, ((*to, "args", name), (*to, "args")), same=True)
         else:
-            yield Inexpressible(((*to, "args"),), f"ROLL's distillation has no {name}")
+            yield Inexpressible(((*to, "args"),), said("ROLL's distillation has no {name}", name=name))
 
 
 OFFLINE: list[Rule] = [
@@ -147,7 +153,8 @@ def _write_online(view: Writing) -> Iterator[Out]:
     yield Flow(view.path(WEIGHT), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     if section["loss"] != "reverse_kl":
         yield Inexpressible(
-            ((*to, "loss"),), f"ROLL's on-policy distillation uses the reverse KL, not {section['loss']}"
+            ((*to, "loss"),),
+            said("ROLL's on-policy distillation uses the reverse KL, not {loss}", loss=section["loss"]),
         )
     if section["top_k"] is not None:
         yield Inexpressible(((*to, "top_k"),), "ROLL's on-policy distillation compares the sampled tokens only")
@@ -157,7 +164,9 @@ def _write_online(view: Writing) -> Iterator[Out]:
             yield Flow(view.path("kl_penalty"), ESTIMATORS[value], place)
         elif name == "estimator":
             known = ", ".join(sorted(set(ESTIMATORS.values())))
-            yield Inexpressible(place, f"ROLL estimates the divergence by {known}, not by {value}")
+            yield Inexpressible(
+                place, said("ROLL estimates the divergence by {known}, not by {value}", known=known, value=value)
+            )
         elif name == "policy_gradient" and not value:
             yield Inexpressible(place, "ROLL uses the divergence as a reward, without gradients through it")
         elif name not in ("policy_gradient", "with_rewards"):

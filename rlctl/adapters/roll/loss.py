@@ -7,6 +7,7 @@ from typing import Any
 
 from rlctl.adapters.engine.rules import CustomRule, DialectKey, Flow, Inexpressible, Out, Provenance, Reading, Writing
 from rlctl.adapters.roll.numbers import is_number
+from rlctl.common.messages.reasons import said
 
 LOSS = "algorithm.policy_loss"
 PG_WORKERS = (
@@ -91,7 +92,7 @@ def _read_dual(view: Reading) -> Iterator[Flow]:
     if not on or not is_number(clip):
         yield Flow(to, None, (view.path("dual_clip_loss"),))
         return
-    note = f"1 + 2 x pg_clip {clip}"
+    note = said("1 + 2 x pg_clip {clip}", clip=clip)
     yield Flow(to, round(1 + 2 * clip, 12), (view.path("dual_clip_loss"), view.path("pg_clip")), "derived", note)
 
 
@@ -102,13 +103,15 @@ def _unused(view: Reading, variant: str) -> Iterator[Flow]:
             ("actor_train.topr_positive_weight", "actor_train.topr_negative_weight"), "pg_variant is not topr"
         )
     if variant in ("cispo", "tis", "topr", "vanilla"):
-        reasons |= dict.fromkeys((*CLIPS, "dual_clip_loss"), f"{variant} does not clip")
+        reasons |= dict.fromkeys((*CLIPS, "dual_clip_loss"), said("{variant} does not clip", variant=variant))
     elif variant in ("ppo", "seq"):
         gated: tuple[str, ...] = (
             ("pg_clip",) if view.get("use_pg_clip_range") and not view.get("dual_clip_loss") else ()
         )
         gated = gated if view.get("use_pg_clip_range") else ("pg_clip_low", "pg_clip_high")
-        reasons |= dict.fromkeys(gated, f"use_pg_clip_range is {'on' if view.get('use_pg_clip_range') else 'off'}")
+        reasons |= dict.fromkeys(
+            gated, said("use_pg_clip_range is {value}", value="on" if view.get("use_pg_clip_range") else "off")
+        )
     for key, reason in reasons.items():
         if view.written(key):
             yield Flow((), None, (view.path(key),), "dead", reason)
@@ -149,7 +152,7 @@ def _write_other(view: Writing, loss: Mapping[str, Any], agentic: bool) -> Any:
         yield Flow(view.path(CLASS), kind, used, always=True)
     elif kind != "kimi15":
         places = (*used, (*to, "args"), *((*to, "args", key) for key in args))
-        yield Inexpressible(places, f"ROLL has no loss {kind}. Wrote its clipped loss")
+        yield Inexpressible(places, said("ROLL has no loss {kind}. Wrote its clipped loss", kind=kind))
         return None
     for key, value in args.items():
         if key in (*CLIPS, "dual_clip_loss"):
@@ -184,7 +187,9 @@ def _write_clipped(view: Writing, loss: Mapping[str, Any], name: str, agentic: b
         return
     yield Flow(view.path("dual_clip_loss"), dual is not None, ((*to, "dual_clip"),), always=True)
     if dual is not None and not (low == high and follows):
-        note = f"the bound {dual:g} is 1 + 2 x pg_clip; with use_pg_clip_range pg_clip has no other effect"
+        note = said(
+            "the bound {dual:g} is 1 + 2 x pg_clip; with use_pg_clip_range pg_clip has no other effect", dual=dual
+        )
         yield Flow(view.path("pg_clip"), round((dual - 1) / 2, 12), ((*to, "dual_clip"),), "derived", note, always=True)
 
 

@@ -30,6 +30,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import Names
 from rlctl.adapters.roll.strategies import is_engine, is_strategy
 from rlctl.adapters.roll.workers import MEGATRON
+from rlctl.common.messages.reasons import said
 
 A, INFER, REF = "actor_train", "actor_infer", "reference"
 PATH = "model_args.model_name_or_path"
@@ -71,7 +72,9 @@ def paths(*roles: str) -> CustomRule:
             yield Flow(view.to("reference.model"), None, ())
             return
         yield Flow(view.to("model.path"), own[A], (view.path(f"{A}.{PATH}"),), same=True)
-        yield Flow((), None, (view.path("pretrain"),), "dead", f"each role names its own model; {A}'s is trained")
+        yield Flow(
+            (), None, (view.path("pretrain"),), "dead", said("each role names its own model; {a}'s is trained", a=A)
+        )
         if own.get(INFER) == own[A]:
             yield Flow((), None, (view.path(f"{INFER}.{PATH}"),), "mapped", "the policy's")
         place = (view.path(f"{REF}.{PATH}"),)
@@ -130,12 +133,12 @@ def _write_template(view: Writing) -> Iterator[Out]:
     used = (view.to("model.chat_template"), view.to("model.chat_template_args"))
     both = next((name for name, known in TEMPLATES.items() if known == (text, args)), None)
     plain = next((name for name, known in TEMPLATES.items() if known == (text, {})), None)
-    said = used if both else used[:1] if plain else ()
+    keys = used if both else used[:1] if plain else ()
     if not plain:
         yield Inexpressible(used[:1], "ROLL has only its named chat templates, no custom ones")
     if not both and args:
-        yield Inexpressible(used[1:], f"ROLL's named chat templates have no {args}")
-    yield Flow(view.path(f"{A}.data_args.template"), both or plain or next(iter(TEMPLATES)), said)
+        yield Inexpressible(used[1:], said("ROLL's named chat templates have no {args}", args=args))
+    yield Flow(view.path(f"{A}.data_args.template"), both or plain or next(iter(TEMPLATES)), keys)
 
 
 # LoRA
@@ -174,7 +177,7 @@ def _write_lora(view: Writing) -> Iterator[Out]:
     alpha = lora["alpha"]
     used = (view.to("model.lora.target_modules"), view.to("model.lora.rank"), view.to("model.lora.alpha"))
     if alpha != int(alpha):
-        yield Inexpressible(used[2:], f"ROLL's lora_alpha is a whole number; {round(alpha)} is used")
+        yield Inexpressible(used[2:], said("ROLL's lora_alpha is a whole number; {alpha} is used", alpha=round(alpha)))
     for role, target in ((A, names), (INFER, names.replace("all-linear", LINEAR))):
         m = f"{role}.model_args."
         note = "" if target == names else "the engine needs module names; wrote those of Qwen and Llama"
@@ -197,7 +200,9 @@ class Prefixes(Same):
     def write(self, value: Any, view: Writing) -> Any:
         for pattern in value:
             if not pattern.endswith("*") or any(sign in pattern[:-1] for sign in "*?["):
-                raise InexpressibleError(f"ROLL freezes by name prefix; {pattern!r} is more than a prefix")
+                raise InexpressibleError(
+                    said("ROLL freezes by name prefix; {pattern!r} is more than a prefix", pattern=pattern)
+                )
         return ",".join(pattern[:-1] for pattern in value) or None
 
 

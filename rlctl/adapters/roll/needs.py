@@ -8,6 +8,7 @@ from rlctl.adapters.engine.rules import Writing
 from rlctl.adapters.roll.batch import DYNAMIC, A, keeps, longest
 from rlctl.adapters.roll.data import ANSWER, SEEN, D, shows
 from rlctl.adapters.roll.rewards import FALLBACK, domains
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config.sections.data import DataSource
 
@@ -83,19 +84,23 @@ def _prompts(view: Writing, sources: Sequence[DataSource]) -> Iterator[Finding]:
         first = shaped[0]
         more = dict.fromkeys(column for reward in view.get("rewards") for column in MORE.get(reward["type"], ()))
         expected = (
-            f"the columns '{first.prompt_key}' (chat messages, as a list or as JSON text), "
-            f"'{first.tag_key or 'tag'}' (which reward scores the row), "
+            said(
+                "the columns '{prompt_key}' (chat messages, as a list or as JSON text), '{tag_key}' (which "
+                "reward scores the row), ",
+                prompt_key=first.prompt_key,
+                tag_key=first.tag_key or "tag",
+            )
             + "".join(f"'{column}', " for column in more)
-            + f"and '{ANSWER}' (what the reward compares with)"
+            + said("and '{answer}' (what the reward compares with)", answer=ANSWER)
         )
         tags = [tag for reward in view.get("rewards") for tag in reward["applies_to"] or ()]
         where = (
-            f"rows whose tag no reward includes are scored by {FALLBACK}"
+            said("rows whose tag no reward includes are scored by {fallback}", fallback=FALLBACK)
             if FALLBACK in domains(view)
-            else f"each row's tag is one of {', '.join(tags)}"
+            else said("each row's tag is one of {tags}", tags=", ".join(tags))
         )
-        found = f"'{first.path}' has another framework's columns"
-        yield _columns(expected, found, f"rewrite the data with these columns; {where}")
+        found = said("'{path}' has another framework's columns", path=first.path)
+        yield _columns(expected, found, said("rewrite the data with these columns; {where}", where=where))
 
 
 def _conversations(view: Writing, sources: Sequence[DataSource]) -> Iterator[Finding]:
@@ -103,7 +108,11 @@ def _conversations(view: Writing, sources: Sequence[DataSource]) -> Iterator[Fin
     if shaped:
         yield _columns(
             "one prompt and one response from each row",
-            f"'{shaped[0].path}' has conversations in '{shaped[0].messages_key}'",
+            said(
+                "'{path}' has conversations in '{messages_key}'",
+                path=shaped[0].path,
+                messages_key=shaped[0].messages_key,
+            ),
             "write one row for each response; prompt_key and response_key name its columns ('instruction' and 'output' "
             "by default)",
         )
@@ -114,7 +123,7 @@ def _pairs(view: Writing, sources: Sequence[DataSource]) -> Iterator[Finding]:
     if shaped:
         yield _columns(
             "the prompt of DPO as text from the column 'instruction'",
-            f"'{shaped[0].path}' has it in '{shaped[0].prompt_key}'",
+            said("'{path}' has it in '{prompt_key}'", path=shaped[0].path, prompt_key=shaped[0].prompt_key),
             "rename the column; chosen and rejected are the responses' text",
         )
 

@@ -24,6 +24,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
 from rlctl.adapters.roll.workers import devices_of, has_critic, has_reference, trains_critic
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 ROLES = {"policy": "actor_train", "rollout": "actor_infer", "reference": "reference", "critic": "critic"}
@@ -70,18 +71,18 @@ def _reward_workers(view: Reading) -> Iterator[str]:
 
 def _read(view: Reading) -> Iterator[Flow]:
     placed = _placed(view)
-    said = view.get("num_gpus_per_node")
+    per_node = view.get("num_gpus_per_node")
     width = (view.path("num_gpus_per_node"),)
     yield Flow((), None, (view.path("num_nodes"),), "dead", "ROLL derives the number of nodes from device_mapping")
     used = tuple(view.path(f"{worker}.device_mapping") for worker in ROLES.values())
     if not placed:
-        yield Flow(view.to("placement.devices_per_node"), said, width, same=True)
+        yield Flow(view.to("placement.devices_per_node"), per_node, width, same=True)
         return
     count = 1 + max(max(devices) for devices in placed.values())
-    each = said if isinstance(said, int) and said > 0 else 8
+    each = per_node if isinstance(per_node, int) and per_node > 0 else 8
     nodes = -(-count // each)
     layout, own = _layout(placed, count, whole=nodes == 1 or count % each == 0)
-    note = f"{count} devices on nodes of {each}"
+    note = said("{count} devices on nodes of {each}", count=count, each=each)
     yield Flow(view.to("placement.nodes"), nodes, used, "derived", note)
     yield Flow(
         view.to("placement.devices_per_node"), min(each, count), width, "derived" if count < each else "mapped", note
@@ -137,7 +138,11 @@ def _write(view: Writing) -> Iterator[Out]:
         how: Provenance = "derived"
         note = ""
         if len(devices) < least:
-            note = f"the source has {len(devices)} devices, and a replica of the model needs {least}. Wrote {least}"
+            note = said(
+                "the source has {count} devices, and a replica of the model needs {least}. Wrote {least}",
+                count=len(devices),
+                least=least,
+            )
             how, devices = "assumed", tuple(range(least))
         yield Flow(view.path(f"{worker}.device_mapping"), print_devices(devices), used, how, note, always=True)
     yield from _lose(view)
@@ -162,14 +167,15 @@ def _lose(view: Writing) -> Iterator[Out]:
     own, total = arithmetic.rollout_devices(view.config), arithmetic.devices(view.config)
     if placement.layout == "split" and own >= total:
         yield Inexpressible(
-            (view.to("placement.rollout_devices"),), f"{own} of {total} devices for rollout leave none to train"
+            (view.to("placement.rollout_devices"),),
+            said("{own} of {total} devices for rollout leave none to train", own=own, total=total),
         )
     for role, place in placement.roles.items():
         at = (*view.to("placement.roles"), role)
         if placement.layout != "explicit":
-            yield Flow((), None, (at,), "mapped", f"the layout is {placement.layout}")
+            yield Flow((), None, (at,), "mapped", said("the layout is {layout}", layout=placement.layout))
         elif role not in ROLES and role != "reward":
-            yield Inexpressible((at,), f"ROLL has no role {role!r}")
+            yield Inexpressible((at,), said("ROLL has no role {role!r}", role=role))
         elif not place.devices:
             yield Inexpressible((at,), "ROLL needs the device numbers of a role: set placement.roles.*.devices")
     if placement.device == "cpu":

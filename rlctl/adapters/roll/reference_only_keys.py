@@ -12,6 +12,7 @@ from typing import Any
 
 from rlctl.adapters.engine.tree import find
 from rlctl.common.errors import Location
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Bucket, Entry, Report
 from rlctl.documents import Document, KeyPath, dotted, parse_dotted
 
@@ -71,7 +72,7 @@ def explained(report: Report, document: Document) -> None:
 
 
 def _taken(name: KeyPath) -> str:
-    return f"other keys refer to it as ${{{dotted(name)}}}"
+    return said("other keys refer to it as ${{{name}}}", name=dotted(name))
 
 
 def _explained(entry: Entry, named: frozenset[KeyPath], document: Document) -> Entry:
@@ -79,11 +80,17 @@ def _explained(entry: Entry, named: frozenset[KeyPath], document: Document) -> E
         return entry
     name = _name(parse_dotted(entry.key), named)
     if entry.bucket is Bucket.DEAD and entry.note != UNNAMED:
-        return replace(entry, bucket=Bucket.MAPPED, note=f"{entry.note}, but {_taken(name)}") if name else entry
+        return (
+            replace(entry, bucket=Bucket.MAPPED, note=said("{note}, but {taken}", note=entry.note, taken=_taken(name)))
+            if name
+            else entry
+        )
     if name is not None:
-        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"not a ROLL key: {_taken(name)}")
+        return replace(
+            entry, bucket=Bucket.MAPPED, targets=(), note=said("not a ROLL key: {taken}", taken=_taken(name))
+        )
     if whole := _stands(entry.value, document):
-        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"merged into {whole}")
+        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=said("merged into {whole}", whole=whole))
     if _is_included(entry.at, document):
         return replace(
             entry, bucket=Bucket.DEAD, note="not a ROLL key, in an included file, and no interpolation refers to it"

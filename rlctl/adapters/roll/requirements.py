@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 from rlctl.adapters.roll.devices import parse_devices
+from rlctl.common.messages.reasons import said
 
 ROLES = (
     "actor_train",
@@ -63,21 +64,26 @@ def _of_role(role: str) -> Iterator[Requirement]:
     yield Requirement(
         f"{role}.device_mapping",
         lambda v: v.written(f"{role}.device_mapping") and _devices(v, role) % _each(v, role),
-        f"{role}.device_mapping does not divide by the devices of one worker",
+        said("{role}.device_mapping does not divide by the devices of one worker", role=role),
         WORKER,
-        f"change {role}.device_mapping, or the parallel sizes of {role}.strategy_args.strategy_config",
+        said("change {role}.device_mapping, or the parallel sizes of {role}.strategy_args.strategy_config", role=role),
     )
     yield Requirement(
         f"{role}.strategy_args.strategy_name",
         lambda v: v.written(f"{role}.strategy_args.strategy_name") and _strategy(v, role) not in STRATEGIES,
-        f"{role}.strategy_args.strategy_name is {{{role}.strategy_args.strategy_name}}; expected one of {', '.join(STRATEGIES)}",
+        said(
+            "{role}.strategy_args.strategy_name is {{{role}.strategy_args.strategy_name}}; expected one of "
+            "{strategies}",
+            role=role,
+            strategies=", ".join(STRATEGIES),
+        ),
         "roll/distributed/strategy/factory.py, create_strategy",
         "set it to one of these",
     )
     yield Requirement(
         f"{role}.router_replay.mode",
         lambda v: v[f"{role}.router_replay.mode"] == "R2",
-        f"{role}.router_replay.mode is R2, which ROLL does not support",
+        said("{role}.router_replay.mode is R2, which ROLL does not support", role=role),
         WORKER,
         "set it to R3 or disabled",
     )
@@ -218,9 +224,13 @@ ROWS: tuple[Requirement, ...] = (
                 and v.number(batch, 128) > 0
                 and v.number(batch, 128) % v.number(f"{manager}.group_size")
             ),
-            f"{batch} ({{{batch}}}) does not divide by {manager}.group_size ({{{manager}.group_size}})",
+            said(
+                "{batch} ({{{batch}}}) does not divide by {manager}.group_size ({{{manager}.group_size}})",
+                batch=batch,
+                manager=manager,
+            ),
             AGENTIC,
-            f"change {batch}, or {manager}.group_size",
+            said("change {batch}, or {manager}.group_size", batch=batch, manager=manager),
         )
         for manager, batch in (("train_env_manager", "rollout_batch_size"), ("val_env_manager", "val_batch_size"))
     ),
@@ -242,7 +252,11 @@ ROWS: tuple[Requirement, ...] = (
                 _is_agentic(v)  # type: ignore[misc]
                 and sum(v[f"{manager}.num_groups_partition"]) != v.number(f"{manager}.num_env_groups", 128)
             ),
-            f"{manager}.num_groups_partition ({{{manager}.num_groups_partition}}) does not sum to {manager}.num_env_groups",
+            said(
+                "{manager}.num_groups_partition ({{{manager}.num_groups_partition}}) does not sum to "
+                "{manager}.num_env_groups",
+                manager=manager,
+            ),
             "roll/pipeline/agentic/agentic_config.py, AgenticConfig.make_env_configs",
             "change one of the two",
         )

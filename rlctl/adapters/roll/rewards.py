@@ -21,6 +21,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import REWARD_FIELDS, manager_rule
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
 from rlctl.adapters.roll.numbers import is_number, number
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 ROOT = "roll.pipeline.rlvr.rewards"
@@ -197,7 +198,13 @@ def _read_judge_devices(
     except DevicesError:
         return
     used = ((*place, "device_mapping"),) if settings.get("device_mapping") is not None else ()
-    yield Flow((*to, "replicas"), max(1, count // tensor), used, "derived", f"{count} devices, {tensor} to an engine")
+    yield Flow(
+        (*to, "replicas"),
+        max(1, count // tensor),
+        used,
+        "derived",
+        said("{count} devices, {tensor} to an engine", count=count, tensor=tensor),
+    )
 
 
 def _read_judge_sampling(to: tuple[Any, ...], place: tuple[Any, ...], given: Mapping[str, Any]) -> Iterator[Flow]:
@@ -241,7 +248,7 @@ def _write_one(view: Writing, index: int, reward: Mapping[str, Any], name: str) 
     if tags:
         yield Flow((*to, "tag_included"), list(tags), ((*place, "applies_to"),), same=True, always=True)
     else:
-        note = f"rows whose tag no domain names go to {FALLBACK}" if name == FALLBACK else ""
+        note = said("rows whose tag no domain names go to {fallback}", fallback=FALLBACK) if name == FALLBACK else ""
         yield Flow((*to, "tag_included"), [name], ((*place, "applies_to"),), "derived", note, always=True)
     yield Flow((*to, "world_size"), reward["workers"], ((*place, "workers"),), same=True, always=True)
     served = reward["type"] == "judge" and not reward["base_url"]
@@ -250,12 +257,13 @@ def _write_one(view: Writing, index: int, reward: Mapping[str, Any], name: str) 
         used = (view.to("model.path"),)
         yield Flow((*to, "model_args", "model_name_or_path"), "${pretrain}", used, "derived", note, always=True)
     how: Provenance = "mapped" if name == reward["name"] else "derived"
-    yield Flow((), None, ((*place, "name"),), how, f"the domain {name}")
+    yield Flow((), None, ((*place, "name"),), how, said("the domain {name}", name=name))
     own = PROGRAM_SECONDS if reward["type"] == "sandbox" and reward["url"] is None else 30.0
     for field, usual in (("weight", 1.0), ("timeout", own), ("on_error", "zero")):
         if reward[field] != usual:
             yield Inexpressible(
-                ((*place, field),), f"ROLL's rewards have no {field}; a domain's rows get its reward unchanged"
+                ((*place, field),),
+                said("ROLL's rewards have no {field}; a domain's rows get its reward unchanged", field=field),
             )
     for field in ("score_right", "score_wrong"):
         if field in reward and reward[field] != (1.0 if field == "score_right" else 0.0):
@@ -280,11 +288,13 @@ def _write_class(
     elif kind == "judge":
         yield from _write_judge(view, reward, place, to)
     else:
-        what = {"rule": f"the rule {reward.get('rule')}", "external": reward.get("kind")}.get(
-            kind, f"a {kind} as it is"
+        what = {"rule": said("the rule {rule}", rule=reward.get("rule")), "external": reward.get("kind")}.get(
+            kind, said("a {kind} as it is", kind=kind)
         )
         key = ".".join(map(str, (*to, "worker_cls")))
-        reason = f"ROLL scores with worker classes and has none for {what}: write one and set {key} to it"
+        reason = said(
+            "ROLL scores with worker classes and has none for {what}: write one and set {key} to it", what=what, key=key
+        )
         yield Inexpressible((*used, (*place, "path"), (*place, "function")), reason)
         fields = (
             "signature",
@@ -329,7 +339,9 @@ def _write_rule(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any
         if name in keys:
             yield Flow((*to, keys[name]), value, ((*place, "args", name), (*place, "args")), same=True, always=True)
         elif name not in own:
-            yield Inexpressible(((*place, "args", name), (*place, "args")), f"ROLL's worker has no {name}")
+            yield Inexpressible(
+                ((*place, "args", name), (*place, "args")), said("ROLL's worker has no {name}", name=name)
+            )
     if own and not reward["args"]:
         yield Flow((), None, ((*place, "args"),))
 
@@ -351,7 +363,7 @@ def _write_sandbox(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[
         yield Flow((*to, "code_url"), reward["url"], ((*place, "url"),), "derived", always=True)
     for field, usual in (("max_concurrent", 64), ("memory_limit_mib", 1024), ("partial_credit", False)):
         if reward[field] != usual:
-            yield Inexpressible(((*place, field),), f"ROLL's sandbox worker has no {field}")
+            yield Inexpressible(((*place, field),), said("ROLL's sandbox worker has no {field}", field=field))
 
 
 def _write_judge(
@@ -410,7 +422,11 @@ def _write_served_judge(
         yield Flow((), None, ((*place, "engine_args"),))
     count = reward["replicas"] * reward["tensor_parallel_size"]
     devices = arithmetic.devices_of(view.config, "judge")[:count]
-    note = f"{reward['replicas']} engines of {reward['tensor_parallel_size']} devices"
+    note = said(
+        "{replicas} engines of {tensor_parallel_size} devices",
+        replicas=reward["replicas"],
+        tensor_parallel_size=reward["tensor_parallel_size"],
+    )
     yield Flow((*to, "device_mapping"), print_devices(devices), ((*place, "replicas"),), "derived", note, always=True)
     keys, whole = {name: key for key, (name, _) in JUDGE_SAMPLING.items()}, (*place, "sampling")
     for name, value in reward["sampling"].items():
@@ -418,7 +434,7 @@ def _write_served_judge(
         if name in keys:
             yield Flow((*to, "generating_args", keys[name]), value, at, always=True)
         else:
-            yield Inexpressible(at, f"ROLL's judge has no {name}")
+            yield Inexpressible(at, said("ROLL's judge has no {name}", name=name))
     for name, (key, usual) in ((name, (key, usual)) for key, (name, usual) in JUDGE_SAMPLING.items()):
         if name not in reward["sampling"] and usual is not None and name in ENDPOINT_SAMPLING:
             value = ENDPOINT_SAMPLING[name]
@@ -505,7 +521,7 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
     for switch, keys in (("difficulty_mask", MASKS[2:4]), ("error_max_len_clip", MASKS[5:])):
         for key in keys:
             if not view.get(switch) and view.written(key):
-                yield Flow((), None, (view.path(key),), "dead", f"{switch} is off")
+                yield Flow((), None, (view.path(key),), "dead", said("{switch} is off", switch=switch))
 
 
 def _write_filters(view: Writing) -> Iterator[Out]:
@@ -534,7 +550,7 @@ def _write_groups(view: Writing, item: Mapping[str, Any], used: tuple[Any, ...])
     if item["type"] == "zero_variance_groups":
         config: dict[str, Any] = {"type": "std_filter", "filter_args": {"std_threshold": item["threshold"]}}
         if item["metric"] not in ("reward", "seq_reward", "seq_final_reward", "score"):
-            yield Inexpressible(used, f"ROLL compares the reward, not {item['metric']}")
+            yield Inexpressible(used, said("ROLL compares the reward, not {metric}", metric=item["metric"]))
     else:
         config = {"type": "mean_filter", "filter_args": {"threshold_down": item["low"], "threshold_up": item["high"]}}
     if not domains(view):

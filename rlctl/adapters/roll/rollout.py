@@ -28,6 +28,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import DTYPES, Listed, Names, Not, Off, workflow_rule
 from rlctl.adapters.roll.workers import ENGINES, devices_of, strategy
+from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 
@@ -92,7 +93,7 @@ def _is(name: str) -> tuple[Any, Any, str]:
     return (
         lambda view: strategy(view, W) == name,
         lambda view: (view.get("rollout.engine.type") == "sglang") is (name == "sglang"),
-        f"only for the engine {name}",
+        said("only for the engine {name}", name=name),
     )
 
 
@@ -100,7 +101,7 @@ def _read_engine(view: Reading) -> Iterator[Flow]:
     key = f"{W}.strategy_args.strategy_name"
     name = strategy(view, W)
     if name not in ENGINES:
-        raise BadValueError(f"is {name!r}; ROLL generates with vllm or sglang", key=view.path(key))
+        raise BadValueError(said("is {name!r}; ROLL generates with vllm or sglang", name=name), key=view.path(key))
     yield Flow(view.to("rollout.engine.type"), name, (view.path(key),))
     if view.written(S) and not view.get(S):
         yield Flow((), None, (view.path(S),), "mapped", "holds nothing")
@@ -117,7 +118,8 @@ def _write_engine(view: Writing) -> Iterator[Out]:
         yield Flow(key, "vllm", used, "derived", "ROLL needs an engine name; vLLM is the choice on GPUs", always=True)
     else:
         yield Inexpressible(
-            used, f"ROLL generates with vLLM or SGLang, not with {view.get('rollout.engine.kind', name)}"
+            used,
+            said("ROLL generates with vLLM or SGLang, not with {kind}", kind=view.get("rollout.engine.kind", name)),
         )
         yield Flow(key, "vllm", used, always=True)
 
@@ -147,7 +149,12 @@ def _write_experts(view: Writing) -> Iterator[Out]:
     if wanted not in (1, width):
         yield Inexpressible(
             used,
-            f"vLLM splits experts over all {width} devices of an engine, or does not split them; {wanted} is impossible",
+            said(
+                "vLLM splits experts over all {width} devices of an engine, or does not split them; {wanted} is "
+                "impossible",
+                width=width,
+                wanted=wanted,
+            ),
         )
     yield Flow(view.path(f"{S}.enable_expert_parallel"), wanted > 1, used)
 
@@ -192,7 +199,7 @@ def _read_replicas(view: Reading) -> Iterator[Flow]:
         note = "all workers are data-parallel ranks of one engine"
         yield Flow(view.to("rollout.parallel.replicas"), 1, used, "derived", note)
     elif devices and len(devices) % wide == 0:
-        note = f"{len(devices)} devices / {wide} of an engine"
+        note = said("{count} devices / {wide} of an engine", count=len(devices), wide=wide)
         yield Flow(view.to("rollout.parallel.replicas"), len(devices) // wide, used, "derived", note)
 
 
@@ -215,12 +222,26 @@ def _write_width(view: Writing) -> Iterator[Out]:
         near = arithmetic.nearest_multiples(total, wide)
         yield Inexpressible(
             used[:1],
-            f"{total} devices do not divide into workers of {wide} ({total} / {wide} = {total / wide:g}); {near} would",
+            said(
+                "{total} devices do not divide into workers of {wide} ({total} / {wide} = {value:g}); {near} would",
+                total=total,
+                wide=wide,
+                value=total / wide,
+                near=near,
+            ),
         )
     elif replicas == "auto" or replicas * each == total:
         yield Flow((), None, place, "mapped", "follows from device_mapping")
     else:
-        yield Inexpressible(place, f"ROLL fills all {total} devices with engines of {each}: {total // each} of them")
+        yield Inexpressible(
+            place,
+            said(
+                "ROLL fills all {total} devices with engines of {each}: {value} of them",
+                total=total,
+                each=each,
+                value=total // each,
+            ),
+        )
 
 
 def _write_data(view: Writing) -> Iterator[Out]:
@@ -233,7 +254,11 @@ def _write_data(view: Writing) -> Iterator[Out]:
     if parallel.data_parallel_size in (1, workers):
         yield Flow(view.path(f"{S}.data_parallel_size"), parallel.data_parallel_size, used, same=True)
     else:
-        reason = f"ROLL makes all its {workers} workers ranks of one engine, or none; not {parallel.data_parallel_size}"
+        reason = said(
+            "ROLL makes all its {workers} workers ranks of one engine, or none; not {data_parallel_size}",
+            workers=workers,
+            data_parallel_size=parallel.data_parallel_size,
+        )
         yield Inexpressible(used, reason)
         yield Inexpressible((view.to("rollout.parallel.expert_parallel_size"),), reason, idle=True)
 
@@ -357,7 +382,7 @@ def _write_seed(view: Writing) -> Iterator[Out]:
     if seed in (None, run):
         yield Flow((), None, used, "mapped", "the run's seed, which ROLL also gives its engines")
     elif view.explicit("rollout.sampling.seed"):
-        yield Inexpressible(used, f"ROLL gives its engines the run's seed, {run}")
+        yield Inexpressible(used, said("ROLL gives its engines the run's seed, {run}", run=run))
 
 
 SAMPLING: list[Rule] = [

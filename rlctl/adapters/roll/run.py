@@ -27,7 +27,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import Off, interval, rows
 from rlctl.adapters.roll.workers import MEGATRON, engine_written, strategy
-from rlctl.common.messages.reasons import together
+from rlctl.common.messages.reasons import said, together
 from rlctl.planning import arithmetic
 
 NEVER = 1_000_000
@@ -60,14 +60,25 @@ def steps_to_write(view: Writing) -> tuple[int | None, Provenance, str]:
         limit = -(-schedule.total_optimizer_steps // each)
         if steps is None or limit < steps:
             steps, how = limit, "derived"
-            notes.append(f"{schedule.total_optimizer_steps} optimizer steps / {each} a step")
+            notes.append(
+                said(
+                    "{total_optimizer_steps} optimizer steps / {each} a step",
+                    total_optimizer_steps=schedule.total_optimizer_steps,
+                    each=each,
+                )
+            )
     count = rows(view.options)
     if schedule.total_epochs is not None and count is not None:
         limit = arithmetic.total_steps(view.config, count) or 1
         if steps is None or limit < steps:
             steps, how = limit, "derived"
             notes.append(
-                f"{schedule.total_epochs} epochs of {count} rows in steps of {view.config.batch.prompts_per_step}"
+                said(
+                    "{total_epochs} epochs of {count} rows in steps of {prompts_per_step}",
+                    total_epochs=schedule.total_epochs,
+                    count=count,
+                    prompts_per_step=view.config.batch.prompts_per_step,
+                )
             )
     return steps, how, together(notes)
 
@@ -95,12 +106,20 @@ def _epochs(view: Writing, steps: int | None) -> Iterator[Out]:
     if rows(view.options) is not None:
         yield Flow((), None, used, "derived", "counted in max_steps")
     elif steps is None:
-        reason = (
-            f"ROLL counts only steps, and {epochs} epochs depend on the number of training rows: state dataset_rows"
+        reason = said(
+            "ROLL counts only steps, and {epochs} epochs depend on the number of training rows: state dataset_rows",
+            epochs=epochs,
         )
-        yield Inexpressible(used, f"{reason} (ROLL runs 500 steps if max_steps is not set)")
+        yield Inexpressible(used, said("{reason} (ROLL runs 500 steps if max_steps is not set)", reason=reason))
     else:
-        yield Inexpressible(used, f"ROLL counts only steps: it stops after {steps} steps, not after {epochs} epochs")
+        yield Inexpressible(
+            used,
+            said(
+                "ROLL counts only steps: it stops after {steps} steps, not after {epochs} epochs",
+                steps=steps,
+                epochs=epochs,
+            ),
+        )
 
 
 TOTAL = CustomRule(
@@ -146,7 +165,7 @@ def _write_resume(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used[:1])
         return
     if path is not None:
-        yield Inexpressible(used[1:], f"the path is ignored if checkpoint.resume is {kind}", idle=True)
+        yield Inexpressible(used[1:], said("the path is ignored if checkpoint.resume is {kind}", kind=kind), idle=True)
     if kind == "auto" and not _finds_newest(view):
         reason = "ROLL does not find its latest checkpoint, because it adds the time to their folder: set resume_from_checkpoint"
         yield Inexpressible(used[:1], reason)
@@ -294,7 +313,7 @@ def _argument(view: Reading, name: str, kind: str, key: str, value: Any) -> Flow
         return Flow((*to, "args", key), value, used, same=True)
     if key == "experiment_name":
         return Flow((), None, used, "mapped", "the run's name, set by exp_name")
-    return Flow((), None, used, "dead", f"{name} has no {key}")
+    return Flow((), None, used, "dead", said("{name} has no {key}", name=name, key=key))
 
 
 def _write_tracker(view: Writing) -> Iterator[Out]:
@@ -306,7 +325,7 @@ def _write_tracker(view: Writing) -> Iterator[Out]:
             yield Flow((), None, (place, (*place, "type")), "mapped", "ROLL always logs to the console")
         elif index != chosen and item["type"] != "console":
             kept = trackers[chosen]["type"] if chosen is not None else "stdout"
-            yield Inexpressible((place, (*place, "type")), f"ROLL supports one tracker; {kept} is kept")
+            yield Inexpressible((place, (*place, "type")), said("ROLL supports one tracker; {kept} is kept", kept=kept))
     if chosen is None:
         used = tuple(("tracking", index, "type") for index in range(len(trackers))) or (view.to("tracking"),)
         yield Flow(view.path("track_with"), "stdout", used, always=True)
@@ -338,7 +357,9 @@ def _arguments(view: Writing, item: Mapping[str, Any], place: tuple[Any, ...]) -
     handled = {"type", "kind", "args", "api_key", *fields.values()}
     for field, value in item.items():
         if field not in handled and value is not None:
-            yield Inexpressible(((*place, field),), f"ROLL's {item['type']} tracker takes no {field}")
+            yield Inexpressible(
+                ((*place, field),), said("ROLL's {type} tracker takes no {field}", type=item["type"], field=field)
+            )
 
 
 def _project(view: Writing, kind: str) -> Iterator[Out]:
@@ -348,7 +369,9 @@ def _project(view: Writing, kind: str) -> Iterator[Out]:
             (*view.path(T), "project"), view.get("run.project"), used, same=True, always=view.explicit("run.project")
         )
     elif view.explicit("run.project"):
-        yield Inexpressible(used, f"ROLL passes a project only to {', '.join(PROJECTS)}", idle=True)
+        yield Inexpressible(
+            used, said("ROLL passes a project only to {projects}", projects=", ".join(PROJECTS)), idle=True
+        )
 
 
 TRACKING = CustomRule(
@@ -379,7 +402,7 @@ def _read_profiling(view: Reading) -> Iterator[Flow]:
 def _write_profiling(view: Writing) -> Iterator[Out]:
     tool, used = view.get("profiling.tool"), (view.to("profiling.tool"),)
     if tool not in (None, "torch", "torch_memory"):
-        yield Inexpressible(used, f"ROLL profiles with torch only, not with {tool}")
+        yield Inexpressible(used, said("ROLL profiles with torch only, not with {tool}", tool=tool))
         return
     yield Flow(view.path("profiler_timeline"), tool == "torch", used)
     yield Flow(view.path("profiler_memory"), tool == "torch_memory", used)
@@ -431,7 +454,9 @@ def _write_variables(view: Writing) -> Iterator[Out]:
     for role, variables in view.get("runtime.role_env_vars").items():
         place = (*view.to("runtime.role_env_vars"), role)
         if role not in blocks or not isinstance(variables, Mapping):
-            yield Inexpressible((view.to("runtime.role_env_vars"), place), f"ROLL has no worker for {role}")
+            yield Inexpressible(
+                (view.to("runtime.role_env_vars"), place), said("ROLL has no worker for {role}", role=role)
+            )
             continue
         for name, value in variables.items():
             to = (*view.path(f"{blocks[role]}.system_envs"), name)
@@ -452,7 +477,12 @@ class Minutes:
         if value % 60:
             low = int(value // 60)
             raise InexpressibleError(
-                f"{value:g} s is not a whole number of minutes; use {low * 60} or {(low + 1) * 60}"
+                said(
+                    "{value:g} s is not a whole number of minutes; use {value2} or {value3}",
+                    value=value,
+                    value2=low * 60,
+                    value3=(low + 1) * 60,
+                )
             )
         return int(value // 60)
 
@@ -469,7 +499,9 @@ class Seconds:
 
     def write(self, value: Any, view: Writing) -> Any:
         if value != int(value):
-            raise InexpressibleError(f"ROLL takes whole seconds; {int(value)} or {int(value) + 1} would do")
+            raise InexpressibleError(
+                said("ROLL takes whole seconds; {value} or {value2} would do", value=int(value), value2=int(value) + 1)
+            )
         return int(value)
 
 

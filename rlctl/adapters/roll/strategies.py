@@ -31,6 +31,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import Listed, Names, NullReads, Partly, offload
 from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, HUGGING_FACE, MEGATRON, engine_written, strategy
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 TRANSFORMER = (
@@ -89,7 +90,7 @@ def unsharded(view: Writing, to: str) -> bool:
 
 def under(names: tuple[str, ...], worker: str, to: str, engine: str, rules: list[Rule]) -> When:
     """Rules of one kind of strategy."""
-    reason = f"the strategy is not {' or '.join(names)}"
+    reason = said("the strategy is not {names}", names=" or ".join(names))
     return When(tuple(rules), is_strategy(names, worker), is_engine(engine, to), reason)
 
 
@@ -162,7 +163,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
             yield Flow(view.to(f"{to}.fsdp_size"), 1, used, "derived")
         else:
             known = ", ".join((*MEGATRON, *FSDP2, *HUGGING_FACE))
-            raise BadValueError(f"is {name!r}; expected one of {known}", key=used[0])
+            raise BadValueError(said("is {name!r}; expected one of {known}", name=name, known=known), key=used[0])
 
     def write(view: Writing) -> Iterator[Out]:
         name, used = view.get(f"{to}.type"), (view.to(f"{to}.type"), view.to(f"{to}.source"))
@@ -171,7 +172,9 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
         engine = engine_written(view, to)
         if name != engine:
             wanted = view.get(f"{to}.kind") if name == "other" else "Megatron critic"
-            yield Inexpressible((*used[:1], view.to(f"{to}.kind")), f"ROLL has no {wanted}. Wrote FSDP2")
+            yield Inexpressible(
+                (*used[:1], view.to(f"{to}.kind")), said("ROLL has no {wanted}. Wrote FSDP2", wanted=wanted)
+            )
         raw = f"{engine}_{kind}"
         how: Provenance = "mapped"
         note = ""
@@ -179,7 +182,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
             raw = "hf_infer"
             yield Flow((), None, (view.to(f"{to}.fsdp_size"),), "mapped", "each device holds the whole model")
         elif name == "fsdp2" and view.get(f"{to}.source") != "fsdp2":
-            how, note = "derived", f"ROLL has no {view.get(f'{to}.source')}; FSDP2 is used"
+            how, note = "derived", said("ROLL has no {value}; FSDP2 is used", value=view.get(f"{to}.source"))
             yield Inexpressible(used[1:], note, idle=True)
         yield Flow(view.path(key), raw, used, how, note, always=True)
 
@@ -330,7 +333,9 @@ def _write_ddp(to: str) -> Any:
         values = view.get(f"{to}.ddp")
         for name in values if isinstance(values, Mapping) else ():
             if name not in DDP.values():
-                yield Inexpressible(((*view.to(f"{to}.ddp"), name),), f"ROLL does not pass {name} to Megatron's DDP")
+                yield Inexpressible(
+                    ((*view.to(f"{to}.ddp"), name),), said("ROLL does not pass {name} to Megatron's DDP", name=name)
+                )
 
     return write
 
@@ -348,7 +353,7 @@ def _deepspeed(worker: str, to: str) -> CustomRule:
         zero = zero if isinstance(zero, Mapping) else {}
         at = (*view.path(config), "zero_optimization")
         if "stage" in zero:
-            note = f"ZeRO stage {zero['stage']}"
+            note = said("ZeRO stage {stage}", stage=zero["stage"])
             yield Flow(view.to(f"{to}.reshard_after_forward"), zero["stage"] == 3, ((*at, "stage"),), "derived", note)
         moved = [_on_cpu(zero.get(name)) for name in ("offload_param", "offload_optimizer")]
         used = tuple((*at, name) for name in ("offload_param", "offload_optimizer") if name in zero)

@@ -32,6 +32,7 @@ from rlctl.adapters.roll.batch import (
 )
 from rlctl.adapters.roll.workers import data_parallel, ranks
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 
@@ -39,7 +40,13 @@ from rlctl.planning import arithmetic
 def _read_rows(view: Reading) -> Iterator[Flow]:
     size, note, doubt = mini(view)
     used = (view.path(PER_DEVICE), view.path(ACCUMULATE))
-    yield Flow(view.to("batch.prompts_per_step"), size, used, "derived", f"{note}; {doubt}" if doubt else note)
+    yield Flow(
+        view.to("batch.prompts_per_step"),
+        size,
+        used,
+        "derived",
+        said("{note}; {doubt}", note=note, doubt=doubt) if doubt else note,
+    )
     yield Flow(view.to("batch.responses_per_prompt"), 1, ())
 
 
@@ -82,7 +89,11 @@ def _write_epochs(view: Writing) -> Iterator[Out]:
     if limits:
         places = tuple(view.to(f"schedule.{name}") for name in limits)
         yield Inexpressible(
-            places, f"ROLL's SFT counts only epochs: it stops after {epochs or 1}, not after a number of steps"
+            places,
+            said(
+                "ROLL's SFT counts only epochs: it stops after {epochs}, not after a number of steps",
+                epochs=epochs or 1,
+            ),
         )
 
 
@@ -164,7 +175,7 @@ def _read_length(view: Reading) -> Iterator[Flow]:
     steps, count = view.get("max_steps"), data_parallel(view)
     ticks = _shorter(steps, count)
     if ticks is not None and view.get(f"{T}.lr_scheduler_type") not in ("constant", "constant_with_warmup"):
-        note = f"ROLL's DPO gives its schedule {steps} steps / {count} ranks"
+        note = said("ROLL's DPO gives its schedule {steps} steps / {count} ranks", steps=steps, count=count)
         yield Flow(view.to(TOTAL_TICKS), ticks, (view.path(f"{T}.lr_scheduler_type"),), "derived", note)
 
 
@@ -182,8 +193,12 @@ def _write_length(view: Writing) -> Iterator[Out]:
     elif not moves or ticks == own:
         yield Flow((), None, (view.to(TOTAL_TICKS),), "mapped", "the length that ROLL's DPO gives it")
     else:
-        shown = f"{ticks} of {steps} steps" if ticks else "the run"
-        reason = f"ROLL's DPO divides the steps of its schedule by the ranks: it ends after {shown}; a constant rate would not"
+        shown = said("{ticks} of {steps} steps", ticks=ticks, steps=steps) if ticks else "the run"
+        reason = said(
+            "ROLL's DPO divides the steps of its schedule by the ranks: it ends after {shown}; a constant "
+            "rate would not",
+            shown=shown,
+        )
         yield Inexpressible(used, reason)
 
 

@@ -45,6 +45,7 @@ from rlctl.adapters.roll.workers import (
     trains_critic,
 )
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 A, C, REF = "actor_train", "critic", "reference"
@@ -65,7 +66,13 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
         yield Flow(view.to(to), {}, ())
         yield Flow(view.to(f"{to}.unit"), "tokens" if by_tokens else "responses", (view.path(switch),))
         yield Flow(view.to(f"{to}.size"), value, (view.path(key),), same=True)
-        yield Flow((), None, (view.path(other),), "dead", f"{switch} is {str(by_tokens).lower()}")
+        yield Flow(
+            (),
+            None,
+            (view.path(other),),
+            "dead",
+            said("{switch} is {by_tokens}", switch=switch, by_tokens=str(by_tokens).lower()),
+        )
 
     def write(view: Writing) -> Iterator[Out]:
         if not wanted(view):
@@ -80,7 +87,7 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
             note = (
                 ""
                 if count <= most
-                else f"{most} a rank: ROLL's DPO fails if the reference's batch is larger than a step"
+                else said("{most} a rank: ROLL's DPO fails if the reference's batch is larger than a step", most=most)
             )
             how: Provenance = "derived" if note else "mapped"
             kept = min(count, most)
@@ -126,7 +133,7 @@ def _read_critic_batch(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("critic.micro_batch"), {}, ())
     yield Flow(view.to("critic.micro_batch.unit"), "responses", ())
     yield Flow(view.to("critic.micro_batch.size"), each, used[:1], same=True)
-    note = f"{each} a rank x {times} accumulated x {count or 1} ranks"
+    note = said("{each} a rank x {times} accumulated x {count} ranks", each=each, times=times, count=count or 1)
     yield Flow(view.to("critic.mini_batch_responses"), each * times * (count or 1), used, "derived", note)
 
 
@@ -145,12 +152,20 @@ def _write_critic_batch(view: Writing) -> Iterator[Out]:
     share, rest = divmod(total, count)
     if rest or not share:
         near = arithmetic.nearest_multiples(total, count)
-        yield Inexpressible(used[:1], f"{total} responses do not divide over {count} ranks of the critic; {near} would")
+        yield Inexpressible(
+            used[:1],
+            said(
+                "{total} responses do not divide over {count} ranks of the critic; {near} would",
+                total=total,
+                count=count,
+                near=near,
+            ),
+        )
         share = max(1, share)
     each = largest_divisor(share, responses_of(view, view.get(place)))
     t = f"{C}.training_args."
     yield Flow(view.path(f"{t}per_device_train_batch_size"), each, used[1:], "derived", always=True)
-    note = f"{total} responses / ({each} a rank x {count} ranks)"
+    note = said("{total} responses / ({each} a rank x {count} ranks)", total=total, each=each, count=count)
     yield Flow(view.path(f"{t}gradient_accumulation_steps"), share // each, used[:1], "derived", note, always=True)
 
 
@@ -165,7 +180,7 @@ def _read_critic_model(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("critic.model"), {}, used)
     yield Flow(view.to("critic.model.path"), path, used, same=True)
     if key == keys[0]:
-        yield Flow((), None, (view.path(keys[1]),), "dead", f"{key} decides")
+        yield Flow((), None, (view.path(keys[1]),), "dead", said("{key} decides", key=key))
 
 
 def _write_critic_model(view: Writing) -> Iterator[Out]:
@@ -292,7 +307,9 @@ def _write_types(view: Writing) -> Iterator[Out]:
         if same:
             yield Flow((), None, places[:1], "derived", "a reference keeps its weights in its compute dtype")
         else:
-            yield Inexpressible(places[:1], f"ROLL's reference keeps its weights in its compute dtype, {compute}")
+            yield Inexpressible(
+                places[:1], said("ROLL's reference keeps its weights in its compute dtype, {compute}", compute=compute)
+            )
 
 
 def _read_attention(view: Reading) -> Iterator[Flow]:

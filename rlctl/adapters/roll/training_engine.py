@@ -31,6 +31,7 @@ from rlctl.adapters.roll.strategies import (
 )
 from rlctl.adapters.roll.warmup import ticks, warmup
 from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, MEGATRON, engine_written, strategy
+from rlctl.common.messages.reasons import said
 
 HF_SCHEDULES = Names(
     {
@@ -132,7 +133,8 @@ def _clip(to: str) -> Rule:
             yield Flow((), None, (view.to(own),), "mapped", "the policy's")
         else:
             yield Inexpressible(
-                (view.to(own),), f"ROLL has one max_grad_norm for all roles. Wrote the policy's, {policys}"
+                (view.to(own),),
+                said("ROLL has one max_grad_norm for all roles. Wrote the policy's, {policys}", policys=policys),
             )
 
     return CustomRule(f"gradient limit of {to}", (DialectKey("max_grad_norm", 1.0),), (own,), read, write)
@@ -232,7 +234,7 @@ def _shape(worker: str, to: str) -> CustomRule:
         try:
             raw = (MEGATRON_SCHEDULES if megatron else HF_SCHEDULES).write(name, view)
         except InexpressibleError as error:
-            yield Inexpressible(used, f"{error}. Wrote its default, linear")
+            yield Inexpressible(used, said("{error}. Wrote its default, linear", error=error))
             return
         warms = any(view.get(f"{to}.lr_scheduler.warmup_{name}") for name in ("steps", "ratio"))
         if raw == "constant" and not megatron and warms:
@@ -263,7 +265,9 @@ def _floor(worker: str, to: str, kwargs: str) -> CustomRule:
         if isinstance(lowest, (int, float)):
             yield Flow(view.path(key), lowest, used[:1], same=True)
         elif share:
-            yield Flow(view.path(key), share * peak, used[1:], "derived", f"{share:g} x {peak:g}")
+            yield Flow(
+                view.path(key), share * peak, used[1:], "derived", said("{share:g} x {peak:g}", share=share, peak=peak)
+            )
         elif view.get(f"{c}type") == "constant":
             yield Inexpressible(used[1:], "a constant rate does not decay", idle=True)
 
@@ -352,7 +356,9 @@ def write_types(view: Writing, worker: str, c: str, megatron: bool) -> Iterator[
         yield Flow((), None, used[:2], "mapped", "FSDP2's behavior without param_dtype")
     else:
         yield Flow(view.path(f"{s}param_dtype"), DTYPES.write(compute, view), used[1:2])
-        yield Inexpressible(used[:1], f"ROLL's FSDP2 keeps the weights in its compute dtype, {compute}")
+        yield Inexpressible(
+            used[:1], said("ROLL's FSDP2 keeps the weights in its compute dtype, {compute}", compute=compute)
+        )
     yield Flow(view.path(f"{s}reduce_dtype"), DTYPES.write(reduce, view), used[2:])
 
 

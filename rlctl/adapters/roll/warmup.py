@@ -14,6 +14,7 @@ from rlctl.adapters.engine.rules import Absent, CustomRule, DialectKey, Flow, Ou
 from rlctl.adapters.engine.values import Off, rows
 from rlctl.adapters.roll.numbers import is_number
 from rlctl.adapters.roll.workers import data_parallel
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 ROUNDS = "ROLL rounds up to whole optimizer steps; the others round down"
@@ -37,7 +38,7 @@ def _write_ticks(view: Writing, key: str, to: str) -> Iterator[Out]:
     value, times = view.get(to), _optimizer_steps_of_tick(view)
     if isinstance(value, int):
         how: Provenance = "derived" if times > 1 else "mapped"
-        note = f"{value} steps x {times} optimizer steps" if times > 1 else ""
+        note = said("{value} steps x {times} optimizer steps", value=value, times=times) if times > 1 else ""
         yield Flow(view.path(key), value * times, (view.to(to),), how, note)
     elif value is None:
         yield Flow(view.path(key), 0, (view.to(to),))
@@ -66,7 +67,7 @@ def warmup(worker: str, to: str) -> CustomRule:
             yield Flow(view.to(own), None, (view.path(steps),))
             yield Flow(view.to(part), ratio, used, note="" if total is not None else ROUNDS, same=True)
             return
-        note = f"{ratio:g} of {total} optimizer steps; {ROUNDS}"
+        note = said("{ratio:g} of {total} optimizer steps; {rounds}", ratio=ratio, total=total, rounds=ROUNDS)
         yield Flow(view.to(own), _up(ratio * total), used, "derived", note)
         yield Flow(("extensions", "roll", _kept(view, share)), ratio, used)
 
@@ -86,11 +87,20 @@ def warmup(worker: str, to: str) -> CustomRule:
         if exact == _up(ratio * total):
             yield Flow(view.path(share), ratio, used, same=True)
         elif exact:
-            note = f"{ratio:g} of {total} optimizer steps, which ROLL rounds up to {_up(ratio * total)}"
+            note = said(
+                "{ratio:g} of {total} optimizer steps, which ROLL rounds up to {up}",
+                ratio=ratio,
+                total=total,
+                up=_up(ratio * total),
+            )
             yield Flow(view.path(steps), exact, used, "derived", note, always=True)
         else:
             yield Flow(
-                view.path(share), 0.0, used, "derived", f"{ratio:g} of {total} optimizer steps is less than one step"
+                view.path(share),
+                0.0,
+                used,
+                "derived",
+                said("{ratio:g} of {total} optimizer steps is less than one step", ratio=ratio, total=total),
             )
 
     keys = (DialectKey(steps, 0), DialectKey(share, 0.0))
@@ -103,7 +113,13 @@ def _write_own(view: Writing, count: Any, steps: str, own: str, share: str) -> I
     worker = steps.partition(".")[0]
     total = _updates_written(view, worker) if is_number(ratio) else None
     if total is not None and count == _up(ratio * total):
-        yield Flow((), None, (view.to(own),), "derived", f"{ratio:g} of {total} optimizer steps, rounded up")
+        yield Flow(
+            (),
+            None,
+            (view.to(own),),
+            "derived",
+            said("{ratio:g} of {total} optimizer steps, rounded up", ratio=ratio, total=total),
+        )
         return
     yield from _write_ticks(view, steps, own)
     if ratio is not None:

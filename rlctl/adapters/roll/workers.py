@@ -13,6 +13,7 @@ from typing import Any
 from rlctl.adapters.engine.rules import Reading, Writing
 from rlctl.adapters.roll.devices import DevicesError, parse_devices
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 MEGATRON = ("megatron_train", "megatron_infer")
@@ -79,7 +80,14 @@ def ranks(view: Writing, section: str = "train") -> int:
     total = len(role.devices) if role else arithmetic.train_devices(view.config)
     each = _devices_per_rank_written(view, section)
     if not total or total % each:
-        raise PlanError(f"{total} devices of the {section} do not divide into ranks of {each} devices")
+        raise PlanError(
+            said(
+                "{total} devices of the {section} do not divide into ranks of {each} devices",
+                total=total,
+                section=section,
+                each=each,
+            )
+        )
     return total // each
 
 

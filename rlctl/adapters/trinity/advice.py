@@ -12,7 +12,7 @@ from rlctl.adapters.engine.writing import ConfigWithOrigins
 from rlctl.adapters.trinity.algorithm import TYPES
 from rlctl.adapters.trinity.workflows import ONE_TURN, can_call, one_turn
 from rlctl.common.errors import closest
-from rlctl.common.messages.reasons import together
+from rlctl.common.messages.reasons import said, together
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.config.sections.data import Data
@@ -107,16 +107,18 @@ def _said(values: Mapping[str, Any], key: str) -> Any:
 def _on_environments(config: Config, workflow: Any) -> Finding:
     environments = config.rollout.environments
     tags = ", ".join(environments.tags) if environments is not None else ""
-    message = f"Trinity has no environment managers: a custom workflow must play {tags or 'the environment'}, "
+    message = said(
+        "Trinity has no environment managers: a custom workflow must play {tags}, ", tags=tags or "the environment"
+    )
     if workflow is None:
         message += "and no built-in workflow does"
-        hint = f"write a class with @WORKFLOWS.register_module, and name it in {WORKFLOW}"
+        hint = said("write a class with @WORKFLOWS.register_module, and name it in {workflow}", workflow=WORKFLOW)
     else:
-        message += f"here {workflow}, with its own prompts, steps and rewards"
-        hint = f"compare {workflow} with the source's environment, or write your own workflow"
+        message += said("here {workflow}, with its own prompts, steps and rewards", workflow=workflow)
+        hint = said("compare {workflow} with the source's environment, or write your own workflow", workflow=workflow)
     message += "; each row of the task set starts one episode"
     message += "".join(told(ENVIRONMENTS, kind) for kind in environment_types(config))
-    advice = f"{hint}; set TRINITY_TASKSET_PATH to the task set"
+    advice = said("{hint}; set TRINITY_TASKSET_PATH to the task set", hint=hint)
     return finding("other-environment", Level.WARNING, WORKFLOW, reason=message, advice=advice)
 
 
@@ -126,8 +128,13 @@ def _rows(data: Data, workflow: str) -> Iterator[str]:
     if foreign:
         one = foreign[0]
         yield (
-            f"Trinity's {workflow} sends the column '{one.prompt_key}' as plain text and compares the response with the "
-            "column of format.response_key; it cannot read chat messages or answers inside another column"
+            said(
+                "Trinity's {workflow} sends the column '{prompt_key}' as plain text and compares the response "
+                "with the column of format.response_key; it cannot read chat messages or answers inside another "
+                "column",
+                workflow=workflow,
+                prompt_key=one.prompt_key,
+            )
         )
 
 
@@ -136,8 +143,11 @@ def _scores(config: Config, values: Mapping[str, Any]) -> Iterator[str]:
     routed = any(item.source_key or item.tag_key for item in config.data.train)
     if _said(values, "default_reward_fn_type") is None and (routed or not _routed(config)):
         yield (
-            "math_workflow also prepends a system prompt that requires <think> and <answer> tags, and scores 1 for a right "
-            f"answer and 0.1 for the tags (-0.1 without); the source {_scored(config)}"
+            said(
+                "math_workflow also prepends a system prompt that requires <think> and <answer> tags, and "
+                "scores 1 for a right answer and 0.1 for the tags (-0.1 without); the source {scored}",
+                scored=_scored(config),
+            )
         )
 
 
@@ -150,10 +160,16 @@ def _scored(config: Config) -> str:
     if _routed(config):
         return "picks a reward by the data_source of each row"
     if len(config.rewards) > 1:
-        return f"scores with {len(config.rewards)} rewards: " + ", ".join(item.name for item in config.rewards)
+        return said("scores with {count} rewards: ", count=len(config.rewards)) + ", ".join(
+            item.name for item in config.rewards
+        )
     one = config.rewards[0]
     rule = getattr(one, "rule", "")
-    return f"scores by the rule {rule}" if rule else f"scores with its own {one.choice} '{one.name}'"
+    return (
+        said("scores by the rule {rule}", rule=rule)
+        if rule
+        else said("scores with its own {choice} '{name}'", choice=one.choice, name=one.name)
+    )
 
 
 def _on_sapo(config: Config) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from rlctl.adapters.trinity.batch import SUPERVISED, supervised
 from rlctl.adapters.trinity.data import function_scoring, masked_by_workflow
 from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.trinity.workflows import DAPO, takes_overlong, task, tasksets, taught, teaches
+from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
 
 
@@ -141,7 +142,7 @@ def _write_type(view: Writing) -> Iterator[Out]:
         used = (*used, view.to("algorithm.policy_loss.type"))
     yield Flow(view.path("algorithm.algorithm_type"), name, used, same=False, always=True)
     if view.config.algorithm.preset not in (None, name):
-        yield Inexpressible(used[:1], f"Trinity has no matching algorithm_type. Wrote {name}")
+        yield Inexpressible(used[:1], said("Trinity has no matching algorithm_type. Wrote {name}", name=name))
 
 
 def is_rl(view: Writing) -> bool:
@@ -238,7 +239,12 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
     ):
         every = tuple(view.to(f"algorithm.advantage.{field}") for field in advantage)
         yield Inexpressible(
-            every, f"Trinity has no advantage {advantage.get('kind') or advantage['type']}; {kind.advantage} is written"
+            every,
+            said(
+                "Trinity has no advantage {kind}; {advantage} is written",
+                kind=advantage.get("kind") or advantage["type"],
+                advantage=kind.advantage,
+            ),
         )
         return
     if name != kind.advantage:
@@ -275,7 +281,15 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
             continue
         path = (view.to(f"algorithm.advantage.{field}"),)
         if value != usual.get(field, value):
-            yield Inexpressible(path, f"Trinity's {name} has no {field}; it behaves like {usual[field]}")
+            yield Inexpressible(
+                path,
+                said(
+                    "Trinity's {name} has no {field}; it behaves like {usual}",
+                    name=name,
+                    field=field,
+                    usual=usual[field],
+                ),
+            )
         else:
             yield Flow((), None, path, "mapped", "Trinity always does this")
     threshold = _threshold(view) if name == "grpo" else None
@@ -313,7 +327,14 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     if len(plain) != len(filters) or len(filters) > 1 or not grouped:
         names = ", ".join(item["type"] for item in filters)
         reason = "Trinity's grpo can drop zero-variance groups (std_threshold) without refilling the batch; it cannot do this"
-        yield Inexpressible(used, f"{reason}: {names}. Operators in data_processor.experience_pipeline can do more")
+        yield Inexpressible(
+            used,
+            said(
+                "{reason}: {names}. Operators in data_processor.experience_pipeline can do more",
+                reason=reason,
+                names=names,
+            ),
+        )
 
 
 # Rewards
@@ -351,7 +372,8 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     deaf = [name for name in functions if not takes_overlong(name)]
     if deaf:
         yield Inexpressible(
-            (view.to(to), *places.values()), f"Trinity's {deaf[0]} takes no overlong penalty, only {DAPO} does"
+            (view.to(to), *places.values()),
+            said("Trinity's {deaf} takes no overlong penalty, only {dapo} does", deaf=deaf[0], dapo=DAPO),
         )
         return
     limit = section["limit"] or view.config.rollout.max_response_tokens
@@ -369,7 +391,11 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     else:
         yield Inexpressible(
             (places["clamp"],),
-            f"Trinity caps the penalty at the factor, and responses of {longest} tokens exceed the limit of {limit}",
+            said(
+                "Trinity caps the penalty at the factor, and responses of {longest} tokens exceed the limit of {limit}",
+                longest=longest,
+                limit=limit,
+            ),
         )
 
 

@@ -29,6 +29,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import Names, Partly, rows
+from rlctl.common.messages.reasons import said
 from rlctl.config.fields import Interval
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
@@ -96,7 +97,16 @@ def _read_batch(view: Reading) -> Iterator[Flow]:
         return
     prompts = batch * interval
     how: Provenance = "derived" if interval > 1 else "mapped"
-    note = f"{batch} tasks x {interval} steps between weight syncs = {prompts} prompts" if interval > 1 else ""
+    note = (
+        said(
+            "{batch} tasks x {interval} steps between weight syncs = {prompts} prompts",
+            batch=batch,
+            interval=interval,
+            prompts=prompts,
+        )
+        if interval > 1
+        else ""
+    )
     yield Flow(
         view.to("batch.prompts_per_step"),
         prompts,
@@ -113,7 +123,7 @@ def _read_batch(view: Reading) -> Iterator[Flow]:
         train,
         (view.path("buffer.train_batch_size"),),
         "mapped" if written else "derived",
-        "" if written else f"{batch} tasks x {group} responses",
+        "" if written else said("{batch} tasks x {group} responses", batch=batch, group=group),
     )
 
 
@@ -136,17 +146,27 @@ def geometry(view: Writing) -> tuple[int, int, int, str]:
     problem = ""
     if rest or not tasks:
         near = arithmetic.nearest_multiples(drawn, group)
-        problem = (
-            f"a mini-batch of {drawn} responses is not a whole number of groups of {group} "
-            f"({drawn} / {group} = {drawn / group:g}); {near} would"
+        problem = said(
+            "a mini-batch of {drawn} responses is not a whole number of groups of {group} ({drawn} / "
+            "{group} = {value:g}); {near} would",
+            drawn=drawn,
+            group=group,
+            value=drawn / group,
+            near=near,
         )
         tasks = max(1, round(drawn / group))
     interval, left = divmod(prompts, tasks)
     if left or not interval:
         near = arithmetic.nearest_multiples(prompts, tasks)
         problem = problem or (
-            f"{prompts} prompts per step is not a whole number of mini-batches of {tasks} prompts "
-            f"({prompts} / {tasks} = {prompts / tasks:g}); {near} would be"
+            said(
+                "{prompts} prompts per step is not a whole number of mini-batches of {tasks} prompts ({prompts} "
+                "/ {tasks} = {value:g}); {near} would be",
+                prompts=prompts,
+                tasks=tasks,
+                value=prompts / tasks,
+                near=near,
+            )
         )
         interval = max(1, -(-prompts // tasks))
     return tasks, mini - drawn + tasks * group, interval, problem
@@ -174,7 +194,15 @@ def _write_batch(view: Writing) -> Iterator[Out]:
     note = (
         ""
         if interval == 1
-        else f"{train} responses of a mini-batch / {group} a prompt = {tasks} tasks; {prompts} prompts = {interval} x {tasks}"
+        else said(
+            "{train} responses of a mini-batch / {group} a prompt = {tasks} tasks; {prompts} prompts = "
+            "{interval} x {tasks}",
+            train=train,
+            group=group,
+            tasks=tasks,
+            prompts=prompts,
+            interval=interval,
+        )
     )
     yield Flow(
         view.path("buffer.batch_size"),
@@ -184,7 +212,7 @@ def _write_batch(view: Writing) -> Iterator[Out]:
         note,
     )
     yield Flow(view.path("algorithm.repeat_times"), group, (used["responses_per_prompt"],), same=True)
-    note = f"responses of a train step: {tasks} tasks x {group}"
+    note = said("responses of a train step: {tasks} tasks x {group}", tasks=tasks, group=group)
     usual = train == tasks * group and not view.explicit("batch.mini_batch_responses")
     key = () if usual else view.path("buffer.train_batch_size")
     yield Flow(key, train, (used["mini_batch_responses"],), "mapped", note, always=True)
@@ -194,7 +222,12 @@ def _write_batch(view: Writing) -> Iterator[Out]:
         interval * every,
         (used["prompts_per_step"], view.to("weight_sync.every")),
         "derived" if interval * every > 1 else "mapped",
-        f"{prompts} prompts / {tasks} tasks = {interval} train steps per weight sync"
+        said(
+            "{prompts} prompts / {tasks} tasks = {interval} train steps per weight sync",
+            prompts=prompts,
+            tasks=tasks,
+            interval=interval,
+        )
         + (f", x {every}" if every > 1 else ""),
     )
 
@@ -223,13 +256,21 @@ def _interval_flow(view: Reading, key: str, to: str, *, explore: bool) -> Iterat
     if explore:
         whole = max(1, value // int(each))
         note = (
-            f"{value} explore steps / {each} a step, rounded down to whole weight syncs as in Trinity"
+            said(
+                "{value} explore steps / {each} a step, rounded down to whole weight syncs as in Trinity",
+                value=value,
+                each=each,
+            )
             if each > 1
             else ""
         )
         yield Flow(view.to(to), whole, used, "derived" if each > 1 else "mapped", note, same=each == 1)
     elif steps == int(steps):
-        note = f"{value} trainer steps / {each:g} a step = {int(steps)} steps" if each != 1 else ""
+        note = (
+            said("{value} trainer steps / {each:g} a step = {steps} steps", value=value, each=each, steps=int(steps))
+            if each != 1
+            else ""
+        )
         yield Flow(view.to(to), int(steps), used, "derived" if each != 1 else "mapped", note, same=each == 1)
     else:
         epochs = _whole(view, "trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs")
@@ -238,7 +279,7 @@ def _interval_flow(view: Reading, key: str, to: str, *, explore: bool) -> Iterat
             {"optimizer_steps": value * epochs},
             used,
             "derived",
-            f"{value} trainer steps / {each:g} a step = {steps:g} steps",
+            said("{value} trainer steps / {each:g} a step = {steps:g} steps", value=value, each=each, steps=steps),
         )
 
 
@@ -256,7 +297,7 @@ def steps_of(view: Writing, value: Any, *, explore: bool = False) -> Fraction | 
 def _scaled(view: Writing, canonical: str, key: str, exact: Fraction, *, explore: bool = False) -> Iterator[Out]:
     each, used = factor(view, explore=explore), (view.to(canonical),)
     plain, value = view.get(canonical), whole_steps(exact)
-    note = f"{plain} steps x {each} a step" if each != 1 else ""
+    note = said("{plain} steps x {each} a step", plain=plain, each=each) if each != 1 else ""
     yield Flow(view.path(key), value, used, "derived" if each != 1 else "mapped", note, same=plain == value)
     yield from _rounded(exact, value, used)
 
@@ -269,7 +310,12 @@ def whole_steps(exact: Fraction) -> int:
 def _rounded(exact: Fraction, value: int, used: tuple[KeyPath, ...], more: str = "") -> Iterator[Inexpressible]:
     """That a number of steps is none in Trinity; nothing where it is."""
     if exact != value:
-        yield Inexpressible(used, f"Trinity counts whole steps: {float(exact):g} became {value}{more}")
+        yield Inexpressible(
+            used,
+            said(
+                "Trinity counts whole steps: {exact:g} became {value}{more}", exact=float(exact), value=value, more=more
+            ),
+        )
 
 
 def _read_save(view: Reading) -> Iterator[Flow]:
@@ -372,7 +418,13 @@ def _cut_steps(view: Reading, epochs: Any) -> str:
     exact = Fraction(epochs * count // batch, interval)
     if exact.denominator == 1:
         return ""
-    return f"{epochs * count // batch} explore steps are {float(exact):g} steps of {interval}, counted as {int(exact)}"
+    return said(
+        "{value} explore steps are {exact:g} steps of {interval}, counted as {exact2}",
+        value=epochs * count // batch,
+        exact=float(exact),
+        interval=interval,
+        exact2=int(exact),
+    )
 
 
 def _write_total(view: Writing) -> Iterator[Out]:
@@ -380,17 +432,22 @@ def _write_total(view: Writing) -> Iterator[Out]:
     steps = schedule.total_steps
     used: tuple[KeyPath, ...] = (view.to("schedule.total_steps"),)
     trainer = None if steps is None else whole_steps(Fraction(steps) * Fraction(each))
-    note = f"{steps} steps x {each}" if each != 1 else ""
+    note = said("{steps} steps x {each}", steps=steps, each=each) if each != 1 else ""
     if schedule.total_optimizer_steps is not None:
         limit = -(-schedule.total_optimizer_steps // view.config.batch.ppo_epochs)
         used = (*used, view.to("schedule.total_optimizer_steps"))
         if trainer is None or limit < trainer:
-            trainer, note = limit, f"{schedule.total_optimizer_steps} optimizer steps"
+            trainer, note = (
+                limit,
+                said("{total_optimizer_steps} optimizer steps", total_optimizer_steps=schedule.total_optimizer_steps),
+            )
     epochs = (view.to("schedule.total_epochs"),)
     if trainer is None and (whole := _whole_epochs(view)) is not None:
-        dropped = (
-            f"{schedule.total_epochs} epochs without their incomplete last step, which Trinity would carry into the next "
-            f"epoch: {whole} steps"
+        dropped = said(
+            "{total_epochs} epochs without their incomplete last step, which Trinity would carry into the "
+            "next epoch: {whole} steps",
+            total_epochs=schedule.total_epochs,
+            whole=whole,
         )
         explore, train = round(whole * factor(view, explore=True)), max(1, round(whole * each))
         yield Flow(view.path("buffer.total_steps"), explore, epochs, "derived", dropped, always=True)
@@ -406,7 +463,9 @@ def _write_total(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used)
         return
     if schedule.total_optimizer_steps is None and steps is not None:
-        more = f", so that the run has {float(trainer / Fraction(each)):g} steps, not {steps}"
+        more = said(
+            ", so that the run has {value:g} steps, not {steps}", value=float(trainer / Fraction(each)), steps=steps
+        )
         yield from _rounded(Fraction(steps) * Fraction(each), trainer, used, more)
     elif schedule.total_optimizer_steps is not None and trainer == limit:
         yield from _rounded(Fraction(schedule.total_optimizer_steps, view.config.batch.ppo_epochs), trainer, used[-1:])
@@ -439,13 +498,17 @@ def _first_end(view: Writing, trainer: int) -> tuple[int, Flow]:
     steps = -(-trainer // factor(view))
     if count is None:
         needed = -(-steps // epochs) * prompts
-        note = (
-            f"Trinity's steps override its epochs; the {steps} steps come first if the data has {needed} rows or more"
+        note = said(
+            "Trinity's steps override its epochs; the {steps} steps come first if the data has {needed} rows or more",
+            steps=steps,
+            needed=needed,
         )
         explicit = view.explicit("schedule.total_epochs")
         return trainer, Flow((), None, used, "derived" if explicit else "mapped", note)
     limit = arithmetic.total_steps(view.config, count) or steps
-    note = f"{count} rows: {epochs} epochs are {count // prompts * epochs} steps"
+    note = said(
+        "{count} rows: {epochs} epochs are {value} steps", count=count, epochs=epochs, value=count // prompts * epochs
+    )
     return min(trainer, round(limit * factor(view))), Flow((), None, used, "derived", note)
 
 
@@ -461,7 +524,14 @@ def _read_critic_warmup(view: Reading) -> Iterator[Flow]:
             steps,
             (view.path(key),),
             "derived" if value else "mapped",
-            f"({value} - 1) / {each:g} = {(value - 1) / each:g}, counted from 1, rounded up" if value else "",
+            said(
+                "({value} - 1) / {each:g} = {value2:g}, counted from 1, rounded up",
+                value=value,
+                each=each,
+                value2=(value - 1) / each,
+            )
+            if value
+            else "",
         )
 
 
@@ -469,7 +539,7 @@ def _write_critic_warmup(view: Writing) -> Iterator[Out]:
     steps, each = view.config.schedule.critic_warmup_steps, factor(view)
     key = "trainer.critic_warmup" if view.version >= (0, 6) else "trainer.trainer_config.trainer.critic_warmup"
     note, used = (
-        f"{steps} steps x {each} + 1, counted from 1" if steps else "",
+        said("{steps} steps x {each} + 1, counted from 1", steps=steps, each=each) if steps else "",
         (view.to("schedule.critic_warmup_steps"),),
     )
     whole = whole_steps(Fraction(steps) * Fraction(each)) if steps else 0
@@ -491,7 +561,11 @@ def _read_sync(view: Reading) -> Iterator[Flow]:
     offset = view.get("synchronizer.sync_offset")
     if isinstance(offset, int):
         how: Provenance = "derived" if interval > 1 and offset else "mapped"
-        note = f"{offset} explore steps / {interval} a step" if how == "derived" else ""
+        note = (
+            said("{offset} explore steps / {interval} a step", offset=offset, interval=interval)
+            if how == "derived"
+            else ""
+        )
         yield Flow(
             view.to("weight_sync.max_steps_ahead"),
             offset / interval,
@@ -511,7 +585,13 @@ def _write_sync(view: Writing) -> Iterator[Out]:
     if offset != int(offset):
         yield Inexpressible(
             used,
-            f"{ahead:g} steps ahead are {offset:g} explore steps; Trinity takes {int(offset)} or {int(offset) + 1}",
+            said(
+                "{ahead:g} steps ahead are {offset:g} explore steps; Trinity takes {offset2} or {value}",
+                ahead=ahead,
+                offset=offset,
+                offset2=int(offset),
+                value=int(offset) + 1,
+            ),
         )
     yield Flow(
         view.path("synchronizer.sync_offset"), round(offset), used, "derived" if each != 1 and ahead else "mapped"
@@ -545,7 +625,10 @@ def seconds(key: str, to: str, default: int) -> CustomRule:
             yield Flow(view.path(key), NO_LIMIT_SECONDS, (view.to(to),), "derived", note)
         elif isinstance(value, float) and not value.is_integer():
             yield Flow(view.path(key), math.ceil(value), (view.to(to),))
-            yield Inexpressible((view.to(to),), f"Trinity counts whole seconds: {value:g} became {math.ceil(value)}")
+            yield Inexpressible(
+                (view.to(to),),
+                said("Trinity counts whole seconds: {value:g} became {ceil}", value=value, ceil=math.ceil(value)),
+            )
         elif not isinstance(value, Absent):
             yield Flow(view.path(key), int(value), (view.to(to),), same=True)
 
@@ -578,7 +661,9 @@ class Method(Names):
         if value in ("nccl", "checkpoint", "memory"):
             return value
         if value != "auto":
-            raise InexpressibleError(f"Trinity has no {value} between its explorer and trainer; its default is nccl")
+            raise InexpressibleError(
+                said("Trinity has no {value} between its explorer and trainer; its default is nccl", value=value)
+            )
         return ABSENT
 
 

@@ -52,6 +52,7 @@ from rlctl.adapters.trinity.train import (
     write_warmup,
     writes_engine,
 )
+from rlctl.common.messages.reasons import said
 
 
 def _on_megatron(view: Reading) -> bool:
@@ -182,7 +183,10 @@ def settled(key: str, to: str, policy: str | None) -> CustomRule:
             yield from plain.write(view)
         elif not isinstance(value, Absent):
             own = view.get(policy) if policy else True
-            same, reason = value == own, f"Trinity's critic has {own}, {'as the policy' if policy else 'always'}"
+            same, reason = (
+                value == own,
+                said("Trinity's critic has {own}, {value}", own=own, value="as the policy" if policy else "always"),
+            )
             yield Flow((), None, used, "mapped", reason) if same else Inexpressible(used, reason)
 
     return CustomRule(key.rpartition(".")[2], plain.keys, (to,), read, write)

@@ -41,6 +41,7 @@ from rlctl.adapters.trinity.workflows import (
     tasksets,
     taught,
 )
+from rlctl.common.messages.reasons import said
 
 FORMAT = {
     "prompt_key": ("prompt_key", "prompt"),
@@ -86,14 +87,14 @@ def _source(view: Reading, to: tuple[Any, ...], this: Task, reward: str, *, eval
 
 def _prompt(view: Reading, to: tuple[Any, ...], this: Task) -> Iterator[Flow]:
     """The system prompt: what the task set says, or what its workflow implies."""
-    said, columns = (view.path("format.system_prompt"),), (view.path("format.system_prompt_key"),)
+    prompts, columns = (view.path("format.system_prompt"),), (view.path("format.system_prompt_key"),)
     if this.prompt_keys:
-        note = f"{this.row.names[0] if this.row else 'the workflow'} has this system prompt"
+        note = said("{value} has this system prompt", value=this.row.names[0] if this.row else "the workflow")
         yield Flow((*to, "system_prompt"), this.prompt, this.prompt_keys, "derived", note, implied=True)
         if view.get("format.system_prompt", None):
-            yield Flow((), None, said, "dead", note)
+            yield Flow((), None, prompts, "dead", note)
     else:
-        yield Flow((*to, "system_prompt"), this.prompt, said, same=this.prompt is not None)
+        yield Flow((*to, "system_prompt"), this.prompt, prompts, same=this.prompt is not None)
     yield Flow((*to, "system_prompt_key"), None, ())
     yield Flow((), None, columns, "dead", "Trinity's workflows use format.system_prompt, not a column")
 
@@ -107,7 +108,11 @@ def _workflow(view: Reading, to: tuple[Any, ...], this: Task) -> Iterator[Flow]:
             used = ((*view.path("workflow_args"), key),)
             known = key in this.row.takes
             yield Flow(
-                (), None, used, "mapped" if known else "dead", "" if known else f"{this.row.names[0]} does not read it"
+                (),
+                None,
+                used,
+                "mapped" if known else "dead",
+                "" if known else said("{names} does not read it", names=this.row.names[0]),
             )
         return
     named = view.get("default_workflow_type", None) or (this.workflow if one_turn(this.workflow) else None)
@@ -250,7 +255,7 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
             yield Flow((*root, "rollout_args", key), value, used("sampling"))
     if source["sampling"] and (evaluation or not place[2]):
         whose = "the engine's evaluation settings" if evaluation else "the first task set's sampling for all"
-        yield Inexpressible(used("sampling"), f"Trinity takes {whose}")
+        yield Inexpressible(used("sampling"), said("Trinity takes {whose}", whose=whose))
     if source["workflow_args"] and (source["workflow"] or view.config.rollout.workflow):
         yield Flow((*root, "workflow_args"), source["workflow_args"], used("workflow_args"), same=True)
     elif source["workflow_args"]:
@@ -263,7 +268,7 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
     taking = REWARDS.get(function_scoring(view, source) or source["reward"] or "math_reward")
     for key, value in source["reward_args"].items():
         if taking is not None and key not in (taking.takes or ()):
-            yield Inexpressible(used("reward_args"), f"Trinity's reward function has no {key}")
+            yield Inexpressible(used("reward_args"), said("Trinity's reward function has no {key}", key=key))
         else:
             yield Flow((*root, "reward_fn_args", key), value, used("reward_args"), how)
     yield from _lost_columns(view, place, source)
@@ -340,7 +345,7 @@ def _write_format(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
             note = "the answer column is unknown; set data.train[].answer_key"
             yield Flow((*form, key), answer_column(value), ((*place, field),), "derived", note, always=True)
         elif key == "response_key" and "." in value and not view.explicit(f"data.{place[1]}.{place[2]}.{field}"):
-            note = f"Trinity reads columns of the row itself: move {value} there"
+            note = said("Trinity reads columns of the row itself: move {value} there", value=value)
             yield Flow((*form, key), answer_column(value), ((*place, field),), "derived", note, always=True)
         elif value is not None:
             yield Flow((*form, key), value, ((*place, field),), same=True)
@@ -396,7 +401,7 @@ def _lost_columns(view: Writing, place: tuple[Any, ...], source: Mapping[str, An
         if source[field] == value:
             yield Flow((), None, ((*place, field),))
         else:
-            yield Inexpressible(((*place, field),), f"Trinity's task sets have no {field}")
+            yield Inexpressible(((*place, field),), said("Trinity's task sets have no {field}", field=field))
     if source["audio_key"] not in (None, "audios"):
         yield Inexpressible(((*place, "audio_key"),), "Trinity's task sets have no audio")
 

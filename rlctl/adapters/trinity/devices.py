@@ -22,6 +22,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.trinity.batch import geometry, supervised
 from rlctl.adapters.trinity.distillation import teacher_devices
 from rlctl.adapters.trinity.keys import ROLL
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 
@@ -78,7 +79,7 @@ def _read_devices(view: Reading) -> Iterator[Flow]:
         None if alone else own,
         used,
         "derived",
-        f"{engines} engines x {width} devices, plus those of auxiliary models",
+        said("{engines} engines x {width} devices, plus those of auxiliary models", engines=engines, width=width),
         implied=True,
     )
 
@@ -126,8 +127,18 @@ def _write_devices(view: Writing) -> Iterator[Out]:
     if config.run.mode == "full" and _refused(total - count * wide - beside, placement.devices_per_node):
         fitting = _engines(view, total - beside, wide)
         explore, trains = fitting * wide, arithmetic.train_devices(config)
-        kept = f"{explore} explore and {total - explore - beside} train, instead of {own} and {trains}"
-        reason = f"Trinity's trainer has dedicated devices, in whole nodes of {placement.devices_per_node}: {kept}"
+        kept = said(
+            "{explore} explore and {value} train, instead of {own} and {trains}",
+            explore=explore,
+            value=total - explore - beside,
+            own=own,
+            trains=trains,
+        )
+        reason = said(
+            "Trinity's trainer has dedicated devices, in whole nodes of {devices_per_node}: {kept}",
+            devices_per_node=placement.devices_per_node,
+            kept=kept,
+        )
         yield Flow(view.path(f"{ROLL}.engine_num"), fitting, used, "derived", reason)
         yield Inexpressible((view.to("placement.roles"), *layout), reason)
         return
@@ -137,13 +148,25 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         count,
         used,
         how,
-        "" if how == "mapped" else f"{own} devices / {wide} of an engine",
+        "" if how == "mapped" else said("{own} devices / {wide} of an engine", own=own, wide=wide),
     )
     if isinstance(engines, int) and placement.layout == "split" and engines * wide != own:
-        yield Inexpressible(layout[1:], f"Trinity's explorer gets {engines} engines x {wide} devices, not {own}")
+        yield Inexpressible(
+            layout[1:],
+            said(
+                "Trinity's explorer gets {engines} engines x {wide} devices, not {own}",
+                engines=engines,
+                wide=wide,
+                own=own,
+            ),
+        )
     if placement.layout == "explicit":
-        reason = f"Trinity places no roles on devices: {count * wide} explore and {total - count * wide - beside} train, instead "
-        reason += f"of {own} and {arithmetic.train_devices(config)}"
+        reason = said(
+            "Trinity places no roles on devices: {value} explore and {value2} train, instead ",
+            value=count * wide,
+            value2=total - count * wide - beside,
+        )
+        reason += said("of {own} and {train_devices}", own=own, train_devices=arithmetic.train_devices(config))
         yield Inexpressible((view.to("placement.roles"), *layout), reason)
 
 
@@ -153,17 +176,36 @@ def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
     count = max(1, int(asked) // wide) if asked.isdecimal() else _engines(view, total, wide)
     used = (view.to("placement.layout"), view.to("rollout.parallel.replicas"))
     left, share = total - count * wide, arithmetic.devices_per_replica(view.config.train.engine)
-    note = f"all roles share {total} devices in the source; {count * wide} explore and {left} train"
+    note = said(
+        "all roles share {total} devices in the source; {value} explore and {left} train",
+        total=total,
+        value=count * wide,
+        left=left,
+    )
     if (teachers := arithmetic.devices(view.config) - total) > 0:
-        note = f"{note}, besides {teachers} of {total + teachers} for the teacher"
+        note = said(
+            "{note}, besides {teachers} of {value} for the teacher",
+            note=note,
+            teachers=teachers,
+            value=total + teachers,
+        )
     if left > 0 and left % share != 0:
-        note += f", too few for a replica of {share}: Trinity's trainer cannot start; add nodes, or lower its parallel sizes"
+        note += said(
+            ", too few for a replica of {share}: Trinity's trainer cannot start; add nodes, or lower its "
+            "parallel sizes",
+            share=share,
+        )
     yield Flow(view.path(f"{ROLL}.engine_num"), count, used, "assumed", note, always=True, option="explorer_gpus")
     yield Inexpressible(used[:1], note, idle=True)
     if count * wide >= total:
         yield Inexpressible(
             (view.to("rollout.parallel.tensor_parallel_size"),),
-            f"engines of {wide} devices leave none of {total} to train; use {max(1, total // 2)} or fewer",
+            said(
+                "engines of {wide} devices leave none of {total} to train; use {value} or fewer",
+                wide=wide,
+                total=total,
+                value=max(1, total // 2),
+            ),
         )
 
 
@@ -208,10 +250,14 @@ def _write_tensor(view: Writing) -> Iterator[Out]:
     if tensor == parallel.tensor_parallel_size:
         yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, same=True)
     else:
-        note = f"engines of {parallel.tensor_parallel_size} devices leave none of {total} to a trainer"
+        note = said(
+            "engines of {tensor_parallel_size} devices leave none of {total} to a trainer",
+            tensor_parallel_size=parallel.tensor_parallel_size,
+            total=total,
+        )
         yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, "derived", note, always=True)
         if view.explicit("rollout.parallel.tensor_parallel_size"):
-            yield Inexpressible(used, f"{note}. Wrote {tensor}")
+            yield Inexpressible(used, said("{note}. Wrote {tensor}", note=note, tensor=tensor))
     if data != parallel.data_parallel_size:
         reason = "Trinity's engine cannot have this many data-parallel ranks. Wrote one engine per rank"
         yield Inexpressible((view.to("rollout.parallel.data_parallel_size"),), reason)

@@ -36,6 +36,7 @@ from rlctl.adapters.trinity import (
     train,
 )
 from rlctl.adapters.trinity.ranks import RANKS
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Origin
 from rlctl.config import Loaded
 from rlctl.documents import Document, KeyPath
@@ -195,7 +196,12 @@ def _merge(here: Any, there: Any, path: KeyPath, base: dict[str, Any], part: Wri
         return
     lost = Inexpressible(
         (),
-        f"Trinity's stages share {'.'.join(str(item) for item in path)}; wrote the last stage's {here!r}, not {there!r}",
+        said(
+            "Trinity's stages share {path}; wrote the last stage's {here!r}, not {there!r}",
+            path=".".join(str(item) for item in path),
+            here=here,
+            there=there,
+        ),
     )
     for fate in part.fates.values():
         if any(key == ".".join(str(item) for item in path) for key, _ in fate.targets) and not _named_by_stage(path):

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from rlctl.adapters.engine.rules import CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Rule, Writing
 from rlctl.adapters.trinity.workflows import TEACHES, taught, teaches
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 
 TO = "algorithm.distillation"
@@ -60,7 +61,9 @@ def _write(view: Writing) -> Iterator[Out]:
     if not isinstance(section, Mapping):
         return
     if not taught(view.config):
-        reason = f"{ALONE}: set policy_gradient of its args to true and with_rewards to false, top_k to null"
+        reason = said(
+            "{alone}: set policy_gradient of its args to true and with_rewards to false, top_k to null", alone=ALONE
+        )
         yield Inexpressible((to, *((*to, name) for name in section)), reason)
         return
     root, used = (*view.path(MODELS), 0), ((*to, "args"), to, (*to, "loss"))

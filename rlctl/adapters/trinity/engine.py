@@ -20,6 +20,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import ENGINE_DTYPES, Partly
 from rlctl.adapters.trinity.keys import ROLL
 from rlctl.adapters.trinity.model import nothing
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 
@@ -90,7 +91,7 @@ def _write_engine_type(view: Writing) -> Iterator[Out]:
             always=True,
         )
     else:
-        yield Inexpressible(used, f"Trinity has no {name} engine. Wrote its default, vLLM")
+        yield Inexpressible(used, said("Trinity has no {name} engine. Wrote its default, vLLM", name=name))
 
 
 def _own_fraction(view: Writing) -> bool:
@@ -105,7 +106,11 @@ def _write_fraction(view: Writing) -> Iterator[Out]:
     )
     if fraction is None or _own_fraction(view):
         return
-    note = f"{fraction:g} leaves memory for training on shared devices; Trinity's explorer has dedicated ones, so its 0.9 is kept"
+    note = said(
+        "{fraction:g} leaves memory for training on shared devices; Trinity's explorer has dedicated "
+        "ones, so its 0.9 is kept",
+        fraction=fraction,
+    )
     yield Inexpressible(used, note, idle=True)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlctl.adapters.engine.rules import ABSENT, DialectKey, Flow, Inexpressible, Out, Provenance, Reading, Writing
+from rlctl.common.messages.reasons import said
 
 B = "buffer.trainer_input.experience_buffer"
 STORAGE = {"file": "auto", "sql": "sql"}
@@ -154,7 +155,7 @@ def write(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[
     for field in ("max_samples", "image_key", "video_key", "audio_key"):
         neutral = {"image_key": "images", "video_key": "videos", "audio_key": "audios"}.get(field)
         if source[field] not in (None, neutral):
-            yield Inexpressible(used(field), f"Trinity's sft and dpo have no {field}")
+            yield Inexpressible(used(field), said("Trinity's sft and dpo have no {field}", field=field))
     for field in ("source_key", "answer_key", "extra_key", "tag_key", "weight", "reward", "workflow"):
         yield Flow((), None, used(field))
 

@@ -22,6 +22,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import AGGREGATIONS
 from rlctl.adapters.trinity.algorithm import TYPES, X, chosen_type, is_rl, type_of
 from rlctl.adapters.trinity.batch import expert_responses, factor
+from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 
@@ -67,10 +68,16 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
         yield Flow(to, converted(AGGREGATIONS, mode, view, f"{X}loss_agg_mode"), (key,))
         same = args.get("loss_agg_mode", mode) == mode
         yield Flow(
-            (), None, (inside,), "mapped" if same else "dead", "" if same else f"Trinity replaces it with {mode}"
+            (),
+            None,
+            (inside,),
+            "mapped" if same else "dead",
+            "" if same else said("Trinity replaces it with {mode}", mode=mode),
         )
         return
-    note = f"policy_loss_fn_args do not change the loss's own {own}; loss_agg_mode applies only to KL and entropy"
+    note = said(
+        "policy_loss_fn_args do not change the loss's own {own}; loss_agg_mode applies only to KL and entropy", own=own
+    )
     yield Flow(to, AGGREGATIONS.read(own, view), (key,), "derived", note)
 
 
@@ -181,7 +188,12 @@ def _write_loss(view: Writing) -> Iterator[Out]:
         name, used = loss["kind"], (*used, view.to("algorithm.policy_loss.kind"))
     if name is None or (loss["type"] == "other" and name not in OTHER_LOSSES):
         every = tuple(view.to(f"algorithm.policy_loss.{field}") for field in loss)
-        yield Inexpressible(every, f"Trinity has no loss {loss.get('kind') or loss['type']}; {kind.loss} is written")
+        yield Inexpressible(
+            every,
+            said(
+                "Trinity has no loss {kind}; {loss} is written", kind=loss.get("kind") or loss["type"], loss=kind.loss
+            ),
+        )
         return
     if name != kind.loss:
         yield Flow(view.path(f"{X}policy_loss_fn"), name, used, always=True)
@@ -238,7 +250,10 @@ def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Itera
             yield (
                 Flow((), None, path)
                 if same
-                else Inexpressible(path, f"Trinity's {name} has no {field}: {loss[field]} is lost")
+                else Inexpressible(
+                    path,
+                    said("Trinity's {name} has no {field}: {loss} is lost", name=name, field=field, loss=loss[field]),
+                )
             )
 
 
@@ -341,13 +356,13 @@ def _write_kl_loss(view: Writing) -> Iterator[Out]:
     if name is None:
         yield Inexpressible(
             (view.to("algorithm.kl_in_loss.estimator"),),
-            f"Trinity has no estimator {section['estimator']}. Wrote low_var_kl",
+            said("Trinity has no estimator {estimator}. Wrote low_var_kl", estimator=section["estimator"]),
         )
         name = "low_var_kl"
     places = view.to("algorithm.kl_in_loss.estimator"), view.to("algorithm.kl_in_loss.coefficient")
     other = name != TYPES[chosen_type(view)].kl
-    said = other or view.explicit("algorithm.kl_in_loss")
-    yield Flow(view.path(f"{X}kl_loss_fn") if said else (), name, (places[0], *used), always=True)
+    writes = other or view.explicit("algorithm.kl_in_loss")
+    yield Flow(view.path(f"{X}kl_loss_fn") if writes else (), name, (places[0], *used), always=True)
     key = view.path(f"{X}kl_loss_fn_args.kl_coef")
     yield Flow(key, section["coefficient"], (places[1],), same=True, always=other or section["coefficient"] != 0.001)
 
@@ -382,11 +397,17 @@ def _write_kl_reward(view: Writing) -> Iterator[Out]:
     name = next((name for name, choice in ESTIMATORS.items() if choice == section["estimator"]), None)
     if not TYPES[chosen_type(view)].in_trainer:
         yield Inexpressible(
-            (*used, *places.values()), f"Trinity subtracts no KL from rewards with algorithm_type {chosen_type(view)}"
+            (*used, *places.values()),
+            said(
+                "Trinity subtracts no KL from rewards with algorithm_type {chosen_type}", chosen_type=chosen_type(view)
+            ),
         )
         return
     if name is None:
-        yield Inexpressible((places["estimator"],), f"Trinity has no estimator {section['estimator']}. Wrote k1")
+        yield Inexpressible(
+            (places["estimator"],),
+            said("Trinity has no estimator {estimator}. Wrote k1", estimator=section["estimator"]),
+        )
         name = "k1"
     yield Flow(view.path(f"{X}kl_penalty_fn"), name, (places["estimator"], *used), always=True)
     for key, field in PENALTY.items():
@@ -435,9 +456,16 @@ def _write_old(view: Writing) -> Iterator[Out]:
     )
     each = factor(view)
     if wanted != "rollout" and each > 1:
-        note = f"recomputed in each of {each} train steps, the ratio would always be 1 and clipping would never trigger"
+        note = said(
+            "recomputed in each of {each} train steps, the ratio would always be 1 and clipping would never trigger",
+            each=each,
+        )
         yield Flow(view.path(key), True, used, "derived", note, always=True)
-        reason = f"Trinity cannot keep old log-probs from the start of the step: {note}. Wrote the rollout engine's log-probs"
+        reason = said(
+            "Trinity cannot keep old log-probs from the start of the step: {note}. Wrote the rollout "
+            "engine's log-probs",
+            note=note,
+        )
         yield Inexpressible(used, reason)
         return
     how: Provenance = "derived" if wanted == "auto" else "mapped"

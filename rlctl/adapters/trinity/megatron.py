@@ -20,6 +20,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import Partly
+from rlctl.common.messages.reasons import said
 
 MEGATRON = (
     ("tensor_model_parallel_size", "tensor_parallel_size", 1),
@@ -91,6 +92,6 @@ def _bridge(block: str, to: str) -> CustomRule:
             if word != "builtin":
                 yield Flow(view.path(keys[1]), word == "mbridge", used, always=word != "mbridge")
         elif isinstance(word, str):
-            yield Inexpressible(used, f"Trinity's Megatron has no {word}")
+            yield Inexpressible(used, said("Trinity's Megatron has no {word}", word=word))
 
     return CustomRule("Megatron's bridge", tuple(DialectKey(key, ABSENT) for key in keys), (to,), read, write)

@@ -20,6 +20,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.trinity.keys import ACTOR, REF, TC
 from rlctl.adapters.trinity.model import lengths
 from rlctl.adapters.trinity.train import deciding, strategy
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 
@@ -44,7 +45,7 @@ def _read_micro(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("batch.micro_batch.unit"), "tokens" if on else "responses", (view.path(dynamic),))
     for key, common in ((dynamic, "trainer.use_dynamic_bsz"), (limit, "trainer.max_token_len_per_gpu")):
         if key != common and view.written(common):
-            yield Flow((), None, (view.path(common),), "dead", f"{key} decides")
+            yield Flow((), None, (view.path(common),), "dead", said("{key} decides", key=key))
     if on:
         yield from _read_tokens(view, limit)
         yield Flow((), None, rows, "dead", "use_dynamic_bsz is true")
@@ -67,9 +68,15 @@ def _read_tokens(view: Reading, key: str) -> Iterator[Flow]:
         return
     if isinstance(longest, int) and limit * share < longest and view.version < (0, 6):
         whole = -(-longest // share) * share
-        yield Flow(to, whole, used, "derived", f"raised to the longest sequence, {longest} tokens, as in Trinity")
+        yield Flow(
+            to,
+            whole,
+            used,
+            "derived",
+            said("raised to the longest sequence, {longest} tokens, as in Trinity", longest=longest),
+        )
         return
-    note = f"{limit} tokens of a GPU x {share}" if share > 1 else ""
+    note = said("{limit} tokens of a GPU x {share}", limit=limit, share=share) if share > 1 else ""
     yield Flow(to, limit * share, used, "derived" if note else "mapped", note, same=not note)
 
 
@@ -86,9 +93,12 @@ def _write_micro(view: Writing) -> Iterator[Out]:
     config = view.config
     longest = config.model.max_context_tokens or config.data.max_prompt_tokens + config.rollout.max_response_tokens
     if view.version < (0, 6) and tokens * share < longest:
-        tokens, note = -(-longest // share), f"Trinity raises it to the longest sequence of {longest} tokens"
+        tokens, note = (
+            -(-longest // share),
+            said("Trinity raises it to the longest sequence of {longest} tokens", longest=longest),
+        )
     elif share > 1:
-        note = f"{micro['size']} tokens of a replica / {share} GPUs"
+        note = said("{size} tokens of a replica / {share} GPUs", size=micro["size"], share=share)
     if tokens == -(-2 * longest // share) and not view.explicit("batch.micro_batch.size"):
         yield Flow((), None, size, "mapped", "twice the longest sequence, as Trinity sets it")
         return
@@ -108,12 +118,18 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
         on = view.get("trainer.use_dynamic_bsz") if on is None else on
         size = view.get(tokens if on else responses)
         if not isinstance(size, int):
-            yield Flow(view.to(to), None, used, "dead", f"use_dynamic_bsz is {str(bool(on)).lower()}")
+            yield Flow(view.to(to), None, used, "dead", said("use_dynamic_bsz is {bool}", bool=str(bool(on)).lower()))
             return
         yield Flow(view.to(to), {}, used)
         yield Flow(view.to(f"{to}.unit"), "tokens" if on else "responses", used[:1])
         yield Flow(view.to(f"{to}.size"), size, (used[1] if on else used[2],), same=True)
-        yield Flow((), None, (used[2] if on else used[1],), "dead", f"use_dynamic_bsz is {str(bool(on)).lower()}")
+        yield Flow(
+            (),
+            None,
+            (used[2] if on else used[1],),
+            "dead",
+            said("use_dynamic_bsz is {bool}", bool=str(bool(on)).lower()),
+        )
 
     def write(view: Writing) -> Iterator[Out]:
         micro, policy = view.get(to), view.get("batch.micro_batch")

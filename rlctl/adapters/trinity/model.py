@@ -30,6 +30,7 @@ from rlctl.adapters.engine.values import (
 )
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.keys import MODEL, ROLL
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 
@@ -132,11 +133,17 @@ def _write_lengths(view: Writing) -> Iterator[Out]:
     )
     lengths = (view.to("data.max_prompt_tokens"), view.to("rollout.max_response_tokens"))
     if total is not None and total < prompt + response:
-        note = f"Trinity requires a context of {prompt} prompt + {response} response tokens: {prompt + response}, not {total}"
+        note = said(
+            "Trinity requires a context of {prompt} prompt + {response} response tokens: {value}, not {total}",
+            prompt=prompt,
+            response=response,
+            value=prompt + response,
+            total=total,
+        )
         yield Flow(view.path("model.max_model_len"), prompt + response, lengths, "derived", always=True)
         yield Inexpressible((view.to("model.max_context_tokens"),), note)
     elif total is None:
-        note = f"{prompt} prompt + {response} response tokens"
+        note = said("{prompt} prompt + {response} response tokens", prompt=prompt, response=response)
         yield Flow(view.path("model.max_model_len"), prompt + response, lengths, "derived", note, always=True)
     else:
         yield Flow(
@@ -168,7 +175,7 @@ def _write_template(view: Writing) -> Iterator[Out]:
         if key == "enable_thinking":
             yield Flow(view.path("model.enable_thinking"), value, path)
         else:
-            yield Inexpressible(path, f"Trinity passes no {key} to the chat template")
+            yield Inexpressible(path, said("Trinity passes no {key} to the chat template", key=key))
 
 
 def _read_lora(view: Reading) -> Iterator[Flow]:
@@ -178,7 +185,9 @@ def _read_lora(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("model.lora"), None, used)
         return
     if not isinstance(several[0], Mapping):
-        raise BadValueError(f"holds {several[0]!r}; expected a mapping for each adapter", key=(*used[0], 0))
+        raise BadValueError(
+            said("holds {several!r}; expected a mapping for each adapter", several=several[0]), key=(*used[0], 0)
+        )
     root = (*view.path("model.lora_configs"), 0)
     yield Flow(view.to("model.lora"), {}, ())
     values = {
@@ -260,7 +269,7 @@ def _write_lora(view: Writing) -> Iterator[Out]:
         yield (
             Flow((), None, used)
             if lora[field] == neutral
-            else Inexpressible(used, f"Trinity's adapters have no {field}")
+            else Inexpressible(used, said("Trinity's adapters have no {field}", field=field))
         )
 
 
@@ -272,10 +281,12 @@ def _write_folder(view: Writing) -> Iterator[Out]:
     key = view.path("checkpoint_root_dir")
     if folder is not None:
         root = folder.removesuffix(inner) if folder.endswith(inner) else folder
-        yield Flow(key, root or "/", used, "derived", f"Trinity adds {inner} itself", always=True)
+        yield Flow(key, root or "/", used, "derived", said("Trinity adds {inner} itself", inner=inner), always=True)
         yield Inexpressible((view.to("run.folder"),), "Trinity has one folder, the checkpoint folder", idle=True)
         if not folder.endswith(inner):
-            yield Inexpressible(used, f"Trinity puts checkpoints under {root}{inner}", idle=True)
+            yield Inexpressible(
+                used, said("Trinity puts checkpoints under {root}{inner}", root=root, inner=inner), idle=True
+            )
     elif view.explicit("run.folder"):
         yield Flow(key, run.folder, (view.to("run.folder"),), same=True, always=True)
     else:

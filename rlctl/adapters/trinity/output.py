@@ -31,6 +31,7 @@ from rlctl.adapters.engine.values import (
 )
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.keys import ACTOR, TC
+from rlctl.common.messages.reasons import said
 
 LABEL = "experience_buffer"
 """The name that most files give their buffer; it tells nothing."""
@@ -72,7 +73,7 @@ def _read_auxiliary(view: Reading) -> Iterator[Flow]:
         return
     for name, item in several.items():
         if not isinstance(item, Mapping):
-            raise BadValueError(f"holds {item!r}; expected a mapping", key=(*view.path(root), name))
+            raise BadValueError(said("holds {item!r}; expected a mapping", item=item), key=(*view.path(root), name))
         place, to = (*view.path(root), name), ("buffer", "auxiliary", name)
         form = item.get("format") or {}
         kind = str(form.get("prompt_type", "messages"))
@@ -154,7 +155,9 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
             yield Flow((), None, (place, (*place, "type")), "mapped", "Trinity always logs to the console")
         elif index != chosen:
             kept = trackers[chosen]["type"] if chosen is not None else "tensorboard"
-            yield Inexpressible((place, (*place, "type")), f"Trinity supports one monitor; {kept} is kept", idle=True)
+            yield Inexpressible(
+                (place, (*place, "type")), said("Trinity supports one monitor; {kept} is kept", kept=kept), idle=True
+            )
     if chosen is None:
         note = "Trinity requires a monitor. Wrote TensorBoard, which only writes files"
         yield Flow(view.path("monitor.monitor_type"), "tensorboard", (view.to("tracking"),), "derived", note)
@@ -173,7 +176,11 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
     known = ("type", "args", *MONITOR_ARGS[tracker["type"]].values())
     for field, value in tracker.items():
         if field not in known and value not in (None, "online", "cloud"):
-            yield Inexpressible(((*place, field),), f"Trinity's {tracker['type']} monitor has no {field}", idle=True)
+            yield Inexpressible(
+                ((*place, field),),
+                said("Trinity's {type} monitor has no {field}", type=tracker["type"], field=field),
+                idle=True,
+            )
 
 
 class Kept(Off):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
+from rlctl.common.messages.reasons import said
 
 MODES = ("explore", "train", "both", "bench", "serve", "colocate")
 ALGORITHMS = (
@@ -87,7 +88,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "mode",
         lambda v: v["mode"] not in MODES,
-        f"mode is {{mode}}; expected one of {', '.join(MODES)}",
+        said("mode is {{mode}}; expected one of {modes}", modes=", ".join(MODES)),
         f"{VALIDATOR}GlobalConfigValidator",
         "set it to one of these",
     ),
@@ -96,7 +97,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["algorithm.algorithm_type"] not in ALGORITHMS,
         "algorithm.algorithm_type is {algorithm.algorithm_type}, which Trinity does not register; only a plug-in could",
         f"{VALIDATOR}AlgorithmConfigValidator",
-        f"set one of {', '.join(ALGORITHMS)}",
+        said("set one of {algorithms}", algorithms=", ".join(ALGORITHMS)),
     ),
     Requirement(
         "mode",
@@ -147,7 +148,7 @@ ROWS: tuple[Requirement, ...] = (
         Requirement(
             f"{ENGINE}.{name}",
             lambda v, name=name: v[f"{ENGINE}.engine_type"] not in ("external", "tinker") and v[f"{ENGINE}.{name}"] < 1,  # type: ignore[misc]
-            f"{ENGINE}.{name} is {{{ENGINE}.{name}}}; expected at least 1",
+            said("{engine}.{name} is {{{engine}.{name}}}; expected at least 1", engine=ENGINE, name=name),
             f"{VALIDATOR}ExplorerConfigValidator._validate_inference_parallel_config",
             "set it to 1",
         )
@@ -162,21 +163,21 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "a rollout engine over several nodes needs a multiple of cluster.gpu_per_node ({cluster.gpu_per_node}) GPUs",
         f"{VALIDATOR}RayClusterConfigValidator._validate_multinode_inference_models",
-        f"change {ENGINE}.tensor_parallel_size",
+        said("change {engine}.tensor_parallel_size", engine=ENGINE),
     ),
     Requirement(
         "cluster.gpu_per_node",
         lambda v: _own_devices(v) and v["mode"] in ("explore", "bench", "serve") and _explorer_devices(v) > _cluster(v),
         "the explorer needs more GPUs than the cluster has ({cluster.node_num} x {cluster.gpu_per_node})",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
-        f"lower {ENGINE}.engine_num",
+        said("lower {engine}.engine_num", engine=ENGINE),
     ),
     Requirement(
         "cluster.gpu_per_node",
         lambda v: _own_devices(v) and v["mode"] in ("both", "train") and _trainer_devices(v) < 1,
         "the explorer takes all {cluster.node_num} x {cluster.gpu_per_node} GPUs: none are left for the trainer",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
-        f"lower {ENGINE}.engine_num, or add GPUs",
+        said("lower {engine}.engine_num, or add GPUs", engine=ENGINE),
     ),
     Requirement(
         f"{ENGINE}.engine_num",
@@ -188,7 +189,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "the GPUs that the explorer leaves for the trainer are not a whole number of nodes of {cluster.gpu_per_node} GPUs",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
-        f"change {ENGINE}.engine_num",
+        said("change {engine}.engine_num", engine=ENGINE),
     ),
     Requirement(
         "cluster.gpu_per_node",
@@ -230,7 +231,10 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "explorer.concurrent_mode",
         lambda v: v["explorer.concurrent_mode"] not in (None, *CONCURRENCY),
-        f"explorer.concurrent_mode is {{explorer.concurrent_mode}}; expected one of {', '.join(CONCURRENCY)}",
+        said(
+            "explorer.concurrent_mode is {{explorer.concurrent_mode}}; expected one of {concurrency}",
+            concurrency=", ".join(CONCURRENCY),
+        ),
         f"{VALIDATOR}ExplorerConfigValidator",
         "set it to one of these",
     ),
@@ -251,7 +255,9 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "monitor.monitor_type",
         lambda v: v["monitor.monitor_type"] not in MONITORS,
-        f"monitor.monitor_type is {{monitor.monitor_type}}; expected one of {', '.join(MONITORS)}",
+        said(
+            "monitor.monitor_type is {{monitor.monitor_type}}; expected one of {monitors}", monitors=", ".join(MONITORS)
+        ),
         f"{VALIDATOR}MonitorConfigValidator",
         "set it to one of these",
     ),

@@ -24,6 +24,7 @@ from rlctl.adapters.engine.values import REWARD_FIELDS, manager_rule
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.keys import eval_places, train_places
 from rlctl.adapters.trinity.workflows import DAPO, REWARDS, E, Scoring, scores_of, scorings, taught
+from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
 
 RULE_NAMES = {
@@ -93,10 +94,20 @@ def _read_args(view: Reading, index: int, one: Scoring) -> Iterator[Flow]:
     for key, value in one.first.args.items():
         used = tuple((*place, "reward_fn_args", key) for place in one.places)
         if row is not None and row.takes is None:
-            yield Flow((), None, used, "dead", f"{one.first.reward} takes any argument and uses none")
+            yield Flow(
+                (), None, used, "dead", said("{reward} takes any argument and uses none", reward=one.first.reward)
+            )
         elif row is not None and key not in (row.takes or ()):
             known = ", ".join(sorted(row.takes or ())) or "none"
-            raise BadValueError(f"is {value!r}; the arguments of {one.first.reward} are: {known}", key=used[0])
+            raise BadValueError(
+                said(
+                    "is {value!r}; the arguments of {reward} are: {known}",
+                    value=value,
+                    reward=one.first.reward,
+                    known=known,
+                ),
+                key=used[0],
+            )
         else:
             overrides = row is not None and key in row.args
             yield Flow((*to, key), value, used, "derived" if overrides else "mapped", same=not overrides)
@@ -124,7 +135,7 @@ def _write_rewards(view: Writing) -> Iterator[Out]:
         if len(rewards) == 1:
             yield from _write_reward(view, place, reward)
         elif by_row or (reward["name"] in named and function_of(reward, view.version)):
-            note = f"{function_of(reward, view.version)}, which its task sets name"
+            note = said("{function_of}, which its task sets name", function_of=function_of(reward, view.version))
             used = tuple((*place, name) for name in ("type", "rule", "kind", "args", "score_right", "score_wrong"))
             yield Flow((), None, used, "mapped", note)
             applies = None if by_row else reward["applies_to"]
@@ -132,7 +143,8 @@ def _write_rewards(view: Writing) -> Iterator[Out]:
         else:
             hint = "name one in default_reward_fn_type of each, or call them all in a reward function of your own"
             yield Inexpressible(
-                tuple((*place, name) for name in reward), f"Trinity takes one reward per task set: {hint}"
+                tuple((*place, name) for name in reward),
+                said("Trinity takes one reward per task set: {hint}", hint=hint),
             )
 
 
@@ -141,9 +153,10 @@ AUTO = (
     "Name a reward function in default_reward_fn_type"
 )
 
-AUTO_DAPO = (
-    f"Trinity does not pick a reward by each row's data source: {DAPO} scores every row as the data source math_dapo, "
-    "right answers with 1 and wrong ones with -1"
+AUTO_DAPO = said(
+    "Trinity does not pick a reward by each row's data source: {dapo} scores every row as the data "
+    "source math_dapo, right answers with 1 and wrong ones with -1",
+    dapo=DAPO,
 )
 
 
@@ -152,7 +165,7 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
     used = ((*place, "type"), (*place, "rule"))
     name = function_of(reward, view.version)
     if kind == "rule" and reward["rule"] == "auto" and written_function(view, reward):
-        note = f"of Trinity's reward functions only {DAPO} takes an overlong penalty"
+        note = said("of Trinity's reward functions only {dapo} takes an overlong penalty", dapo=DAPO)
         yield Flow(target, DAPO, used, "derived", note, always=True)
         yield Inexpressible(((*place, "rule"), (*place, "args")), AUTO_DAPO)
         yield from _plain_reward(place, {**reward, "score_right": 1.0, "score_wrong": 0.0})
@@ -168,7 +181,11 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         own = tuple((*place, "args", key) for key in row.args if key in reward["args"])
         yield Flow(target, name, (*used, *own), "derived" if row.differs else "mapped", row.differs, always=True)
         if reward["rule"] != row.rule:
-            wanted = f"Trinity has no rule {reward['rule']}; {name} is the nearest, and parses answers differently"
+            wanted = said(
+                "Trinity has no rule {rule}; {name} is the nearest, and parses answers differently",
+                rule=reward["rule"],
+                name=name,
+            )
             yield Inexpressible(used, wanted)
         yield from _write_scores(place, reward, scores_of(name, view.version), name)
         rest = {key: value for key, value in reward["args"].items() if row.args.get(key) != value}
@@ -177,16 +194,23 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         yield Flow(target, name, ((*place, "type"), (*place, "kind")), same=False, always=True)
     else:
         what = {
-            "external": f"the reward {reward.get('kind')}{told(WORKERS, reward.get('kind'))}",
-            "function": f"the function {reward.get('function')} of {reward.get('path')}",
+            "external": said(
+                "the reward {kind}{told}", kind=reward.get("kind"), told=told(WORKERS, reward.get("kind"))
+            ),
+            "function": said(
+                "the function {function} of {path}", function=reward.get("function"), path=reward.get("path")
+            ),
             "model": "a reward model",
             "sandbox": "a code sandbox",
             "judge": "a judge",
-        }.get(kind, f"rule {reward.get('rule')}")
+        }.get(kind, said("rule {rule}", rule=reward.get("rule")))
         hint = (
             "Trinity takes rewards by registered names: call it from a class in a plug-in folder, and name that class"
         )
-        yield Inexpressible(tuple((*place, name) for name in reward), f"{what} has no form in Trinity. {hint}")
+        yield Inexpressible(
+            tuple((*place, name) for name in reward),
+            said("{what} has no form in Trinity. {hint}", what=what, hint=hint),
+        )
         return
     yield from _write_args(view, place, reward, name)
     yield from _plain_reward(place, reward)
@@ -214,8 +238,16 @@ def _write_scores(
     if asked == scores:
         yield Flow((), None, used)
     else:
-        shown = [f"{right:g} and {wrong:g}" for right, wrong in (scores, asked)]
-        yield Inexpressible(used, f"Trinity's {name} scores right and wrong answers {shown[0]}, not {shown[1]}")
+        shown = [said("{right:g} and {wrong:g}", right=right, wrong=wrong) for right, wrong in (scores, asked)]
+        yield Inexpressible(
+            used,
+            said(
+                "Trinity's {name} scores right and wrong answers {shown}, not {shown2}",
+                name=name,
+                shown=shown[0],
+                shown2=shown[1],
+            ),
+        )
 
 
 def rows_name_functions(rewards: Sequence[Mapping[str, Any]], version: Version) -> bool:
@@ -245,7 +277,15 @@ def _write_args(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]
         if key == THINK_PENALTY and name == "math_boxed_reward":
             yield Flow((), None, used, "mapped", "with_think and format_score_coef of math_boxed_workflow")
         elif key not in takes:
-            yield Inexpressible(used, f"Trinity's {name} finds and compares answers its own way, without {key} {value}")
+            yield Inexpressible(
+                used,
+                said(
+                    "Trinity's {name} finds and compares answers its own way, without {key} {value}",
+                    name=name,
+                    key=key,
+                    value=value,
+                ),
+            )
         else:
             for root in [*train_places(view), *eval_places(view)]:
                 yield Flow((*root, "reward_fn_args", key), value, used, always=True)
@@ -272,9 +312,9 @@ def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator
             what = (
                 "in Trinity, one reward scores all rows of a task set"
                 if name == "applies_to"
-                else f"Trinity's rewards have no {name}"
+                else said("Trinity's rewards have no {name}", name=name)
             )
-            yield Inexpressible(((*place, name),), f"Trinity always does it its own way: {what}")
+            yield Inexpressible(((*place, name),), said("Trinity always does it its own way: {what}", what=what))
         elif name in reward:
             yield Flow((), None, ((*place, name),))
     yield Inexpressible(((*place, "name"),), "Trinity names scores after its reward functions", idle=True)

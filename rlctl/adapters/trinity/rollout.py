@@ -25,6 +25,7 @@ from rlctl.adapters.trinity.batch import seconds
 from rlctl.adapters.trinity.data import spelling_of_all
 from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.trinity.workflows import one_turn, taught, teaches
+from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
 
 PLAYED: dict[str, str] = {}
@@ -101,7 +102,7 @@ def _read_models(view: Reading) -> Iterator[Flow]:
     for index, item in enumerate(several[first:] if isinstance(several, list) else []):
         place, to = (*view.path("explorer.auxiliary_models"), index + first), ("rollout", "auxiliary_models", index)
         if not isinstance(item, Mapping):
-            raise BadValueError(f"holds {item!r}; expected a mapping for each model", key=place)
+            raise BadValueError(said("holds {item!r}; expected a mapping for each model", item=item), key=place)
         for key, value in item.items():
             if key in names and value is not None:
                 yield Flow((*to, names[key]), value, ((*place, key),), same=True)

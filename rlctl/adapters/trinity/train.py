@@ -43,6 +43,7 @@ from rlctl.adapters.engine.weight_decay import norms_and_biases
 from rlctl.adapters.trinity.batch import factor
 from rlctl.adapters.trinity.keys import ACTOR, MODEL, REF
 from rlctl.adapters.trinity.megatron import MEGATRON, megatron
+from rlctl.common.messages.reasons import said
 
 
 def deciding(view: Reading, own: str, common: str) -> str:
@@ -66,7 +67,7 @@ def _read_engine(view: Reading) -> Iterator[Flow]:
     key = deciding(view, f"{ACTOR}.strategy", "trainer.trainer_strategy")
     kind = str(view.get(key))
     if key != "trainer.trainer_strategy":
-        yield Flow((), None, (view.path("trainer.trainer_strategy"),), "dead", f"{key} decides")
+        yield Flow((), None, (view.path("trainer.trainer_strategy"),), "dead", said("{key} decides", key=key))
     yield Flow(view.to("train.engine.type"), "megatron" if kind == "megatron" else "fsdp2", (view.path(key),))
     if kind in ("fsdp", "fsdp2"):
         yield Flow(view.to("train.engine.source"), kind, (view.path(key),))
@@ -79,7 +80,7 @@ def _write_engine(view: Writing) -> Iterator[Out]:
         if source in ("fsdp", "fsdp2"):
             yield Flow(view.path("trainer.trainer_strategy"), source, used)
         else:
-            note = f"Trinity has no {source}. Wrote FSDP2"
+            note = said("Trinity has no {source}. Wrote FSDP2", source=source)
             yield Inexpressible(used[1:], note, idle=True)
             yield Flow(view.path("trainer.trainer_strategy"), "fsdp2", used, "derived", note)
     elif name == "megatron":
@@ -87,7 +88,7 @@ def _write_engine(view: Writing) -> Iterator[Out]:
     else:
         yield Inexpressible(
             (used[0], view.to("train.engine.kind")),
-            f"Trinity has no {view.get('train.engine.kind')}; Wrote Trinity's default engine",
+            said("Trinity has no {kind}; Wrote Trinity's default engine", kind=view.get("train.engine.kind")),
         )
 
 
@@ -129,7 +130,7 @@ def _read_clip(view: Reading) -> Iterator[Flow]:
     for other in ("trainer.grad_clip", "algorithm.optimizer.clip_grad"):
         if other != key and view.written(other):
             same = view.get(other) == value
-            yield Flow((), None, (view.path(other),), "mapped" if same else "dead", f"{key} decides")
+            yield Flow((), None, (view.path(other),), "mapped" if same else "dead", said("{key} decides", key=key))
 
 
 def _write_clip(view: Writing) -> Iterator[Out]:
@@ -184,7 +185,9 @@ def read_warmup(view: Reading, key: str, role: str) -> Iterator[Flow]:
     value, epochs = view.get(key), view.get(f"{ACTOR}.ppo_epochs")
     ticks = value if isinstance(value, int) and value >= (1 if view.version >= (0, 6) else 0) else None
     repeats = epochs if isinstance(epochs, int) and epochs > 1 else 1
-    note = f"{ticks} trainer steps x {repeats} passes" if ticks and repeats > 1 else ""
+    note = (
+        said("{ticks} trainer steps x {repeats} passes", ticks=ticks, repeats=repeats) if ticks and repeats > 1 else ""
+    )
     yield Flow(
         view.to(f"{role}.lr_scheduler.warmup_steps"),
         None if ticks is None else ticks * repeats,
@@ -206,7 +209,7 @@ def _read_warmup(view: Reading) -> Iterator[Flow]:
     megatron = strategy(view) == "megatron"
     if warms and starts_low(view.version, str(view.get(key)), megatron):
         start = view.get(f"{root}.lr") * view.get(f"{root}.min_lr_ratio")
-        note = f"the warm-up of {'Megatron' if megatron else 'a cosine'} begins at the lowest rate"
+        note = said("the warm-up of {value} begins at the lowest rate", value="Megatron" if megatron else "a cosine")
         yield Flow(view.to("train.lr_scheduler.warmup_start_lr"), start, (view.path(key),), "derived", note)
 
 
@@ -225,7 +228,7 @@ def write_warmup(view: Writing, key: str, role: str) -> Iterator[Out]:
     each = factor(view) if by_step else 1
     epochs = 1 if by_step else view.config.batch.ppo_epochs
     value = -1 if ticks is None else int(-(-ticks * each // epochs))
-    note = f"{ticks} steps x {each}" if ticks and each > 1 else ""
+    note = said("{ticks} steps x {each}", ticks=ticks, each=each) if ticks and each > 1 else ""
     yield Flow(view.path(key), value, used, "derived" if note else "mapped", note, same=value == ticks)
     yield Flow((), None, (view.to(f"{to}.step_unit"),), "mapped", "Trinity's schedule counts train steps")
     relative = ratio or shape(view, role) in DECAYS
@@ -245,7 +248,7 @@ def _write_start(view: Writing) -> Iterator[Out]:
     if not _warms(view) or math.isclose(plan.warmup_start_lr, lowest):
         yield Flow((), None, used)
     else:
-        yield Inexpressible(used, f"Trinity's warm-up begins at {lowest:g}")
+        yield Inexpressible(used, said("Trinity's warm-up begins at {lowest:g}", lowest=lowest))
 
 
 def _starts_low(view: Writing) -> bool:
@@ -303,9 +306,11 @@ def schedule(key: str, role: str) -> CustomRule:
             yield from rule(_shapes(view, role)).write(view)
             return
         lowest = view.get(f"{role}.lr_scheduler.min_lr_ratio")
-        reason = (
-            f"Trinity has no {name} decay; a cosine to min_lr_ratio {lowest:g} is written, which is above it in the first "
-            "half of the run and below it in the second"
+        reason = said(
+            "Trinity has no {name} decay; a cosine to min_lr_ratio {lowest:g} is written, which is above it "
+            "in the first half of the run and below it in the second",
+            name=name,
+            lowest=lowest,
         )
         yield Flow(view.path(key), shape(view, role), (view.to(to),), "derived", reason, always=True)
         yield Inexpressible((view.to(to),), reason)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.adapters.engine.rules import BadValueError, Reading, Version
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
 
@@ -55,7 +56,7 @@ def _functions() -> dict[str, RewardFunction]:
     pattern = frozenset({"pattern"})
     pattern_of_format = r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$"
     boxed = "Trinity also leaves out units and reads number words before it compares: a few scores may differ"
-    dapo = "Trinity grades the last \boxed{} as PRIME does; the source grades the text after 'Answer:': scores differ"
+    dapo = "Trinity grades the last \\boxed{} as PRIME does; the source grades the text after 'Answer:': scores differ"
     format_args = {"pattern": pattern_of_format, "whole": False}
     where = "trinity/common/rewards"
     any_call, boxed_only = frozenset({"answer", "boxed"}), frozenset({"boxed"})
@@ -234,13 +235,15 @@ def task(view: Reading, place: KeyPath, *, evaluation: bool) -> Task:
     own = {key: item for key, item in args.items() if key not in OVERLONG} if isinstance(args, Mapping) else {}
     if row is not None and not reward and not row.teaches:
         if not row.reward and not inside.get("format.reward_fn_key", ""):
-            expected = f"is {named}, which needs a reward function; name one in {E}.default_reward_fn_type"
+            expected = said(
+                "is {named}, which needs a reward function; name one in {e}.default_reward_fn_type", named=named, e=E
+            )
             raise BadValueError(expected, key=workflow_keys[0])
         reward, reward_keys = row.reward or None, workflow_keys
-    said = inside.get("format.system_prompt", None)
+    stated = inside.get("format.system_prompt", None)
     thinks = bool(row and row.thinks and settings.get("with_think"))
     implied = _implied(row, reward, thinks=thinks)
-    implies = row is not None and implied is not None and (said is None or row.prompt_always)
+    implies = row is not None and implied is not None and (stated is None or row.prompt_always)
     return Task(
         named if row is None else None,
         row,
@@ -249,7 +252,7 @@ def task(view: Reading, place: KeyPath, *, evaluation: bool) -> Task:
         reward_keys,
         own,
         inside.path("reward_fn_args"),
-        implied if implies else said or None,
+        implied if implies else stated or None,
         (*workflow_keys, *reward_keys) if implies else (),
         float(settings.get("format_score_coef", 0.1) or 0.1) if thinks and reward == "math_boxed_reward" else 0.0,
         row is not None and row.masks(view.version),

@@ -27,6 +27,7 @@ from rlctl.adapters.verl import nearest, shaping
 from rlctl.adapters.verl.correction import CORRECTION, C
 from rlctl.adapters.verl.nearest import ChosenOrNearest
 from rlctl.adapters.verl.roles import ACTOR, kind_of_engine
+from rlctl.common.messages.reasons import said
 
 A = "actor_rollout_ref.actor"
 ESTIMATORS = {
@@ -59,7 +60,7 @@ ADVANTAGES = {
     "opo": "opo",
 }
 LOSSES = {"vanilla": "ppo_clip", "gspo": "gspo", "cispo": "cispo", "sapo": "sapo", "gpg": "policy_gradient"}
-NO_ESTIMATOR = "verl has no estimator {}"
+NO_ESTIMATOR = "verl has no estimator {name}"
 
 
 def _kl(key: str) -> Names:
@@ -123,7 +124,9 @@ class Replay(Key):
         if engine in REPLAYING or not view.written(self.key):
             yield from super().read(view)
         else:
-            yield Flow((), None, (view.path(self.key),), "dead", f"verl has no router replay on {engine}")
+            yield Flow(
+                (), None, (view.path(self.key),), "dead", said("verl has no router replay on {engine}", engine=engine)
+            )
 
 
 AGGREGATION = "algorithm.aggregation.mode"
@@ -139,9 +142,21 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
     key, loss = f"{A}.loss_agg_mode", view.get(f"{A}.policy_loss.loss_mode")
     used = (view.path(key),)
     if _is_fixed(loss, view):
-        yield Flow(view.to(AGGREGATION), OWN_AGGREGATION, (), "derived", f"verl's {loss} averages over responses")
+        yield Flow(
+            view.to(AGGREGATION),
+            OWN_AGGREGATION,
+            (),
+            "derived",
+            said("verl's {loss} averages over responses", loss=loss),
+        )
         same = AGGREGATIONS.names.get(view.get(key)) == OWN_AGGREGATION
-        yield Flow((), None, used, "mapped" if same else "dead", f"verl's {loss} always uses seq-mean-token-mean")
+        yield Flow(
+            (),
+            None,
+            used,
+            "mapped" if same else "dead",
+            said("verl's {loss} always uses seq-mean-token-mean", loss=loss),
+        )
     else:
         value = view.get(key, "token-mean")
         value = value if "${" in str(value) else converted(AGGREGATIONS, value, view, key)
@@ -156,7 +171,7 @@ def _write_aggregation(view: Writing) -> Iterator[Out]:
         if mode != "token_mean":
             yield Inexpressible(used, "this release always averages over tokens")
     elif _is_fixed(loss, view) and mode != OWN_AGGREGATION:
-        yield Inexpressible(used, f"verl's {loss} always uses seq-mean-token-mean")
+        yield Inexpressible(used, said("verl's {loss} always uses seq-mean-token-mean", loss=loss))
     else:
         yield Flow(view.path(f"{A}.loss_agg_mode"), AGGREGATIONS.write(mode, view), used, always=loss == "gspo")
 
@@ -197,7 +212,8 @@ def _no_dual_clip(view: Writing, value: Any, place: str) -> Out:
     if value is None:
         return Flow((), None, (view.to(place),))
     return Inexpressible(
-        (view.to(place),), f"verl's gspo has no dual clip: the bound {value:g} for negative advantages is lost"
+        (view.to(place),),
+        said("verl's gspo has no dual clip: the bound {value:g} for negative advantages is lost", value=value),
     )
 
 
@@ -242,8 +258,11 @@ def _write_temperature(view: Writing) -> Iterator[Out]:
     else:
         yield Inexpressible(
             used,
-            f"verl divides training logits by the sampling temperature {temperature:g}, and the source does not, "
-            "so log-probs and loss differ; sample at temperature 1 to get the same results",
+            said(
+                "verl divides training logits by the sampling temperature {temperature:g}, and the source does "
+                "not, so log-probs and loss differ; sample at temperature 1 to get the same results",
+                temperature=temperature,
+            ),
         )
 
 
@@ -276,7 +295,7 @@ RULES: list[Rule] = [
         LOSSES,
         "vanilla",
         since="0.5",
-        missing="verl has no loss {}",
+        missing="verl has no loss {name}",
         nearest=nearest.LOSSES,
     ),
     CustomRule(

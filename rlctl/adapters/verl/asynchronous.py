@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Out, Reading, Rule, Writing
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.planning import arithmetic
@@ -67,7 +68,12 @@ def round_of(view: Reading) -> tuple[int, str] | None:
     numbers = view.get(MINI), _value(view, REQUIRED), _value(view, TRIGGER)
     if not all(isinstance(number, int) for number in numbers):
         return None
-    return math.prod(numbers), f"{numbers[0]} prompts x {numbers[1]} mini-batches x {numbers[2]} per weight sync"
+    return math.prod(numbers), said(
+        "{numbers} prompts x {numbers2} mini-batches x {numbers3} per weight sync",
+        numbers=numbers[0],
+        numbers2=numbers[1],
+        numbers3=numbers[2],
+    )
 
 
 def steps_of_update(view: Reading) -> int | None:
@@ -97,7 +103,7 @@ def read_total(view: Reading) -> Iterator[Flow]:
     """Steps of the run, which counts prompts."""
     prompts, found = view.get(SAMPLES), round_of(view)
     if isinstance(prompts, int) and found is not None:
-        note = f"{prompts} prompts / {found[0]} a step"
+        note = said("{prompts} prompts / {found} a step", prompts=prompts, found=found[0])
         yield Flow(view.to("schedule.total_steps"), max(1, prompts // found[0]), (view.path(SAMPLES),), "derived", note)
 
 
@@ -110,15 +116,29 @@ def read_devices(view: Reading) -> Iterator[Flow]:
     if not all(isinstance(number, int) for number in (mine, each, nodes, own)):
         return
     if each == own:
-        total, per_node, note = mine + nodes, each, f"{mine} to train + {nodes} for rollout"
+        total, per_node, note = (
+            mine + nodes,
+            each,
+            said("{mine} to train + {nodes} for rollout", mine=mine, nodes=nodes),
+        )
     elif mine == nodes:
-        total, per_node, note = mine, each + own, f"{each} to train + {own} for rollout on each node"
+        total, per_node, note = (
+            mine,
+            each + own,
+            said("{each} to train + {own} for rollout on each node", each=each, own=own),
+        )
     else:
         total, per_node, note = 1, mine * each + nodes * own, "nodes of two sizes, counted as one size"
     yield Flow(view.to("placement.nodes"), total, (used[0], used[2]), "derived", note)
     yield Flow(view.to("placement.devices_per_node"), per_node, (used[1], used[3]), "derived", note)
     yield Flow(view.to("placement.layout"), "split", used[2:])
-    yield Flow(view.to("placement.rollout_devices"), nodes * own, used[2:], "derived", f"{nodes} x {own}")
+    yield Flow(
+        view.to("placement.rollout_devices"),
+        nodes * own,
+        used[2:],
+        "derived",
+        said("{nodes} x {own}", nodes=nodes, own=own),
+    )
 
 
 def read_sync(view: Reading) -> Iterator[Flow]:
@@ -130,7 +150,7 @@ def read_sync(view: Reading) -> Iterator[Flow]:
         return
     ahead, used = _value(view, STALENESS), (view.path(STALENESS),)
     if isinstance(ahead, (int, float)):
-        note = f"{ahead:g} of a step's prompts ahead of training"
+        note = said("{ahead:g} of a step's prompts ahead of training", ahead=ahead)
         yield Flow(view.to("weight_sync.max_steps_ahead"), float(ahead), used, "derived", note)
         yield Flow(view.to("weight_sync.max_staleness"), math.ceil(ahead), used, "derived", note)
     how = "continue" if _value(view, PARTIAL) else "wait"
@@ -143,7 +163,7 @@ def _read_old(view: Reading) -> Iterator[Flow]:
         reason = "the trainer's own config uses the rollout engine's log-probs"
         yield Flow(view.to("algorithm.old_log_probs"), "rollout", used, "derived", reason)
     else:
-        yield Flow((), None, used, "dead", f"{BYPASS} decides")
+        yield Flow((), None, used, "dead", said("{bypass} decides", bypass=BYPASS))
 
 
 SOURCES = ((f"{ASYNC}.", "fully_async_main"), ("rollout.n", "the trainer one_step_off_policy"))

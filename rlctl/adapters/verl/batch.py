@@ -26,6 +26,7 @@ from rlctl.adapters.verl import asynchronous
 from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
 from rlctl.adapters.verl.training_engine import micro
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
@@ -38,7 +39,9 @@ R = "actor_rollout_ref.rollout"
 def _read_mini(view: Reading) -> Iterator[Flow]:
     prompts, group = view.get(f"{A}.ppo_mini_batch_size"), view.get(f"{R}.n")
     if isinstance(prompts, int) and isinstance(group, int):
-        note = f"{prompts} prompts x {group} responses = {prompts * group}"
+        note = said(
+            "{prompts} prompts x {group} responses = {value}", prompts=prompts, group=group, value=prompts * group
+        )
         used = (view.path(f"{A}.ppo_mini_batch_size"),)
         yield Flow(view.to("batch.mini_batch_responses"), prompts * group, used, "derived", note)
 
@@ -65,17 +68,27 @@ def _write_mini(view: Writing) -> Iterator[Out]:
     if rest or not prompts:
         near = arithmetic.nearest_multiples(mini, group)
         yield Inexpressible(
-            used, f"{mini} responses are not a whole number of prompts with {group} responses each; use {near}"
+            used,
+            said(
+                "{mini} responses are not a whole number of prompts with {group} responses each; use {near}",
+                mini=mini,
+                group=group,
+                near=near,
+            ),
         )
         prompts = max(1, round(mini / group))
-    note = f"{mini} responses / {group} a prompt = {prompts} prompts"
+    note = said("{mini} responses / {group} a prompt = {prompts} prompts", mini=mini, group=group, prompts=prompts)
     yield Flow(view.path(f"{A}.ppo_mini_batch_size"), prompts, used, "derived", note, always=True)
 
 
 def _read_critic_warmup(view: Reading) -> Iterator[Flow]:
     steps = view.get("trainer.critic_warmup")
     if isinstance(steps, int):
-        note = f"counted from 1: {steps} means {max(0, steps - 1)} critic-only steps" if steps else ""
+        note = (
+            said("counted from 1: {steps} means {value} critic-only steps", steps=steps, value=max(0, steps - 1))
+            if steps
+            else ""
+        )
         used = (view.path("trainer.critic_warmup"),)
         how = "derived" if steps else "mapped"
         yield Flow(view.to("schedule.critic_warmup_steps"), max(0, steps - 1), used, how, note)  # type: ignore[arg-type]
@@ -129,10 +142,25 @@ def _write_total(view: Writing) -> Iterator[Out]:
     if schedule.total_optimizer_steps is not None:
         used = (*used, view.to("schedule.total_optimizer_steps"))
         each = arithmetic.optimizer_steps_per_step(view.config)
-        how, note = "derived", f"{schedule.total_optimizer_steps} optimizer steps / {each} a step"
+        how, note = (
+            "derived",
+            said(
+                "{total_optimizer_steps} optimizer steps / {each} a step",
+                total_optimizer_steps=schedule.total_optimizer_steps,
+                each=each,
+            ),
+        )
     if steps != schedule.total_steps and schedule.total_epochs is not None and count is not None:
         used = (*used, view.to("schedule.total_epochs"))
-        how, note = "derived", f"{schedule.total_epochs} x {count} rows / {view.config.batch.prompts_per_step} a step"
+        how, note = (
+            "derived",
+            said(
+                "{total_epochs} x {count} rows / {prompts_per_step} a step",
+                total_epochs=schedule.total_epochs,
+                count=count,
+                prompts_per_step=view.config.batch.prompts_per_step,
+            ),
+        )
     yield Flow(view.path("trainer.total_training_steps"), steps, used, how, note, same=how == "mapped")
 
 
@@ -141,14 +169,16 @@ def _write_epochs(view: Writing) -> Iterator[Out]:
     used = (view.to("schedule.total_epochs"),)
     if epochs is not None and count is not None and _has_rest(view, count) and steps is not None:
         needed = -(-steps // arithmetic.steps_per_epoch(view.config, count))
-        note = f"verl drops an epoch's incomplete last step, so {steps} steps need {needed}"
+        note = said(
+            "verl drops an epoch's incomplete last step, so {steps} steps need {needed}", steps=steps, needed=needed
+        )
         yield Flow(view.path("trainer.total_epochs"), needed, used, "derived", note, always=True)
     elif epochs is not None and steps is not None and epochs >= steps:
         yield Flow(view.path("trainer.total_epochs"), epochs, used, "derived", STEPS_FIRST, always=True)
     elif epochs is not None:
         yield Flow(view.path("trainer.total_epochs"), epochs, used, same=True)
     elif steps is not None:
-        note = f"verl stops at the first of steps and epochs; {STEPS_FIRST}"
+        note = said("verl stops at the first of steps and epochs; {steps_first}", steps_first=STEPS_FIRST)
         yield Flow(view.path("trainer.total_epochs"), steps, used, "derived", note, always=True)
 
 
@@ -173,7 +203,9 @@ def _write_rest(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used, "derived", "verl drops an epoch's incomplete last step; the run is limited by steps")
     elif count is None:
         hint = "state dataset_rows, and rlctl writes the number of steps"
-        yield Inexpressible(used, f"verl drops an epoch's incomplete last step instead of carrying it on: {hint}")
+        yield Inexpressible(
+            used, said("verl drops an epoch's incomplete last step instead of carrying it on: {hint}", hint=hint)
+        )
     else:
         yield Flow((), None, used, "derived", "verl drops an epoch's incomplete last step. Wrote the number of steps")
 

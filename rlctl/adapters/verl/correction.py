@@ -17,6 +17,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import CORRECTION_FIELDS
+from rlctl.common.messages.reasons import said
 
 A = "actor_rollout_ref.actor"
 C = "algorithm.rollout_correction"
@@ -84,7 +85,9 @@ def _read_modern(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to(f"{IS}.lower_threshold"), float(low) if low else None, used("rollout_is_threshold"))
     except ValueError:
         place = view.path(f"{C}.rollout_is_threshold")
-        raise BadValueError(f"is {threshold!r}; expected a number or LOW_HIGH", key=place) from None
+        raise BadValueError(
+            said("is {threshold!r}; expected a number or LOW_HIGH", threshold=threshold), key=place
+        ) from None
     rules = _words(view.get(f"{C}.rollout_rs"))
     lower = view.get(f"{C}.rollout_rs_threshold_lower")
     bounds = [_bound(view, word, lower) for word in _words(view.get(f"{C}.rollout_rs_threshold"))]
@@ -115,7 +118,7 @@ def _bound(view: Reading, word: str, lower: Any) -> float | list[float]:
         return float(high)
     except ValueError:
         place = view.path(f"{C}.rollout_rs_threshold")
-        raise BadValueError(f"is {word!r}; expected a number or LOW_HIGH", key=place) from None
+        raise BadValueError(said("is {word!r}; expected a number or LOW_HIGH", word=word), key=place) from None
 
 
 def _words(value: Any) -> list[str]:
@@ -169,7 +172,8 @@ def _write_weight(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
     normalize = (view.to(f"{IS}.normalize"),)
     if kind in ("segment", "geometric"):
         yield Inexpressible(
-            (view.to(f"{IS}.level"), *bounds, *normalize), f"verl has no {kind} weight, only token and sequence"
+            (view.to(f"{IS}.level"), *bounds, *normalize),
+            said("verl has no {kind} weight, only token and sequence", kind=kind),
         )
         return
     if kind != "none":

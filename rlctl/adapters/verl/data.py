@@ -23,6 +23,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import SOURCE_FIELDS, Names
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
@@ -95,11 +96,19 @@ def _columns(view: Writing, kind: str, index: int, source: dict[str, Any], colum
         first = view.get("data.train")[0][field] if view.get("data.train") else first
         place = ("data", kind, index, field)
         if source[field] != first:
-            yield Inexpressible((place,), f"verl has one {column} for all files")
+            yield Inexpressible((place,), said("verl has one {column} for all files", column=column))
         elif source[field] is None and default is not None and field.endswith(("image_key", "video_key", "audio_key")):
-            yield Flow((), None, (place,), "mapped", f"verl reads {column} only if the column exists")
+            yield Flow(
+                (), None, (place,), "mapped", said("verl reads {column} only if the column exists", column=column)
+            )
         elif source[field] is None and field == "source_key":
-            yield Flow((), None, (place,), "derived", f"verl picks its reward by a column; kept '{default}'")
+            yield Flow(
+                (),
+                None,
+                (place,),
+                "derived",
+                said("verl picks its reward by a column; kept '{default}'", default=default),
+            )
         else:
             yield Flow(view.path(column), source[field], (place,), same=True)
 
@@ -118,7 +127,7 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
         elif value in reader.get(field, (plain.get(field),)) or value == {} or value == fixed.get(field, ABSENT):
             yield Flow((), None, (place,), "mapped", "what verl does anyway")
         elif turns and field in ("prompt_key", "response_key"):
-            yield Inexpressible((place,), f"the conversations in '{turns}' contain it", idle=True)
+            yield Inexpressible((place,), said("the conversations in '{turns}' contain it", turns=turns), idle=True)
         elif field == "prompt_type" and value == "messages":
             yield Inexpressible((place,), "verl's rows are chat messages", idle=True)
         elif field == "split" and not view.explicit(".".join(str(part) for part in place)):
@@ -127,12 +136,14 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
             yield Inexpressible((place,), "verl names datasets by their data_source column", idle=True)
         elif value is not None:
             implied = told(WORKFLOWS, value) if field == "workflow" else ""
-            yield Inexpressible((place,), OTHERWISE.get(field, f"verl has no {field} of one file") + implied)
+            yield Inexpressible(
+                (place,), OTHERWISE.get(field, said("verl has no {field} of one file", field=field)) + implied
+            )
 
 
 OTHERWISE = {
     "workflow": "verl has no workflows: it generates one answer and scores it, or runs an agent loop",
-    "answer_key": f"verl reads the answer from '{ANSWER}'",
+    "answer_key": said("verl reads the answer from '{answer}'", answer=ANSWER),
     "split": "verl reads files, not splits: name the file of this split",
     "subset": "verl reads files, not subsets: name the file of this subset",
     "prompt_type": "verl reads prompts as chat messages",
@@ -156,11 +167,11 @@ def _write_samples(kind: str, key: str) -> Any:
         used = tuple(("data", kind, index, "max_samples") for index in range(len(wanted)))
         if view.version < (0, 7):
             if any(wanted):
-                yield Inexpressible(used, f"verl has {key} since 0.7")
+                yield Inexpressible(used, said("verl has {key} since 0.7", key=key))
         elif len(wanted) == 1:
             yield Flow(view.path(key), wanted[0] or -1, used)
         elif any(item is not None for item in wanted):
-            yield Inexpressible(used, f"verl's {key} counts all files together")
+            yield Inexpressible(used, said("verl's {key} counts all files together", key=key))
 
     return write
 
@@ -273,7 +284,7 @@ def _read_prompt_length(view: Reading) -> Iterator[Flow]:
     own, data = f"{R}.prompt_length", "data.max_prompt_length"
     if view.written(own):
         same = view.get(own) == view.get(data)
-        why = f"as in {data}" if same else f"{data} decides which prompts are used"
+        why = said("as in {data}", data=data) if same else said("{data} decides which prompts are used", data=data)
         yield Flow((), None, (view.path(own),), "mapped" if same else "dead", why)
 
 
@@ -290,11 +301,11 @@ def needs(config: Config) -> list[Finding]:
     sources, found = [*config.data.train, *config.data.eval], []
     environments = config.rollout.environments
     if environments is not None:
-        message = (
-            f"verl has no environment managers: the written run answers each row of data.train_files once and scores the "
-            f"answer, and does not play {', '.join(environments.tags) or 'the environments'}"
-            + "".join(told(ENVIRONMENTS, kind) for kind in environment_types(config))
-        )
+        message = said(
+            "verl has no environment managers: the written run answers each row of data.train_files once "
+            "and scores the answer, and does not play {tags}",
+            tags=", ".join(environments.tags) or "the environments",
+        ) + "".join(told(ENVIRONMENTS, kind) for kind in environment_types(config))
         hint = (
             "write a verl agent loop that plays them, or convert to a framework with environments; set VERL_TRAIN_FILES"
         )
@@ -307,8 +318,13 @@ def needs(config: Config) -> list[Finding]:
                 Level.WARNING,
                 TRAIN_FILES,
                 framework="verl",
-                expected=f"the prompt as chat messages, the reward's name from 'data_source' and the answer from '{ANSWER}'",
-                found=f"'{shaped[0].path}' has its answer in '{shaped[0].answer_key}'",
+                expected=said(
+                    "the prompt as chat messages, the reward's name from 'data_source' and the answer from '{answer}'",
+                    answer=ANSWER,
+                ),
+                found=said(
+                    "'{path}' has its answer in '{answer_key}'", path=shaped[0].path, answer_key=shaped[0].answer_key
+                ),
                 advice="rewrite the data with these columns; verl then scores with its own reward, or custom_reward_function",
             )
         )

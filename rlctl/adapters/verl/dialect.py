@@ -32,6 +32,7 @@ from rlctl.adapters.verl import (
 from rlctl.adapters.verl.known import known_keys
 from rlctl.adapters.verl.ranks import RANKS
 from rlctl.common.errors import TranslationError
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Entry, Finding, Level, finding
 from rlctl.config import Config
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
@@ -173,9 +174,11 @@ class Verl(Dialect):
             return "ppo"
         if objective == "sft":
             return "sft_engine" if version_of(version) >= (0, 6) else "sft"
-        what = f"objective {objective}" if objective != "rl" else f"mode {mode}"
+        what = (
+            said("objective {objective}", objective=objective) if objective != "rl" else said("mode {mode}", mode=mode)
+        )
         raise TranslationError(
-            f"verl has no trainer for {what}",
+            said("verl has no trainer for {what}", what=what),
             hint="verl supports rl, sft, generation and evaluation; Trinity has the other objectives",
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Rule, Writing
+from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
 
 D, TO = "distillation", "algorithm.distillation"
@@ -67,7 +68,13 @@ def _read(view: Reading) -> Iterator[Flow]:
     else:
         yield Flow((*to, "loss"), "reverse_kl" if mode in ESTIMATORS else mode, used)
         yield Flow((*to, "args", "estimator"), mode, used, same=True)
-        yield Flow((), None, (view.path(TYPED["top_k"][0]),), "dead", f"only {TOP_K} compares the top-k tokens")
+        yield Flow(
+            (),
+            None,
+            (view.path(TYPED["top_k"][0]),),
+            "dead",
+            said("only {top_k} compares the top-k tokens", top_k=TOP_K),
+        )
     weight = view.path(TYPED["coefficient"][0])
     if view.get(ARGS["with_rewards"][0]):
         yield Flow((*to, "coefficient"), view.get(TYPED["coefficient"][0]), (weight,), same=True)
@@ -104,7 +111,9 @@ def _write(view: Writing) -> Iterator[Out]:
             reason = "verl runs the teacher by teacher_models.teacher_model.inference, under different names"
             yield Inexpressible(((*to, "args", name), (*to, "args")), reason, idle=True)
         elif name not in ARGS and name not in OWN and not name.startswith(BELOW):
-            yield Inexpressible(((*to, "args", name), (*to, "args")), f"verl's distillation has no {name}")
+            yield Inexpressible(
+                ((*to, "args", name), (*to, "args")), said("verl's distillation has no {name}", name=name)
+            )
         elif name != "estimator":
             key = view.path(ARGS[name][0]) if name in ARGS else (*view.path(D), *name.split("."))
             yield Flow(key, value, ((*to, "args", name), (*to, "args")), same=True)
@@ -129,10 +138,18 @@ def _write_loss(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
         named = "estimator" in args
         yield Flow(key, estimator, used, "mapped" if named else "derived", "" if named else ESTIMATE, same=named)
     else:
-        wanted = loss if loss != "reverse_kl" else f"the estimator {estimator}"
-        yield Inexpressible(used, f"verl distills by {TOP_K}, {', '.join(ESTIMATORS)}, not by {wanted}")
+        wanted = loss if loss != "reverse_kl" else said("the estimator {estimator}", estimator=estimator)
+        yield Inexpressible(
+            used,
+            said(
+                "verl distills by {top_k}, {estimators}, not by {wanted}",
+                top_k=TOP_K,
+                estimators=", ".join(ESTIMATORS),
+                wanted=wanted,
+            ),
+        )
     if section["top_k"] is not None:
-        yield Inexpressible(((*to, "top_k"),), f"verl compares the top-k tokens only with {TOP_K}")
+        yield Inexpressible(((*to, "top_k"),), said("verl compares the top-k tokens only with {top_k}", top_k=TOP_K))
 
 
 RULES: list[Rule] = [

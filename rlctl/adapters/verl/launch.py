@@ -16,6 +16,7 @@ from rlctl.adapters.engine.secrets import is_secret
 from rlctl.adapters.engine.table import Table, generic
 from rlctl.adapters.engine.tree import find, remove
 from rlctl.common.errors import TranslationError
+from rlctl.common.messages.reasons import said
 from rlctl.documents import Comment, KeyPath
 from rlctl.documents.overrides_write import Change, changes
 from rlctl.documents.paths import copied
@@ -76,7 +77,7 @@ def overrides_text(file: File, table: Table) -> str:
     launch = launch_of(file, table)
     if any(word.startswith("--config-name") for word in launch.command):
         raise TranslationError(
-            f"verl@{file.release} chooses Megatron by a config file, which no override can do",
+            said("verl@{release} chooses Megatron by a config file, which no override can do", release=file.release),
             hint="write a launch script: --format sh, or a newer release: --to verl@0.9",
         )
     return "\n".join(change.text() for change in launch.changes) + "\n"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rlctl.adapters.engine.rules import Chosen, DialectKey, Flow, Inexpressible, Out, Version, Writing, version_of
+from rlctl.common.messages.reasons import said
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,13 @@ class ChosenOrNearest(Chosen):
             return
         yield Inexpressible(
             used,
-            f"{'this version of ' if found.until else ''}verl has no {kind}; {found.raw} is the nearest: {found.differs}",
+            said(
+                "{value}verl has no {kind}; {raw} is the nearest: {differs}",
+                value="this version of " if found.until else "",
+                kind=kind,
+                raw=found.raw,
+                differs=found.differs,
+            ),
         )
 
     def _needed(self, kind: str, view: Writing) -> Iterator[Out]:
@@ -83,8 +90,12 @@ ESTIMATORS: Mapping[str, Nearest] = {
     "step_wise_grpo": Nearest("grpo", STEPS),
     "gigpo": Nearest("grpo", STEPS),
     "reinforce": Nearest("reinforce_plus_plus", "it whitens advantages over the batch"),
-    "step_reinforce": Nearest("reinforce_plus_plus", f"it whitens advantages over the batch, and {STEPS}"),
-    "agentic_reinforce": Nearest("reinforce_plus_plus", f"it whitens advantages over the batch, and {STEPS}"),
+    "step_reinforce": Nearest(
+        "reinforce_plus_plus", said("it whitens advantages over the batch, and {steps}", steps=STEPS)
+    ),
+    "agentic_reinforce": Nearest(
+        "reinforce_plus_plus", said("it whitens advantages over the batch, and {steps}", steps=STEPS)
+    ),
     "on_policy_distill": Nearest("grpo", DISTILS),
     "jsd": Nearest("grpo", DISTILS),
 }
@@ -103,7 +114,7 @@ LOSSES: Mapping[str, Nearest] = {
     "kimi15": Nearest("gpg", "it has no trust region around the old policy"),
     "sppo": Nearest("vanilla", CLIPS),
     "rec": Nearest("vanilla", CLIPS),
-    "segment": Nearest("vanilla", f"{CLIPS} token by token"),
+    "segment": Nearest("vanilla", said("{clips} token by token", clips=CLIPS)),
     "ppo": Nearest("vanilla", CLIPS),
     "sft": Nearest("gpg", "it weighs responses by their advantages"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlctl.adapters.engine.rules import Noted, carried, dead, unsupported
+from rlctl.common.messages.reasons import said
 
 A = "actor_rollout_ref.actor"
 R = "actor_rollout_ref.rollout"
@@ -245,7 +246,7 @@ class Ignored:
 
 LATER_IGNORED: tuple[Ignored, ...] = (
     *[
-        Ignored(f"{root}.**", "0.8", f"score with verl's default instead and silently accept {root}")
+        Ignored(f"{root}.**", "0.8", said("score with verl's default instead and silently accept {root}", root=root))
         for root in ("custom_reward_function", "reward_model", "sandbox_fusion")
     ],
     *[

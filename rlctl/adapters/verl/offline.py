@@ -30,6 +30,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import ENGINE_DTYPES, REWARD_FIELDS, SOURCE_FIELDS, Listed, Off
 from rlctl.adapters.verl.output import RAY, unread
 from rlctl.adapters.verl.rollout import DEVICE, ENGINES, LOAD, length
+from rlctl.common.messages.reasons import said
 
 FOLDER = "rollout.responses_folder"
 RL = Dropped("algorithm.objective.type", "verl's offline runs do not train", "rl")
@@ -95,7 +96,7 @@ GENERATION: list[Rule] = [
     Key("model.path", "model.path", ABSENT, always=True),
     Key("model.external_lib", "model.import_modules", None, Listed(single=True)),
     Key("model.trust_remote_code", "model.trust_remote_code", False),
-    Chosen("rollout.name", "rollout.engine", ENGINES, "vllm", unwritten=("auto",), missing="verl has no engine {}"),
+    Chosen("rollout.name", "rollout.engine", ENGINES, "vllm", unwritten=("auto",), missing="verl has no engine {name}"),
     Key("rollout.prompt_length", "data.max_prompt_tokens", 1536),
     Key("rollout.response_length", "rollout.max_response_tokens", 512),
     Key("rollout.temperature", "rollout.sampling.temperature", 1.0),
@@ -146,7 +147,9 @@ def _write_reward(view: Writing) -> Iterator[Out]:
             yield Flow(view.path("custom_reward_function.path"), reward["path"], ((*place, "path"), place), same=True)
             yield Flow(view.path("custom_reward_function.name"), reward["function"], ((*place, "function"),), same=True)
         elif reward["type"] != "rule" or reward["rule"] != "auto":
-            yield Inexpressible((place,), f"verl's evaluation takes one function, not a {reward['type']} reward")
+            yield Inexpressible(
+                (place,), said("verl's evaluation takes one function, not a {type} reward", type=reward["type"])
+            )
 
 
 EVALUATION: list[Rule] = [

@@ -27,6 +27,7 @@ from rlctl.adapters.engine.weight_decay import norms_and_biases
 from rlctl.adapters.verl.asynchronous import is_separate, steps_of_update
 from rlctl.adapters.verl.roles import FSDP_KINDS, Role, is_old_fsdp, under
 from rlctl.adapters.verl.warmup import Ticks, moves_alike, run_ticks, warmup
+from rlctl.common.messages.reasons import said
 
 FSDP_SCHEDULES = Names(
     {"constant": "constant", "cosine": "cosine"}, "verl's FSDP schedules are constant and cosine, both with warm-up"
@@ -165,7 +166,7 @@ def gradient_clip(key: str, role: Role, since: str, old: str) -> Rule:
         value = view.get(live, 1.0)
         kept = Off(0.0).read(value, view) if role.kind(view) == "megatron" else converted(NoClip(), value, view, live)
         yield Flow(view.to(to), kept, (view.path(live),), same=kept == value)
-        yield Flow((), None, (view.path(unread),), "dead", f"verl's engine reads {live} instead")
+        yield Flow((), None, (view.path(unread),), "dead", said("verl's engine reads {live} instead", live=live))
 
     def write(view: Writing) -> Iterator[Out]:
         value = view.get(to)
@@ -192,7 +193,13 @@ def _read_fsdp_shape(prefix: str, to: str) -> Any:
         value = view.get(deciding)
         value = value if "${" in str(value) else converted(FSDP_SCHEDULES, value, view, deciding)
         yield Flow(view.to(to), value, (view.path(deciding),), same=True)
-        yield Flow((), None, (view.path(other),), "dead" if view.get(other) else "mapped", f"{deciding} decides")
+        yield Flow(
+            (),
+            None,
+            (view.path(other),),
+            "dead" if view.get(other) else "mapped",
+            said("{deciding} decides", deciding=deciding),
+        )
 
     return read
 
@@ -205,7 +212,9 @@ def _write_fsdp_shape(prefix: str, to: str) -> Any:
             yield Flow(view.path(key), name, (view.to(to),), same=True)
         elif name in ("linear", "polynomial"):
             yield Flow(view.path(key), "cosine", (view.to(to),), "derived", always=True)
-            yield Inexpressible((view.to(to),), f"verl's FSDP has no {name} decay; a cosine ends at the same rate")
+            yield Inexpressible(
+                (view.to(to),), said("verl's FSDP has no {name} decay; a cosine ends at the same rate", name=name)
+            )
         elif not isinstance(name, Absent):
             yield Inexpressible((view.to(to),), FSDP_SCHEDULES.missing)
 
@@ -229,7 +238,9 @@ def ticks_of(schedule: str) -> CustomRule:
         note = (
             ""
             if each is None
-            else f"one update_actor is {each} optimizer steps, and one step has several update_actor calls"
+            else said(
+                "one update_actor is {each} optimizer steps, and one step has several update_actor calls", each=each
+            )
         )
         how: Provenance = "mapped" if each is None else "derived"
         yield Flow(view.to(f"{schedule}step_unit"), "step" if each is None else "optimizer_step", (), how, note)
@@ -242,7 +253,9 @@ def ticks_of(schedule: str) -> CustomRule:
             return
         if moves and not moves_alike(view, schedule):
             per = "mini-batch" if is_separate(view) else "step"
-            yield Inexpressible(used, f"verl's schedule counts {per}s, not {tick.replace('_', ' ')}s")
+            yield Inexpressible(
+                used, said("verl's schedule counts {per}s, not {tick}s", per=per, tick=tick.replace("_", " "))
+            )
         else:
             how: Provenance = "derived" if tick == "optimizer_step" else "mapped"
             yield Flow((), None, used, how, "the rate changes as often, or is constant")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
+from rlctl.common.messages.reasons import said
 
 ACTOR, ROLLOUT, REF, CRITIC = (
     "actor_rollout_ref.actor",
@@ -89,16 +90,16 @@ def _micro(role: str, name: str, needed: Callable[[Values], bool], source: str) 
     yield Requirement(
         new,
         lambda values: needed(values) and values[old] is None and values[new] is None,
-        f"neither {new} nor {old} is set, and dynamic batching is off",
+        said("neither {new} nor {old} is set, and dynamic batching is off", new=new, old=old),
         source,
-        f"set {new}",
+        said("set {new}", new=new),
     )
     yield Requirement(
         old,
         lambda values: needed(values) and values[old] is not None and values[new] is not None,
-        f"{old} ({{{old}}}) and {new} ({{{new}}}) are both set",
+        said("{old} ({{{old}}}) and {new} ({{{new}}}) are both set", old=old, new=new),
         source,
-        f"remove {old}",
+        said("remove {old}", old=old),
     )
 
 
@@ -108,16 +109,16 @@ def _mini(role: str, needed: Callable[[Values], bool], source: str) -> Iterator[
     yield Requirement(
         mini,
         lambda values: needed(values) and values["data.train_batch_size"] < values[mini],
-        f"data.train_batch_size ({{data.train_batch_size}}) is less than {mini} ({{{mini}}})",
+        said("data.train_batch_size ({{data.train_batch_size}}) is less than {mini} ({{{mini}}})", mini=mini),
         source,
-        f"set {mini} to data.train_batch_size or less",
+        said("set {mini} to data.train_batch_size or less", mini=mini),
     )
     yield Requirement(
         micro,
         lambda values: needed(values) and values[micro] is not None and values[mini] % values[micro],
-        f"{mini} ({{{mini}}}) does not divide by {micro} ({{{micro}}})",
+        said("{mini} ({{{mini}}}) does not divide by {micro} ({{{micro}}})", mini=mini, micro=micro),
         source,
-        f"set {role}.ppo_micro_batch_size_per_gpu instead",
+        said("set {role}.ppo_micro_batch_size_per_gpu instead", role=role),
     )
     yield Requirement(
         micro,
@@ -127,9 +128,13 @@ def _mini(role: str, needed: Callable[[Values], bool], source: str) -> Iterator[
             and _strategy(values, role) != "megatron"
             and values[micro] * _sequence_parallel(values, role) < _gpus(values)
         ),
-        f"{micro} ({{{micro}}}) times {role}.ulysses_sequence_parallel_size is less than the number of GPUs",
+        said(
+            "{micro} ({{{micro}}}) times {role}.ulysses_sequence_parallel_size is less than the number of GPUs",
+            micro=micro,
+            role=role,
+        ),
         source,
-        f"set {role}.ppo_micro_batch_size_per_gpu instead",
+        said("set {role}.ppo_micro_batch_size_per_gpu instead", role=role),
     )
 
 
@@ -161,10 +166,13 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "data.train_batch_size",
         lambda v: _static(ACTOR)(v) and v["data.train_batch_size"] * v[f"{ROLLOUT}.n"] % _smallest_batch(v),
-        f"data.train_batch_size x {ROLLOUT}.n ({{data.train_batch_size}} x {{{ROLLOUT}.n}}) does not divide by the number of "
-        "GPUs, or with Megatron by its replicas times their micro-batch",
+        said(
+            "data.train_batch_size x {rollout}.n ({{data.train_batch_size}} x {{{rollout}.n}}) does not "
+            "divide by the number of GPUs, or with Megatron by its replicas times their micro-batch",
+            rollout=ROLLOUT,
+        ),
         CONFIG,
-        f"change data.train_batch_size, or set {ACTOR}.use_dynamic_bsz to true",
+        said("change data.train_batch_size, or set {actor}.use_dynamic_bsz to true", actor=ACTOR),
     ),
     *_micro(ACTOR, "ppo_micro_batch_size", _static(ACTOR), f"{ACTOR_SOURCE}.__post_init__"),
     *_mini(ACTOR, _static(ACTOR), f"{ACTOR_SOURCE}.validate"),
@@ -175,7 +183,11 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{ACTOR}.loss_agg_mode",
         lambda v: v[f"{ACTOR}.loss_agg_mode"] not in LOSS_AGGREGATIONS,
-        f"{ACTOR}.loss_agg_mode is {{{ACTOR}.loss_agg_mode}}; expected one of {', '.join(LOSS_AGGREGATIONS)}",
+        said(
+            "{actor}.loss_agg_mode is {{{actor}.loss_agg_mode}}; expected one of {loss_aggregations}",
+            actor=ACTOR,
+            loss_aggregations=", ".join(LOSS_AGGREGATIONS),
+        ),
         f"{ACTOR_SOURCE}.__post_init__",
         "set it to one of these",
     ),
@@ -186,16 +198,20 @@ ROWS: tuple[Requirement, ...] = (
             and _sequence_parallel(v, ACTOR) > 1
             and not v["actor_rollout_ref.model.use_remove_padding"]
         ),
-        f"{ACTOR}.ulysses_sequence_parallel_size is {{{ACTOR}.ulysses_sequence_parallel_size}} without use_remove_padding",
+        said(
+            "{actor}.ulysses_sequence_parallel_size is {{{actor}.ulysses_sequence_parallel_size}} without "
+            "use_remove_padding",
+            actor=ACTOR,
+        ),
         "verl/workers/config/actor.py, FSDPActorConfig.validate",
         "set actor_rollout_ref.model.use_remove_padding to true",
     ),
     Requirement(
         f"{ROLLOUT}.temperature",
         lambda v: v[f"{ROLLOUT}.val_kwargs.do_sample"] and v[f"{ROLLOUT}.temperature"] <= 0,
-        f"{ROLLOUT}.temperature is {{{ROLLOUT}.temperature}}, and validation samples",
+        said("{rollout}.temperature is {{{rollout}.temperature}}, and validation samples", rollout=ROLLOUT),
         CONFIG,
-        f"set {ROLLOUT}.temperature above 0, or {ROLLOUT}.val_kwargs.do_sample to false",
+        said("set {rollout}.temperature above 0, or {rollout}.val_kwargs.do_sample to false", rollout=ROLLOUT),
     ),
     Requirement(
         "actor_rollout_ref.model.lora_rank",
@@ -205,28 +221,28 @@ ROWS: tuple[Requirement, ...] = (
             and max(v.number("actor_rollout_ref.model.lora_rank", 0), v.number("actor_rollout_ref.model.lora.rank", 0))
             > LARGEST_LORA
         ),
-        f"the rank of the adapter is above {LARGEST_LORA}, the largest that vLLM takes",
+        said("the rank of the adapter is above {largest_lora}, the largest that vLLM takes", largest_lora=LARGEST_LORA),
         CONFIG,
-        f"set actor_rollout_ref.model.lora_rank to {LARGEST_LORA} or less",
+        said("set actor_rollout_ref.model.lora_rank to {largest_lora} or less", largest_lora=LARGEST_LORA),
     ),
     Requirement(
         "critic.strategy",
         lambda v: _uses_critic(v) and (_strategy(v) == "megatron") != (_strategy(v, CRITIC) == "megatron"),
         "one of actor and critic trains with Megatron, the other does not; verl supports only one engine for both",
         "verl/trainer/config/ppo_trainer.yaml, critic@critic: ${model_engine}_critic",
-        f"set critic.strategy to the engine of {ACTOR}.strategy",
+        said("set critic.strategy to the engine of {actor}.strategy", actor=ACTOR),
     ),
     Requirement(
         f"{ACTOR}.router_replay.mode",
         lambda v: v[f"{ACTOR}.router_replay.mode"] not in (None, "disabled", "R2", "R3"),
-        f"{ACTOR}.router_replay.mode is {{{ACTOR}.router_replay.mode}}; expected disabled, R2 or R3",
+        said("{actor}.router_replay.mode is {{{actor}.router_replay.mode}}; expected disabled, R2 or R3", actor=ACTOR),
         "verl/workers/config/actor.py, RouterReplayConfig.__post_init__",
         "set it to one of these",
     ),
     Requirement(
         f"{ACTOR}.megatron.dtype",
         lambda v: _strategy(v) == "megatron" and v[f"{ACTOR}.megatron.dtype"] not in (None, *DTYPES),
-        f"{ACTOR}.megatron.dtype is {{{ACTOR}.megatron.dtype}}; expected bfloat16 or float16",
+        said("{actor}.megatron.dtype is {{{actor}.megatron.dtype}}; expected bfloat16 or float16", actor=ACTOR),
         "verl/workers/config/engine.py, McoreEngineConfig.__post_init__",
         "set it to one of these",
     ),
@@ -236,21 +252,24 @@ ROWS: tuple[Requirement, ...] = (
             _strategy(v) in ("fsdp", "fsdp2")
             and v[f"{ACTOR}.optim.lr_scheduler_type"] not in (None, "constant", "cosine")
         ),
-        f"{ACTOR}.optim.lr_scheduler_type is {{{ACTOR}.optim.lr_scheduler_type}}; FSDP supports constant or cosine",
+        said(
+            "{actor}.optim.lr_scheduler_type is {{{actor}.optim.lr_scheduler_type}}; FSDP supports constant or cosine",
+            actor=ACTOR,
+        ),
         "verl/workers/config/optimizer.py, FSDPOptimizerConfig.__post_init__",
         "set it to one of these",
     ),
     Requirement(
         f"{ROLLOUT}.name",
         lambda v: v[f"{ROLLOUT}.name"] in (None, "???"),
-        f"{ROLLOUT}.name is not set, and verl has no default for it",
+        said("{rollout}.name is not set, and verl has no default for it", rollout=ROLLOUT),
         "verl/trainer/config/rollout/rollout.yaml",
-        f"set {ROLLOUT}.name to vllm or sglang",
+        said("set {rollout}.name to vllm or sglang", rollout=ROLLOUT),
     ),
     Requirement(
         f"{ROLLOUT}.mode",
         lambda v: v[f"{ROLLOUT}.mode"] == "sync",
-        f"{ROLLOUT}.mode is sync, which verl 0.9 no longer has",
+        said("{rollout}.mode is sync, which verl 0.9 no longer has", rollout=ROLLOUT),
         f"{ROLLOUT_SOURCE}.__post_init__",
         "remove it, or set it to async",
     ),
@@ -262,7 +281,10 @@ ROWS: tuple[Requirement, ...] = (
             and v.number(f"{ROLLOUT}.expert_parallel_size")
             != v.number(f"{ROLLOUT}.tensor_model_parallel_size") * v.number(f"{ROLLOUT}.data_parallel_size")
         ),
-        f"{ROLLOUT}.expert_parallel_size ({{{ROLLOUT}.expert_parallel_size}}) is not tensor x data parallel size",
+        said(
+            "{rollout}.expert_parallel_size ({{{rollout}.expert_parallel_size}}) is not tensor x data parallel size",
+            rollout=ROLLOUT,
+        ),
         f"{ROLLOUT_SOURCE}.__post_init__",
         "set it to the product of the two, or to 1",
     ),
@@ -272,7 +294,11 @@ ROWS: tuple[Requirement, ...] = (
             v.number(f"{ROLLOUT}.pipeline_model_parallel_size") > 1
             and v[f"{ROLLOUT}.name"] in (None, "vllm", "sglang", "trtllm")
         ),
-        f"{ROLLOUT}.pipeline_model_parallel_size is {{{ROLLOUT}.pipeline_model_parallel_size}}; no rollout engine supports it",
+        said(
+            "{rollout}.pipeline_model_parallel_size is {{{rollout}.pipeline_model_parallel_size}}; no "
+            "rollout engine supports it",
+            rollout=ROLLOUT,
+        ),
         f"{ROLLOUT_SOURCE}.__post_init__",
         "set it to 1",
     ),
@@ -282,9 +308,9 @@ ROWS: tuple[Requirement, ...] = (
             v.written(f"{ROLLOUT}.log_prob_use_dynamic_bsz")
             and bool(v[f"{ROLLOUT}.log_prob_use_dynamic_bsz"]) is not bool(v[f"{ACTOR}.use_dynamic_bsz"])
         ),
-        f"{ROLLOUT}.log_prob_use_dynamic_bsz is not {ACTOR}.use_dynamic_bsz",
+        said("{rollout}.log_prob_use_dynamic_bsz is not {actor}.use_dynamic_bsz", rollout=ROLLOUT, actor=ACTOR),
         f"{WORKERS}, ActorRolloutRefWorker.init_model",
-        f"remove it: it follows {ACTOR}.use_dynamic_bsz",
+        said("remove it: it follows {actor}.use_dynamic_bsz", actor=ACTOR),
     ),
     Requirement(
         f"{ACTOR}.ppo_micro_batch_size_per_gpu",
@@ -293,15 +319,22 @@ ROWS: tuple[Requirement, ...] = (
             and v[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] is None
             and v[f"{ACTOR}.ppo_micro_batch_size"] is not None
         ),
-        f"{ACTOR}.ppo_micro_batch_size is set, but the workers read only {ACTOR}.ppo_micro_batch_size_per_gpu",
+        said(
+            "{actor}.ppo_micro_batch_size is set, but the workers read only {actor}.ppo_micro_batch_size_per_gpu",
+            actor=ACTOR,
+        ),
         f"{WORKERS}, ActorRolloutRefWorker.init_model",
-        f"set {ACTOR}.ppo_micro_batch_size_per_gpu instead",
+        said("set {actor}.ppo_micro_batch_size_per_gpu instead", actor=ACTOR),
     ),
     Requirement(
         f"{ACTOR}.ppo_mini_batch_size",
         lambda v: v[f"{ACTOR}.ppo_mini_batch_size"] * v[f"{ROLLOUT}.n"] % _replicas(v),
-        f"a mini-batch of {{{ACTOR}.ppo_mini_batch_size}} prompts x {{{ROLLOUT}.n}} responses does not divide by the "
-        "data-parallel ranks",
+        said(
+            "a mini-batch of {{{actor}.ppo_mini_batch_size}} prompts x {{{rollout}.n}} responses does not "
+            "divide by the data-parallel ranks",
+            actor=ACTOR,
+            rollout=ROLLOUT,
+        ),
         f"{WORKERS}, TrainingWorker.train_mini_batch",
         "change the mini-batch, the number of GPUs or the parallel sizes",
     ),
@@ -310,12 +343,12 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: _in_turns(v) and _gpus(v) % _engine_devices(v),
         "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) do not divide by the devices of a rollout engine",
         f"{WORKERS}, ActorRolloutRefWorker.init_model",
-        f"set {ROLLOUT}.tensor_model_parallel_size to a divisor of the number of GPUs",
+        said("set {rollout}.tensor_model_parallel_size to a divisor of the number of GPUs", rollout=ROLLOUT),
     ),
     Requirement(
         f"{ACTOR}.clip_ratio_c",
         lambda v: v[f"{ACTOR}.policy_loss.loss_mode"] in (None, "vanilla") and v[f"{ACTOR}.clip_ratio_c"] <= 1.0,
-        f"{ACTOR}.clip_ratio_c is {{{ACTOR}.clip_ratio_c}}; expected more than 1",
+        said("{actor}.clip_ratio_c is {{{actor}.clip_ratio_c}}; expected more than 1", actor=ACTOR),
         "verl/trainer/ppo/core_algos.py, compute_policy_loss_vanilla",
         "3.0 is usual",
     ),
@@ -342,17 +375,24 @@ ROWS: tuple[Requirement, ...] = (
             and v["data.train_batch_size"]
             != v.number("trainer.v1.separate_async.parameter_sync_step") * v[f"{ACTOR}.ppo_mini_batch_size"]
         ),
-        f"data.train_batch_size ({{data.train_batch_size}}) is not parameter_sync_step x {ACTOR}.ppo_mini_batch_size "
-        f"({{trainer.v1.separate_async.parameter_sync_step}} x {{{ACTOR}.ppo_mini_batch_size}})",
+        said(
+            "data.train_batch_size ({{data.train_batch_size}}) is not parameter_sync_step x "
+            "{actor}.ppo_mini_batch_size ({{trainer.v1.separate_async.parameter_sync_step}} x "
+            "{{{actor}.ppo_mini_batch_size}})",
+            actor=ACTOR,
+        ),
         "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
         "change one of the three",
     ),
     Requirement(
         f"{ROLLOUT}.checkpoint_engine.backend",
         lambda v: not _in_turns(v) and v[f"{ROLLOUT}.checkpoint_engine.backend"] in (None, "naive"),
-        f"{ROLLOUT}.checkpoint_engine.backend is naive, but separate_async sends weights to other devices",
+        said(
+            "{rollout}.checkpoint_engine.backend is naive, but separate_async sends weights to other devices",
+            rollout=ROLLOUT,
+        ),
         "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
-        f"set {ROLLOUT}.checkpoint_engine.backend to nccl",
+        said("set {rollout}.checkpoint_engine.backend to nccl", rollout=ROLLOUT),
     ),
     Requirement(
         "algorithm.rollout_correction.bypass_mode",
@@ -368,9 +408,13 @@ ROWS: tuple[Requirement, ...] = (
         Requirement(
             f"{ROLLOUT}.{name}",
             lambda v, name=name: not _in_turns(v) and v.number(f"{ROLLOUT}.{name}", 0) <= 0,  # type: ignore[misc]
-            f"{ROLLOUT}.{name} is {{{ROLLOUT}.{name}}}, and separate_async needs dedicated rollout devices",
+            said(
+                "{rollout}.{name} is {{{rollout}.{name}}}, and separate_async needs dedicated rollout devices",
+                rollout=ROLLOUT,
+                name=name,
+            ),
             "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
-            f"set {ROLLOUT}.{name} to at least 1",
+            said("set {rollout}.{name} to at least 1", rollout=ROLLOUT, name=name),
         )
         for name in ("nnodes", "n_gpus_per_node")
     ),

@@ -22,6 +22,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import REWARD_FIELDS, NullReads
 from rlctl.adapters.verl.shaping import replaces_manager
+from rlctl.common.messages.reasons import said
 
 CODE = tuple(source for row in SCORERS for source in row.sources if row.runs_programs)
 """Data sources whose programs verl's default runs in the sandbox."""
@@ -140,7 +141,7 @@ def _unused(view: Reading, roots: tuple[str, str, str], used: tuple[bool, bool, 
             places = [(*view.path(root), name) for name in inside] if isinstance(inside, dict) else [view.path(root)]
             other = [place for place in places if place[-1] not in (*LOOP_FIELDS, "overlong_buffer")]
             if other:
-                yield Flow((), None, tuple(other), "dead", deciding if view.get(on) else f"'{on}' is off")
+                yield Flow((), None, tuple(other), "dead", deciding if view.get(on) else said("'{on}' is off", on=on))
     if view.version >= (0, 8):
         reason = "verl accepts this block since 0.8 but no longer reads it: move it under 'reward'"
         for root in ("custom_reward_function", "reward_model", "sandbox_fusion"):
@@ -165,7 +166,11 @@ def _write(view: Writing) -> Iterator[Out]:
                 "verl does not sum rewards: it scores with one function, one model, or its default by data source",
             )
         else:
-            reason = f"verl has no {kind} reward; write a function for it{told(WORKERS, reward.get('kind'))}"
+            reason = said(
+                "verl has no {kind} reward; write a function for it{told}",
+                kind=kind,
+                told=told(WORKERS, reward.get("kind")),
+            )
             yield Inexpressible((place, (*place, "type")), reason)
     if not rewards:
         yield Inexpressible((("rewards",),), "verl always scores; its default reward depends on the data source")
@@ -225,7 +230,7 @@ def _common(reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
     usual = {"weight": 1.0, "applies_to": None, "timeout": 30.0, "on_error": "zero"}
     for name, value in usual.items():
         if reward[name] != value:
-            yield Inexpressible(((*place, name),), f"verl's rewards have no {name}")
+            yield Inexpressible(((*place, name),), said("verl's rewards have no {name}", name=name))
     for name in ("name", "workers", *(name for name, value in usual.items() if reward[name] == value)):
         yield Flow((), None, ((*place, name),))
 
@@ -236,8 +241,16 @@ def _write_rule(reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]
         yield Flow((), None, used, "mapped", "verl's default scores by data source")
     else:
         source = scored_as(reward["rule"])
-        hint = f": set it to '{source}' in each row for rule {reward['rule']}" if source else ""
-        reason = f"verl picks its rule by the data_source column; rule {reward['rule']} cannot be forced{hint}"
+        hint = (
+            said(": set it to '{source}' in each row for rule {rule}", source=source, rule=reward["rule"])
+            if source
+            else ""
+        )
+        reason = said(
+            "verl picks its rule by the data_source column; rule {rule} cannot be forced{hint}",
+            rule=reward["rule"],
+            hint=hint,
+        )
         yield Inexpressible(used, reason)
     for name, usual in (("args", {}), ("score_right", 1.0), ("score_wrong", 0.0)):
         if reward[name] != usual:
@@ -254,7 +267,8 @@ def _write_function(view: Writing, root: str, reward: dict[str, Any], place: tup
     yield Flow(view.path(f"{root}.reward_kwargs") if reward["args"] else (), reward["args"], args, same=True)
     if reward["signature"] not in ("auto", "verl"):
         yield Inexpressible(
-            ((*place, "signature"),), f"verl calls it with verl's signature, not {reward['signature']}'s"
+            ((*place, "signature"),),
+            said("verl calls it with verl's signature, not {signature}'s", signature=reward["signature"]),
         )
     else:
         yield Flow((), None, ((*place, "signature"),))

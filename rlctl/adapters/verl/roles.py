@@ -19,6 +19,7 @@ from rlctl.adapters.engine.rules import (
     When,
     Writing,
 )
+from rlctl.common.messages.reasons import said
 
 FSDP_KINDS = ("fsdp", "fsdp2", "fsdp_turbo")
 """Strategies of verl's FSDP engine, which share its block of keys."""
@@ -81,7 +82,7 @@ def sequence_parallel(role: Role) -> CustomRule:
         deciding = next((key for key in role.ulysses if _size(view.get(key)) == size), role.ulysses[0])
         yield Flow(view.to(f"{role.to}.ulysses_sequence_parallel_size"), size, (view.path(deciding),), same=True)
         others = tuple(path for path in used if path != view.path(deciding))
-        yield Flow((), None, others, "dead", f"{deciding} decides")
+        yield Flow((), None, others, "dead", said("{deciding} decides", deciding=deciding))
 
     def write(view: Writing) -> Iterator[Out]:
         size = view.get(f"{role.to}.ulysses_sequence_parallel_size")
@@ -132,7 +133,7 @@ def under(engine: str, role: Role, *rules: Rule) -> When:
         rules,
         lambda view: role.kind(view) in kinds,
         writes,
-        f"the engine is not {ENGINE_NAMES.get(engine, engine)}",
+        said("the engine is not {engine}", engine=ENGINE_NAMES.get(engine, engine)),
     )
 
 

@@ -27,6 +27,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import ENGINE_DTYPES, Names, Not, Off, workflow_rule
 from rlctl.adapters.verl import agent_loop, asynchronous, batch
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 R = "actor_rollout_ref.rollout"
@@ -65,7 +66,7 @@ def _read_args(view: Reading) -> Iterator[Flow]:
                 tuple((*place, k) for k in items if k != "swap_space"),
             )
         elif items:
-            yield Flow((), None, (place,), "dead", f"the engine is {name}")
+            yield Flow((), None, (place,), "dead", said("the engine is {name}", name=name))
         elif view.written(f"{R}.engine_kwargs"):
             yield Flow((), None, (place,), "mapped", "holds nothing")
 
@@ -122,7 +123,9 @@ def _read_placement(view: Reading) -> Iterator[Flow]:
     span = view.get("trainer.v1.sampler.max_off_policy_threshold", DEFAULT_SPAN) if warm else 1
     place = view.path("trainer.v1.sampler.max_off_policy_threshold")
     if isinstance(span, int) and span < 1:
-        raise BadValueError(f"is {span}; expected at least 1 (a response of the newest weights)", key=place)
+        raise BadValueError(
+            said("is {span}; expected at least 1 (a response of the newest weights)", span=span), key=place
+        )
     kept = span - 1 if isinstance(span, int) else span
     yield Flow(
         view.to("weight_sync.max_staleness"), kept, (place,) if warm else (), "derived" if warm else "mapped", SPAN
@@ -142,7 +145,7 @@ def _read_devices(view: Reading) -> Iterator[Flow]:
             nodes + extra,
             (*used[:1], view.path(f"{R}.nnodes")),
             "derived",
-            f"{nodes} to train + {extra} for rollout",
+            said("{nodes} to train + {extra} for rollout", nodes=nodes, extra=extra),
         )
     else:
         yield Flow(view.to("placement.nodes"), nodes, used[:1], same=True)
@@ -184,15 +187,22 @@ def _write_split(view: Writing) -> Iterator[Out]:
         return
     fitting, trains = batch.devices_that_divide(view.config), arithmetic.train_devices(view.config)
     total = placement.nodes * fitting
-    note = (
-        f"verl runs every role on all {total} devices in turn, instead of {own} for rollout and {trains} for training"
+    note = said(
+        "verl runs every role on all {total} devices in turn, instead of {own} for rollout and {trains} for training",
+        total=total,
+        own=own,
+        trains=trains,
     )
     yield Flow(view.path("trainer.nnodes"), placement.nodes, nodes[:1], same=True)
     how: Provenance = "mapped" if fitting == each else "derived"
     told = (
         ""
         if fitting == each
-        else f"{fitting} of {each} devices a node, because a mini-batch must divide by the replicas"
+        else said(
+            "{fitting} of {each} devices a node, because a mini-batch must divide by the replicas",
+            fitting=fitting,
+            each=each,
+        )
     )
     key = view.path("trainer.n_gpus_per_node")
     yield Flow(key, fitting, nodes[1:], how, told, same=fitting == each, always=True)
@@ -211,7 +221,10 @@ def _write_sync_step(view: Writing) -> Iterator[Out]:
     step = max(1, arithmetic.responses_per_step(config) // arithmetic.mini_batch_responses(config))
     yield Flow(view.path("trainer.v1.separate_async.parameter_sync_step"), step, used, "derived", always=True)
     if step != wanted:
-        yield Inexpressible(used, f"verl sends weights once a step, after {step} updates, not after {wanted}")
+        yield Inexpressible(
+            used,
+            said("verl sends weights once a step, after {step} updates, not after {wanted}", step=step, wanted=wanted),
+        )
 
 
 def _pace(view: Writing, mode: str) -> Iterator[Out]:
@@ -221,7 +234,12 @@ def _pace(view: Writing, mode: str) -> Iterator[Out]:
     yield Flow(view.path(warm), whole, used)
     if whole != sync.max_steps_ahead:
         yield Inexpressible(
-            used, f"verl runs ahead by whole steps, at least 1: {sync.max_steps_ahead:g} became {whole}"
+            used,
+            said(
+                "verl runs ahead by whole steps, at least 1: {max_steps_ahead:g} became {whole}",
+                max_steps_ahead=sync.max_steps_ahead,
+                whole=whole,
+            ),
         )
     threshold, kept = view.path("trainer.v1.sampler.max_off_policy_threshold"), (view.to("weight_sync.max_staleness"),)
     if sync.max_staleness is not None:
@@ -259,7 +277,7 @@ def _write_replicas(view: Writing) -> Iterator[Out]:
     yield (
         Flow((), None, used, "mapped", "follows from the devices")
         if fits
-        else Inexpressible(used, f"verl fills all devices with engines: {total} / {each}")
+        else Inexpressible(used, said("verl fills all devices with engines: {total} / {each}", total=total, each=each))
     )
 
 
@@ -279,7 +297,10 @@ def _same_sharing(view: Writing) -> bool:
 def _write_fraction(view: Writing) -> Iterator[Out]:
     fraction = view.get("rollout.memory.gpu_memory_utilization")
     if isinstance(fraction, (int, float)) and not _same_sharing(view):
-        note = f"{fraction:g} is for dedicated rollout devices; verl's roles share devices, so verl's 0.5 is kept"
+        note = said(
+            "{fraction:g} is for dedicated rollout devices; verl's roles share devices, so verl's 0.5 is kept",
+            fraction=fraction,
+        )
         yield Flow((), None, (view.to("rollout.memory.gpu_memory_utilization"),), "derived", note)
 
 
@@ -306,7 +327,7 @@ def length(name: str, trainers: str, to: str, *, server: bool = False) -> Custom
         decides = view.written(own) and (not view.written(trainers) or view.get(own) != view.get(trainers))
         key, other = (own, trainers) if decides else (trainers, own)
         yield Flow(view.to(to), view.get(key), (view.path(key),), same=True)
-        yield Flow((), None, (view.path(other),), "dead" if decides else "mapped", f"rollout uses {key}")
+        yield Flow((), None, (view.path(other),), "dead" if decides else "mapped", said("rollout uses {key}", key=key))
 
     def write(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(own if server else trainers), view.get(to), (view.to(to),), same=True)
@@ -348,7 +369,7 @@ RULES: list[Rule] = [
         ENGINES,
         VersionedDefault({"0.3": "vllm", "0.6": ABSENT}),
         unwritten=("auto",),
-        missing="verl has no engine {}",
+        missing="verl has no engine {name}",
     ),
     CustomRule("engine left open", (), (), _none, _write_engine),
     CustomRule(

@@ -29,6 +29,7 @@ from rlctl.adapters.verl.roles import SFT, SFT_OLD, sequence_parallel, under
 from rlctl.adapters.verl.rollout import DEVICE
 from rlctl.adapters.verl.train import engines, frozen_router, memory, model
 from rlctl.adapters.verl.training_engine import DTYPES_LONG, fsdp, micro, offloads, precision, strategy
+from rlctl.common.messages.reasons import said
 
 
 def _plain_micro(view: Reading) -> Iterator[Flow]:
@@ -49,7 +50,11 @@ def _write_plain_micro(view: Writing) -> Iterator[Out]:
         longest = view.config.data.max_sequence_tokens or view.config.model.max_context_tokens or size
         rows = max(1, size // longest)
         yield Flow(
-            view.path("data.micro_batch_size_per_gpu"), rows, used, "derived", f"{size} tokens / {longest} a row"
+            view.path("data.micro_batch_size_per_gpu"),
+            rows,
+            used,
+            "derived",
+            said("{size} tokens / {longest} a row", size=size, longest=longest),
         )
 
 

@@ -19,6 +19,7 @@ from rlctl.adapters.engine.rules import (
     VersionedDefault,
     Writing,
 )
+from rlctl.common.messages.reasons import said
 
 UNLIMITED: Version = (0, 9)
 """The release whose trainer filters groups itself: without a limit of batches, and by a metric that must be named."""
@@ -117,7 +118,7 @@ def _read_overlong(view: Reading) -> Iterator[Flow]:
         return
     manager = next((name for key in MANAGER_KEYS if view.written(key) and (name := view.get(key))), "naive")
     if block != RECIPE and manager in DEAF_MANAGERS:
-        why = f"only the reward manager {DAPO} reads it, and {manager} is set"
+        why = said("only the reward manager {dapo} reads it, and {manager} is set", dapo=DAPO, manager=manager)
         yield Flow(view.to(SHAPING), None, ())
         yield Flow((), None, (view.path(block), *limits), "dead", why)
         return
@@ -139,11 +140,12 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     manager = view.get(MANAGER)
     if manager in DEAF_MANAGERS and manager not in SAME_FUNCTION:
         yield Inexpressible(
-            (view.to(SHAPING), *places.values()), f"verl's reward manager {manager} has no overlong penalty"
+            (view.to(SHAPING), *places.values()),
+            said("verl's reward manager {manager} has no overlong penalty", manager=manager),
         )
         return
     if replaces_manager(view):
-        note = "" if manager == DAPO else f"only verl's reward manager {DAPO} reads an overlong penalty"
+        note = "" if manager == DAPO else said("only verl's reward manager {dapo} reads an overlong penalty", dapo=DAPO)
         how: Provenance = "derived" if note else "mapped"
         yield Flow(view.path(_manager_key(view.version)), DAPO, (view.to(MANAGER),), how, note, always=True)
     yield Flow(view.path(f"{cfg}.enable"), True, (view.to(SHAPING),))

@@ -40,6 +40,7 @@ from rlctl.adapters.verl.training_engine import (
     precision,
     strategy,
 )
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 A = "actor_rollout_ref.actor"
@@ -309,7 +310,7 @@ def _read_critic_mini(view: Reading) -> Iterator[Flow]:
     if not view.written(key):
         yield Flow(view.to("critic.mini_batch_responses"), None, ())
     elif isinstance(view.get(key), int) and isinstance(group, int):
-        note = f"{view.get(key)} prompts x {group} responses"
+        note = said("{key} prompts x {group} responses", key=view.get(key), group=group)
         yield Flow(view.to("critic.mini_batch_responses"), view.get(key) * group, used, "derived", note)
 
 
@@ -322,7 +323,13 @@ def _write_critic_mini(view: Writing) -> Iterator[Out]:
     if rest:
         near = arithmetic.nearest_multiples(responses, group)
         yield Inexpressible(
-            used, f"{responses} responses are not a whole number of prompts with {group} responses each; use {near}"
+            used,
+            said(
+                "{responses} responses are not a whole number of prompts with {group} responses each; use {near}",
+                responses=responses,
+                group=group,
+                near=near,
+            ),
         )
     yield Flow(view.path("critic.ppo_mini_batch_size"), max(1, prompts), used, "derived", f"{responses} / {group}")
 

@@ -25,6 +25,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import DTYPES, Listed, Names, Partly, offload
 from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, kind_of_engine
+from rlctl.common.messages.reasons import said
 
 MEGATRON_TYPED = (
     "recompute_granularity",
@@ -270,8 +271,16 @@ def _counted_as_trained(view: Writing, by: str, size: int) -> tuple[str, int, st
     longest = view.config.data.max_prompt_tokens + view.config.rollout.max_response_tokens
     why = "verl's log-prob passes use the unit of training; this affects only memory and speed"
     if by == "tokens":
-        return "responses", max(1, size // longest), f"{size} tokens / {longest} a sequence; {why}"
-    return "tokens", size * longest, f"{size} sequences x {longest} tokens; {why}"
+        return (
+            "responses",
+            max(1, size // longest),
+            said("{size} tokens / {longest} a sequence; {why}", size=size, longest=longest, why=why),
+        )
+    return (
+        "tokens",
+        size * longest,
+        said("{size} sequences x {longest} tokens; {why}", size=size, longest=longest, why=why),
+    )
 
 
 def micro(
@@ -316,7 +325,7 @@ def micro(
         if size is None and not counts_tokens and total and view.get(total) is not None:
             deciding, others = total, (responses, tokens)
             size, note = max(1, int(view.get(total)) // _devices(view)), "divided by the devices"
-        reason = f"{dynamic} is {str(counts_tokens).lower()}"
+        reason = said("{dynamic} is {counts_tokens}", dynamic=dynamic, counts_tokens=str(counts_tokens).lower())
         yield Flow((), None, tuple(view.path(key) for key in others if key), "dead", reason)
         used = (view.path(dynamic), view.path(deciding))
         if size is None:
@@ -325,7 +334,7 @@ def micro(
             return
         factor = owner.sharers(view) if counts_tokens else 1
         if factor > 1:
-            note = f"tokens of one GPU x {factor} GPUs of a replica"
+            note = said("tokens of one GPU x {factor} GPUs of a replica", factor=factor)
         if follow:
             yield Flow(view.to(to), {}, used)
         yield Flow(view.to(f"{to}.unit"), "tokens" if counts_tokens else "responses", used[:1])

@@ -15,6 +15,7 @@ from rlctl.adapters.engine.rules import Absent, CustomRule, Flow, Inexpressible,
 from rlctl.adapters.engine.values import Off, rows
 from rlctl.adapters.verl.asynchronous import is_separate, steps_of_update
 from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, is_old_fsdp
+from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 
@@ -67,10 +68,10 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
         used = (view.path(share),)
         if count is not None:
             yield Flow(view.to(own), count, (view.path(steps),), *_counted(view), same=steps_of_update(view) is None)
-            yield Flow((), None, used, "dead" if of else "mapped", f"{steps} decides")
+            yield Flow((), None, used, "dead" if of else "mapped", said("{steps} decides", steps=steps))
         elif _is_number(of) and _is_number(length):
             yield Flow((), None, (view.path(steps),))
-            note = f"{of:g} of {length} decay steps"
+            note = said("{of:g} of {length} decay steps", of=of, length=length)
             ticks = int(of * length) * (steps_of_update(view) or 1)
             yield Flow(view.to(own), ticks, (*used, view.path(decay)), "derived", note)
         else:
@@ -92,7 +93,14 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
             )
             return
         count = Ticks(schedule).write(int(of * whole), view)
-        yield Flow(view.path(steps), count or -1, used, "derived", f"{of:g} of {whole} steps", always=bool(count))
+        yield Flow(
+            view.path(steps),
+            count or -1,
+            used,
+            "derived",
+            said("{of:g} of {whole} steps", of=of, whole=whole),
+            always=bool(count),
+        )
         yield Flow(view.path(share), 0.0, used, "derived", "lr_warmup_steps decides")
 
     return CustomRule(
@@ -128,7 +136,7 @@ def _counted(view: Reading) -> tuple[Provenance, str]:
     each = steps_of_update(view)
     if each is None:
         return "mapped", ""
-    return "derived", f"verl's schedule counts update_actor calls, which is {each} optimizer steps"
+    return "derived", said("verl's schedule counts update_actor calls, which is {each} optimizer steps", each=each)
 
 
 def run_ticks(view: Writing, schedule: str) -> int | None:

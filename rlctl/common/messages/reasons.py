@@ -21,6 +21,7 @@ from typing import Any
 from rlctl.common import language
 
 SEPARATORS = {"en": "; ", "zh": "；"}
+COMMAS = {"en": ", ", "zh": "，"}
 
 
 class Said(str):
@@ -29,23 +30,35 @@ class Said(str):
     template: str = ""
     values: Mapping[str, Any] = {}
     parts: tuple[str, ...] = ()
-    """Of several reasons in one: each of them; there is no template then."""
+    """Of several texts in one: each of them; there is no template then."""
+    separators: Mapping[str, str] = {}
+    """What is between the parts, by language; nothing by default."""
+
+    def __add__(self, other: str) -> Said:
+        return _of_parts((self, other))
+
+    def __radd__(self, other: str) -> Said:
+        return _of_parts((other, self))
 
 
-def said(template: str, /, **values: Any) -> Said:
+def said(template: str, /, **values: Any) -> str:
     """A reason with values, as ``said("ROLL has no {name}", name=key)``; a value may be a reason itself."""
     made = Said(template.format(**values))
     made.template, made.values = template, values
     return made
 
 
-def together(reasons: Iterable[str]) -> str:
+def together(reasons: Iterable[str], separators: Mapping[str, str] = SEPARATORS) -> str:
     """Several reasons in one, each once, without those that are empty."""
     parts = tuple(dict.fromkeys(reason for reason in reasons if reason))
     if len(parts) < 2:
         return parts[0] if parts else ""
-    made = Said(SEPARATORS["en"].join(parts))
-    made.parts = parts
+    return _of_parts(parts, separators)
+
+
+def _of_parts(parts: tuple[str, ...], separators: Mapping[str, str] = {}) -> Said:
+    made = Said(separators.get("en", "").join(parts))
+    made.parts, made.separators = parts, separators
     return made
 
 
@@ -57,7 +70,7 @@ def translated(text: str, spoken: str = "") -> str:
     if not isinstance(text, Said):
         return reasons(spoken).get(text, text)
     if text.parts:
-        return SEPARATORS[spoken].join(translated(part, spoken) for part in text.parts)
+        return text.separators.get(spoken, "").join(translated(part, spoken) for part in text.parts)
     template = reasons(spoken).get(text.template)
     if template is None:
         return text

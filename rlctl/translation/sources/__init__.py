@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rlctl.common.errors import UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS
+from rlctl.common.messages.reasons import said
 from rlctl.documents import read_text, read_yaml
 from rlctl.documents.files import STDIN, shown_name
 from rlctl.shell.override_lists import looks_like_overrides
@@ -82,9 +83,12 @@ def is_script_file(source: str | Path) -> bool:
 
 def _refuse_script_options(how: Script, name: str) -> None:
     if how.traced:
-        raise UsageError(f"--trace runs a launch script, but {name} is not one")
+        raise UsageError(said("--trace runs a launch script, but {name} is not one", name=name))
     if how.variables:
-        raise UsageError(f"--env sets a variable of a launch script, but {name} is not one", hint="set it before rlctl")
+        raise UsageError(
+            said("--env sets a variable of a launch script, but {name} is not one", name=name),
+            hint="set it before rlctl",
+        )
 
 
 __all__ = ["Input", "Script", "gather", "gather_text", "is_script", "is_script_file"]

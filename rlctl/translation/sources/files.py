@@ -10,6 +10,7 @@ from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters import names
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.filenames import is_file
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level, finding
 from rlctl.documents import Document, Override, read_overrides, read_text, read_yaml
 from rlctl.documents.composition import Choice, Composition, compose, has_defaults
@@ -34,7 +35,7 @@ def composed(document: Document) -> Input:
     lines = [(text, choice.at) for choice, config in zip(configs, shipped, strict=True) for text in config.overrides]
     groups = [Override("set", *_group(choice)) for choice in made.choices if choice.group]
     listed = ", ".join(choice.name for choice in configs)
-    reason = f"its defaults list names {listed}, which is part of {name}"
+    reason = said("its defaults list names {listed}, which is part of {name}", listed=listed, name=name)
     note = finding("shipped-config", Level.NOTE, at=configs[0].at, config=listed, framework=name)
     kind = next((config.kind for config in shipped if config.kind), "")
     return Input(made.document, [*read_overrides(lines, document.name), *groups], name, kind, reason, [note])
@@ -55,9 +56,12 @@ def _shipper(made: Composition) -> str:
     missing = missing or made.choices[0]
     what = f"{missing.group.partition('@')[0]}/{missing.name}" if missing.group else missing.name
     raise DocumentError(
-        f"the defaults list includes '{what}', but there is no file {what}.yaml",
+        said("the defaults list includes '{what}', but there is no file {what}.yaml", what=what),
         at=missing.at,
-        hint=f"looked in {', '.join(made.searched)}; put the file there, or add its folder to hydra.searchpath",
+        hint=said(
+            "looked in {searched}; put the file there, or add its folder to hydra.searchpath",
+            searched=", ".join(made.searched),
+        ),
     )
 
 
@@ -90,9 +94,11 @@ def listed(text: str, name: str) -> Input:
         if (shipped := dialect_called(dialect).configs.get(stem)) is not None:
             note = finding("shipped-config", Level.NOTE, at=at, config=stem, framework=dialect)
             first = read_overrides([(override, at) for override in shipped.overrides], name)
-            reason = f"it starts from {stem}, which is part of {dialect}"
+            reason = said("it starts from {stem}, which is part of {dialect}", stem=stem, dialect=dialect)
             return Input(Document(name, {}), [*first, *written], dialect, shipped.kind, reason, [note])
-    raise DocumentError(f"starts from the config '{stem}', but there is no file {file}", at=at)
+    raise DocumentError(
+        said("starts from the config '{stem}', but there is no file {file}", stem=stem, file=file), at=at
+    )
 
 
 def hydra_left(document: Document, folder: Path) -> Input:

@@ -16,6 +16,7 @@ from rlctl.adapters import names as dialect_names
 from rlctl.adapters.engine.dialect import TrainerProgram
 from rlctl.common.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.common.filenames import is_file
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.common.secrets import concealed, expression, redacted
 from rlctl.documents import Document, read_overrides, read_text, read_yaml, resolve
@@ -81,7 +82,7 @@ def read_launch(text: str, name: str, how: Script) -> Input:
     taken = frozenset(plain(word) for word in words.overrides if any(_is_given(piece) for piece in word))
     _refuse_unused(how.arguments, taken, reading, name)
     notes = [*given.findings, *_notes(reading, launch, words, keeps, how), *_notes_of_running(text, how)]
-    reason = f"line {launch.program.at.line} starts {launch.program.name}"
+    reason = said("line {line} starts {name}", line=launch.program.at.line, name=launch.program.name)
     document = replace(given.document, text=given.document.text or text)  # its comments keep values
     return replace(
         given,
@@ -107,10 +108,14 @@ def _with_arguments(how: Script) -> Script:
         return how
     if sorted(given) != list(range(1, len(given) + 1)):
         told = ", ".join(str(place) for place in sorted(given))
-        raise UsageError(f"--env gives the arguments {told} of the script; expected 1, 2, ... without gaps")
+        raise UsageError(
+            said("--env gives the arguments {told} of the script; expected 1, 2, ... without gaps", told=told)
+        )
     after = next((word for word in how.arguments if not is_override(word)), None)
     if after is not None:
-        raise UsageError(f"{redacted(after)!r} comes after the script, but --env sets arguments too")
+        raise UsageError(
+            said("{redacted!r} comes after the script, but --env sets arguments too", redacted=redacted(after))
+        )
     others = {name: value for name, value in how.variables.items() if not name.isdecimal()}
     return replace(how, arguments=[*(given[place] for place in sorted(given)), *how.arguments], variables=others)
 
@@ -167,15 +172,26 @@ def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Scr
         for call in ran.calls
     ]
     if not any(_launch(command) for command in reading.commands):
-        said = (ran.stderr.strip().splitlines() or ["it printed no error"])[-1]
-        how_it_ended = "it exceeded the time limit" if ran.status is None else f"it ended with status {ran.status}"
+        printed = (ran.stderr.strip().splitlines() or ["it printed no error"])[-1]
+        how_it_ended = (
+            "it exceeded the time limit"
+            if ran.status is None
+            else said("it ended with status {status}", status=ran.status)
+        )
         unseen = _unseen_when_run(text, how)
         wanted = f" {' '.join(f'--env {variable}=...' for variable in unseen)}," if unseen else ""
         raise DocumentError(
-            f"started no trainer when it was run in the sandbox: {how_it_ended}: {said[:200]}",
+            said(
+                "started no trainer when it was run in the sandbox: {how_it_ended}: {printed}",
+                how_it_ended=how_it_ended,
+                printed=printed[:200],
+            ),
             at=Location(name),
-            hint=f"set the variables that it needs:{wanted or ' --env NAME=VALUE,'} and its arguments, --env 1=VALUE;"
-            " the sandbox shows only the folder of the script",
+            hint=said(
+                "set the variables that it needs:{wanted} and its arguments, --env 1=VALUE; the sandbox shows "
+                "only the folder of the script",
+                wanted=wanted or " --env NAME=VALUE,",
+            ),
         )
     return reading
 
@@ -204,7 +220,7 @@ def _as_written(word: str, known: dict[str, Text], written: dict[str, str], name
         if len(value) >= _MIN_SECRET:
             word = word.replace(value, expression(variable))
     if (named := _CUT.search(word)) is not None:
-        return unknown(f"it is computed from ${named[1]}, which holds a secret", Location(name))
+        return unknown(said("it is computed from ${named}, which holds a secret", named=named[1]), Location(name))
     return (Piece(word, Location(name)),)
 
 
@@ -239,10 +255,10 @@ def _launch(command: Command) -> ScriptLaunch | None:
 def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading: ScriptReading) -> DocumentError:
     """Why a script that ends itself starts no trainer: what it says, and all that it wants."""
     wanted = survey(text, name, arguments=arguments, environment=how.environment, given=how.variables)
-    said = " / ".join(plain(line) for line in reading.said[-_SAID:])
+    printed = " / ".join(plain(line) for line in reading.said[-_SAID:])
     message = "starts no trainer that rlctl knows: it exits on its own"
-    message += f", and says: {said[:_SAID_LENGTH]}" if said else ""
-    message += f"; it needs {listed(wanted, name)}" if wanted else ""
+    message += said(", and says: {printed}", printed=printed[:_SAID_LENGTH]) if printed else ""
+    message += said("; it needs {listed}", listed=listed(wanted, name)) if wanted else ""
     hint = "" if wanted else "set what it needs with --env NAME=VALUE, an argument with --env 1=VALUE"
     return MissingError(message, at=reading.ended, hint=hint, wanted=wanted)
 
@@ -256,9 +272,11 @@ def _the_one(found: Sequence[ScriptLaunch], name: str) -> ScriptLaunch:
             hint="it needs a line such as: python3 -m verl.trainer.main_ppo key=value ...",
         )
     if len(known) > 1:
-        lines = ", ".join(f"line {launch.program.at.line} ({launch.program.name})" for launch in known[:5])
+        lines = ", ".join(
+            said("line {line} ({name})", line=launch.program.at.line, name=launch.program.name) for launch in known[:5]
+        )
         raise DocumentError(
-            f"starts {len(known)} trainers: {lines}",
+            said("starts {count} trainers: {lines}", count=len(known), lines=lines),
             at=known[1].program.at,
             hint="a config is one run; put each command into a separate script",
         )
@@ -269,7 +287,7 @@ def _refuse_sweeps(words: ParsedCommand, program: LaunchProgram) -> None:
     for sweep in SWEEPS:
         if sweep.lstrip("-") in words.options:
             raise DocumentError(
-                f"{sweep} starts one run for each combination of values; rlctl reads one run",
+                said("{sweep} starts one run for each combination of values; rlctl reads one run", sweep=sweep),
                 at=program.at,
                 hint="remove it and give each key one value",
             )
@@ -281,7 +299,7 @@ def _refuse_unused(arguments: Sequence[str], taken: frozenset[str], reading: Scr
     unused = [word for word in arguments if word not in taken and not is_override(word)]
     if unused and not wanted:
         raise DocumentError(
-            f"takes no arguments, but received {redacted(' '.join(unused))!r}",
+            said("takes no arguments, but received {redacted!r}", redacted=redacted(" ".join(unused))),
             at=Location(name),
             hint="rlctl reads several files as stages only if each is a YAML file or a script",
         )
@@ -298,7 +316,7 @@ def _base(launch: ScriptLaunch, words: ParsedCommand, reading: ScriptReading, na
     file = next((options[key] for key in _FILE_OPTIONS if options.get(key)), "")
     if launch.known.style == "file" and not (file or config):
         raise DocumentError(
-            f"{launch.program.name} is started without a config file",
+            said("{name} is started without a config file", name=launch.program.name),
             at=launch.program.at,
             hint="expected --config FILE",
         )
@@ -314,9 +332,9 @@ def _base(launch: ScriptLaunch, words: ParsedCommand, reading: ScriptReading, na
     shipped = dialect_called(launch.dialect).configs.get(stem) if launch.dialect else None
     if shipped is None:
         raise DocumentError(
-            f"the command starts from the config '{wanted}', but there is no such file",
+            said("the command starts from the config '{wanted}', but there is no such file", wanted=wanted),
             at=launch.program.at,
-            hint=f"looked in {', '.join(found)}",
+            hint=said("looked in {found}", found=", ".join(found)),
         )
     overrides = read_overrides([(text, launch.program.at) for text in shipped.overrides], name)
     note = finding("shipped-config", Level.NOTE, at=launch.program.at, config=stem, framework=launch.dialect)
@@ -332,9 +350,12 @@ def _find(wanted: str, program: LaunchProgram, reading: ScriptReading, name: str
             if (written := reading.state.written(path.resolve())) is not None:
                 text = reading.state.files[written]
                 if text is None or written != path.resolve():
-                    message = f"the script itself changes '{wanted}', and only running the script tells what it holds"
+                    message = said(
+                        "the script itself changes '{wanted}', and only running the script tells what it holds",
+                        wanted=wanted,
+                    )
                     raise DocumentError(message, at=program.at, hint="run the script in isolation with --trace")
-                return read_yaml(text, f"{name}: {wanted}")
+                return read_yaml(text, said("{name}: {wanted}", name=name, wanted=wanted))
             if is_file(path):
                 return read_yaml(read_text(path), str(path))
         looked.append(str(folder))
