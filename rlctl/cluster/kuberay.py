@@ -30,6 +30,8 @@ SUBMITTER = {"cpu": "500m", "memory": "200Mi"}
 """What the pod asks for that submits the job, as KubeRay's own."""
 QUEUE = "kueue.x-k8s.io/queue-name"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[KMGTPE]i|[kMGTPE])?")
 KEPT_SECONDS = 600
 """How long the pods stay after the run, for whoever wants to look into them."""
 
@@ -89,9 +91,10 @@ def manifest(given: Manifest) -> str:
     """The text of the manifest: two documents.
 
     Raises:
-        UsageError: the run folder is on no volume.
+        UsageError: the run folder is on no volume, or a name is none that Kubernetes allows.
         PlanError: the config and the files are too large for a ConfigMap.
     """
+    _check_names(given)
     name = name_of(given.run)
     if not any(PurePosixPath(given.folder).is_relative_to(path) for _, path in given.volumes):
         raise UsageError(
@@ -109,6 +112,26 @@ def manifest(given: Manifest) -> str:
         "spec": _spec(given, name, items),
     }
     return f"{write_yaml(config)}---\n{write_yaml(job)}"
+
+
+def _check_names(given: Manifest) -> None:
+    """Refuse what Kubernetes would refuse.
+
+    Raises:
+        UsageError: a name or the amount of memory is none that Kubernetes allows.
+    """
+    named = [("--pull-secret", name) for name in given.pull_secrets] + [("--secret", name) for name in given.secrets]
+    named += [("--volume", claim) for claim, _ in given.volumes]
+    single = {"--service-account": given.service_account, "--queue": given.queue, "--namespace": given.namespace}
+    named += [(option, name) for option, name in single.items() if name is not None]
+    for option, name in named:
+        if not NAME.fullmatch(name):
+            hint = "Kubernetes allows lower-case letters, digits, '-' and '.'"
+            raise UsageError(f"{option} {name!r} is not a Kubernetes name", hint=hint)
+    if given.memory is not None and not QUANTITY.fullmatch(given.memory):
+        raise UsageError(f"--memory {given.memory!r} is not an amount of memory", hint="expected such as 512Gi")
+    if not given.image.strip():
+        raise UsageError("--image is empty", hint="name an image with Ray and rlctl[runtime]")
 
 
 def name_of(run: str) -> str:

@@ -107,10 +107,11 @@ ip=${{RLCTL_HEAD_IP:-$(hostname -I | cut -d ' ' -f 1)}}
 export RAY_ADDRESS="$ip:$((20000 + SLURM_JOB_ID % 10000))"
 others=$((SLURM_JOB_NUM_NODES - 1))
 {token}
-# One Ray for the job, in its own folder: a node may be shared with other jobs.
+# One Ray for the job, in its own folder: a node may be shared with other jobs, and other users read nothing of this one.
+temp=$(mktemp -d "/tmp/ray-$SLURM_JOB_ID-XXXXXX") || exit 1
 step=(srun --overlap --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK")
 "${{step[@]}}" --nodes=1 --ntasks=1 --nodelist="$head" ray start --head --node-ip-address="$ip" --port="${{RAY_ADDRESS##*:}}" \\
-    {ray} --include-dashboard=false --temp-dir="/tmp/ray-$SLURM_JOB_ID" --disable-usage-stats --block &
+    {ray} --include-dashboard=false --temp-dir="$temp" --disable-usage-stats --block &
 ray=$!
 trap 'kill $(jobs -p) 2> /dev/null; wait' EXIT
 ready=
@@ -121,7 +122,8 @@ for _ in $(seq 60); do
 done
 [ -n "$ready" ] || {{ echo "Ray does not answer at $RAY_ADDRESS" >&2; exit 1; }}
 if [ "$others" -gt 0 ]; then
-    "${{step[@]}}" --nodes="$others" --ntasks="$others" --exclude="$head" ray start --address="$RAY_ADDRESS" {ray} --block &
+    "${{step[@]}}" --nodes="$others" --ntasks="$others" --exclude="$head" \\
+        bash -c 'mkdir -p -m 700 "$0" && exec "$@"' "$temp" ray start --address="$RAY_ADDRESS" {ray} --block &
 fi
 
 # The run waits for the other nodes. When Slurm says that the time is nearly over, it saves and ends after its step.

@@ -5,6 +5,7 @@ The schema below is written from that definition (``ray.io/v1``): its names, the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,24 @@ def test_config_and_code_are_where_the_run_looks_for_them(given: Manifest) -> No
         reward = loaded.config.rewards[0].path  # type: ignore[union-attr]
         assert found[reward] == "import helper\n"
         assert found[str(Path(reward).with_name("helper.py"))] == "X = '''\n---\n'''\n"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"pull_secrets": ["Bad_Name"]},
+        {"secrets": ["x: y"]},
+        {"service_account": ""},
+        {"queue": "a b"},
+        {"namespace": "-a"},
+        {"volumes": [("Claim", "/shared")]},
+        {"memory": "lots"},
+        {"image": " "},
+    ],
+)
+def test_a_name_that_kubernetes_does_not_allow_is_refused(given: Manifest, wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="--"):
+        manifest(replace(given, **wrong))
 
 
 def test_what_kubernetes_would_lose_or_refuse_is_refused(given: Manifest) -> None:

@@ -62,6 +62,9 @@ def batch(tmp_path: Path) -> Batch:
 class Started:
     """The script as Slurm runs it, on the first of three nodes."""
 
+    temp_mode = 0
+    """Who may read the folder that Ray was given."""
+
     def __init__(self, batch: Batch, tmp_path: Path) -> None:
         path = tmp_path / "run.sbatch"
         path.write_text(script(batch))
@@ -89,6 +92,9 @@ class Started:
 
     def ended(self) -> int:
         self.process.communicate(timeout=30)
+        for temp in set(re.findall(r"--temp-dir=(\S+)", "".join(self.called("ray start --head")))):
+            self.temp_mode = Path(temp).stat().st_mode & 0o777
+            Path(temp).rmdir()
         return self.process.returncode
 
 
@@ -137,6 +143,9 @@ def test_ray_is_on_every_node_and_the_run_on_it(batch: Batch, tmp_path: Path) ->
     assert "--exclude=gpu-7 " in steps[1]
     assert job.called("rlctl") == [f"rlctl {' '.join(batch.launch[1:])}"]
     assert job.called("scontrol") == []
+    (temp,) = re.findall(r"--temp-dir=(/tmp/ray-12345-\w{6})(?: |$)", head)
+    assert job.temp_mode == 0o700
+    assert f" {temp} ray start" in steps[1]
     token = job.run / "ray-token"
     assert re.fullmatch("[0-9a-f]{64}", token.read_text())
     assert token.stat().st_mode & 0o777 == 0o600
