@@ -51,9 +51,10 @@ def test_a_value_that_nothing_gives_is_an_error_at_its_line(dialect: str, text: 
     assert found[0].code in ("missing-value", "unresolved")
 
 
-def test_a_resolver_that_does_not_exist_is_an_error_in_a_composed_config_too() -> None:
+@pytest.mark.parametrize("expression", ["${eval:'1+1'}", "${a.${b}}", "${a.b}"])
+def test_what_cannot_be_resolved_is_an_error_in_a_composed_config_too(expression: str) -> None:
     filler = "".join(f"  x{number}: 0\n" for number in range(150))
-    schedule = "{wait: \"${eval:'1+1'}\"}"
+    schedule = f'{{wait: "{expression}"}}'
     text = f"""\
 actor_rollout_ref:
   model: {{path: m}}

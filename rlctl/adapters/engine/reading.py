@@ -433,10 +433,19 @@ class Reader:
         for leaf, key in self.resolved.dangling.items():
             known = key and self.table.knows(split(key), self.version)
             place = next((leaf[:length] for length in range(len(leaf), 0, -1) if leaf[:length] in leaves), None)
-            if not known and place is not None and not (key and self._silent(place, leaves[place])):
+            if (
+                not known
+                and place is not None
+                and not (key and self._silent(place, leaves[place]) and not self._used(leaf))
+            ):
                 name, at = dotted(leaf), self.document.at(leaf)
                 text, reason = find(self.document.values, leaf), self.resolved.unresolved[leaf]
                 self.findings.append(finding("unresolved_key", Level.ERROR, name, at, value=text, reason=reason))
+
+    def _used(self, leaf: KeyPath) -> bool:
+        """Whether a leaf, or a mapping around it, became a canonical value."""
+        around = (leaf[:length] for length in range(1, len(leaf) + 1))
+        return any(flow.to and not problem for path in around for flow, problem in self.used.get(path, ()))
 
     def _refuse_no_numbers(self, leaves: Mapping[KeyPath, Any]) -> None:
         """Refuse a value of a key with a number as its default that is not a number, unless the key has no effect.
