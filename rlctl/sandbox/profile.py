@@ -61,7 +61,11 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a program sees. There is no network, and nothing of the machine but the system's folders and ``mounts``."""
+    """What a program sees. There is no network, and nothing of the machine but the system's folders and ``mounts``.
+
+    It can also learn where these folders are on the machine: the kernel lists the sources of mounts in ``/proc/self/mountinfo``,
+    and Linux has no way to hide this file of a process from the process itself.
+    """
 
     mounts: tuple[Mount, ...] = ()
     folders: tuple[str, ...] = ("/tmp",)

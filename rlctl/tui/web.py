@@ -126,7 +126,8 @@ def stranger(asked: str, origin: str | None, bound: str) -> str:
     Args:
         asked: the host that the browser believes to talk to. One that is not this machine's, on a server that is bound to this
             machine, is a name that somebody made point here.
-        origin: the page that asks, where it is one.
+        origin: the page that asks; None if a program asks that is no browser. Browsers send it with every WebSocket and let no
+            page change it, so it stops foreign pages. A program can send any, so requiring it would stop none: the token decides.
         bound: the address that is served.
     """
     if is_loopback(bound) and urlsplit(f"//{asked}").hostname not in LOCAL_NAMES:
