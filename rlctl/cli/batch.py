@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rlctl.cli import arguments, diagnostics, output
+from rlctl.common.messages import text
+from rlctl.common.messages.reasons import translated
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -43,7 +45,11 @@ def batch(
         return
     shown: list[RenderableType] = []
     for name, found in stages:
-        shown += [*(["", f"[bold]stage {name}[/]"] if len(stages) > 1 else []), table(found), *notes(found)]
+        shown += [
+            *(["", f"[bold]{text('batch-stage', name=name)}[/]"] if len(stages) > 1 else []),
+            table(found),
+            *notes(found),
+        ]
     output.show(*shown)
 
 
@@ -53,13 +59,22 @@ def table(found: Sequence[Row]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from rlctl.config.chinese import in_words
+
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for title in ("what", "value", "unit", "formula", "key", "where"):
-        made.add_column(title, justify="right" if title == "value" else "left")
+        made.add_column(text(f"batch-{title}"), justify="right" if title == "value" else "left")
     for row in found:
         place = f"{row.file}:{row.line}" if row.line else row.file or ""
-        where = place or ("default" if row.key else "")
-        cells = (row.name, str(row.value), row.unit, row.formula, row.key, where)
+        where = place or (text("batch-default") if row.key else "")
+        cells = (
+            in_words(translated(row.name)),
+            translated(row.value) if isinstance(row.value, str) else str(row.value),
+            in_words(row.unit),
+            translated(row.formula),
+            row.key,
+            where,
+        )
         made.add_row(*(Text(cell) for cell in cells))
     return made
 
@@ -68,4 +83,6 @@ def notes(found: Sequence[Row]) -> list[RenderableType]:
     """What does not divide, a line each."""
     from rich.text import Text
 
-    return [Text(f"{row.name}: {row.note}") for row in found if row.note]
+    from rlctl.config.chinese import in_words
+
+    return [Text(f"{in_words(translated(row.name))}: {translated(row.note)}") for row in found if row.note]

@@ -9,6 +9,7 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, output
 from rlctl.common.errors import ExitCode, UsageError
+from rlctl.common.messages import text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,7 +48,7 @@ def diff(
     files = (first, second)
     scripts = [file for file in files if is_script_file(file)]
     if variables and not scripts:
-        raise UsageError(f"--env is for a launch script, and neither {first} nor {second} is one")
+        raise UsageError(text("diff-no-script", first=first, second=second))
     (ours, mine), (theirs, other) = (
         arguments.must_read([file], dialect=dialect, variables=variables if file in scripts else ()) for file in files
     )
@@ -55,15 +56,13 @@ def diff(
     found = differences(ours, theirs, extensions=names[0] if names[0] == names[1] else "")
     for file, report in ((first, mine), (second, other)):
         if uncompared := [entry.key for entry in report.accounting if entry.bucket in ("unknown", "unsupported")]:
-            diagnostics.note(f"{file}: not compared, because they have no canonical meaning: {', '.join(uncompared)}")
+            diagnostics.note(text("diff-not-compared", file=file, keys=", ".join(uncompared)))
     if json:
         data = [item.as_data() for item in found]
         output.data({"first": mine.dialect, "second": other.dialect, "differences": data})
     elif found:
         output.show(*_tables(found, first, second))
-    count = len(found)
-    told = f"{count} difference{'s' * (count != 1)}" if found else "no difference in meaning"
-    diagnostics.note(f"{mine.dialect} and {other.dialect}: {told}")
+    diagnostics.note(text("diff-found", first=mine.dialect, second=other.dialect, count=len(found)))
     arguments.finish(ExitCode.FINDINGS if found else ExitCode.OK)
 
 
@@ -74,7 +73,7 @@ def _tables(found: Sequence[Difference], first: str, second: str) -> list[Render
     from rich.text import Text
 
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in ("key", first, "from", second, "from"):
+    for title in (text("diff-key"), first, text("diff-from"), second, text("diff-from")):
         made.add_column(title)
     for place, item in enumerate(found):
         last = place + 1 < len(found) and found[place + 1].section != item.section
@@ -85,4 +84,4 @@ def _tables(found: Sequence[Difference], first: str, second: str) -> list[Render
 
 def _cells(side: Side) -> tuple[str, str]:
     place = f"{side.file}:{side.line} " if side.line else f"{side.file} " if side.file else ""
-    return diagnostics.shown(side.shown), "default" if side.default else f"{place}{side.key}"
+    return diagnostics.shown(side.shown), text("diff-default") if side.default else f"{place}{side.key}"

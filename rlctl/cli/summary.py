@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlctl.cli import diagnostics, progress
+from rlctl.cli import diagnostics, layout, progress
 from rlctl.common.errors import RlctlError
+from rlctl.common.messages import text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from rlctl.runs import RunResult
+
+_TITLES = 12
+"""Columns of the titles of what can be done next."""
 
 
 def as_data(result: RunResult) -> dict[str, Any]:
@@ -36,8 +40,8 @@ def table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
     from rich.table import Table
 
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in ("stage", "steps", "evaluation before -> after", "time", "tokens/s", "by phase"):
-        made.add_column(title, no_wrap=title != "by phase")
+    for title in ("stage", "steps", "evaluation", "time", "pace", "phases"):
+        made.add_column(text(f"end-{title}"), no_wrap=title != "phases")
     for name, stage in stages.items():
         made.add_row(*map(escape, (name, str(stage.get("steps", "")), evaluation(stage), *times(stage))))
     return made
@@ -65,19 +69,23 @@ def times(stage: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def ending(result: RunResult) -> str:
     """How a run ended, in a line, with the cause of a failure below."""
-    told = {"finished": "finished", "stopped": "stopped before its end", "failed": "failed"}[result.status]
-    return f"{told}: {result.folder}" + (f"\n  {result.cause}" if result.cause else "")
+    return text(f"end-{result.status}", folder=result.folder) + (f"\n  {result.cause}" if result.cause else "")
 
 
 def next_steps(status: str, folder: Path) -> list[str]:
     """What can be done with a run that ended so, or goes on."""
-    steps = [f"look at it:  rlctl runs show {folder}"]
+    steps = [_step("show", f"rlctl runs show {folder}")]
     if status == "running":
-        steps.append(f"follow it:   rlctl runs follow {folder}")
+        steps.append(_step("follow", f"rlctl runs follow {folder}"))
     elif status != "finished":
-        steps += [*_saved(folder), f"resume:      rlctl runs resume {folder}"]
+        steps += [*_saved(folder), _step("resume", f"rlctl runs resume {folder}")]
     exports = sorted(folder.glob("checkpoints/*/hf"))
-    return steps + [f"weights:     {path}  (Hugging Face format)" for path in exports]
+    return steps + [_step("weights", text("end-hugging-face", path=path)) for path in exports]
+
+
+def _step(name: str, content: str) -> str:
+    """A line of what can be done next: its title in a column."""
+    return f"{layout.padded(text(f'end-{name}'), _TITLES)} {content}"
 
 
 def _saved(folder: Path) -> list[str]:
@@ -88,17 +96,17 @@ def _saved(folder: Path) -> list[str]:
         found = runs.standing(folder)
     except RlctlError:
         return []
-    over = f"{_listed(found.finished)} finished" if found.finished else ""
+    over = (
+        text("end-stages", count=len(found.finished), names=text("name-separator").join(found.finished))
+        if found.finished
+        else ""
+    )
     if found.stage is None:
-        return [f"saved:       {over}"]
+        return [_step("saved", over)]
     if found.kept:
         newest = found.kept[0]
-        return [f"saved:       {over + ', ' if over else ''}step {newest.step} of {newest.stage}: {newest.folder}"]
+        last = text("end-step", step=newest.step, stage=newest.stage, folder=newest.folder)
+        return [_step("saved", text("separator").join(part for part in (over, last) if part))]
     if over:
-        return [f"saved:       {over}, no step of {found.stage} yet; a resumed run starts {found.stage}"]
-    return ["saved:       nothing yet; a resumed run starts from the beginning"]
-
-
-def _listed(stages: list[str]) -> str:
-    """Stages by their names."""
-    return f"stage {stages[0]}" if len(stages) == 1 else f"stages {', '.join(stages)}"
+        return [_step("saved", text("end-no-step", over=over, stage=found.stage))]
+    return [_step("saved", text("end-nothing"))]

@@ -51,6 +51,7 @@ WORDS = {
     "weight syncs": "次权重同步",
     "steps": "步",
     "tokens/s": "token/秒",
+    "replicas": "副本",
     "responses/s": "回答/秒",
     "epochs": "轮",
     "characters": "字符",

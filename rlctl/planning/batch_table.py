@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rlctl.common.errors import PlanError
-from rlctl.common.language import later
+from rlctl.common.messages.reasons import said, together
 from rlctl.common.report import Report
 from rlctl.config import Config, Loaded, Source, stages_of
 from rlctl.config.sections.train import Fsdp2, Megatron
@@ -87,18 +87,18 @@ def _rows(config: Config) -> Iterator[tuple[Row, KeyPath]]:
     prompts, group, step = batch.prompts_per_step, batch.responses_per_prompt, arithmetic.responses_per_step(config)
     mini, passes = arithmetic.mini_batch_responses(config), arithmetic.mini_batches_per_epoch(config)
     from_data = step == prompts and group != 1
-    yield Row(later("prompts of a step"), prompts, "prompts"), ("batch", "prompts_per_step")
+    yield Row("prompts of a step", prompts, "prompts"), ("batch", "prompts_per_step")
     if not from_data:
-        yield Row(later("responses of a prompt"), group, "responses"), ("batch", "responses_per_prompt")
-    formula = f"{prompts} rows, one response each" if from_data else f"{prompts} x {group}"
-    yield Row(later("responses of a step"), step, "responses", formula), ()
-    formula = "" if batch.mini_batch_responses else later("the whole step")
-    yield Row(later("mini-batch"), mini, "responses", formula), ("batch", "mini_batch_responses")
+        yield Row("responses of a prompt", group, "responses"), ("batch", "responses_per_prompt")
+    formula = said("{prompts} rows, one response each", prompts=prompts) if from_data else f"{prompts} x {group}"
+    yield Row("responses of a step", step, "responses", formula), ()
+    formula = "" if batch.mini_batch_responses else "the whole step"
+    yield Row("mini-batch", mini, "responses", formula), ("batch", "mini_batch_responses")
     formula, note = f"ceil({step} / {mini})", _uneven(step, mini)
-    yield Row(later("mini-batches of a pass"), passes, "mini-batches", formula, note=note), ()
-    yield Row(later("passes over a step"), batch.ppo_epochs, "passes"), ("batch", "ppo_epochs")
+    yield Row("mini-batches of a pass", passes, "mini-batches", formula, note=note), ()
+    yield Row("passes over a step", batch.ppo_epochs, "passes"), ("batch", "ppo_epochs")
     steps = arithmetic.optimizer_steps_per_step(config)
-    yield Row(later("optimizer steps of a step"), steps, "optimizer steps", f"{passes} x {batch.ppo_epochs}"), ()
+    yield Row("optimizer steps of a step", steps, "optimizer steps", f"{passes} x {batch.ppo_epochs}"), ()
     yield from _replicas(config, step, mini)
 
 
@@ -107,20 +107,18 @@ def _replicas(config: Config, step: int, mini: int) -> Iterator[tuple[Row, KeyPa
     each = arithmetic.devices_per_replica(config.train.engine)
     formula = f"{placement.nodes} x {placement.devices_per_node}"
     if placement.layout != "colocated":
-        formula += f", less {arithmetic.rollout_devices(config)} for rollout"
-    yield Row(later("training devices"), total, "devices", formula), ("placement", "devices_per_node")
-    yield Row(later("devices of a replica"), each, "devices", _replica_formula(config)), ()
+        formula += said(", less {rollout_devices} for rollout", rollout_devices=arithmetic.rollout_devices(config))
+    yield Row("training devices", total, "devices", formula), ("placement", "devices_per_node")
+    yield Row("devices of a replica", each, "devices", _replica_formula(config)), ()
     try:
         replicas = arithmetic.train_replicas(config)
     except PlanError as error:
-        yield Row(later("replicas"), "none", "replicas", f"{total} / {each}", note=error.message), ()
+        yield Row("replicas", "none", "replicas", f"{total} / {each}", note=error.message), ()
         return
-    yield Row(later("replicas"), replicas, "replicas", f"{total} / {each}"), ()
+    yield Row("replicas", replicas, "replicas", f"{total} / {each}"), ()
     share = mini / replicas
-    note = "; ".join(
-        told for told in (_shared_unevenly(mini, replicas), *_refusals(config, step, mini, replicas)) if told
-    )
-    yield Row(later("mini-batch on a replica"), _short(share), "responses", f"{mini} / {replicas}", note=note), ()
+    note = together([_shared_unevenly(mini, replicas), *_refusals(config, step, mini, replicas)])
+    yield Row("mini-batch on a replica", _short(share), "responses", f"{mini} / {replicas}", note=note), ()
     yield from _micro(config, share)
 
 
@@ -132,8 +130,20 @@ def _replica_formula(config: Config) -> str:
             engine.pipeline_parallel_size,
             engine.context_parallel_size,
         )
-        return f"{tensor} tensor x {pipeline} pipeline x {context} context"
-    return f"{engine.ulysses_sequence_parallel_size} sequence parallel" if isinstance(engine, Fsdp2) else ""
+        return said(
+            "{tensor} tensor x {pipeline} pipeline x {context} context",
+            tensor=tensor,
+            pipeline=pipeline,
+            context=context,
+        )
+    return (
+        said(
+            "{ulysses_sequence_parallel_size} sequence parallel",
+            ulysses_sequence_parallel_size=engine.ulysses_sequence_parallel_size,
+        )
+        if isinstance(engine, Fsdp2)
+        else ""
+    )
 
 
 def _micro(config: Config, share: float) -> Iterator[tuple[Row, KeyPath]]:
@@ -141,8 +151,8 @@ def _micro(config: Config, share: float) -> Iterator[tuple[Row, KeyPath]]:
     if config.algorithm.objective.choice in ("sft", "dpo"):
         longest = config.data.max_sequence_tokens or config.model.max_context_tokens or longest
     sharing = arithmetic.devices_per_sequence(config.train.engine)
-    training = (later("micro-batch"), later("micro-batches of a mini-batch"))
-    log_prob = (later("log-prob micro-batch"), later("log-prob micro-batches of a mini-batch"))
+    training = ("micro-batch", "micro-batches of a mini-batch")
+    log_prob = ("log-prob micro-batch", "log-prob micro-batches of a mini-batch")
     for (name, count), micro, path in (
         (training, config.batch.micro_batch, ("batch", "micro_batch", "size")),
         (log_prob, config.batch.log_prob_micro_batch, ("batch", "log_prob_micro_batch", "size")),
@@ -155,12 +165,21 @@ def _micro(config: Config, share: float) -> Iterator[tuple[Row, KeyPath]]:
             yield Row(count, number, "micro-batches", f"ceil({_ceil(share)} / {micro.size})"), ()
         else:
             tokens = _ceil(share) * longest
-            formula = f"ceil({_ceil(share)} x {longest} tokens at most / {micro.size})"
+            formula = said(
+                "ceil({ceil} x {longest} tokens at most / {size})", ceil=_ceil(share), longest=longest, size=micro.size
+            )
             note = ""
             if longest > micro.size:
-                note = f"a sequence may have {longest} tokens, more than a micro-batch of {micro.size}"
-                note += f" on each of the {sharing} devices that share it" if sharing > 1 else ""
-            yield Row(count, f"up to {-(-tokens // micro.size)}", "micro-batches", formula, note=note), ()
+                note = said(
+                    "a sequence may have {longest} tokens, more than a micro-batch of {size}",
+                    longest=longest,
+                    size=micro.size,
+                )
+                note += said(" on each of the {sharing} devices that share it", sharing=sharing) if sharing > 1 else ""
+            yield (
+                Row(count, said("up to {value}", value=-(-tokens // micro.size)), "micro-batches", formula, note=note),
+                (),
+            )
 
 
 def _ceil(number: float) -> int:
@@ -173,14 +192,25 @@ def _short(number: float) -> int | float:
 
 def _uneven(step: int, mini: int) -> str:
     if mini > step:
-        return f"a mini-batch of {mini} is larger than the step of {step}: verl refuses it; here the step is one mini-batch"
+        return said(
+            "a mini-batch of {mini} is larger than the step of {step}: verl refuses it; here the step is "
+            "one mini-batch",
+            mini=mini,
+            step=step,
+        )
     if step % mini == 0:
         return ""
     full, rest = divmod(step, mini)
     near = arithmetic.nearest_multiples(step, mini)
-    return (
-        f"{step} = {full} x {mini} + {rest}: the last mini-batch has {rest} responses here, ROLL refuses it, verl's newest "
-        f"trainer pads the step, Trinity has no such step; {near} responses would divide"
+    return said(
+        "{step} = {full} x {mini} + {rest}: the last mini-batch has {rest} responses here, ROLL refuses "
+        "it, verl's newest trainer pads the step, Trinity has no such step; {near} responses would "
+        "divide",
+        step=step,
+        full=full,
+        mini=mini,
+        rest=rest,
+        near=near,
     )
 
 
@@ -188,7 +218,12 @@ def _shared_unevenly(mini: int, replicas: int) -> str:
     if mini % replicas == 0:
         return ""
     near = arithmetic.nearest_multiples(mini, replicas)
-    return f"{mini} / {replicas} is not whole: replicas differ by one response here; {near} would divide"
+    return said(
+        "{mini} / {replicas} is not whole: replicas differ by one response here; {near} would divide",
+        mini=mini,
+        replicas=replicas,
+        near=near,
+    )
 
 
 def _refusals(config: Config, step: int, mini: int, replicas: int) -> Iterator[str]:
@@ -196,13 +231,28 @@ def _refusals(config: Config, step: int, mini: int, replicas: int) -> Iterator[s
     total = arithmetic.train_devices(config)
     by_responses = config.batch.micro_batch.unit == "responses"
     if mini % replicas:
-        yield f"verl's workers, Trinity's trainer and ROLL refuse it ({mini} % {replicas} = {mini % replicas})"
+        yield said(
+            "verl's workers, Trinity's trainer and ROLL refuse it ({mini} % {replicas} = {value})",
+            mini=mini,
+            replicas=replicas,
+            value=mini % replicas,
+        )
     if isinstance(config.train.engine, Megatron):
         least = replicas * config.batch.micro_batch.size
     else:
         least = total
     if by_responses and step % least:
-        yield f"verl refuses the step: {step} % {least} = {step % least}, unless its batches are dynamic"
+        yield said(
+            "verl refuses the step: {step} % {least} = {value}, unless its batches are dynamic",
+            step=step,
+            least=least,
+            value=step % least,
+        )
     if isinstance(config.train.engine, Megatron) and config.batch.prompts_per_step % replicas:
         rest = config.batch.prompts_per_step % replicas
-        yield f"ROLL's Megatron refuses the step: {config.batch.prompts_per_step} prompts % {replicas} = {rest}"
+        yield said(
+            "ROLL's Megatron refuses the step: {prompts_per_step} prompts % {replicas} = {rest}",
+            prompts_per_step=config.batch.prompts_per_step,
+            replicas=replicas,
+            rest=rest,
+        )

@@ -624,21 +624,4 @@ ZH: dict[str, str] = {
     "/ filters by words of a name; enter opens a path: file, run or folder": (
         "/ 按名称中的词筛选；输入文件、任务或目录的路径，回车打开"
     ),
-    # the plan's arithmetic
-    "prompts of a step": "每步的 prompt",
-    "responses of a prompt": "每个 prompt 的回答",
-    "responses of a step": "每步的回答",
-    "the whole step": "整步",
-    "mini-batch": "mini-batch",
-    "mini-batches of a pass": "每遍的 mini-batch",
-    "passes over a step": "每步过几遍",
-    "optimizer steps of a step": "每步的优化器步",
-    "training devices": "训练设备",
-    "devices of a replica": "每个副本的设备",
-    "replicas": "副本",
-    "mini-batch on a replica": "副本上的 mini-batch",
-    "micro-batch": "micro-batch",
-    "micro-batches of a mini-batch": "mini-batch 中的 micro-batch",
-    "log-prob micro-batch": "log-prob 的 micro-batch",
-    "log-prob micro-batches of a mini-batch": "mini-batch 中的 log-prob micro-batch",
 }

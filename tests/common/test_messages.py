@@ -118,7 +118,19 @@ def test_each_message_is_used() -> None:
         and f'"{id_}.' not in source
         and f'_{id_.partition("_")[2]}"' not in source
         and not id_.startswith(
-            ("rank-", "level-", "part-", "share-", "origin-", "folder-", "plan-", "explain-", "support-")
+            (
+                "rank-",
+                "level-",
+                "part-",
+                "share-",
+                "origin-",
+                "folder-",
+                "plan-",
+                "explain-",
+                "support-",
+                "batch-",
+                "end-",
+            )
         )  # named by their value
     ]
     assert not unused

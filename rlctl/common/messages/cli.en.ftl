@@ -40,3 +40,52 @@ explain-also = the same name in other options:
 explain-options = options:
 explain-with = with { $names }
 explain-keys = keys:
+
+# rlctl batch
+
+batch-what = what
+batch-value = value
+batch-unit = unit
+batch-formula = formula
+batch-key = key
+batch-where = where
+batch-default = default
+batch-stage = stage { $name }
+
+# rlctl diff
+
+diff-key = key
+diff-from = from
+diff-default = default
+diff-not-compared = { $file }: not compared, because they have no canonical meaning: { $keys }
+diff-no-script = --env is for a launch script, and neither { $first } nor { $second } is one
+diff-found = { $first } and { $second }: { $count ->
+        [0] no difference in meaning
+        [one] 1 difference
+       *[other] { $count } differences
+    }
+
+# the end of a run
+
+end-stage = stage
+end-steps = steps
+end-evaluation = evaluation before -> after
+end-time = time
+end-pace = tokens/s
+end-phases = by phase
+end-finished = finished: { $folder }
+end-stopped = stopped before its end: { $folder }
+end-failed = failed: { $folder }
+end-show = look at it:
+end-follow = follow it:
+end-resume = resume:
+end-weights = weights:
+end-hugging-face = { $path }  (Hugging Face format)
+end-saved = saved:
+end-stages = { $count ->
+        [one] stage { $names } finished
+       *[other] stages { $names } finished
+    }
+end-step = step { $step } of { $stage }: { $folder }
+end-no-step = { $over }, no step of { $stage } yet; a resumed run starts { $stage }
+end-nothing = nothing yet; a resumed run starts from the beginning

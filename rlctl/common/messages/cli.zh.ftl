@@ -40,3 +40,48 @@ explain-also = 其他选项中的同名键：
 explain-options = 选项：
 explain-with = 参数 { $names }
 explain-keys = 键：
+
+# rlctl batch
+
+batch-what = 项目
+batch-value = 数值
+batch-unit = 单位
+batch-formula = 算式
+batch-key = 键
+batch-where = 位置
+batch-default = 默认值
+batch-stage = 阶段 { $name }
+
+# rlctl diff
+
+diff-key = 键
+diff-from = 来自
+diff-default = 默认值
+diff-not-compared = { $file }：以下键没有标准含义，未参与比较：{ $keys }
+diff-no-script = --env 用于启动脚本，而 { $first } 和 { $second } 都不是
+diff-found = { $first } 与 { $second }：{ $count ->
+        [0] 含义相同
+       *[other] 有 { $count } 处不同
+    }
+
+# 任务结束时
+
+end-stage = 阶段
+end-steps = 步数
+end-evaluation = 评测（训练前 -> 训练后）
+end-time = 耗时
+end-pace = token/秒
+end-phases = 各环节占比
+end-finished = 已完成：{ $folder }
+end-stopped = 中途停止：{ $folder }
+end-failed = 失败：{ $folder }
+end-show = 查看：
+end-follow = 跟踪：
+end-resume = 继续：
+end-weights = 权重：
+end-hugging-face = { $path }（Hugging Face 格式）
+end-saved = 已保存：
+end-stages = 阶段 { $names } 已完成
+end-step = { $stage } 的第 { $step } 步：{ $folder }
+end-no-step = { $over }，{ $stage } 尚未保存任何一步；恢复时从 { $stage } 开始
+end-nothing = 尚无内容；恢复时从头开始

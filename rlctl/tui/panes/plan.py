@@ -60,7 +60,7 @@ def drawn(found: Planned, width: int) -> str:
         lines += ["", say("stage {name}: {objective}").format(name=stage.name, objective=stage.objective)]
         lines += [*_batch(stage), "", *_devices(plan, stage, width), *_roles(stage, found.gib_per_device), ""]
         lines += [_schedule(stage, limits), "", *_table(rows)]
-        lines += [f"! {say(row.name)}: {row.note}" for row in rows if row.note]
+        lines += [f"! {name_of(row)}: {translated(row.note)}" for row in rows if row.note]
         lines += [f"· {note}" for note in stage.notes]
     return "\n".join(lines)
 
@@ -136,11 +136,17 @@ def _schedule(stage: StagePlan, limits: Limits) -> str:
     return told.format(total=total, evaluate=schedule.evaluate_every or "-", save=schedule.save_every or "-")
 
 
+def name_of(row: Row) -> str:
+    """What a number is, in the app's language."""
+    return in_words(translated(row.name))
+
+
 def _table(rows: Sequence[Row]) -> Iterator[str]:
-    width = max((cell_len(say(row.name)) for row in rows), default=0)
+    width = max((cell_len(name_of(row)) for row in rows), default=0)
     for row in rows:
-        yield f"{padded(say(row.name), width)}  {row.value} {in_words(row.unit)}"
-        formula = f"= {say(translated(row.formula))}" if row.formula else ""
+        value = translated(row.value) if isinstance(row.value, str) else row.value
+        yield f"{padded(name_of(row), width)}  {value} {in_words(row.unit)}"
+        formula = f"= {translated(row.formula)}" if row.formula else ""
         place = f"{row.key}:{row.line}" if row.line else row.key
         if formula or place:
             yield f"    {formula}{'  ' if formula and place else ''}{place}"
