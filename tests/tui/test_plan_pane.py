@@ -9,6 +9,8 @@ import pytest
 from rlctl.editing.planning import planned
 from rlctl.editing.session import Session
 from rlctl.tui.panes.plan import drawn
+from rlctl.tui.widgets import rack
+from rlctl.tui.widgets.batch_flow import boxes, in_lines
 
 
 @pytest.fixture
@@ -31,12 +33,35 @@ def session(tmp_path: Path) -> Session:
 )
 def test_where_a_stage_ends(session: Session, schedule: dict[str, int], said: str) -> None:
     session.set(("schedule",), schedule)
-    assert said in drawn(planned(session), 80)
+    assert said in str(drawn(planned(session), 80))
     session.assume({"dataset_rows": "8192"})
-    assert "of the data" not in drawn(planned(session), 80)
+    assert "of the data" not in str(drawn(planned(session), 80))
 
 
-def test_devices_that_need_two_lines_are_no_two_nodes(session: Session) -> None:
-    wide, narrow = (drawn(planned(session), width).splitlines() for width in (80, 36))
-    assert [line for line in wide if line.startswith("node ")] == ["node 0"]
-    assert [line for line in narrow if line.startswith("node ")] == ["node 0, devices 0 to 3", "node 0, devices 4 to 7"]
+@pytest.mark.parametrize(("width", "rows"), [(80, 1), (38, 2)])
+def test_devices_that_need_two_rows_are_no_two_nodes(session: Session, width: int, rows: int) -> None:
+    lines = str(drawn(planned(session), width)).splitlines()
+    [start] = [place for place, line in enumerate(lines) if line.startswith("╭─ node 0 ")]
+    end = next(place for place in range(start, len(lines)) if lines[place].startswith("╰"))
+    named = [line.split()[1:-1] for line in lines[start + 1 : end] if line.split()[1].isdigit()]
+    assert [name for row in named for name in row] == [str(number) for number in range(8)]
+    assert len(named) == rows
+    assert len({len(line) for line in lines[start : end + 1]}) == 1, "the frame closes"
+
+
+def test_a_batch_that_does_not_divide_is_marked_in_the_flow(session: Session) -> None:
+    session.set(("batch",), {"prompts_per_step": 10, "responses_per_prompt": 3, "mini_batch_responses": 8})
+    shown = str(drawn(planned(session), 100))
+    assert "✗ 3.75" in shown
+    session.set(("batch", "mini_batch_responses"), 10)
+    assert "✗ 3" not in str(drawn(planned(session), 100))
+    [(_, rows)] = planned(session).rows
+    assert "10 prompts ─×3→ 30 responses ─÷10→ 3 mini-batches" in str(in_lines(boxes(rows), 200))
+    assert all(len(line) <= 40 for line in str(in_lines(boxes(rows), 40)).splitlines())
+
+
+def test_a_device_that_is_over_full_says_so() -> None:
+    full, over = (rack.node("node 0", [rack.Tile("0", "P", gib)], 40, {}, 80.0) for gib in (40.0, 96.0))
+    assert "✗" not in "".join(map(str, full))
+    assert "✗" in "".join(map(str, over))
+    assert "96G" in "".join(map(str, over))

@@ -8,6 +8,7 @@ from typing import Any
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.widgets import Static
 
 from rlctl.common.messages.reasons import translated
@@ -19,9 +20,9 @@ from rlctl.planning.plan import Plan, StagePlan
 from rlctl.tui.dialogs.facts import in_app
 from rlctl.tui.language import padded, say
 from rlctl.tui.panes.editor import EditorPane
-
-BLOCKS = 24
-"""Most mini-batches that are drawn one by one."""
+from rlctl.tui.widgets.batch_flow import boxes, in_boxes, name_of, notes
+from rlctl.tui.widgets.rack import Tile, legend, looks
+from rlctl.tui.widgets.rack import node as rack_node
 
 
 class PlanPane(EditorPane):
@@ -31,6 +32,10 @@ class PlanPane(EditorPane):
     PlanPane VerticalScroll { height: 1fr; padding: 0 1; }
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: Planned | None = None
+
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static("", id="plan-text", markup=False)
@@ -39,70 +44,80 @@ class PlanPane(EditorPane):
         return planned(session)
 
     def take(self, found: Any) -> None:
-        text = drawn(found, max(40, self.size.width - 4))
+        self._found = found
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        found = self._found
+        if found is None or not self.size.width:
+            return
+        text = drawn(found, max(24, self.size.width - 3))
         if found.plan is not None and any(stage.schedule.total_steps is None for stage in found.plan.stages):
-            text += "\n\n" + say("F10: say how many rows the data has, and the steps are counted")
+            told = say("F: say how many rows the data has, and the steps are counted")
+            text = Content.assemble(text, "\n\n", (told, "$text-muted"))
         self.query_one("#plan-text", Static).update(text)
 
 
-def drawn(found: Planned, width: int) -> str:
+def drawn(found: Planned, width: int) -> Content:
     """The picture, as wide as there is room."""
-    lines: list[str] = []
+    lines: list[Content] = []
     if found.plan is None:
-        lines += [say("No plan:"), in_app(found.refusal), ""]
+        lines += [Content.styled(say("✗ no plan"), "$error bold"), Content(in_app(found.refusal)), Content("")]
         for name, rows in found.rows:
-            lines += [say("stage {name}").format(name=name), *_table(rows), ""]
-        return "\n".join(lines)
+            lines += [
+                _heading(say("stage {name}").format(name=name)),
+                *_batch(rows, width),
+                Content(""),
+                *_table(rows),
+                Content(""),
+            ]
+        return Content("\n").join(lines)
     plan = found.plan
     kind = say("GPUs") if plan.device == "cuda" else say("CPU workers")
-    lines.append(f"{plan.run}: {plan.nodes} x {plan.devices_per_node} {kind}")
+    lines.append(Content.assemble((plan.run, "bold"), f"  {plan.nodes} × {plan.devices_per_node} {kind}"))
     for stage, (_, rows), limits in zip(plan.stages, found.rows, found.limits, strict=False):
-        lines += ["", say("stage {name}: {objective}").format(name=stage.name, objective=stage.objective)]
-        lines += [*_batch(stage), "", *_devices(plan, stage, width), *_roles(stage, found.gib_per_device), ""]
-        lines += [_schedule(stage, limits), "", *_table(rows)]
-        lines += [f"! {name_of(row)}: {translated(row.note)}" for row in rows if row.note]
-        lines += [f"· {note}" for note in stage.notes]
-    return "\n".join(lines)
+        lines += [
+            Content(""),
+            _heading(say("stage {name}: {objective}").format(name=stage.name, objective=stage.objective)),
+        ]
+        lines += [*_batch(rows, width), Content("")]
+        lines += [*_devices(plan, stage, width, found.gib_per_device), Content("")]
+        lines += [
+            *map(Content, _roles(stage, found.gib_per_device)),
+            Content(""),
+            Content(_schedule(stage, limits)),
+            Content(""),
+        ]
+        lines += [*_table(rows), *(Content.styled(f"· {translated(note)}", "$text-muted") for note in stage.notes)]
+    return Content("\n").join(lines)
 
 
-def _batch(stage: StagePlan) -> Iterator[str]:
-    batch = stage.batch
-    if batch.responses_per_step != batch.prompts_per_step:
-        yield f"  {batch.prompts_per_step} {say('prompts')} x {batch.responses_per_prompt} {say('responses')}"
-    yield say("  = {count} responses a step").format(count=batch.responses_per_step)
-    count, each = batch.mini_batches_per_epoch, batch.mini_batch_responses
-    if count <= BLOCKS:
-        sizes = [min(each, batch.responses_per_step - number * each) for number in range(count)]
-        yield "  |" + "|".join(f" {max(size, 0)} " for size in sizes) + "|"
-    told = say("  {count} mini-batches of {each}, passed over {passes} x = {steps} optimizer steps")
-    yield told.format(count=count, each=each, passes=batch.ppo_epochs, steps=batch.optimizer_steps_per_step)
-    yield say("  {share:g} responses of a mini-batch on each replica").format(share=batch.responses_per_replica)
+def _heading(text: str) -> Content:
+    return Content.styled(text, "$primary bold")
 
 
-def _devices(plan: Plan, stage: StagePlan, width: int) -> Iterator[str]:
-    for node in nodes(plan, stage):
-        yield from _node(node, width)
+def _batch(rows: Sequence[Row], width: int) -> list[Content]:
+    """The flow of the batch, and what does not divide in it."""
+    return [in_boxes(boxes(rows), width), *notes(rows)]
 
 
-def _node(node: Node, width: int) -> Iterator[str]:
-    name = say("node {number}").format(number=node.first if node.first == node.last else f"{node.first}-{node.last}")
-    cells = [[str(device.number), device.letters or "-"] for device in node.devices]
-    for cell, device in zip(cells, node.devices, strict=True):
-        if device.gib is not None:
-            cell.append(f"{device.gib:.0f}G")
-    size = max(len(text) for cell in cells for text in cell)
-    fits = max(1, (width - 4) // (size + 3))
-    per_row = next(count for count in (8, 4, 2, 1) if count <= fits)
-    for start in range(0, len(cells), per_row):
-        row = cells[start : start + per_row]
-        here = say("devices {first} to {last}").format(first=row[0][0], last=row[-1][0])
-        yield name if len(cells) <= per_row else f"{name}, {here}"
-        edge = "+".join(["", *("-" * (size + 2) for _ in row), ""])
-        yield f"  {edge}"
-        for line in range(max(len(cell) for cell in row)):
-            texts = (cell[line] if line < len(cell) else "" for cell in row)
-            yield "  |" + "|".join(f" {text:<{size}} " for text in texts) + "|"
-        yield f"  {edge}"
+def _devices(plan: Plan, stage: StagePlan, width: int, room: float | None) -> Iterator[Content]:
+    """The rack of a stage's devices, node by node; nodes that are alike are drawn once."""
+    names = {LETTERS[role.role]: role.role for role in stage.roles if role.devices}
+    look = looks(list(names))
+    for found in nodes(plan, stage):
+        tiles = [Tile(str(device.number), device.letters, device.gib) for device in found.devices]
+        yield from rack_node(_node_name(found), tiles, width, look, room)
+    yield legend(names, look)
+
+
+def _node_name(found: Node) -> str:
+    if found.first == found.last:
+        return say("node {number}").format(number=found.first)
+    return say("nodes {first} to {last}, alike").format(first=found.first, last=found.last)
 
 
 def _roles(stage: StagePlan, room: float | None) -> Iterator[str]:
@@ -136,17 +151,14 @@ def _schedule(stage: StagePlan, limits: Limits) -> str:
     return told.format(total=total, evaluate=schedule.evaluate_every or "-", save=schedule.save_every or "-")
 
 
-def name_of(row: Row) -> str:
-    """What a number is, in the app's language."""
-    return in_words(translated(row.name))
-
-
-def _table(rows: Sequence[Row]) -> Iterator[str]:
+def _table(rows: Sequence[Row]) -> Iterator[Content]:
+    """Each number of the batch with its formula, and where it is written."""
     width = max((cell_len(name_of(row)) for row in rows), default=0)
     for row in rows:
+        style = "$error bold" if row.note else "bold"
         value = translated(row.value) if isinstance(row.value, str) else row.value
-        yield f"{padded(name_of(row), width)}  {value} {in_words(row.unit)}"
+        yield Content.assemble(padded(name_of(row), width + 2), (f"{value}", style), f" {in_words(row.unit)}")
         formula = f"= {translated(row.formula)}" if row.formula else ""
         place = f"{row.key}:{row.line}" if row.line else row.key
         if formula or place:
-            yield f"    {formula}{'  ' if formula and place else ''}{place}"
+            yield Content.styled(f"    {formula}{'  ' if formula and place else ''}{place}", "$text-muted")

@@ -12,10 +12,11 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Button, Header, Input, Label, Static, TextArea
+from textual.widgets import Button, Input, Label, Static, TextArea
 
 from rlctl import runs
 from rlctl.cluster.address import address_of
@@ -30,6 +31,7 @@ from rlctl.tui.dialogs.dialog import Dialog
 from rlctl.tui.language import say
 from rlctl.tui.panes.plan import drawn
 from rlctl.tui.widgets.footer import Footer
+from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class LaunchScreen(Dialog[None]):
 
     DEFAULT_CSS = """
     LaunchScreen { align: center middle; }
-    LaunchScreen > Vertical { width: 95%; height: 95%; border: thick $primary; background: $surface; padding: 0 1; }
+    LaunchScreen > Vertical { width: 95%; height: 95%; border: round $primary; background: $surface; padding: 0 1; }
     LaunchScreen VerticalScroll { height: 1fr; border-bottom: solid $panel; }
     LaunchScreen Horizontal { height: auto; }
     LaunchScreen Label { padding: 0 1 0 0; }
@@ -120,7 +122,7 @@ class LaunchScreen(Dialog[None]):
     def _ready(self, message: Ready) -> None:
         self.outlook = message.outlook
         self.query_one("#new", Tick).value = message.outlook.before.is_in_the_way
-        self.query_one("#outlook", Static).update("\n".join(self._lines(message.outlook)))
+        self.query_one("#outlook", Static).update(self._told(message.outlook))
         refused = message.outlook.planned.plan is None or bool(message.outlook.findings)
         for button in self.query(Button):
             button.disabled = refused and button.id != "cancel"
@@ -128,7 +130,7 @@ class LaunchScreen(Dialog[None]):
             first = "#cancel" if refused else "#save" if self.query("#save") else "#go"
             self.query_one(first).focus()
 
-    def _lines(self, outlook: Outlook) -> list[str]:
+    def _told(self, outlook: Outlook) -> Content:
         lines = []
         if outlook.findings:
             lines += [say("It cannot start yet. In the editor, Findings lead to the fields:"), ""]
@@ -148,7 +150,8 @@ class LaunchScreen(Dialog[None]):
                 *(f"    {line}" for line in there.changed[:5]),
             ]
             lines.append("")
-        return [*lines, drawn(outlook.planned, max(40, self.size.width - 12))]
+        picture = drawn(outlook.planned, max(40, self.size.width - 12))
+        return Content("\n").join([*map(Content, lines), picture])
 
     @on(Button.Pressed)
     def _pressed(self, message: Button.Pressed) -> None:
@@ -215,7 +218,7 @@ class StartingScreen(Screen[None]):
         self.launched, self.runs_folder = launched, runs_folder
 
     def compose(self) -> ComposeResult:
-        yield Header()
+        yield Head()
         yield Static("", id="starting-head", markup=False)
         yield TextArea("", read_only=True, id="output", compact=True)
         yield Footer()

@@ -1,0 +1,88 @@
+"""Devices as a rack: a frame for each node, a tile for each device, with the roles on it and a bar for its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from textual.content import Content
+
+from rlctl.tui.language import say
+from rlctl.tui.themes import SERIES
+
+LEAST = 7
+"""Fewest cells of a tile."""
+MOST = 16
+FULL, EMPTY = "█", "░"
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A device: its name, the letters of its roles, the memory in use or needed, and a word of its state."""
+
+    name: str
+    letters: str
+    gib: float | None = None
+    told: str = ""
+    bad: bool = False
+
+
+def looks(letters: Sequence[str]) -> dict[str, str]:
+    """A color for each letter."""
+    return {letter: SERIES[place % len(SERIES)] for place, letter in enumerate(letters)}
+
+
+def node(title: str, tiles: Sequence[Tile], width: int, look: Mapping[str, str], room: float | None) -> list[Content]:
+    """A node: its tiles in one row, or in two or more of the same frame; ``room``: GiB of a device, if known."""
+    inside = max(LEAST, width - 4)
+    per_row = next((count for count in (8, 4, 2) if count <= len(tiles) and inside // count >= LEAST), 1)
+    per_row = len(tiles) if inside // max(1, len(tiles)) >= LEAST and len(tiles) <= 8 else per_row
+    size = min(MOST, inside // per_row)
+    total = size * per_row + 2
+    head = f"─ {title} "
+    lines = [Content.styled(f"╭{head}{'─' * max(0, total - cell_len(head))}╮", "$text-muted")]
+    total = max(total, cell_len(head))
+    for start in range(0, len(tiles), per_row):
+        cells = [_tile(tile, size, look, room) for tile in tiles[start : start + per_row]]
+        for row in zip(*cells, strict=True):
+            text = Content("").join(row)
+            rest = " " * (total - 1 - text.cell_length)
+            lines.append(Content.assemble(("│ ", "$text-muted"), text, rest, ("│", "$text-muted")))
+    return [*lines, Content.styled(f"╰{'─' * total}╯", "$text-muted")]
+
+
+def _tile(tile: Tile, size: int, look: Mapping[str, str], room: float | None) -> list[Content]:
+    wide = size - 1
+    name = Content.styled(tile.name, "$error bold" if tile.bad else "$text-muted")
+    roles = Content(" ").join(
+        [Content.styled(letter, f"{look.get(letter, '')} bold") for letter in tile.letters] or ["–"]
+    )
+    lines = [name, roles]
+    if tile.gib is not None:
+        share = None if not room else tile.gib / room
+        told = f"{tile.gib:.0f}G" if tile.gib >= 10 else f"{tile.gib:.1f}G"
+        lines.append(_bar(share, wide) if share is not None else Content(told))
+        if share is not None:
+            lines.append(Content.styled(told, "$error" if share > 1 else "$text-muted"))
+    if tile.told:
+        lines.append(Content.styled(tile.told[:wide], "$error" if tile.bad else "$text-muted"))
+    return [_padded(line, size) for line in lines]
+
+
+def _bar(share: float, width: int) -> Content:
+    """A bar of memory; one that is over full says so."""
+    full = max(0, min(width, round(share * width)))
+    if share > 1:
+        return Content.styled(FULL * (width - 1) + "✗", "$error")
+    return Content.assemble((FULL * full, "$primary"), (EMPTY * (width - full), "$border-blurred"))
+
+
+def _padded(line: Content, size: int) -> Content:
+    return Content.assemble(line, " " * max(0, size - line.cell_length))
+
+
+def legend(names: Mapping[str, str], look: Mapping[str, str]) -> Content:
+    """What the letters mean; a dash is a device without a role."""
+    parts = [Content.assemble((letter, f"{look.get(letter, '')} bold"), f" {name}") for letter, name in names.items()]
+    return Content("   ").join(parts) if parts else Content(say("no device has a role"))
