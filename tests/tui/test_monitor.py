@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -64,7 +65,11 @@ def test_what_the_run_does_and_what_looks_wrong(run: Path) -> None:
         assert "about 36 s left" in head
         assert "75% of the groups" in text(screen, "#advice")
         assert "RRR" in text(screen, "#timeline")
+        assert "R rollout 67%" in text(screen, "#timeline").replace("\u00a0", " ")
         assert [spark.metric for spark in screen.query(Spark)] == ["reward/mean"]
+        tiles = text(screen, "#tiles")
+        assert re.search(r"reward +0.8 +▲ 0.4", tiles)
+        assert "time left  36 s" in tiles
 
     drive(RlctlApp(run=run), act)
 

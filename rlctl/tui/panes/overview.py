@@ -1,4 +1,4 @@
-"""The first tab: what looks wrong, where the time of the last steps went, what the groups are worth, and the main curves."""
+"""The first tab: what looks wrong, the reward, the newest numbers, where the time goes, what groups are worth, other curves."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from collections.abc import Sequence
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container, Horizontal, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from rlctl.monitor.metrics import EMPTY, Series
 from rlctl.monitor.samples import Group
 from rlctl.monitor.watching import RunView, StageView
 from rlctl.runs import RunInfo
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
-from rlctl.tui.widgets.run_texts import advice_text, rewards_text, shares_text, timeline_text
+from rlctl.tui.widgets.run_texts import advice_card, rewards_text, ribbon, shares_text, tiles
 from rlctl.tui.widgets.sample_texts import plain
 from rlctl.tui.widgets.spark import Spark
 
+MAIN = "reward/mean"
+"""What the large chart shows; of a run that has no reward, its loss, or else its first metric."""
+INSTEAD = ("policy/loss", "sft/loss", "loss")
 FIRST_METRICS = (
-    "reward/mean",
     "response/length_mean",
     "policy/entropy",
     "policy/approx_kl",
@@ -35,18 +38,25 @@ FIRST_METRICS = (
 
 
 class OverviewPane(Pane):
-    """Advice, timeline, groups and curves of the stage that runs."""
+    """Advice, curves, time and groups of the stage that runs."""
 
     SCOPED_CSS = False  # else nothing could hang on how wide the screen is
     DEFAULT_CSS = """
-    OverviewPane .part { height: auto; padding: 0 1; margin-bottom: 1; display: none; }
+    OverviewPane .part { display: none; height: auto; }
     OverviewPane .part.-told { display: block; }
-    OverviewPane #advice { color: $warning; border-left: thick $warning; }
-    OverviewPane #groups { layout: grid; grid-size: 2; grid-rows: auto; grid-gutter: 0 2; }
-    OverviewPane #groups Static { height: auto; }
-    OverviewPane #sparks { layout: grid; grid-size: 2; grid-rows: auto; grid-gutter: 0 2; height: auto; }
-    .-small OverviewPane #groups, .-narrow OverviewPane #groups, .-small OverviewPane #sparks { grid-size: 1; }
-    .-very-wide OverviewPane #sparks { grid-size: 3; }
+    OverviewPane #nothing { padding: 0 1; }
+    OverviewPane #advice { border: round $warning; border-title-color: $warning; border-title-style: bold; padding: 0 1; }
+    OverviewPane #top.-told { height: 1fr; min-height: 10; }
+    OverviewPane #top Spark { height: 1fr; width: 2fr; }
+    OverviewPane #tiles { width: 1fr; height: 1fr; min-width: 32; max-width: 46; text-wrap: nowrap; }
+    OverviewPane #groups.-told { layout: horizontal; }
+    OverviewPane #rewards { width: 1fr; height: 100%; }
+    OverviewPane #shares { width: 1fr; height: auto; }
+    OverviewPane #sparks { layout: grid; grid-size: 4; grid-rows: 6; height: auto; }
+    .-small OverviewPane #sparks, .-narrow OverviewPane #sparks { grid-size: 2; }
+    .-small OverviewPane #groups.-told { layout: vertical; }
+    .-small OverviewPane #rewards, .-small OverviewPane #shares { width: 100%; height: auto; }
+    OverviewPane #zero { color: $text-muted; padding: 0 1; }
     """
 
     class Rewards(Message):
@@ -67,16 +77,27 @@ class OverviewPane(Pane):
         with VerticalScroll():
             yield Static(say("nothing is known of this run yet"), id="nothing", classes="part -told", markup=False)
             yield Static("", id="advice", classes="part", markup=False)
-            yield Static("", id="timeline", classes="part", markup=False)
-            with Container(id="groups", classes="part"):
-                yield Static("", id="rewards", markup=False)
-                yield Static("", id="shares", markup=False)
+            with Horizontal(id="top", classes="part"):
+                yield Spark(MAIN, id="main")
+                yield Static("", id="tiles", classes="panel", markup=False)
+            yield Static("", id="timeline", classes="part panel", markup=False)
             yield Container(id="sparks")
+            yield Static("", id="zero", classes="part", markup=False)
+            with Container(id="groups", classes="part"):
+                yield Static("", id="shares", classes="panel", markup=False)
+                yield Static("", id="rewards", classes="panel", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#advice").border_title = say("! advice")
+        self.query_one("#tiles").border_title = say("now")
 
     def show(self, view: RunView, info: RunInfo | None) -> None:
         self._last = (view, info)
         now = time.time() if info is not None and info.status == "running" else 0.0  # only what runs can stall
-        self._tell("#advice", "\n".join(map(advice_text, view.advice(now))))
+        cards = [
+            advice_card(advice, view.stage.steps if view.stage is not None else None) for advice in view.advice(now)
+        ]
+        self._tell("#advice", Content("\n").join(cards))
         if view.stage is None or not len(view.stage.steps):
             self.query_one("#nothing", Static).update(_before_steps(view, info))
         looked_at = (view, view.version, self.size.width)
@@ -84,10 +105,17 @@ class OverviewPane(Pane):
             return
         self._shown = looked_at
         stage = view.stage
-        self.query_one("#nothing").set_class(not len(stage.steps), "-told")
-        self._tell("#timeline", timeline_text(stage.steps, self.size.width - 6, 12 if self.size.height > 30 else 4))
+        has_steps = bool(len(stage.steps))
+        self.query_one("#nothing").set_class(not has_steps, "-told")
+        self.query_one("#top").set_class(has_steps, "-told")
+        left = view.seconds_left if info is not None and info.status == "running" else None
+        self.query_one("#tiles", Static).update(tiles(stage, left))
+        told, seconds = ribbon(stage.steps, self.size.width - 5)
+        self._tell("#timeline", told)
+        self.query_one("#timeline").border_title = say("a step takes {time}").format(time=seconds)
         shares = shares_text(stage.steps)
         self.query_one("#shares", Static).update(shares)
+        self.query_one("#shares").border_title = say("groups and responses")
         self.query_one("#groups").set_class(bool(shares) or self._rewards_of is not None, "-told")
         self._show_curves(stage)
         self._read_rewards(view, stage.name)
@@ -98,7 +126,7 @@ class OverviewPane(Pane):
 
     def _tell(self, name: str, text: str | Content) -> None:
         part = self.query_one(name, Static)
-        part.set_class(bool(text), "-told")
+        part.set_class(bool(str(text)), "-told")
         part.update(text)
 
     @work(thread=True, exclusive=True)
@@ -110,19 +138,39 @@ class OverviewPane(Pane):
 
     @on(Rewards)
     def _show_rewards(self, message: Rewards) -> None:
-        self.query_one("#rewards", Static).update(rewards_text(message.groups, message.step))
+        rewards = self.query_one("#rewards", Static)
+        rewards.border_title = say("rewards of step {step}").format(step=message.step)
+        rewards.update(rewards_text(message.groups))
         self.query_one("#groups").add_class("-told")
 
     def _show_curves(self, stage: StageView) -> None:
-        names = [name for name in FIRST_METRICS if name in stage.steps.columns] or list(stage.steps.columns)[:6]
+        """The main chart, and a chart for each other curve; those that are 0 throughout are only named."""
+        known = stage.steps.columns
+        main = next((name for name in (MAIN, *INSTEAD) if name in known), next(iter(known), MAIN))
+        chart = self.query_one("#main", Spark)
+        chart.metric = main
+        chart.show(stage.steps.series(main), _evaluations(stage) if main == MAIN else EMPTY)
+        names = [name for name in FIRST_METRICS if name in known]
+        if not names and main != MAIN:
+            names = [name for name in known if name != main][:6]
         names += [name for name in stage.evaluations.columns if name.endswith(("accuracy", "reward"))][:2]
-        known = {spark.metric: spark for spark in self.query(Spark)}
-        if list(known) != names:
-            self.query(Spark).remove()
-            known = {name: Spark(name) for name in names}
-            self.query_one("#sparks").mount_all(known.values())
-        for name, spark in known.items():
-            spark.show(stage.table_of(name).series(name))
+        series = {name: stage.table_of(name).series(name) for name in names}
+        zero = [name for name, found in series.items() if not any(found.values)]
+        self._tell("#zero", say("0 throughout: {names}").format(names=", ".join(map(plain, zero))) if zero else "")
+        shown = [name for name in names if name not in zero]
+        sparks = {spark.metric: spark for spark in self.query("#sparks Spark").results(Spark)}
+        if list(sparks) != shown:
+            self.query("#sparks Spark").remove()
+            sparks = {name: Spark(name) for name in shown}
+            self.query_one("#sparks").mount_all(sparks.values())
+        for name, spark in sparks.items():
+            spark.show(series[name])
+
+
+def _evaluations(stage: StageView) -> Series:
+    """Of the first data that is evaluated, the rewards: they are on the scale of the reward."""
+    name = next((name for name in stage.evaluations.columns if name.endswith("/reward")), "")
+    return stage.evaluations.series(name)
 
 
 def _before_steps(view: RunView, info: RunInfo | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from statistics import fmean
 from typing import Any
@@ -11,22 +12,29 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from rlctl.common.language import later
-from rlctl.monitor.advisories import RECENT, Advice
+from rlctl.monitor.advisories import RECENT, RULES, Advice
 from rlctl.monitor.histogram import histogram
-from rlctl.monitor.metrics import StepTable
+from rlctl.monitor.metrics import Series, StepTable
 from rlctl.monitor.phases import IDLE, timeline
 from rlctl.monitor.samples import Group
-from rlctl.monitor.watching import RunView
+from rlctl.monitor.watching import RunView, StageView
 from rlctl.runs import RunInfo, Status
 from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
-from rlctl.tui.language import say
+from rlctl.tui.language import padded, say
+from rlctl.tui.themes import SERIES
+from rlctl.tui.widgets.braille import blocks
 from rlctl.tui.widgets.sample_texts import plain
 
-TIMELINE_STEPS = 12
+NAMED = 11
+"""Cells of a name in the tile of numbers."""
+EVIDENCE = 24
+"""Most steps whose values stand beside an advice."""
+METRIC_OF = {rule.code: rule.metric for rule in RULES}
 FAILURE_LINES = 3
-COLORS = ("$primary", "$success", "$warning", "$accent", "$secondary", "$error")
 
 
+SIGNS: dict[Status, str] = {"running": "●", "finished": "✓", "stopped": "■", "failed": "✗", "interrupted": "!"}
+"""A mark for each status, so that it is not told by its color alone."""
 STATUSES: dict[Status, str] = {
     "running": later("running"),
     "finished": later("finished"),
@@ -117,7 +125,7 @@ def _failure(event: Mapping[str, Any]) -> str:
 
 def _progress(view: RunView, info: RunInfo | None, now: float) -> Iterator[str]:
     stage = view.stage
-    yield say(STATUSES[info.status]) if info is not None else say("no run.json")
+    yield f"{SIGNS[info.status]} {say(STATUSES[info.status])}" if info is not None else say("no run.json")
     if stage is not None:
         done = stage.steps.steps[-1] if len(stage.steps) else 0
         if _has_several_stages(view):
@@ -156,45 +164,105 @@ def _at_work(view: RunView, info: RunInfo | None, now: float, alive: tuple[int, 
 def bar(share: float, width: int = 20) -> str:
     """A share as a bar."""
     full = round(share * width)
-    return "█" * full + "░" * (width - full)
+    return "━" * full + "╌" * (width - full)
 
 
-def advice_text(advice: Advice) -> str:
-    """What looks wrong, and below it what to try."""
-    return f"! {say(advice.text).format_map(advice.values)}\n  {say(advice.remedy)}"
+def advice_card(advice: Advice, table: StepTable | None) -> Content:
+    """What looks wrong with the values that say so, and below it what to try."""
+    values = table.latest(METRIC_OF.get(advice.code, str(advice.values.get("metric", ""))), EVIDENCE) if table else []
+    evidence = (f"  {blocks(values, EVIDENCE)}", "$warning") if len(values) > 1 else ""
+    text = say(advice.text).format_map(advice.values)
+    return Content.assemble(
+        ("! ", "$warning bold"), (plain(text), "bold"), evidence, "\n  ", (say(advice.remedy), "$text-muted")
+    )
 
 
-def timeline_text(table: StepTable, width: int, steps: int = TIMELINE_STEPS) -> Content:
-    """The phases of the last steps as bars to one scale, each with its letter, and what the letters mean."""
-    rows = timeline(table, steps)
-    longest = max((sum(phases.values()) for _, phases in rows), default=0.0)
-    if not longest:
-        return Content("")
+def ribbon(table: StepTable, width: int) -> tuple[Content, str]:
+    """The phases of a step as one bar, by their mean over the last steps, and what its letters mean; how long a step takes."""
+    rows = timeline(table, RECENT)
     names = list(dict.fromkeys(name for _, phases in rows for name in phases))
-    look = dict(zip((name for name in names if name != IDLE), cycle(COLORS), strict=False))
-    letters = _letters(names)
-    room = max(10, width - 18)
-    lines = []
-    for step, phases in rows:
-        bars = (
-            (letters[name] * round(seconds / longest * room), look.get(name, "")) for name, seconds in phases.items()
-        )
-        lines.append(Content.assemble(f"{step:>7} ", *bars, f" {sum(phases.values()):.1f} s"))
     means = {name: fmean(phases.get(name, 0.0) for _, phases in rows) for name in names}
-    told = {name: plain(f"{letters[name]} {name} {mean:.2f} s").replace(" ", "\u00a0") for name, mean in means.items()}
-    legend = Content("  ").join(Content.styled(text, look.get(name, "")) for name, text in told.items())
-    return Content("\n").join([*lines, Content.assemble("        ", legend)])
+    total = sum(means.values())
+    if not total:
+        return Content(""), ""
+    look = dict(zip((name for name in names if name != IDLE), cycle(SERIES), strict=False))
+    letters = _letters(names)
+    ordered = sorted(names, key=lambda name: (name == IDLE, -means[name]))
+    bars = []
+    start = 0.0
+    for name in ordered:
+        end = start + means[name] / total * width
+        bars.append((letters[name] * (round(end) - round(start)), look.get(name, "$text-muted")))
+        start = end
+    parts = []
+    for name in ordered:
+        share = f"{means[name] / total:.0%}"
+        told = plain(f"{letters[name]} {name} {share}").replace(" ", "\u00a0")
+        parts.append(Content.styled(told, look.get(name, "$text-muted")))
+    return Content.assemble(*bars, "\n", Content("   ").join(parts)), duration(total)
 
 
-def rewards_text(groups: Sequence[Group], step: int) -> str:
+@dataclass(frozen=True, slots=True)
+class TileRow:
+    """A number of the tile: its name, its metric, how it is written, and whether more is better (None: neither)."""
+
+    name: str
+    metric: str
+    format: str
+    is_better_up: bool | None = None
+
+
+TILES = (
+    TileRow(later("reward"), "reward/mean", "{:.4g}", True),
+    TileRow(later("tokens/s"), "throughput/tokens_per_second", "{:,.0f}", True),
+    TileRow(later("length"), "response/length_mean", "{:.1f}"),
+    TileRow(later("entropy"), "policy/entropy", "{:.3g}"),
+    TileRow(later("KL"), "policy/approx_kl", "{:.3g}"),
+    TileRow(later("grad norm"), "policy/grad_norm", "{:.3g}"),
+)
+
+
+def tiles(stage: StageView, left: float | None) -> Content:
+    """The newest numbers of a stage, each with how it moved against the steps before."""
+    lines = [_tile(say(row.name), stage.steps.series(row.metric), row) for row in TILES[:1]]
+    for metric in [name for name in stage.evaluations.columns if name.endswith(("accuracy", "reward"))][:2]:
+        is_share = metric.endswith("accuracy")
+        row = TileRow("", metric, "{:.1%}" if is_share else "{:.4g}", True)
+        lines.append(_tile(say("accuracy") if is_share else say("evaluation"), stage.evaluations.series(metric), row))
+    lines += [_tile(say(row.name), stage.steps.series(row.metric), row) for row in TILES[1:]]
+    if left is not None:
+        lines.append(Content.assemble((padded(say("time left"), NAMED), "$text-muted"), (duration(left), "bold")))
+    return Content("\n").join(line for line in lines if line is not None)
+
+
+def _tile(name: str, series: Series, row: TileRow) -> Content | None:
+    if not len(series):
+        return None
+    value = row.format.format(series.values[-1])
+    line = Content.assemble((padded(name, NAMED), "$text-muted"), (f"{value:<8}", "bold"))
+    before = list(series.values[-1 - RECENT : -1])
+    change = series.values[-1] - fmean(before) if before else 0.0
+    told = row.format.format(abs(change))
+    if not before or told == row.format.format(0.0):
+        return line
+    told = told if row.format.endswith(("%}", "f}")) else f"{abs(change):.2g}"
+    sign = "▲" if change > 0 else "▼"
+    style = "$text-muted" if row.is_better_up is None else "$success" if (change > 0) == row.is_better_up else "$error"
+    return Content.assemble(line, (f" {sign} {told}", style))
+
+
+def rewards_text(groups: Sequence[Group]) -> str:
     """How the rewards of the responses that a step shows are spread."""
     rewards = [response.reward for group in groups for response in group.responses]
     parts = histogram(rewards)
     if not parts:
         return ""
     most = max(count for _, _, count in parts)
-    head = say("rewards of step {step}: {responses} responses of {groups} groups that are shown")
-    lines = [head.format(step=step, responses=len(rewards), groups=len(groups))]
+    lines = [
+        say("{responses} responses of {groups} groups that are shown").format(
+            responses=len(rewards), groups=len(groups)
+        )
+    ]
     for low, high, count in parts:
         name = f"{low:.3g}" if low == high else say("{low:.3g} to {high:.3g}").format(low=low, high=high)
         lines.append(f"{name:>16} {'█' * max(1 if count else 0, round(count / most * 24))} {count}")

@@ -1,49 +1,117 @@
-"""A metric in three lines: name, newest value and range, and its course."""
+"""A metric as a panel: its name and newest value in the border, its course inside, evaluations as marks."""
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
-from textual.containers import Vertical
-from textual.widgets import Label, Sparkline
+from rich.cells import cell_len
+from textual.content import Content
+from textual.markup import escape
+from textual.widgets import Static
 
 from rlctl.monitor.metrics import EMPTY, Series
-from rlctl.tui.language import say
+from rlctl.tui.widgets.braille import BLANK, Frame, curve
 
-POINTS = 400
+SMOOTHING = 0.8
+MARK = "◆"
+"""Of an evaluation."""
+AXES = 7
+"""Fewest lines of a chart that has room for a scale."""
 
 
-class Spark(Vertical):
-    """One metric of the first page."""
+class Spark(Static):
+    """The course of a metric, as large as there is room; tall ones have a scale."""
 
     DEFAULT_CSS = """
-    Spark { height: 4; width: 1fr; padding: 0 1; }
-    Spark Sparkline { height: 2; }
+    Spark { height: 6; width: 1fr; padding: 0; }
     """
 
-    def __init__(self, metric: str) -> None:
-        super().__init__()
+    def __init__(self, metric: str, *, id: str | None = None) -> None:
+        super().__init__("", id=id, classes="panel", markup=False)
         self.metric = metric
         self._series: Series = EMPTY
+        self._marks: Series = EMPTY
 
-    def compose(self) -> ComposeResult:
-        yield Label(self.metric, markup=False)
-        yield Sparkline([])
-
-    def on_mount(self) -> None:
+    def show(self, series: Series, marks: Series = EMPTY) -> None:
+        """Show the metric as it is now; ``marks``: an evaluation of the same, on the same scale."""
+        self._series, self._marks = series, marks
         self._draw()
 
-    def show(self, series: Series) -> None:
-        """Show the metric as it is now."""
-        self._series = series
-        if self.is_mounted:
-            self._draw()
+    def on_resize(self) -> None:
+        self._draw()
 
     def _draw(self) -> None:
-        series = self._series
-        if not len(series):
+        series, size = self._series, self.content_size
+        if not len(series) or not size.width or not size.height:
             return
-        low, high = series.extremes()
-        around = say("{low:.3g} to {high:.3g}").format(low=low, high=high)
-        text = f"{self.metric}  {series.values[-1]:.4g}  ({around})"
-        self.query_one(Label).update(text)
-        self.query_one(Sparkline).data = [value - low for value in series.thinned(POINTS).values]
+        self.border_title = escape(self.metric)
+        self.border_subtitle = f"{series.values[-1]:.4g}"
+        self.update(drawn(series, self._marks, size.width, size.height), layout=False)
+
+
+def drawn(series: Series, marks: Series, width: int, height: int) -> Content:
+    """A chart: raw values dim and smoothed ones bright, evaluations as marks, a scale if there is room for it."""
+    low, high = series.extremes()
+    if len(marks):
+        least, most = marks.extremes()
+        low, high = min(low, least), max(high, most)
+    has_axes = height >= AXES
+    scale = [f"{value:.3g}" for value in (high, (low + high) / 2, low)] if has_axes else []
+    left = max(map(cell_len, scale), default=-1) + 1
+    frame = Frame(
+        max(1, width - left - (1 if has_axes else 0)),
+        height - (2 if has_axes else 0),
+        series.steps[0],
+        series.steps[-1],
+        low,
+        high,
+    )
+    smooth = series.smoothed(SMOOTHING) if has_axes else EMPTY
+    raw, bright = curve(series, frame), curve(smooth, frame)
+    spots = {_cell(frame, step, value) for step, value in zip(marks.steps, marks.values, strict=True)}
+    lines = []
+    for y in range(frame.height):
+        parts: list[tuple[str, str]] = []
+        if has_axes:
+            named = {0: scale[0], frame.height // 2: scale[1], frame.height - 1: scale[2]}
+            parts.append((f"{named.get(y, ''):>{left - 1}} ", "$text-muted"))
+            parts.append(("┤" if y in named else "│", "$border-blurred"))
+        for x in range(frame.width):
+            if (x, y) in spots:
+                parts.append((MARK, "$series-2 bold"))
+            elif bright[y][x]:
+                parts.append((chr(BLANK + bright[y][x]), "$primary"))
+            else:
+                parts.append(
+                    (chr(BLANK + raw[y][x]) if raw[y][x] else " ", "$border-blurred" if has_axes else "$primary")
+                )
+        lines.append(_joined(parts))
+    if has_axes:
+        lines += _below(series, frame, left)
+    return Content("\n").join(lines)
+
+
+def _cell(frame: Frame, step: float, value: float) -> tuple[int, int]:
+    x, y = frame.place(step, value)
+    return x // 2, y // 4
+
+
+def _joined(parts: list[tuple[str, str]]) -> Content:
+    """Parts side by side, those of one look as one."""
+    runs: list[tuple[str, str]] = []
+    for text, style in parts:
+        if runs and runs[-1][1] == style:
+            runs[-1] = runs[-1][0] + text, style
+        else:
+            runs.append((text, style))
+    return Content.assemble(*runs)
+
+
+def _below(series: Series, frame: Frame, left: int) -> list[Content]:
+    """The axis of the steps: its first, its middle and its last one."""
+    first, last = series.steps[0], series.steps[-1]
+    axis = f"{' ' * left}└{'─' * frame.width}"
+    names = [str(first), str((first + last) // 2), str(last)] if frame.width > 30 else [str(first), str(last)]
+    text = names[0]
+    if len(names) == 3:
+        text += " " * max(1, frame.width // 2 - len(names[1]) // 2 - len(text)) + names[1]
+    text += " " * max(1, frame.width - len(text) - len(names[-1])) + names[-1] if last != first else ""
+    return [Content.styled(axis, "$border-blurred"), Content.styled(f"{' ' * (left + 1)}{text}", "$text-muted")]
