@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from rlctl import runs
 from rlctl.common.language import later
 from rlctl.monitor.watching import RunView
 
+COURSE = 24
+"""Most values of a run's course."""
 LEARNED = ("reward/mean", "policy/loss")
 """What is told of how well a run learns: the first of them that it has, else what it was last evaluated by."""
 
@@ -24,6 +26,10 @@ class Row:
     metric: str = ""
     value: float | None = None
     """The newest value of ``metric``."""
+    course: tuple[float, ...] = ()
+    """Its last values."""
+    seconds_left: float | None = None
+    """Of the stage, while it runs; None if that is not known."""
 
     @property
     def learned(self) -> str:
@@ -47,6 +53,8 @@ COLUMNS = (
     Column(later("status"), lambda row: row.info.status),
     Column(later("step"), lambda row: row.info.step, falling=True),
     Column(later("newest"), lambda row: (row.value is not None, row.value or 0.0), falling=True),
+    Column(later("course"), lambda row: len(row.course), falling=True),
+    Column(later("time left"), lambda row: (row.seconds_left is None, row.seconds_left or 0.0)),
     Column(later("age"), lambda row: row.info.started, falling=True),
     Column(later("took"), lambda row: row.info.seconds, falling=True),
 )
@@ -70,24 +78,26 @@ class RunRows:
         except OSError:
             return Row(info)
         before, known = self._known.get(info.folder, (-1, Row(info)))
-        row = Row(info, known.metric, known.value) if size == before else Row(info, *newest_metric(info.folder))
+        row = replace(known, info=info) if size == before else newest(info)
         self._known[info.folder] = (size, row)
         return row
 
 
-def newest_metric(folder: Path) -> tuple[str, float | None]:
-    """How well a run learns, by the end of its log."""
+def newest(info: runs.RunInfo) -> Row:
+    """How well a run learns and how long it still takes, by the end of its log."""
     try:
-        stage = RunView.newest(folder).stage
+        view = RunView.newest(info.folder)
     except OSError:
-        return "", None
+        return Row(info)
+    stage = view.stage
     if stage is None:
-        return "", None
+        return Row(info)
+    left = view.seconds_left if info.status == "running" else None
     for name in (*LEARNED, *stage.evaluations.columns):
         found = stage.table_of(name).series(name)
         if len(found):
-            return name, found.values[-1]
-    return "", None
+            return Row(info, name, found.values[-1], tuple(found.values[-COURSE:]), left)
+    return Row(info, seconds_left=left)
 
 
 def matching(rows: Iterable[Row], text: str) -> list[Row]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 from textual.widgets import DataTable, Input, Static, TabbedContent
 
 from rlctl.monitor.watching import RunView
-from rlctl.tui.app import RlctlApp
+from rlctl.runs.record import began
+from rlctl.tui.app import RlctlApp, desktop_notice
 from rlctl.tui.run_rows import COLUMNS, RunRows, matching
 from rlctl.tui.screens.compare import CompareScreen
 from rlctl.tui.screens.monitor import MonitorScreen
@@ -176,3 +179,50 @@ def test_the_start_page_filters_what_it_lists(folder: Path, tmp_path: Path, monk
         assert {"run", "file", "preset"} == {option.id.partition(":")[0] for option in listed.options if option.id}
 
     drive(RlctlApp(runs_folder=folder), act, (80, 24))
+
+
+def test_a_row_says_how_a_run_is_and_where_it_goes(folder: Path) -> None:
+    async def act(screen: Any, pilot: Any) -> None:
+        await pilot.press("a")
+        await settled(pilot.app.screen, pilot)
+        table = pilot.app.screen.query_one(DataTable)
+        cells = {
+            str(row[1]): [str(cell).strip() for cell in row] for row in map(table.get_row_at, range(table.row_count))
+        }
+        assert cells["first"][2:6] == ["✓ finished", "9/9 ━━━━━━━━", "0.9 reward", "▁▂▃▄▅▅▆▇█"]
+        assert cells["second"][2] == "✗ failed"
+        assert cells["third"][5] == "▁▁▁▁▁▁"
+
+    drive(RlctlApp(runs_folder=folder), act, (160, 40))
+
+
+def test_the_bell_rings_when_a_run_ends(folder: Path) -> None:
+    record = folder / "first" / "run.json"
+    ended = json.loads(record.read_text())
+    host = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "status": "running",
+        "ended": None,
+        "process_began": began(os.getpid()),
+    }
+    record.write_text(json.dumps(ended | host))
+
+    async def act(screen: Any, pilot: Any) -> None:
+        await pilot.press("a")
+        await settled(pilot.app.screen, pilot)
+        page = pilot.app.screen
+        rung: list[tuple[str, str]] = []
+        pilot.app.tell_ended = lambda name, status: rung.append((name, status))
+        assert next(row.info.status for row in page._shown if row.info.name == "first") == "running"
+        record.write_text(json.dumps(ended))
+        page.action_refresh()
+        await settled(page, pilot)
+        assert rung == [("first", "finished")]
+
+    drive(RlctlApp(runs_folder=folder), act)
+
+
+def test_a_notice_is_one_line_of_one_sequence() -> None:
+    assert desktop_notice("a; b", "xterm-256color") == "\x1b]9;a, b\x07"
+    assert desktop_notice("a", "foot") == "\x1b]777;notify;rlctl;a\x07"

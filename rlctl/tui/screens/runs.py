@@ -12,20 +12,32 @@ from textual.binding import Binding, BindingType
 from textual.coordinate import Coordinate
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import DataTable, Header, Input, Static
+from textual.widgets import DataTable, Input, Static
 
 from rlctl.common.filenames import is_folder
 from rlctl.tui.language import say
-from rlctl.tui.run_rows import COLUMNS, Row, RunRows, age, matching
+from rlctl.tui.run_rows import COLUMNS, COURSE, Row, RunRows, age, matching
+from rlctl.tui.widgets.braille import blocks
 from rlctl.tui.widgets.footer import Footer
+from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
-from rlctl.tui.widgets.run_texts import STATUSES, duration
+from rlctl.tui.widgets.run_texts import SIGNS, STATUSES, bar, duration
 from rlctl.tui.widgets.sample_texts import plain
 
 if TYPE_CHECKING:
     from rlctl.tui.app import RlctlApp
 
-EVERY_SECONDS = 5.0
+EVERY_SECONDS = 2.0
+PROGRESS = 8
+"""Cells of the bar of a run's steps."""
+LOOKS = {
+    "running": "primary",
+    "finished": "success",
+    "stopped": "text-muted",
+    "failed": "error",
+    "interrupted": "warning",
+}
+"""The color of each status; its sign and its name say the same."""
 
 
 class RunsScreen(Screen[None]):
@@ -57,7 +69,7 @@ class RunsScreen(Screen[None]):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
-        self.sorted_by, self.falling = 4, True
+        self.sorted_by, self.falling = [column.title for column in COLUMNS].index("age"), True
         self.marked: list[Path] = []
         self._rows = RunRows(folder)
         self._found: list[Row] | None = None
@@ -67,9 +79,9 @@ class RunsScreen(Screen[None]):
         self._looking = False
 
     def compose(self) -> ComposeResult:
-        yield Header()
+        yield Head()
         yield Line(placeholder=say("/ filters: words of a name or a status"), id="runs-filter", compact=True)
-        yield DataTable(id="runs-table", cursor_type="row", zebra_stripes=True)
+        yield DataTable(id="runs-table", classes="panel", cursor_type="row")
         yield Static(say("looking for runs ..."), id="runs-told", markup=False)
         yield Footer()
 
@@ -105,8 +117,16 @@ class RunsScreen(Screen[None]):
     @on(Found)
     def _take(self, message: Found) -> None:
         self._looking = False
+        self._tell_ended(self._found or [], message.rows)
         self._found = message.rows
         self._show()
+
+    def _tell_ended(self, before: list[Row], now: list[Row]) -> None:
+        """Ring where a run that ran has ended."""
+        ran = {row.info.folder for row in before if row.info.status == "running"}
+        for row in now:
+            if row.info.folder in ran and row.info.status != "running":
+                cast("RlctlApp", self.app).tell_ended(row.info.name, row.info.status)
 
     def _show(self) -> None:
         if self._found is None:
@@ -146,18 +166,23 @@ class RunsScreen(Screen[None]):
 
     def _cells(self, row: Row) -> tuple[Text, ...]:
         info = row.info
+        colors = self.app.get_css_variables()
+        muted, accent = colors["text-muted"], colors["primary"]
+        look = f"bold {colors[LOOKS[info.status]]}"
         step = f"{info.step}/{info.total_steps}" if info.total_steps else str(info.step)
-        mark = "●" if info.folder in self.marked else " "
-        cells = (
-            mark,
-            info.name,
-            say(STATUSES[info.status]),
-            step,
-            row.learned,
-            duration(age(info)),
-            duration(info.seconds),
+        progress = f" {bar(min(1.0, info.step / info.total_steps), PROGRESS)}" if info.total_steps else ""
+        left = "" if row.seconds_left is None else duration(row.seconds_left)
+        return (
+            Text("✓" if info.folder in self.marked else " ", style=accent),
+            Text(plain(info.name), style="bold" if info.status == "running" else ""),
+            Text.assemble((f"{SIGNS[info.status]} ", look), plain(say(STATUSES[info.status]))),
+            Text.assemble(f"{step:>9}", (progress, accent if info.status == "running" else muted)),
+            Text(plain(row.learned)),
+            Text(blocks(row.course, COURSE), style=accent),
+            Text(left),
+            Text(duration(age(info)), style=muted),
+            Text(duration(info.seconds), style=muted),
         )
-        return tuple(Text(plain(cell)) for cell in cells)
 
     @on(DataTable.RowSelected)
     def _open(self) -> None:
