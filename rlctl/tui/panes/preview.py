@@ -27,6 +27,7 @@ from rlctl.translation.difference import Difference
 from rlctl.translation.translate import Translation
 from rlctl.tui.language import say
 from rlctl.tui.panes.editor import EditorPane
+from rlctl.tui.widgets.port_table import LEAST, PortLine, drawn, heads, port_lines
 
 DIALECTS = ("rlctl", "verl", "trinity", "roll")
 MARKS = {
@@ -55,12 +56,20 @@ class Preview:
     shares: str
     """How many keys went where."""
     lines: tuple[ReportRow, ...]
+    keys: tuple[tuple[PortLine, KeyPath], ...] = ()
+    """Every key of the source with what becomes of it, and the field that it leads to."""
+    source: str = ""
+    """The dialect of the source."""
 
 
 class PreviewPane(EditorPane):
     """The run as text of a dialect, and below it what became of every key."""
 
     DEFAULT_CSS = """
+    PreviewPane #port, PreviewPane #port-head { display: none; }
+    PreviewPane.-columns #port, PreviewPane.-columns #port-head { display: block; }
+    PreviewPane #port { height: 2fr; padding: 0; text-wrap: nowrap; }
+    PreviewPane #port-head { height: 1; padding: 0 1; }
     PreviewPane #preview-text { height: 2fr; }
     PreviewPane #account { height: 1fr; padding: 0; }
     PreviewPane #account, PreviewPane #account:focus { border: none; }
@@ -79,10 +88,16 @@ class PreviewPane(EditorPane):
         self.is_chosen = False
         """Whether a person chose the dialect."""
         self._lines: tuple[ReportRow, ...] = ()
+        self._keys: tuple[tuple[PortLine, KeyPath], ...] = ()
+        self._drawn: tuple[object, int] = ((), 0)
+        """The keys that the columns show, and their width."""
+        self._heads = "", ""
 
     def compose(self) -> ComposeResult:
         choices = [(name, name) for name in DIALECTS]
         yield Select(choices, value=self.dialect, allow_blank=False, id="preview-dialect", compact=True)
+        yield Static("", id="port-head")
+        yield OptionList(id="port")
         yield TextArea("", read_only=True, soft_wrap=False, show_line_numbers=True, id="preview-text", compact=True)
         yield Static("", id="account-head", markup=False)
         yield OptionList(id="account")
@@ -93,7 +108,11 @@ class PreviewPane(EditorPane):
         facts = ", ".join(f"{name}={value}" for name, value in session.facts.items())
         shares += say("; stated: {facts}").format(facts=facts) if facts else ""
         text = found.text if found.text is not None else "\n".join(map(_finding_text, found.report.errors))
-        return Preview(found.report.target or self.dialect, redacted(text), shares, tuple(_account(session, found)))
+        leads = Leads(session, found)
+        known = port_lines(session.report, found.report) if found.text is not None else []
+        keys = tuple((line, leads.of_entry(line.entry)) for line in known)
+        target = found.report.target or self.dialect
+        return Preview(target, redacted(text), shares, tuple(_account(session, found)), keys, session.dialect)
 
     def take(self, found: Any) -> None:
         shown = self.query_one("#preview-text", TextArea)
@@ -102,6 +121,8 @@ class PreviewPane(EditorPane):
             shown.load_text(found.text)
             shown.scroll_to(place.x, place.y, animate=False)
         self.query_one("#account-head", Static).update(f"{found.dialect}: {found.shares}")
+        self._keys, self._heads = found.keys, (found.source, found.dialect)
+        self._show_columns()
         if found.lines == self._lines:
             return
         self._lines = found.lines
@@ -111,6 +132,39 @@ class PreviewPane(EditorPane):
         listed.add_options([Option(line.text) for line in found.lines])
         if found.lines and (at is not None or listed.has_focus):
             listed.highlighted = min(at or 0, len(found.lines) - 1)
+
+    def on_resize(self) -> None:
+        self._show_columns()
+
+    def _show_columns(self) -> None:
+        """Every key in three columns, where there is room for them."""
+        width = self.size.width - 3
+        is_wide = width >= LEAST and bool(self._keys)
+        if is_wide and not self.has_class("-columns") and self.query_one("#account").has_focus:
+            self.call_after_refresh(self.query_one("#port").focus)
+        self.set_class(is_wide, "-columns")
+        if width < LEAST or self._drawn == (self._keys, width):
+            return
+        self._drawn = self._keys, width
+        head = heads(*self._heads, width)
+        self.query_one("#port-head", Static).update(head)
+        listed = self.query_one("#port", OptionList)
+        at = listed.highlighted
+        listed.clear_options()
+        listed.add_options([Option(drawn(line, width)) for line, _ in self._keys])
+        if self._keys and at is not None:
+            listed.highlighted = min(at, len(self._keys) - 1)
+
+    @on(OptionList.OptionSelected, "#port")
+    def _to_key(self, message: OptionList.OptionSelected) -> None:
+        message.stop()
+        line, path = self._keys[message.option_index]
+        if fact := fact_in(line.entry.note):
+            self.post_message(self.Ask(fact))
+        elif path:
+            self.post_message(self.Jump(path))
+        else:
+            self.notify(say("no single field here leads to this"))
 
     @on(OptionList.OptionSelected, "#account")
     def _to_field(self, message: OptionList.OptionSelected) -> None:
@@ -200,7 +254,7 @@ def _meaning(found: list[Difference]) -> list[tuple[str, str]]:
 
 
 def _lines(session: Session) -> list[tuple[str, str]]:
-    styles = {"+": "$success", "-": "$error", "@": "$accent"}
+    styles = {"+": "$success", "-": "$error", "@": "$primary"}
     try:
         lines = session.changed_lines()
     except RlctlError as error:
