@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ from textual.events import Event, Key, Paste
 from textual.filter import LineFilter
 from textual.message import Message
 from textual.screen import Screen
+from textual.scrollbar import ScrollBar
 from textual.timer import Timer
-from textual.widgets import Header, Input, Static
+from textual.widgets import Input, Static
 
 from rlctl.common.errors import RlctlError, UsageError
 from rlctl.common.language import LANGUAGES
@@ -26,12 +28,15 @@ from rlctl.tui import settings, themes
 from rlctl.tui.language import LANGUAGE, say
 from rlctl.tui.safe_lines import SafeLines
 from rlctl.tui.widgets.footer import Footer
+from rlctl.tui.widgets.head import Head
+from rlctl.tui.widgets.thin_scrollbar import ThinScrollBarRender
 
 if TYPE_CHECKING:
     from textual.command import Provider
     from textual.widget import Widget
 
     from rlctl.editing.session import Session
+    from rlctl.runs import Status
     from rlctl.runs.launching import Launched
 
 SWITCH_SECONDS = 0.0005
@@ -44,6 +49,11 @@ HELD_SECONDS = 10.0
 """How long a key waits at most for what the key before it does: long, because only a fault makes it wait for ever."""
 TAKEN_FOR_LETTERS = [f"\x1b{digit}" for digit in range(10)]
 """What terminals send for alt and a digit, where Textual writes what a Mac's keyboard would: ``™`` over the text of a field."""
+MOVES = (
+    ("j", "down", say("Next line")), ("k", "up", say("Previous line")),
+    ("g", "home", say("First line")), ("G", "end", say("Last line")),
+)  # fmt: skip
+"""Letters that do what an arrow or other key does where the cursor is."""
 Make = Callable[[], "Screen[Any]"]
 """Makes a screen; what it needs is imported and read."""
 Opening = Callable[["dict[str, str]"], "Session"]
@@ -79,14 +89,19 @@ class RlctlApp(App[RlctlError]):
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
     COMMANDS: ClassVar[set[Any]] = {*App.COMMANDS, _commands, _places}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1", "help", say("Help"), id="app.help", tooltip=say("Every key of where you are")),
-        Binding("question_mark", "help", say("Help"), id="app.help_too", show=False),
+        Binding("question_mark", "help", say("Help"), id="app.help", tooltip=say("Every key of where you are")),
+        Binding("f1", "help", say("Help"), id="app.help_too"),
+        *(
+            Binding(letter, f"press('{key}')", told, id=f"app.{key}", show=False, tooltip=say("As in vim"))
+            for letter, key, told in MOVES
+        ),
+        Binding("q", "back", say("Back"), id="app.back", show=False, tooltip=say("One level back; quits the start page")),
         Binding(
-            "ctrl+o", "jump", say("Jump"), id="app.jump", priority=True,
+            "ctrl+o", "jump", say("Jump"), id="app.jump", priority=True, show=False,
             tooltip=say("A letter on every part of the screen; the letter goes there"),
         ),
         Binding(
-            "ctrl+q", "quit", say("Quit"), id="app.quit", priority=True,
+            "ctrl+q", "quit", say("Quit"), id="app.quit", priority=True, show=False,
             tooltip=say("Leave; asks if unsaved; runs continue"),
         ),
         Binding(
@@ -143,7 +158,7 @@ class RlctlApp(App[RlctlError]):
         self._waits_for: Key | None = None
         self._made: Screen[Any] | None = None
         """The screen that keys can go to: it has been made, and had the focus if it takes it."""
-        for known in themes.THEMES:
+        for known in themes.themes(self.console.color_system):
             self.register_theme(known)
         self._dress(theme)
 
@@ -154,17 +169,25 @@ class RlctlApp(App[RlctlError]):
         wanted = themes.whole_name(asked or settings.read().get("theme", ""))
         self.theme = wanted if wanted in self.available_themes else themes.FIRST
 
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return themes.DEFAULTS
+
+    def get_css_variables(self) -> dict[str, str]:
+        found = super().get_css_variables()
+        return {"row-cursor": found["panel"], **found}
+
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), self._safe_lines]
 
     def compose(self) -> ComposeResult:
-        yield Header()
+        yield Head()
         yield Static(say("opening ..."), id="opening")
         yield Footer()
 
     def on_mount(self) -> None:
         for sequence in TAKEN_FOR_LETTERS:
             cast("dict[str, Any]", _ansi_sequences.ANSI_SEQUENCES_KEYS).pop(sequence, None)
+        ScrollBar.renderer = ThinScrollBarRender
         sys.setswitchinterval(SWITCH_SECONDS)
         gc.set_threshold(YOUNG)
         self.theme_changed_signal.subscribe(self, lambda theme: settings.choose("theme", theme.name))
@@ -376,6 +399,17 @@ class RlctlApp(App[RlctlError]):
             self.pop_screen()
         return True
 
+    def tell_ended(self, name: str, status: Status) -> None:
+        """Ring, and ask the terminal for a notice on the desktop: a run has ended."""
+        from rlctl.tui.widgets.run_texts import SIGNS, STATUSES
+        from rlctl.tui.widgets.sample_texts import plain
+
+        told = plain(f"{SIGNS[status]} {name}: {say(STATUSES[status])}")
+        self.notify(told, severity="information" if status in ("finished", "stopped") else "error", markup=False)
+        self.bell()
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(desktop_notice(told, os.environ.get("TERM", "")))
+
     # What holds everywhere
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -416,6 +450,19 @@ class RlctlApp(App[RlctlError]):
         if not isinstance(self.screen, JumpScreen):
             self.push_screen(JumpScreen(self.screen), focus)
 
+    async def action_press(self, key: str) -> None:
+        """Do what another key does where the cursor is."""
+        await self._check_bindings(key)
+
+    async def action_back(self) -> None:
+        """Do what Esc does; on the start page, where there is nowhere to go back to, quit."""
+        from rlctl.tui.screens.start import StartScreen
+
+        if isinstance(self.screen, StartScreen):
+            await self.action_quit()
+        else:
+            await self._check_bindings("escape")
+
     async def action_quit(self) -> None:
         from rlctl.tui.dialogs.ask import AskScreen
 
@@ -447,6 +494,12 @@ class RlctlApp(App[RlctlError]):
             raise self._exception
         if refused is not None:
             raise refused
+
+
+def desktop_notice(text: str, term: str) -> str:
+    """What makes a terminal show a notice: OSC 777 in rxvt and foot, else OSC 9; others ignore it."""
+    shown = text.replace(";", ",")
+    return f"\x1b]777;notify;rlctl;{shown}\x07" if term.startswith(("rxvt", "foot")) else f"\x1b]9;{shown}\x07"
 
 
 def _is_written_in(widget: Widget | None) -> TypeGuard[Widget]:

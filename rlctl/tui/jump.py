@@ -55,7 +55,7 @@ class JumpScreen(Dialog["Widget | None"]):
 
     DEFAULT_CSS = """
     JumpScreen { background: $background 40%; }
-    JumpScreen Mark { position: absolute; width: 3; background: $warning; color: $background; text-style: bold; }
+    JumpScreen Mark { position: absolute; width: 3; background: $primary; color: $background; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", say("Stay here"), id="jump.stay")]
 

@@ -1,6 +1,7 @@
-"""The app's own colours: dark, light, and high contrast. Textual's themes can be chosen beside them.
+"""The app's own colors: dark, light and high contrast, each for true color, 256 and 16 colors.
 
-Background, surface and panel are nearly grey: a terminal of 256 colours shows what is more colourful as black, all three alike.
+A terminal of fewer colors shows the nearest one it has, which makes three greys into one black. So each depth has its own values:
+those for 256 colors are members of xterm's cube and grey ramp, those for 16 are the terminal's own colors.
 """
 
 from __future__ import annotations
@@ -9,79 +10,121 @@ from textual.theme import Theme
 
 from rlctl.tui.language import say
 
-THEMES = (
-    Theme(
-        "rlctl-dark",
-        primary="#4f9cf0",
-        secondary="#8a7fe0",
-        accent="#e0a03a",
-        warning="#e5b04c",
-        error="#f0717b",
-        success="#5fc27a",
-        foreground="#dfe3ea",
-        background="#14161a",
-        surface="#1c1f24",
-        panel="#2a2e36",
-        variables={
-            "text-muted": "#a4adbb",
-            "text-disabled": "#8f98a6",
-            "block-cursor-foreground": "#0c1016",
-            "block-cursor-text-style": "bold",
-        },
+ROLES = (
+    "primary", "secondary", "warning", "error", "success", "foreground", "background", "surface", "panel",
+    "text-muted", "text-disabled", "border", "border-blurred", "row-cursor",
+    "series-1", "series-2", "series-3", "series-4", "series-5", "series-6",
+)  # fmt: skip
+"""What a color is for. `primary` is the accent: focus, cursor and keys. Warning is amber; series are curves, phases and roles."""
+COLORS = {
+    ("rlctl-dark", "truecolor"): (
+        "#6cb2f7", "#a79bf0", "#e5b04c", "#f4818a", "#74cf8c", "#dfe3ea", "#14161a", "#191c21", "#2a2e36",
+        "#a4adbb", "#969fad", "#6cb2f7", "#414855", "#243447",
+        "#6cb2f7", "#74cf8c", "#c99bf5", "#5fd0c5", "#f2a07b", "#e58fc1",
     ),
-    Theme(
-        "rlctl-light",
-        dark=False,
-        primary="#1f5fae",
-        secondary="#5b4bb5",
-        accent="#8f5300",
-        warning="#8f5300",
-        error="#b3202c",
-        success="#1d6b35",
-        foreground="#1c2026",
-        background="#ffffff",
-        surface="#f4f5f6",
-        panel="#e2e5e9",
-        variables={
-            "text-muted": "#4c5563",
-            "text-disabled": "#5b6471",
-            "footer-key-foreground": "#1f5fae",
-            "block-cursor-foreground": "#ffffff",
-        },
+    ("rlctl-dark", "256"): (
+        "#5fafff", "#af87ff", "#d7af5f", "#ff8787", "#87d787", "#dadada", "#121212", "#1c1c1c", "#303030",
+        "#a8a8a8", "#a8a8a8", "#5fafff", "#585858", "#303030",
+        "#5fafff", "#87d787", "#af87ff", "#5fd7d7", "#ffaf87", "#ff87d7",
     ),
-    Theme(
-        "rlctl-contrast",
-        primary="#ffff00",
-        secondary="#00ffff",
-        accent="#ffff00",
-        warning="#ffd700",
-        error="#ff9aa2",
-        success="#7dff7d",
-        foreground="#ffffff",
-        background="#000000",
-        surface="#000000",
-        panel="#262626",
-        text_alpha=1.0,
-        variables={
-            "text": "#ffffff",
-            "text-muted": "#ffffff",
-            "text-disabled": "#d0d0d0",
-            "border": "#ffffff",
-            "border-blurred": "#b0b0b0",
-            "block-cursor-background": "#ffff00",
-            "block-cursor-foreground": "#000000",
-            "block-cursor-text-style": "bold",
-            "input-cursor-background": "#ffffff",
-            "input-cursor-foreground": "#000000",
-            "input-selection-background": "#0000c0",
-            "footer-key-foreground": "#ffff00",
-            "button-color-foreground": "#000000",
-        },
+    ("rlctl-dark", "standard"): (
+        "#55ffff", "#ff55ff", "#ffff55", "#ff5555", "#55ff55", "#ffffff", "#000000", "#000000", "#555555",
+        "#aaaaaa", "#aaaaaa", "#55ffff", "#555555", "#0000aa",
+        "#55ffff", "#55ff55", "#ff55ff", "#5555ff", "#aaaaaa", "#ffffff",
     ),
-)
-FIRST = THEMES[0].name
+    ("rlctl-light", "truecolor"): (
+        "#1f5fae", "#5b4bb5", "#8a5000", "#b3202c", "#1d6b35", "#1c2026", "#ffffff", "#f7f8f9", "#e4e7eb",
+        "#4c5563", "#565f6c", "#1f5fae", "#b9c0ca", "#dbe8f7",
+        "#1f5fae", "#1d6b35", "#6b3fb0", "#0d6b6b", "#97431a", "#98307a",
+    ),
+    ("rlctl-light", "256"): (
+        "#005faf", "#5f5faf", "#875f00", "#af0000", "#005f00", "#121212", "#ffffff", "#ffffff", "#eeeeee",
+        "#4e4e4e", "#585858", "#005faf", "#bcbcbc", "#d7ffff",
+        "#005faf", "#005f00", "#5f00af", "#005f5f", "#875f00", "#870087",
+    ),
+    ("rlctl-light", "standard"): (
+        "#0000aa", "#aa00aa", "#aa5500", "#aa0000", "#005500", "#000000", "#ffffff", "#ffffff", "#aaaaaa",
+        "#555555", "#555555", "#0000aa", "#aaaaaa", "#aaaaaa",
+        "#0000aa", "#00aa00", "#aa00aa", "#00aaaa", "#555555", "#000000",
+    ),
+    ("rlctl-contrast", "truecolor"): (
+        "#ffff00", "#00ffff", "#ffd700", "#ff9aa2", "#7dff7d", "#ffffff", "#000000", "#000000", "#262626",
+        "#ffffff", "#d0d0d0", "#ffff00", "#b0b0b0", "#000080",
+        "#00ffff", "#7dff7d", "#ff9aff", "#ffff00", "#ffb080", "#ffffff",
+    ),
+    ("rlctl-contrast", "256"): (
+        "#ffff00", "#00ffff", "#ffd700", "#ffafaf", "#87ff87", "#ffffff", "#000000", "#000000", "#262626",
+        "#ffffff", "#d0d0d0", "#ffff00", "#b2b2b2", "#0000af",
+        "#00ffff", "#87ff87", "#ff87ff", "#ffff00", "#ffaf87", "#ffffff",
+    ),
+    ("rlctl-contrast", "standard"): (
+        "#ffff55", "#55ffff", "#ffff55", "#ff5555", "#55ff55", "#ffffff", "#000000", "#000000", "#555555",
+        "#ffffff", "#ffffff", "#ffff55", "#aaaaaa", "#0000aa",
+        "#55ffff", "#55ff55", "#ff55ff", "#ffff55", "#aaaaaa", "#ffffff",
+    ),
+}  # fmt: skip
+"""The colors of `ROLES`, by theme and what the terminal shows."""
 TITLES = {"rlctl-dark": say("Dark"), "rlctl-light": say("Light"), "rlctl-contrast": say("High contrast")}
 """As they are called in the palette."""
+FIRST = "rlctl-dark"
+SERIES = tuple(f"$series-{number}" for number in range(1, 7))
+"""Colors of curves, phases and roles, each of which also has a letter."""
+
+
+def themes(depth: str | None) -> tuple[Theme, ...]:
+    """The app's themes for a terminal; ``depth`` as rich calls it: ``truecolor``, ``256`` or ``standard``."""
+    known = depth if depth in ("256", "standard") else "truecolor"
+    return tuple(_theme(name, dict(zip(ROLES, COLORS[name, known], strict=True))) for name in TITLES)
+
+
+def _theme(name: str, color: dict[str, str]) -> Theme:
+    is_contrast = name == "rlctl-contrast"
+    named = ("primary", "secondary", "warning", "error", "success", "foreground", "background", "surface", "panel")
+    cursor = {
+        "block-cursor-background": color["primary"],
+        "block-cursor-foreground": color["background"],
+        "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": color["row-cursor"],
+        "block-cursor-blurred-foreground": color["foreground"],
+        "block-hover-background": color["panel"],
+        "input-cursor-background": color["foreground"],
+        "input-cursor-foreground": color["background"],
+        "input-selection-background": color["row-cursor"],
+    }
+    around = {
+        "scrollbar": color["border-blurred"],
+        "scrollbar-hover": color["text-muted"],
+        "scrollbar-active": color["primary"],
+        "scrollbar-background": color["background"],
+        "scrollbar-background-hover": color["background"],
+        "scrollbar-background-active": color["background"],
+        "scrollbar-corner-color": color["background"],
+        "footer-background": color["background"],
+        "footer-key-foreground": color["primary"],
+        "footer-description-foreground": color["text-muted"],
+    }
+    contrast = {"text": color["foreground"], "button-color-foreground": "#000000"} if is_contrast else {}
+    return Theme(
+        name,
+        dark=name != "rlctl-light",
+        accent=color["primary"],
+        text_alpha=1.0 if is_contrast else 0.95,
+        variables={role: color[role] for role in ROLES if role not in named} | cursor | around | contrast,
+        primary=color["primary"],
+        secondary=color["secondary"],
+        warning=color["warning"],
+        error=color["error"],
+        success=color["success"],
+        foreground=color["foreground"],
+        background=color["background"],
+        surface=color["surface"],
+        panel=color["panel"],
+    )
+
+
+THEMES = themes("truecolor")
+DEFAULTS = {role: THEMES[0].variables[role] for role in ROLES if role.startswith("series")}
+"""Of Textual's own themes, what the app's style sheet needs and they lack."""
 
 
 def whole_name(name: str) -> str:

@@ -80,6 +80,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not saved, and what a person chose, is kept in the test's own folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("COLORTERM", "truecolor")
 
 
 @pytest.fixture

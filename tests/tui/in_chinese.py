@@ -39,7 +39,7 @@ def main(folder: Path) -> None:
     file = Path("grpo.yaml")
     file.write_text(presets.text("grpo-1node"))
     tabs = {"overview": [], "metrics": ["2"], "samples": ["3"], "processes": ["4"], "logs": ["5"], "events": ["6"]}
-    beside = {"beside": ["f5"], "plan": ["3"], "help": ["f1"], "launch": ["escape", "f9"]}
+    beside = {"beside": ["f5", "1"], "plan": ["3"], "help": ["f1"], "launch": ["escape", "f9"]}
     shown = {
         "start": (RlctlApp(runs_folder=Path("runs")), {"list": [], "help": ["f1"], "runs": ["escape", "a"]}),
         "editor": (RlctlApp(session=Session.open(file)), {"form": ["tab", "down"], **beside}),

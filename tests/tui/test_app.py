@@ -31,6 +31,7 @@ from rlctl.tui.dialogs.ask import AskScreen
 from rlctl.tui.dialogs.help import HelpScreen
 from rlctl.tui.jump import LETTERS, JumpScreen, Mark
 from rlctl.tui.screens.editor import EditorScreen
+from rlctl.tui.widgets.field_row import FieldInput, FieldRow
 from rlctl.tui.widgets.line import Line
 from tests.tui.conftest import drive, settled, text_of
 
@@ -90,7 +91,7 @@ def test_a_letter_jumps_to_what_it_stands_on(file: Path, by: str) -> None:
         jump = screen.app.screen
         assert isinstance(jump, JumpScreen)
         marks = {mark.letter: mark for mark in jump.query(Mark)}
-        letter, wanted = next((key, item) for key, item in jump._targets.items() if isinstance(item, Input))
+        letter, wanted = next((key, item) for key, item in jump._targets.items() if isinstance(item, FieldRow))
         assert marks[letter].region.offset == screen.find_widget(wanted).visible_region.offset
         if by == "key":
             await pilot.press(letter)
@@ -227,16 +228,42 @@ def test_choices_are_kept_beside_each_other() -> None:
     assert settings.read() == {"theme": "nord", "language": "zh"}
 
 
+@pytest.mark.parametrize("depth", ["truecolor", "256"])
 @pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
-def test_text_can_be_read_in_every_theme(theme: Any) -> None:
+def test_text_can_be_read_in_every_theme(theme: Any, depth: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Contrast by WCAG 2: 4.5 for text, 7 in the theme that is chosen for it."""
+    set_depth(monkeypatch, depth)
     app = RlctlApp(theme=theme.name)
+    assert app.console.color_system == depth
     variables = app.get_css_variables()
     least = 7.0 if theme.name == "rlctl-contrast" else 4.5
-    for back in ("background", "surface", "panel"):
+    for back in ("background", "surface", "panel", "row-cursor"):
         for front in ("foreground", "text-muted", "text-disabled", "warning", "error", "success", "primary"):
             over, under = color(variables[front], variables[back]), color(variables[back])
             assert contrast(over, under) >= least, (front, back)
+
+
+def set_depth(monkeypatch: pytest.MonkeyPatch, depth: str) -> None:
+    """Let the terminal be one of so many colors."""
+    monkeypatch.setenv("COLORTERM", "truecolor" if depth == "truecolor" else "")
+    monkeypatch.setenv("TERM", "xterm-256color" if depth == "256" else "xterm")
+
+
+@pytest.mark.parametrize(("depth", "system"), [("256", ColorSystem.EIGHT_BIT), ("standard", ColorSystem.STANDARD)])
+@pytest.mark.parametrize("name", themes.TITLES)
+def test_a_terminal_of_few_colors_shows_each_as_it_is(name: str, depth: str, system: ColorSystem) -> None:
+    for shown in themes.COLORS[name, depth]:
+        color = Color.parse(shown)
+        near = color.rich_color.downgrade(system).get_truecolor()
+        off = max(abs(a - b) for a, b in zip((near.red, near.green, near.blue), color.rgb, strict=True))
+        assert off <= (10 if system is ColorSystem.EIGHT_BIT else 85), shown
+
+
+@pytest.mark.parametrize("name", themes.TITLES)
+def test_texts_of_16_colors_differ_from_their_ground(name: str) -> None:
+    known = dict(zip(themes.ROLES, themes.COLORS[name, "standard"], strict=True))
+    for front in ("foreground", "text-muted", "warning", "error", "success", "primary"):
+        assert contrast(color(known[front]), color(known["background"])) >= 4.5, front
 
 
 @pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
@@ -254,8 +281,13 @@ def test_a_field_has_the_ground_of_a_field(file: Path) -> None:
         await screen.jump(("run", "name"))
         await settled(screen, pilot)
         panel = Color.parse(screen.app.get_css_variables()["panel"])
-        typed, chosen = screen.query("FieldInput").first(), screen.query("FieldSelect SelectCurrent").first()
-        assert typed.styles.background == chosen.styles.background == panel
+        typed = screen.focused
+        assert isinstance(typed, FieldInput)
+        assert typed.styles.background == panel
+        await pilot.press("escape")
+        await settled(screen, pilot)
+        assert isinstance(screen.focused, FieldRow)
+        assert typed.styles.background != panel, "the line is chosen, its value is not being typed"
 
     drive(RlctlApp(session=Session.open(file)), act)
 
@@ -376,5 +408,5 @@ print([name for name in sys.modules if name.startswith(("rlctl.adapters", "rlctl
 
 def test_the_app_says_what_it_does_before_the_first_screen() -> None:
     app = RlctlApp()
-    [text] = [widget for widget in app.compose() if isinstance(widget, Static)]
+    [text] = [widget for widget in app.compose() if isinstance(widget, Static) and widget.id == "opening"]
     assert "opening" in str(text.content)

@@ -41,10 +41,10 @@ def test_a_typed_value_is_saved_with_the_files_look(file: Path) -> None:
         await pilot.press("end", "backspace", "1", "6")
         await settled(screen, pilot)
         assert screen.session.config.batch.prompts_per_step == 16
-        assert screen.title.endswith("*")
+        assert screen.title.endswith("●")
         await pilot.press("ctrl+s")
         await settled(screen, pilot)
-        assert not screen.title.endswith("*")
+        assert not screen.title.endswith("●")
 
     drive(RlctlApp(session=Session.open(file)), act)
     assert file.read_text() == FILE.replace("8   # fits", "16   # fits")

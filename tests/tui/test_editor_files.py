@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def test_a_fix_is_one_key_and_can_be_taken_back(file: Path) -> None:
         screen.action_tab("findings")
         await settled(screen, pilot)
         screen.query_one("#finding-list", OptionList).highlighted = place
-        await pilot.press("a")
+        await pilot.press("f")
         await pilot.pause()
         assert isinstance(screen.app.screen, ChooseScreen)
         await pilot.press("2")
@@ -64,13 +65,13 @@ def test_the_plan_and_the_difference_follow_what_is_typed(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await pilot.press("3")
         await settled(screen, pilot)
-        assert "= 32 responses a step" in str(screen.query_one("#plan-text", Static).render())
+        assert re.search(r"×4 │ +32 +│", str(screen.query_one("#plan-text", Static).render()))
         await screen.jump(("batch", "prompts_per_step"))
         await settled(screen, pilot)
         row(screen, "batch.prompts_per_step").query_one(Input).value = "16"
         await settled(screen, pilot)
         shown = str(screen.query_one("#plan-text", Static).render())
-        assert "= 64 responses a step" in shown
+        assert re.search(r"×4 │ +64 +│", shown)
         assert "node 0" in shown
         screen.action_tab("diff")
         await settled(screen, pilot)

@@ -46,7 +46,7 @@ def test_a_verl_script_is_ported_to_roll(tmp_path: Path) -> None:
         app.sees("train.sh:2")
         app.press("End", "C-u")
         app.type("5.0e-6")
-        app.sees("train.sh *")
+        app.sees("train.sh ●")
         app.press(
             "F5"
         )  # what each dialect calls the field is out of sight: the names that are seen next are the choice's
@@ -100,10 +100,10 @@ def test_what_was_typed_before_a_kill_is_offered_and_taken_up(tmp_path: Path) ->
         app.type("run.seed")
         app.sees("Base of every random stream")
         app.press("Enter")
-        app.sees("from     run.yaml:2")
+        app.sees("run.yaml:2")
         app.press("End", "BSpace")
         app.type("77")
-        app.sees("run.yaml *", "77")
+        app.sees("run.yaml ●", "77")
         wait_until_kept(tmp_path)
         os.kill(app.pid, signal.SIGKILL)
         app.ended()
@@ -111,7 +111,7 @@ def test_what_was_typed_before_a_kill_is_offered_and_taken_up(tmp_path: Path) ->
     with terminal(tmp_path, "run.yaml") as app:
         app.sees("run.seed = 77", "Take it up")
         app.press("t")
-        app.sees("run.yaml *")
+        app.sees("run.yaml ●")
         app.press("C-s")
         app.sees("saved")
         app.press("C-q")

@@ -23,6 +23,7 @@ from rlctl.config.inspect import walk
 from rlctl.runtime.reporting.metrics import METRICS
 from rlctl.tui.panes import findings
 from rlctl.tui.screens.monitor import PANES
+from rlctl.tui.widgets.pages import numbered
 from rlctl.tui.zh import ZH
 
 pytestmark = pytest.mark.xdist_group("language")  # the pages are gathered once
@@ -99,22 +100,24 @@ def test_pages_are_in_chinese_and_nothing_is_left_in_english(pages: dict[str, di
 
 def test_tabs_footer_and_help_are_in_chinese(pages: dict[str, dict[str, str]]) -> None:
     lines = pages["monitor"]["overview"].splitlines()
-    assert re.sub(r"\s+", " ", lines[tabs_at(lines)]).strip() == " ".join(f"{tab.key} {ZH[tab.title]}" for tab in PANES)
+    assert re.sub(r"\s+", " ", lines[tabs_at(lines)]).strip() == " ".join(
+        numbered(int(tab.key), ZH[tab.title]) for tab in PANES
+    )
     assert "停止" in lines[-1]
     assert "帮助" in pages["start"]["list"].splitlines()[-1]
     for texts in pages.values():
         assert "本页" in texts["help"]
-        assert next(text for text in texts.values()).rstrip().endswith("▏^p 命令"), "whole characters at the edge"
+        assert next(text for text in texts.values()).rstrip().endswith(" 帮助"), "whole characters at the edge"
     assert "任何地方" in pages["start"]["help"]
     beside = pages["editor"]["beside"]
     assert "现值" in beside
     assert "类型     文本" in beside
-    field = next(key for key in walk(Config) if f"\n {key.pattern}\n" in beside)
-    assert chinese.chinese(chinese.name_of(field))[:20] in beside.replace("\n ", "")
+    field = next(key for key in walk(Config) if "." in key.pattern and f" {key.pattern} " in beside)
+    assert chinese.chinese(chinese.name_of(field))[:20] in re.sub(r"[│▐\s]", "", beside)
 
 
 def tabs_at(lines: list[str]) -> int:
-    return next(place for place, line in enumerate(lines) if f"1 {ZH['Overview']}" in line)
+    return next(place for place, line in enumerate(lines) if numbered(1, ZH["Overview"]) in line)
 
 
 def test_layouts_hold_where_characters_take_two_cells(pages: dict[str, dict[str, str]]) -> None:
@@ -122,7 +125,7 @@ def test_layouts_hold_where_characters_take_two_cells(pages: dict[str, dict[str,
         for page, text in texts.items():
             assert all(cell_len(line) <= 80 for line in text.splitlines()), page
     form = pages["editor"]["form"].splitlines()[1:-1]
-    assert {cell_len(line.partition("│")[0]) for line in form} == {25}, "the tree is as wide in every line"
+    assert {cell_len(line.partition("││")[0]) for line in form[1:-1]} == {21}, "the tree is as wide in every line"
     for line in pages["start"]["list"].splitlines():
         if line.startswith("▊"):
             assert cell_len(line) == 78, "boxes close"

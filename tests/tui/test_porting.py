@@ -194,7 +194,7 @@ def test_the_counts_of_the_head_are_seen_however_long_the_name_is(file: Path) ->
         def head() -> str:
             return text_of(screen.app).splitlines()[0]
 
-        assert re.search(r" run_qwen3\S*…\S*megatron.yaml — rlctl@1: \d+ errors, \d+ findings", head())
+        assert re.search(r" run_qwen3\S*…\S*megatron.yaml +rlctl@1   ✗ \d+ error", head())
         await pilot.resize_terminal(180, 24)
         await settled(screen, pilot)
         assert long.name in head()

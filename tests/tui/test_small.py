@@ -67,7 +67,7 @@ def test_help_tells_what_a_key_does(file: Path) -> None:
         await pilot.press("f1")
         await pilot.pause()
         shown = ""
-        for _ in range(6):
+        for _ in range(14):
             shown += text_of(pilot.app)
             await pilot.press("pagedown")
             await pilot.pause(0.1)

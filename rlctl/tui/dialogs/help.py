@@ -25,7 +25,7 @@ class HelpScreen(Dialog[None]):
     HelpScreen { align: center middle; }
     HelpScreen > VerticalScroll {
         width: 90%; max-width: 100; height: auto; max-height: 90%;
-        padding: 1 2; border: thick $primary; background: $surface;
+        padding: 1 2; border: round $primary; background: $surface;
     }
     HelpScreen .title { text-style: bold; margin-top: 1; }
     HelpScreen .keys { height: auto; }

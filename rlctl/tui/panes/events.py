@@ -23,7 +23,7 @@ class EventsPane(Pane):
         """Events that have been shown, of those the view has told."""
 
     def compose(self) -> ComposeResult:
-        yield RichLog(id="event-log", wrap=True, markup=False, max_lines=2000)
+        yield RichLog(id="event-log", classes="panel", wrap=True, markup=False, max_lines=2000)
 
     def show(self, view: RunView, info: RunInfo | None) -> None:
         log = self.query_one("#event-log", RichLog)

@@ -20,7 +20,7 @@ from rlctl.editing.session import Session
 from rlctl.tui.language import LANGUAGE, say
 from rlctl.tui.panes.editor import EditorPane
 
-MARKS = {Level.ERROR: "[$error on $surface]x[/]", Level.WARNING: "[$warning on $surface]![/]", Level.NOTE: "·"}
+MARKS = {Level.ERROR: "[$error on $surface]✗[/]", Level.WARNING: "[$warning on $surface]![/]", Level.NOTE: "·"}
 """With a ground of their own, so that they can be read in the chosen row too."""
 ORDER = list(Level)
 
@@ -29,12 +29,12 @@ class FindingsPane(EditorPane):
     """The findings, the worst first."""
 
     DEFAULT_CSS = """
-    FindingsPane OptionList { height: 1fr; padding: 0; }
+    FindingsPane OptionList { height: 1fr; padding: 0 0 0 1; }
     FindingsPane OptionList, FindingsPane OptionList:focus { border: none; }
     FindingsPane Static { height: auto; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "fix", say("Apply the fix"), id="findings.fix", tooltip=say("Set what would mend the finding")),
+        Binding("f", "fix", say("Fix"), id="findings.fix", tooltip=say("Set what would mend the finding")),
     ]
 
     class Fix(Message):
@@ -49,7 +49,7 @@ class FindingsPane(EditorPane):
         self.findings: list[Finding] = []
 
     def compose(self) -> ComposeResult:
-        yield Static(say("enter: to the field   a: apply the fix"), markup=False)
+        yield Static(say("enter: to the field   f: apply the fix"), markup=False)
         yield OptionList(id="finding-list")
 
     def read(self, session: Session) -> Any:
@@ -98,6 +98,16 @@ class FindingsPane(EditorPane):
             self.notify(say("there is no single value that mends it: enter leads to the field"))
 
 
+def counted(findings: list[Finding]) -> list[str]:
+    """How many errors and warnings there are, with their marks; that there are none."""
+    errors = sum(item.level is Level.ERROR for item in findings)
+    warnings = sum(item.level is Level.WARNING for item in findings)
+    told = [say("✗ 1 error") if errors == 1 else say("✗ {count} errors").format(count=errors)] if errors else []
+    if warnings:
+        told.append(say("! 1 warning") if warnings == 1 else say("! {count} warnings").format(count=warnings))
+    return told or [say("✓ no problems")]
+
+
 def _text(item: Finding) -> str:
     where = f" ({item.at})" if item.at is not None else ""
     message, advice = _said(item)
@@ -128,4 +138,4 @@ def _fixes(item: Finding) -> str:
     if not item.fixes:
         return ""
     values = say(" or ").join(f"{dotted(key)} = {value!r}" for key, value in item.fixes)
-    return f"\n  [b]a[/b]: {escape(values)}"
+    return f"\n  [b]f[/b]: {escape(values)}"

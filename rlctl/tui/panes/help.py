@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.widgets import Static
 
 from rlctl.config.chinese import in_words
@@ -11,6 +12,9 @@ from rlctl.documents import dotted
 from rlctl.editing.fields import FieldView, meanings
 from rlctl.editing.naming import dialects_inside, names_of
 from rlctl.tui.language import padded, say
+
+NAMES = 3
+"""Most keys of a format that are listed: what means the field comes first."""
 
 
 class HelpPane(VerticalScroll):
@@ -23,37 +27,46 @@ class HelpPane(VerticalScroll):
 
     def show(self, view: FieldView) -> None:
         """Show all that is known of a field."""
-        type_ = (
-            in_words(view.type) + (f" [{view.unit}]" if view.unit else "") + (f", {view.range}" if view.range else "")
-        )
-        lines = [
-            dotted(view.path),
-            "",
-            view.help,
-            "",
-            f"{padded(say('now'), 8)} {view.now if not view.info.secret else '...'}",
-            *([f"{padded(say('follows'), 8)} {view.text}"] if view.is_linked else []),
-            f"{padded(say('default'), 8)} {view.default or say('none: it must be set')}",
-            f"{padded(say('type'), 8)} {type_}",
-            f"{padded(say('from'), 8)} {view.origin}",
-            "",
-        ]
-        names = names_of(view.pattern)
-        for dialect in ("verl", "trinity", "roll"):
-            called = names.get(dialect, ())
-            inside = say("has keys for what is in it") if dialect in dialects_inside(view.pattern) else ""
-            lines.append(dialect if called else f"{dialect:<8} {inside or say('has nothing for it')}")
-            lines += [f"  {name}" for name in called]
-        if options := meanings(view):
-            lines += ["", *(f"{'>' if name == view.now else ' '} {name}: {text}" for name, text in options.items())]
-        if not view.applies:
-            lines += ["", say("This run does not use it.")]
-        told, text = "\n".join(lines), self.query_one("#help-text", Static)
-        if text.content != told:  # what is set is laid out anew
+        told, text = _told(view), self.query_one("#help-text", Static)
+        if str(text.content) != str(told):  # what is set is laid out anew
             text.update(told)
+
+
+def _told(view: FieldView) -> Content:
+    type_ = in_words(view.type) + (f" [{view.unit}]" if view.unit else "") + (f", {view.range}" if view.range else "")
+    facts = [(say("now"), view.now if not view.info.secret else "...")]
+    facts += [(say("follows"), view.text)] if view.is_linked else []
+    facts += [(say("default"), view.default or say("none: it must be set"))]
+    facts += [(say("type"), type_), (say("from"), view.origin)]
+    parts: list[Content] = [
+        Content.styled(dotted(view.path), "$primary bold"),
+        Content(""),
+        Content(view.help),
+        Content(""),
+    ]
+    parts += [Content.assemble((f"{padded(name, 8)} ", "$text-muted"), value) for name, value in facts]
+    if not view.applies:
+        parts += [Content(""), Content.styled(say("This run does not use it."), "$text-muted")]
+    if options := meanings(view):
+        parts.append(Content(""))
+        parts += [_option(name, text, is_now=name == view.now) for name, text in options.items()]
+    names = names_of(view.pattern)
+    for dialect in ("verl", "trinity", "roll"):
+        called = names.get(dialect, ())
+        inside = say("has keys for what is in it") if dialect in dialects_inside(view.pattern) else ""
+        first = "" if called else inside or say("has nothing for it")
+        parts += [Content(""), Content.assemble((f"{dialect:<8} ", "$text-muted"), first)]
+        parts += [Content(f"  {name}") for name in called[:NAMES]]
+        if len(called) > NAMES:
+            parts.append(Content.styled(say("  and {count} more").format(count=len(called) - NAMES), "$text-muted"))
+    return Content("\n").join(parts)
+
+
+def _option(name: str, text: str, *, is_now: bool) -> Content:
+    return Content.assemble(("▶ " if is_now else "  ", "$primary"), (name, "bold"), f": {text}")
 
 
 def hint(view: FieldView) -> str:
     """What is most worth knowing of a field, on a line or two."""
-    origin = say("default {default}").format(default=view.default or say("none: it must be set"))
-    return f"{dotted(view.path)}: {view.help}\n{origin} · {view.origin}"
+    default = say("default {default}").format(default=view.default or say("none: it must be set"))
+    return f"{default} · {view.origin}\n{view.help}"

@@ -67,11 +67,11 @@ class LogsPane(Pane):
 
     def compose(self) -> ComposeResult:
         with Container(id="logs"):
-            yield OptionList(id="log-list", markup=False)
+            yield OptionList(id="log-list", classes="panel", markup=False)
             with Vertical():
                 yield Static("", id="log-head", markup=False)
                 yield Line(placeholder=say("an expression, or letters"), id="log-filter", compact=True)
-                yield LogView(id="log-view")
+                yield LogView(id="log-view", classes="panel")
 
     def show(self, view: RunView, info: RunInfo | None) -> None:
         self._run = view.folder

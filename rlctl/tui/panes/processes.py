@@ -43,7 +43,7 @@ class ProcessesPane(Pane):
     ProcessesPane #process-table { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("g", "log", say("Its log"), id="processes.log", tooltip=say("The log of the process that is marked")),
+        Binding("o", "log", say("Its log"), id="processes.log", tooltip=say("The log of the process that is marked")),
     ]
 
     class Seen(Message):
@@ -62,7 +62,7 @@ class ProcessesPane(Pane):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="process-head", markup=False)
-        yield DataTable[Text](id="process-table", cursor_type="row", zebra_stripes=True)
+        yield DataTable[Text](id="process-table", classes="panel", cursor_type="row")
 
     def on_mount(self) -> None:
         table = self.query_one(DataTable)

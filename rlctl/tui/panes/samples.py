@@ -68,7 +68,7 @@ class SamplesPane(Pane):
     SamplesPane #sample-filter.-open { display: block; }
     SamplesPane #sample-list { height: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
     SamplesPane #sample-scroll { height: 1fr; }
-    SamplesPane #sample-text { padding: 0 1; height: auto; }
+    SamplesPane #sample-text { height: auto; }
     .-low SamplesPane #sample-side { min-height: 4; }
     .-low SamplesPane #sample-head { max-height: 2; }
     .-low SamplesPane #sample-list { border: none; padding: 0 1; }
@@ -118,8 +118,8 @@ class SamplesPane(Pane):
             with Vertical(id="sample-side"):
                 yield Static("", id="sample-head", markup=False)
                 yield Line(placeholder=say("words, truncated, wrong, reward<0.5 ..."), id="sample-filter", compact=True)
-                yield OptionList(id="sample-list", markup=False)
-            yield VerticalScroll(Static("", id="sample-text", markup=False), id="sample-scroll")
+                yield OptionList(id="sample-list", classes="panel", markup=False)
+            yield VerticalScroll(Static("", id="sample-text", markup=False), id="sample-scroll", classes="panel")
 
     def focus_first(self) -> None:
         self.screen.set_focus(self.query_one("#sample-list"))

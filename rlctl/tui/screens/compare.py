@@ -12,12 +12,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import DataTable, Header, Static, TabbedContent, TabPane, Tabs
+from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 
 from rlctl.common.errors import RlctlError
 from rlctl.monitor.watching import RunView
 from rlctl.tui.language import say
 from rlctl.tui.widgets.footer import Footer
+from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.metric_browser import MetricBrowser
 from rlctl.tui.widgets.metric_plot import Source
 from rlctl.tui.widgets.pages import Pages
@@ -88,7 +89,7 @@ class CompareScreen(Screen[None]):
         self.compared: Compared | None = None
 
     def compose(self) -> ComposeResult:
-        yield Header()
+        yield Head()
         with Pages(id="compare-tabs", initial="config"):
             with TabPane(f"1 {say('Config')}", id="config"):
                 yield Static(say("reading both runs ..."), id="differences-told", markup=False)

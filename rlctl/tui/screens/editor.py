@@ -13,9 +13,11 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.markup import escape
 from textual.message import Message
 from textual.timer import Timer
-from textual.widgets import Button, Header, Input, OptionList, Static, TabbedContent, TabPane, TextArea
+from textual.widgets import Button, Input, OptionList, Static, TabbedContent, TabPane, TextArea
 
 from rlctl.common.errors import ConfigError, RlctlError
 from rlctl.common.report import Finding
@@ -26,33 +28,53 @@ from rlctl.editing.naming import all_names, inner_names
 from rlctl.editing.session import Change, Session
 from rlctl.editing.stage_fields import StageForm
 from rlctl.editing.values import NULL, value_of
+from rlctl.planning.batch_table import rows_by_stage
 from rlctl.tui.dialogs.ask import ChooseScreen
 from rlctl.tui.language import say, shortened
 from rlctl.tui.panes.editor import EditorPane
-from rlctl.tui.panes.findings import FindingsPane
+from rlctl.tui.panes.findings import FindingsPane, counted
 from rlctl.tui.panes.help import HelpPane, hint
 from rlctl.tui.panes.plan import PlanPane
 from rlctl.tui.panes.preview import DiffPane, PreviewPane
 from rlctl.tui.screens.editor_files import EditorFiles
-from rlctl.tui.widgets.field_row import SET, FieldRow
+from rlctl.tui.widgets.batch_flow import Box, boxes, in_lines
+from rlctl.tui.widgets.field_row import SET, Columns, FieldRow
 from rlctl.tui.widgets.footer import Footer
+from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
+from rlctl.tui.widgets.pages import numbered
 from rlctl.tui.widgets.section_tree import SectionTree
 
 SOON_SECONDS = 0.05
 """How long after a key what follows from it is shown."""
-BESIDE_TITLE = 21
-"""Cells of the head that are the icon, the space for a clock, and what stands between title and counts."""
+BESIDE_TITLE = 4
+"""Cells of the head that are its padding, and what stands between title and counts."""
 RESULTS = 40
 """Most fields that a search shows."""
 TABS = (
     ("help", say("Help"), HelpPane, say("What the field is")),
     ("findings", say("Findings"), FindingsPane, say("What the checks say, and what would mend it")),
     ("plan", say("Plan"), PlanPane, say("The batch, and who is on which device")),
-    ("preview", say("Preview"), PreviewPane, say("The run in any dialect, and what becomes of every key")),
+    ("preview", say("Port"), PreviewPane, say("The run in any dialect, and what becomes of every key")),
     ("diff", say("Diff"), DiffPane, say("What differs from the file, and from defaults")),
 )
 """What stands beside the form: its name, title, pane and meaning. A key from 1 on leads to each; with alt also out of a field."""
+
+
+BATCH = (("batch",), ("data",), ("placement",), ("schedule",), ("rollout",), ("train",))
+"""Sections whose numbers are in the flow of the batch."""
+FLOWS = 3
+"""Most stages whose flow is shown."""
+Flow = tuple[str, list[Box]]
+"""A stage, and its batch as boxes."""
+
+
+def _flow(session: Session) -> list[Flow]:
+    """The batch of each stage; nothing while the config cannot be computed."""
+    try:
+        return [(name, boxes(rows)) for name, rows in rows_by_stage(session.loaded, session.report)]
+    except (RlctlError, ZeroDivisionError):
+        return []
 
 
 class SearchLine(Line):
@@ -67,50 +89,57 @@ class SearchLine(Line):
 class EditorScreen(EditorFiles):
     """Edits one config."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide"), (160, "-very-wide")]
     QUIET_SECONDS = 0.15
     """How long nobody types before the config is checked: keys come first."""
     DEFAULT_CSS = """
-    EditorScreen #middle { width: 1fr; }
-    EditorScreen #beside { width: 1fr; max-width: 100; border-left: solid $panel; }
+    EditorScreen #middle { width: 2fr; padding: 0 0 0 1; }
+    EditorScreen #beside { width: 1fr; min-width: 38; max-width: 100; padding: 0; }
+    EditorScreen.-very-wide #middle { width: 1fr; }
     EditorScreen #search { margin: 0 1; }
-    EditorScreen #form { padding: 0 1; height: 1fr; }
-    EditorScreen #hint { height: 2; padding: 0 1; color: $text-muted; }
+    EditorScreen #columns { height: 1; padding: 0; color: $text-muted; text-wrap: nowrap; }
+    EditorScreen #form { height: 1fr; }
+    EditorScreen #flow { height: auto; max-height: 5; border-top: solid $border-blurred; padding-right: 1; display: none; }
+    EditorScreen.-flow #flow { display: block; }
+    EditorScreen #hint { height: 2; color: $text-muted; display: none; }
+    EditorScreen.-hint #hint { display: block; }
     EditorScreen .folded { width: 100%; }
     EditorScreen TabPane { padding: 0; }
-    EditorScreen Tab { padding: 0 1 0 0; }
     EditorScreen.-narrow #beside { display: none; }
-    EditorScreen.-narrow.-beside #beside { display: block; max-width: 100%; border-left: none; }
+    EditorScreen.-narrow.-beside #beside { display: block; width: 1fr; max-width: 100%; }
     EditorScreen.-narrow.-beside #middle, EditorScreen.-narrow.-beside SectionTree { display: none; }
-    EditorScreen.-wide.-alone #beside { display: none; }
-    EditorScreen.-wide.-whole #beside { max-width: 100%; border-left: none; }
-    EditorScreen.-wide.-whole #middle, EditorScreen.-wide.-whole SectionTree { display: none; }
+    EditorScreen.-alone #beside { display: none; }
+    EditorScreen.-whole #beside { width: 1fr; max-width: 100%; }
+    EditorScreen.-whole #middle, EditorScreen.-whole SectionTree { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "ctrl+z", "undo", say("Undo"), id="edit.undo", priority=True, tooltip=say("Take back what was done last")
-        ),
-        Binding(
-            "ctrl+y", "redo", say("Redo"), id="edit.redo", priority=True, tooltip=say("Do again what was undone last")
-        ),
-        Binding(
-            "ctrl+f", "search", say("Search"), id="edit.search", priority=True,
+            "slash", "search", say("Search"), id="edit.search",
             tooltip=say("Find a field by key, help or dialect name"),
         ),
-        Binding("slash", "search", say("Search"), id="edit.search_too", show=False),
+        Binding("ctrl+f", "search", say("Search"), id="edit.search_too", priority=True),
+        Binding("u", "undo", say("Undo"), id="edit.undo", tooltip=say("Take back what was done last")),
+        Binding("ctrl+z", "undo", say("Undo"), id="edit.undo_too", priority=True),
+        Binding("U", "redo", say("Redo"), id="edit.redo", show=False, tooltip=say("Do again what was undone last")),
+        Binding("ctrl+y", "redo", say("Redo"), id="edit.redo_too", priority=True, show=False),
+        Binding("d", "reset", say("Default"), id="edit.reset", tooltip=say("Give the field its default")),
+        Binding("f3", "reset", say("Default"), id="edit.reset_too", show=False),
         Binding(
-            "f2", "toggle_full", say("All"), id="edit.full", tooltip=say("Show every field, or only what is set first")
-        ),
-        Binding("f3", "reset", say("Default"), id="edit.reset", tooltip=say("Give the field its default")),
-        Binding("f4", "dialect", say("Dialect"), id="edit.dialect", tooltip=say("Preview the run in the next dialect")),
-        Binding(
-            "f5", "beside", say("Beside"), id="edit.beside",
-            tooltip=say("What is beside the form: beside it, alone, or away"),
-        ),
-        Binding(
-            "f6", "open_field", say("Items"), id="edit.items",
+            "i", "open_field", say("Items"), id="edit.items",
             tooltip=say("The items of a list or mapping; the whole text of any other field"),
         ),
+        Binding("f6", "open_field", say("Items"), id="edit.items_too"),
+        Binding(
+            "a", "toggle_full", say("All"), id="edit.full", tooltip=say("Show every field, or only what is set first")
+        ),
+        Binding("f2", "toggle_full", say("All"), id="edit.full_too", show=False),
+        Binding("p", "dialect", say("Port"), id="edit.dialect", tooltip=say("Preview the run in the next dialect")),
+        Binding("f4", "dialect", say("Port"), id="edit.dialect_too", show=False),
+        Binding(
+            "z", "beside", say("Beside"), id="edit.beside",
+            tooltip=say("What is beside the form: beside it, alone, or away"),
+        ),
+        Binding("f5", "beside", say("Beside"), id="edit.beside_too", show=False),
         *(
             Binding(str(number), f"tab('{name}')", title, id=f"edit.tab_{name}", show=False, tooltip=told)
             for number, (name, title, _, told) in enumerate(TABS, start=1)
@@ -128,8 +157,10 @@ class EditorScreen(EditorFiles):
     class Checked(Message):
         """What was found out about one state of the config: findings, and what the pane in sight shows."""
 
-        def __init__(self, number: int, findings: list[Finding], pane: EditorPane | None, shown: Any) -> None:
-            self.number, self.findings, self.pane, self.shown = number, findings, pane, shown
+        def __init__(
+            self, number: int, findings: list[Finding], pane: EditorPane | None, shown: Any, flow: list[Flow]
+        ) -> None:
+            self.number, self.findings, self.pane, self.shown, self.flow = number, findings, pane, shown, flow
             super().__init__()
 
     def __init__(self, session: Session, *, readonly: bool = False) -> None:
@@ -140,6 +171,9 @@ class EditorScreen(EditorFiles):
         self.full = True
         self.unfolded = False
         self._looked: FieldView | None = None
+        self._flow: list[Flow] = []
+        self._drafts: dict[KeyPath, tuple[str, str]] = {}
+        """What was typed and does not fit, with why, of fields that are out of sight."""
         self._one_form = asyncio.Lock()
         self._quiet: Timer | None = None
         self._picking: Timer | None = None
@@ -151,17 +185,19 @@ class EditorScreen(EditorFiles):
         """Whether the cursor is on its way elsewhere: the app lets keys wait for it."""
 
     def compose(self) -> ComposeResult:
-        yield Header()
+        yield Head()
         with Horizontal(id="body"):
             yield SectionTree()
-            with Vertical(id="middle"):
+            with Vertical(id="middle", classes="panel"):
                 told = say("search: key, help, or what a dialect calls it")
                 yield SearchLine(placeholder=told, id="search", compact=True)
+                yield Static("", id="columns")
                 yield VerticalScroll(id="form", can_focus=False)
+                yield Static("", id="flow", markup=False)
                 yield Static("", id="hint", markup=False)
-            with TabbedContent(id="beside"):
+            with TabbedContent(id="beside", classes="panel"):
                 for number, (name, title, pane, _) in enumerate(TABS, start=1):
-                    with TabPane(f"{number} {title}", id=name):
+                    with TabPane(numbered(number, title), id=name):
                         yield pane()
         yield Footer()
 
@@ -218,19 +254,58 @@ class EditorScreen(EditorFiles):
         searching = self.query_one("#search").display
         async with self._one_form:
             wanted, folded = self._wanted()
-            rows: list[FieldRow | Static | Button] = [
-                FieldRow(view, below=() if searching else self.section) for view in wanted
-            ]
+            below = () if searching else self.section
+            columns = self._columns(wanted, below)
+            rows: list[FieldRow | Static | Button] = [FieldRow(view, columns, below=below) for view in wanted]
+            self._show_frame(wanted, columns if wanted else None)
             if not rows:
                 rows.append(Static(say("no field fits") if searching else self._inside(), markup=False))
             if folded:
                 told = say("{count} fields that this run does not use: show").format(count=folded)
                 rows.append(Button(told, classes="folded", compact=True))
             form = self.query_one("#form", VerticalScroll)
+            self._keep_drafts()
             with self.app.batch_update():
                 await form.remove_children()
                 await form.mount_all(rows)
+            for row in self.rows:
+                if (draft := self._drafts.get(row.view.path)) is not None:
+                    row.take_up(*draft)
             form.scroll_home(animate=False)
+        self._show_flow()
+
+    def _keep_drafts(self) -> None:
+        """Keep what does not fit of the fields that go out of sight: it comes back with them."""
+        for row in self.rows:
+            self._drafts.pop(row.view.path, None)
+            if row.is_wrong:
+                self._drafts[row.view.path] = row.draft
+
+    def _is_whole(self) -> bool:
+        if not super()._is_whole():
+            return False
+        self._keep_drafts()
+        if not self._drafts:
+            return True
+        path = next(iter(self._drafts))
+        told = say("{key} holds what does not fit: change it, or take it back with ctrl+z")
+        self.notify(told.format(key=dotted(path)), severity="warning", markup=False)
+        self.run_worker(self.jump(path), group="shown")
+        return False
+
+    def _columns(self, views: list[FieldView], below: KeyPath) -> Columns:
+        dialect = self.session.dialect.partition("@")[0]
+        width = self.query_one("#form").size.width or 60
+        return Columns.of(views, below, width, "" if dialect == "rlctl" else dialect)
+
+    def _show_frame(self, views: list[FieldView], columns: Columns | None) -> None:
+        """What is around the fields: the section's name, how many of them are set, and the names of the columns."""
+        panel = self.query_one("#middle")
+        is_found = self.query_one("#search").display
+        panel.border_title = say("Search") if is_found else escape(dotted(self.section))
+        changed = sum(view.changed for view in views)
+        panel.border_subtitle = say("{count} fields, {changed} set").format(count=len(views), changed=changed)
+        self.query_one("#columns", Static).update(columns.head() if columns is not None else "", layout=False)
 
     def _inside(self) -> str:
         """What stands for the fields of a section that holds only sections."""
@@ -255,16 +330,25 @@ class EditorScreen(EditorFiles):
     def _show_title(self) -> None:
         """The file's name, whose middle goes where the counts would be cut off."""
         name = say("new config") if self.session.file is None else self.session.file.path.name
-        mark = " *" if recovery.is_at_stake(self.session) else ""
+        mark = " ●" if recovery.is_at_stake(self.session) else ""
         mark += f" ({say('read only')})" if self.readonly else ""
         pane = self.query_one(FindingsPane)
-        told = say("{dialect}: {errors} errors, {count} findings") if self._is_checked else "{dialect}"
-        told = told.format(dialect=self.session.dialect, errors=pane.errors, count=len(pane.findings))
+        told = "   ".join([self.session.dialect, *(counted(pane.findings) if self._is_checked else ())])
         room = self.app.size.width - BESIDE_TITLE - cell_len(mark) - cell_len(told)
         self.title, self.sub_title = shortened(name, room) + mark, told
 
     def on_resize(self) -> None:
         self._show_title()
+        self.call_after_refresh(self._lay_out)
+        self.call_after_refresh(self._show_hint)
+
+    def _lay_out(self) -> None:
+        """Give the columns the room that there is now."""
+        if rows := self.rows:
+            columns = self._columns([row.view for row in rows], rows[0].below)
+            for row in rows:
+                row.lay_out(columns)
+            self._show_frame([row.view for row in rows], columns)
 
     def look_again(self) -> None:
         """Check the config, and read the pane in sight, once nobody types."""
@@ -287,31 +371,57 @@ class EditorScreen(EditorFiles):
         try:
             findings = self.query_one(FindingsPane).read(self.session)
             shown = pane.read(self.session) if pane is not None and not isinstance(pane, FindingsPane) else None
+            flow = _flow(self.session)
         except RlctlError as error:
             self.app.call_from_thread(self.notify, str(error), severity="error", markup=False)
             return
-        self.post_message(self.Checked(number, findings, pane, shown))
+        self.post_message(self.Checked(number, findings, pane, shown, flow))
 
     @on(Checked)
     def _checked(self, message: Checked) -> None:
         if message.number != self._state:
             return
-        self._is_checked = True
         pane = self.query_one(FindingsPane)
         pane.take(message.findings)
+        if not self._is_checked and pane.errors:
+            self.query_one("#beside", TabbedContent).active = "findings"
+        self._is_checked = True
         tab = self.query_one("#beside", TabbedContent).get_tab("findings")
-        count = f"{pane.errors}x" if pane.errors else len(pane.findings)
-        told = f"2 {say('Findings')} {count}"
+        count = f"✗{pane.errors}" if pane.errors else f"{len(pane.findings)}"
+        told = numbered(2, f"{say('Findings')} {count}")
         if tab.label_text != told:  # a label that is set is laid out anew
             tab.label = told
         if message.pane is not None and message.pane is not pane:
             message.pane.take(message.shown)
+        self._flow = message.flow
+        self._show_flow()
         self._show_title()
 
     @on(TabbedContent.TabActivated)
     @on(PreviewPane.Renewed)
     def _another_pane(self) -> None:
+        self._show_hint()
         self.look_again()
+
+    def _show_hint(self) -> None:
+        """What is most worth knowing of a field is under the form where the help is out of sight."""
+        is_beside = self.query_one("#beside").display and self.query_one("#beside", TabbedContent).active == "help"
+        self.set_class(not is_beside, "-hint")
+
+    def _show_flow(self) -> None:
+        """The batch under the form of what it depends on; one line for each stage."""
+        is_here = bool(self._flow) and self.section[:1] in BATCH and not self.query_one("#search").display
+        self.set_class(is_here and self.app.size.height >= 20, "-flow")
+        flow = self.query_one("#flow", Static)
+        width = max(20, self.query_one("#middle").content_size.width - 2)
+        several = len(self._flow) > 1
+        lines = [in_lines(stage, width - several * (len(name) + 2)) for name, stage in self._flow[:FLOWS]]
+        if several:
+            named = zip(self._flow, lines, strict=False)
+            lines = [Content.assemble((f"{name}  ", "$text-muted"), line) for (name, _), line in named]
+        text = Content("\n").join(lines)
+        if str(flow.content) != str(text):
+            flow.update(text)
 
     @property
     def findings(self) -> list[Finding]:
@@ -343,6 +453,22 @@ class EditorScreen(EditorFiles):
         message.stop()
         self.unfolded = True
         await self._show_form()
+
+    @on(FieldRow.Left)
+    def _leave_form(self, message: FieldRow.Left) -> None:
+        """Go to the panel after the form, or to the one before it."""
+        message.stop()
+        beside = self.query_one("#beside", TabbedContent)
+        if message.way > 0 and beside.display:
+            self._go_beside(beside.active)
+        else:
+            self.query_one(SectionTree).focus()
+
+    @on(SectionTree.Entered)
+    def _enter_form(self, message: SectionTree.Entered) -> None:
+        message.stop()
+        if rows := self.rows:
+            rows[0].focus()
 
     @on(FieldRow.Typed)
     async def _typed(self, message: FieldRow.Typed) -> None:
@@ -509,8 +635,10 @@ class EditorScreen(EditorFiles):
 
     def action_dialect(self) -> None:
         beside = self.query_one("#beside", TabbedContent)
-        if beside.active != "preview":
+        if beside.active != "preview" or not beside.display:
             self.action_tab("preview")
+            if not self.has_class("-narrow"):
+                self.add_class("-whole")
         else:
             self.query_one(PreviewPane).action_next()
 
@@ -524,7 +652,9 @@ class EditorScreen(EditorFiles):
         """Put the cursor into a pane."""
         self.app.call_later(self._arrived)
         for kind in (OptionList, TextArea, VerticalScroll):
-            found = next((pane for pane in self.query(f"#{name} {kind.__name__}") if type(pane) is kind), None)
+            found = next(
+                (pane for pane in self.query(f"#{name} {kind.__name__}") if type(pane) is kind and pane.display), None
+            )
             if found is None:  # a choice's own list is none of the pane's
                 continue
             found.focus()
@@ -549,6 +679,7 @@ class EditorScreen(EditorFiles):
             self._go_beside(self.query_one("#beside", TabbedContent).active)
         elif self.focused is None or not self.focused.is_on_screen:
             self.query_one(SectionTree).focus()
+        self.call_after_refresh(self._show_hint)
         self.look_again()
 
     def action_search(self) -> None:
@@ -587,9 +718,8 @@ class EditorScreen(EditorFiles):
             self.remove_class("-beside", "-whole")
             self.query_one(SectionTree).focus()
         elif field is not None:
-            if field.is_wrong:
-                field.show(field.view, anew=True)
-                self.notify(say("what did not fit was not taken"))
+            field.focus()
+        elif isinstance(self.focused, FieldRow):
             self.query_one(SectionTree).focus()
         else:
             self.leave_file()

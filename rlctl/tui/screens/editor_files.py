@@ -59,26 +59,32 @@ class EditorFiles(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "ctrl+s", "save", say("Save"), id="edit.save",
+            "s", "save", say("Save"), id="edit.save",
             tooltip=say("Write the file, in its own dialect, with its look kept"),
         ),
+        Binding("ctrl+s", "save", say("Save"), id="edit.save_too"),
         Binding(
-            "f12", "save_as", say("Save as"), id="edit.save_as",
+            "S", "save_as", say("Save as"), id="edit.save_as",
             tooltip=say("Write another file, in this or another dialect, or export a copy"),
         ),
+        Binding("f12", "save_as", say("Save as"), id="edit.save_as_too"),
+        Binding("l", "launch", say("Launch"), id="edit.launch", tooltip=say("Plan a run of this, and start it")),
+        Binding("f9", "launch", say("Launch"), id="edit.launch_too", show=False),
         Binding(
-            "f7", "edit_field", say("$EDITOR"), id="edit.field_outside",
+            "o", "edit_field", say("$EDITOR"), id="edit.field_outside", show=False,
             tooltip=say("The field in your own editor: $VISUAL, $EDITOR or vi"),
         ),
+        Binding("f7", "edit_field", say("$EDITOR"), id="edit.field_outside_too", show=False),
         Binding(
-            "f8", "edit_file", say("File in $EDITOR"), id="edit.file_outside", show=False,
+            "O", "edit_file", say("File in $EDITOR"), id="edit.file_outside", show=False,
             tooltip=say("The whole file, as it would be saved, in your own editor"),
         ),
+        Binding("f8", "edit_file", say("File in $EDITOR"), id="edit.file_outside_too", show=False),
         Binding(
-            "f10", "facts", say("Facts"), id="edit.facts", show=False,
+            "F", "facts", say("Facts"), id="edit.facts", show=False,
             tooltip=say("Say what no config says, as how many rows the data has"),
         ),
-        Binding("f9", "launch", say("Launch"), id="edit.launch", tooltip=say("Plan a run of this, and start it")),
+        Binding("f10", "facts", say("Facts"), id="edit.facts_too", show=False),
     ]  # fmt: skip
 
     class OnDisk(Message):

@@ -14,7 +14,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import Header, Static, TabbedContent, TabPane, Tabs
+from textual.widgets import Static, TabbedContent, TabPane, Tabs
 from textual.worker import get_current_worker
 
 from rlctl import runs
@@ -31,7 +31,9 @@ from rlctl.tui.panes.processes import ProcessesPane
 from rlctl.tui.panes.samples import SamplesPane
 from rlctl.tui.screens.run_actions import RunActions
 from rlctl.tui.widgets.footer import Footer
-from rlctl.tui.widgets.pages import Pages
+from rlctl.tui.widgets.head import Head
+from rlctl.tui.widgets.marks import marked
+from rlctl.tui.widgets.pages import Pages, numbered
 from rlctl.tui.widgets.run_texts import head_text
 
 if TYPE_CHECKING:
@@ -99,10 +101,13 @@ class MonitorScreen(RunActions):
     DEFAULT_CSS = """
     MonitorScreen #run-head { height: auto; padding: 0 1; }
     MonitorScreen #tabs { height: 1fr; }
-    MonitorScreen.-low Header { display: none; }
+    MonitorScreen.-low Head { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(tab.key, f"tab('{tab.id}')", tab.title, id=f"run.{tab.id}", tooltip=tab.tooltip) for tab in PANES),
+        *(
+            Binding(tab.key, f"tab('{tab.id}')", tab.title, id=f"run.{tab.id}", tooltip=tab.tooltip, show=False)
+            for tab in PANES
+        ),
         Binding("escape", "leave", say("Back"), id="run.leave"),
     ]
 
@@ -132,11 +137,11 @@ class MonitorScreen(RunActions):
         self._looking = False
 
     def compose(self) -> ComposeResult:
-        yield Header()
+        yield Head()
         yield Static(say("reading the run ..."), id="run-head", markup=False)
         with Pages(id="tabs", initial=PANES[0].id):
             for tab in PANES:
-                with TabPane(f"{tab.key} {tab.title}", id=tab.id):
+                with TabPane(numbered(int(tab.key), tab.title), id=tab.id):
                     yield tab.pane()
         yield Footer()
 
@@ -187,6 +192,9 @@ class MonitorScreen(RunActions):
     def _news(self, message: News) -> None:
         message.view.take(message.batch)
         folder = message.folder
+        ran, info = self.info is not None and self.info.status == "running", folder.info
+        if ran and info is not None and info.status != "running":
+            cast("RlctlApp", self.app).tell_ended(info.name, info.status)
         self.view, self.info, self.asked = message.view, folder.info, folder.asked
         shown = self.query_one("#run-head", Static)
         head = head_text(
@@ -205,7 +213,7 @@ class MonitorScreen(RunActions):
             head += "\n" + say("it is started again, and its process comes up; what it says is in {log}").format(
                 log=self.begins
             )
-        shown.update(head)
+        shown.update(marked(head))
         self.pane.show(self.view, self.info)
 
     @on(Looked)

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Header, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from rlctl.common.filenames import configs_and_runs, expanded, is_file, is_folder
@@ -20,6 +20,7 @@ from rlctl.common.language import later
 from rlctl.tui.language import say
 from rlctl.tui.widgets.field_row import PathSuggester
 from rlctl.tui.widgets.footer import Footer
+from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
 
 if TYPE_CHECKING:
@@ -75,10 +76,10 @@ class StartScreen(Screen[None]):
         """The folder that configs and runs are looked for in, and below."""
 
     def compose(self) -> ComposeResult:
-        yield Header()
+        yield Head()
         told = say("/ filters by words of a name; enter opens a path: file, run or folder")
         yield Line(placeholder=told, id="start-filter", suggester=PathSuggester(), compact=True)
-        yield OptionList(id="choices")
+        yield OptionList(id="choices", classes="panel")
         yield Static(say("looking for runs and files ..."), id="start-told", markup=False)
         yield Footer()
 
@@ -120,7 +121,7 @@ class StartScreen(Screen[None]):
         choices.clear_options()
         for number, choice in enumerate(found):
             if number == 0 or found[number - 1].kind != choice.kind:
-                choices.add_option(Option(f"[b]{say(SECTIONS[choice.kind])}[/b]", disabled=True))
+                choices.add_option(Option(f"[$primary bold]{say(SECTIONS[choice.kind])}[/]", disabled=True))
             choices.add_option(Option(Content(f"  {choice.shown}"), id=f"{choice.kind}:{choice.name}"))
         if any(f"{choice.kind}:{choice.name}" == under for choice in found):
             choices.highlighted = choices.get_option_index(under or "")

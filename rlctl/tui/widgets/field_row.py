@@ -1,29 +1,91 @@
-"""One field of a form: its key, what it is edited with, what it is linked to, and what is wrong with what was typed."""
+"""One field of a form, a line of a table: mark, name, value, unit, and the key in the format of the file.
+
+Below it, where there is one, what the value is linked to, or what is wrong with what was typed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
-from textual.events import DescendantFocus, Paste
-from textual.geometry import Size
+from textual.content import Content
+from textual.events import Click, DescendantBlur, DescendantFocus, Focus, Paste
+from textual.geometry import Size, Spacing
 from textual.message import Message
 from textual.reactive import Reactive
 from textual.suggester import Suggester
-from textual.widgets import Button, Input, Label, Select
+from textual.widget import Widget
+from textual.widgets import Button, Input, Select
 
 from rlctl.common.filenames import expanded, is_folder
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing.fields import FieldView
+from rlctl.editing.naming import names_of
 from rlctl.editing.values import NULL
-from rlctl.tui.language import say
+from rlctl.tui.language import padded, say, shortened
 from rlctl.tui.widgets.line import Line
 
 SET = "set"
 """Of a section that may be missing: it is there."""
+MARK, GAP = 3, 2
+"""Cells of the mark before a name, and between two columns."""
+NAME, VALUE, UNIT = (12, 34), (10, 44), 18
+"""The fewest and the most cells of a name and of a value, and the most of a unit."""
+KEY, WIDE = 9, 56
+"""The fewest cells of a key, and of a form that shows keys."""
+UNSAVED, CHANGED = "●", "•"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """How wide the columns of a form are; ``dialect``: whose keys the last one shows, empty for none."""
+
+    name: int
+    value: int
+    unit: int
+    key: int
+    dialect: str
+
+    @classmethod
+    def of(cls, views: Sequence[FieldView], below: KeyPath, width: int, dialect: str) -> Columns:
+        """For the fields of a form that is so wide: names first, then values, and keys get what is left."""
+        names = max((cell_len(_name(view, below)) for view in views), default=0)
+        values = max((cell_len(view.text) + 2 for view in views), default=0)
+        units = min(max((cell_len(view.unit) for view in views), default=0), UNIT)
+        keys = max((cell_len(own_key(view, dialect)) for view in views), default=0)
+        name = max(NAME[0], min(names, NAME[1], width - MARK - GAP - VALUE[0]))
+        left = width - MARK - name - GAP
+        unit = units if left >= VALUE[0] + GAP + units + (GAP + KEY if keys and width > WIDE else 0) else 0
+        left -= unit + GAP if unit else 0
+        value = max(VALUE[0], min(values, VALUE[1], left - GAP - KEY if keys else left))
+        key = left - value - GAP
+        if not keys or key < KEY:
+            return cls(name, max(1, min(left, VALUE[1])), unit, 0, dialect)
+        value += max(0, min(VALUE[1] - value, key - keys))  # what keys don't need
+        return cls(name, value, unit, left - value - GAP, dialect)
+
+    def head(self) -> Content:
+        """The names of the columns."""
+        parts = [" " * MARK, padded(say("name"), self.name + GAP), padded(say("value"), self.value + GAP)]
+        parts += [padded(say("unit"), self.unit + GAP)] if self.unit else []
+        parts += [self.dialect or say("range")] if self.key else []
+        return Content("".join(parts))
+
+
+def own_key(view: FieldView, dialect: str) -> str:
+    """What the file's own format calls the field; of rlctl's own files its range, as the name is the key."""
+    if not dialect:
+        return view.range
+    return next(iter(names_of(view.pattern).get(dialect, ())), "")
+
+
+def _name(view: FieldView, below: KeyPath) -> str:
+    return dotted(view.path[len(below) :] or view.path)
 
 
 class PathSuggester(Suggester):
@@ -80,27 +142,32 @@ class FieldSelect(Select[str], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", say("Choose"), show=False)]
 
 
-class FieldRow(Vertical):
-    """A field that a person changes; it tells what was typed and shows what came of it."""
+class FieldRow(Widget, can_focus=True):
+    """A field that a person changes; it tells what was typed and shows what came of it.
+
+    The cursor is either on the line, where letters are keys, or in its value, where they are text.
+    """
 
     DEFAULT_CSS = """
-    FieldRow { height: auto; margin-bottom: 1; }
-    FieldRow .key { color: $text-muted; width: 100%; }
-    FieldRow.-changed .key { color: $text; text-style: bold; }
-    FieldRow.-edited .key { color: $warning; text-style: bold; }
-    FieldRow.-dormant { opacity: 60%; }
-    FieldRow .link { color: $accent; width: 100%; display: none; }
-    FieldRow.-linked .link { display: block; }
-    FieldRow .problem { display: none; color: $error; width: 100%; }
-    FieldRow.-wrong .problem { display: block; height: auto; }
-    FieldRow Horizontal { height: auto; }
-    FieldRow .value { width: 1fr; }
-    FieldRow FieldInput { height: 1; }
-    FieldRow .more { width: auto; min-width: 9; margin-left: 1; }
+    FieldRow { height: 1; layout: horizontal; text-wrap: nowrap; text-overflow: ellipsis; }
+    FieldRow.-two { height: 2; }
+    FieldRow:focus, FieldRow:focus-within { background: $row-cursor; }
+    FieldRow.-dormant { color: $text-disabled; }
+    FieldRow .value { height: 1; border: none; padding: 0; }
+    FieldRow Button.value { text-align: left; content-align: left middle; min-width: 1; }
+    FieldRow SelectCurrent { padding: 0; border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "app.focus_previous", say("Field above"), show=False, id="field.up"),
-        Binding("down", "app.focus_next", say("Field below"), show=False, id="field.down"),
+        Binding("e", "edit", say("Edit"), id="field.edit", tooltip=say("Type another value; Esc leads out of it")),
+        Binding("enter", "edit", say("Edit"), id="field.edit_too", show=False),
+        Binding("up", "go(-1)", say("Field above"), show=False, id="field.up"),
+        Binding("down", "go(1)", say("Field below"), show=False, id="field.down"),
+        Binding("home", "go(-9999)", say("First field"), show=False, id="field.first"),
+        Binding("end", "go(9999)", say("Last field"), show=False, id="field.last"),
+        Binding("pageup", "go(-10)", say("Ten fields up"), show=False, id="field.page_up"),
+        Binding("pagedown", "go(10)", say("Ten fields down"), show=False, id="field.page_down"),
+        Binding("tab", "leave(1)", say("Next panel"), show=False, id="field.after"),
+        Binding("shift+tab", "leave(-1)", say("Panel before"), show=False, id="field.before"),
     ]
 
     class Typed(Message):
@@ -124,31 +191,31 @@ class FieldRow(Vertical):
             self.view, self.text = view, text
             super().__init__()
 
-    def __init__(self, view: FieldView, *, below: KeyPath = ()) -> None:
+    class Left(Message):
+        """A person goes on to the next panel, or to the one before."""
+
+        def __init__(self, way: int) -> None:
+            self.way = way
+            super().__init__()
+
+    def __init__(self, view: FieldView, columns: Columns, *, below: KeyPath = ()) -> None:
         """``below``: the section of the form, which the shown name leaves out."""
         super().__init__(classes="field")
-        self.view, self._below = view, below
+        self.view, self.below, self._columns = view, below, columns
         self._taken: str | None = None
         """What was typed and told last; None where nothing was since the field was shown."""
-        self._told = ["", "", ""]
-        """The title, link and problem that are shown: what is the same is not laid out again for each key."""
+        self._problem = ""
 
     def compose(self) -> ComposeResult:
-        yield Label(self._title(), classes="key", markup=False)
         if self.is_chosen:
             options = [(name, name) for name in self._names()]
-            yield FieldSelect(options, value=self._now(), allow_blank=False, classes="value", compact=True)
+            value: Widget = FieldSelect(options, value=self._now(), allow_blank=False, classes="value", compact=True)
         elif self._is_long:
-            yield Button(self._first_line(), classes="value text", compact=True)
+            value = Button(self._first_line(), classes="value text", compact=True)
         else:
-            with Horizontal():
-                yield self._input()
-                if self.view.kind in ("list", "mapping"):
-                    more = Button(say("items F6"), classes="more", compact=True)
-                    more.can_focus = False
-                    yield more
-        yield Label("", classes="link", markup=False)
-        yield Label("", classes="problem", markup=False)
+            value = self._input()
+        value.can_focus = False
+        yield value
 
     def _input(self) -> FieldInput:
         is_path = self.view.kind == "path"
@@ -162,7 +229,55 @@ class FieldRow(Vertical):
         )
 
     def on_mount(self) -> None:
+        self.lay_out(self._columns)
         self._dress()
+
+    def lay_out(self, columns: Columns) -> None:
+        """Put the value where its column is."""
+        self._columns = columns
+        value = self._value
+        value.styles.margin = Spacing(0, 0, 0, MARK + columns.name + GAP)
+        value.styles.width = columns.value
+        self.refresh()
+
+    @property
+    def _value(self) -> Widget:
+        return self.query_one(".value")
+
+    def render(self) -> Content:
+        columns, view = self._columns, self.view
+        here = self.has_focus or self.is_edited
+        mark = UNSAVED if view.edited else CHANGED if view.changed else " "
+        mark_style = "$primary bold" if view.edited else "$text-muted"
+        name = padded(shortened(_name(view, self.below), columns.name), columns.name)
+        unit = padded(shortened(view.unit, columns.unit), columns.unit) + " " * GAP if columns.unit else ""
+        key = _end_of(own_key(view, columns.dialect), columns.key) if view.applies else say("not used by this run")
+        line = Content.assemble(
+            ("▌", "$primary") if here else " ",
+            (mark, mark_style),
+            " ",
+            (name, "bold" if here or view.changed else ""),
+            " " * (GAP + columns.value + GAP),
+            (unit, "$text-muted"),
+            (shortened(key, columns.key) if columns.key else "", "$text-muted"),
+        )
+        line = line.rstrip()
+        if not (below := self._told_below()):
+            return line
+        return Content.assemble(line, "\n", " " * (MARK + 1), below)
+
+    def _told_below(self) -> Content | None:
+        if self._problem:
+            return Content.styled(f"✗ {' '.join(self._problem.split())}", "$error")
+        if self.view.is_linked and not self.view.info.secret:
+            told = say("= {value}, follows {link}").format(value=self.view.now, link=self.view.text)
+            return Content.styled(told, "$text-muted")
+        return None
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether the cursor is in the value."""
+        return any(widget.has_focus for widget in self.query("*"))
 
     @property
     def is_chosen(self) -> bool:
@@ -189,28 +304,10 @@ class FieldRow(Vertical):
             return NULL if self.view.value is None else SET
         return self.view.text
 
-    def _title(self) -> str:
-        name = dotted(self.view.path[len(self._below) :] or self.view.path)
-        unit = f" [{self.view.unit}]" if self.view.unit else ""
-        range_ = f" {self.view.range}" if self.view.range else ""
-        marks = ("  *" if self.view.edited else "") + ("" if self.view.applies else say("  (not used by this run)"))
-        return f"{name}{unit}{range_}{marks}"
-
     def _dress(self) -> None:
-        self._say(0, ".key", self._title())
-        self.set_class(self.view.changed, "-changed")
-        self.set_class(self.view.edited, "-edited")
         self.set_class(not self.view.applies, "-dormant")
-        linked = self.view.is_linked and not self.view.info.secret
-        self.set_class(linked, "-linked")
-        if linked:
-            told = say("= {value}, follows {link}").format(value=self.view.now, link=self.view.text)
-            self._say(1, ".link", told)
-
-    def _say(self, place: int, label: str, text: str) -> None:
-        if self._told[place] != text:
-            self._told[place] = text
-            self.query_one(label, Label).update(text)
+        self.set_class(self._told_below() is not None, "-two")
+        self.refresh()
 
     def show(self, view: FieldView, *, anew: bool = False) -> None:
         """Show the field as it is now; what is being typed in it stays, unless ``anew``."""
@@ -236,17 +333,73 @@ class FieldRow(Vertical):
 
     def tell(self, problem: str) -> None:
         """Show what is wrong with what was typed; nothing where nothing is."""
-        self._say(2, ".problem", problem)
-        self.set_class(bool(problem), "-wrong")
+        if problem != self._problem:
+            self._problem = problem
+            self.set_class(bool(problem), "-wrong")
+            self._dress()
 
     @property
     def is_wrong(self) -> bool:
         """Whether what stands in it is not the config's value, as it does not fit."""
         return self.has_class("-wrong")
 
+    @property
+    def draft(self) -> tuple[str, str]:
+        """What stands in it and does not fit, and why."""
+        return self.query_one(FieldInput).value, self._problem
+
+    def take_up(self, text: str, problem: str) -> None:
+        """Show again what does not fit."""
+        field = self.query_one(FieldInput)
+        with field.prevent(Input.Changed):
+            field.value = text
+        self._taken = text
+        self.tell(problem)
+
     def focus_field(self) -> None:
         """Put the cursor where the value is changed."""
-        self.query_one(".value").focus()
+        value = self._value
+        value.can_focus = True
+        value.focus()
+
+    def action_edit(self) -> None:
+        if isinstance(self._value, Button):
+            self.post_message(self.Opened(self.view))
+            return
+        self.focus_field()
+        if isinstance(self._value, FieldSelect):
+            self._value.action_show_overlay()
+
+    def action_go(self, lines: int) -> None:
+        """Go to another field, with the cursor in its value if it is in this one's."""
+        rows = [row for row in self.parent.children if isinstance(row, FieldRow)] if self.parent else []
+        at = rows.index(self)
+        other = rows[max(0, min(len(rows) - 1, at + lines))]
+        if other is not self:
+            other.focus_field() if self.is_edited else other.focus()
+
+    def action_leave(self, way: int) -> None:
+        if self.is_edited:
+            self.action_go(way)
+        else:
+            self.post_message(self.Left(way))
+
+    def on_click(self, event: Click) -> None:
+        """A line that is clicked gets the cursor; its value, if it is clicked there."""
+        if event.widget is not self and event.widget is not None:
+            self.action_edit()
+
+    def on_focus(self, event: Focus) -> None:
+        self.refresh()
+        self.post_message(self.Looked(self.view))
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    def on_descendant_blur(self, event: DescendantBlur) -> None:
+        self.refresh()
+        if event.widget is self._value and not self.query("*:focus"):
+            event.widget.can_focus = False
 
     @on(Input.Changed)
     def _typed(self, message: Input.Changed) -> None:
@@ -280,7 +433,7 @@ class FieldRow(Vertical):
     @on(Input.Submitted)
     def _done(self, message: Input.Submitted) -> None:
         message.stop()
-        self.screen.focus_next()
+        self.focus()
 
     @on(Button.Pressed)
     def _pressed(self, message: Button.Pressed) -> None:
@@ -293,4 +446,12 @@ class FieldRow(Vertical):
         self.post_message(self.Opened(self.view, message.text))
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
+        self.refresh()
         self.post_message(self.Looked(self.view))
+
+
+def _end_of(key: str, cells: int) -> str:
+    """A key that is too long without its beginning: keys differ at their end."""
+    if cell_len(key) <= cells:
+        return key
+    return f"…{key[len(key) - cells + 1 :]}" if cells > 1 else ""

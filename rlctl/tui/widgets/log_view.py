@@ -27,8 +27,8 @@ class LogView(ScrollView, can_focus=True):
     LogView .log-view--warning { color: $text-warning; }
     """
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
+    def __init__(self, *, id: str, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
         self.lines: Sequence[LogLine] = ()
         self._on_its_way = False
         """Whether the end comes into sight when the new lines are laid out."""

@@ -51,8 +51,8 @@ class MetricBrowser(Vertical):
     def compose(self) -> ComposeResult:
         yield Line(placeholder=say("/ filters: an expression, or letters in their order"), id="filter", compact=True)
         with Horizontal():
-            yield OptionList(id="metric-list")
-            yield MetricPlot(id="curves")
+            yield OptionList(id="metric-list", classes="panel")
+            yield MetricPlot(id="curves", classes="panel")
 
     def show(self, sources: Sequence[Source], *, always_named: bool = False) -> None:
         """Show the metrics of runs as they are now; with ``always_named`` the run is told where it is the only one."""

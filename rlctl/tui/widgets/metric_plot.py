@@ -21,6 +21,7 @@ from rlctl.config.chinese import in_words
 from rlctl.monitor.metrics import Series
 from rlctl.monitor.watching import StageView
 from rlctl.tui.language import say
+from rlctl.tui.themes import SERIES
 from rlctl.tui.widgets.sample_texts import plain
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 POINTS = 600
 """Points of a curve: about two a column of a wide terminal, lowest and highest."""
 SMOOTHING = (0.0, 0.6, 0.95)
-COLORS = ("primary", "success", "warning", "error", "accent", "secondary")
 MARKS = 5
 """Places along a curve where its letter stands."""
 MOST = 12
@@ -68,8 +68,8 @@ class MetricPlot(Vertical):
     class Drawn(Message):
         """The curves are there."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
+    def __init__(self, *, id: str, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
         self.metrics: list[str] = []
         self.smoothing = 0.0
         self.logarithmic = False
@@ -134,7 +134,7 @@ class MetricPlot(Vertical):
         pairs = [(source, metric) for metric in self.metrics for source in self._sources]
         variables = self.app.get_css_variables()
         for place, (source, metric) in enumerate(pairs[:MOST]):
-            color = Color.parse(variables[COLORS[place % len(COLORS)]])
+            color = Color.parse(variables[SERIES[place % len(SERIES)].removeprefix("$")])
             series = source.stage.table_of(metric).series(metric)
             yield Curve(
                 letter=chr(ord("A") + place),

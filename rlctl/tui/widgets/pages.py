@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from textual.widgets import TabbedContent, TabPane
 
+SMALL = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+
+
+def numbered(number: int, title: str) -> str:
+    """A tab's title with the digit that opens it."""
+    return f"{SMALL[number]}{title}"
+
 
 class Pages(TabbedContent):
     """Tabs that do not follow the focus: word of it may come late, and would turn back to a page that was just left."""

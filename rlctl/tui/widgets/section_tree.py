@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual.binding import Binding, BindingType
 from textual.markup import escape
 from textual.message import Message
 from textual.widgets import Tree
@@ -16,8 +21,38 @@ class SectionTree(Tree[KeyPath]):
     """Sections, to pick one; a section that a run does not use is dim and says so."""
 
     DEFAULT_CSS = """
-    SectionTree { width: 26; max-width: 40%; border-right: solid $panel; }
+    SectionTree { width: 22; max-width: 40%; padding: 0; overflow-x: hidden; }
     """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "right",
+            "open",
+            say("Open"),
+            id="sections.open",
+            show=False,
+            tooltip=say("Open the section, or go to its fields"),
+        ),
+        Binding(
+            "left",
+            "close",
+            say("Close"),
+            id="sections.close",
+            show=False,
+            tooltip=say("Close the section, or go to the one around it"),
+        ),
+        Binding(
+            "enter,tab",
+            "enter",
+            say("Fields"),
+            id="sections.enter",
+            key_display="enter",
+            tooltip=say("Go to the fields of the section"),
+        ),
+    ]
+
+    class Entered(Message):
+        """A person goes to the fields of the section."""
 
     class Picked(Message):
         """A person picked a section."""
@@ -27,7 +62,8 @@ class SectionTree(Tree[KeyPath]):
             super().__init__()
 
     def __init__(self) -> None:
-        super().__init__("config", id="sections")
+        super().__init__("config", id="sections", classes="panel")
+        self.border_title = say("Sections")
         self.show_root = False
         self.guide_depth = 2
         self._by_path: dict[KeyPath, TreeNode[KeyPath]] = {}
@@ -61,7 +97,7 @@ class SectionTree(Tree[KeyPath]):
                 parent = self._by_path[path[:-1]] if len(path) > 1 else self.root
                 self._by_path[path] = parent.add(str(path[-1]), data=path, expand=False)
             name = f"{int(path[-1]) + 1} {escape(names[path])}" if path in names else path[-1]
-            label = f"{name}{' *' if is_edited else ''}"
+            label = f"{name}{' ●' if is_edited else ''}"
             label = label if used[path] else f"[dim]{label} {say('(off)')}[/dim]"
             if self._labels.get(path) != label:
                 self._labels[path] = label
@@ -70,6 +106,28 @@ class SectionTree(Tree[KeyPath]):
                 self._by_path[path].allow_expand = path in holding
         if not self.root.is_expanded:
             self.root.expand()
+
+    def render_label(self, node: TreeNode[KeyPath], base_style: Style, style: Style) -> Text:
+        """A section without others in it is as far in as those beside it."""
+        label = super().render_label(node, base_style, style)
+        return label if node.allow_expand else Text.assemble(("  ", base_style), label)
+
+    def action_open(self) -> None:
+        node = self.cursor_node
+        if node is not None and node.allow_expand and not node.is_expanded:
+            node.expand()
+        else:
+            self.action_enter()
+
+    def action_close(self) -> None:
+        node = self.cursor_node
+        if node is not None and node.allow_expand and node.is_expanded:
+            node.collapse()
+        else:
+            self.action_cursor_parent()
+
+    def action_enter(self) -> None:
+        self.post_message(self.Entered())
 
     def pick(self, path: KeyPath) -> None:
         """Put the cursor on a section, opening those above it."""

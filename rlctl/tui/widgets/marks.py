@@ -1,0 +1,26 @@
+"""The marks of the app, each with its own shape and color: nothing is said by color alone."""
+
+from __future__ import annotations
+
+import re
+
+from textual.content import Content
+
+STYLES = {
+    "✗": "$error bold",
+    "!": "$warning bold",
+    "✓": "$success bold",
+    "●": "$primary bold",
+    "▲": "$success",
+    "▼": "$error",
+}
+"""Error, warning, good, unsaved or running, better, worse."""
+_MARK = re.compile("(?:^|(?<= ))([✗!✓●▲▼])(?= |$)")
+
+
+def marked(text: str) -> Content:
+    """A text whose marks have their colors."""
+    content = Content(text)
+    for found in _MARK.finditer(text):
+        content = content.stylize(STYLES[found[1]], found.start(), found.end())
+    return content
