@@ -207,7 +207,7 @@ def test_whatever_becomes_of_the_folder_it_is_shown_as_far_as_it_goes(run: Path)
         log.unlink()
         log.mkdir()  # a log that is there and cannot be read
         await looked_again(screen, pilot)
-        assert f"{log}: Is a directory" in text(screen, "#run-head")
+        assert f"{log}: not a regular file" in text(screen, "#run-head")
         assert "step 8/20" in text(screen, "#run-head"), "what was read is still there"
         log.rmdir()
         log.write_text("")
