@@ -386,6 +386,7 @@ ZH: dict[str, str] = {
     "mini-batches": "个 mini-batch",
     "optimizer steps": "次优化器更新",
     "none": "无",
+    "replicas": "个副本",
     "on a replica": "条/副本",
     "micro": "micro",
     "    {gib:.1f} GiB a device: {parts}": "    每个设备 {gib:.1f} GiB：{parts}",
