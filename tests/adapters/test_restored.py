@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -296,3 +297,16 @@ def test_the_note_of_restored_values_names_what_they_replace() -> None:
     note = next(finding for finding in home.report.findings if finding.code == "restored")
     assert "replace trainer.n_gpus_per_node = 4" in note.message
     assert yaml.safe_load(home.text or "")["cluster"]["gpu_per_node"] == 7
+
+
+def test_micro_batches_of_tokens_come_back_from_roll_unless_they_were_changed_there() -> None:
+    tokens = "ppo_mini_batch_size: 64, use_dynamic_bsz: true, ppo_max_token_len_per_gpu: 30720"
+    text = VERL.replace("ppo_mini_batch_size: 64", tokens).replace("loss_mode: geo_mean", "loss_mode: vanilla")
+    before, after, _ = there_and_back(text, "verl", "roll")
+    assert before.batch == after.batch
+    away = convert(text, "roll", dialect="verl", environment={}).text or ""
+    fewer, count = re.subn(r"(?m)^( +per_device_train_batch_size: )16$", r"\g<1>4", away)
+    assert count == 1
+    changed, _ = read_document(read_yaml(fewer, "x.yaml"), environment={})
+    assert changed is not None
+    assert (changed.config.batch.micro_batch.unit, changed.config.batch.micro_batch.size) == ("responses", 4)

@@ -36,6 +36,7 @@ from rlctl.config.load import put as link
 from rlctl.documents import Comment, Document, KeyPath, Resolved, dotted, escaped, parse_dotted, resolve
 from rlctl.documents.paths import copied
 from rlctl.documents.scalars import plain_value
+from rlctl.documents.yaml_write import inline_text
 
 _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 _MAX_SUGGESTIONS = 25
@@ -639,7 +640,7 @@ class Reader:
         ]
         names = dict.fromkeys(dotted(key) for keys in within for key in keys)
         written = self.restored.get(AS_WRITTEN, {})
-        return [f"{name} = {shown(written[name])}" for name in names if name in written]
+        return [f"{name} = {inline_text(written[name], (), in_flow=False)}" for name in names if name in written]
 
     def _apart(self, kept: Mapping[KeyPath, Any]) -> Iterator[tuple[KeyPath, Any]]:
         """Kept values; those of a mapping that users name the keys of one by one, if the text says some of them."""

@@ -136,6 +136,7 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
             each=each,
             most=most,
         )
+        yield Inexpressible((view.to("batch.micro_batch"),), note, idle=True)
     else:
         each = largest_divisor(share, micro.size)
         note = said(
@@ -234,6 +235,7 @@ def _write_log_probs(view: Writing) -> Iterator[Out]:
         each = max(1, micro.size // most)
         note = said("{size} tokens are {each} responses of up to {most}", size=micro.size, each=each, most=most)
         yield Flow(view.path(f"{A}.infer_batch_size"), each, used, "derived", note, always=True)
+        yield Inexpressible((view.to("batch.log_prob_micro_batch"),), note, idle=True)
         return
     yield Flow(view.path(DYNAMIC_INFER), False, used[1:])
     yield Flow(view.path(f"{A}.infer_batch_size"), micro.size, used[:1], same=True, always=True)
