@@ -12,6 +12,7 @@ from typing import Any
 from rlctl.common.errors import DocumentError, Location
 
 _INSIDE_WORD = re.compile(rb"(?<=[^\s\\])\\\n(?=[^\s#])")
+_CONTINUED_BY_NOTHING = re.compile(rb"(?<=\s)\\(?=\s*\Z)")
 _SAME_LINE = re.compile(rb"(?:[ \t]|\\\n)*")
 _COMMENT = re.compile(rb"(^|\s)#")
 
@@ -73,9 +74,12 @@ def _parser() -> Any:
 def _masked(data: bytes) -> bytes:
     """The script with what the grammar takes apart wrongly in plain letters of the same length.
 
-    Those are ``$(( ))``, some of which it takes for subshells, and line ends inside of a word (``'a'\\`` before ``'b'``).
+    Those are ``$(( ))``, some of which it takes for subshells, line ends inside of a word (``'a'\\`` before ``'b'``),
+    and a backslash at the end of the script.
     """
     found = bytearray(data)
+    if (last := _CONTINUED_BY_NOTHING.search(data)) is not None:
+        found[last.start()] = ord(" ")
     for match in _INSIDE_WORD.finditer(data):
         line = data[data.rfind(b"\n", 0, match.start()) + 1 : match.start()]
         if _COMMENT.search(line) is None:

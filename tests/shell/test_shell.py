@@ -124,6 +124,8 @@ SAME_AS_BASH = {
     "two assignments and a redirect": "A=1 B=2\nC=3\ntrainer $A $B $C 2>&1",
     "two assignments before an export": "A=1 B=2\nexport C=3\ntrainer $A $B $C",
     "two assignments before arithmetic": "A=1 B=2\nC=$((A + B))\n((D = C + 1))\ntrainer $A $B $C $D",
+    "a backslash at the end of the last line": "trainer a \\\n  b \\",
+    "a line that continues with nothing": "trainer a \\\n  b \\\n\n",
     "windows line ends": "A=1\r\ntrainer $A\r\n".replace("\r", ""),
 }
 
