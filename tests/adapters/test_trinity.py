@@ -375,6 +375,14 @@ def test_the_bounds_that_a_loss_has_by_itself_reach_another_dialect(kind: str, e
     assert {key: actor[key] for key in ("clip_ratio_low", "clip_ratio_high") if key in actor} == expected
 
 
+def test_a_loss_that_takes_no_aggregation_is_given_none() -> None:
+    """``RECPolicyLossFn.__init__() got an unexpected keyword argument 'loss_agg_mode'``."""
+    args = {"epsilon_low": 0.3, "clip_mode": "one-side"}
+    algorithm = {"algorithm_type": "rec", "repeat_times": 8, "policy_loss_fn_args": args}
+    text = convert(yaml.safe_dump({**PLAIN, "algorithm": algorithm}), "trinity", dialect="trinity", environment={}).text
+    assert yaml.safe_load(text or "")["algorithm"]["policy_loss_fn_args"] == args
+
+
 def test_the_release_is_told_by_what_only_one_of_them_reads() -> None:
     def taken(**keys: Any) -> str:
         tree = yaml.safe_load(yaml.safe_dump(PLAIN))

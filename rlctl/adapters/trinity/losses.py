@@ -216,12 +216,16 @@ OTHER_LOSSES = (
 )
 
 
+WITHOUT_AGGREGATION = ("rec",)
+"""Losses that refuse ``loss_agg_mode`` among their arguments: they always take the mean over tokens."""
+
+
 def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Iterator[Out]:
     place, mode = view.path(f"{X}policy_loss_fn_args"), view.get("algorithm.aggregation.mode")
     if loss["type"] == "other":
         for key, value in loss["args"].items():
             yield Flow((*place, key), value, (view.to("algorithm.policy_loss.args"),), always=True)
-        if loss["args"] and mode != "token_sum":
+        if loss["args"] and mode != "token_sum" and name not in WITHOUT_AGGREGATION:
             yield _named(view, mode)
         return
     known, usual = LOSS_ARGS.get(name, {}), LOSS_DEFAULTS.get(name, {})
