@@ -306,7 +306,8 @@ def answer(question):
         numbers = {}
         if question.get("effective"):
             rl = question["config"] == "ppo_trainer"
-            found = effective_verl.numbers(cfg, question, learning_rates) if rl else {"kind": question["config"]}
+            kind = question["config"].removesuffix("_trainer_engine")
+            found = effective_verl.numbers(cfg, question, learning_rates) if rl else {"kind": kind}
             return {"accepted": True, "numbers": [found]}
         if question["config"].startswith("ppo"):
             numbers = ppo_numbers(cfg, question)

@@ -105,7 +105,7 @@ def _algorithm(told: dict[str, Any]) -> dict[str, Any]:
     }
     if in_reward["name"] != "none" and told["advantage_in_trainer"]:
         found["KL in the reward"] = kl(in_reward["name"], in_reward.get("kl_coef"))
-    if name in BASELINES:
+    if name in BASELINES and loss["name"] != "sft":  # which reads no advantages
         baseline, deviation, whitened = BASELINES[name]
         if name == "grpo" and told["advantage"].get("std_cal_level") == "batch":
             deviation = "batch"
