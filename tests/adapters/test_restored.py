@@ -310,3 +310,13 @@ def test_micro_batches_of_tokens_come_back_from_roll_unless_they_were_changed_th
     changed, _ = read_document(read_yaml(fewer, "x.yaml"), environment={})
     assert changed is not None
     assert (changed.config.batch.micro_batch.unit, changed.config.batch.micro_batch.size) == ("responses", 4)
+
+
+def test_a_judge_of_roll_comes_back_from_verl_with_its_workers() -> None:
+    """ROLL's own reference to the judge's model has to find it."""
+    judge = "{worker_cls: my.Judge, world_size: 32, tag_included: [RLVR], model_args: {model_name_or_path: org/judge}}"
+    text = re.sub(r"(?ms)^rewards:.*?(?=^\S|\Z)", f"rewards:\n  judge: {judge}\n", RLVR)
+    assert "my.Judge" in text
+    before, after, values = there_and_back(text, "roll", "verl")
+    assert before.rewards == after.rewards
+    assert values["rewards"]["judge"]["world_size"] == 32

@@ -346,5 +346,6 @@ RULES: list[Rule] = [
         NullReads(),
         since="0.8",
         also=(DialectKey("reward_model.num_workers", ABSENT, "0.7", "0.7"),),
+        implied=True,
     ),
 ]
