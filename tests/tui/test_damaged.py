@@ -265,6 +265,7 @@ def test_a_name_that_no_file_can_have_ends_no_app(file: Path, value: str) -> Non
         await pilot.press("f9")
         await settled(screen.app.screen, pilot)
         assert "It cannot start yet" in text_of(screen.app)
+        assert "data.train[0].path: data.train[0].path" not in text_of(screen.app)
         await pilot.press("escape", "f12")
         await settled(screen.app.screen, pilot)
         screen.app.screen.query_one("#name", Input).value = f"{value}/no.yaml"

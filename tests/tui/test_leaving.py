@@ -45,7 +45,9 @@ def test_escape_pressed_again_and_again_ends_at_the_start_page(file: Path) -> No
         assert pilot.app.is_running
         assert pilot.app._exit is False
         assert isinstance(pilot.app.screen, StartScreen)
-        assert "ctrl+q quits rlctl" in [told.message for told in pilot.app._notifications]
+        await pilot.press(*["escape"] * 3)
+        await settled(pilot.app.screen, pilot)
+        assert [told.message for told in pilot.app._notifications] == ["ctrl+q quits rlctl"]
 
     drive(RlctlApp(session=Session.open(file)), act)
 

@@ -135,7 +135,8 @@ class LaunchScreen(Dialog[None]):
         if outlook.findings:
             lines += [say("It cannot start yet. In the editor, Findings lead to the fields:"), ""]
             for item in outlook.findings:
-                lines += [f"x {item.key}: {item.message}", *([f"    {item.hint}"] if item.hint else [])]
+                told = item.message if item.message.startswith(item.key) else f"{item.key}: {item.message}"
+                lines += [f"x {told}", *([f"    {item.hint}"] if item.hint else [])]
             lines.append("")
         there = outlook.before
         if there.is_resumed:

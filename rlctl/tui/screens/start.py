@@ -181,6 +181,7 @@ class StartScreen(Screen[None]):
         words = self.query_one("#start-filter", Input)
         if not words.value and not words.has_focus:
             if self._place == Path():
+                self.app.clear_notifications()  # pressed again, it covers the list no further
                 self.notify(say("ctrl+q quits rlctl"))
             self._place = Path()
             self.action_refresh()
