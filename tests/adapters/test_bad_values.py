@@ -24,6 +24,11 @@ def _report(folder: Path, dialect: str, text: str) -> Report:
     return read(file, dialect=dialect)[1]
 
 
+def test_a_key_without_a_default_says_what_is_wrong_with_its_value(tmp_path: Path) -> None:
+    report = _report(tmp_path, "verl", f"{MODEL}  rollout: {{log_prob_micro_batch_size: 'on'}}\n")
+    assert "is 'on' (text); expected a value of another type" in str(report.errors[0].message)
+
+
 @pytest.mark.parametrize(
     ("dialect", "text", "key", "line"),
     [

@@ -252,7 +252,7 @@ class Reader:
             return finding("bad-value_reason", Level.ERROR, name, at, reason=self._as_written(error.args[0], leaf))
         default = self.table.default_at(leaf, self.version)
         kind = _KINDS.get(type(value), "a value")
-        expected = _KINDS.get(type(default), "the value has the wrong type")
+        expected = _KINDS.get(type(default), "a value of another type")
         if expected == kind:
             expected = said("another {kind}", kind=kind.partition(" ")[2])
         return finding("bad-value", Level.ERROR, name, at, value=shown(raw), expected=expected)
