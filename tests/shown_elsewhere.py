@@ -17,6 +17,38 @@ SHOWN_BY: dict[str, str] = {
     "runtime/test_stopping.py::test_sessions_of_one_run": """
         run.max_steps_this_session
     """,
+    "runtime/agents/test_tools.py::test_a_call_is_answered_and_the_answer_read": """
+        rollout.default_agent rollout.agents rollout.agents[]<tools> rollout.agents[]<tools>.name
+        rollout.agents[]<tools>.tools rollout.agents[]<tools>.tools[].path rollout.agents[]<tools>.tools[].name
+    """,
+    "runtime/agents/test_tools.py::test_a_class_is_an_object_of_its_trajectory_and_is_released": """
+        rollout.agents[]<tools>.tools[].args
+    """,
+    "runtime/agents/test_tools.py::test_tools_without_a_schema_or_with_one_name_are_refused": """
+        rollout.agents[]<tools>.tools[].schema
+    """,
+    "runtime/agents/test_tools.py::test_a_format_that_the_template_does_not_write_is_refused": """
+        rollout.agents[]<tools>.tool_format
+    """,
+    "runtime/agents/test_tools.py::test_calls_of_the_last_turn_are_not_run": """
+        rollout.agents[]<tools>.max_turns
+    """,
+    "runtime/agents/test_tools.py::test_tokens_that_the_agent_inserts_count_towards_the_limit": """
+        rollout.agents[]<tools>.max_turn_tokens
+    """,
+    "runtime/agents/test_tools.py::test_surplus_calls_are_answered_with_an_error": """
+        rollout.agents[]<tools>.max_parallel_calls
+    """,
+    "runtime/agents/test_tools.py::test_a_long_answer_is_cut": """
+        rollout.agents[]<tools>.max_tool_response_characters rollout.agents[]<tools>.tool_truncation
+    """,
+    "runtime/agents/test_tools.py::test_a_tool_that_takes_too_long_is_given_up": """
+        rollout.agents[]<tools>.tool_timeout
+    """,
+    "runtime/agents/test_runs.py::test_an_agent_that_calls_the_model_once_changes_no_result": """
+        rollout.agents[]<function> rollout.agents[]<function>.name rollout.agents[]<function>.path
+        rollout.agents[]<function>.function rollout.agents[]<function>.args
+    """,
     "runtime/test_failures.py::test_a_reward_that_raises": """
         run.on_end run.on_failure rewards[]<rule>.on_error rewards[]<function>.on_error
     """,

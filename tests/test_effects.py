@@ -659,6 +659,7 @@ def _of_critic(change: dict[str, Any]) -> dict[str, Any]:
     return {key.replace("train", "critic", 1): value for key, value in change.items()}
 
 
+AGENT = {"type": "function", "name": "a", "path": "agent.py"}
 EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("run.name", "other", plan_name, {}),
     ("run.mode", "evaluate_only", clock, {}),
@@ -977,6 +978,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rollout.timeouts.dynamic", {}, scheduled, {}),
     ("rollout.timeouts.dynamic.ratio", 9.0, scheduled, {"rollout": {"timeouts": {"dynamic": {}}}}),
     ("rollout.max_running_prompts", 2, scheduled, {}),
+    ("rollout.agent_workers", 3, plan, {"rollout": {"default_agent": "a", "agents": [AGENT]}}),
     ("rollout.split_groups", False, scheduled, {}),
     (f"{OVER}.ratio", 0.5, scheduled, {OVER: {"wait_after_minimum": 1.0}}),
     (f"{OVER}.wait_after_minimum", 9.0, scheduled, {OVER: {"ratio": 0.5, "wait_after_minimum": 1.0}}),

@@ -20,7 +20,7 @@ from rlctl.runs import differences, folder_of, inspect, read_config
 from rlctl.runs.launching import place
 
 LETTERS = {
-    "policy": "P", "rollout": "R", "reference": "F", "critic": "C", "reward": "W", "reward_model": "M", "judge": "J"
+    "policy": "P", "rollout": "R", "reference": "F", "critic": "C", "reward": "W", "reward_model": "M", "judge": "J", "agent": "A"
 }  # fmt: skip
 """A letter for each role, where a device is drawn."""
 

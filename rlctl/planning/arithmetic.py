@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from rlctl.common.errors import PlanError
+from rlctl.common.errors import PlanError, nearest
 from rlctl.config.fields import Interval
 from rlctl.config.root import Config
+from rlctl.config.sections.agents import TrajectoryAgent
 from rlctl.config.sections.algorithm import MixObjective
 from rlctl.config.sections.algorithm import Other as OtherAdvantage
 from rlctl.config.sections.batch import Batch
@@ -362,6 +363,30 @@ def scores(config: Config) -> bool:
     if config.run.mode == "rollout_only":
         return bool(config.rewards)
     return needs_rollout(config) or scores_recorded(config)
+
+
+def agent_of(config: Config) -> TrajectoryAgent | None:
+    """The agent that makes trajectories; None where a response is one generation.
+
+    Raises:
+        PlanError: there is no agent of that name, or several.
+    """
+    chosen, agents = config.rollout.default_agent, config.rollout.agents
+    names = [agent.name for agent in agents]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise PlanError(
+            f"{names.count(twice)} agents are called {twice!r}", hint="give each of rollout.agents its own name"
+        )
+    if chosen is None:
+        return None
+    if chosen not in names:
+        listed = ", ".join(names) or "none"
+        raise PlanError(
+            f"rollout.default_agent is {chosen!r}, and rollout.agents has {listed}",
+            hint=nearest(chosen, names) or "add an agent of this name to rollout.agents",
+        )
+    return agents[names.index(chosen)]
 
 
 def is_served_here(reward: Reward) -> bool:

@@ -20,6 +20,7 @@ from rlctl.config import Config, Stage, stages_of
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.planning import arithmetic, rollout_schedule
+from rlctl.planning.agents import check_agent
 from rlctl.planning.arithmetic import Cluster, Device, evaluates, needs_critic, needs_reference, needs_rollout, trains
 from rlctl.planning.megatron.limits import asked_of, limits
 from rlctl.planning.memory import (
@@ -60,7 +61,7 @@ __all__ = [
 ]
 
 PLAN_VERSION = 1
-Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge"]
+Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "agent"]
 
 
 def role_and_number(worker: str) -> tuple[str, int]:
@@ -328,6 +329,9 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
     roles = [_train_role("policy", config, notes)] if trains(config) else []
     if needs_rollout(config):
         roles.append(_rollout_role(config, device, notes))
+        if check_agent(config) is not None:
+            count = config.rollout.agent_workers
+            roles.append(RolePlan("agent", "python", count, count, (), 1))
     held = arithmetic.reference_is_held(config)
     if needs_reference(config) and arithmetic.reference_is_base(config) and not held:
         notes.append(text("plan-note-adapters-off"))

@@ -13,7 +13,7 @@ from rlctl.runtime.roles import add_column
 from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.critic import Critic
-from rlctl.runtime.workers.sharding import cost, linear_tokens, mini_batches, split_over_replicas
+from rlctl.runtime.workers.sharding import cost, linear_tokens, mini_batches_of, split_over_replicas
 from rlctl.runtime.workers.trainer import Part, shard_mini_batches
 
 
@@ -35,7 +35,7 @@ class ValueModel:
     def train(self, samples: Sequence[Sample], *, step: int) -> dict[str, float]:
         """All optimizer steps on a step's samples, none where there are none. Returns the means of their metrics."""
         samples = [_learned(sample) for sample in samples]
-        parts = mini_batches(len(samples), self._batch, seed=self._seed, step=step)
+        parts = mini_batches_of(samples, self._batch, seed=self._seed, step=step)
         shares = [self._shares(samples, part) for part in parts]
         by_rank = shard_mini_batches(samples, [[share[rank] for share in shares] for rank in range(len(self._group))])
         metrics: list[dict[str, float]] = self._group.each(Critic.train_step, [(own,) for own in by_rank])[0]
@@ -64,4 +64,5 @@ class ValueModel:
 def _learned(sample: Sample) -> Sample:
     """What the critic learns of a sample: every response is a sequence, those too that the policy is not trained on."""
     columns = {name: sample.columns[name] for name in ("old_values", "returns")}
-    return Sample(sample.token_ids, sample.columns["critic_tokens"] > 0, columns)
+    mask = sample.columns["critic_tokens"] > 0
+    return Sample(sample.token_ids, mask, columns, trajectory=sample.trajectory)

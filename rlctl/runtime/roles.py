@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.experience.selection import measured_by
 from rlctl.runtime.judges import Modelled
 from rlctl.runtime.processes.group import Group, RetryPolicy, Waiting
+from rlctl.runtime.processes.sessions import Sessions
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score, rewards_for
 from rlctl.runtime.rollout.interface import Finished
@@ -45,6 +45,7 @@ from rlctl.runtime.workers.sharding import (
     cost,
     linear_tokens,
     mini_batches,
+    mini_batches_of,
     mixed_mini_batches,
     split_over_replicas,
     split_pairs,
@@ -103,7 +104,7 @@ class Policy:
             return [spread(part, len(samples), PAIR) for part in pairs]
         experts = sum(sample.expert for sample in samples)
         if not experts:
-            return mini_batches(len(samples), batch, seed=seed, step=step)
+            return mini_batches_of(samples, batch, seed=seed, step=step)
         each = arithmetic.expert_responses(self._config)
         return mixed_mini_batches(len(samples) - experts, experts, each, batch, seed=seed, step=step)
 
@@ -172,8 +173,6 @@ def _write(column: str, samples: Sequence[Sample], split: Sequence[Sequence[int]
         samples[index].columns[column] = values
 
 
-COLLECT_SECONDS = 0.1
-"""How long an engine holds a call for its finished responses if there are none."""
 IDLE_SECONDS = 0.005
 """How long a caller waits that has nothing under way in any engine."""
 
@@ -191,15 +190,11 @@ class RolloutEngines:
         self._group = group
         self._sync = WeightSync(group, sync_timeout, again)
         self._again = again
-        self._session = secrets.randbits(63)
-        self._opens = [True] * len(group)
-        """The engines that don't know this session."""
-        self._resting = False
+        self._sessions = Sessions(group, RolloutWorker.submit, RolloutWorker.collect, again)
+        self.resting = False
         """Whether the engines were put to sleep, which only ``submit`` ends."""
         self._missing: list[dict[int, int]] = [{} for _ in range(len(group))]
         """Responses that each engine has still to give, by ticket."""
-        self._collecting: dict[int, Waiting] = {}
-        """The ``collect`` call of each engine that works."""
 
     def __len__(self) -> int:
         return len(self._group)
@@ -207,6 +202,7 @@ class RolloutEngines:
     def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
         """Answer requests, in order; each engine gets every k-th, so that long prompts spread."""
         count = len(self._group)
+        requests = [dataclasses.replace(request, row=None) for request in requests]
         shares = [(Records(requests[index::count]),) for index in range(count)]
         parts = self._group.each(RolloutWorker.generate, shares, again=self._again)
         answers: list[list[Response]] = [[] for _ in requests]
@@ -225,47 +221,50 @@ class RolloutEngines:
         Returns:
             Responses by engine; None for one that replaced an engine, and has neither the earlier requests nor these.
         """
-        lost = self._submit(requests, aborted)
-        working = [engine for engine, missing in enumerate(self._missing) if missing]
-        for engine in working:
-            if engine not in self._collecting:
-                call = {engine: (self._session, COLLECT_SECONDS)}
-                self._collecting[engine] = self._group.begin(
-                    RolloutWorker.collect, call, again=self._again, lane="collect"
-                )
-        found: list[list[Finished] | None] = [[] for _ in self._missing]
+        lost = self.submit(requests, aborted)
+        working = self.working
+        waiting = self._sessions.collecting(working)
         if not working and not lost:
             time.sleep(min(seconds, IDLE_SECONDS))
-        for place in self._group.first([self._collecting[engine] for engine in working], 0.0 if lost else seconds):
-            engine = working[place]
-            finished = found[engine] = self._collecting.pop(engine).wait()[0]
-            if finished is None:
-                lost.append(engine)
-            else:
-                self._note(engine, finished)
-        for engine in lost:
-            found[engine] = None
-            self._opens[engine] = True
-            self._missing[engine].clear()
-            self._collecting.pop(engine, None)
+        found: list[list[Finished] | None] = [None if engine in lost else [] for engine in range(len(self))]
+        for place in self._sessions.first(waiting, 0.0 if lost else seconds) if waiting else ():
+            found[working[place]] = self.finished(working[place])
         return found
 
-    def _submit(self, requests: Sequence[Mapping[int, Request]], aborted: Sequence[int]) -> list[int]:
-        """Hand over requests and tickets to give up; the engines that have lost the earlier ones, and took none."""
-        calls: dict[int, tuple[Any, ...]] = {}
+    @property
+    def working(self) -> list[int]:
+        """The engines that have requests."""
+        return [engine for engine, missing in enumerate(self._missing) if missing]
+
+    def collecting(self) -> list[Waiting]:
+        """A call of each engine that works, whose result ``finished`` gives."""
+        return self._sessions.collecting(self.working)
+
+    def submit(self, requests: Sequence[Mapping[int, Request]], aborted: Sequence[int]) -> list[int]:
+        """Hand over requests by engine, and tickets to give up; the engines that have lost earlier requests and took none."""
+        work: dict[int, tuple[Any, ...]] = {}
         for engine, own in enumerate(requests):
             gone = tuple(ticket for ticket in aborted if self._missing[engine].pop(ticket, None) is not None)
-            if own or gone or (self._resting and self._missing[engine]):
-                calls[engine] = (self._session, self._opens[engine], dict(own), gone)
-                self._opens[engine] = False
-        self._resting = False
-        if not calls:
-            return []
-        taken = self._group.begin(RolloutWorker.submit, calls, again=self._again, lane="submit").wait()
-        lost = [engine for engine, took in zip(calls, taken, strict=True) if not took]
-        for engine in set(calls).difference(lost):
-            self._missing[engine] |= {ticket: request.n for ticket, request in requests[engine].items()}
+            if own or gone or (self.resting and self._missing[engine]):
+                bare = {ticket: dataclasses.replace(request, row=None) for ticket, request in own.items()}
+                work[engine] = (bare, gone)
+        self.resting = False
+        lost = self._sessions.submit(work)
+        for engine in work:
+            if engine in lost:
+                self._missing[engine].clear()
+            else:
+                self._missing[engine] |= {ticket: request.n for ticket, request in requests[engine].items()}
         return lost
+
+    def finished(self, engine: int) -> list[Finished] | None:
+        """What an engine has finished, waited for; None if it has lost its requests."""
+        found: list[Finished] | None = self._sessions.take(engine)
+        if found is None:
+            self._missing[engine].clear()
+            return None
+        self._note(engine, found)
+        return found
 
     def _note(self, engine: int, finished: Sequence[Finished]) -> None:
         missing = self._missing[engine]
@@ -286,7 +285,7 @@ class RolloutEngines:
     def sleep(self) -> None:
         """Stop the engines, and leave the devices' memory to training if they are shared, until they are next asked to
         generate."""
-        self._resting = True
+        self.resting = True
         self._group.all(RolloutWorker.sleep)
 
 

@@ -13,6 +13,7 @@ from rlctl.config.sections.rollout import TransformersEngine
 from rlctl.planning import arithmetic
 from rlctl.planning.plan import StagePlan
 from rlctl.planning.support import refusals
+from rlctl.runtime.agents.kinds import check_agent_code
 from rlctl.runtime.buffers.make import check_buffer
 from rlctl.runtime.checkpoints.checkpoint import check_contents
 from rlctl.runtime.checkpoints.inputs import Inputs, inputs_of
@@ -92,6 +93,8 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
         events.advise("responses are replayed from disk, not generated (run.skip.rollout)")
     check_buffer(config)
     tokenizer = _tokenizer(config)
+    if plan.role("agent"):
+        check_agent_code(config, tokenizer)
     stop_token_ids = _stop_tokens(tokenizer)
     stream, reports = _open_stream(config, plan, tokenizer)
     held_out, more = open_held_out(config, plan, tokenizer, stop_token_ids)

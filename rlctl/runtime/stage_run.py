@@ -30,7 +30,7 @@ from rlctl.runtime.roles import Policy, RolloutEngines
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.safe import SafeTracker
-from rlctl.runtime.types import Sample
+from rlctl.runtime.types import Sample, trajectories_of
 
 SAME = {
     "evaluation": "evaluations before and after cannot be compared; training is not affected",
@@ -262,7 +262,7 @@ class StageRun:
             if self.groups is not None:
                 self.groups.trained(self.progress.weight_version)
         self.progress.tokens += sum(len(sample) for sample in samples)
-        self.progress.responses += len(samples)
+        self.progress.responses += len(set(trajectories_of(samples)))
         return metrics
 
     def sync_due(self, step: int) -> bool:

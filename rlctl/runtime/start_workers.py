@@ -14,6 +14,7 @@ from rlctl.runtime.processes.group import RayGroup
 from rlctl.runtime.processes.ray_access import session_logs
 from rlctl.runtime.stage_inputs import critic_scheduler_steps, scheduler_steps
 from rlctl.runtime.stage_run import Clock
+from rlctl.runtime.workers.agent import AgentWorker
 from rlctl.runtime.workers.critic import Critic, section_of
 from rlctl.runtime.workers.judge import JudgeWorker
 from rlctl.runtime.workers.reference import Reference
@@ -46,6 +47,8 @@ def start_workers(
     building: list[Calls] = []
     if "reward" in groups:
         building.append(groups["reward"].build(RewardWorker, [(config.rewards, folder / "logs")]))
+    if "agent" in groups:
+        building.append(groups["agent"].build(AgentWorker, [(config,)] * len(groups["agent"])))
     if "reward_model" in groups:
         building.append(_build_reward_models(groups["reward_model"], config, device))
     if "judge" in groups and device == "cpu":

@@ -91,6 +91,8 @@ class Request:
     """The group's first response that is asked for; above 0 where a group is split over requests."""
     inputs: Inputs = field(default_factory=dict, compare=False)
     """The prompt's."""
+    row: Prompt | None = field(default=None, compare=False, repr=False)
+    """The task, for an agent; engines don't get it."""
 
 
 class Numbers(Sequence[Any]):
@@ -125,11 +127,29 @@ class Numbers(Sequence[Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
-    """One completion, with the log-probs of the distribution that it was drawn from.
+class Turn:
+    """One model call of an agent: the tokens inserted before the generated ones, and how many it generated."""
 
-    ``log_probs[t]`` is log p(token_ids[t] | prompt, token_ids[:t]) under the sampling temperature, before top-k, top-p and
-    penalties (what the training engine computes for the same tokens).
+    inserted: tuple[int, ...]
+    """After the previous turn of the row; the whole prompt if the turn starts a row."""
+    tokens: int
+    """Generated, of ``Response.token_ids``."""
+    starts_row: bool
+    number: int = 0
+    """Place among the calls in the order in which the agent made them."""
+    weight_version: int = 0
+    """The version of the weights that generated its last token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One trajectory, with the log-probs of the distribution that its generated tokens were sampled from.
+
+    Without an agent it is one completion of the prompt. An agent's trajectory has ``turns``: its tokens are the generated ones
+    of all turns, row after row, without those that the agent inserted between them.
+
+    ``log_probs[t]`` is log p(token_ids[t] | everything before it in its row) under the sampling temperature, before top-k,
+    top-p and penalties (what the training engine computes for the same tokens).
     """
 
     token_ids: tuple[int, ...] | Numbers
@@ -142,7 +162,13 @@ class Response:
     cut: str = ""
     """A text of ``Sampling.stop`` that ended the response and is left out of its text; its tokens stay."""
     text: str | None = None
-    """Special tokens and ``cut`` left out; None where the worker that drew it has not decoded it."""
+    """Special tokens and ``cut`` left out; None where the worker that drew it has not decoded it. An agent's final answer."""
+    turns: tuple[Turn, ...] = ()
+    """Of an agent; empty for a completion of the prompt."""
+    messages: tuple[dict[str, Any], ...] = ()
+    """The conversation after the prompt, for rewards and users."""
+    counts: dict[str, float] = field(default_factory=dict)
+    """What the agent counted: calls of tools, failures by kind, inserted tokens."""
 
     @property
     def oldest_version(self) -> int:
@@ -169,9 +195,23 @@ class Sample:
     """Whether it is an expert's response of mix; workers are told by the column ``expert``."""
     inputs: Inputs = field(default_factory=dict, compare=False)
     """The prompt's."""
+    trajectory: int | None = field(default=None, compare=False)
+    """Number of its trajectory in the step if an agent made it; trajectories with several rows have several samples, one after
+    the other. Workers don't get it."""
     routed_experts: torch.Tensor | None = field(default=None, compare=False)
     """uint8 or int16 [t, layers, k]: the experts that its first t tokens go to, all that are fed, in each layer that has
     experts (``algorithm.router_replay``); None where the model chooses."""
 
     def __len__(self) -> int:
         return self.token_ids.numel()
+
+
+def trajectories_of(samples: Sequence[Sample]) -> list[int]:
+    """Which trajectory each sample belongs to, numbered from 0 in their order; a sample without one is a trajectory."""
+    numbers: list[int] = []
+    before: int | None = None
+    for sample in samples:
+        new = sample.trajectory is None or sample.trajectory != before
+        numbers.append((numbers[-1] if numbers else -1) + new)
+        before = sample.trajectory
+    return numbers

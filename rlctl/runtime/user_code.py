@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from rlctl.common.errors import RunError
+from rlctl.common.errors import RunError, nearest
 
 TRACEBACK_LINES = 8
 """Last lines of a user's traceback that a message holds."""
@@ -36,6 +38,42 @@ def import_file(file: Path, *, prefix: str, what: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # whatever the user's file raises is shown to the user
         raise RunError(f"importing {what} fails:\n{last_lines(error)}") from error
     return module
+
+
+PACKAGE = "pkg://"
+"""Before the name of an installed module; anything else is a file."""
+
+
+def load_object(path: str, name: str, *, where: str) -> Any:
+    """Return a function or class of a file or installed module.
+
+    Args:
+        path: of the config.
+        name: of the object.
+        where: the part of the config that names it, for messages.
+
+    Raises:
+        RunError: there is no such file, module or object, or importing it raises.
+    """
+    module = _module_of(path, where)
+    if not hasattr(module, name):
+        names = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        listed = ", ".join(sorted(names)) or "nothing"
+        raise RunError(f"{where}: {path} has no {name!r}; it has {listed}", hint=nearest(name, names))
+    return getattr(module, name)
+
+
+def _module_of(path: str, where: str) -> ModuleType:
+    if path.startswith(PACKAGE):
+        dotted = path.removeprefix(PACKAGE).strip("/").replace("/", ".")
+        try:
+            return importlib.import_module(dotted)
+        except (Exception, SystemExit) as error:
+            raise RunError(f"{where}: importing {dotted} fails:\n{last_lines(error)}") from error
+    file = Path(path).expanduser().resolve()
+    if not file.is_file():
+        raise RunError(f"{where}: there is no file {file}", hint="relative paths start at the working folder")
+    return import_file(file, prefix="rlctl_agent", what=f"{file}, of {where},")
 
 
 def last_lines(error: BaseException) -> str:

@@ -24,6 +24,7 @@ from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.stage_context import StageContext
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.train.distributed import leave
+from rlctl.runtime.workers.agent import AgentWorker
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardWorker
 from rlctl.runtime.workers.rollout import RolloutWorker
@@ -109,6 +110,7 @@ def _makers(config: Config, plan: Any, path: str, clock: Any, logs: Path) -> dic
         "policy": lambda: Trainer(config, path, place, stage_inputs.scheduler_steps(config, plan, clock)),
         "reference": lambda: Reference(config, path, place),
         "rollout": lambda: RolloutWorker(config, "transformers", path, "cpu"),
+        "agent": lambda: AgentWorker(config),
         "reward": lambda: RewardWorker(config.rewards, logs),
     }
 

@@ -465,6 +465,11 @@ RULES: list[Rule] = [
             ("workflow_args", NO_WORKFLOW),
         )
     ],
+    *[
+        Dropped(f"rollout.{name}", "rlctl does not write its agents in ROLL's form")
+        for name in ("default_agent", "agents", "agents.**")
+    ],
+    Dropped("rollout.agent_workers", "rlctl does not write its agents in ROLL's form", idle=True),
     workflow_rule(NO_WORKFLOW),
     Key("rollout_dump_dir", "rollout.responses_folder", None),
     Dropped("rollout.evaluation_folder", "ROLL saves only training responses"),

@@ -221,6 +221,11 @@ EXPLORER: list[Rule] = [
         Dropped(f"rollout.{name}.**", "a Trinity workflow has its own settings in workflow_args")
         for name in ("environments", "evaluation_environments")
     ],
+    *[
+        Dropped(f"rollout.{name}", "rlctl does not write its agents in Trinity's form")
+        for name in ("default_agent", "agents", "agents.**")
+    ],
+    Dropped("rollout.agent_workers", "rlctl does not write its agents in Trinity's form", idle=True),
     Dropped("rollout.environments", "in Trinity, environments belong to workflows", None),
     Dropped("rollout.evaluation_environments", "in Trinity, environments belong to workflows", None),
     *[

@@ -471,6 +471,11 @@ RULES: list[Rule] = [
         for name in ("environments", "evaluation_environments")
         for end in ("", ".**")
     ],
+    *[
+        Dropped(f"rollout.{name}", "rlctl does not write its agents in verl's form")
+        for name in ("default_agent", "agents", "agents.**")
+    ],
+    Dropped("rollout.agent_workers", "rlctl does not write its agents in verl's form", idle=True),
     Key(f"{R}.multi_turn.enable", "rollout.multi_turn.enabled", False, since="0.4"),
     Key(
         f"{R}.multi_turn.max_assistant_turns",

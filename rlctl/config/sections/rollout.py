@@ -19,6 +19,7 @@ from rlctl.config.fields import (
     Unit,
     section,
 )
+from rlctl.config.sections.agents import TrajectoryAgent
 from rlctl.config.sections.batch import DynamicTimeout, Oversampling
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
@@ -314,6 +315,13 @@ class Rollout:
     """Turns with tools or environment."""
     agent: Agent = Agent()
     """The program that turns a prompt into a response."""
+    default_agent: str | None = None
+    """Name of the agent in ``rollout.agents`` that makes trajectories, in training and evaluation. null = one generation per
+    response."""
+    agents: tuple[TrajectoryAgent, ...] = ()
+    """Agents of the run."""
+    agent_workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 1
+    """Processes that run agents. Higher values run more tools at the same time and use more cores."""
     environments: Environments | None = None
     """Environments of training; null has none."""
     evaluation_environments: Environments | None = None

@@ -20,17 +20,17 @@ import torch
 from rlctl.common.errors import RunError
 from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.rewards.routing import Score
-from rlctl.runtime.types import Numbers, Prompt, Response
+from rlctl.runtime.types import Numbers, Prompt, Response, Turn
 
 
 def plain_of(group: RolloutGroup) -> dict[str, Any]:
     """A group as plain data."""
     found = _fields_of(group)
     found["prompt"] = _fields_of(group.prompt) | {"inputs": _written(group.prompt.inputs)}
-    found["responses"] = [_fields_of(response) for response in group.responses]
+    found["responses"] = [_plain_response(response) for response in group.responses]
     found["rewards"] = list(group.rewards)
     found["scores"] = [_fields_of(score) for score in group.scores]
-    found["greedy"] = None if group.greedy is None else [_fields_of(part) for part in group.greedy]
+    found["greedy"] = None if group.greedy is None else [_plain_response(group.greedy[0]), _fields_of(group.greedy[1])]
     return found
 
 
@@ -44,9 +44,9 @@ def group_of(plain: Mapping[str, Any]) -> RolloutGroup:
         greedy = plain.get("greedy")
         own = {
             "prompt": _made(Prompt, {**plain["prompt"], "inputs": _read(plain["prompt"].get("inputs", {}))}),
-            "responses": [_made(Response, each) for each in plain["responses"]],
+            "responses": [_response(each) for each in plain["responses"]],
             "scores": [_made(Score, each) for each in plain.get("scores", ())],
-            "greedy": None if greedy is None else (_made(Response, greedy[0]), _made(Score, greedy[1])),
+            "greedy": None if greedy is None else (_response(greedy[0]), _made(Score, greedy[1])),
         }
         group: RolloutGroup = _made(RolloutGroup, {**plain, **own})
     except (KeyError, TypeError, AttributeError) as error:
@@ -61,6 +61,15 @@ def group_of(plain: Mapping[str, Any]) -> RolloutGroup:
 def text_of(group: RolloutGroup) -> str:
     """A group as one line of JSON."""
     return json.dumps(plain_of(group), ensure_ascii=False, default=str, separators=(",", ":"))
+
+
+def _plain_response(response: Response) -> dict[str, Any]:
+    return _fields_of(response) | {"turns": [_fields_of(turn) for turn in response.turns]}
+
+
+def _response(plain: Mapping[str, Any]) -> Response:
+    found: Response = _made(Response, {**plain, "turns": [_made(Turn, turn) for turn in plain.get("turns", ())]})
+    return found
 
 
 def _fields_of(record: Any) -> dict[str, Any]:

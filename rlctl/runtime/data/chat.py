@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlctl.common.errors import RunError
@@ -14,10 +14,17 @@ class Chat:
     """A tokenizer's chat template with the variables of one run, and what reads the images of its messages."""
 
     def __init__(
-        self, tokenizer: Any, *, template_args: Mapping[str, Any] | None = None, images: ImageReader | None = None
+        self,
+        tokenizer: Any,
+        *,
+        template_args: Mapping[str, Any] | None = None,
+        images: ImageReader | None = None,
+        tools: Sequence[Any] = (),
     ) -> None:
+        """``tools`` are schemas that every conversation shows which has none of its own."""
         self.tokenizer = tokenizer
         self.images = images
+        self.tools = list(tools)
         self._args = dict(template_args or {})
 
     def render(
@@ -43,7 +50,11 @@ class Chat:
             )
         try:
             return self.tokenizer.apply_chat_template(
-                messages, tools=tools, add_generation_prompt=generate, tokenize=False, **self._args
+                messages,
+                tools=tools or self.tools or None,
+                add_generation_prompt=generate,
+                tokenize=False,
+                **self._args,
             )
         except (TemplateError, TypeError, KeyError, ValueError) as error:
             roles = ", ".join(str(message["role"]) for message in messages)

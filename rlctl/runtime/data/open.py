@@ -12,6 +12,7 @@ from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.data import Data, EvaluationSource
 from rlctl.planning import arithmetic
+from rlctl.runtime.agents.tools import agent_schemas
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.difficulty import Pacing
 from rlctl.runtime.data.experts import expert_source
@@ -45,9 +46,10 @@ def make_chat(config: Config, tokenizer: Any) -> Chat:
     """The chat template of a config, and what reads images where its model does.
 
     Raises:
-        RunError: the model reads none, or has no image processor.
+        RunError: the model reads none, or has no image processor; or a tool of the run's agent cannot be loaded.
     """
-    return Chat(tokenizer, template_args=config.model.chat_template_args, images=reader_of(config.model))
+    tools = agent_schemas(config)
+    return Chat(tokenizer, template_args=config.model.chat_template_args, images=reader_of(config.model), tools=tools)
 
 
 def open_prompt_stream(config: Config, tokenizer: Any) -> tuple[PromptStream, list[SetReport]]:

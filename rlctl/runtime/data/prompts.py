@@ -194,7 +194,13 @@ class PromptSet(RowSet):
         return with_system(messages, own or source.system_prompt, where=where, key=self._key)
 
     def _tools(self, row: Mapping[str, Any], where: str) -> list[Any] | None:
-        return as_tools(row.get(self.source.tools_key), where=where) if self.source.tools_key else None
+        own = as_tools(row.get(self.source.tools_key), where=where) if self.source.tools_key else None
+        if own and self._chat.tools:
+            raise RunError(
+                f"{where}: the row has tools of its own, and the prompts show those of the run's agent",
+                hint=f"set {self._key}.tools_key to null",
+            )
+        return own
 
 
 def with_system(messages: Messages, system: str | None, *, where: str, key: str) -> Messages:

@@ -18,7 +18,7 @@ from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.reporting.shown_samples import add_training, chosen, shown_group, spans_by, texts_of
 from rlctl.runtime.roles import Policy, ReferencePolicy
 from rlctl.runtime.train.distillation import Teaching, into_advantages
-from rlctl.runtime.types import Sample
+from rlctl.runtime.types import Sample, trajectories_of
 
 SHOWN_SAMPLES = 4
 """Sequences or pairs of the data set that people are shown."""
@@ -216,6 +216,7 @@ def shown_groups(
     """
     groups = explored.kept or explored.drawn
     ends = list(accumulate(len(group.responses) for group in groups))
+    rows = _by_trajectory(samples)
     places = chosen(groups)
     told = [groups[place] for place in places]
     spans = spans_by(tokenizer, told)
@@ -225,9 +226,18 @@ def shown_groups(
         texts = list(islice(decoded, len(item.responses)))
         group = shown_group(item.prompt, texts, item.rewards, item.scores, item.responses, spans=spans)
         if samples:
-            add_training(group["details"], samples[ends[place] - len(texts) : ends[place]], trainer=trainer)
+            add_training(group["details"], rows[ends[place] - len(texts) : ends[place]], trainer=trainer)
         shown.append(group)
     return shown
+
+
+def _by_trajectory(samples: Sequence[Sample]) -> list[list[Sample]]:
+    found: list[list[Sample]] = []
+    for sample, owner in zip(samples, trajectories_of(samples), strict=True):
+        if owner == len(found):
+            found.append([])
+        found[owner].append(sample)
+    return found
 
 
 @dataclass(frozen=True)

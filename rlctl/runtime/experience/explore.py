@@ -24,7 +24,7 @@ from rlctl.runtime.experience.recorded import Generates
 from rlctl.runtime.experience.samples import RolloutGroup, requests_for
 from rlctl.runtime.experience.selection import needs_greedy
 from rlctl.runtime.experience.shaping import Shaping
-from rlctl.runtime.reporting.metrics import group_metrics, response_metrics, reward_metrics
+from rlctl.runtime.reporting.metrics import agent_metrics, group_metrics, response_metrics, reward_metrics
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Rewards, texts_of
 from rlctl.runtime.types import Prompt, Request, Response, Sampling
@@ -241,4 +241,5 @@ def metrics_of(drawn: Sequence[RolloutGroup]) -> dict[str, float]:
         **response_metrics(lengths, truncated),
         **group_metrics(rewards, groups),
         **reward_metrics(rewards, [s.components for s in scores], [s.error for s in scores]),
+        **agent_metrics([response.counts for response in responses if response.turns]),
     }

@@ -137,32 +137,61 @@ def requests_for(
 
     return [
         Request(
-            prompt.token_ids, drawn(prompt), n, derive_seed(seed, purpose, place, prompt.index), inputs=prompt.inputs
+            prompt.token_ids,
+            drawn(prompt),
+            n,
+            derive_seed(seed, purpose, place, prompt.index),
+            inputs=prompt.inputs,
+            row=prompt,
         )
         for place, prompt in enumerate(prompts, first)
     ]
 
 
 def samples_of(answered: Sequence[RolloutGroup], *, train_on_cut_prompts: bool) -> list[Sample]:
-    """The training sequences of a step, group after group: prompt and response tokens, the response's counted by the loss.
+    """The training sequences of a step, trajectory after trajectory: the loss counts the generated tokens.
 
-    All are parts of one tensor.
+    A completion is one sequence, prompt and response. A trajectory of an agent is one for each of its rows. All are parts of
+    one tensor.
     """
     ids, log_probs = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
-    runs, counted, responds, inputs = [], [], [], []
+    runs, counted, responds, lengths, inputs, owners = [], [], [], [], [], []
+    number = 0
     for item in answered:
         prompt, trained = item.prompt, train_on_cut_prompts or not item.prompt.extra.get("truncated")
         prompt_ids = array_of(prompt.token_ids, np.int64)
         for response in item.responses:
-            ids += [prompt_ids, array_of(response.token_ids, np.int64)]
             log_probs.append(array_of(response.log_probs, np.float32))
-            runs += [len(prompt_ids), len(response.token_ids)]
-            counted += [False, trained]
-            responds += [False, True]
-            inputs.append(prompt.inputs)
+            for row in _rows_of(prompt_ids, response):
+                ids += row
+                sizes = [len(run) for run in row]
+                runs += sizes
+                counted += [False, trained] * (len(row) // 2)
+                responds += [False, True] * (len(row) // 2)
+                lengths.append(sum(sizes))
+                inputs.append(prompt.inputs)
+                owners.append(number if response.turns else None)
+            number += 1
     drawn = np.zeros(sum(runs), np.float32)
     drawn[np.repeat(responds, runs).astype(bool)] = np.concatenate(log_probs)
-    lengths = [prompt + response for prompt, response in zip(runs[::2], runs[1::2], strict=True)]
     flat = (np.concatenate(ids), np.repeat(counted, runs).astype(bool), drawn)
-    rows = zip(*(torch.from_numpy(each).split(lengths) for each in flat), inputs, strict=True)
-    return [Sample(token_ids, mask, {"rollout_log_probs": own}, inputs=images) for token_ids, mask, own, images in rows]
+    rows = zip(*(torch.from_numpy(each).split(lengths) for each in flat), inputs, owners, strict=True)
+    return [
+        Sample(token_ids, mask, {"rollout_log_probs": own}, inputs=images, trajectory=owner)
+        for token_ids, mask, own, images, owner in rows
+    ]
+
+
+def _rows_of(prompt_ids: np.ndarray, response: Response) -> list[list[np.ndarray]]:
+    """The tokens of each row of a trajectory: inserted, generated, inserted, generated, ..."""
+    generated = array_of(response.token_ids, np.int64)
+    if not response.turns:
+        return [[prompt_ids, generated]]
+    rows: list[list[np.ndarray]] = []
+    begin = 0
+    for turn in response.turns:
+        if turn.starts_row:
+            rows.append([])
+        rows[-1] += [np.asarray(turn.inserted, np.int64), generated[begin : begin + turn.tokens]]
+        begin += turn.tokens
+    return rows

@@ -35,7 +35,7 @@ from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.selection import corrects_before_loss, estimator_of, has_weights, reward_parts
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.seeds import derive_seed
-from rlctl.runtime.types import Sample
+from rlctl.runtime.types import Sample, trajectories_of
 
 _SHAPED, _SCORE, _RIGHT = {"reward", "seq_reward", "seq_final_reward"}, {"score"}, {"acc", "accuracy"}
 """Names of what a filter compares: the reward with its length penalties, without them, whether the answer is right."""
@@ -200,8 +200,9 @@ class Shaping:
         if has_weights(self.config.algorithm):
             packed.write("policy_weights", weights)
         packed.narrow(trained)
-        for sample, counted in zip(samples, kept.tolist(), strict=True):
-            sample.counted = counted
+        counted = kept.tolist()
+        for sample, owner in zip(samples, packed.owners, strict=True):
+            sample.counted = counted[owner]
         if self.config.algorithm.filters:
             metrics["filter/trained_share"] = float(kept.float().mean())
         return metrics | {"advantage/mean": _mean(advantages[trained]), "advantage/std": _std(advantages[trained])}
@@ -390,13 +391,19 @@ class Shaping:
 
 
 class _Packed:
-    """The counted tokens of samples as one tensor, sequence after sequence, as ``algorithms.packed`` has them."""
+    """The counted tokens of samples as one tensor, sequence after sequence, as ``algorithms.packed`` has them.
+
+    A trajectory is one sequence, whatever number of samples it has: estimators and statistics see each trajectory once.
+    """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self._samples = samples
         self._sizes = [len(sample) for sample in samples]
         self._mask = torch.cat([sample.mask for sample in samples])
-        self.lengths = marked(self._mask, torch.tensor(self._sizes))
+        by_sample = marked(self._mask, torch.tensor(self._sizes))
+        self.owners = trajectories_of(samples)
+        owners = torch.tensor(self.owners)
+        self.lengths = by_sample.new_zeros(self.owners[-1] + 1).index_add(0, owners, by_sample)
         self.count = int(self.lengths.sum())
         self._starts = self.lengths.cumsum(0) - self.lengths
 
@@ -418,7 +425,7 @@ class _Packed:
 
     def tokens_of(self, indices: list[int]) -> Tensor | slice:
         """The places in [N] of the tokens of some samples, in order."""
-        if len(indices) == len(self._samples):
+        if len(indices) == len(self.lengths):
             return slice(None)
         lengths, starts = self.lengths[indices], self._starts[indices]
         return torch.arange(int(lengths.sum())) + spread(starts - lengths.cumsum(0) + lengths, lengths)

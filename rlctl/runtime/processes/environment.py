@@ -21,7 +21,7 @@ from rlctl.runtime.processes.determinism import VARIABLES
 from rlctl.runtime.user_code import import_file, last_lines
 
 FOLDER, LEVEL, PLUGINS, BY_NODE = "RLCTL_WORKING_FOLDER", "RLCTL_LOG_LEVEL", "RLCTL_PLUGINS", "RLCTL_LOGS_BY_NODE"
-GENERATES = ("rollout", "reward")
+GENERATES = ("rollout", "reward", "agent")
 """Roles that ``rollout.env_vars`` is for: they generate responses and score them."""
 COPIED_EVERY_SECONDS = 5.0
 _QUIET = {"debug": "debug", "info": "warning", "warning": "warning", "error": "error"}

@@ -15,7 +15,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol, get_args
 
@@ -59,8 +59,14 @@ class Host:
         return _attempt(lambda: self._run(method, *args))
 
     def side(self, method: str, *args: Any) -> Outcome:
-        """Call a method of the worker beside its other calls, in another thread; the method is safe for that."""
-        return _attempt(lambda: getattr(self._worker, method)(*args))
+        """Call a method of the worker beside its other calls, in another thread; the method is safe for that.
+
+        The call may only wait. What it counts as is the ``busy_seconds`` of the worker, if it has them.
+        """
+        outcome = _attempt(lambda: getattr(self._worker, method)(*args))
+        busy = getattr(self._worker, "busy_seconds", None)
+        usage = outcome.usage._replace(seconds=busy()) if busy is not None and outcome.usage is not None else None
+        return replace(outcome, usage=usage)
 
     def keep(self, method: str, *args: Any) -> Outcome:
         """Call a method and keep its value here: the outcome holds a handle that other workers can be given, or None for None."""
@@ -175,6 +181,10 @@ class Group(Protocol):
     """Gets every call of a method."""
 
     @property
+    def hold_seconds(self) -> float:
+        """How long a worker may hold a call until there is something to return."""
+
+    @property
     def turn(self) -> AbstractContextManager[Any]:
         """Within, no other thread calls these workers."""
 
@@ -245,6 +255,8 @@ class _Later:
 
 class LocalGroup:
     """One worker in this process."""
+
+    hold_seconds = 0.002  # calls in this process are made one after another
 
     def __init__(self, name: str, worker: Any) -> None:
         self.names: Sequence[str] = [name]
@@ -326,6 +338,10 @@ class Replicas:
     def log(self, log: CallLog) -> None:
         self._group.log = log
 
+    @property
+    def hold_seconds(self) -> float:
+        return self._group.hold_seconds
+
     def __len__(self) -> int:
         return len(self._members)
 
@@ -386,6 +402,8 @@ class Replicas:
 
 class RayGroup:
     """Workers in Ray actors."""
+
+    hold_seconds = 0.1
 
     def __init__(
         self,

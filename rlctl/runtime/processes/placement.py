@@ -150,7 +150,7 @@ class Placement:
         return RayGroup(names, start, self.stop_requested, limit=self.limit)
 
     def _spawn(self, role: RolePlan, index: int, environment: Mapping[str, str], log: Path) -> Any:
-        sharing = len({each.role for stage in self.plan.stages for each in stage.roles})
+        sharing = _sharing(self.plan)
         bundle = self.order[_bundle_of(role, index)]
         share = 1 / sharing if self.plan.device == "cuda" and role.devices else 0
         several = [self.order[each] for each in _devices_of(role, index)] if share and role.role == "rollout" else []
@@ -217,6 +217,12 @@ def _give_back(bundles: PlacementGroup) -> None:
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(GIVEN_BACK_SECONDS)
+
+
+def _sharing(plan: Plan) -> int:
+    """Processes that a bundle has room for: one of each role, and all of roles without devices, which are in the first."""
+    further = {role.role: role.processes - 1 for stage in plan.stages for role in stage.roles if not role.devices}
+    return len({role.role for stage in plan.stages for role in stage.roles}) + sum(further.values())
 
 
 def _cpus_of(plan: Plan) -> int:

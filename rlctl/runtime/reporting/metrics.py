@@ -25,6 +25,12 @@ class Metric:
 
 
 METRICS: dict[str, Metric] = {
+    "agent/turns": Metric("", "Mean model calls of a trajectory."),
+    "agent/inserted_tokens": Metric("tokens", "Mean tokens of a trajectory that its agent inserted after the prompt."),
+    "agent/token_drift": Metric(
+        "share", "Trajectories whose conversation the chat template would render as other tokens than were generated."
+    ),
+    "agent/<count>": Metric("", "Mean of what the agent counts in a trajectory: calls, and failed ones by kind."),
     "reward/mean": Metric("", "Mean total reward of a response."),
     "reward/std": Metric("", "Standard deviation of the total reward over the step's responses."),
     "reward/min": Metric("", "Lowest total reward of the step."),
@@ -199,6 +205,12 @@ def response_metrics(lengths: Sequence[int], truncated: Sequence[bool]) -> dict[
         "response/tokens": float(sum(lengths)),
         "response/truncated_share": sum(truncated) / len(truncated),
     }
+
+
+def agent_metrics(counts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Means over the trajectories of agents of what these counted; nothing where there are none."""
+    names = sorted({name for each in counts for name in each})
+    return {f"agent/{name}": fmean(each.get(name, 0.0) for each in counts) for name in names}
 
 
 def group_metrics(totals: Sequence[float], groups: Sequence[int]) -> dict[str, float]:

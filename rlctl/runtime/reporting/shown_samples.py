@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 
 from rlctl.runtime.data.tokenizer import decode_all
 from rlctl.runtime.experience.samples import RolloutGroup
@@ -73,6 +74,9 @@ def shown_group(
     for response, text in zip(responses, texts, strict=bool(responses)):
         detail: dict[str, Any] = {"length": len(response.token_ids), "finish": response.finish_reason}
         detail |= {"version": response.weight_version}
+        if response.turns:
+            detail["turns"] = [[turn.tokens, len(turn.inserted), turn.starts_row] for turn in response.turns]
+            detail |= {"messages": list(response.messages), "counts": dict(response.counts)}
         if marks:
             detail |= {"rollout_log_probs": rounded(response.log_probs), "spans": spans(response, text)}
         details.append(detail)
@@ -95,14 +99,18 @@ def rounded(values: Iterable[float]) -> list[float]:
     return numbers
 
 
-def add_training(details: Sequence[dict[str, Any]], samples: Sequence[Sample], *, trainer: bool) -> None:
-    """Say of each response what training makes of it: its advantage, and the trainer's log-probs where they are there."""
-    for detail, sample in zip(details, samples, strict=True):
-        of_response = slice(len(sample) - detail["length"], None)
-        if "advantages" in sample.columns:
-            counted = sample.columns["advantages"][of_response][sample.mask[of_response]]
+def add_training(details: Sequence[dict[str, Any]], samples: Sequence[Sequence[Sample]], *, trainer: bool) -> None:
+    """Say of each response what training makes of it: its advantage, and the trainer's log-probs if it has them.
+
+    ``samples`` are those of each response; only an agent's trajectory has several, or inserted tokens among its own.
+    """
+    for detail, rows in zip(details, samples, strict=True):
+        if all("advantages" in sample.columns for sample in rows):
+            counted = torch.cat([sample.columns["advantages"][sample.mask] for sample in rows])
             detail["advantage"] = round(float(counted.mean()), 4) if len(counted) else None
-        if trainer and "rollout_log_probs" in detail:
+        if trainer and "rollout_log_probs" in detail and "turns" not in detail:
+            (sample,) = rows
+            of_response = slice(len(sample) - detail["length"], None)
             found = sample.columns["old_log_probs"][of_response]
             if bool(found.any()):  # of a response that is not trained on they are not computed
                 detail["trainer_log_probs"] = rounded(found.numpy())

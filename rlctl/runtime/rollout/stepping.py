@@ -11,6 +11,7 @@ for one slice at most.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
@@ -41,6 +42,7 @@ class Stepper:
         """Responses still to come, by ticket."""
         self._finished: list[Finished] = []
         self._failure: Exception | None = None
+        self._busy = 0.0
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -122,6 +124,12 @@ class Stepper:
         if self._thread is not None:
             self._thread.join()
 
+    def busy_seconds(self) -> float:
+        """How long the thread has used the engine since the last call of this."""
+        with self._changed:
+            busy, self._busy = self._busy, 0.0
+            return busy
+
     def _has_work(self) -> bool:
         if self._closed:
             return True
@@ -138,6 +146,7 @@ class Stepper:
                 self._stepping = True
             found: list[Finished] = []
             failure: Exception | None = None
+            began = time.perf_counter()
             try:
                 self._wake()
                 if aborted:
@@ -149,6 +158,7 @@ class Stepper:
                 failure = error
             with self._changed:
                 self._stepping = False
+                self._busy += time.perf_counter() - began
                 self._note(found, failure)
                 self._changed.notify_all()
 

@@ -100,6 +100,10 @@ class RolloutWorker:
         responses = self._with_texts([each.response for each in found])
         return [replace(each, response=response) for each, response in zip(found, responses, strict=True)]
 
+    def busy_seconds(self) -> float:
+        """How long submitted requests were worked on since the last call of this."""
+        return self._stepper.busy_seconds()
+
     def _with_texts(self, responses: Sequence[Response]) -> Sequence[Response]:
         """Responses decoded where they are drawn, which is many places; an outside engine's are left to the controller."""
         if not responses or isinstance(self._config.rollout.engine, External):

@@ -14,6 +14,7 @@ from rlctl.planning.models import read_shape
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train.microbatch import spread
+from rlctl.runtime.types import Sample, trajectories_of
 
 
 def mini_batches(count: int, batch: Batch, *, seed: int, step: int, size: int | None = None) -> list[list[int]]:
@@ -38,6 +39,17 @@ def mini_batches(count: int, batch: Batch, *, seed: int, step: int, size: int | 
             random.Random(derive_seed(base, "mini-batches", step, epoch)).shuffle(order)
         parts += [order[start : start + size] for start in range(0, count, size)]
     return parts
+
+
+def mini_batches_of(samples: Sequence[Sample], batch: Batch, *, seed: int, step: int) -> list[list[int]]:
+    """As ``mini_batches``, over the trajectories of samples: all rows of one are in the same mini-batch."""
+    rows: list[list[int]] = []
+    for index, owner in enumerate(trajectories_of(samples)):
+        if owner == len(rows):
+            rows.append([])
+        rows[owner].append(index)
+    parts = mini_batches(len(rows), batch, seed=seed, step=step)
+    return [[index for owner in part for index in rows[owner]] for part in parts]
 
 
 def mixed_mini_batches(

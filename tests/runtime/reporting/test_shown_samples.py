@@ -57,7 +57,7 @@ def test_what_training_makes_of_a_response_is_told() -> None:
         sample.columns["old_log_probs"] = torch.where(sample.mask, -0.625, 0.0)
     samples[1].mask[:] = False  # a filter left it out
     told = shown.shown_group(*_parts(group))
-    shown.add_training(told["details"], samples, trainer=True)
+    shown.add_training(told["details"], [[sample] for sample in samples], trainer=True)
     assert [detail["advantage"] for detail in told["details"]] == [0.5, None]
     assert told["details"][0]["rollout_log_probs"] == [-0.5] * 3
     assert told["details"][0]["trainer_log_probs"] == [-0.625] * 3

@@ -1,0 +1,62 @@
+"""Messages to tokens, in a conversation whose generated tokens are never encoded again.
+
+The text that a chat template puts between a generation and the next one is found by rendering the new messages after an
+assistant message with a marker for content: it is everything after the marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlctl.common.errors import RunError
+from rlctl.runtime.data.chat import Chat
+
+Message = dict[str, Any]
+MARKER = "MARK0MARK"
+"""Content of the assistant message after which new messages are rendered."""
+
+
+class Renderer:
+    """Renders conversations of one agent."""
+
+    def __init__(self, chat: Chat, tools: Sequence[Any] | None, *, agent: str) -> None:
+        self._chat, self._tools = chat, list(tools) if tools else None
+        self._where = f"rollout.agents: {agent}"
+
+    def opening(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens of a conversation before its first generation."""
+        text = self._chat.render(list(messages), generate=True, tools=self._tools, where=self._where)
+        return self._chat.encode([text])[0]
+
+    def between(self, messages: Sequence[Message], generated: Sequence[int]) -> list[int]:
+        """The tokens to insert after a generation so that the model reads new messages and generates again.
+
+        The end of the generated turn is inserted only as far as the model did not generate it.
+
+        Raises:
+            RunError: the template does not show where the new messages start.
+        """
+        start = [{"role": "user", "content": "question"}, {"role": "assistant", "content": MARKER}]
+        text = self._chat.render([*start, *messages], generate=True, tools=self._tools, where=self._where)
+        if text.count(MARKER) != 1:
+            raise RunError(
+                f"{self._where}: the chat template shows the content of an assistant message {text.count(MARKER)} times; "
+                "expected once, since what follows it goes between two generations",
+                hint="set model.chat_template to a template that renders each message once",
+            )
+        ids = self._chat.encode([text.partition(MARKER)[2]])[0]
+        return ids[1:] if ids and generated and generated[-1] == ids[0] else ids
+
+    def rendered(self, messages: Sequence[Message]) -> list[int]:
+        """A whole conversation, as a template renders it from its messages."""
+        text = self._chat.render(list(messages), generate=False, tools=self._tools, where=self._where)
+        return self._chat.encode([text])[0]
+
+    def text_of(self, generated: Sequence[int], stop_token_ids: Sequence[int]) -> str:
+        """A generation as text: special tokens stay, since some models write calls with them, the ending one goes."""
+        ids = list(generated)
+        if ids and ids[-1] in stop_token_ids:
+            ids.pop()
+        text: str = self._chat.tokenizer.decode(ids, skip_special_tokens=False)
+        return text

@@ -1,0 +1,279 @@
+"""The agents of a config, and what they work with.
+
+An agent's ``run`` makes one trajectory: it calls the model through ``Model``, which records every call, and returns how the
+trajectory ended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rlctl.common.errors import RunError
+from rlctl.config import Config
+from rlctl.config.sections.agents import FunctionAgent, ToolsAgent, TrajectoryAgent
+from rlctl.planning import arithmetic
+from rlctl.runtime.agents.conversation import Message, Renderer
+from rlctl.runtime.agents.formats import Parsed, ToolCall, parse, prove_format
+from rlctl.runtime.agents.record import Recorder
+from rlctl.runtime.agents.tools import LoadedTool, Toolbox, load_tools
+from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.seeds import derive_seed
+from rlctl.runtime.types import Prompt, Request, Response, Sampling
+from rlctl.runtime.user_code import load_object
+
+Ask = Callable[[Request], Awaitable[Response]]
+"""Sends a request for one response to an engine."""
+
+
+class OutOfTokens(Exception):
+    """The trajectory has no room for another token."""
+
+
+@dataclass
+class Model:
+    """The policy, as one trajectory calls it."""
+
+    request: Request
+    """The trajectory's: its prompt, sampling and seed."""
+    index: int
+    """Place of the trajectory in its group."""
+    max_context_tokens: int | None
+    chat_of: Renderer
+    ask: Ask
+    recorder: Recorder = field(default_factory=Recorder)
+    truncated: bool = False
+    """Whether a call ended because the trajectory has no more tokens."""
+    _first: int | None = None
+    """Tokens of the first prompt."""
+    _used: int = 0
+    """Tokens after it: generated and inserted ones."""
+    _messages: list[Message] = field(default_factory=list)
+    """Of the conversation that ``chat`` continues, with the answers of the model."""
+    _ids: list[int] = field(default_factory=list)
+    """Its tokens."""
+    _text: str = ""
+
+    @property
+    def sampling(self) -> Sampling:
+        """How the trajectory is sampled; ``max_tokens`` limits all tokens after its first prompt."""
+        return self.request.sampling
+
+    @property
+    def last_text(self) -> str:
+        """The last generation."""
+        return self._text
+
+    def messages_after(self, row: Prompt) -> Sequence[Message]:
+        """What ``chat`` added to the messages of a row."""
+        known = len(row.messages)
+        return self._messages[known:] if list(row.messages) == self._messages[:known] else self._messages
+
+    def room(self, prompt: Sequence[int]) -> int:
+        """Tokens that a call with this prompt may generate."""
+        first = len(prompt) if self._first is None else self._first
+        inserted = max(0, len(prompt) - first - self._used)
+        left = self.sampling.max_tokens - self._used - inserted
+        return left if self.max_context_tokens is None else min(left, self.max_context_tokens - len(prompt))
+
+    async def generate(self, prompt: Sequence[int], *, max_tokens: int | None = None) -> Response:
+        """Generate after token ids.
+
+        Args:
+            prompt: everything that the model reads.
+            max_tokens: of this generation; what is left of the trajectory's if that is less.
+
+        Raises:
+            OutOfTokens: there is no room for a token.
+        """
+        prompt = tuple(prompt)
+        room = self.room(prompt)
+        if room < 1:
+            self.truncated = True
+            raise OutOfTokens
+        limit = min(room, max_tokens) if max_tokens is not None else room
+        number = self.recorder.calls
+        seed = self.request.seed if not number else derive_seed(self.request.seed, "turn", number)
+        shortest = min(self.sampling.min_tokens, limit) if not number else 0
+        sampling = dataclasses.replace(self.sampling, max_tokens=limit, min_tokens=shortest)
+        inputs = self.request.inputs if not number else {}
+        response = await self.ask(Request(prompt, sampling, 1, seed, first=self.index, inputs=inputs))
+        self.recorder.add(prompt, response)
+        if self._first is None:
+            self._first = len(prompt)
+        self._used = max(self._used, len(prompt) - self._first) + len(response.token_ids)
+        self.truncated = response.finish_reason == "length" and limit == room
+        self._text = self.chat_of.text_of(response.token_ids, self.sampling.stop_token_ids)
+        return response
+
+    async def chat(self, messages: Sequence[Message], *, max_tokens: int | None = None) -> Message:
+        """Generate the next message of a conversation.
+
+        Messages that continue the last conversation, with the model's answer as it was returned, continue its tokens.
+        Others start again, in a row of their own.
+
+        Raises:
+            OutOfTokens: there is no room for a token.
+        """
+        known = len(self._messages)
+        if known and list(messages[:known]) == self._messages and len(messages) > known:
+            self._ids += self.chat_of.between(messages[known:], self._ids)
+        else:
+            self._ids = self.chat_of.opening(messages)
+        response = await self.generate(self._ids, max_tokens=max_tokens)
+        self._ids = [*self._ids, *response.token_ids]
+        answer = {"role": "assistant", "content": self._text}
+        self._messages = [*messages, answer]
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a trajectory ended."""
+
+    text: str
+    """What rewards score."""
+    messages: Sequence[Message] = ()
+    """After the prompt."""
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+
+class Agent(Protocol):
+    """What makes trajectories."""
+
+    @property
+    def chat_of(self) -> Renderer:
+        """What renders its conversations."""
+        ...
+
+    async def run(self, row: Prompt, model: Model) -> Ended:
+        """Make one trajectory of a row."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The model calls tools until it answers without a call."""
+
+    config: ToolsAgent
+    tools: Sequence[LoadedTool]
+    chat_of: Renderer
+    threads: ThreadPoolExecutor
+
+    async def run(self, row: Prompt, model: Model) -> Ended:
+        box = Toolbox(self.config, {tool.name: tool for tool in self.tools}, self.threads)
+        messages: list[Message] = []
+        ids = list(row.token_ids)
+        try:
+            text = await self._turns(row, ids, model, box, messages)
+        finally:
+            await box.release()
+        drifted = self.chat_of.rendered([*row.messages, *messages])[: len(ids)] != ids
+        return Ended(text, messages, {**box.counts, "token_drift": float(drifted)})
+
+    async def _turns(self, row: Prompt, ids: list[int], model: Model, box: Toolbox, messages: list[Message]) -> str:
+        schemas, text = [tool.schema for tool in self.tools], ""
+        while True:
+            try:
+                response = await model.generate(ids, max_tokens=self.config.max_turn_tokens)
+            except OutOfTokens:
+                return text
+            ids += response.token_ids
+            text = self.chat_of.text_of(response.token_ids, model.sampling.stop_token_ids)
+            parsed = parse(text, self.config.tool_format, schemas)
+            messages.append(_assistant(text, parsed))
+            if not parsed.calls or response.finish_reason == "length":
+                return text
+            if self.config.max_turns is not None and model.recorder.calls >= self.config.max_turns:
+                box.counts["stopped_by_turns"] += 1
+                return text
+            answers = await box.answer(parsed.calls, row)
+            inserted = self.chat_of.between(answers, response.token_ids)
+            if model.room([*ids, *inserted]) < 1:
+                model.truncated = True
+                return text
+            messages += answers
+            ids += inserted
+
+
+def _assistant(text: str, parsed: Parsed) -> Message:
+    """A generation as a message; as plain text if one of its calls cannot be read."""
+    calls = [call for call in parsed.calls if isinstance(call, ToolCall)]
+    if not calls or len(calls) < len(parsed.calls):
+        return {"role": "assistant", "content": text}
+    written = [
+        {"type": "function", "function": {"name": call.name, "arguments": dict(call.arguments)}} for call in calls
+    ]
+    return {"role": "assistant", "content": parsed.content, "tool_calls": written}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A coroutine of the user's."""
+
+    config: FunctionAgent
+    function: Callable[..., Awaitable[Any]]
+    chat_of: Renderer
+
+    async def run(self, row: Prompt, model: Model) -> Ended:
+        """Run it; its result is the text that rewards score, None takes the last generation.
+
+        Raises:
+            RunError: it made no call, or its result is not a text.
+        """
+        text = None
+        with suppress(OutOfTokens):
+            text = await self.function(row, model.sampling, model, **self.config.args)
+        if not model.recorder.calls:
+            raise RunError(
+                f"the agent {self.config.name!r} ended without a call of the model for prompt {row.index} of {row.source}",
+                hint="call model.generate or model.chat at least once",
+            )
+        if text is None:
+            text = model.last_text
+        if not isinstance(text, str):
+            raise RunError(
+                f"the agent {self.config.name!r} returned a {type(text).__name__}; expected a text or None",
+                hint="return the text that rewards score, or nothing for the last generation",
+            )
+        return Ended(text, model.messages_after(row))
+
+
+def make_agent(config: Config, agent: TrajectoryAgent, chat: Chat, threads: ThreadPoolExecutor) -> Agent:
+    """The agent of a config, checked.
+
+    Raises:
+        RunError: its code cannot be loaded, or its tool format is not that of the chat template.
+    """
+    if isinstance(agent, ToolsAgent):
+        tools = load_tools(agent)
+        schemas = [tool.schema for tool in tools]
+        renderer = Renderer(chat, schemas, agent=agent.name)
+        prove_format(chat, agent.tool_format, schemas, agent=agent.name)
+        renderer.between([{"role": "tool", "name": tools[0].name, "content": "answer"}], [])
+        return Tools(agent, tools, renderer, threads)
+    assert isinstance(agent, FunctionAgent), f"agents of type {agent.choice} are refused before"
+    function = load_object(agent.path, agent.function, where=f"the agent {agent.name!r}")
+    if not inspect.iscoroutinefunction(function):
+        raise RunError(
+            f"{agent.path}:{agent.function}, the agent {agent.name!r}, is not a coroutine function",
+            hint="define it with async def",
+        )
+    return Function(agent, function, Renderer(chat, None, agent=agent.name))
+
+
+def check_agent_code(config: Config, tokenizer: Any) -> None:
+    """Check the agent of a config with its tokenizer, before workers start.
+
+    Raises:
+        RunError: see ``make_agent``.
+    """
+    chosen = arithmetic.agent_of(config)
+    if chosen is not None:
+        with ThreadPoolExecutor(1) as threads:
+            make_agent(config, chosen, Chat(tokenizer, template_args=config.model.chat_template_args), threads)

@@ -1,0 +1,97 @@
+"""Model calls to a trajectory.
+
+A call whose prompt starts with all tokens of a row continues that row; the rest of its prompt is what the agent inserted. Any
+other call starts a row. So an agent that only appends to its context has one row, and one that rewrites it has several.
+
+    call 1   prompt [a b]          generates [c d]     row 1   a b | c d
+    call 2   prompt [a b c d e]    generates [f]       row 1   a b | c d | e | f      e is inserted
+    call 3   prompt [a e]          generates [g]       row 2   a e | g
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlctl.runtime.types import FinishReason, Response, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    inserted: tuple[int, ...]
+    number: int
+    response: Response
+
+
+@dataclass(slots=True)
+class _Row:
+    token_ids: tuple[int, ...]
+    calls: list[_Call] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Takes the calls of one trajectory in the order in which they return."""
+
+    _rows: list[_Row] = field(default_factory=list)
+    _count: int = 0
+
+    @property
+    def calls(self) -> int:
+        """Calls so far."""
+        return self._count
+
+    @property
+    def inserted(self) -> int:
+        """Tokens that the agent inserted after the first prompt of each row."""
+        return sum(len(call.inserted) for row in self._rows for call in row.calls[1:])
+
+    def add(self, prompt: Sequence[int], response: Response) -> None:
+        """Record a call. The longest row that the prompt starts with is continued."""
+        prompt = tuple(prompt)
+        fitting = [row for row in self._rows if prompt[: len(row.token_ids)] == row.token_ids]
+        if fitting:
+            row = max(fitting, key=lambda each: len(each.token_ids))
+            inserted = prompt[len(row.token_ids) :]
+        else:
+            row = _Row(())
+            self._rows.append(row)
+            inserted = prompt
+        row.calls.append(_Call(inserted, self._count, response))
+        row.token_ids = (*prompt, *response.token_ids)
+        self._count += 1
+
+    def trajectory(
+        self,
+        *,
+        text: str,
+        finish_reason: FinishReason,
+        messages: Sequence[dict[str, Any]] = (),
+        counts: Mapping[str, float] | None = None,
+    ) -> Response:
+        """The trajectory of all calls, of which there is at least one."""
+        calls = [call for row in self._rows for call in row.calls]
+        last = max(calls, key=lambda call: call.number).response
+        oldest = min(call.response.oldest_version for call in calls)
+        return Response(
+            token_ids=tuple(token for call in calls for token in call.response.token_ids),
+            log_probs=tuple(value for call in calls for value in call.response.log_probs),
+            finish_reason=finish_reason,
+            weight_version=last.weight_version,
+            first_version=None if oldest == last.weight_version else oldest,
+            text=text,
+            turns=tuple(
+                Turn(
+                    call.inserted,
+                    len(call.response.token_ids),
+                    starts_row=place == 0,
+                    number=call.number,
+                    weight_version=call.response.weight_version,
+                )
+                for row in self._rows
+                for place, call in enumerate(row.calls)
+            ),
+            messages=tuple(messages),
+            counts={"turns": float(self._count), "inserted_tokens": float(self.inserted), **(counts or {})},
+        )

@@ -1,0 +1,198 @@
+"""The tools of an agent: where they come from, what the model is told of them, and how a call is answered.
+
+    function   any Python function, also a coroutine; its schema comes from its signature and docstring
+    class      an object for each trajectory: ``execute`` is called, ``create`` (with the row) before and ``release`` after,
+               if it has them
+
+Whatever goes wrong in a call is the text of its answer, so the model can react; it is counted by kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+import types
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlctl.common.errors import RunError
+from rlctl.config import Config
+from rlctl.config.sections.agents import Tool, ToolsAgent
+from rlctl.planning import arithmetic
+from rlctl.runtime.agents.formats import Schema, ToolCall, Unreadable
+from rlctl.runtime.types import Prompt
+from rlctl.runtime.user_code import load_object
+
+CUT = "(truncated)"
+
+
+@dataclass(frozen=True)
+class LoadedTool:
+    """A tool of the config with its code."""
+
+    name: str
+    schema: Schema
+    run: Callable[..., Any]
+    """The function, or the class."""
+    args: Mapping[str, Any]
+    is_class: bool
+
+
+def load_tools(agent: ToolsAgent) -> list[LoadedTool]:
+    """Import the tools of an agent.
+
+    Raises:
+        RunError: one cannot be imported, has no schema, or two have one name.
+    """
+    if not agent.tools:
+        raise RunError(
+            f"the agent {agent.name!r} has no tools",
+            hint="list tools of the agent, or set rollout.default_agent to null",
+        )
+    found = [_load(tool, f"tools[{place}] of the agent {agent.name!r}") for place, tool in enumerate(agent.tools)]
+    names = Counter(tool.name for tool in found)
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise RunError(
+            f"{names[twice[0]]} tools of the agent {agent.name!r} are called {twice[0]}; a call would not say which",
+            hint="rename one of the functions",
+        )
+    return found
+
+
+def _load(tool: Tool, where: str) -> LoadedTool:
+    run = load_object(tool.path, tool.name, where=where)
+    is_class = inspect.isclass(run)
+    if not callable(run) or (is_class and not callable(getattr(run, "execute", None))):
+        raise RunError(
+            f"{where}: {tool.path}:{tool.name} is {'a class without execute' if is_class else 'not callable'}",
+            hint="name a function, or a class with a method execute",
+        )
+    if tool.args and not is_class:
+        raise RunError(
+            f"{where} has args, and {tool.name} is a function; only a class is made with args",
+            hint="remove args, or write a class with execute",
+        )
+    schema = dict(tool.schema) if tool.schema else _schema_of(run, tool.name, where)
+    return LoadedTool(str(schema["function"]["name"]), schema, run, tool.args, is_class)
+
+
+def _schema_of(run: Any, name: str, where: str) -> Schema:
+    from transformers.utils import get_json_schema
+    from transformers.utils.chat_template_utils import DocstringParsingException, TypeHintParsingException
+
+    called: Any = types.MethodType(vars(run)["execute"], object()) if inspect.isclass(run) else run
+    try:
+        schema: dict[str, Any] = get_json_schema(called)
+    except (DocstringParsingException, TypeHintParsingException, TypeError, ValueError) as error:
+        raise RunError(
+            f"{where}: no schema can be made from the signature and docstring of {name}: {error}",
+            hint="give every parameter a type and a line under Args: in the docstring, or set schema of the tool",
+        ) from error
+    shown = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2]).lower() if inspect.isclass(run) else name
+    return {**schema, "function": {**schema["function"], "name": shown.rpartition(".")[2]}}
+
+
+def agent_schemas(config: Config) -> list[Schema]:
+    """What the prompts of a run show of its agent's tools; nothing where no agent calls tools.
+
+    Raises:
+        RunError: a tool cannot be loaded.
+    """
+    chosen = arithmetic.agent_of(config) if config.algorithm.objective.choice == "rl" else None
+    return [tool.schema for tool in load_tools(chosen)] if isinstance(chosen, ToolsAgent) else []
+
+
+@dataclass(slots=True)
+class Toolbox:
+    """The tools of one trajectory."""
+
+    agent: ToolsAgent
+    tools: Mapping[str, LoadedTool]
+    threads: ThreadPoolExecutor
+    """Runs functions that are not coroutines."""
+    counts: Counter[str] = field(default_factory=Counter)
+    _objects: dict[str, Any] = field(default_factory=dict)
+    _calls: int = 0
+
+    async def answer(self, calls: Sequence[ToolCall | Unreadable], row: Prompt) -> list[dict[str, Any]]:
+        """The tool messages that answer the calls of one generation, in their order.
+
+        Up to ``max_parallel_calls`` run at the same time; each of the others is answered with an error.
+        """
+        return list(await asyncio.gather(*(self._message(place, call, row) for place, call in enumerate(calls))))
+
+    async def _message(self, place: int, call: ToolCall | Unreadable, row: Prompt) -> dict[str, Any]:
+        name = call.name if isinstance(call, ToolCall) else "unknown"
+        self.counts["calls"] += 1
+        if place >= self.agent.max_parallel_calls:
+            text = self._failed("surplus_calls", f"only {self.agent.max_parallel_calls} calls are run in a turn")
+        elif isinstance(call, Unreadable):
+            text = self._failed("unreadable_calls", f"the call could not be read: {call.why}")
+        elif call.name not in self.tools:
+            text = self._failed("unknown_tools", f"no tool {call.name}; there are {', '.join(self.tools)}")
+        else:
+            text = await self._run(self.tools[call.name], call.arguments, row)
+        return {"role": "tool", "name": name, "content": self._cut(text)}
+
+    def _failed(self, kind: str, why: str) -> str:
+        self.counts[kind] += 1
+        return f"Error: {why}"
+
+    async def _run(self, tool: LoadedTool, arguments: Mapping[str, Any], row: Prompt) -> str:
+        try:
+            async with asyncio.timeout(self.agent.tool_timeout):
+                function = await self._function(tool, row)
+                return _text(await self._called(function, **arguments))
+        except TimeoutError:
+            return self._failed("tool_timeouts", f"{tool.name} took longer than {self.agent.tool_timeout:g} s")
+        except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model reads it
+            return self._failed("tool_errors", f"{type(error).__name__}: {error}")
+
+    async def _function(self, tool: LoadedTool, row: Prompt) -> Callable[..., Any]:
+        if not tool.is_class:
+            return tool.run
+        if tool.name not in self._objects:
+            made = await self._called(tool.run, **tool.args)
+            self._objects[tool.name] = made
+            if hasattr(made, "create"):
+                await self._called(made.create, row)
+        execute: Callable[..., Any] = self._objects[tool.name].execute
+        return execute
+
+    async def _called(self, function: Callable[..., Any], *args: Any, **arguments: Any) -> Any:
+        if inspect.iscoroutinefunction(function):
+            return await function(*args, **arguments)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.threads, lambda: function(*args, **arguments))
+
+    def _cut(self, text: str) -> str:
+        limit = self.agent.max_tool_response_characters
+        if len(text) <= limit:
+            return text
+        self.counts["cut_answers"] += 1
+        if self.agent.tool_truncation == "left":
+            return f"{CUT}...{text[-limit:]}"
+        if self.agent.tool_truncation == "right":
+            return f"{text[:limit]}...{CUT}"
+        first = limit // 2
+        return f"{text[:first]}...{CUT}...{text[len(text) - (limit - first) :]}"
+
+    async def release(self) -> None:
+        """End the objects of the trajectory; what they raise is dropped, as nothing can be done about it."""
+        for made in self._objects.values():
+            if hasattr(made, "release"):
+                with suppress(Exception):
+                    async with asyncio.timeout(self.agent.tool_timeout):
+                        await self._called(made.release)
+        self._objects.clear()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

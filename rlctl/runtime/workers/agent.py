@@ -1,0 +1,62 @@
+"""The agent worker: an asyncio loop with the run's agent. Its methods are an engine worker's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from rlctl.config import Config
+from rlctl.planning import arithmetic
+from rlctl.runtime.agents.kinds import make_agent
+from rlctl.runtime.agents.loop import AgentLoop, Progress
+from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.tokenizer import load_tokenizer
+from rlctl.runtime.types import Request, Response
+
+TOOL_THREADS = 128
+"""Tools that are not coroutines run at the same time in one process, at most; one that hangs keeps its thread."""
+
+
+class AgentWorker:
+    """Runs the trajectories of a run's agent."""
+
+    def __init__(self, config: Config) -> None:
+        """Load the agent.
+
+        Raises:
+            RunError: its code cannot be loaded, or the chat template does not fit it.
+        """
+        chosen = arithmetic.agent_of(config)
+        assert chosen is not None, "there are workers for an agent"
+        tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
+        chat = Chat(tokenizer, template_args=config.model.chat_template_args)
+        self._threads = ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tool")
+        agent = make_agent(config, chosen, chat, self._threads)
+        self._loop = AgentLoop(agent, max_context_tokens=config.model.max_context_tokens)
+        self._session: int | None = None
+
+    def submit(
+        self,
+        session: int,
+        opens: bool,
+        requests: Mapping[int, Request],
+        answers: Mapping[int, Response],
+        aborted: Sequence[int],
+    ) -> bool:
+        """Give up some requests, start others, and hand over responses to calls. See ``RolloutWorker.submit``."""
+        if opens:
+            self._loop.abort_all()
+            self._session = session
+        if session != self._session:
+            return False
+        self._loop.submit(requests, answers, aborted)
+        return True
+
+    def collect(self, session: int, seconds: float) -> Progress | None:
+        """Return calls and finished trajectories. See ``RolloutWorker.collect``."""
+        return self._loop.collect(seconds) if session == self._session else None
+
+    def close(self) -> None:
+        """End all trajectories."""
+        self._loop.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,341 @@
+"""The tools agent with a scripted engine: calls, answers, limits, and tokens that are trained as they were generated."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl.common.errors import RunError
+from rlctl.runtime.agents.formats import ToolCall, Unreadable, parse, prove_format
+from rlctl.runtime.agents.tools import agent_schemas
+from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.types import Request, Response, Sampling
+from tests.runtime.agents.made import (
+    CALCULATOR,
+    LONG,
+    call,
+    chat,
+    config_of,
+    generated,
+    ids,
+    looping,
+    prompt,
+    saying,
+    solver,
+    tokenizer,
+    trajectory,
+)
+
+TOOLS = '''
+import time
+released = []
+
+async def slow(seconds: float) -> str:
+    """Wait.
+
+    Args:
+        seconds: How long.
+    """
+    import asyncio
+    await asyncio.sleep(seconds)
+    return "waited"
+
+def broken(expression: str) -> str:
+    """Fail.
+
+    Args:
+        expression: Anything.
+    """
+    raise ValueError("no " + expression)
+
+def long(expression: str) -> str:
+    """Answer at length.
+
+    Args:
+        expression: Anything.
+    """
+    return "abcdefghij"
+
+def undocumented(expression):
+    return expression
+
+class Memory:
+    def __init__(self, start=0):
+        self.total = start
+    def create(self, row):
+        self.row = row.index
+    def execute(self, expression: str) -> int:
+        """Add to a sum.
+
+        Args:
+            expression: A number.
+        """
+        self.total += int(expression)
+        return self.total
+    def release(self):
+        released.append(self.total)
+'''
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Any:
+    file = tmp_path / "mine.py"
+    file.write_text(TOOLS)
+    return lambda name, **more: [{"path": str(file), "name": name, **more}]
+
+
+def answers_of(response: Response) -> list[str]:
+    return [message["content"] for message in response.messages if message["role"] == "tool"]
+
+
+def all_tokens(response: Response) -> list[int]:
+    tokens: list[int] = []
+    begin = 0
+    for turn in response.turns:
+        tokens += [*turn.inserted, *response.token_ids[begin : begin + turn.tokens]]
+        begin += turn.tokens
+    return tokens
+
+
+def test_a_call_is_answered_and_the_answer_read() -> None:
+    said = [call("12*34") + "<end>", "408<end>"]
+    config = config_of(solver())
+    response, asked = trajectory(config, saying(*said), prompt(tools=agent_schemas(config)))
+    assert answers_of(response) == ["408"]
+    assert response.text == "408"
+    assert response.finish_reason == "stop"
+    assert len(response.turns) == 2
+    assert response.counts["calls"] == 1
+    assert response.counts["token_drift"] == 0
+    text = tokenizer().decode(all_tokens(response), skip_special_tokens=False)
+    assert text == f"<tools>calculate<user>12*34=<assistant>{call('12*34')}<end><tool>408<assistant>408<end>"
+    assert tuple(response.token_ids) == ids(said[0]) + ids(said[1]), "trained tokens are those that were generated"
+    assert asked[1].token_ids[: len(asked[0].token_ids)] == asked[0].token_ids
+    assert asked[0].seed == 9
+    assert asked[1].seed != 9
+
+
+def test_a_turn_cut_by_its_limit_gets_the_end_that_the_model_did_not_generate() -> None:
+    left = iter([generated(call("12*34")), generated("408<end>")])
+    response, _ = trajectory(config_of(solver()), lambda asked: next(left))
+    assert tokenizer().decode(response.turns[1].inserted, skip_special_tokens=False) == "<end><tool>408<assistant>"
+
+
+def test_generated_tokens_stay_whatever_the_template_would_make_of_them() -> None:
+    """The same characters in other tokens than the tokenizer would choose, and a template that drops them from history."""
+    pieces = [tokenizer().convert_tokens_to_ids(each) for each in ["<tool_call>", '{"name": "', *"calculate"]]
+    rest = ids('", "arguments": {"expression": "2*3"}}</tool_call><end>')
+    odd = Response((*pieces, *rest), (-1.0,) * (len(pieces) + len(rest)), "stop", 0)
+    left = iter([odd, generated("6<end>")])
+    response, _ = trajectory(config_of(solver()), lambda asked: next(left))
+    assert tuple(response.token_ids)[: len(odd.token_ids)] == odd.token_ids
+    assert answers_of(response) == ["6"]
+    assert response.counts["token_drift"] == 1
+
+
+DROPPING = (
+    "{% for m in messages %}{% if m.role == 'assistant' %}<assistant>"
+    "{{ m.content if loop.last else m.content.split('?')[-1] }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>"
+    '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}</tool_call>{% endfor %}<end>'
+    "{% elif m.role == 'tool' %}<tool>{{ m.content }}{% else %}<user>{{ m.content }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def test_a_template_that_drops_reasoning_changes_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer(), "chat_template", DROPPING)
+    said = ["hm?" + call("12*34") + "<end>", "so?408<end>"]
+    response, _ = trajectory(config_of(solver()), saying(*said))
+    assert tuple(response.token_ids) == ids(said[0]) + ids(said[1])
+    assert response.counts["token_drift"] == 1, "the template would have shown another conversation"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "answer"),
+    [
+        (call("12", name="search"), "unknown_tools", "no tool search; there are calculate"),
+        ("<tool_call>{not json}</tool_call>", "unreadable_calls", "not JSON"),
+        ('<tool_call>{"name": 3}</tool_call>', "unreadable_calls", "expected an object with name"),
+        (call("what"), "tool_errors", "expected a product"),
+        ('<tool_call>{"name": "calculate", "arguments": {"x": "1"}}</tool_call>', "tool_errors", "unexpected keyword"),
+    ],
+)
+def test_what_goes_wrong_is_the_answer_and_is_counted(text: str, kind: str, answer: str) -> None:
+    response, _ = trajectory(config_of(solver()), saying(text + "<end>", "0<end>"))
+    (found,) = answers_of(response)
+    assert found.startswith("Error: ")
+    assert answer in found
+    assert response.counts[kind] == 1
+
+
+def test_surplus_calls_are_answered_with_an_error() -> None:
+    said = call("2*3") + call("3*4") + call("4*5") + "<end>"
+    response, _ = trajectory(config_of(solver(max_parallel_calls=2)), saying(said, "0<end>"))
+    first, second, third = answers_of(response)
+    assert (first, second) == ("6", "12")
+    assert third == "Error: only 2 calls are run in a turn"
+
+
+def test_calls_of_the_last_turn_are_not_run() -> None:
+    response, asked = trajectory(config_of(solver(max_turns=2)), saying(call("2*3") + "<end>", call("4*5") + "<end>"))
+    assert len(asked) == 2
+    assert answers_of(response) == ["6"]
+    assert response.counts["stopped_by_turns"] == 1
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"),
+    [("left", "(truncated)...ghij"), ("right", "abcd...(truncated)"), ("middle", "ab...(truncated)...ij")],
+)
+def test_a_long_answer_is_cut(tools: Any, side: str, expected: str) -> None:
+    agent = solver(tools=tools("long"), max_tool_response_characters=4, tool_truncation=side)
+    response, _ = trajectory(config_of(agent), saying(call("x", name="long") + "<end>", "0<end>"))
+    assert answers_of(response) == [expected]
+
+
+def test_a_tool_that_takes_too_long_is_given_up(tools: Any) -> None:
+    agent = solver(tools=tools("slow"), tool_timeout=0.05)
+    said = '<tool_call>{"name": "slow", "arguments": {"seconds": 60}}</tool_call><end>'
+    response, _ = trajectory(config_of(agent), saying(said, "0<end>"))
+    assert answers_of(response) == ["Error: slow took longer than 0.05 s"]
+    assert response.counts["tool_timeouts"] == 1
+
+
+def test_a_class_is_an_object_of_its_trajectory_and_is_released(tools: Any) -> None:
+    agent = solver(tools=tools("Memory", args={"start": 10}))
+    config = config_of(agent)
+    said = saying(call("1", name="memory") + "<end>", call("2", name="memory") + "<end>", "0<end>")
+    response, _ = trajectory(config, said)
+    assert answers_of(response) == ["11", "13"]
+    assert released() == [13]
+
+
+def released() -> list[int]:
+    import sys
+
+    found: list[int] = sys.modules["rlctl_agent_mine"].released
+    return found
+
+
+def test_an_aborted_trajectory_releases_its_tools(tools: Any) -> None:
+    row = prompt()
+    with looping(config_of(solver(tools=tools("Memory")))) as loop:
+        sampling = Sampling(100, stop_token_ids=(tokenizer().eos_token_id,))
+        loop.submit({1: Request(row.token_ids, sampling, 1, seed=9, row=row)}, {})
+        (first,) = loop.collect(LONG).calls
+        loop.submit({}, {first.number: generated(call("5", name="memory") + "<end>")})
+        assert loop.collect(LONG).calls
+        loop.abort_all()
+        assert released() == [5]
+        assert not loop.collect(0.0)
+
+
+def test_tokens_that_the_agent_inserts_count_towards_the_limit() -> None:
+    opening = len(prompt().token_ids)
+    said = [call("12*34") + "<end>", "408<end>"]
+    first, answer = len(ids(said[0])), len(ids("<tool>408<assistant>"))
+    short, asked = trajectory(config_of(solver()), saying(*said), max_tokens=first + answer)
+    assert len(asked) == 1
+    assert short.finish_reason == "length"
+    _, asked = trajectory(config_of(solver()), saying(*said), max_tokens=first + answer + 3)
+    assert asked[1].sampling.max_tokens == 3
+    _, asked = trajectory(config_of(solver()), saying(*said), context=opening + first + answer + 2)
+    assert asked[1].sampling.max_tokens == 2
+    _, asked = trajectory(config_of(solver(max_turn_tokens=20)), saying(*said))
+    assert [each.sampling.max_tokens for each in asked] == [20, 20]
+
+
+def test_trajectories_of_one_process_run_at_the_same_time(tools: Any) -> None:
+    agent = solver(tools=tools("slow"))
+    said = '<tool_call>{"name": "slow", "arguments": {"seconds": 0.2}}</tool_call><end>'
+    row, sampling = prompt(), Sampling(100, stop_token_ids=(tokenizer().eos_token_id,))
+    with looping(config_of(agent)) as loop:
+        loop.submit({1: Request(row.token_ids, sampling, 64, seed=9, row=row)}, {})
+        asked: dict[int, int] = {}
+        finished = 0
+        began = asyncio.new_event_loop().time()
+        while finished < 64:
+            progress = loop.collect(LONG)
+            finished += len(progress.finished)
+            answers = {}
+            for each in progress.calls:
+                index = each.trajectory[1]
+                asked[index] = asked.get(index, 0) + 1
+                answers[each.number] = generated(said if asked[index] == 1 else "0<end>")
+            loop.submit({}, answers)
+        assert asyncio.new_event_loop().time() - began < 64 * 0.2 / 2
+    assert threading.active_count() < 32
+
+
+QWEN3_CODER = "<tool_call>\n<function=f>\n<parameter=text>\na\nb\n</parameter>\n<parameter=count>\n3\n</parameter>\n</function>\n</tool_call>"
+SCHEMA = {
+    "type": "function",
+    "function": {
+        "name": "f",
+        "parameters": {"type": "object", "properties": {"text": {"type": "string"}, "count": {"type": "integer"}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "content", "calls"),
+    [
+        ("hermes", "12", "12", []),
+        ("hermes", 'a\n<tool_call>\n{"name": "f", "arguments": {"count": 3}}\n</tool_call>', "a", [{"count": 3}]),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {}}', "", [{}]),
+        ("hermes", '<tool_call>{"name": "f"', "", [None]),
+        ("qwen3_coder", QWEN3_CODER, "", [{"text": "a\nb", "count": 3}]),
+        ("qwen3_coder", f"so\n{QWEN3_CODER}\n{QWEN3_CODER}", "so", [{"text": "a\nb", "count": 3}] * 2),
+        ("qwen3_coder", '<tool_call>{"name": "f"}</tool_call>', "", [None]),
+    ],
+)
+def test_a_format_is_read(name: str, text: str, content: str, calls: list[Any]) -> None:
+    found = parse(text, name, [SCHEMA])
+    assert found.content == content
+    assert [each.arguments if isinstance(each, ToolCall) else None for each in found.calls] == calls
+    assert all(isinstance(each, ToolCall | Unreadable) for each in found.calls)
+
+
+def test_a_format_that_the_template_does_not_write_is_refused() -> None:
+    schemas = agent_schemas(config_of(solver()))
+    prove_format(chat(), "hermes", schemas, agent="solver")
+    with pytest.raises(RunError, match="parses tool calls as qwen3_coder, but the chat template writes a call"):
+        prove_format(chat(), "qwen3_coder", schemas, agent="solver")
+
+
+def test_a_template_without_calls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer(), "chat_template", "{% for m in messages %}<user>{{ m.content }}{% endfor %}")
+    with pytest.raises(RunError, match="does not parse back"):
+        prove_format(Chat(tokenizer()), "hermes", agent_schemas(config_of(solver())), agent="solver")
+
+
+@pytest.mark.parametrize(
+    ("tool", "message"),
+    [
+        ({"path": "nowhere.py", "name": "f"}, "there is no file"),
+        ({"path": str(CALCULATOR / "tools.py"), "name": "calculat"}, "has no 'calculat'"),
+        (
+            {"path": str(CALCULATOR / "tools.py"), "name": "calculate", "args": {"a": 1}},
+            "only a class is made with args",
+        ),
+    ],
+)
+def test_a_tool_that_cannot_be_loaded_is_refused(tool: dict[str, Any], message: str) -> None:
+    with pytest.raises(RunError, match=message):
+        agent_schemas(config_of(solver(tools=[tool])))
+
+
+def test_tools_without_a_schema_or_with_one_name_are_refused(tools: Any) -> None:
+    with pytest.raises(RunError, match="no schema can be made"):
+        agent_schemas(config_of(solver(tools=tools("undocumented"))))
+    with pytest.raises(RunError, match="2 tools of the agent 'solver' are called long"):
+        agent_schemas(config_of(solver(tools=tools("long") * 2)))
+    with pytest.raises(RunError, match="has no tools"):
+        agent_schemas(config_of(solver(tools=[])))
+    (given,) = agent_schemas(config_of(solver(tools=tools("undocumented", schema=SCHEMA))))
+    assert given == SCHEMA
