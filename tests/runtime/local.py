@@ -50,7 +50,7 @@ def run_here(
     events = Events(folder / "events.jsonl", observe)
     read = stage_inputs.read_materials(stage, plan, events)
     makers = _makers(stage.config, plan, stage.config.model.path, read.clock, folder)
-    groups: Any = {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
+    groups: Any = _groups(plan, makers)
     try:
         given = StageContext(stage, plan, "cpu", read, folder, events, StopSwitch(folder))
         run = build.make_run(given, groups, list(trackers))
@@ -101,7 +101,15 @@ def _start_workers(
     groups: dict[str, Any], plan: Any, config: Config, path: str, device: str, clock: Any, folder: Path
 ) -> None:
     makers = _makers(config, plan, path, clock, folder / "logs")
-    groups |= {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
+    groups |= _groups(plan, makers)
+
+
+def _groups(plan: Any, makers: Mapping[str, Callable[[], Any]]) -> dict[str, LocalGroup]:
+    groups = {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
+    if "agent" in groups:  # these and the engines are waited for in turn
+        for group in groups.values():
+            group.hold_seconds = 0.002
+    return groups
 
 
 def _makers(config: Config, plan: Any, path: str, clock: Any, logs: Path) -> dict[str, Callable[[], Any]]:

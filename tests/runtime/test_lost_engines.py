@@ -67,7 +67,9 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> Callable[[Config, Collection[int]]
 
 
 def told(seen: Seen) -> list[str]:
-    return [event["message"] for event in seen if event["kind"] == "advisory" and "takes its place" in event["message"]]
+    return [
+        event["message"] for event in seen if event["kind"] == "advisory" and "starts a replacement" in event["message"]
+    ]
 
 
 FEW_AT_A_TIME = {"max_response_tokens": 8, "precision": "float32", "max_running_prompts": 2}

@@ -256,7 +256,7 @@ class _Later:
 class LocalGroup:
     """One worker in this process."""
 
-    hold_seconds = 0.002  # calls in this process are made one after another
+    hold_seconds = 0.1
 
     def __init__(self, name: str, worker: Any) -> None:
         self.names: Sequence[str] = [name]
