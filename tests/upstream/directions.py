@@ -359,7 +359,7 @@ verl {VERSIONS["verl"]} (sources that need it: {OLDER.removeprefix("verl-")}), T
 | direction | files | judged | accepted | equal | reported | silent |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |"""
 AFTER = """
-`make test-upstream ROLL=/path/to/checkout` computes the table; it needs the shared corpus of examples beside the repository, and fails for each
+`make test-upstream ROLL=/path/to/checkout` computes the table; it needs the shared corpus of examples next to the repository, and fails for each
 refused text and each silent number. `DIRECTION=verl-roll` runs one direction. `python -m tests.upstream.directions` prints this page from the
 last results.
 

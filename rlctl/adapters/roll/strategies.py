@@ -144,6 +144,21 @@ class Shards(Same):
         return arithmetic.train_devices(view.config) if isinstance(shared, int) and shared > 1 else 1
 
 
+def _shards(key: str, to: str) -> CustomRule:
+    """FSDP2's size, which ROLL refuses below the devices that share a sequence; verl accepts it."""
+    plain = Key(key, f"{to}.fsdp_size", 1, Shards(to=to))
+
+    def write(view: Writing) -> Iterator[Out]:
+        size, shared = view.get(f"{to}.fsdp_size"), view.get(f"{to}.ulysses_sequence_parallel_size", 1)
+        if isinstance(size, int) and isinstance(shared, int) and 1 < size < shared:
+            note = said("ROLL shards at least over the {shared} devices that share a sequence", shared=shared)
+            yield Flow(view.path(key), shared, (view.to(f"{to}.fsdp_size"),), "derived", note, always=True)
+        else:
+            yield from plain.write(view)
+
+    return CustomRule(f"shards of {to}", plain.keys, plain.canonical, plain.read, write)
+
+
 def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_train") -> CustomRule:
     """Which engine a worker runs on: ``strategy_args.strategy_name``."""
     key, config = f"{worker}.strategy_args.strategy_name", f"{worker}.strategy_args.strategy_config"
@@ -219,7 +234,7 @@ def sizes(worker: str, to: str) -> list[Rule]:
             to,
             "fsdp2",
             [
-                Key(f"{s}fsdp_size", f"{to}.fsdp_size", 1, Shards(to=to)),
+                _shards(f"{s}fsdp_size", to),
                 Key(f"{s}offload_policy", f"{to}.cpu_offload_policy", False),
                 Key(f"{s}reshard_after_forward", f"{to}.reshard_after_forward", True, NullReads(True)),
                 Key(f"{s}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Some()),

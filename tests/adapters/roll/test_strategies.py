@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from rlctl.common.report import Bucket
 from rlctl.planning import arithmetic
+from rlctl.translation.translate import convert
 
 from .files import bucket, read, refused, written
 
@@ -92,6 +94,22 @@ def test_ulysses_is_written_with_a_size_that_fsdp2_accepts() -> None:
     values, _ = written(train__engine={"type": "fsdp2", "ulysses_sequence_parallel_size": 2})
     assert values["actor_train"]["model_args"]["ulysses_size"] == 2
     assert values["actor_train"]["strategy_args"]["strategy_config"]["fsdp_size"] == 8
+
+
+def test_shards_of_verl_that_are_smaller_than_a_sequences_devices_are_widened() -> None:
+    """``fsdp size should be greater than cp size``, says ROLL."""
+    text = """
+data: {train_files: a.parquet, val_files: b.parquet, train_batch_size: 64, max_prompt_length: 512, max_response_length: 512}
+actor_rollout_ref:
+  model: {path: org/model}
+  actor: {strategy: fsdp2, ppo_mini_batch_size: 64, ulysses_sequence_parallel_size: 4, fsdp_config: {fsdp_size: 2}}
+  rollout: {name: vllm, n: 4}
+trainer: {n_gpus_per_node: 8, nnodes: 1}
+"""
+    made = convert(text, "roll", dialect="verl", environment={})
+    assert yaml.safe_load(made.text or "")["actor_train"]["strategy_args"]["strategy_config"]["fsdp_size"] == 4
+    entry = next(entry for entry in made.report.accounting if entry.key.endswith("fsdp_config.fsdp_size"))
+    assert entry.bucket is Bucket.DERIVED
 
 
 def test_deepspeed_of_older_files_runs_as_fsdp2() -> None:
