@@ -18,6 +18,7 @@ from rlctl.common.report import Finding, Level, Origin, OriginEntry, finding, op
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.inspect import walk
 from rlctl.documents import Comment, KeyPath, dotted, escaped
+from rlctl.documents.yaml_write import inline_text
 
 _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 
@@ -378,12 +379,7 @@ class Writer:
     def _tell_silent(self, lost: Inexpressible) -> None:
         """Say of a value that the source's silence means, and that cannot be said, that the two differ there."""
         meant = [key for key in lost.keys if key in self.given.sources]
-        values = [(key, find(self.given.plain, key)) for key in meant]
-        texts = [
-            said("{key} is {value}", key=dotted(key), value=value)
-            for key, value in values
-            if not isinstance(value, (dict, list))
-        ]
+        texts = [self._by_default(key) for key in meant if not isinstance(find(self.given.plain, key), (dict, list))]
         again = tuple(str(key[-1]) for key in meant), lost.reason
         if texts and again not in self.told_silent:
             self.told_silent.add(again)
@@ -396,6 +392,10 @@ class Writer:
                     reason=lost.reason,
                 )
             )
+
+    def _by_default(self, path: KeyPath) -> str:
+        """A value that the source's silence means, as ``batch.shuffle is false``."""
+        return said("{key} is {value}", key=dotted(path), value=inline_text(find(self.given.plain, path), path, in_flow=True))
 
     def _drop(self) -> None:
         """Say why of everything explicit that no rule took, and of silent differences that matter."""
@@ -429,7 +429,7 @@ class Writer:
                         "silent-difference_default",
                         Level.NOTE,
                         dotted(path),
-                        values=said("{path} is {value}", path=dotted(path), value=value),
+                        values=self._by_default(path),
                         reason=reason,
                     )
                 )
