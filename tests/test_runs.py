@@ -136,7 +136,7 @@ def test_two_processes_never_run_in_one_folder(tmp_path: Path, config: Config) -
     with (folder / "lock").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         for go in (lambda: start(config), lambda: runs.resume(runs.inspect(folder), observer=lambda event: None)):
-            with pytest.raises(RunError, match="another process holds"):
+            with pytest.raises(RunError, match="another process has locked"):
                 go()
 
 

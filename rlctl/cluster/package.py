@@ -100,7 +100,7 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
         if name := shipped.add(value):
             changed[path] = name
         elif looks_local(value) and not (_is_path(value) or "{" in value or "://" in value.removeprefix("file://")):
-            wrong.append(f"{dotted(path)} is {value!r}, and there is no such local file")
+            wrong.append(f"{dotted(path)} is {value!r}, but there is no such local file")
     if wrong:
         raise RunError("local paths, which do not exist on the cluster:\n  " + "\n  ".join(wrong))
     literal = [

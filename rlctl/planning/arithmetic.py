@@ -121,7 +121,7 @@ def steps_per_epoch(config: Config, rows: int) -> int:
     per_step = config.batch.prompts_per_step
     if rows < per_step and config.data.last_batch == "drop":
         raise PlanError(
-            f"the training data has {rows} prompts and a step needs {per_step}: an epoch has not a single step",
+            f"the training data has {rows} prompts and a step needs {per_step}: an epoch would have no step",
             hint=f"set batch.prompts_per_step to {rows} or less, or data.last_batch to carry",
         )
     return rows // per_step

@@ -173,7 +173,7 @@ def test_a_run_tells_what_it_is_at_and_what_looks_wrong(rlctl: Any, tmp_path: Pa
     assert "rollout for" in shown.out
     assert "usually 8s" in shown.out
     assert "about 30s left" in shown.out
-    assert "75% of the groups have one reward" in shown.err
+    assert "75% of the groups have equal rewards" in shown.err
     assert "algorithm.filters" in shown.err
     found = json.loads(rlctl("runs", "show", "now", "--folder", str(tmp_path), "--json").out)
     assert found["now"]["phase"] == "rollout"

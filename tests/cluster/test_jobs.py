@@ -64,7 +64,7 @@ def test_a_job_server_that_is_away_for_a_while_ends_no_following() -> None:
 def test_one_that_stays_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "UNREACHABLE_SECONDS", 0.1)
     began = time.monotonic()
-    with pytest.raises(RunError, match="cannot be looked at: refused"):
+    with pytest.raises(RunError, match="cannot be queried: refused"):
         server(ConnectionError("refused")).follow("job-1", lambda text: None)
     assert time.monotonic() - began < 10
 

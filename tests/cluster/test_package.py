@@ -99,9 +99,9 @@ def test_what_is_no_file_here_stays_as_it_is() -> None:
         ({"model": {"path": "./model"}}, "model.path is './model'"),
         (
             {"rewards": [{"type": "function", "path": "lost.py"}]},
-            "rewards[0].path is 'lost.py', but there is no such file",
+            "rewards[0].path is 'lost.py', but there is no such local file",
         ),
-        ({"tracking": [{"type": "wandb", "api_key": "1234"}]}, "tracking[0].api_key holds a secret"),
+        ({"tracking": [{"type": "wandb", "api_key": "1234"}]}, "tracking[0].api_key contains a secret"),
     ],
 )
 def test_what_means_nothing_there_is_refused(code: Path, sections: dict[str, Any], told: str) -> None:

@@ -70,7 +70,7 @@ def test_the_first_limit_that_is_reached_ends_the_run() -> None:
 
 
 def test_less_data_than_a_step_is_refused_with_what_would_fit() -> None:
-    with pytest.raises(PlanError, match="100 prompts and a step takes 1024") as raised:
+    with pytest.raises(PlanError, match="100 prompts and a step needs 1024") as raised:
         arithmetic.total_steps(changed(), 100)
     assert "100 or less" in raised.value.hint
 

@@ -202,7 +202,7 @@ def test_roles_on_megatron_have_their_own_replicas_and_layouts() -> None:
     assert "reference: Megatron-core splits the model by tensor 8" in stage.notes
     told = [note for note in stage.notes if note.startswith("train.memory.remove_padding")]
     assert len(told) == 1
-    assert "laid end to end" in told[0]
+    assert "packs sequences" in told[0]
 
 
 def test_a_reference_that_does_not_divide_its_devices_is_refused_under_its_own_key() -> None:

@@ -55,7 +55,7 @@ def test_what_is_not_taken_is_told_with_its_reason() -> None:
     assert told == "weight_sync.method: there are no GPUs: rlctl syncs weights through host memory"
     other = config("ipc", rollout={"engine": "sglang"})
     assert [each.reason for each in unhonoured(other) if each.key == ("weight_sync", "method")] == [
-        "sglang takes no weights from GPU to GPU; vLLM does: rlctl syncs weights through host memory"
+        "sglang cannot receive weights from GPU to GPU; vLLM can: rlctl syncs weights through host memory"
     ]
 
 

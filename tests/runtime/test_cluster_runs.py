@@ -147,7 +147,7 @@ def test_a_command_runs_on_a_cluster_with_the_rlctl_of_here(tmp_path: Path) -> N
         assert (ended.status, ended.exit_code) == ("finished", 0)
         assert [job.id for job in server.jobs()] == [identity]
         assert server.find("/shared/demo/").id == server.find("demo").id == identity
-        with pytest.raises(RunError, match="no job of a run 'dema'"):
+        with pytest.raises(RunError, match="no job for a run 'dema'"):
             server.find("dema")
         with pytest.raises(RunError, match=r"failed on http\S+: error: there is no run 'nothing'"):
             server.ask(["python", "-m", "rlctl", "runs", "stop", "nothing"])

@@ -93,7 +93,7 @@ def test_one_that_answers_without_a_list_of_models_is_there(serve: Serve, answer
 
 def test_another_model_is_told(serve: Serve) -> None:
     url = serve((200, {"data": [{"id": "small"}]}))
-    assert check(rewards=[judge(url)]) == [f"{url}/v1/models lists small, and not big (rewards[0].model)"]
+    assert check(rewards=[judge(url)]) == [f"{url}/v1/models lists small, but not big (rewards[0].model)"]
 
 
 def test_one_that_is_not_there_is_named_with_what_to_do() -> None:
@@ -132,7 +132,7 @@ def test_one_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_no_address_is_told() -> None:
-    with pytest.raises(RunError, match="is no address") as raised:
+    with pytest.raises(RunError, match="is not a valid URL") as raised:
         check(rewards=[{"type": "judge", "base_url": "judge:8000/v1", "model": "big"}])
     assert "http://host:8000/v1" in raised.value.hint
 
@@ -146,7 +146,7 @@ def test_a_sandbox_and_an_engine_outside_are_asked_too(serve: Serve) -> None:
         data={"eval": [{"path": "a"}]},
         rewards=[{"type": "sandbox", "url": f"{url}/run"}],
     )
-    assert told == [f"{url}/v1/models lists other, and not m (rollout.engine.model)"]
+    assert told == [f"{url}/v1/models lists other, but not m (rollout.engine.model)"]
 
 
 def test_only_what_the_run_will_ask_is_asked(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_a_ray_that_does_not_come_up_leaves_no_process(
 
     monkeypatch.setattr(ray, "init", comes_up_half)
     failed = run(task.config(tmp_path, objective="sft"))
-    assert "Ray does not start: The current node timed out" in failed.result.cause
+    assert "Ray failed to start: The current node timed out" in failed.result.cause
     assert [process.wait(5) for process in started] == [-signal.SIGKILL] * 2, "a busy machine may be too slow once"
 
 
@@ -244,7 +244,7 @@ def test_a_run_whose_workers_are_killed_ends_as_the_one_whose_were_not(
     assert not victims
     told = [event["message"] for event in survived.kinds("advisory") if "its process died" in event["message"]]
     assert [message.split(":")[0] for message in told] == ["rollout-0", "reward-0", "policy-0"]
-    assert told[-1].endswith("the stage goes on from its last checkpoint (restart 1 of 1)")
+    assert told[-1].endswith("the stage restarts from its last checkpoint (restart 1 of 1)")
     assert [event["step"] for event in survived.kinds("resumed")] == [2]
     assert survived.numbers == whole.numbers
     for stage in ("sft", "grpo"):

@@ -44,7 +44,7 @@ def test_a_node_that_is_lost_costs_the_steps_since_the_last_checkpoint(
     assert survived.result.status == "finished", survived.result.cause
     assert len(removed) == 1
     told = [event["message"] for event in survived.kinds("advisory")]
-    assert any("the stage goes on from its last checkpoint (restart 1 of 1)" in message for message in told), told
+    assert any("the stage restarts from its last checkpoint (restart 1 of 1)" in message for message in told), told
     assert survived.numbers == whole.numbers
     ray.init(address=three_nodes.address, logging_level="error", log_to_driver=False)
     states = [group["state"] for group in ray.util.placement_group_table().values()]

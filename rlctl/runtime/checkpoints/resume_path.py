@@ -39,7 +39,9 @@ def describe_resume_diff(config: Config, step: int, other: Mapping[str, Any] | N
     curve = ", its learning-rate schedule (shape, length and peak)" if takes else ""
     from_there = f"its step ({step}), its place in the data{curve}"
     if other is None:
-        return f"resuming another run's {from_there}; its checkpoint does not record that run's settings"
+        return (
+            f"resuming another run's checkpoint with {from_there}; its checkpoint does not record that run's settings"
+        )
     mine = terms(config)
     differing = [key for key in sorted({*mine, *other}) if mine.get(key) != other.get(key)]
     lines = [
@@ -49,4 +51,4 @@ def describe_resume_diff(config: Config, step: int, other: Mapping[str, Any] | N
     ]
     more = f"\n  and {len(differing) - SHOWN} further keys" if len(differing) > SHOWN else ""
     told = f"; what differs:{''.join(lines)}{more}" if differing else "; both use the same training settings"
-    return f"resuming another run's {from_there}{told}"
+    return f"resuming another run's checkpoint with {from_there}{told}"

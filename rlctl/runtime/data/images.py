@@ -235,7 +235,7 @@ def with_places(messages: Messages, images: int, *, where: str) -> Messages:
         return _in_front(made, images, where)
     if places != images:
         raise RunError(
-            f"{where} has {places} image placeholders, but the row has {images} images",
+            f"{where} has {places} image placeholders for {images} image{'s' * (images != 1)}",
             hint=f"write {PLACE} once per image, or not at all to put all images first",
         )
     return made

@@ -147,7 +147,7 @@ class Stream(Generic[T]):
         self._cursors = self._make_cursors()
         if ordering.mixing == "concatenate" and ordering.last_batch == "drop" and self.rows < per_step:
             raise RunError(
-                f"the training data has {self.rows} prompts and a step needs {per_step}: an epoch has not a single step",
+                f"the training data has {self.rows} prompts and a step needs {per_step}: an epoch would have no step",
                 hint=f"set batch.prompts_per_step to {self.rows} or less, or data.last_batch to carry",
             )
         total = sum(ordering.weights) or 1.0

@@ -28,7 +28,7 @@ def test_groups_come_out_whole_and_in_order(name: str, tmp_path: Path) -> None:
     groups = [group(index, n=index + 1) for index in range(5)]
     writer.put(groups[:3])
     assert reader.take(2) == groups[:2]
-    with pytest.raises(BufferTimeout, match="1 are there, and 1 of its writers have not ended"):
+    with pytest.raises(BufferTimeout, match="1 are there, and 1 of its writers are still running"):
         reader.take(2)
     writer.put(groups[3:])
     writer.end_writing()

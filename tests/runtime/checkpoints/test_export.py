@@ -32,7 +32,7 @@ def test_weights_of_any_checkpoint(task: Any, tmp_path: Path) -> None:
     assert json.loads(told.stdout) == {"folder": str(tmp_path / "one")}
     assert (tmp_path / "one" / "model.safetensors").read_bytes() != left
 
-    with pytest.raises(RunError, match="stage main of demo has no whole checkpoint of step 3") as missing:
+    with pytest.raises(RunError, match="stage main of demo has no complete checkpoint of step 3") as missing:
         runs.export(run, step=3)
     assert missing.value.hint == "there are steps 1, 2"
     (run.folder / "checkpoints" / "main" / "step-000010").mkdir()

@@ -51,6 +51,6 @@ def test_the_schedule_of_another_run_is_taken_up_and_told(task: Task, tmp_path: 
 def test_what_differs_is_counted_where_it_is_much() -> None:
     config = config_from({"schedule": {"total_steps": 1}})
     same = terms(config)
-    assert describe_resume_diff(config, 3, same).endswith("are taken up; both use the same training settings")
-    assert "does not tell" in describe_resume_diff(config, 3, None)
+    assert describe_resume_diff(config, 3, same).endswith("; both use the same training settings")
+    assert "does not record" in describe_resume_diff(config, 3, None)
     assert "\n  and 3 further keys" in describe_resume_diff(config, 3, same | {f"train.old_{n}": 0 for n in range(15)})

@@ -92,7 +92,7 @@ def test_rows_are_written_with_the_columns_that_a_file_holds(tmp_path: Path, tok
         (
             VERLS.replace("processor=None, max_samples=-1", "vocabulary"),
             "Mine",
-            "wants vocabulary; it is made with data_files",
+            "requires vocabulary; rlctl passes only data_files",
         ),
         (VERLS.replace("return len(self.rows)", "return 1 / 0"), "Mine", r"its length fails:(.|\n)*ZeroDivisionError"),
         (VERLS.replace("return row", "return [row]"), "Mine", "row 0 of Mine of .* is a list; expected a mapping"),

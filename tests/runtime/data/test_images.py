@@ -79,7 +79,7 @@ def test_images_come_in_every_form(tmp_path: Path) -> None:
         (["x.png", "y.png"], r"images: image 1 of 2 cannot be read \(.*x.png\)"),
         (b"no image", "cannot identify image file"),
         ("https://a.b/c.png", "images: the image is https://a.b/c.png; rlctl reads images from disk"),
-        ({"bytes": b"1", "max_pixels": 9}, "says max_pixels, which is not read"),
+        ({"bytes": b"1", "max_pixels": 9}, "has unknown fields max_pixels"),
         (5, "is a int; expected a path, bytes"),
         ("data:image/png;base64,?", "data: URL that is not base64"),
     ],
@@ -107,7 +107,7 @@ def test_places_in_messages() -> None:
     assert contents([user], 0) == ["<image>a<image> b"]
     parts = [{"type": "image", "text": None}, {"type": "text", "text": "a"}]
     assert contents([{"role": "user", "content": parts}], 1) == [[image, text("a")]]
-    with pytest.raises(RunError, match=f"{HERE} has 2 places for images, and the row has 1"):
+    with pytest.raises(RunError, match=f"{HERE} has 2 image placeholders for 1 image"):
         contents([user], 1)
     with pytest.raises(RunError, match="has content of type video; rlctl reads text and images"):
         contents([{"role": "user", "content": [{"type": "video"}]}], 0)
@@ -205,14 +205,14 @@ def test_what_cannot_be_read_is_refused_before_the_run(tmp_path: Path, reader: I
     for column in ("videos", "audio"):
         field = f"{column.removesuffix('s')}_key"
         with pytest.raises(
-            RunError, match=rf"train.parquet has the column '{column}' \(k.{field}\), and {column} cannot be read"
+            RunError, match=rf"train.parquet has the column '{column}' \(k.{field}\), but rlctl cannot read {column}"
         ):
             opened(tmp_path, [row_of(8, 8, **{column: "a"})], reader, Limits(99), **{field: column})
     with pytest.raises(
         RunError, match=r"train.parquet has the column 'images' \(k.image_key\), and model.modality is text"
     ):
         opened(tmp_path, [row_of(8, 8)], None, Limits(99))
-    with pytest.raises(RunError, match=r"prompt has 1 image tokens once it is rendered, and 0 images"):
+    with pytest.raises(RunError, match=r"prompt has 1 image tokens after rendering, but 0 images"):
         opened(tmp_path, [{"prompt": "<|image_pad|>", "images": []}], reader, Limits(99))
 
 

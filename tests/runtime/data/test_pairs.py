@@ -99,7 +99,7 @@ def test_experts_are_read_from_the_auxiliary_buffer() -> None:
     read = expert_source(mix(auxiliary={"sft_dataset": {"path": "e.json", **columns}}))[0]
     assert {name: getattr(read, name) for name in columns} == columns
     assert expert_source(mix(auxiliary={"other": {"path": "o.json"}}))[0].path == "o.json"
-    with pytest.raises(RunError, match=r"in buffer.auxiliary.sft_dataset; there is none"):
+    with pytest.raises(RunError, match=r"in buffer.auxiliary.sft_dataset; the config has none"):
         expert_source(mix())
     with pytest.raises(RunError, match=r"settings.sub_set is not a known setting"):
         expert_source(mix(auxiliary={"sft_dataset": {"path": "e.json", "settings": {"sub_set": 1}}}))

@@ -98,9 +98,9 @@ def test_restored_streams_go_on_exactly(ordering: dict[str, Any], steps: int) ->
 
 def test_a_position_in_other_data_is_refused() -> None:
     state = stream(seed=1).state()
-    with pytest.raises(RunError, match=r"seed: 1 then, 2 now"):
+    with pytest.raises(RunError, match=r"seed: was 1, is 2"):
         stream(seed=2).restore(state)
-    with pytest.raises(RunError, match=r"rows: \[7\] then, \[2\] now"):
+    with pytest.raises(RunError, match=r"rows: was \[7\], is \[2\]"):
         stream(["x", "y"], per_step=2, seed=1).restore(state)
 
 
@@ -151,7 +151,7 @@ def test_easy_to_hard() -> None:
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(RunError, match=r"has 7 prompts and a step takes 8"):
+    with pytest.raises(RunError, match=r"has 7 prompts and a step needs 8"):
         stream(per_step=8)
     assert len(stream(per_step=8, last_batch="carry").next_batch()) == 8
     with pytest.raises(RunError, match="no training data"):

@@ -103,7 +103,7 @@ def test_groups_that_others_drew_are_filtered_where_they_are_trained_on(tmp_path
     assert [group.prompt.index for group in step.drawn] == [0, 1, 2, 3]
     assert step.metrics["filter/kept_groups_share"] == 0.5
     assert not run.more(2, lambda name: nullcontext()), "one group is left, and a step takes two"
-    assert "the buffer ends with 1 groups" in told[0]
+    assert "the buffer ends with 1 unused groups" in told[0]
 
 
 def test_groups_that_others_drew_are_left_out_without_others_for_them(tmp_path: Path) -> None:

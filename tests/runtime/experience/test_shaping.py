@@ -93,7 +93,7 @@ def test_gdpo_reads_what_rewards_tell() -> None:
     samples, _ = shape(config(advantage=GDPO), parted((1.0, 1.0), (0.0, 0.0), error="it failed"))
     assert of(samples)[0] == -of(samples)[1] > 0, "a reward that failed counts as 0"
     unknown = {**GDPO, "args": {"gdpo_reward_keys": ["forms"]}}
-    with pytest.raises(RunError, match="no reward tells 'forms', which gdpo normalises; there are form, answer"):
+    with pytest.raises(RunError, match="no reward returns 'forms', which gdpo normalizes; rewards return form, answer"):
         shape(config(advantage=unknown), parted((1.0, 1.0), (0.0, 0.0)))
     with pytest.raises(PlanError, match="gdpo normalizes several rewards separately, but the config names none"):
         Shaping.of(config(advantage={**GDPO, "args": {}}))
@@ -260,7 +260,7 @@ def test_a_group_of_a_buffer_that_tells_its_rewards_alone_has_no_other_metric() 
     bare = dataclasses.replace(group([1.0, 0.0]), scores=())
     of_rewards = config(filters=["zero_variance_groups"])
     assert Shaping.of(of_rewards).kept_groups([bare]) == [bare]
-    with pytest.raises(RunError, match="'acc', which no reward gives"):
+    with pytest.raises(RunError, match="'acc', which no reward returns"):
         Shaping.of(config(filters=[{"type": "zero_variance_groups", "metric": "acc"}])).kept_groups([bare])
 
 

@@ -89,7 +89,7 @@ def test_a_process_enters_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_plugin_that_fails_is_told_by_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, log = entered(tmp_path, monkeypatch, config(runtime={"plugins": ["no_such_plugin"]}))
-    assert "runtime.plugins: no_such_plugin is no folder" in found["error"]
+    assert "runtime.plugins: no_such_plugin is not a folder" in found["error"]
     assert "INFO any: informed" in log
 
 

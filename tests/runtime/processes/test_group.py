@@ -236,7 +236,7 @@ def test_a_worker_that_hangs_is_told_from_one_that_is_busy(workers: Callable[...
     group.build(Worker, [(0,), (1,)]).wait()
     stopped = group.processes()[1]
     began = time.monotonic()
-    with pytest.raises(WorkerLost, match=r"^policy-1: its process has not answered for 4 s"):
+    with pytest.raises(WorkerLost, match=r"^policy-1: its process has been unresponsive for 4 s"):
         group.each(Worker.sleep_or_hang, [(False,), (True,)])
     assert 4.0 <= time.monotonic() - began < 15.0
     group.close()
@@ -253,12 +253,12 @@ def test_a_worker_in_the_place_of_a_lost_one_may_hang_too(workers: Callable[...,
     first = group.processes()[1]
     threading.Timer(1.0, os.kill, (first, signal.SIGKILL)).start()
     hanging = group.begin(Worker.hang_unless, {1: (first,)}, again=again)
-    with pytest.raises(WorkerLost, match=r"^rollout-1: its process has not answered for 30 s"):
+    with pytest.raises(WorkerLost, match=r"^rollout-1: its process has been unresponsive for 30 s"):
         hanging.wait()
 
     group = workers("rollout-0", limit=60.0)
     group.build(hang_the_second_time, [(str(tmp_path / "made"),)]).wait()
-    with pytest.raises(WorkerLost, match=r"^rollout-0: its process has not answered for 30 s"):
+    with pytest.raises(WorkerLost, match=r"^rollout-0: its process has been unresponsive for 30 s"):
         group.replace(0)
 
 

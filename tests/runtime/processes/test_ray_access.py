@@ -150,7 +150,7 @@ def test_a_cluster_with_a_token_is_joined_with_it_and_refuses_clearly_without(
             assert found[address].endswith("IS cpu")
             assert found[server].endswith("IS []")
             token.write_text("b" * 64)
-            for why in ("is another", "there is none"):
+            for why in ("is another", "you have none"):
                 refused = answer(JOIN, address, server)
                 for name in (address, server):
                     assert (

@@ -201,4 +201,4 @@ def test_a_head_elsewhere_may_be_away_for_a_while() -> None:
     time.sleep(1.1)
     lost = head.look()
     assert lost is not None
-    assert lost.message == f"the head of the Ray cluster at 127.0.0.1:{port} has not answered for 1 s"
+    assert lost.message == f"the head of the Ray cluster at 127.0.0.1:{port} has been unresponsive for 1 s"

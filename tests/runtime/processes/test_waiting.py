@@ -27,7 +27,7 @@ NODE = {"CPU": 16.0, "GPU": 8.0, "memory": 1e12}
         (9, [{"CPU": 99.0}, NODE], {}, "1 GPU are missing: the cluster's 2 nodes have 8"),
         (2, [], {}, "4 CPU are missing: the cluster's 0 nodes have 0"),
         (3, [{"CPU": 3.0, "GPU": 3.0}] * 2, {"CPU": 6, "GPU": 6}, "room for 2, since each must fit on one node"),
-        (8, [NODE], {"CPU": 16, "GPU": 3}, "others use too much GPU (3 of 8 are free)"),
+        (8, [NODE], {"CPU": 16, "GPU": 3}, "other processes use too much GPU (3 of 8 are free)"),
         (8, [NODE] * 2, {"CPU": 16, "GPU": 8}, "spread so that too few"),
     ],
 )  # fmt: skip
@@ -59,10 +59,8 @@ def test_nodes_of_a_plan_fill_one_after_the_other() -> None:
 def test_what_is_missing_goes_by_where_devices_are_to_be() -> None:
     halves = [{"CPU": 8.0, "GPU": 4.0}] * 2
     everything = {"CPU": 16.0, "GPU": 8.0}
-    assert "on one node, as placement.nodes says; the largest has room for 4" in missing(
-        8, GPU, halves, everything, ONE_NODE
-    )
-    assert "each on a node of its own, as placement.nodes says; 2 nodes have room" in missing(
+    assert "on one node (placement.nodes); the largest has room for 4" in missing(8, GPU, halves, everything, ONE_NODE)
+    assert "each on a separate node (placement.nodes); 2 nodes have room" in missing(
         3, GPU, halves, everything, OWN_NODES
     )
 

@@ -188,7 +188,7 @@ def test_a_profiler_that_fails_is_told_and_the_run_goes_on(tmp_path: Path) -> No
     meter, groups = meter_of(tmp_path, told, tool="timeline", steps=[1])
     assert take_steps(meter, groups, [1, 2])["time/step"] > 0
     assert len(told) == 1
-    assert told[0].startswith("the profiler timeline failed, and the run goes on without: ")
+    assert told[0].startswith("the profiler timeline failed; the run continues without it: ")
 
 
 def test_settings_of_a_tool_may_stand_under_its_name() -> None:

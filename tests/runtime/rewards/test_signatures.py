@@ -74,7 +74,7 @@ def test_trinitys_class(tmp_path: Path) -> None:
     assert found.metrics == pytest.approx({"accuracy": 1.0, "format_score": 0.4, "length": 0.007})
     plain = outcome(tmp_path, "def score(response, truth, k): return {'a': k, 'b': 1}", signature="trinity")
     assert plain == Outcome(3.0, metrics={"a": 2.0, "b": 1.0})
-    with pytest.raises(RunError, match=r"class of .*mine\.py cannot be made: .*'typo'"):
+    with pytest.raises(RunError, match=r"class of .*mine\.py cannot be instantiated: .*'typo'"):
         outcome(tmp_path, TRINITY, name="Mine", typo=1)
     with pytest.raises(TypeError, match="not all numbers: a"):
         outcome(tmp_path, "def score(response, truth, k): return {'a': 'x'}")

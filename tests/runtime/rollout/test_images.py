@@ -119,7 +119,7 @@ def test_responses_to_streamed_requests_are_the_same(folders: dict[str, Path]) -
 def test_what_cannot_be_read_is_refused(folders: dict[str, Path], make_model: MakeModel) -> None:
     request = asked(Sampling(max_tokens=4))[0]
     engine = TransformersEngine(str(folders["qwen2_vl"]))
-    with pytest.raises(RunError, match="request 0: 4 image tokens, and its images fill 6"):
+    with pytest.raises(RunError, match="request 0: 4 image tokens, but its images need 6"):
         engine.generate([Request(request.token_ids[:7], request.sampling, 1, 0, inputs=request.inputs)])
-    with pytest.raises(RunError, match=r"request 0: the prompt has images, and .* reads text"):
+    with pytest.raises(RunError, match=r"request 0: the prompt has images, but .* reads only text"):
         TransformersEngine(str(make_model("qwen2"))).generate([request])

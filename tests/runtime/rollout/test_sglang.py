@@ -225,7 +225,7 @@ def test_sleep_gives_the_memory_back_and_weights_come_before_the_cache(setting: 
                     }
                 },
             ),
-            "gave a response up: x",
+            "aborted a response: x",
         ),
     ],
 )

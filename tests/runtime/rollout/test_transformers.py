@@ -309,7 +309,7 @@ def test_diverged_weights_are_refused_and_leave_no_trace(make_model: MakeModel) 
     gaps = [Request(prompt, sampling, n, seed=0) for prompt, sampling, n in given]
     before = engine.generate(gaps)
     engine.load_weights([(name, torch.full_like(tensor, torch.nan)) for name, tensor in weights], version=1)
-    with pytest.raises(RunError, match="log-probs that are not finite, with weight version 1"):
+    with pytest.raises(RunError, match="log-probs that are not finite at weight version 1"):
         engine.generate(everywhere)
     engine.load_weights(weights, version=0)
     assert engine.generate(gaps) == before

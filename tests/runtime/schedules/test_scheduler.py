@@ -67,7 +67,7 @@ def test_a_prompt_that_takes_too_long_is_given_up_and_replaced() -> None:
     here = simulation(rollout={"timeouts": {"response": 5.0}})
     here.until(3)
     assert here.rows == [0, 2, 3]
-    assert here.told == ["prompt 1 was given up: it took more than 5 s"]
+    assert here.told == ["dropped prompt 1: it took more than 5 s"]
     assert here.engines.given_up == [1, 1]
     assert here.scheduler.counts["abandoned"] == 1
 
@@ -92,7 +92,7 @@ def test_the_time_limit_follows_what_responses_take() -> None:
     here = simulation(rollout={"timeouts": {"dynamic": {"ratio": 4.0}}}, weight_sync={"in_flight_requests": "continue"})
     here.until(4)
     here.until(8)
-    assert here.told == [f"prompt 1 was given up: it took more than {4 * 1.0:.3g} s"]
+    assert here.told == [f"dropped prompt 1: it took more than {4 * 1.0:.3g} s"]
     assert here.engines.now < 20
 
 
@@ -127,7 +127,7 @@ def test_filters_that_leave_nothing_end_the_run() -> None:
         algorithm={"filters": [{"type": "zero_variance_groups", "threshold": 9.0}]},
         rollout={"oversampling": {"max_generation_batches": 3}},
     )
-    with pytest.raises(RunError, match=r"left out 6 groups in a row, as many as 3 rounds of 2 prompts"):
+    with pytest.raises(RunError, match=r"dropped 6 groups in a row, as many as 3 rounds of 2 prompts"):
         here.until(1)
 
 

@@ -31,7 +31,7 @@ def test_no_number_depends_on_the_way_or_the_buckets(task: Any, run: Callable[..
         found.append(numbers_of(ran.events))
     assert found[0] == found[1] == found[2] == found[3]
     (started,) = [event for event in ran.events if event["kind"] == "run_started"]
-    assert any("host's memory" in note for note in started["not_used"]), started
+    assert any("host memory" in note for note in started["not_used"]), started
 
 
 def test_a_sync_that_takes_too_long_is_told_with_what_did_not_come(

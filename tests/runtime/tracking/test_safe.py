@@ -48,7 +48,7 @@ def test_the_first_failure_is_reported_once_and_ends_its_use() -> None:
         tracker.log({}, step=step)
     tracker.close()
     assert broken.calls == [1, 2]
-    assert reports == ["the tracker svc failed at step 2 and is not used any more: ConnectionError: gone"]
+    assert reports == ["the tracker svc failed at step 2; the run continues without it: ConnectionError: gone"]
     assert not tracker.enabled
 
 
@@ -84,7 +84,7 @@ def test_a_tracker_that_hangs_is_left_behind() -> None:
     began = time.monotonic()
     tracker.close(patience=0.2)
     assert time.monotonic() - began < 5
-    assert reports == ["the tracker svc had not sent everything 0.2 s after the end, and the rest is lost"]
+    assert reports == ["the tracker svc did not finish uploading within 0.2 s after the end; the rest is lost"]
     slow.go.set()
 
 
@@ -94,7 +94,7 @@ def test_a_tracker_that_is_far_behind_is_given_up(monkeypatch: pytest.MonkeyPatc
     tracker = SafeTracker("svc", lambda: slow, reports.append)
     for step in range(9):
         tracker.log({"x": 1.0}, step=step)
-    assert reports == ["the tracker svc is 3 calls behind and is not used any more"]
+    assert reports == ["the tracker svc is 3 calls behind; rlctl stops using it"]
     slow.go.set()
     tracker.close()
     assert len(reports) == 1
@@ -128,7 +128,7 @@ def test_whatever_fails_is_told_and_harms_nothing(failing: str) -> None:
         tracker.log({"x": 1.0}, step=1)
         tracker.log_responses("table", [ShownResponse("a", "b", 1.0)], step=1)
     assert len(reports) == 1
-    assert reports[0].endswith("is not used any more: SystemExit: no account")
+    assert reports[0].endswith("the run continues without it: SystemExit: no account")
 
 
 @pytest.mark.parametrize(

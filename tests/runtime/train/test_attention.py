@@ -49,5 +49,5 @@ def test_values_and_gradients_are_those_of_single_sequences(
 @pytest.mark.parametrize("extra", [{"softcap": 30.0}, {"s_aux": torch.zeros(4)}])
 def test_what_it_does_not_compute_is_refused(extra: dict[str, Any]) -> None:
     q = torch.zeros(1, 4, 2, 8)
-    with pytest.raises(RunError, match="attention logits or has attention sinks"):
+    with pytest.raises(RunError, match="uses attention logit capping or attention sinks"):
         packed_attention(torch.nn.Identity(), q, q, q, None, rows=Rows.of(torch.tensor([2])), **extra)

@@ -158,10 +158,10 @@ REFUSED: Sequence[tuple[Config, type[Exception], str]] = [
     (config(teacher=""), PlanError, "names no teacher"),
     (config(args={"with_rewards": True}), PlanError, "no argument with_rewards"),
     (config("rl", args={"kd_temprature": 2}), PlanError, "no argument kd_temprature"),
-    (config("rl", args={"policy_gradient": True}), PlanError, "forward_kl over many tokens is not"),
+    (config("rl", args={"policy_gradient": True}), PlanError, "forward_kl covers many tokens"),
     (config("rl", loss="reverse_kl", args={"estimator": "k1"}), PlanError, "teaches nothing"),
     (config("rl", loss="reverse_kl", args={"estimator": "k9"}), ConfigError, "unknown estimator"),
-    (config("rl", loss="js_divergence", args={"lambda_coef": 0.1}), PlanError, "lambda_coef is of js_divergence"),
+    (config("rl", loss="js_divergence", args={"lambda_coef": 0.1}), PlanError, "lambda_coef is only for js_divergence"),
     (config(loss="hinge"), ConfigError, "hinge"),
 ]
 

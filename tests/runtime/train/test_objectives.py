@@ -182,7 +182,7 @@ def test_arguments_of_mix_choose_bounds_and_aggregation() -> None:
     ("objective", "algorithm", "wrong"),
     [
         ({"args": {"mu_peek": 1}}, {}, "no argument mu_peek"),
-        ({"args": {"train_batch_size_expert": 3}}, {}, "is 3, and a mini-batch has 2 such responses"),
+        ({"args": {"train_batch_size_expert": 3}}, {}, "is 3, but a mini-batch has 2 such responses"),
         ({"args": {"clip_range": 0.2}}, {"policy_loss": "gspo"}, "sets clip_range"),
         ({"args": {"sft_loss_agg_mode": "mean"}}, {}, "names the aggregation mean"),
     ],

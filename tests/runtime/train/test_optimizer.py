@@ -73,7 +73,7 @@ def test_a_class_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"module": "torchao.optim", "type": "AdamW8bit"}, r"torchao\.optim cannot be imported"),
         ({"type": "admw"}, "admw, which torch.optim does not have"),
         ({"type": "lbfgs"}, "lbfgs, which torch.optim does not have"),
-        ({"type": "sgd", "args": {"fused": True}}, "PyTorch has SGD so for whole parameters only"),
+        ({"type": "sgd", "args": {"fused": True}}, "SGD supports only for whole parameters"),
         ({"args": {"amsgard": True}}, "args has amsgard, which AdamW does not take"),
         ({"args": {"amsgrad": True, "lr": -1.0}}, "args has lr, which has its own key"),
         ({"args": {"betas": (2.0, 0.9)}}, "AdamW does not take its arguments: Invalid beta"),
@@ -136,6 +136,6 @@ def test_norms_and_biases_are_left_where_they_are(fused: bool) -> None:
 
 def test_weights_that_are_kept_in_float16_are_refused() -> None:
     precision = dataclasses.replace(FLOAT64, parameters="float16", compute="float16")
-    with pytest.raises(PlanError, match=r"train\.precision\.parameters is float16.*rounded to 0"):
+    with pytest.raises(PlanError, match=r"train\.precision\.parameters is float16.*round to 0"):
         check_section(settings(precision), scheduler_steps=1)
     check_section(settings(dataclasses.replace(precision, parameters="float32")), scheduler_steps=1)

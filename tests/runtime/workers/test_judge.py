@@ -78,7 +78,7 @@ def test_responses_that_are_compared_are_asked_about_together(judge: str) -> Non
 def test_a_question_that_has_no_room_costs_its_response_alone(judge: str) -> None:
     found = worker(asks(judge, max_context_tokens=40)).score({0: calls("a" * 60 + "+", "+")})[0]
     assert isinstance(found[0], Failure)
-    assert "the judge reads 40" in found[0].message
+    assert "the judge's context is 40" in found[0].message
     assert found[1] == Outcome(1.0, True)
     silent = worker(asks(judge, sampling={"temperature": 0.0}, max_context_tokens=40))
     assert silent.score({0: calls("+")})[0] == [Outcome(1.0, True)], "an answer takes what room there is"
@@ -171,7 +171,7 @@ def test_what_cannot_be_served_is_refused_before_it_starts(monkeypatch: pytest.M
         check_judges(config({"model": "org/judge", "engine": "vllm"}), "vllm")
     with pytest.raises(RunError, match="no engine_args"):
         check_judges(config({"model": "org/judge", "engine_args": {"block_size": 8}}), "transformers")
-    with pytest.raises(RunError, match="no sampling setting frequency_penalty"):
+    with pytest.raises(RunError, match="without the sampling setting frequency_penalty"):
         check_judges(config({"model": "org/judge", "sampling": {"frequency_penalty": 1.0}}), "transformers")
     (reward,) = config({"model": "j", "sampling": {"max_completion_tokens": 4, "stop": "x", "n": 1}}).rewards
     assert judge_sampling(reward) == {"max_tokens": 4, "stop": ("x",)}  # type: ignore[arg-type]

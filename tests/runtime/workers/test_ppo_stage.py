@@ -81,5 +81,5 @@ def test_a_checkpoint_without_a_critic_is_refused(
     manifest = (newest / "manifest.json").read_text().splitlines()
     kept = [line for line in manifest if "critic/" not in line]
     (newest / "manifest.json").write_text("\n".join(kept).replace(",\n}", "\n}"))
-    with pytest.raises(RunError, match="step-000004 has no critic, and gae needs one"):
+    with pytest.raises(RunError, match="step-000004 has no critic, but gae needs one"):
         one.run(ppo_stage.run, ppo(tmp_path), model, tmp_path)

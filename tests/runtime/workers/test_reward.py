@@ -66,7 +66,7 @@ def test_a_star_stands_for_any_text() -> None:
 def test_a_source_may_name_its_reward() -> None:
     rewards = [RuleReward(name="a", rule="number"), RuleReward(name="b", rule="exact_match")]
     assert list(score(rewards, item("4", reward="b"))[0].components) == ["b"]
-    with pytest.raises(RunError, match=r"asks for the reward 'c'; there are a, b"):
+    with pytest.raises(RunError, match=r"names the reward 'c'; expected one of a, b"):
         score(rewards, item("4", reward="c"))
 
 
