@@ -395,7 +395,9 @@ class Writer:
 
     def _by_default(self, path: KeyPath) -> str:
         """A value that the source's silence means, as ``batch.shuffle is false``."""
-        return said("{key} is {value}", key=dotted(path), value=inline_text(find(self.given.plain, path), path, in_flow=True))
+        return said(
+            "{key} is {value}", key=dotted(path), value=inline_text(find(self.given.plain, path), path, in_flow=True)
+        )
 
     def _drop(self) -> None:
         """Say why of everything explicit that no rule took, and of silent differences that matter."""

@@ -94,7 +94,7 @@ def listed(text: str, name: str) -> Input:
         if (shipped := dialect_called(dialect).configs.get(stem)) is not None:
             note = finding("shipped-config", Level.NOTE, at=at, config=stem, framework=dialect)
             first = read_overrides([(override, at) for override in shipped.overrides], name)
-            reason = said("it starts from {stem}, which is part of {dialect}", stem=stem, dialect=dialect)
+            reason = said("it starts from {stem}, which is part of {framework}", stem=stem, framework=dialect)
             return Input(Document(name, {}), [*first, *written], dialect, shipped.kind, reason, [note])
     raise DocumentError(
         said("starts from the config '{stem}', but there is no file {file}", stem=stem, file=file), at=at
