@@ -88,7 +88,7 @@ def _show_choice(word: str, paths: list[str], *, json: bool) -> None:
     if json:
         output.data({"word": word, "keys": paths})
         return
-    output.show(f"{_escaped(word)} may be:")
+    output.show(text("explain-may-be", word=_escaped(word)))
     for path in paths:
         output.show(f"  [bold]{_escaped(path)}[/]  {_escaped(_prose(look_up(_of_choice(path)).help).split('. ')[0])}")
 
@@ -121,6 +121,7 @@ def _bare(pattern: str) -> str:
 def meaning_lines(meaning: Meaning) -> Iterator[str]:
     """What a dialect's key means, and the canonical keys that it becomes."""
     from rlctl.adapters.engine.matrix import default_text
+    from rlctl.config.chinese import in_words
     from rlctl.config.explain import explain as look_up
 
     ends = {"first": meaning.releases[0], "last": meaning.releases[-1]} if meaning.releases else {}
@@ -136,7 +137,7 @@ def meaning_lines(meaning: Meaning) -> Iterator[str]:
         yield ""
         yield f"  {text('explain-is', key=f'[bold]{_escaped(path)}[/]')}"
         yield f"    {_escaped(_prose(found.help))}"
-        facts = {"default": found.default, "unit": found.unit, "launch": launched(found.pattern)}
+        facts = {"default": found.default, "unit": in_words(found.unit), "launch": launched(found.pattern)}
         yield from _facts(facts, 4)
         if len(meaning.canonical) == 1:
             yield from _elsewhere(found, but=meaning.dialect)
@@ -197,14 +198,16 @@ def _facts(facts: Mapping[str, str], indent: int) -> Iterator[str]:
 
 def lines(found: Explanation) -> Iterator[str]:
     """An explanation as lines of markup."""
+    from rlctl.config.chinese import in_words
+
     yield f"[bold]{_escaped(found.pattern)}[/]"
     yield f"  {_escaped(_prose(found.help))}"
     yield ""
     facts = {
-        "type": found.type,
+        "type": in_words(found.type),
         "default": found.default or text("explain-no-default"),
-        "unit": found.unit,
-        "range": found.range,
+        "unit": in_words(found.unit),
+        "range": in_words(found.range),
         "secret": text("explain-secret-how", expression="${oc.env:NAME}") if found.secret else "",
         "launch": launched(found.pattern),
         "set": "" if found.below or found.options else f"--set {found.path}=...",

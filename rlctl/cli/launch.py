@@ -13,6 +13,7 @@ import typer
 from rlctl.cli import arguments, diagnostics, jobs, output, progress, scaled, summary
 from rlctl.cli.plan_text import batch_lines, machines, ranges, schedule_line
 from rlctl.common.errors import ExitCode, PlanError, UsageError
+from rlctl.common.messages import text
 
 if TYPE_CHECKING:
     from rlctl.common.report import Report
@@ -202,7 +203,7 @@ def checked(
     found = [finding for finding in found if finding.code not in codes_left_out]
     diagnostics.findings(found)
     if any(finding.level is Level.ERROR or (strict and finding.level is Level.WARNING) for finding in found):
-        diagnostics.note("nothing was started")
+        diagnostics.note(text("launch-not-started"))
         scaled.ask_for_paths(found)
         if words and any(finding.code == TOO_SMALL for finding in found):
             scaled.offer(words)
@@ -286,7 +287,9 @@ def compact(made: Plan) -> list[str]:
     """A plan in a few lines."""
     lines = [machines(made)]
     for stage in made.stages:
-        roles = ", ".join(f"{role.role} {role.engine} on {ranges(role.devices)}" for role in stage.roles)
+        roles = ", ".join(
+            f"{role.role} {role.engine} {text('plan-on', devices=ranges(role.devices))}" for role in stage.roles
+        )
         lines += [f"  {stage.name}: {roles}", f"    {', '.join(batch_lines(stage.batch))}"]
         lines.append(f"    {schedule_line(stage.schedule)}")
         lines += [f"    {note}" for note in stage.notes]

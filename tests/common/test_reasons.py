@@ -19,6 +19,7 @@ from rlctl.common.messages import in_language
 from rlctl.common.messages import reasons as reasons_module
 from rlctl.common.messages.reasons import reasons, said, together, translated
 from rlctl.common.report import Bucket, Entry, Level, finding
+from rlctl.translation.translate import translate
 
 FORMATTED = 20
 """Formatted strings that are no reasons, at most: names, options, places in files. The number may only fall."""
@@ -195,3 +196,21 @@ def test_lines_are_sorted_by_module_and_none_is_double() -> None:
     modules = [line for line in lines if line.startswith("# ")]
     assert modules == sorted(modules)
     assert len(lines) - len(modules) - lines.count("") == len(reasons("zh"))
+
+
+def test_a_conversion_and_a_refusal_are_told_in_chinese(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(VARIABLE, "zh")
+    file = tmp_path / "verl.yaml"
+    file.write_text(
+        "algorithm: {adv_estimator: rloo}\ndata: {train_files: a.parquet, train_batch_size: 64}\n"
+        "actor_rollout_ref: {model: {path: m}, actor: {ppo_mini_batch_size: 32, use_kl_loss: true, kl_loss_type: k2}}\n"
+    )
+    report = translate(file, "roll").report
+    shown = [entry.why for entry in report.accounting if entry.why] + [item.message for item in report.findings]
+    assert not [text for text in shown if not re.search(r"[\u4e00-\u9fff]", text)]
+    assert "ROLL 的损失总用 k3 估计，而不是 k2" in shown
+    assert not [entry.note for entry in report.accounting if re.search(r"[\u4e00-\u9fff]", entry.note)]
+
+    file.write_text("actor_rollout_ref: {model: {path: m}, actor: {loss_agg_mode: token}}\n")
+    [refused] = [item for item in translate(file, "roll").report.findings if item.key.endswith("actor.loss_agg_mode")]
+    assert "是 'token'；应为以下之一：token-mean" in refused.message

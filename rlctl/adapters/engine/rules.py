@@ -232,7 +232,7 @@ def converted(converter: Converter, value: Any, view: Reading, key: str) -> Any:
     try:
         return converter.read(value, view)
     except BadValueError as error:
-        raise BadValueError(str(error), key=error.key or view.path(key)) from error
+        raise BadValueError(error.args[0], key=error.key or view.path(key)) from error
 
 
 class Rule:

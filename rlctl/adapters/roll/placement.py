@@ -42,7 +42,7 @@ def _valid(worker: str) -> CustomRule:
         try:
             devices = () if text is None else parse_devices(text)
         except DevicesError as error:
-            raise BadValueError(str(error), key=view.path(key)) from error
+            raise BadValueError(error.args[0], key=view.path(key)) from error
         if not devices:
             yield Flow((), None, (view.path(key),), "mapped", "names no device")
 

@@ -40,6 +40,11 @@ explain-also = the same name in other options:
 explain-options = options:
 explain-with = with { $names }
 explain-keys = keys:
+explain-may-be = { $word } may be:
+
+# rlctl launch
+
+launch-not-started = nothing was started
 
 # rlctl batch
 

@@ -40,6 +40,11 @@ explain-also = 其他选项中的同名键：
 explain-options = 选项：
 explain-with = 参数 { $names }
 explain-keys = 键：
+explain-may-be = { $word } 可能是：
+
+# rlctl launch
+
+launch-not-started = 没有启动任何任务
 
 # rlctl batch
 
