@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlctl.common.errors import PlanError
+from rlctl.common.regular_files import read_json
 from rlctl.config import Config, Stage
 from rlctl.runtime.checkpoints.checksums import damage, write_checksums
 from rlctl.runtime.processes.calls import WorkerFailed, WorkerLost
@@ -36,6 +37,8 @@ FULL_BYTES = 1 << 20
 _NAME = re.compile(r"step-(\d{6,})")
 PARTIAL = ".partial"
 """Ending of a checkpoint that is being written."""
+LARGEST_STATE = 1 << 32
+"""Bytes of controller.json, which may hold a buffer of responses."""
 MANIFEST = "manifest.json"
 ROLES = ("policy", "critic")
 """Folders of a checkpoint that hold an engine's state."""
@@ -272,8 +275,8 @@ def verified(folder: Path) -> Saved | None:
 def read_checkpoint(folder: Path) -> Saved | None:
     """A checkpoint if it is whole: every file of its manifest is there in full."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-        controller = json.loads((folder / "controller.json").read_text())
+        manifest = read_json(folder / MANIFEST)
+        controller = read_json(folder / "controller.json", LARGEST_STATE)
     except (OSError, ValueError):
         return None
     sizes = _sizes(folder)
@@ -281,7 +284,7 @@ def read_checkpoint(folder: Path) -> Saved | None:
         return None
     if not isinstance(controller, dict) or not {"step", "progress", "data"} <= set(controller):
         return None
-    if any(sizes.get(name) != size for name, size in manifest.items()):
+    if any(sizes.get(name) != size for name, size in manifest.items()) or not isinstance(controller["step"], int):
         return None
     return Saved(folder, int(controller["step"]), controller)
 

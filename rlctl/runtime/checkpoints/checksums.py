@@ -6,6 +6,8 @@ import json
 import zlib
 from pathlib import Path
 
+from rlctl.common.regular_files import read_json
+
 CHECKSUMS = "checksums.json"
 
 
@@ -17,7 +19,7 @@ def write_checksums(folder: Path) -> None:
 def damage(folder: Path) -> str:
     """What is wrong with a folder, to follow its name in a sentence; empty where it is as it was written."""
     try:
-        expected: dict[str, int] = dict(json.loads((folder / CHECKSUMS).read_text()))
+        expected: dict[str, int] = dict(read_json(folder / CHECKSUMS))
     except (OSError, ValueError, TypeError):
         return f"is incomplete: {CHECKSUMS}, which is written last, is missing or damaged"
     for name, value in expected.items():

@@ -253,3 +253,24 @@ def test_before_the_ones_before_go_all_of_it_is_on_the_disk(tmp_path: Path, monk
     assert synced == {str(path) for path in (tmp_path, partial, partial / "policy")} | {
         str(partial / "policy" / name) for name in ("__0_0.distcp", ".metadata", "checksums.json")
     }
+
+
+STATE = '{"step": 5, "progress": {}, "data": {}}'
+
+
+@pytest.mark.parametrize("name", [MANIFEST, "controller.json"])
+@pytest.mark.parametrize("content", ["[" * 100_000 + "]" * 100_000, "pipe", '{"step": "x", "progress": 1, "data": 1}'])
+def test_a_checkpoint_with_a_hostile_file_is_none_and_ends_nothing(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / "controller.json").write_text(STATE)
+    (tmp_path / MANIFEST).write_text(json.dumps({"controller.json": len(STATE)}))
+    saved = read_checkpoint(tmp_path)
+    assert saved is not None
+    assert saved.step == 5
+    (tmp_path / name).unlink()
+    if content == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).write_text(content)
+    if name == "controller.json":
+        (tmp_path / MANIFEST).write_text(json.dumps({"controller.json": (tmp_path / name).stat().st_size}))
+    assert read_checkpoint(tmp_path) is None
