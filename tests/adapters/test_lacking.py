@@ -8,6 +8,7 @@ import pytest
 
 from rlctl.adapters import dialect, names
 from rlctl.adapters.engine.lacking import EFFECTS, LACKS, lacking
+from rlctl.adapters.engine.rules import NO_KEY
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket
 from rlctl.config import Config
@@ -32,7 +33,7 @@ def test_keys_of_one_lack_share_one_sentence() -> None:
 
 
 def test_every_row_names_a_key() -> None:
-    known = [key.path for key in walk(Config)]
+    known = [re.sub(r"\[\]|<[^>]*>", "", key.path) for key in walk(Config)]
     assert [row for row in LACKS if not any(key == row or key.startswith(f"{row}.") for key in known)] == []
 
 
@@ -65,3 +66,15 @@ def test_a_value_without_a_word_in_the_target_is_reported_and_not_copied(
     entry = next(entry for entry in made.report.accounting if entry.key == key)
     assert entry.note, "it says why"
     assert entry.loses or entry.bucket is Bucket.DERIVED
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name != "rlctl"])
+def test_each_key_that_a_table_calls_lacking_has_a_row(name: str) -> None:
+    entries = (rule for table in dialect(name).tables.values() for rule in table.dropped.values())
+    keys = {rule.to for rule in entries if rule.reason == NO_KEY and not rule.to.endswith(".**")}
+    general = tuple(EFFECTS.values())
+    assert [key for key in sorted(keys) if lacking(name, _path(key)).endswith(general)] == []
+
+
+def _path(key: str) -> tuple[str, ...]:
+    return tuple(re.sub(r"\[\]|\{\}|<[^>]*>", "", key).split("."))
