@@ -19,6 +19,7 @@ from textual.geometry import Size, Spacing
 from textual.message import Message
 from textual.reactive import Reactive
 from textual.suggester import Suggester
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Button, Input, Select
 
@@ -38,6 +39,8 @@ NAME, VALUE, UNIT = (12, 34), (10, 44), 18
 """The fewest and the most cells of a name and of a value, and the most of a unit."""
 KEY, WIDE = 9, 56
 """The fewest cells of a key, and of a form that shows keys."""
+QUIET_SECONDS = 0.2
+"""How long nobody types before a field takes another number of lines."""
 UNSAVED, CHANGED = "●", "•"
 
 
@@ -205,6 +208,7 @@ class FieldRow(Widget, can_focus=True):
         self._taken: str | None = None
         """What was typed and told last; None where nothing was since the field was shown."""
         self._problem = ""
+        self._quiet: Timer | None = None
 
     def compose(self) -> ComposeResult:
         if self.is_chosen:
@@ -262,6 +266,9 @@ class FieldRow(Widget, can_focus=True):
             (shortened(key, columns.key) if columns.key else "", "$text-muted"),
         )
         line = line.rstrip()
+        if self._problem and not self.has_class("-two"):
+            before = MARK + columns.name + GAP + columns.value + GAP
+            line = Content.assemble(line[:before], (f"✗ {' '.join(self._problem.split())}", "$error"))
         if not (below := self._told_below()):
             return line
         return Content.assemble(line, "\n", " " * (MARK + 1), below)
@@ -304,6 +311,13 @@ class FieldRow(Widget, can_focus=True):
             return NULL if self.view.value is None else SET
         return self.view.text
 
+    def _settle(self) -> None:
+        """Show the field again, and give it the lines that it needs once nobody types: that lays out the whole screen."""
+        self.refresh()
+        if self._quiet is not None:
+            self._quiet.stop()
+        self._quiet = self.set_timer(QUIET_SECONDS, self._dress)
+
     def _dress(self) -> None:
         self.set_class(not self.view.applies, "-dormant")
         self.set_class(self._told_below() is not None, "-two")
@@ -329,14 +343,14 @@ class FieldRow(Widget, can_focus=True):
                 self.tell("")
         elif self.query(Button):
             self.query_one(".text", Button).label = self._first_line()
-        self._dress()
+        self._settle()
 
     def tell(self, problem: str) -> None:
         """Show what is wrong with what was typed; nothing where nothing is."""
         if problem != self._problem:
             self._problem = problem
             self.set_class(bool(problem), "-wrong")
-            self._dress()
+            self._settle()
 
     @property
     def is_wrong(self) -> bool:
