@@ -148,4 +148,14 @@ PRESETS: dict[str, str] = {
     "Supervised fine-tuning of Qwen3-8B-Base on UltraChat: a column of chat messages, all assistant turns.": (
         "在 UltraChat 上对 Qwen3-8B-Base 做监督微调（SFT）：一列对话消息，训练所有 assistant 轮次。"
     ),
+    "Mean model calls of a trajectory.": "每条轨迹调用模型次数的均值。",
+    "Mean of what the agent counts in a trajectory: calls, and failed ones by kind.": (
+        "智能体在每条轨迹中计数的均值：调用次数，以及各类失败次数。"
+    ),
+    "Mean tokens of a trajectory that its agent inserted after the prompt.": (
+        "智能体在 prompt 之后插入的 token 数，按轨迹取均值。"
+    ),
+    "Trajectories whose conversation the chat template would render as other tokens than were generated.": (
+        "用对话模板重新渲染后与实际生成的 token 不一致的轨迹数。"
+    ),
 }
