@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import socket
 import stat
 import sys
 import tempfile
@@ -27,6 +28,8 @@ _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _RAYS = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [A-Z] \d+ \d+\] ")
 """How the lines of Ray's C++ code begin."""
 _UNREACHED = "check runtime.ray.address, and that the cluster runs the same Ray and Python"
+CONNECT_SECONDS = 10.0
+"""Longest wait for a cluster's port to answer; ``ray.init`` alone tries for minutes without a word."""
 _REFUSED = ("authentication", "unauthenticated", "unauthorized")
 
 
@@ -125,6 +128,7 @@ def join(address: str, **arguments: Any) -> None:
     """
     import ray
 
+    _connect(address)
     use_token()
     said: list[str] = []
     try:
@@ -133,6 +137,18 @@ def join(address: str, **arguments: Any) -> None:
     except Exception as error:
         what = f"the Ray cluster at {address} cannot be used"
         raise (refused(what, error, "".join(said)) or RunError(f"{what}: {error}", hint=_UNREACHED)) from error
+
+
+def _connect(address: str) -> None:
+    """Refuse a HOST:PORT at which nothing listens."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
+            pass
+    except (OSError, OverflowError) as error:
+        raise RunError(f"nothing answers at {address}: {error}", hint=_UNREACHED) from error
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -76,6 +77,14 @@ def answer(program: str, *words: str) -> dict[str, str]:
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("port", [1, 99999])
+def test_an_address_at_which_nothing_listens_is_refused_at_once(port: int) -> None:
+    began = time.monotonic()
+    with pytest.raises(RunError, match=f"nothing answers at 127.0.0.1:{port}"):
+        ray_access.join(f"127.0.0.1:{port}")
+    assert time.monotonic() - began < ray_access.CONNECT_SECONDS
 
 
 def test_files_are_private_before_ray_makes_them(home: Path) -> None:
@@ -150,11 +159,12 @@ def test_a_cluster_with_a_token_is_joined_with_it_and_refuses_clearly_without(
             assert found[address].endswith("IS cpu")
             assert found[server].endswith("IS []")
             token.write_text("b" * 64)
-            for why in ("is another", "you have none"):
+            for why in ("does not match", "you have none"):
                 refused = answer(JOIN, address, server)
                 for name in (address, server):
                     assert (
-                        f"it requires Ray's token, and {'the one in ' if why == 'is another' else ''}" in refused[name]
+                        f"it requires Ray's token, and {'the one in ' if why == 'does not match' else ''}"
+                        in refused[name]
                     )
                     assert why in refused[name]
                     assert ray_access.TOKEN_PATH in refused[name]
