@@ -118,8 +118,10 @@ class Toolbox:
     threads: ThreadPoolExecutor
     """Runs functions that are not coroutines."""
     counts: Counter[str] = field(default_factory=Counter)
-    _objects: dict[str, Any] = field(default_factory=dict)
-    _calls: int = 0
+    _objects: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
+    """Classes of the trajectory by name; calls of one generation may ask for one at the same time."""
+    _made: list[Any] = field(default_factory=list)
+    """All objects, to release them, whether or not their ``create`` succeeded."""
 
     async def answer(self, calls: Sequence[ToolCall | Unreadable], row: Prompt) -> list[dict[str, Any]]:
         """The tool messages that answer the calls of one generation, in their order.
@@ -159,12 +161,17 @@ class Toolbox:
         if not tool.is_class:
             return tool.run
         if tool.name not in self._objects:
-            made = await self._called(tool.run, **tool.args)
-            self._objects[tool.name] = made
-            if hasattr(made, "create"):
-                await self._called(made.create, row)
-        execute: Callable[..., Any] = self._objects[tool.name].execute
+            self._objects[tool.name] = asyncio.create_task(self._object(tool, row))
+        # Shielded: the time limit of one call must not take the object from the others.
+        execute: Callable[..., Any] = (await asyncio.shield(self._objects[tool.name])).execute
         return execute
+
+    async def _object(self, tool: LoadedTool, row: Prompt) -> Any:
+        made = await self._called(tool.run, **tool.args)
+        self._made.append(made)
+        if hasattr(made, "create"):
+            await self._called(made.create, row)
+        return made
 
     async def _called(self, function: Callable[..., Any], *args: Any, **arguments: Any) -> Any:
         if inspect.iscoroutinefunction(function):
@@ -186,12 +193,16 @@ class Toolbox:
 
     async def release(self) -> None:
         """End the objects of the trajectory; what they raise is dropped, as nothing can be done about it."""
-        for made in self._objects.values():
+        for task in self._objects.values():
+            task.cancel()
+        await asyncio.gather(*self._objects.values(), return_exceptions=True)
+        for made in self._made:
             if hasattr(made, "release"):
                 with suppress(Exception):
                     async with asyncio.timeout(self.agent.tool_timeout):
                         await self._called(made.release)
         self._objects.clear()
+        self._made.clear()
 
 
 def _text(value: Any) -> str:

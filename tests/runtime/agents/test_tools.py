@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from tests.runtime.agents.made import (
 
 TOOLS = '''
 import time
-released = []
+released, made = [], []
 
 async def slow(seconds: float) -> str:
     """Wait.
@@ -66,6 +67,7 @@ def undocumented(expression):
 class Memory:
     def __init__(self, start=0):
         self.total = start
+        made.append(start)
     def create(self, row):
         self.row = row.index
     def execute(self, expression: str) -> int:
@@ -78,6 +80,17 @@ class Memory:
         return self.total
     def release(self):
         released.append(self.total)
+
+class Refusing(Memory):
+    def create(self, row):
+        self.total += 1
+        raise ValueError("full")
+    def execute(self, expression: str) -> int:
+        """Never called.
+
+        Args:
+            expression: A number.
+        """
 '''
 
 
@@ -215,10 +228,29 @@ def test_a_class_is_an_object_of_its_trajectory_and_is_released(tools: Any) -> N
     assert released() == [13]
 
 
-def released() -> list[int]:
-    import sys
+def test_parallel_calls_share_the_object_of_their_trajectory(tools: Any) -> None:
+    config = config_of(solver(tools=tools("Memory", args={"start": 10}), max_parallel_calls=2))
+    response, _ = trajectory(config, saying(call("1", name="memory") + call("2", name="memory") + "<end>", "0<end>"))
+    assert sorted(answers_of(response)) == ["11", "13"]
+    assert (noted("made"), released()) == ([10], [13])
 
-    found: list[int] = sys.modules["rlctl_agent_mine"].released
+
+def test_an_object_whose_create_fails_is_released(tools: Any) -> None:
+    config = config_of(solver(tools=tools("Refusing")))
+    response, _ = trajectory(
+        config, saying(call("1", name="refusing") + "<end>", call("2", name="refusing") + "<end>", "0<end>")
+    )
+    assert answers_of(response) == ["Error: ValueError: full"] * 2
+    assert released() == [1]
+
+
+def released() -> list[int]:
+    return noted("released")
+
+
+def noted(name: str) -> list[int]:
+    """A list that the module of the tools keeps."""
+    found: list[int] = getattr(sys.modules["rlctl_agent_mine"], name)
     return found
 
 
