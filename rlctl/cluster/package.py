@@ -36,6 +36,8 @@ SHIPPED = (
     "rewards[]<model>.chat_template",
     "rollout.agent.config",
     "rollout.agent.server_path",
+    "rollout.agents[]<function>.path",
+    "rollout.agents[]<tools>.tools[].path",
     "rollout.multi_turn.interaction_config",
     "rollout.multi_turn.tool_config",
 )

@@ -52,7 +52,7 @@ def test_sessions_of_one_run(task: Any, tmp_path: Path) -> None:
     assert runs.inspect(folder).directory == str(Path.cwd())
 
     other = replace(config, batch=replace(config.batch, prompts_per_step=4))
-    with pytest.raises(RunError, match=r"another config:\n  batch.prompts_per_step: 8 -> 4\n") as refused:
+    with pytest.raises(RunError, match=r"a different config:\n  batch.prompts_per_step: 8 -> 4\n") as refused:
         launch_here(other)
     assert "--new" in refused.value.hint
 

@@ -108,5 +108,5 @@ def test_responses_are_written_beside_the_rows_that_asked(evaluator: Evaluator, 
         len(texts) == len(rewards) == 2 for texts, rewards in zip(rows["responses"], rows["rewards"], strict=True)
     )
     assert any(text for texts in rows["responses"] for text in texts)
-    with pytest.raises(RunError, match="has a column 'responses' already"):
+    with pytest.raises(RunError, match="already has a column 'responses'"):
         ParquetFile(path, [lambda start, stop: rows.select(range(start, stop)).with_format("arrow")[:]], scored=False)

@@ -139,7 +139,7 @@ def test_rounds_may_be_larger_than_a_step_and_what_is_too_much_is_left_out() -> 
 
 def test_a_step_that_is_not_filled_in_time_ends_the_run() -> None:
     gather, _ = gather_of({"filters": ["zero_variance_groups"]}, oversampling={"max_generation_batches": 1})
-    with pytest.raises(RunError, match=r"1 rounds of 2 prompts left 1 groups after filtering; a step takes 2") as ended:
+    with pytest.raises(RunError, match=r"1 rounds of 2 prompts left 1 groups after filtering; a step needs 2") as ended:
         gather.gather(1, phase)
     assert "max_generation_batches" in ended.value.hint
 

@@ -88,5 +88,5 @@ def test_log_probs_are_those_of_transformers_at_these_experts(one: Workers, fami
 
 
 def test_a_model_without_experts_is_refused(one: Workers, families: dict[str, Path]) -> None:
-    with pytest.raises(PlanError, match=r"the megatron engine replays .* this is a llama model"):
+    with pytest.raises(PlanError, match=r"the megatron engine supports it only for .* this is a llama model"):
         one.run(replay_jobs.given, families["llama"], training(Megatron()), make_samples(2), MICRO)

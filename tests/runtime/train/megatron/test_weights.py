@@ -112,7 +112,7 @@ def test_a_tensor_without_a_place_a_missing_one_and_another_shape_are_refused(
 ) -> None:
     norm = "model.layers.3.input_layernorm.weight"
     cases = {
-        "no place for": {"model.layers.1.mlp.extra.weight": torch.zeros(2)},
+        "which the Megatron model does not have": {"model.layers.1.mlp.extra.weight": torch.zeros(2)},
         f"lacks 1 of the model's tensors, the first is {norm}, for decoder.layers.3.input_layernorm.weight": {
             norm: None
         },
