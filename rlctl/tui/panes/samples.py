@@ -69,7 +69,7 @@ class SamplesPane(Pane):
     SamplesPane #sample-list { height: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
     SamplesPane #sample-scroll { height: 1fr; }
     SamplesPane #sample-text { height: auto; }
-    .-low SamplesPane #sample-side { min-height: 6; }
+    .-low SamplesPane #sample-side { min-height: 4; }
     .-low SamplesPane #sample-head { max-height: 2; }
     .-low SamplesPane #sample-list { border: none; padding: 0 1; }
     .-wide SamplesPane #samples, .-very-wide SamplesPane #samples { layout: horizontal; }
