@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ["RLCTL_LANGUAGE"] = "en"
+os.environ |= {"RLCTL_LANGUAGE": "en", "COLORTERM": "truecolor"}  # the palette is that of a terminal with all colors
 
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
