@@ -148,9 +148,9 @@ def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(fi
         assert listed.index("data.overlong_prompts") < listed.index("Changes speed, memory, names or records only (")
         held = dialog.query_one("#account", VerticalScroll)
         assert held.max_scroll_y
+        await pilot.press("pagedown")
         while not held.scroll_y:
-            await pilot.press("pagedown")
-            await pilot.pause(0.02)
+            await pilot.pause(0.05)
         while screen.session.is_changed or screen.session.file.path == file:
             if screen.app.screen is dialog:  # which asks to read the list first if it has changed meanwhile
                 dialog._save()
