@@ -149,7 +149,7 @@ def main() -> None:
     together = {"reward_loop": {"overlap_with_rollout": True}}
     apart = {
         "placement": {"layout": "split"},
-        "weight_sync": {"max_steps_ahead": 2, "max_staleness": 8, "in_flight_requests": "continue"},
+        "weight_sync": {"max_steps_ahead": 2, "max_staleness_steps": 8, "in_flight_requests": "continue"},
     }
     before, fresh = seconds_a_step(together, chosen.devices, train, chosen.steps)
     after, stale = seconds_a_step(apart, chosen.rollout_devices, train_apart, chosen.steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl.checks.problem import CheckContext, Problem, problem
+from rlctl.common.report import Fix
 from rlctl.config import Config
 from rlctl.config.sections.execution import FileBuffer
 from rlctl.planning import arithmetic, rollout_schedule
@@ -19,24 +20,24 @@ def staleness(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     sync = config.weight_sync
     if not _trains_on_rollout(config):
         return
-    if not rollout_schedule.streams(config):
+    streams = rollout_schedule.streams(config)
+    if not streams:
         yield from _too_old_in_turns(config)
+    if sync.max_staleness_steps is None or sync.on_stale == "keep":
         return
-    if sync.max_staleness is None:
-        return
-    made = rollout_schedule.staleness(config)
-    if sync.on_stale == "drop" and sync.style == "fixed" and sync.max_staleness < made:
+    behind, made = rollout_schedule.most_behind(config), rollout_schedule.staleness(config)
+    key = ("weight_sync", "max_staleness_steps")
+    if sync.max_staleness_steps < behind:
+        fixes: list[Fix] = [(key, made), (key, None), (("weight_sync", "on_stale"), "keep")]
+        yield problem("staleness_sync", key, fixes, every=behind + 1, behind=behind, most=sync.max_staleness_steps)
+    elif streams and sync.on_stale == "drop" and sync.style == "fixed" and sync.max_staleness_steps < made:
         yield problem(
             "staleness",
-            ("weight_sync", "max_staleness"),
-            [
-                (("weight_sync", "max_staleness"), made),
-                (("weight_sync", "on_stale"), "wait"),
-                (("weight_sync", "max_steps_ahead"), 0),
-            ],
+            key,
+            [(key, made), (("weight_sync", "on_stale"), "wait"), (("weight_sync", "max_steps_ahead"), 0)],
             ahead=sync.max_steps_ahead,
             made=made,
-            most=sync.max_staleness,
+            most=sync.max_staleness_steps,
         )
 
 

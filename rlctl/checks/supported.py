@@ -61,7 +61,7 @@ def buffers(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     for name in ("max_steps_ahead", "style", "in_flight_requests") if apart else ():
         if getattr(config.weight_sync, name) != getattr(WeightSync(), name):
             yield problem("not-supported_two-runs", ("weight_sync", name))
-    if apart and config.weight_sync.on_stale == "wait" and config.weight_sync.max_staleness is not None:
+    if apart and config.weight_sync.on_stale == "wait" and config.weight_sync.max_staleness_steps is not None:
         yield problem("not-supported_wait", ("weight_sync", "on_stale"), [(("weight_sync", "on_stale"), "drop")])
     for interval in (
         (("schedule", "evaluate_every"), ("checkpoint", "every")) if arithmetic.drains_buffer(config) else ()

@@ -70,7 +70,7 @@ Steps = Annotated[int, Unit("steps"), Range(at_least=1)]
 Devices = Annotated[int, Unit("devices"), Range(at_least=1, at_most=MAX_DEVICES)]
 Seconds = Annotated[float, Unit("seconds"), Range(above=0)]
 GiB = Annotated[float, Unit("GiB"), Range(above=0)]
-Versions = Annotated[int, Unit("weight syncs"), Range(at_least=0)]
+Staleness = Annotated[int, Unit("steps"), Range(at_least=0)]
 
 T = TypeVar("T")
 

@@ -1,7 +1,8 @@
-"""When new weights go to rollout, and how far rollout may be ahead of training: the arithmetic of section ``sync``.
+"""When new weights go to rollout, and how far rollout may be ahead of training: the arithmetic of section ``weight_sync``.
 
-A weight version is the number of steps that the policy was trained for. The staleness of a response is how often newer
-weights have been sent since those that it was drawn with. Prompts are counted from the start of the stage.
+A weight version is the number of steps that the policy was trained for. The staleness of a response is a difference of
+versions: the steps between the weights that its first token was sampled with and the weights that are trained on it. Prompts
+are counted from the start of the stage.
 """
 
 from __future__ import annotations
@@ -45,18 +46,17 @@ def _longest(config: Config) -> int:
 
 
 def most_behind(config: Config) -> int:
-    """How many versions older than the policy the weights of rollout are at most, where nothing runs ahead."""
+    """Steps that the weights of rollout are old at most, if nothing runs ahead."""
     return _longest(config) - 1
 
 
 def limits_staleness(config: Config) -> bool:
-    """Whether ``max_staleness`` can change a run: rollout that is held back to fewer steps ahead never reaches it."""
+    """Whether ``max_staleness_steps`` can change a run: responses of a fixed schedule may never get that old."""
     sync = config.weight_sync
-    if sync.max_staleness is None:
+    if sync.max_staleness_steps is None:
         return False
-    held_back = sync.style == "fixed" and sync.every == 1 and sync.every_optimizer_steps is None
     replays = config.run.mode != "full" or config.buffer.replay.enabled
-    return replays or not held_back or sync.max_staleness < math.ceil(sync.max_steps_ahead)
+    return replays or sync.style != "fixed" or sync.max_staleness_steps < staleness(config)
 
 
 def passes_buffer(config: Config) -> bool:
@@ -102,18 +102,14 @@ def in_order(config: Config) -> bool:
 
 def oldest_version(config: Config, version: int) -> int:
     """The oldest weights whose responses are trained on while the policy is of ``version``."""
-    return max(_oldest_by_sync(config, version), oldest_by_strategy(config, version))
+    return max(_oldest_by_limit(config, version), oldest_by_strategy(config, version))
 
 
-def _oldest_by_sync(config: Config, version: int) -> int:
+def _oldest_by_limit(config: Config, version: int) -> int:
     sync = config.weight_sync
-    if sync.max_staleness is None or sync.on_stale != "drop":
+    if sync.max_staleness_steps is None or sync.on_stale != "drop":
         return 0
-    untrained = config.schedule.critic_warmup_steps
-    oldest = last_sync(config, version + untrained)
-    for _ in range(sync.max_staleness):
-        oldest = last_sync(config, oldest - 1)
-    return max(0, oldest - untrained)
+    return max(0, version - sync.max_staleness_steps)
 
 
 def oldest_by_strategy(config: Config, version: int) -> int:
@@ -151,11 +147,8 @@ def horizon(config: Config, *, synced: int, total_steps: int, explored: int = 0)
     elif sync.style == "explorer_driven":
         start = math.ceil(sync.max_steps_ahead * prompts) if synced == 0 else 0
         most = min(most, explored + start + _longest(config) * prompts)
-    if sync.on_stale == "wait" and sync.max_staleness is not None:
-        fresh_until = synced
-        for _ in range(sync.max_staleness + 1):
-            fresh_until = next_sync(config, fresh_until)
-        most = min(most, fresh_until * prompts)
+    if sync.on_stale == "wait" and sync.max_staleness_steps is not None:
+        most = min(most, (synced + sync.max_staleness_steps + 1) * prompts)
     return Horizon(most, capacity(config))
 
 
@@ -170,8 +163,8 @@ def capacity(config: Config) -> int | None:
 
 
 def staleness(config: Config) -> int:
-    """How stale the schedule itself lets responses become, where all are waited for; the fixed style bounds it."""
-    return math.ceil(config.weight_sync.max_steps_ahead / _longest(config))
+    """Steps that responses of a fixed schedule are old at most, if all are waited for."""
+    return most_behind(config) + math.ceil(config.weight_sync.max_steps_ahead)
 
 
 def schedule_name(config: Config) -> str:

@@ -448,7 +448,8 @@ TABLE: tuple[Row, ...] = (
     honoured("reward_loop", "overlap_with_rollout max_queued"),
     # weight_sync, placement, buffer, service
     honoured(
-        "weight_sync", "every every_optimizer_steps max_steps_ahead max_staleness on_stale style in_flight_requests"
+        "weight_sync",
+        "every every_optimizer_steps max_steps_ahead max_staleness_steps on_stale style in_flight_requests",
     ),
     honoured("weight_sync", "method bucket_mib timeout"),
     noted("weight_sync", "args", "sync-args"),

@@ -180,7 +180,7 @@ def _join_schedule(values: dict[KeyPath, Any], config: Config, rows: int | None)
         values |= {("schedule", name): None for name in ("total_epochs", "total_optimizer_steps")}
         values["schedule", "total_steps"] = total
     if not limits_staleness(config):
-        values["weight_sync", "max_staleness"] = None
+        values["weight_sync", "max_staleness_steps"] = None
 
 
 def _can_count(config: Config, rows: int | None) -> bool:

@@ -46,7 +46,7 @@ CONSEQUENCES: Mapping[str, str] = {
     "train.optimizer.decay_norms_and_biases": "If true, weight decay also applies to norms and biases",
     "critic.optimizer.decay_norms_and_biases": "If true, weight decay also applies to norms and biases",
     "weight_sync.every_optimizer_steps": "Rollout gets new weights more or less often, so that responses are staler or fresher",
-    "weight_sync.max_staleness": "The run trains on responses of other staleness",
+    "weight_sync.max_staleness_steps": "The run trains on responses of other staleness",
     "run.mode": "The run does something else than its source",
 }
 """What follows if the two sides of a key differ, by canonical key."""

@@ -41,18 +41,18 @@ def test_steps_ahead_of_verl_are_whole_and_the_difference_is_told(mode: str, ahe
 @pytest.mark.parametrize("staleness", [0, 1, 7, 20])
 def test_the_oldest_response_is_as_old_in_verl(mode: str, staleness: int) -> None:
     """verl keeps a response of step p in step s where s - p + 1 <= threshold, and sends weights after each step."""
-    values, _ = written(f"{MODES[mode]}weight_sync: {{max_steps_ahead: 1, max_staleness: {staleness}}}\n", "verl")
+    values, _ = written(f"{MODES[mode]}weight_sync: {{max_steps_ahead: 1, max_staleness_steps: {staleness}}}\n", "verl")
     threshold = find(values, parse_dotted(THRESHOLD))
     assert [age for age in range(100) if age + 1 <= threshold][-1] == staleness
     back = convert(
-        f"{MODES[mode]}weight_sync: {{max_steps_ahead: 1, max_staleness: {staleness}}}\n",
+        f"{MODES[mode]}weight_sync: {{max_steps_ahead: 1, max_staleness_steps: {staleness}}}\n",
         "verl",
         dialect="rlctl",
         environment={},
     )
     loaded, _ = read_document(read_yaml(back.text or "", "out.yaml"), dialect="verl", environment={})
     assert loaded is not None
-    assert loaded.config.weight_sync.max_staleness == staleness
+    assert loaded.config.weight_sync.max_staleness_steps == staleness
 
 
 def test_a_bound_of_staleness_that_is_not_set_drops_nothing_in_verl() -> None:

@@ -35,7 +35,7 @@ def test_a_step_is_what_is_trained_on_before_the_weights_go_over() -> None:
     assert config.schedule.total_steps == 100
     assert (
         config.weight_sync.max_steps_ahead,
-        config.weight_sync.max_staleness,
+        config.weight_sync.max_staleness_steps,
         config.weight_sync.in_flight_requests,
     ) == (0.5, 1, "continue")
     assert config.algorithm.old_log_probs == "rollout"
@@ -115,7 +115,7 @@ def test_another_trainer_than_the_source_starts_is_reported(target: str, said: s
 
 
 def _to_trinity(ahead: float, staleness: int) -> dict[str, bool]:
-    sync = f"weight_sync: {{max_steps_ahead: {ahead}, max_staleness: {staleness}}}\n"
+    sync = f"weight_sync: {{max_steps_ahead: {ahead}, max_staleness_steps: {staleness}}}\n"
     data = "data: {train: [{path: a.parquet}]}\n"
     made = convert(f"rlctl: 1\nmodel: {{path: a/b}}\n{data}{sync}", to="trinity", dialect="rlctl")
     return {entry.key: entry.loses for entry in made.report.accounting}
@@ -125,9 +125,9 @@ def _to_trinity(ahead: float, staleness: int) -> dict[str, bool]:
 def test_a_bound_on_staleness_that_is_never_reached_is_not_reported_as_lost(ahead: float, lost: bool) -> None:
     """Trinity has no such bound; rollout that is at most one step ahead never makes responses two steps old."""
     loses = _to_trinity(ahead, 1)
-    assert not loses["weight_sync.max_staleness"]
+    assert not loses["weight_sync.max_staleness_steps"]
     assert loses["weight_sync.max_steps_ahead"] is lost
 
 
 def test_a_bound_on_staleness_that_matters_is_reported_as_lost() -> None:
-    assert {key for key, lost in _to_trinity(3, 1).items() if lost} == {"weight_sync.max_staleness"}
+    assert {key for key, lost in _to_trinity(3, 1).items() if lost} == {"weight_sync.max_staleness_steps"}

@@ -81,7 +81,7 @@ TEACHER = {"distillation": {"teacher": "org/teacher", "coefficient": 0.5, "args"
 PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "not-supported",
-        {**DRAINS, "weight_sync": {"max_staleness": 1, "on_stale": "wait"}},
+        {**DRAINS, "weight_sync": {"max_staleness_steps": 1, "on_stale": "wait"}},
         "weight_sync.on_stale",
         "not-supported_wait",
     ),
@@ -430,9 +430,21 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("cluster-too-small", {"placement": {"nodes": 2}}, "placement", "nodes=2 devices=8 known_nodes=1 known_devices=8"),
     (
         "staleness",
-        {"weight_sync": {"max_steps_ahead": 2, "max_staleness": 1}},
-        "weight_sync.max_staleness",
+        {"weight_sync": {"max_steps_ahead": 2, "max_staleness_steps": 1}},
+        "weight_sync.max_staleness_steps",
         "ahead=2.0 made=2 most=1",
+    ),
+    (
+        "staleness",
+        {"weight_sync": {"every": 2, "max_steps_ahead": 1, "max_staleness_steps": 1}},
+        "weight_sync.max_staleness_steps",
+        "ahead=1.0 made=2 most=1",
+    ),
+    (
+        "staleness",
+        {"weight_sync": {"every": 4, "max_staleness_steps": 2}},
+        "weight_sync.max_staleness_steps",
+        "staleness_sync every=4 behind=3 most=2",
     ),
     (
         "buffer-too-small",

@@ -29,8 +29,9 @@ def horizons(sync: dict[str, Any], steps: int = 4, **sections: Any) -> list[int]
         ({"max_steps_ahead": 1.5}, [20, 28, 36, 44]),  # ROLL: ceil(P x ratio) + P x step
         ({"every": 2}, [16, 16, 32, 32]),  # Trinity's sync_interval: the explorer stops for each synchronisation
         ({"every": 2, "max_steps_ahead": 1}, [24, 24, 40, 40]),  # ... and its sync_offset
-        ({"max_steps_ahead": 3, "max_staleness": 1, "on_stale": "wait"}, [16, 24, 32, 40]),
-        ({"every": 2, "max_staleness": 0, "on_stale": "wait", "max_steps_ahead": 9}, [16, 16, 32, 32]),
+        ({"max_steps_ahead": 3, "max_staleness_steps": 1, "on_stale": "wait"}, [16, 24, 32, 40]),
+        ({"every": 2, "max_staleness_steps": 1, "on_stale": "wait", "max_steps_ahead": 9}, [16, 16, 32, 32]),
+        ({"every": 2, "max_staleness_steps": 2, "on_stale": "wait", "max_steps_ahead": 9}, [24, 24, 40, 40]),
     ],
 )
 def test_how_far_rollout_may_be(sync: dict[str, Any], expected: list[int]) -> None:
@@ -52,23 +53,31 @@ def test_weights_are_sent_by_steps_or_optimizer_steps() -> None:
     assert [step for step in range(1, 7) if rollout_schedule.sync_due(by_optimizer, step)] == [2, 3, 5, 6]
 
 
-def test_staleness_counts_synchronisations() -> None:
+def test_staleness_counts_steps_however_often_weights_are_sent() -> None:
     def oldest(sync: dict[str, Any]) -> list[int]:
         return [rollout_schedule.oldest_version(config(sync), version) for version in range(6)]
 
     assert oldest({}) == [0] * 6
-    assert oldest({"max_staleness": 1}) == [0, 0, 1, 2, 3, 4]
-    assert oldest({"max_staleness": 0, "every": 2}) == [0, 0, 2, 2, 4, 4]
-    assert oldest({"max_staleness": 1, "every": 2}) == [0, 0, 0, 0, 2, 2]
-    assert oldest({"max_staleness": 1, "on_stale": "keep"}) == [0] * 6
-    warmed = config({"max_staleness": 0, "every": 2}, schedule={"critic_warmup_steps": 1})
-    assert [rollout_schedule.oldest_version(warmed, version) for version in range(6)] == [0, 1, 1, 3, 3, 5]
-    assert [rollout_schedule.staleness(config({"max_steps_ahead": ahead})) for ahead in (0, 0.5, 1, 2.5)] == [
-        0,
-        1,
-        1,
-        3,
-    ]
+    assert oldest({"max_staleness_steps": 1}) == [0, 0, 1, 2, 3, 4]
+    assert oldest({"max_staleness_steps": 1, "every": 2}) == [0, 0, 1, 2, 3, 4]
+    assert oldest({"max_staleness_steps": 3, "every": 2}) == [0, 0, 0, 0, 1, 2]
+    assert oldest({"max_staleness_steps": 1, "on_stale": "keep"}) == [0] * 6
+    made = {
+        every: [rollout_schedule.staleness(config({"every": every, "max_steps_ahead": n})) for n in (0, 0.5, 1, 2.5)]
+        for every in (1, 3)
+    }
+    assert made == {1: [0, 1, 1, 3], 3: [2, 3, 3, 5]}
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_limit_of_whole_syncs_is_one_of_steps(every: int) -> None:
+    """Frameworks that count syncs keep at most ``syncs`` of them: with every k-th step one, (syncs + 1) k - 1 steps."""
+    for syncs in (0, 1, 2):
+        limit = config({"every": every, "max_staleness_steps": (syncs + 1) * every - 1})
+        for version in range(12):
+            by_syncs = {sent for sent in range(0, version + 1, every) if version // every - sent // every <= syncs}
+            oldest = rollout_schedule.oldest_version(limit, version)
+            assert {sent for sent in range(0, version + 1, every) if sent >= oldest} == by_syncs
 
 
 def test_styles_that_wait_for_nobody_are_bounded_by_the_buffer() -> None:
@@ -98,4 +107,4 @@ def test_staleness_control_is_trinitys() -> None:
 
     assert oldest(1) == [max(step - 1 - 1, 0) for step in (1, 2, 3, 4, 5)]
     assert oldest(float("inf")) == [0] * 5
-    assert oldest(3, max_staleness=1) == [0, 0, 1, 2, 3], "the stricter of the two"
+    assert oldest(3, max_staleness_steps=1) == [0, 0, 1, 2, 3], "the stricter of the two"

@@ -18,7 +18,7 @@ def test_rollout_apart_and_ahead(task: Task, run: Callable[..., Ran], tmp_path: 
         tmp_path,
         placement={"layout": "split", "devices_per_node": 3, "rollout_devices": 2, "device": "cpu"},
         schedule={"total_steps": 3},
-        weight_sync={"max_steps_ahead": 2, "max_staleness": 2, "in_flight_requests": "continue"},
+        weight_sync={"max_steps_ahead": 2, "max_staleness_steps": 2, "in_flight_requests": "continue"},
         checkpoint={"every": None, "at_end": False, "export": "never"},
     )
     ran = run(config)

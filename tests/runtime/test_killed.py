@@ -256,7 +256,7 @@ def test_random_moments_of_an_asynchronous_run_lose_and_repeat_no_prompt(
         weight_sync={
             "max_steps_ahead": 2,
             "in_flight_requests": ("continue", "abort")[seed % 2],
-            "max_staleness": 3,
+            "max_staleness_steps": 3,
             "on_stale": "keep",
         },
         placement={"layout": "split", "devices_per_node": 2, "device": "cpu"},

@@ -113,7 +113,12 @@ def test_a_lost_engine_while_rollout_is_ahead_loses_and_doubles_nothing(
     config = config_of(
         task,
         tmp_path,
-        weight_sync={"max_steps_ahead": 2, "max_staleness": 3, "on_stale": "keep", "in_flight_requests": in_flight},
+        weight_sync={
+            "max_steps_ahead": 2,
+            "max_staleness_steps": 3,
+            "on_stale": "keep",
+            "in_flight_requests": in_flight,
+        },
         schedule={"total_steps": 5},
         rollout=FEW_AT_A_TIME,
     )
@@ -168,7 +173,7 @@ def test_engines_that_are_killed_are_replaced_while_rollout_is_ahead(
         tmp_path,
         placement={"layout": "split", "devices_per_node": 3, "rollout_devices": 2, "device": "cpu"},
         schedule={"total_steps": 6, "evaluate_every": 100},
-        weight_sync={"max_steps_ahead": 2, "max_staleness": 3, "in_flight_requests": "continue"},
+        weight_sync={"max_steps_ahead": 2, "max_staleness_steps": 3, "in_flight_requests": "continue"},
         rollout={**FEW_AT_A_TIME, "timeouts": {"retries": 3}},
         checkpoint={"every": None, "at_end": False, "export": "never"},
     )

@@ -85,7 +85,7 @@ def test_responses_under_way_at_new_weights(task: Task, tmp_path: Path, in_fligh
     config = config_of(
         task,
         tmp_path,
-        weight_sync={"max_steps_ahead": 2, "max_staleness": 2, "in_flight_requests": in_flight},
+        weight_sync={"max_steps_ahead": 2, "max_staleness_steps": 2, "in_flight_requests": in_flight},
         rollout={"max_response_tokens": 4, "precision": "float32", "max_running_prompts": 3},
     )
     seen = run_here(config, tmp_path / "run")
@@ -98,7 +98,7 @@ def test_responses_under_way_at_new_weights(task: Task, tmp_path: Path, in_fligh
     "sync",
     [
         {"max_steps_ahead": 1},
-        {"max_steps_ahead": 2, "max_staleness": 3, "in_flight_requests": "continue"},
+        {"max_steps_ahead": 2, "max_staleness_steps": 3, "in_flight_requests": "continue"},
         {"max_steps_ahead": 1, "every": 2, "in_flight_requests": "abort"},
         {"style": "trainer_driven", "every": 2, "in_flight_requests": "continue"},
         {"style": "explorer_driven", "every": 2},
@@ -130,7 +130,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize(
-    "sync", [{"max_steps_ahead": 2, "in_flight_requests": "continue", "max_staleness": 3}], ids=["asynchronous"]
+    "sync", [{"max_steps_ahead": 2, "in_flight_requests": "continue", "max_staleness_steps": 3}], ids=["asynchronous"]
 )
 def test_a_run_that_ends_anywhere_and_goes_on_trains_on_every_prompt_once(
     task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: dict[str, Any]

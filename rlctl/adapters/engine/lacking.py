@@ -46,7 +46,7 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "rewards.name": ("names for rewards", "metrics have other names"),
     "algorithm.advantage.args": ("arguments for this estimator", "the estimator's own values apply"),
     "weight_sync.max_steps_ahead": ("rollout ahead of training in this layout", "rollout and training take turns"),
-    "weight_sync.max_staleness": ("limit on staleness in this layout", "rollout and training take turns"),
+    "weight_sync.max_staleness_steps": ("limit on staleness in this layout", "rollout and training take turns"),
     "train.engine.args": (
         "settings of this training engine",
         "the engine's default applies; memory and speed may differ, results don't",

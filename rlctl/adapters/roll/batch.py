@@ -396,12 +396,14 @@ def _read_ahead(view: Reading) -> Iterator[Flow]:
             said("is {ratio!r}; expected 0 for synchronous, or steps ahead of at least 1", ratio=ratio), key=used[0]
         )
     yield Flow(view.to("weight_sync.max_steps_ahead"), float(ratio), used, same=True)
-    note = said("responses are at most {ratio} updates old", ratio=ceil(ratio)) if ratio else ""
-    yield Flow(view.to("weight_sync.max_staleness"), ceil(ratio), used, "derived" if ratio else "mapped", note)
+    every = view.get(f"{A}.model_update_frequency", 1)
+    oldest = ceil(ratio) + (every - 1 if isinstance(every, int) else 0)
+    note = said("responses are at most {oldest} steps old", oldest=oldest) if oldest else ""
+    yield Flow(view.to("weight_sync.max_staleness_steps"), oldest, used, "derived" if oldest else "mapped", note)
 
 
 def _write_ahead(view: Writing) -> Iterator[Out]:
-    ahead, staleness = view.get("weight_sync.max_steps_ahead"), view.get("weight_sync.max_staleness")
+    ahead, staleness = view.get("weight_sync.max_steps_ahead"), view.get("weight_sync.max_staleness_steps")
     used = (view.to("weight_sync.max_steps_ahead"),)
     agentic = view.config.rollout.environments is not None
     if 0 < ahead < 1:
@@ -420,13 +422,14 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
         ahead = ceil(ahead)
     whole = int(ahead) if ahead == int(ahead) else ahead
     yield Flow(view.path("async_generation_ratio"), whole, used, same=True)
-    place = (view.to("weight_sync.max_staleness"),)
-    if staleness is None or staleness == ceil(ahead):
+    place = (view.to("weight_sync.max_staleness_steps"),)
+    oldest = ceil(ahead) + view.config.weight_sync.every - 1
+    if staleness is None or staleness == oldest:
         yield Flow((), None, place, "derived", "follows from async_generation_ratio")
-    elif staleness and view.explicit("weight_sync.max_staleness"):
+    elif staleness and view.explicit("weight_sync.max_staleness_steps"):
         yield Inexpressible(
             place,
-            said("ROLL keeps responses up to {ahead} updates old, set by async_generation_ratio", ahead=ceil(ahead)),
+            said("ROLL keeps responses up to {oldest} steps old, set by async_generation_ratio", oldest=oldest),
         )
 
 
@@ -435,10 +438,10 @@ SYNC: list[Rule] = [
     CustomRule(
         "steps ahead",
         (DialectKey("async_generation_ratio", 0),),
-        ("weight_sync.max_steps_ahead", "weight_sync.max_staleness"),
+        ("weight_sync.max_steps_ahead", "weight_sync.max_staleness_steps"),
         _read_ahead,
         _write_ahead,
-        "staleness = steps ahead, rounded up",
+        "staleness = steps ahead, rounded up, + steps between two syncs - 1",
     ),
     Key("model_update_buffer_size_mb", "weight_sync.bucket_mib", 1024),
     *[

@@ -603,7 +603,7 @@ OWN_SYNC = "Trinity has no such limit; sync_interval, sync_offset and sync_style
 
 def _write_staleness(view: Writing) -> Iterator[Out]:
     """Nothing for a bound that rollout, which ``sync_offset`` holds back, never reaches."""
-    used = (view.to("weight_sync.max_staleness"), view.to("weight_sync.on_stale"))
+    used = (view.to("weight_sync.max_staleness_steps"), view.to("weight_sync.on_stale"))
     if limits_staleness(view.config):
         yield Inexpressible(used, OWN_SYNC)
     else:
@@ -753,7 +753,7 @@ RULES: list[Rule] = [
     CustomRule(
         "staleness",
         (),
-        ("weight_sync.max_staleness", "weight_sync.on_stale"),
+        ("weight_sync.max_staleness_steps", "weight_sync.on_stale"),
         lambda view: iter(()),
         _write_staleness,
         "follows from sync_offset",

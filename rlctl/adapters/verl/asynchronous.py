@@ -146,13 +146,13 @@ def read_sync(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("weight_sync.every"), 1, ())
     if not is_fully(view):
         yield Flow(view.to("weight_sync.max_steps_ahead"), 1.0, (), "derived", "one step off")
-        yield Flow(view.to("weight_sync.max_staleness"), 1, ())
+        yield Flow(view.to("weight_sync.max_staleness_steps"), 1, ())
         return
     ahead, used = _value(view, STALENESS), (view.path(STALENESS),)
     if isinstance(ahead, (int, float)):
         note = said("{ahead:g} of a step's prompts ahead of training", ahead=ahead)
         yield Flow(view.to("weight_sync.max_steps_ahead"), float(ahead), used, "derived", note)
-        yield Flow(view.to("weight_sync.max_staleness"), math.ceil(ahead), used, "derived", note)
+        yield Flow(view.to("weight_sync.max_staleness_steps"), math.ceil(ahead), used, "derived", note)
     how = "continue" if _value(view, PARTIAL) else "wait"
     yield Flow(view.to("weight_sync.in_flight_requests"), how, (view.path(PARTIAL),))
 

@@ -86,7 +86,7 @@ def _write_args(view: Writing) -> Iterator[Out]:
 
 
 DEFAULT_SPAN = 8
-SPAN = "verl counts the weight versions that a response spans, including its own: one more than its staleness"
+SPAN = "verl counts the steps that a response spans, including its own: one more than its staleness"
 
 
 def _read_placement(view: Reading) -> Iterator[Flow]:
@@ -128,7 +128,11 @@ def _read_placement(view: Reading) -> Iterator[Flow]:
         )
     kept = span - 1 if isinstance(span, int) else span
     yield Flow(
-        view.to("weight_sync.max_staleness"), kept, (place,) if warm else (), "derived" if warm else "mapped", SPAN
+        view.to("weight_sync.max_staleness_steps"),
+        kept,
+        (place,) if warm else (),
+        "derived" if warm else "mapped",
+        SPAN,
     )
 
 
@@ -241,9 +245,10 @@ def _pace(view: Writing, mode: str) -> Iterator[Out]:
                 whole=whole,
             ),
         )
-    threshold, kept = view.path("trainer.v1.sampler.max_off_policy_threshold"), (view.to("weight_sync.max_staleness"),)
-    if sync.max_staleness is not None:
-        yield Flow(threshold, sync.max_staleness + 1, kept, "derived", SPAN)
+    threshold = view.path("trainer.v1.sampler.max_off_policy_threshold")
+    kept = (view.to("weight_sync.max_staleness_steps"),)
+    if sync.max_staleness_steps is not None:
+        yield Flow(threshold, sync.max_staleness_steps + 1, kept, "derived", SPAN)
     else:
         note = "null means the limit that the schedule implies; this bound equals it"
         yield Flow(threshold, max(DEFAULT_SPAN, whole + 1), kept, "derived", note)
@@ -558,7 +563,7 @@ RULES: list[Rule] = [
             "placement.rollout_devices",
             "weight_sync.every_optimizer_steps",
             "weight_sync.max_steps_ahead",
-            "weight_sync.max_staleness",
+            "weight_sync.max_staleness_steps",
             "weight_sync.every",
         ),
         _read_placement,

@@ -240,8 +240,10 @@ memory_hardware = { $reason }
 
 ## Schedule
 
-staleness = rollout runs up to { $ahead } steps ahead, so responses are up to { $made } weight syncs old, but weight_sync.max_staleness is { $most }: most responses generated ahead would be dropped
-    .about = The schedule produces responses staler than weight_sync.max_staleness; they would be dropped.
+staleness = rollout runs up to { $ahead } steps ahead, so responses are up to { $made } steps old, but weight_sync.max_staleness_steps is { $most }: most responses generated ahead would be dropped
+    .about = The schedule produces responses staler than weight_sync.max_staleness_steps; they would be dropped.
+    .hint = { $fix }
+staleness_sync = weights are synced every { $every } steps, so responses are up to { $behind } steps old without running ahead, but weight_sync.max_staleness_steps is { $most }: some steps would have nothing to train on
     .hint = { $fix }
 staleness_strategy = weights are synced every { $every } steps, so responses are up to { $made } versions old, and staleness_control drops whole steps: nothing would be left to train on
     .hint = set its max_staleness to { $made } or more, or weight_sync.every to 1
@@ -416,7 +418,7 @@ not-supported_memory-buffer = run.mode is train_only, but a buffer in memory end
 not-supported_no-buffer = run.mode is train_only, but { $key } is not set
     .hint = set { $key } to the buffer of the run that explores
 not-supported_two-runs = { $key } applies when one run does both rollout and training; here weight_sync.every sets when weights are exchanged
-    .hint = remove { $key }; weight_sync.max_staleness limits how old responses may be
+    .hint = remove { $key }; weight_sync.max_staleness_steps limits how old responses may be
 not-supported_wait = weight_sync.on_stale is wait, but a run that explores does not know the step of the run that trains
     .hint = { $fix }
 not-supported_epochs = { $key } counts epochs, but a run that trains on a buffer has none

@@ -229,8 +229,10 @@ memory_hardware = { $reason }
 
 ## 调度
 
-staleness = rollout 最多提前 { $ahead } 步，回答最多落后 { $made } 次权重同步，而 weight_sync.max_staleness 是 { $most }：提前生成的回答大多会被丢弃
-    .about = 按这个调度生成的回答比 weight_sync.max_staleness 更陈旧，会被丢弃。
+staleness = rollout 最多提前 { $ahead } 步，回答最多落后 { $made } 步，而 weight_sync.max_staleness_steps 是 { $most }：提前生成的回答大多会被丢弃
+    .about = 按这个调度生成的回答比 weight_sync.max_staleness_steps 更陈旧，会被丢弃。
+    .hint = { $fix }
+staleness_sync = 权重每 { $every } 步同步一次，即使不提前生成，回答也最多落后 { $behind } 步，而 weight_sync.max_staleness_steps 是 { $most }：有些步会没有可训练的数据
     .hint = { $fix }
 staleness_strategy = 权重每 { $every } 步同步一次，回答最多落后 { $made } 个版本，staleness_control 会丢弃整步的回答，没有可训练的数据
     .hint = 把它的 max_staleness 设为 { $made } 或更大，或把 weight_sync.every 设为 1
@@ -405,7 +407,7 @@ not-supported_memory-buffer = run.mode 是 train_only，但内存中的缓冲区
 not-supported_no-buffer = run.mode 是 train_only，但没有设置 { $key }
     .hint = 把 { $key } 设为负责 rollout 的任务所用的缓冲区
 not-supported_two-runs = { $key } 用于 rollout 和训练在同一任务中的情况；这里由 weight_sync.every 决定何时交换权重
-    .hint = 去掉 { $key }；weight_sync.max_staleness 限制回答的陈旧程度
+    .hint = 去掉 { $key }；weight_sync.max_staleness_steps 限制回答的陈旧程度
 not-supported_wait = weight_sync.on_stale 是 wait，但负责 rollout 的任务不知道训练任务进行到哪一步
     .hint = { $fix }
 not-supported_epochs = { $key } 按 epoch 计数，但从缓冲区训练的任务没有 epoch

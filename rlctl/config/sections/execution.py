@@ -12,8 +12,8 @@ from rlctl.config.fields import (
     ParallelSize,
     Range,
     Seconds,
+    Staleness,
     Unit,
-    Versions,
     section,
 )
 
@@ -29,12 +29,12 @@ class WeightSync:
     max_steps_ahead: NonNegative = 0.0
     """Steps that rollout may be ahead of training; 0 is synchronous, 1 is one-step-off. Raised, nobody waits and
     responses are staler."""
-    max_staleness: Versions | None = None
-    """How often newer weights may have been sent since a response was begun, when it is trained on; null is what the
-    schedule makes of it."""
+    max_staleness_steps: Staleness | None = None
+    """Limit on staleness: steps between the weights that started a response and the weights trained on it, as in the metric
+    ``staleness/max``. Higher values let rollout run further ahead. null = whatever the schedule produces."""
     on_stale: Literal["drop", "wait", "keep"] = "drop"
-    """What happens to responses beyond ``max_staleness``: they are dropped, rollout holds back so that there are none, or
-    they are trained on."""
+    """Responses beyond ``max_staleness_steps``: drop discards them, wait holds rollout back so that there are none, keep
+    trains on them."""
     style: Literal["fixed", "trainer_driven", "explorer_driven", "fully_async"] = "fixed"
     """Who decides when to synchronise (Trinity's ``sync_style``)."""
     method: Literal["auto", "nccl", "ipc", "checkpoint", "memory", "in_place"] = "auto"

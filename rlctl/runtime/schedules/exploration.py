@@ -76,8 +76,6 @@ class Exploration:
         """None until the engines have weights."""
         self._synced = 0
         self._version = 0
-        self._sent: list[int] = []
-        """The versions of the last weights that were sent, as many as the staleness of responses goes by."""
         self._taken = 0
         """Groups taken since the start of the stage."""
         self._pauses = 0
@@ -107,9 +105,10 @@ class Exploration:
             StopRequested: the run is asked to end.
         """
         wanted = self._config.batch.prompts_per_step
+        oldest = rollout_schedule.oldest_version(self._config, self._version)
         with phase(WAIT), self._turn():
             try:
-                groups = self._buffer.take(wanted, oldest_version=self._oldest_version())
+                groups = self._buffer.take(wanted, oldest_version=oldest)
             except StopRequested:
                 self.raise_failure()
                 raise
@@ -151,8 +150,6 @@ class Exploration:
                 self._scheduler.give_back()
             yield
             self._synced, self._version = step, version
-            if version not in self._sent[-1:]:
-                self._sent = [*self._sent, version][-1 - (self._config.weight_sync.max_staleness or 0) :]
             self._horizon = rollout_schedule.horizon(
                 self._config, synced=step, total_steps=self._total_steps, explored=self._there()
             )
@@ -182,7 +179,6 @@ class Exploration:
                 "buffer": self._saved,
                 "there": self._scheduler.handed_on - self._dropped(),
                 "taken": self._taken,
-                "sent": self._sent,
             }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -190,7 +186,7 @@ class Exploration:
         self._draws.restore(state["draws"])
         self._buffer.restore(state["buffer"])
         self._scheduler.start_from(state["there"] + self._dropped())
-        self._taken, self._sent = state["taken"], list(state["sent"])
+        self._taken = state["taken"]
 
     def saved(self) -> None:
         """The checkpoint with the last state is on the disk."""
@@ -211,13 +207,6 @@ class Exploration:
         """Raise what the thread failed of, where it did."""
         if self.failure is not None:
             raise self.failure
-
-    def _oldest_version(self) -> int:
-        """The oldest weights whose responses are trained on now: by how often newer ones were sent, and by the strategy."""
-        sync, by_strategy = self._config.weight_sync, rollout_schedule.oldest_by_strategy(self._config, self._version)
-        if sync.max_staleness is None or sync.on_stale != "drop" or len(self._sent) <= sync.max_staleness:
-            return by_strategy
-        return max(by_strategy, self._sent[-1 - sync.max_staleness])
 
     # the thread
 

@@ -124,10 +124,15 @@ def test_epochs_become_steps_where_the_length_of_the_data_is_known() -> None:
 
 def test_steps_ahead_say_how_old_responses_may_be() -> None:
     loaded, _ = read(RLVR, async_generation_ratio=1.5)
-    assert (loaded.config.weight_sync.max_steps_ahead, loaded.config.weight_sync.max_staleness) == (1.5, 2)
+    assert (loaded.config.weight_sync.max_steps_ahead, loaded.config.weight_sync.max_staleness_steps) == (1.5, 2)
     assert loaded.config.rollout.split_groups
     values, _ = written(loaded)
     assert values["async_generation_ratio"] == 1.5
+    rarely, _ = read(RLVR, async_generation_ratio=1.5, actor_train__model_update_frequency=3)
+    assert rarely.config.weight_sync.max_staleness_steps == 4, "two steps ahead, and two between two syncs"
+    again, written_report = written(rarely)
+    assert again["async_generation_ratio"] == 1.5
+    assert not [entry.key for entry in written_report.accounting if entry.loses]
 
 
 def test_a_mini_batch_of_more_than_a_step_is_cut_for_verl() -> None:

@@ -235,7 +235,7 @@ def test_rollout_ahead_of_training_works_with_agents(task: Task, tmp_path: Path,
         tmp_path,
         agent("thrice"),
         schedule={"total_steps": 4, "evaluate_every": 2},
-        weight_sync={"max_steps_ahead": 2, "max_staleness": 3, "in_flight_requests": "continue"},
+        weight_sync={"max_steps_ahead": 2, "max_staleness_steps": 3, "in_flight_requests": "continue"},
     )
     seen = run_here(config, tmp_path / "run")
     assert [*steps(seen)] == [1, 2, 3, 4]
