@@ -19,13 +19,14 @@ SHOWN_BY: dict[str, str] = {
     """,
     "runtime/agents/test_tools.py::test_a_call_is_answered_and_the_answer_read": """
         rollout.default_agent rollout.agents rollout.agents[]<tools> rollout.agents[]<tools>.name
-        rollout.agents[]<tools>.tools rollout.agents[]<tools>.tools[].path rollout.agents[]<tools>.tools[].name
+        rollout.agents[]<tools>.tools rollout.agents[]<tools>.tools[]<python>
+        rollout.agents[]<tools>.tools[]<python>.path rollout.agents[]<tools>.tools[]<python>.name
     """,
     "runtime/agents/test_tools.py::test_a_class_is_an_object_of_its_trajectory_and_is_released": """
-        rollout.agents[]<tools>.tools[].args
+        rollout.agents[]<tools>.tools[]<python>.args
     """,
     "runtime/agents/test_tools.py::test_tools_without_a_schema_or_with_one_name_are_refused": """
-        rollout.agents[]<tools>.tools[].schema
+        rollout.agents[]<tools>.tools[]<python>.schema
     """,
     "runtime/agents/test_tools.py::test_a_format_that_the_template_does_not_write_is_refused": """
         rollout.agents[]<tools>.tool_format

@@ -37,7 +37,9 @@ SHIPPED = (
     "rollout.agent.config",
     "rollout.agent.server_path",
     "rollout.agents[]<function>.path",
-    "rollout.agents[]<tools>.tools[].path",
+    "rollout.agents[]<environment>.environment<python>.path",
+    "rollout.agents[]<program>.program<python>.path",
+    "rollout.agents[]<tools>.tools[]<python>.path",
     "rollout.multi_turn.interaction_config",
     "rollout.multi_turn.tool_config",
 )

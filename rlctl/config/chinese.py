@@ -50,6 +50,7 @@ WORDS = {
     "responses on a replica": "回答（每个副本）",
     "weight syncs": "次权重同步",
     "steps": "步",
+    "turns": "轮",
     "tokens/s": "token/秒",
     "replicas": "副本",
     "responses/s": "回答/秒",

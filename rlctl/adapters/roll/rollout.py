@@ -26,6 +26,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
     converted,
 )
+from rlctl.adapters.engine.turns import unwritten_turns
 from rlctl.adapters.engine.values import DTYPES, Listed, Names, Not, Off, workflow_rule
 from rlctl.adapters.roll.workers import ENGINES, devices_of, strategy
 from rlctl.common.messages.reasons import said
@@ -470,6 +471,7 @@ RULES: list[Rule] = [
         for name in ("default_agent", "agents", "agents.**")
     ],
     Dropped("rollout.agent_workers", "rlctl does not write its agents in ROLL's form", idle=True),
+    *unwritten_turns("rlctl does not write its agents in ROLL's form", sources=False),
     workflow_rule(NO_WORKFLOW),
     Key("rollout_dump_dir", "rollout.responses_folder", None),
     Dropped("rollout.evaluation_folder", "ROLL saves only training responses"),

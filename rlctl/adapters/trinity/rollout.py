@@ -21,6 +21,7 @@ from rlctl.adapters.engine.rules import (
     VersionedDefault,
     Writing,
 )
+from rlctl.adapters.engine.turns import unwritten_turns
 from rlctl.adapters.trinity.batch import seconds
 from rlctl.adapters.trinity.data import spelling_of_all
 from rlctl.adapters.trinity.keys import train_places
@@ -226,6 +227,7 @@ EXPLORER: list[Rule] = [
         for name in ("default_agent", "agents", "agents.**")
     ],
     Dropped("rollout.agent_workers", "rlctl does not write its agents in Trinity's form", idle=True),
+    *unwritten_turns("rlctl does not write its agents in Trinity's form"),
     Dropped("rollout.environments", "in Trinity, environments belong to workflows", None),
     Dropped("rollout.evaluation_environments", "in Trinity, environments belong to workflows", None),
     *[

@@ -25,6 +25,7 @@ from rlctl.adapters.engine.rules import (
     VersionedDefault,
     Writing,
 )
+from rlctl.adapters.engine.turns import unwritten_turns
 from rlctl.adapters.engine.values import ENGINE_DTYPES, Names, Not, Off, workflow_rule
 from rlctl.adapters.verl import agent_loop, asynchronous, batch
 from rlctl.common.messages.reasons import said
@@ -481,6 +482,7 @@ RULES: list[Rule] = [
         for name in ("default_agent", "agents", "agents.**")
     ],
     Dropped("rollout.agent_workers", "rlctl does not write its agents in verl's form", idle=True),
+    *unwritten_turns("rlctl does not write its agents in verl's form"),
     Key(f"{R}.multi_turn.enable", "rollout.multi_turn.enabled", False, since="0.4"),
     Key(
         f"{R}.multi_turn.max_assistant_turns",

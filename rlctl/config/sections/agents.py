@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Choice, Count, Range, Seconds, Tokens, Unit, section
+from rlctl.config.fields import Choice, Count, Fraction, Range, Seconds, Tokens, Unit, section
+
+SINGLE_TURN = "single_turn"
+"""The name under which data and ``rollout.default_agent`` mean one generation per response, without an agent."""
+AtLimit = Literal["train", "mask", "zero_reward"]
 
 
 @section
-class Tool:
+class Credit:
+    """How a trajectory is rewarded."""
+
+    reward: Literal["auto", "function", "sum", "last"] = "auto"
+    """Reward of a trajectory. function: ``rewards`` score it. sum, last: all rewards of its turns, or that of its last turn, plus
+    the scores of ``rewards`` that apply. auto = sum for environments, function for other agents."""
+    turns: Literal["broadcast", "own"] = "broadcast"
+    """Place of the reward. broadcast: at the trajectory's end. own: each turn's reward at the end of that turn, for advantages
+    that discount; ``rewards`` stay at the trajectory's end."""
+    tool_rewards: Literal["ignore", "add"] = "ignore"
+    """Whether rewards of tools are rewards of the turns that called them."""
+
+
+@section
+class Tool(Choice):
     """A tool that the model can call."""
+
+
+@section
+class PythonTool(Tool, type="python"):
+    """A Python function, or a class with an object for each trajectory."""
 
     path: str
     """Python file with it, or ``pkg://`` and an installed module."""
@@ -20,6 +43,113 @@ class Tool:
     """Arguments that a class is made with."""
     schema: dict[str, Any] = {}
     """JSON schema shown to the model, in OpenAI's form; empty derives it from the code."""
+    reward: float = 0.0
+    """Reward of a call that succeeds, added to what the tool itself returns as reward; see ``credit.tool_rewards``."""
+
+
+@section
+class McpTool(Tool, type="mcp"):
+    """The tools of an MCP server: started by a command, or reached by URL."""
+
+    command: tuple[str, ...] = ()
+    """Command that starts a server which speaks over its standard streams; empty if ``url`` is set."""
+    url: str | None = None
+    """Address of a server that runs; null starts ``command``."""
+    env_vars: dict[str, str] = {}
+    """Environment variables of the command."""
+    tools: tuple[str, ...] = ()
+    """Tools of the server that the model can call; empty shows all of them."""
+    reward: float = 0.0
+    """Reward of a call that succeeds; see ``credit.tool_rewards``."""
+
+
+@section
+class Environment(Choice):
+    """Where an agent acts: ``reset(seed)`` and ``step(action)``, as gymnasium defines them."""
+
+
+@section
+class RunningEnvironment(Environment):
+    """What all environments have that rlctl runs."""
+
+    args: dict[str, Any] = {}
+    """Arguments that the environment is made with."""
+    seed: Literal["group", "row", "fixed"] = "group"
+    """Seed of ``reset``. group: the same for the responses to one prompt, another one in each step. row: the same for a data
+    row whenever it is used. fixed: the same for all. All derive from ``run.seed``."""
+    isolation: Literal["process", "thread"] = "process"
+    """Where the environment runs. process: in a process beside the agent worker, which is replaced if it crashes or hangs.
+    thread: in the agent worker; steps are quicker, and a crash loses all trajectories of the worker."""
+    timeout: Seconds = 60.0
+    """Longest reset or step; a longer one fails the trajectory."""
+    max_concurrent_steps: Count | None = None
+    """Steps that run at the same time in one agent worker. null = no limit besides its threads."""
+
+
+@section
+class GymnasiumEnvironment(RunningEnvironment, type="gymnasium"):
+    """An environment of gymnasium's registry."""
+
+    id: str
+    """Its id (``FrozenLake-v1``), or ``module:id`` if importing the module registers it."""
+
+
+@section
+class PythonEnvironment(RunningEnvironment, type="python"):
+    """A class or function of yours that makes an environment."""
+
+    path: str
+    """Python file with it, or ``pkg://`` and an installed module."""
+    name: str
+    """Class or function in it, called with ``args``. The environment has ``reset(seed=...)`` and ``step(action)``, and optionally
+    ``close``."""
+
+
+@section
+class OtherEnvironment(Environment, type="other"):
+    """An environment of one dialect that rlctl can translate and cannot run."""
+
+    kind: str
+    """Its name there (``webshop``)."""
+    args: dict[str, Any] = {}
+    """Its settings in that dialect, by name."""
+
+
+@section
+class Program(Choice):
+    """A program that calls the model over an OpenAI-compatible endpoint."""
+
+
+@section
+class FunctionProgram(Program, type="python"):
+    """A Python function in a process of its own, called with the row and the address of the endpoint."""
+
+    path: str
+    """Python file with it, or ``pkg://`` and an installed module."""
+    function: str = "run"
+    """Function in it that runs a trajectory."""
+    args: dict[str, Any] = {}
+    """Further keyword arguments of the function."""
+
+
+@section
+class CommandProgram(Program, type="command"):
+    """A command, in any environment or container."""
+
+    command: tuple[str, ...]
+    """Command and arguments. It reads the row as JSON from its standard input, and the address from environment variables."""
+    env_vars: dict[str, str] = {}
+    """Environment variables of the command, over those of the agent worker."""
+    folder: str | None = None
+    """Folder in which it is started; null is a temporary one for each trajectory."""
+
+
+@section
+class UrlProgram(Program, type="url"):
+    """A service that runs elsewhere: each trajectory is one POST with the row and the address of the endpoint."""
+
+    url: str
+    """Address of the service."""
 
 
 @section
@@ -27,23 +157,61 @@ class TrajectoryAgent(Choice):
     """A program that makes a trajectory of a prompt."""
 
     name: str
-    """Name by which ``rollout.default_agent`` selects it."""
+    """Name by which ``rollout.default_agent`` and ``data`` select it."""
 
 
 @section
-class ToolsAgent(TrajectoryAgent, type="tools"):
-    """The model calls tools until it answers without a call."""
+class RunningAgent(TrajectoryAgent):
+    """What all agents have that rlctl runs."""
 
-    tools: tuple[Tool, ...] = ()
-    """Tools that the model can call."""
-    tool_format: Literal["hermes", "qwen3_coder"] = "hermes"
-    """How the model writes calls. Before a run, rlctl renders a call with the chat template and parses it back."""
+    model: str = "policy"
+    """Model that the agent calls: ``policy``; ``random``, which generates random tokens without an engine, to try an agent; or a
+    name in ``rollout.auxiliary_models``."""
     max_turns: Count | None = None
     """Generations per trajectory; calls of the last one are not run. null = until the token limit."""
     max_turn_tokens: Tokens | None = None
     """Longest generation; null = what is left of ``rollout.max_response_tokens``, which limits the trajectory."""
+    time_limit: Seconds | None = None
+    """Longest trajectory, waiting included; a longer one ends after its last complete turn. null = no limit."""
+    on_token_limit: AtLimit = "train"
+    """Trajectories that the token limit ends: trained on as they are; not trained on, though their reward counts in the group; or
+    trained on with reward 0."""
+    on_turn_limit: AtLimit = "train"
+    """The same for trajectories that ``max_turns`` or ``time_limit`` ends."""
+    samples: Literal["branch", "trajectory", "turn"] = "branch"
+    """Training sequences of a trajectory. branch: calls whose prompt starts with all tokens of an earlier one continue it.
+    trajectory: one sequence; an agent that rewrites its context fails. turn: a sequence for each call."""
+    tokens: Literal["exact", "retokenized"] = "exact"
+    """Trained tokens: those that were generated, or the final conversation tokenized again, as Trinity does."""
+    credit: Credit = Credit()
+    """How a trajectory is rewarded."""
+    on_failure: Literal["retry", "drop_response", "drop_group", "zero"] = "retry"
+    """A trajectory that fails: made again up to ``rollout.timeouts.retries`` times and then dropped with its group; dropped;
+    dropped with its group, which is replaced; or kept with reward 0 as far as it got."""
+    stop_run_above_failures: Fraction = 0.5
+    """The run stops if a larger share of a step's trajectories fails. 1 never stops it."""
+
+
+@section
+class ToolsAgent(RunningAgent, type="tools"):
+    """The model calls tools until it answers without a call."""
+
+    tools: tuple[Tool, ...] = ()
+    """Tools that the model can call."""
+    system_prompt: str | None = None
+    """System message for rows that have none; null adds none."""
+    tool_format: Literal["hermes", "qwen3_coder"] = "hermes"
+    """How the model writes calls. Before a run, rlctl renders a call with the chat template and parses it back."""
+    tool_selection_key: str | None = None
+    """Column with the names of the tools that a row may call; null allows all."""
+    tool_args_key: str | None = None
+    """Column with arguments for ``create`` of a row's tools, by name of the tool; null passes none."""
+    max_observations: Count | None = None
+    """Turns of tool answers per trajectory; null = no limit."""
     max_parallel_calls: Count = 1
     """Calls of one generation that run, at the same time; the others are answered with an error."""
+    max_calls: Count | None = None
+    """Calls per trajectory that run; later ones are answered with an error. null = no limit."""
     max_tool_response_characters: Annotated[int, Unit("characters"), Range(at_least=1)] = 256
     """Characters kept of a tool's answer. Higher values show the model more of it."""
     tool_truncation: Literal["left", "middle", "right"] = "middle"
@@ -53,7 +221,54 @@ class ToolsAgent(TrajectoryAgent, type="tools"):
 
 
 @section
-class FunctionAgent(TrajectoryAgent, type="function"):
+class EnvironmentAgent(RunningAgent, type="environment"):
+    """The model acts in an environment: it reads observations and writes actions."""
+
+    environment: Environment
+    """The environment; each trajectory has its own."""
+    system_prompt: str | None = None
+    """System message for rows that have none; null adds none."""
+    opening_template: str | None = None
+    """Text of the first message, after the row's prompt if it has one. Fields: ``{observation}``, ``{prompt}`` and those of
+    ``template``. null = ``template``."""
+    template: str = "{observation}"
+    """Text of each observation. Fields: ``{observation}``, ``{turn}``, ``{turns_left}``, ``{reward}`` (of the last action),
+    ``{history}`` (of ``history_turns``), and ``{info[KEY]}`` of what the environment returned."""
+    history_template: str = "{observation}\n{action}\n"
+    """Text of one earlier turn in ``{history}``. Fields: ``{observation}``, ``{action}``, ``{reward}``, ``{turn}``."""
+    history_turns: Annotated[int, Unit("turns"), Range(at_least=0)] | None = None
+    """Earlier turns that the model reads as ``{history}`` in a conversation of one message, a training sequence a turn.
+    null = the whole conversation is kept, and a trajectory is one sequence."""
+    observation: Literal["auto", "value", "render"] = "auto"
+    """Text of an observation: the environment's value, or what ``render()`` returns. auto = the value if it is text, else the
+    rendering if ``render_mode`` is ansi, else the value."""
+    action_pattern: str | None = None
+    """Regular expression whose last match in a generation is the action: its first group, or all of it. null = the whole text
+    without spaces around it."""
+    actions: dict[str, Any] = {}
+    """Action of each text, in any case: ``{up: 3}``. Empty hands over the text, or its number if the action space is discrete."""
+    invalid_action_reward: float = 0.0
+    """Reward of a turn without a valid action. The environment is not stepped."""
+    invalid_action_text: str = "This is not a valid action. Valid actions: {actions}."
+    """Observation after such a turn. Fields: ``{actions}``, ``{observation}`` (the last one)."""
+    on_invalid_action: Literal["continue", "end"] = "continue"
+    """Whether the trajectory continues after such a turn."""
+
+
+@section
+class ProgramAgent(RunningAgent, type="program"):
+    """Any program that calls the model over an OpenAI-compatible endpoint, started for each trajectory."""
+
+    program: Program
+    """Program that is started for each trajectory."""
+    tool_format: Literal["hermes", "qwen3_coder"] = "hermes"
+    """How the model writes the calls of tools that the program names in its requests."""
+    max_concurrent: Count | None = None
+    """Programs that run at the same time in one agent worker; null = no limit."""
+
+
+@section
+class FunctionAgent(RunningAgent, type="function"):
     """A Python coroutine that calls the model."""
 
     path: str
@@ -62,3 +277,13 @@ class FunctionAgent(TrajectoryAgent, type="function"):
     """Coroutine in it, called with the row, the sampling and the model."""
     args: dict[str, Any] = {}
     """Further keyword arguments of the coroutine."""
+
+
+@section
+class OtherAgent(TrajectoryAgent, type="other"):
+    """An agent of one dialect that rlctl can translate and cannot run, such as a workflow class."""
+
+    kind: str
+    """Its name or class there (``alfworld_workflow``)."""
+    args: dict[str, Any] = {}
+    """Its settings in that dialect, by name."""

@@ -25,6 +25,8 @@ class Gae(Advantage, type="gae"):
     """Lowered, it leans more on the critic: less variance, more bias. Written ``lambda`` in files."""
     whiten: bool = True
     """Shift and scale advantages to mean 0 and variance 1 over the batch."""
+    level: Literal["token", "turn"] = "token"
+    """Steps over which it discounts: generated tokens, or turns of an agent, whose tokens then share one advantage."""
 
 
 @section
@@ -101,6 +103,55 @@ class Opmd(Advantage, type="opmd"):
 
 
 @section
+class StepWiseGrpo(Advantage, type="step_wise_grpo"):
+    """GRPO over an agent's trajectories whose sequences share the trajectory's advantage (Trinity's multi_step_grpo)."""
+
+    divide_by_steps: bool = False
+    """Divide a trajectory's advantage by its number of sequences, so that long trajectories count no more than short ones."""
+    std_over: Literal["group", "batch"] = "group"
+    """Over what the standard deviation is taken."""
+    drop_below_std: NonNegative | None = None
+    """Groups whose standard deviation is at most this are not trained on; null trains on all."""
+    epsilon: Positive = 1e-6
+    """Added to the standard deviation."""
+
+
+@section
+class Gigpo(Advantage, type="gigpo"):
+    """Advantage of the trajectory in its group plus that of each step among steps from the same state (Feng et al. 2025)."""
+
+    episode_weight: NonNegative = 1.0
+    """Weight of the trajectory's advantage."""
+    step_weight: NonNegative = 1.0
+    """Weight of the steps' advantages."""
+    gamma: Fraction = 0.95
+    """Discount over steps. Lower values count only rewards that follow soon."""
+    normalize_by_std: bool = True
+    """Divide both advantages by their standard deviation; false only subtracts the mean."""
+    epsilon: Positive = 1e-6
+    """Added to the standard deviation."""
+    anchor_scope: Literal["group", "batch"] = "group"
+    """Where equal states are looked for: among the responses to one prompt, as in the paper; or in the whole batch, as ROLL and
+    Trinity do."""
+
+
+@section
+class StepReinforce(Advantage, type="step_reinforce"):
+    """Discounted rewards of the turns to come, for each turn of an agent (ROLL)."""
+
+    gamma: Fraction = 0.95
+    """Discount over turns. Lower values count only rewards that follow soon."""
+
+
+@section
+class SegmentReinforce(Advantage, type="segment_reinforce"):
+    """Discounted rewards of the turns to come, with the reward at each turn's last token (ROLL's agentic_reinforce)."""
+
+    gamma: Fraction = 1.0
+    """Discount over turns. Lower values count only rewards that follow soon."""
+
+
+@section
 class Other(Advantage, type="other"):
     """An estimator of one dialect alone; the support page says which are computed."""
 
@@ -125,6 +176,8 @@ class PpoClip(PolicyLoss, type="ppo_clip"):
     """The ratio is clipped above 1 plus this. Raised above clip_low, unlikely tokens can grow (DAPO's clip-higher)."""
     dual_clip: Annotated[float, Range(above=1)] | None = 3.0
     """Bound on the loss of bad tokens whose ratio explodes: this times the advantage. null is off."""
+    ratio: Literal["token", "segment"] = "token"
+    """Ratio that is clipped: each token's, or the geometric mean over a turn of an agent (ROLL)."""
 
 
 @section
@@ -199,6 +252,8 @@ class Aggregation:
     """Mean over tokens; their sum; mean over responses of token sums; of token means; of token sums over a constant."""
     scale_factor: Positive | None = None
     """The constant of seq_mean_token_sum_norm; null is the longest response allowed."""
+    unit: Literal["row", "trajectory"] = "row"
+    """What a response is in these means, if an agent's trajectory has several sequences: each of them, or all together."""
     per_micro_batch: bool = False
     """Aggregate each micro-batch by itself, weighing as its share of the responses, as Trinity 0.5 does: the loss then
     depends on how a mini-batch is split."""

@@ -83,6 +83,8 @@ class Oversampling:
     """How long stragglers are still waited for once enough have finished."""
     additional_prompts: Annotated[int, Unit("prompts"), Range(at_least=0)] = 0
     """Further prompts kept running, to replace groups that filters throw away."""
+    additional_responses: Annotated[int, Unit("responses"), Range(at_least=0)] = 0
+    """Further responses to each prompt; those that finish first are trained on. Higher values wait less and favor short ones."""
     generation_batch_prompts: Prompts | None = None
     """Prompts generated at once when groups are filtered and refilled (verl's ``gen_batch_size``); null is a step's prompts."""
     max_generation_batches: Count | None = None

@@ -26,11 +26,12 @@ class DataSource:
     """One set of prompts: files, columns and its share of a batch."""
 
     path: str = ""
-    """Parquet, JSON or JSONL file, a folder of them, a hub name, or an fsspec URL. Must be set."""
+    """Parquet, JSON or JSONL file, a folder of them, a hub name, or an fsspec URL. Must be set, except for format episodes."""
     name: str | None = None
     """Name in metrics; null takes the file's."""
-    format: Literal["auto", "parquet", "json", "csv", "hub", "sql"] = "auto"
-    """How the path is read; auto goes by its ending."""
+    format: Literal["auto", "parquet", "json", "csv", "hub", "sql", "episodes"] = "auto"
+    """How the path is read; auto goes by its ending. episodes: there is no file; ``max_samples`` empty rows, for agents whose
+    environment makes the task."""
     split: str | None = None
     """Split of a hub data set."""
     subset: str | None = None
@@ -72,6 +73,10 @@ class DataSource:
     """Column with videos; null reads none."""
     audio_key: str | None = None
     """Column with audio; null reads none."""
+    agent: str | None = None
+    """Agent in ``rollout.agents`` that answers this source; ``single_turn`` is none. null = ``rollout.default_agent``."""
+    agent_key: str | None = None
+    """Column that names the agent of each row; a row without a name takes ``agent``. null = no such column."""
     workflow: str | None = None
     """Name of the workflow that turns this source's prompts into responses; null takes ``rollout.workflow``."""
     workflow_args: dict[str, Any] = {}

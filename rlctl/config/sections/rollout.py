@@ -316,8 +316,8 @@ class Rollout:
     agent: Agent = Agent()
     """The program that turns a prompt into a response."""
     default_agent: str | None = None
-    """Name of the agent in ``rollout.agents`` that makes trajectories, in training and evaluation. null = one generation per
-    response."""
+    """Name of the agent in ``rollout.agents`` that makes trajectories if neither a row nor its source names one. null = one
+    generation per response."""
     agents: tuple[TrajectoryAgent, ...] = ()
     """Agents of the run."""
     agent_workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 1

@@ -23,7 +23,7 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.config.sections.agents import Tool, ToolsAgent
+from rlctl.config.sections.agents import PythonTool, ToolsAgent
 from rlctl.planning import arithmetic
 from rlctl.runtime.agents.formats import Schema, ToolCall, Unreadable
 from rlctl.runtime.types import Prompt
@@ -55,7 +55,11 @@ def load_tools(agent: ToolsAgent) -> list[LoadedTool]:
             f"the agent {agent.name!r} has no tools",
             hint="list tools of the agent, or set rollout.default_agent to null",
         )
-    found = [_load(tool, f"tools[{place}] of the agent {agent.name!r}") for place, tool in enumerate(agent.tools)]
+    found = [
+        _load(tool, f"tools[{place}] of the agent {agent.name!r}")
+        for place, tool in enumerate(agent.tools)
+        if isinstance(tool, PythonTool)
+    ]
     names = Counter(tool.name for tool in found)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
@@ -66,7 +70,7 @@ def load_tools(agent: ToolsAgent) -> list[LoadedTool]:
     return found
 
 
-def _load(tool: Tool, where: str) -> LoadedTool:
+def _load(tool: PythonTool, where: str) -> LoadedTool:
     run = load_object(tool.path, tool.name, where=where)
     is_class = inspect.isclass(run)
     if not callable(run) or (is_class and not callable(getattr(run, "execute", None))):

@@ -55,7 +55,7 @@ def config_of(agent: dict[str, Any], **rollout: Any) -> Config:
 
 
 def solver(**options: Any) -> dict[str, Any]:
-    tools = [{"path": str(CALCULATOR / "tools.py"), "name": "calculate"}]
+    tools = [{"type": "python", "path": str(CALCULATOR / "tools.py"), "name": "calculate"}]
     return {"type": "tools", "tools": tools, **options}
 
 

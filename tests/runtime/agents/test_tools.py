@@ -98,7 +98,7 @@ class Refusing(Memory):
 def tools(tmp_path: Path) -> Any:
     file = tmp_path / "mine.py"
     file.write_text(TOOLS)
-    return lambda name, **more: [{"path": str(file), "name": name, **more}]
+    return lambda name, **more: [{"type": "python", "path": str(file), "name": name, **more}]
 
 
 def answers_of(response: Response) -> list[str]:
@@ -349,10 +349,10 @@ def test_a_template_without_calls_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("tool", "message"),
     [
-        ({"path": "nowhere.py", "name": "f"}, "there is no file"),
-        ({"path": str(CALCULATOR / "tools.py"), "name": "calculat"}, "has no 'calculat'"),
+        ({"type": "python", "path": "nowhere.py", "name": "f"}, "there is no file"),
+        ({"type": "python", "path": str(CALCULATOR / "tools.py"), "name": "calculat"}, "has no 'calculat'"),
         (
-            {"path": str(CALCULATOR / "tools.py"), "name": "calculate", "args": {"a": 1}},
+            {"type": "python", "path": str(CALCULATOR / "tools.py"), "name": "calculate", "args": {"a": 1}},
             "only a class is made with args",
         ),
     ],
