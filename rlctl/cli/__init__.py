@@ -32,6 +32,7 @@ from rlctl.cli import (
     quickstart,
     runs,
     schema,
+    serve,
     set,
     try_out,
     tui,
@@ -66,6 +67,7 @@ command(app, panel=RUNNING)(quickstart.quickstart)
 command(app, panel=RUNNING)(launch.launch)
 command(app, "eval", panel=RUNNING)(evaluate.evaluate)
 command(app, panel=RUNNING)(export.export)
+command(app, panel=RUNNING)(serve.serve)
 app.add_typer(runs.app, name="runs", rich_help_panel=RUNNING)
 app.add_typer(cluster.app, name="cluster", rich_help_panel=RUNNING)
 command(app, panel=BEFORE)(tui.tui)

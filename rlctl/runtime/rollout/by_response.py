@@ -51,6 +51,11 @@ class ByResponse(TakesWeights, Generic[AnyRow]):
         self.tokens_computed = TokensComputed()
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """Prompt and response tokens together, at most, and how many token ids there are."""
+        return self._limits["max_length"], self._limits["vocab_size"]
+
+    @property
     def asleep(self) -> bool:
         """Whether any of the device's memory is given away."""
         raise NotImplementedError

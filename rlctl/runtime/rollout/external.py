@@ -65,6 +65,7 @@ class ExternalEngine(TakesWeights):
         self._url, self._model, self._api_key = f"{url.rstrip('/')}/completions", model, api_key
         self._timeout, self._retries, self._max_concurrent = timeout, retries, max_concurrent
         self._submitted_seconds = None if patient else timeout
+        self.limits = max_length or UNKNOWN, UNKNOWN
         self._max_length, self._arguments = max_length or UNKNOWN, dict(arguments or {})
         self._submitted: dict[Future[Response], tuple[int, int]] = {}
         """What is under way, with its ticket and its place in the group."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -53,6 +53,11 @@ class RolloutEngine(Protocol):
     """The version of the weights loaded last."""
     tokens_computed: TokensComputed
     """What was computed since the start."""
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Prompt and response tokens together, at most, and how many token ids there are."""
+        ...
 
     def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
         """Answer each request with its ``n`` responses, in the order of the requests.
@@ -117,6 +122,15 @@ class RolloutEngine(Protocol):
 
     def close(self) -> None:
         """End the engine; it answers nothing afterwards. A no-op when closed."""
+        ...
+
+
+@runtime_checkable
+class ShowsTokens(Protocol):
+    """An engine that shows responses while it generates them."""
+
+    def tokens_so_far(self, tickets: Collection[int]) -> dict[int, tuple[int, ...]]:
+        """The tokens of responses under way, by ticket, of requests for one response each."""
         ...
 
 

@@ -155,6 +155,11 @@ class Streaming:
             self._leave(torch.tensor(leaving, device=self._model.device))
         self._done = [each for each in self._done if each.ticket not in gone]
 
+    def tokens_so_far(self, tickets: Collection[int]) -> dict[int, tuple[int, ...]]:
+        """The tokens of rows under way."""
+        wanted = set(tickets)
+        return {row.ticket: tuple(row.tokens) for row in (*self._waiting, *self._rows) if row.ticket in wanted}
+
     def set_aside(self) -> None:
         """Give the cache back: rows wait, with what was drawn of them, until they are computed anew."""
         self._waiting.extendleft(reversed(self._rows))

@@ -146,6 +146,15 @@ class TransformersEngine(TakesWeights):
         with torch.inference_mode():
             self._streaming.drop(tickets)
 
+    def tokens_so_far(self, tickets: Collection[int]) -> dict[int, tuple[int, ...]]:
+        """The tokens of responses under way (``interface.ShowsTokens``)."""
+        return self._streaming.tokens_so_far(tickets)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Prompt and response tokens together, at most, and how many token ids there are."""
+        return self._max_length, self._model.vocab_size
+
     def _decode(self, requests: Sequence[Request]) -> Decode | None:
         if not any(request.sampling.stop for request in requests):
             return None

@@ -124,6 +124,14 @@ class VllmEngine(ByResponse[_Row]):
         super().abort(tickets)
         self._finished = [each for each in self._finished if each.ticket not in tickets]
 
+    def tokens_so_far(self, tickets: Collection[int]) -> dict[int, tuple[int, ...]]:
+        """The tokens of responses under way (``interface.ShowsTokens``)."""
+        states, wanted = self._engine.output_processor.request_states, set(tickets)
+        running = [row for row in self._rows.values() if row.ticket in wanted and row.key in states]
+        return {
+            row.ticket: tuple(states[row.key].detokenizer.output_token_ids) for row in running if row.ticket is not None
+        }
+
     def begin_weights(self, version: int) -> None:
         """Be ready for all weights of a version; see ``RolloutEngine``."""
         self._check_open()

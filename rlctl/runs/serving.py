@@ -1,0 +1,212 @@
+"""Serving a policy over the OpenAI API: the weights of a run, one of its checkpoints, a model, or a config's first ones."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlctl.common import packages
+from rlctl.common.errors import RunError
+from rlctl.config import Config, Stage, config_from, revealed, stages_of
+from rlctl.planning.support import generating
+from rlctl.runs.folder import read_config
+from rlctl.runs.inspection import RunInfo, find
+from rlctl.runs.machine import local_cluster
+
+if TYPE_CHECKING:
+    from rlctl.runtime.serving.serve import Weights
+
+FOLLOW_SECONDS = 5.0
+"""How often a run's folder is looked at for newer weights."""
+_STEP = re.compile(r"step-(\d{6,})")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What is to be served."""
+
+    name: str
+    """Under which clients see the model."""
+    config: Config
+    """Of one stage."""
+    run: RunInfo | None = None
+    """The run whose weights they are; None for a model."""
+    step: int | None = None
+    """Of the checkpoint; None is the newest, and newer ones as they come."""
+    directory: str = ""
+    """Where relative paths of the config start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where clients find the API."""
+
+    host: str
+    port: int
+    token: str
+
+
+def served_by(what: str, folder: Path, *, step: int | None = None) -> Served | None:
+    """A run by name or folder, a checkpoint ``.../step-NNNNNN`` in a run folder, or a model folder; None if it is none of these.
+
+    Raises:
+        RunError: it is one, and cannot be read.
+    """
+    path = Path(what)
+    if match := _STEP.fullmatch(path.resolve().name):
+        for parent in path.resolve().parents:
+            if (parent / "run.json").is_file():
+                return _of_run(find(str(parent), folder), int(match[1]))
+    if (path / "config.json").is_file() and not (path / "run.json").is_file():
+        return Served(path.resolve().name, config_from({"model": {"path": str(path.resolve())}}))
+    if (folder / what / "run.json").is_file() or (path / "run.json").is_file():
+        return _of_run(find(what, folder), step)
+    return None
+
+
+def _of_run(run: RunInfo, step: int | None) -> Served:
+    config = stages_of(revealed(read_config(run.folder)))[-1].config
+    return Served(run.name, config, replace(run, folder=run.folder.resolve()), step, run.directory)
+
+
+def serve(
+    served: Served,
+    *,
+    host: str,
+    port: int,
+    token: str | None,
+    follow: bool,
+    tool_format: str | None,
+    ready: Callable[[Address], None],
+    loaded: Callable[[int], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        served: what.
+        host: the address to listen on.
+        port: 0 takes a free one.
+        token: that clients must send; None makes one.
+        follow: load newer weights of a run as it writes checkpoints.
+        tool_format: how the model writes tool calls; None refuses requests with tools.
+        ready: called when requests are answered.
+        loaded: called with the step of newer weights.
+
+    Raises:
+        RunError: the weights cannot be loaded, or the address cannot be used.
+        MissingDependency: the runtime is not installed.
+    """
+    packages.require({packages.RUNTIME: "serving"})
+    from rlctl.runtime.serving.serve import Service
+    from rlctl.runtime.serving.serve import serve as run_server
+
+    device = local_cluster().device
+    config = served.config
+    if config.placement.device != "auto":
+        device = config.placement.device
+    engine = generating(config, device)
+    if engine == "external":
+        raise RunError(
+            "rollout.engine is external, which already is an endpoint", hint="send requests to rollout.engine.base_url"
+        )
+    with tempfile.TemporaryDirectory(prefix="rlctl-serve-") as made:
+        source = _Source(served.run, served.step, Path(made)) if served.run is not None else None
+        first = source.first() if source is not None else None
+        service = Service(
+            config=config,
+            engine=engine,
+            device=device,
+            model_path=str(first.folder) if first is not None else config.model.path,
+            name=served.name,
+            token=token or secrets.token_urlsafe(24),
+            host=host,
+            port=port,
+            version=first.version if first is not None else 0,
+            tool_format=tool_format,
+        )
+        follows = source is not None and follow and served.step is None
+        asyncio.run(
+            run_server(
+                service,
+                ready=lambda found: ready(Address(host, found, service.token)),
+                newest=source.newer if source is not None and follows else None,
+                every=FOLLOW_SECONDS,
+                loaded=loaded,
+            )
+        )
+
+
+class _Source:
+    """Weights of a run's checkpoints, exported to a folder one after the other."""
+
+    def __init__(self, run: RunInfo, step: int | None, folder: Path) -> None:
+        self._run, self._step, self._folder = run, step, folder
+        self._last: tuple[int, int] | None = None
+        """Stage and step of the weights exported last."""
+        self._made: list[Path] = []
+
+    def first(self) -> Weights | None:
+        """The weights to start with; None if the run has no checkpoint yet.
+
+        Raises:
+            RunError: there is no checkpoint of that step.
+        """
+        if self._step is not None:
+            return self._export(None, self._step)
+        return self.newer(0)
+
+    def newer(self, version: int) -> Weights | None:
+        """The newest weights, if they are newer than those exported last.
+
+        Raises:
+            RunError: they cannot be exported.
+        """
+        found = self._newest()
+        if found is None or (self._last is not None and found[0] <= self._last):
+            return None
+        (number, step), stage = found
+        weights = self._export(stage.name, step)
+        self._last = number, step
+        return weights
+
+    def _newest(self) -> tuple[tuple[int, int], Stage] | None:
+        from rlctl.runtime.checkpoints.checkpoint import newest_here, place_of
+
+        stages = stages_of(revealed(read_config(self._run.folder)))
+        for number, stage in reversed(list(enumerate(stages))):
+            saved = newest_here(place_of(stage, self._run.folder))
+            if saved is not None:
+                return (number, saved.step), stage
+        return None
+
+    def _export(self, stage: str | None, step: int) -> Weights:
+        """In a process of its own, since exporting sets up torch's process group."""
+        from rlctl.runtime.serving.serve import Weights
+
+        to = self._folder / f"{stage or 'stage'}-step-{step:06d}"
+        chosen = ["--stage", stage] if stage is not None else []
+        where = [str(self._run.folder.resolve()), "--step", str(step), "--to", str(to), *chosen]
+        done = subprocess.run(
+            [sys.executable, "-m", "rlctl", "export", *where], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RunError(f"the weights of step {step} of {self._run.name} cannot be exported:\n{done.stderr.strip()}")
+        self._made.append(to)
+        for old in self._made[:-2]:  # the last but one may still be read
+            shutil.rmtree(old, ignore_errors=True)
+        return Weights(to, step)
+
+
+def of_config(config: Config) -> Served:
+    """The weights that a config starts from, with its last stage's settings."""
+    last = stages_of(revealed(config))[-1].config
+    return Served(config.run.name, replace(last, run=config.run))

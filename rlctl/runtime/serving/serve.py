@@ -1,0 +1,258 @@
+"""``rlctl serve``: one rollout engine of a config behind the OpenAI API, with newer weights as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import hmac
+import logging
+import secrets
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlctl.common.errors import RlctlError, RunError
+from rlctl.config import Config
+from rlctl.planning.plan import Device
+from rlctl.runtime.agents.formats import ToolCall
+from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.tokenizer import load_tokenizer
+from rlctl.runtime.experience.samples import training_sampling
+from rlctl.runtime.rollout.interface import check_requests
+from rlctl.runtime.rollout.texts import decoded
+from rlctl.runtime.serving.chat import Conversations, answer_of
+from rlctl.runtime.serving.generator import Generator, HeardTokens
+from rlctl.runtime.serving.http import ApiServer, Heard
+from rlctl.runtime.serving.protocol import ApiError, Asked, FinishReason, Generated
+from rlctl.runtime.sync.machine import stored
+from rlctl.runtime.types import Request, Response, Sampling
+from rlctl.runtime.workers.rollout import make_engine
+
+CONVERSATIONS = 4096
+"""Whose tokens are remembered."""
+_LOG = logging.getLogger(__name__)
+_PENALTIES = ("presence_penalty", "frequency_penalty")
+_INCOMPLETE = "\ufffd"
+"""How a tokenizer decodes a character whose last bytes are still to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights in a folder."""
+
+    folder: Path
+    version: int
+    """The step that they are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What is served."""
+
+    config: Config
+    engine: str
+    device: Device
+    model_path: str
+    name: str
+    """Under which clients see the model."""
+    token: str
+    host: str
+    port: int
+    version: int = 0
+    """The step of the weights in ``model_path``."""
+    tool_format: str | None = None
+
+
+class Policy:
+    """The ``Caller`` of every request, and what finds it."""
+
+    def __init__(self, service: Service, generator: Generator, limits: tuple[int, int]) -> None:
+        config = service.config
+        self.models = (service.name,)
+        self._token, self._generator = service.token, generator
+        self._max_length, self._vocab_size = limits
+        self._tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
+        self._chat = Chat(self._tokenizer, template_args=config.model.chat_template_args)
+        end = self._tokenizer.eos_token_id
+        self._sampling = training_sampling(config, () if end is None else (int(end),))
+        self._conversations = Conversations(self._chat, service.tool_format, agent="serve", most=CONVERSATIONS)
+
+    def find(self, path_id: str, token: str) -> Policy:
+        """This, if the token is right.
+
+        Raises:
+            ApiError: it isn't.
+        """
+        if not hmac.compare_digest(self._token.encode(), token.encode()):
+            raise ApiError(401, "the token is wrong; use the one that rlctl serve printed", code="invalid_api_key")
+        return self
+
+    async def reward(self, body: Any) -> None:
+        """Refused: nothing is trained here.
+
+        Raises:
+            ApiError: always.
+        """
+        raise ApiError(404, "a served policy takes no rewards")
+
+    async def chat(self, asked: Asked, heard: Heard | None) -> list[Generated]:
+        """Answer a chat request.
+
+        Raises:
+            ApiError: it cannot be answered as it asks.
+        """
+        ids = self._conversations.tokens(asked.messages, asked.tools)
+        responses = await self._generate(ids, asked, None if asked.tools else heard)
+        return [self._chat_answer(asked, ids, response) for response in responses]
+
+    async def complete(self, asked: Asked, heard: Heard | None) -> list[Generated]:
+        """Answer a completion request.
+
+        Raises:
+            ApiError: see ``chat``.
+        """
+        prompt = asked.prompt
+        ids = list(prompt) if not isinstance(prompt, str) else self._chat.encode([prompt], special=True)[0]
+        responses = await self._generate(ids, asked, heard)
+        texts = decoded(responses, self._tokenizer)
+        return [self._generated(text, each, len(ids)) for text, each in zip(texts, responses, strict=True)]
+
+    async def _generate(self, ids: Sequence[int], asked: Asked, heard: Heard | None) -> list[Response]:
+        sampling, seed = self._sampling_of(ids, asked), asked.sampling.get("seed")
+        drawn = int(seed) if seed is not None else secrets.randbits(48)
+        requests = [Request(tuple(ids), sampling, 1, drawn, first=place) for place in range(asked.n)]
+        try:
+            check_requests(requests[:1], max_length=self._max_length, vocab_size=self._vocab_size)
+        except RunError as error:
+            raise ApiError(400, error.message.removeprefix("request 0: ")) from error
+        asking = [
+            self._generator.generate(request, self._hearing(place, sampling, heard))
+            for place, request in enumerate(requests)
+        ]
+        try:
+            return list(await asyncio.gather(*asking))
+        except RlctlError as error:
+            raise ApiError(500, str(error)) from error
+
+    def _sampling_of(self, ids: Sequence[int], asked: Asked) -> Sampling:
+        room = self._max_length - len(ids)
+        if room < 1:
+            raise ApiError(
+                400,
+                f"the prompt has {len(ids)} tokens, and the model reads {self._max_length} with the answer",
+                code="context_length_exceeded",
+                param="messages",
+            )
+        for name in _PENALTIES:
+            if asked.sampling.get(name):
+                raise ApiError(400, f"{name} is {asked.sampling[name]}; it is not supported here", param=name)
+        own = {name: value for name, value in asked.sampling.items() if name not in (*_PENALTIES, "seed")}
+        limit = min(asked.max_tokens or self._sampling.max_tokens, room)
+        return dataclasses.replace(
+            self._sampling,
+            max_tokens=limit,
+            min_tokens=min(self._sampling.min_tokens, limit),
+            stop=asked.stop or self._sampling.stop,
+            **own,
+        )
+
+    def _hearing(self, place: int, sampling: Sampling, heard: Heard | None) -> HeardTokens | None:
+        if heard is None:
+            return None
+        held_back = max(map(len, sampling.stop), default=0)
+
+        async def tell(tokens: Sequence[int]) -> None:
+            text = self._tokenizer.decode(list(tokens), skip_special_tokens=True)
+            while text.endswith(_INCOMPLETE):
+                text = text[: -len(_INCOMPLETE)]
+            await heard(place, text[: len(text) - held_back] if held_back else text)
+
+        return tell
+
+    def _chat_answer(self, asked: Asked, ids: list[int], response: Response) -> Generated:
+        text = self._conversations.renderer(asked.tools).text_of(response.token_ids, self._sampling.stop_token_ids)
+        whole = response.finish_reason == "length" or bool(response.cut)
+        parsed = None if whole else self._conversations.parsed(text, asked.tools)
+        answer, calls = answer_of(text, parsed), []
+        if parsed is not None and "tool_calls" in answer:
+            calls = [call for call in parsed.calls if isinstance(call, ToolCall)]
+            if not asked.parallel_calls:
+                calls, answer["tool_calls"] = calls[:1], answer["tool_calls"][:1]
+        if not calls:
+            answer = {"role": "assistant", "content": decoded([response], self._tokenizer)[0]}
+        self._conversations.remember(asked.messages, answer, asked.tools, [*ids, *response.token_ids])
+        return self._generated(str(answer["content"]), response, len(ids), calls)
+
+    def _generated(self, text: str, response: Response, prompt: int, calls: Sequence[ToolCall] = ()) -> Generated:
+        decode = self._tokenizer.decode
+        tokens = [(decode([token]), value) for token, value in zip(response.token_ids, response.log_probs, strict=True)]
+        finish: FinishReason = "tool_calls" if calls else response.finish_reason
+        ids = [f"call_{hashlib.sha256(secrets.token_bytes(8)).hexdigest()[:9]}" for _ in calls]
+        return Generated(text, finish, prompt, tokens, calls, ids)
+
+
+async def serve(
+    service: Service,
+    *,
+    ready: Callable[[int], None],
+    newest: Callable[[int], Weights | None] | None = None,
+    every: float = 5.0,
+    loaded: Callable[[int], None] = lambda version: None,
+) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        service: what.
+        ready: called with the port when requests are answered.
+        newest: called in a thread with the version that is served; returns weights newer than it, if there are any.
+        every: seconds between two calls of it.
+        loaded: called with a version when its weights are served.
+
+    Raises:
+        RunError: the model cannot be loaded, or the address cannot be used.
+    """
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, ended.set)
+    engine = await asyncio.to_thread(make_engine, service.config, service.engine, service.model_path, service.device)
+    engine.weight_version = service.version
+    generator = Generator(engine)
+    server = ApiServer(Policy(service, generator, engine.limits), by_path=False)
+    following = None
+    try:
+        try:
+            await server.start(service.host, service.port)
+        except OSError as error:
+            raise RunError(
+                f"cannot listen on {service.host}:{service.port}: {error}", hint="choose another --host or --port"
+            ) from error
+        ready(server.port)
+        if newest is not None:
+            following = asyncio.create_task(_follow(generator, newest, every, loaded))
+        await ended.wait()
+    finally:
+        if following is not None:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+        await server.close()
+        await asyncio.to_thread(generator.close)
+
+
+async def _follow(
+    generator: Generator, newest: Callable[[int], Weights | None], every: float, loaded: Callable[[int], None]
+) -> None:
+    while True:
+        await asyncio.sleep(every)
+        try:
+            weights = await asyncio.to_thread(newest, generator.weight_version)
+            if weights is not None:
+                await asyncio.to_thread(generator.load_weights, stored(weights.folder), weights.version)
+                loaded(weights.version)
+        except RlctlError as error:  # the weights that are served stay
+            _LOG.warning("newer weights cannot be served: %s", error)
