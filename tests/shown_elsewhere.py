@@ -50,6 +50,27 @@ SHOWN_BY: dict[str, str] = {
         rollout.agents[]<function> rollout.agents[]<function>.name rollout.agents[]<function>.path
         rollout.agents[]<function>.function rollout.agents[]<function>.args
     """,
+    "runtime/agents/test_programs.py::test_a_program_for_the_openai_client_is_trained_on_the_tokens_that_were_generated": """
+        rollout.agents[]<program> rollout.agents[]<program>.name rollout.agents[]<program>.program
+        rollout.agents[]<program>.tool_format rollout.agents[]<program>.program<python>
+        rollout.agents[]<program>.program<python>.path rollout.agents[]<program>.program<python>.function
+    """,
+    "runtime/agents/test_programs.py::test_limits_are_the_servers": """
+        rollout.agents[]<program>.max_turns rollout.agents[]<program>.max_turn_tokens
+    """,
+    "runtime/agents/test_programs.py::test_programs_beyond_the_limit_wait": """
+        rollout.agents[]<program>.max_concurrent
+    """,
+    "runtime/agents/test_programs.py::test_the_endpoint_is_where_the_cluster_reaches_it": """
+        rollout.agents[]<program>.listen rollout.agents[]<program>.program<python>.args
+    """,
+    "runtime/agents/test_programs.py::test_a_command_reads_the_row_and_prints_what_it_returns": """
+        rollout.agents[]<program>.program<command> rollout.agents[]<program>.program<command>.command
+        rollout.agents[]<program>.program<command>.env_vars rollout.agents[]<program>.program<command>.folder
+    """,
+    "runtime/agents/test_programs.py::test_a_service_is_asked_for_each_trajectory": """
+        rollout.agents[]<program>.program<url> rollout.agents[]<program>.program<url>.url
+    """,
     "runtime/test_failures.py::test_a_reward_that_raises": """
         run.on_end run.on_failure rewards[]<rule>.on_error rewards[]<function>.on_error
     """,

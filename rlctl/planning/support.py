@@ -334,7 +334,10 @@ TABLE: tuple[Row, ...] = (
         f"enabled {OF_TURNS}",
         AGENTS,
     ),
-    honoured("rollout", "default_agent agents agents[]<tools|function> agents[]<tools|function>.name agent_workers"),
+    honoured(
+        "rollout",
+        "default_agent agents agents[]<tools|function|program> agents[]<tools|function|program>.name agent_workers",
+    ),
     honoured(
         "rollout.agents[]<tools>", "tools tools[]<python> tool_format max_turns max_turn_tokens max_parallel_calls"
     ),
@@ -343,7 +346,13 @@ TABLE: tuple[Row, ...] = (
     honoured("rollout.agents[]<function>", "path function args"),
     refused("rollout", "agents[]<other>*", OTHER),
     refused("rollout", "agents[]<environment>*", "agents-environment"),
-    refused("rollout", "agents[]<program>*", "agents-program"),
+    honoured("rollout.agents[]<program>", "program tool_format max_concurrent listen max_turns max_turn_tokens"),
+    honoured(
+        "rollout.agents[]<program>",
+        "program<python> program<python>.path program<python>.function program<python>.args",
+    ),
+    honoured("rollout.agents[]<program>", "program<command> program<command>.command program<command>.env_vars"),
+    honoured("rollout.agents[]<program>", "program<command>.folder program<url> program<url>.url"),
     refused("rollout", "agents[]<tools>.tools[]<mcp>*", "tools-mcp"),
     refused("rollout.agents[]<tools>", "tools[]<python>.reward", "turn-rewards"),
     refused(
@@ -352,10 +361,14 @@ TABLE: tuple[Row, ...] = (
         "agents-later",
     ),
     refused("rollout.agents[]<function>", "max_turns max_turn_tokens", "agents-later"),
-    refused("rollout.agents[]<tools|function>", "model time_limit on_token_limit on_turn_limit", "agents-later"),
-    refused("rollout.agents[]<tools|function>", "samples tokens", "agents-rows"),
-    refused("rollout.agents[]<tools|function>", "credit.reward credit.turns credit.tool_rewards", "turn-rewards"),
-    refused("rollout.agents[]<tools|function>", "on_failure stop_run_above_failures", "agents-failures"),
+    refused(
+        "rollout.agents[]<tools|function|program>", "model time_limit on_token_limit on_turn_limit", "agents-later"
+    ),
+    refused("rollout.agents[]<tools|function|program>", "samples tokens", "agents-rows"),
+    refused(
+        "rollout.agents[]<tools|function|program>", "credit.reward credit.turns credit.tool_rewards", "turn-rewards"
+    ),
+    refused("rollout.agents[]<tools|function|program>", "on_failure stop_run_above_failures", "agents-failures"),
     noted("rollout.agent", "workers", AGENTS),
     refused("rollout.agent", "default config server_path server_class args", AGENTS),
     refused("rollout", "environments* evaluation_environments*", AGENTS),

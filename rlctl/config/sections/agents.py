@@ -8,6 +8,8 @@ from rlctl.config.fields import Choice, Count, Fraction, Range, Seconds, Tokens,
 
 SINGLE_TURN = "single_turn"
 """The name under which data and ``rollout.default_agent`` mean one generation per response, without an agent."""
+ToolFormat = Literal["auto", "hermes", "qwen3_coder"]
+"""Names of ``rlctl/runtime/agents/formats.py``."""
 AtLimit = Literal["train", "mask", "zero_reward"]
 
 
@@ -141,7 +143,7 @@ class CommandProgram(Program, type="command"):
     env_vars: dict[str, str] = {}
     """Environment variables of the command, over those of the agent worker."""
     folder: str | None = None
-    """Folder in which it is started; null is a temporary one for each trajectory."""
+    """Folder in which it is started; null is the folder from which the run was started."""
 
 
 @section
@@ -200,8 +202,9 @@ class ToolsAgent(RunningAgent, type="tools"):
     """Tools that the model can call."""
     system_prompt: str | None = None
     """System message for rows that have none; null adds none."""
-    tool_format: Literal["hermes", "qwen3_coder"] = "hermes"
-    """How the model writes calls. Before a run, rlctl renders a call with the chat template and parses it back."""
+    tool_format: ToolFormat = "auto"
+    """How the model writes calls. auto = the format that the chat template writes. Before a run, rlctl renders a call with the
+    chat template and parses it back."""
     tool_selection_key: str | None = None
     """Column with the names of the tools that a row may call; null allows all."""
     tool_args_key: str | None = None
@@ -261,10 +264,14 @@ class ProgramAgent(RunningAgent, type="program"):
 
     program: Program
     """Program that is started for each trajectory."""
-    tool_format: Literal["hermes", "qwen3_coder"] = "hermes"
-    """How the model writes the calls of tools that the program names in its requests."""
+    tool_format: ToolFormat = "auto"
+    """How the model writes the calls of tools that the program names in its requests. auto = the format that the chat template
+    writes; if it writes none, requests with tools are refused."""
     max_concurrent: Count | None = None
     """Programs that run at the same time in one agent worker; null = no limit."""
+    listen: Literal["loopback", "cluster"] = "loopback"
+    """Where the endpoint can be reached. loopback: on the agent worker's machine. cluster: at the machine's address in the Ray
+    cluster, for programs on other machines or in containers; requests are not encrypted."""
 
 
 @section

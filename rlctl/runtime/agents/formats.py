@@ -117,6 +117,53 @@ EXAMPLES: Mapping[str, Any] = {
 """A value of each type of JSON schema."""
 
 
+AUTO = "auto"
+LOOKUP: Schema = {
+    "type": "function",
+    "function": {
+        "name": "look_up",
+        "description": "Look up a word.",
+        "parameters": {
+            "type": "object",
+            "properties": {"word": {"type": "string", "description": "The word."}},
+            "required": ["word"],
+        },
+    },
+}
+"""A tool to prove a format with before the tools are known."""
+
+
+def format_of(chat: Chat, name: str, schemas: Sequence[Schema], *, agent: str, needed: bool = True) -> str | None:
+    """The format of calls, proved; ``auto`` is the one that the chat template writes.
+
+    Args:
+        chat: the run's chat template.
+        name: of the format, or ``auto``.
+        schemas: of the tools.
+        agent: whose they are, for messages.
+        needed: False returns None if the template writes calls in no format.
+
+    Raises:
+        RunError: the template does not write calls in the format, or in none for ``auto``.
+    """
+    if name != AUTO:
+        prove_format(chat, name, schemas, agent=agent)
+        return name
+    for known in FORMATS:
+        try:
+            prove_format(chat, known, schemas, agent=agent)
+        except RunError:
+            continue
+        return known
+    if not needed:
+        return None
+    raise RunError(
+        f"the agent {agent!r} has tool_format auto, and the chat template writes calls in no format that rlctl parses: "
+        f"{', '.join(FORMATS)}",
+        hint="set model.chat_template to a template that renders tools and tool_calls in one of these formats",
+    )
+
+
 def prove_format(chat: Chat, name: str, schemas: Sequence[Schema], *, agent: str) -> None:
     """Render a call of every tool with the run's chat template and parse it back.
 

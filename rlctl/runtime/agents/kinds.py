@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.config.sections.agents import FunctionAgent, ToolsAgent, TrajectoryAgent
+from rlctl.config.sections.agents import FunctionAgent, ProgramAgent, ToolsAgent, TrajectoryAgent
 from rlctl.planning import arithmetic
 from rlctl.runtime.agents.conversation import Message, Renderer
-from rlctl.runtime.agents.formats import Parsed, ToolCall, parse, prove_format
+from rlctl.runtime.agents.formats import Parsed, ToolCall, format_of, parse
 from rlctl.runtime.agents.record import Recorder
 from rlctl.runtime.agents.tools import LoadedTool, Toolbox, load_tools
 from rlctl.runtime.data.chat import Chat
@@ -81,12 +81,21 @@ class Model:
         left = self.sampling.max_tokens - self._used - inserted
         return left if self.max_context_tokens is None else min(left, self.max_context_tokens - len(prompt))
 
-    async def generate(self, prompt: Sequence[int], *, max_tokens: int | None = None) -> Response:
+    async def generate(
+        self,
+        prompt: Sequence[int],
+        *,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        stop: tuple[str, ...] = (),
+    ) -> Response:
         """Generate after token ids.
 
         Args:
             prompt: everything that the model reads.
             max_tokens: of this generation; what is left of the trajectory's if that is less.
+            seed: of its random stream; None derives one from the number of the call.
+            stop: texts that end it.
 
         Raises:
             OutOfTokens: there is no room for a token.
@@ -98,9 +107,10 @@ class Model:
             raise OutOfTokens
         limit = min(room, max_tokens) if max_tokens is not None else room
         number = self.recorder.calls
-        seed = self.request.seed if not number else derive_seed(self.request.seed, "turn", number)
+        if seed is None:
+            seed = self.request.seed if not number else derive_seed(self.request.seed, "turn", number)
         shortest = min(self.sampling.min_tokens, limit) if not number else 0
-        sampling = dataclasses.replace(self.sampling, max_tokens=limit, min_tokens=shortest)
+        sampling = dataclasses.replace(self.sampling, max_tokens=limit, min_tokens=shortest, stop=stop)
         inputs = self.request.inputs if not number else {}
         response = await self.ask(Request(prompt, sampling, 1, seed, first=self.index, inputs=inputs))
         self.recorder.add(prompt, response)
@@ -141,6 +151,8 @@ class Ended:
     messages: Sequence[Message] = ()
     """After the prompt."""
     counts: Mapping[str, float] = field(default_factory=dict)
+    reward: float | None = None
+    """What the agent itself says the trajectory is worth; None if it doesn't."""
 
 
 class Agent(Protocol):
@@ -162,6 +174,7 @@ class Tools:
 
     config: ToolsAgent
     tools: Sequence[LoadedTool]
+    tool_format: str
     chat_of: Renderer
     threads: ThreadPoolExecutor
 
@@ -185,7 +198,7 @@ class Tools:
                 return text
             ids += response.token_ids
             text = self.chat_of.text_of(response.token_ids, model.sampling.stop_token_ids)
-            parsed = parse(text, self.config.tool_format, schemas)
+            parsed = parse(text, self.tool_format, schemas)
             messages.append(_assistant(text, parsed))
             if not parsed.calls or response.finish_reason == "length":
                 return text
@@ -250,13 +263,18 @@ def make_agent(config: Config, agent: TrajectoryAgent, chat: Chat, threads: Thre
     Raises:
         RunError: its code cannot be loaded, or its tool format is not that of the chat template.
     """
+    if isinstance(agent, ProgramAgent):
+        from rlctl.runtime.agents.programs import make_program
+
+        return make_program(agent, chat)
     if isinstance(agent, ToolsAgent):
         tools = load_tools(agent)
         schemas = [tool.schema for tool in tools]
         renderer = Renderer(chat, schemas, agent=agent.name)
-        prove_format(chat, agent.tool_format, schemas, agent=agent.name)
+        tool_format = format_of(chat, agent.tool_format, schemas, agent=agent.name)
+        assert tool_format is not None, "it is needed"
         renderer.between([{"role": "tool", "name": tools[0].name, "content": "answer"}], [])
-        return Tools(agent, tools, renderer, threads)
+        return Tools(agent, tools, tool_format, renderer, threads)
     assert isinstance(agent, FunctionAgent), f"agents of type {agent.choice} are refused before"
     function = load_object(agent.path, agent.function, where=f"the agent {agent.name!r}")
     if not inspect.iscoroutinefunction(function):

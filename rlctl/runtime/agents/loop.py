@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
+from rlctl.common.errors import RunError
 from rlctl.runtime.agents.conversation import Message
 from rlctl.runtime.agents.kinds import Agent, Model
 from rlctl.runtime.rollout.interface import Finished
@@ -140,6 +141,11 @@ class AgentLoop:
         agent = self._agent
         model = Model(request, index, self._max_context_tokens, agent.chat_of, ask)  # type: ignore[arg-type]
         ended = await agent.run(request.row, model)
+        if ended.reward is not None:
+            raise RunError(
+                "the agent returned a reward, and rewards of agents are not supported yet",
+                hint="return the text that rewards of the config score, or nothing",
+            )
         finish: FinishReason = "length" if model.truncated else "stop"
         return model.recorder.trajectory(
             text=ended.text,
@@ -151,6 +157,8 @@ class AgentLoop:
     def close(self) -> None:
         """End all trajectories and the thread."""
         self.abort_all()
+        if hasattr(self._agent, "close"):
+            asyncio.run_coroutine_threadsafe(self._agent.close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

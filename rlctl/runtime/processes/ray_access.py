@@ -87,6 +87,13 @@ def session_logs() -> Path:
     return Path(node.get_logs_dir_path())
 
 
+def address_of_this_machine() -> str:
+    """The address at which other machines of the cluster reach this one."""
+    import ray
+
+    return str(ray.util.get_node_ip_address())
+
+
 @contextmanager
 def listening(*, loopback: bool) -> Iterator[None]:
     """Within, a Ray that is started listens on the loopback interface only, or is reached at addresses of other machines."""

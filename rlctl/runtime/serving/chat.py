@@ -13,37 +13,13 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.runtime.agents.conversation import Renderer
-from rlctl.runtime.agents.formats import Parsed, ToolCall, parse, prove_format
+from rlctl.runtime.agents.formats import Parsed, ToolCall, parse
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.serving.protocol import ApiError
 
 Message = Mapping[str, Any]
-LOOKUP: Mapping[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "look_up",
-        "description": "Look up a word.",
-        "parameters": {
-            "type": "object",
-            "properties": {"word": {"type": "string", "description": "The word."}},
-            "required": ["word"],
-        },
-    },
-}
-"""A tool to prove a format with."""
 _KNOWN_CONVERSATIONS = 512
 """Conversations of one trajectory that are remembered; older ones are forgotten first."""
-
-
-def usable_format(chat: Chat, name: str | None, *, agent: str) -> str | None:
-    """The tool format that a chat template is proved to write; None if ``name`` is None and the template writes no calls.
-
-    Raises:
-        RunError: the template does not write calls in the named format.
-    """
-    if name is not None:
-        prove_format(chat, name, [LOOKUP], agent=agent)
-    return name
 
 
 def answer_of(text: str, parsed: Parsed | None) -> dict[str, Any]:

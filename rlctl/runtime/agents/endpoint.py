@@ -1,0 +1,297 @@
+"""The OpenAI endpoint of agent programs: each trajectory has its own address and token, and every call is recorded for training.
+
+    program ──POST /t/ID/v1/chat/completions──▶ Session ──token ids──▶ Model ──▶ engine
+            ◀────────── message, calls ─────────        ◀── tokens, log-probs, version
+
+What a program asks about sampling (temperature, top-p, seed) is overridden by the run's, since training computes log-probs for
+those; the number of such calls is counted. Lengths are limited here, whatever a program asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import math
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rlctl.runtime.agents.conversation import Message
+from rlctl.runtime.agents.formats import ToolCall
+from rlctl.runtime.agents.kinds import Model, OutOfTokens
+from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.seeds import derive_seed
+from rlctl.runtime.serving.chat import Conversations, answer_of
+from rlctl.runtime.serving.http import ApiServer, Heard
+from rlctl.runtime.serving.protocol import ApiError, Asked, FinishReason, Generated
+from rlctl.runtime.types import Prompt, Response
+
+MODEL = "policy"
+"""The name under which programs see the model; any other name that a request has means it as well."""
+CALL_ID_CHARACTERS = 9
+"""Of a call's id; some chat templates demand this length."""
+
+
+class Session:
+    """A trajectory as its program sees it: the ``Caller`` of its requests."""
+
+    models = (MODEL,)
+
+    def __init__(
+        self,
+        row: Prompt,
+        model: Model,
+        chat: Chat,
+        tool_format: str | None,
+        *,
+        agent: str,
+        max_turns: int | None,
+        max_turn_tokens: int | None,
+    ) -> None:
+        self.path_id, self.token = secrets.token_hex(8), secrets.token_urlsafe(24)
+        self.row, self.model, self.counts = row, model, Counter[str]()
+        self.given: dict[str, Any] = {}
+        """What the program returned over the endpoint: ``reward``, ``text``, ``error``."""
+        self.ended_by: FinishReason | str = ""
+        """The limit that refused a call: ``length`` or ``turns``."""
+        self.last: tuple[list[Message], list[int], Conversations, Sequence[Mapping[str, Any]]] | None = None
+        """Of the newest call: its messages with the answer, their tokens, and what renders them."""
+        self.text = ""
+        """The newest generation."""
+        self._chat, self._max_turns, self._max_turn_tokens = chat, max_turns, max_turn_tokens
+        self._conversations = Conversations(chat, tool_format, agent=agent)
+        self._closed = False
+        self._requests: set[asyncio.Task[Any]] = set()
+        """Requests under way."""
+        self._started = 0
+        self._seen: Counter[tuple[int, ...]] = Counter()
+
+    def close(self) -> None:
+        """End the trajectory: requests under way are given up, and later ones refused."""
+        self._closed = True
+        for request in self._requests:
+            request.cancel()
+
+    async def reward(self, body: Any) -> None:
+        """Take what the program returns: ``reward``, a number, and ``text``, which ``rewards`` score; either may be missing.
+
+        Raises:
+            ApiError: it is something else, or the trajectory has ended.
+        """
+        self._check_open()
+        self.given |= returned(body)
+
+    async def chat(self, asked: Asked, heard: Heard | None) -> list[Generated]:
+        """Answer a chat request.
+
+        Raises:
+            ApiError: the trajectory has ended, or has no room for a token or a turn.
+        """
+        with self._noted():
+            ids = self._conversations.tokens(asked.messages, asked.tools)
+            responses = await self._generate(ids, asked)
+            return [self._chat_answer(asked, ids, response) for response in responses]
+
+    async def complete(self, asked: Asked, heard: Heard | None) -> list[Generated]:
+        """Answer a completion request.
+
+        Raises:
+            ApiError: see ``chat``.
+        """
+        prompt, generated = asked.prompt, []
+        ids = list(prompt) if not isinstance(prompt, str) else self._chat.encode([prompt], special=True)[0]
+        with self._noted():
+            for response in await self._generate(ids, asked):
+                self.text = self._plain(response)
+                self.last = None
+                generated.append(self._generated(self.text, response, len(ids)))
+            return generated
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Within, a request is one of those that end with the trajectory."""
+        self._check_open()
+        request = asyncio.current_task()
+        assert request is not None, "a server answers in tasks"
+        self._requests.add(request)
+        try:
+            yield
+        finally:
+            self._requests.discard(request)
+
+    async def _generate(self, ids: Sequence[int], asked: Asked) -> list[Response]:
+        if asked.sampling:
+            self.counts["overridden_sampling"] += 1
+        limits = [limit for limit in (asked.max_tokens, self._max_turn_tokens) if limit is not None]
+        calls = []
+        for _ in range(asked.n):
+            if self._max_turns is not None and self._started >= self._max_turns:
+                self.ended_by = self.ended_by or "turns"
+                self.counts["stopped_by_turns"] = 1
+                raise ApiError(
+                    400, f"the trajectory has made its {self._max_turns} calls (max_turns)", code="max_turns"
+                )
+            self._started += 1
+            calls.append(
+                self.model.generate(
+                    ids, max_tokens=min(limits, default=None), seed=self._seed(tuple(ids)), stop=asked.stop
+                )
+            )
+        try:
+            if len(calls) == 1:
+                return [await calls[0]]
+            return list(await asyncio.gather(*calls))
+        except OutOfTokens:
+            self.ended_by = "length"
+            raise ApiError(
+                400,
+                "the trajectory has no room for another token (rollout.max_response_tokens, model.max_context_tokens)",
+                code="context_length_exceeded",
+                param="messages",
+            ) from None
+
+    def _seed(self, ids: tuple[int, ...]) -> int:
+        """Of a call's random stream, by what the model reads: calls at the same time may arrive in any order."""
+        self._seen[ids] += 1
+        request = self.model.request
+        if ids == tuple(self.row.token_ids) and self._seen[ids] == 1:
+            return request.seed
+        digest = hashlib.sha256(repr(ids).encode()).hexdigest()
+        return derive_seed(request.seed, "call", digest, self._seen[ids])
+
+    def _chat_answer(self, asked: Asked, ids: list[int], response: Response) -> Generated:
+        renderer = self._conversations.renderer(asked.tools)
+        text, parsed = renderer.text_of(response.token_ids, self.model.sampling.stop_token_ids), None
+        if asked.tools and response.finish_reason != "length" and not response.cut:
+            parsed = self._conversations.parsed(text, asked.tools)
+        answer = answer_of(text, parsed)
+        calls = (
+            [call for call in parsed.calls if isinstance(call, ToolCall)] if parsed and "tool_calls" in answer else []
+        )
+        if parsed is not None:
+            self.counts["calls"] += len(parsed.calls)
+            self.counts["unreadable_calls"] += len(parsed.calls) - len(calls) if len(calls) < len(parsed.calls) else 0
+        if calls and not asked.parallel_calls:
+            calls = calls[:1]
+            answer["tool_calls"] = answer["tool_calls"][:1]
+        if not calls:
+            answer = {"role": "assistant", "content": self._plain(response)}
+        whole = [*ids, *response.token_ids]
+        self._conversations.remember(asked.messages, answer, asked.tools, whole)
+        self.last = [*map(dict, asked.messages), answer], whole, self._conversations, asked.tools
+        self.text = text if calls else str(answer["content"])
+        return self._generated(str(answer["content"]), response, len(ids), calls)
+
+    def _generated(self, text: str, response: Response, prompt: int, calls: Sequence[ToolCall] = ()) -> Generated:
+        decode = self._chat.tokenizer.decode
+        tokens = [(decode([token]), value) for token, value in zip(response.token_ids, response.log_probs, strict=True)]
+        finish: FinishReason = "tool_calls" if calls else response.finish_reason
+        return Generated(text, finish, prompt, tokens, calls, [self._call_id(place) for place in range(len(calls))])
+
+    def _call_id(self, place: int) -> str:
+        said = f"{self.model.request.seed}:{self.model.index}:{self.model.recorder.calls}:{place}"
+        return hashlib.sha256(said.encode()).hexdigest()[:CALL_ID_CHARACTERS]
+
+    def _plain(self, response: Response) -> str:
+        text: str = self._chat.tokenizer.decode(list(response.token_ids), skip_special_tokens=True)
+        return text[: text.rfind(response.cut)] if response.cut and response.cut in text else text
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ApiError(410, "the trajectory of this address has ended", code="trajectory_ended")
+
+    def messages(self) -> Sequence[Message]:
+        """The newest conversation, after the messages of the row."""
+        if self.last is None:
+            return []
+        messages, known = self.last[0], [dict(message) for message in self.row.messages]
+        same = [(m["role"], m.get("content")) for m in known] == [
+            (m["role"], m.get("content")) for m in messages[: len(known)]
+        ]
+        return messages[len(known) :] if same else messages
+
+    def drifted(self) -> bool:
+        """Whether the chat template renders the newest conversation with other tokens than those that are trained."""
+        if self.last is None:
+            return False
+        messages, ids, conversations, tools = self.last
+        return conversations.renderer(tools).rendered(messages)[: len(ids)] != ids
+
+
+def returned(value: Any) -> dict[str, Any]:
+    """What a program returned, checked: nothing, a reward, a text, or an object with ``reward`` and ``text``.
+
+    Raises:
+        ApiError: it is something else.
+    """
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return {"text": value}
+    if isinstance(value, bool | int | float):
+        value = {"reward": value}
+    if not isinstance(value, dict) or not value.keys() <= {"reward", "text", "error"}:
+        raise ApiError(400, f"expected a reward, a text, or an object with reward and text; found {str(value)[:200]}")
+    found: dict[str, Any] = {}
+    if value.get("reward") is not None:
+        reward = value["reward"]
+        if not isinstance(reward, bool | int | float) or not math.isfinite(reward):
+            raise ApiError(400, f"reward is {reward!r}; expected a finite number", param="reward")
+        found["reward"] = float(reward)
+    for name in ("text", "error"):
+        if value.get(name) is not None:
+            if not isinstance(value[name], str):
+                raise ApiError(400, f"{name} is {value[name]!r}; expected a text", param=name)
+            found[name] = value[name]
+    return found
+
+
+class Endpoint:
+    """The server of one agent worker, in the worker's asyncio loop; started by the first trajectory."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._server: ApiServer | None = None
+        self._sessions: dict[str, Session] = {}
+        self._starting = asyncio.Lock()
+
+    async def open(self, session: Session) -> str:
+        """Serve a trajectory; returns the address of its API."""
+        async with self._starting:
+            if self._server is None:
+                server = ApiServer(self, by_path=True)
+                await server.start(self._host)
+                self._server = server
+        self._sessions[session.path_id] = session
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._server.port}/t/{session.path_id}/v1"
+
+    def shut(self, session: Session) -> None:
+        """Refuse further requests of a trajectory."""
+        session.close()
+        self._sessions.pop(session.path_id, None)
+
+    def find(self, path_id: str, token: str) -> Session:
+        """The trajectory of a request.
+
+        Raises:
+            ApiError: there is none with this address and token.
+        """
+        session = self._sessions.get(path_id)
+        if session is None or not hmac.compare_digest(session.token.encode(), token.encode()):
+            raise ApiError(
+                401,
+                "the token is not the one of this address, or its trajectory has ended; "
+                "use the base_url and api_key that the program was started with",
+                code="invalid_api_key",
+            )
+        return session
+
+    async def close(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            await self._server.close()
+            self._server = None

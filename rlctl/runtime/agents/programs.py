@@ -1,0 +1,423 @@
+"""Agents of type ``program``: how a program is started for a trajectory, and what becomes of it.
+
+    python     a function, in a process forked for each call (``program_child.py``)
+    command    a command with the row on its standard input
+    url        a POST with the row to a service that runs elsewhere
+
+Each gets the row, and the address and token of an OpenAI endpoint that is the trajectory's own (``endpoint.py``). What it returns
+is the reward, the text that ``rewards`` score, both, or nothing. Programs end with their trajectory: killed if need be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+from rlctl.common.errors import RunError
+from rlctl.common.secrets import without_secrets
+from rlctl.config.sections.agents import CommandProgram, FunctionProgram, ProgramAgent, UrlProgram
+from rlctl.runtime.agents import program_child
+from rlctl.runtime.agents.conversation import Renderer
+from rlctl.runtime.agents.endpoint import MODEL, Endpoint, Session, returned
+from rlctl.runtime.agents.formats import AUTO, LOOKUP, format_of
+from rlctl.runtime.agents.kinds import Ended, Model
+from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.serving.protocol import ApiError
+from rlctl.runtime.types import Prompt
+from rlctl.runtime.user_code import PACKAGE, load_object
+from rlctl.sandbox import REAPER
+
+LOOPBACK = "127.0.0.1"
+
+KEPT_BYTES = 1 << 16
+"""Of what a program prints: its end."""
+SHOWN_CHARACTERS = 1500
+"""Of that, in an error."""
+ENDING_SECONDS = 5.0
+"""How long a killed program may take to end."""
+LINE_BYTES = 1 << 20
+DIRECT = "127.0.0.1,localhost"
+"""Addresses that programs reach without a proxy."""
+
+
+class ProgramFailed(RunError):
+    """A program ended without a trajectory."""
+
+    cause = "crashed"
+
+
+class NoCall(ProgramFailed):
+    """A program ended without a call of the model."""
+
+    cause = "no_call"
+
+
+class Launcher(Protocol):
+    """Starts one kind of program."""
+
+    async def run(self, session: Session, base_url: str) -> Mapping[str, Any]:
+        """Run a program to its end; returns what it returned, see ``endpoint.returned``.
+
+        Raises:
+            ProgramFailed: it crashed, or returned something else.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End what was started."""
+        ...
+
+
+def task_of(row: Prompt) -> dict[str, Any]:
+    """A row as programs read it."""
+    task = {
+        "index": row.index,
+        "source": row.source,
+        "messages": list(row.messages),
+        "prompt": row.text,
+        "answer": row.answer,
+        "extra": row.extra,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(task, default=_plain))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(value) if isinstance(value, set | tuple | Sequence) else str(value)
+
+
+def variables(base_url: str, session: Session, further: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables of a program; the official clients of the OpenAI API read the first two."""
+    direct = ",".join(filter(None, (os.environ.get("no_proxy", os.environ.get("NO_PROXY", "")), DIRECT)))
+    own = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": session.token, "OPENAI_MODEL": MODEL}
+    return {**os.environ, "NO_PROXY": direct, "no_proxy": direct, **further, **own}
+
+
+class Command:
+    """Starts a command for each trajectory.
+
+    Its result is the last line that it prints, if that is a JSON object with ``reward`` or ``text``.
+    """
+
+    def __init__(self, command: Sequence[str], env_vars: Mapping[str, str], folder: str | None, *, where: str) -> None:
+        self._command, self._env_vars, self._folder, self._where = command, env_vars, folder, where
+
+    async def run(self, session: Session, base_url: str) -> Mapping[str, Any]:
+        """Run the command."""
+        task = json.dumps({**task_of(session.row), "base_url": base_url, "model": MODEL}).encode()
+        status, said, errors = await self._run(task, variables(base_url, session, self._env_vars), self._folder)
+        if status:
+            raise ProgramFailed(f"{self._where} ended with status {status}:\n{_shown(errors or said)}")
+        return _result_of(said)
+
+    async def _run(self, task: bytes, environment: Mapping[str, str], folder: str | None) -> tuple[int, str, str]:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(REAPER), "--", *self._command),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environment,
+                cwd=folder,
+            )
+        except OSError as error:
+            raise ProgramFailed(f"{self._where} cannot be started: {error}") from error
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            said, errors, _ = await asyncio.gather(
+                _tail(process.stdout), _tail(process.stderr), _fed(process.stdin, task)
+            )
+            return await process.wait(), said, errors
+        finally:
+            await _ended(process)
+
+    async def close(self) -> None:
+        """Nothing outlives its trajectory."""
+
+
+async def _fed(pipe: asyncio.StreamWriter, data: bytes) -> None:
+    with suppress(ConnectionError):  # a program need not read the row
+        pipe.write(data)
+        await pipe.drain()
+    pipe.close()
+
+
+async def _tail(pipe: asyncio.StreamReader) -> str:
+    kept = b""
+    while data := await pipe.read(KEPT_BYTES):
+        kept = (kept + data)[-KEPT_BYTES:]
+    return kept.decode(errors="replace")
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """End a reaper, which ends its command and all that this started."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_SECONDS):
+                await process.wait()
+
+
+def _shown(text: str) -> str:
+    return without_secrets(text.strip()[-SHOWN_CHARACTERS:]) or "(it printed nothing)"
+
+
+def _result_of(said: str) -> Mapping[str, Any]:
+    lines = said.strip().splitlines()
+    try:
+        found = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        return {}
+    if not isinstance(found, dict) or not found.keys() & {"reward", "text"}:
+        return {}
+    try:
+        return returned({name: found[name] for name in ("reward", "text") if name in found})
+    except ApiError as error:
+        raise ProgramFailed(f"the program's last line is {lines[-1][:200]}: {error.message}") from error
+
+
+class Url:
+    """Asks a service for each trajectory: POST with the row, answered when the program has ended."""
+
+    def __init__(self, url: str, *, where: str) -> None:
+        self._url, self._where = url, where
+        self._client: Any = None
+
+    async def run(self, session: Session, base_url: str) -> Mapping[str, Any]:
+        """Ask for one trajectory."""
+        import httpx
+
+        if self._client is None:
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+            self._client = httpx.AsyncClient(timeout=httpx.Timeout(None, connect=30.0), limits=limits)
+        task = {**task_of(session.row), "base_url": base_url, "api_key": session.token, "model": MODEL}
+        try:
+            answer = await self._client.post(self._url, json=task)
+        except httpx.HTTPError as error:
+            raise ProgramFailed(f"{self._where}: {self._url} fails: {type(error).__name__}: {error}") from error
+        if answer.status_code >= 400:
+            raise ProgramFailed(f"{self._where}: {self._url} answers with {answer.status_code}: {_shown(answer.text)}")
+        if not answer.content.strip():
+            return {}
+        try:
+            return returned(answer.json())
+        except (ValueError, ApiError) as error:
+            raise ProgramFailed(f"{self._where}: {self._url} returns {_shown(answer.text)}: {error}") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+
+
+class Function:
+    """Calls a Python function for each trajectory, in a process forked from one that has imported its file."""
+
+    def __init__(self, path: str, name: str, args: Mapping[str, Any], *, where: str) -> None:
+        self._path, self._name, self._args, self._where = path, name, args, where
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[int]] = {}
+        self._errors = b""
+
+    async def run(self, session: Session, base_url: str) -> Mapping[str, Any]:
+        """Call the function."""
+        process = await self._started(base_url, session)
+        number = next(self._numbers)
+        ended = self._waiting[number] = asyncio.get_running_loop().create_future()
+        given = {"base_url": base_url, "api_key": session.token, "model": MODEL}
+        try:
+            self._send(process, {"start": number, "row": task_of(session.row), "args": dict(self._args), **given})
+            status = await ended
+        finally:
+            self._waiting.pop(number, None)
+            if ended.cancelled():
+                self._send(process, {"kill": number})
+        if "error" in session.given:
+            raise ProgramFailed(f"{self._where} failed:\n{_shown(session.given['error'])}")
+        if status:
+            raise ProgramFailed(f"{self._where}: its process ended with status {status}")
+        return {}  # it was posted to the endpoint
+
+    def _send(self, process: asyncio.subprocess.Process, message: Mapping[str, Any]) -> None:
+        assert process.stdin is not None
+        with suppress(ConnectionError, RuntimeError):
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    async def _started(self, base_url: str, session: Session) -> asyncio.subprocess.Process:
+        async with self._starting:
+            if self._process is not None and self._process.returncode is None:
+                return self._process
+            child = (sys.executable, program_child.__file__, self._path, self._name)
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(REAPER), "--", *child),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=variables(base_url, session, {}),
+                limit=LINE_BYTES,
+            )
+            assert process.stdout is not None
+            assert process.stderr is not None
+            errors = asyncio.create_task(self._keep_errors(process.stderr))
+            if not await process.stdout.readline():
+                await errors
+                raise ProgramFailed(
+                    f"{self._where} cannot be imported:\n{_shown(self._errors.decode(errors='replace'))}"
+                )
+            self._process = process
+            self._reading = asyncio.create_task(self._read(process))
+            return process
+
+    async def _keep_errors(self, pipe: asyncio.StreamReader) -> None:
+        while data := await pipe.read(KEPT_BYTES):
+            self._errors = (self._errors + data)[-KEPT_BYTES:]
+            sys.stderr.write(data.decode(errors="replace"))  # the worker's log
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            told = json.loads(line)
+            future = self._waiting.get(told["ended"])
+            if future is not None and not future.done():
+                future.set_result(told["status"])
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(ProgramFailed(f"{self._where}: the process that starts its calls has ended"))
+
+    async def close(self) -> None:
+        """End the process and all calls."""
+        if self._process is not None:
+            await _ended(self._process)
+        if self._reading is not None:
+            self._reading.cancel()
+
+
+@dataclass
+class Program:
+    """Starts a program for each trajectory and serves the model to it."""
+
+    config: ProgramAgent
+    chat: Chat
+    tool_format: str | None
+    launcher: Launcher
+    endpoint: Endpoint
+    chat_of: Renderer
+    gate: asyncio.Semaphore | None
+
+    async def run(self, row: Prompt, model: Model) -> Ended:
+        """Run the program for a row.
+
+        Raises:
+            ProgramFailed: it crashed before a limit ended its trajectory, or made no call.
+        """
+        async with self.gate or nullcontext():
+            return await self._run(row, model)
+
+    async def _run(self, row: Prompt, model: Model) -> Ended:
+        session = Session(
+            row,
+            model,
+            self.chat,
+            self.tool_format,
+            agent=self.config.name,
+            max_turns=self.config.max_turns,
+            max_turn_tokens=self.config.max_turn_tokens,
+        )
+        base_url, given = await self.endpoint.open(session), {}
+        try:
+            given = {**session.given, **await self.launcher.run(session, base_url)}
+        except ProgramFailed:
+            # A program that a limit stopped may well end with an error: the trajectory is as long as it may be.
+            if not session.ended_by or not model.recorder.calls:
+                raise
+        finally:
+            self.endpoint.shut(session)
+        if not model.recorder.calls:
+            raise NoCall(
+                f"the program of the agent {self.config.name!r} made no call for prompt {row.index} of {row.source}",
+                hint="it must send requests to OPENAI_BASE_URL, or to the base_url that it is given, with its token",
+            )
+        given = {**session.given, **given}
+        counts = {**session.counts, "token_drift": float(session.drifted())}
+        return Ended(given.get("text", session.text), session.messages(), counts, reward=given.get("reward"))
+
+    async def close(self) -> None:
+        """End programs, and stop serving."""
+        await self.launcher.close()
+        await self.endpoint.close()
+
+
+def make_program(agent: ProgramAgent, chat: Chat) -> Program:
+    """The agent of a config, checked; nothing is started before the first trajectory.
+
+    Raises:
+        RunError: its code cannot be loaded, its command is not there, or its tool format is not that of the chat template.
+    """
+    where = f"the program of the agent {agent.name!r}"
+    gate = None if agent.max_concurrent is None else asyncio.Semaphore(agent.max_concurrent)
+    return Program(
+        agent,
+        chat,
+        format_of(chat, agent.tool_format, [LOOKUP], agent=agent.name, needed=agent.tool_format != AUTO),
+        _launcher(agent.program, where),
+        Endpoint(_address(agent)),
+        Renderer(chat, None, agent=agent.name),
+        gate,
+    )
+
+
+def _launcher(program: Any, where: str) -> Launcher:
+    if isinstance(program, CommandProgram):
+        check_command(program.command, program.folder, where)
+        return Command(program.command, program.env_vars, program.folder, where=where)
+    if isinstance(program, UrlProgram):
+        return Url(program.url, where=where)
+    assert isinstance(program, FunctionProgram), f"programs of type {program.choice} are refused before"
+    function = load_object(program.path, program.function, where=where)
+    if not callable(function):
+        raise RunError(f"{where}: {program.path}:{program.function} is not callable", hint="name a function")
+    path = program.path if program.path.startswith(PACKAGE) else str(Path(program.path).expanduser().resolve())
+    return Function(path, program.function, program.args, where=where)
+
+
+def _address(agent: ProgramAgent) -> str:
+    if agent.listen == "loopback":
+        return LOOPBACK
+    from rlctl.runtime.processes.ray_access import address_of_this_machine
+
+    return address_of_this_machine()
+
+
+def check_command(command: Sequence[str], folder: str | None, where: str) -> None:
+    """Refuse a command that cannot be started.
+
+    Raises:
+        RunError: there is no such command or folder.
+    """
+    import shutil
+
+    if not command:
+        raise RunError(f"{where} has no command", hint="set program.command to the command and its arguments")
+    if folder is not None and not Path(folder).expanduser().is_dir():
+        raise RunError(f"{where}: there is no folder {folder}", hint="set program.folder to an existing folder")
+    at = folder if folder is not None and "/" in command[0] else None
+    found = shutil.which(command[0] if at is None else str(Path(at) / command[0]))
+    if found is None:
+        raise RunError(f"{where}: there is no command {command[0]}", hint="set program.command to an installed program")
