@@ -6,7 +6,8 @@ The filter denies calls that would
 - hold memory that no process is charged for (``memfd_create``, System V shared memory), out of reach of the memory limit;
 - read other processes, load kernel code, or use kernel interfaces that only privileged software needs;
 - open a socket of a family that network namespaces don't isolate: a Unix socket in a bound folder, or vsock, which reaches the
-  host of a virtual machine. Internet sockets work; they reach nothing but the sandbox itself.
+  host of a virtual machine. Internet sockets work; they reach nothing but the sandbox itself. Of pairs of Unix sockets those for
+  datagrams are denied: each of the two could still send to any Unix socket whose path it knows.
 
 It is a classic BPF program, written for ``bwrap --seccomp``. A denied call fails with EPERM; it does not kill the program.
 """
@@ -17,13 +18,15 @@ import errno
 import platform
 import struct
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 """Offsets in ``struct seccomp_data``; the low half of an argument comes first on little-endian machines."""
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _NEW_NAMESPACES = 0x7E020080
 """All CLONE_NEW* flags."""
 _AF_INET, _AF_INET6 = 2, 10
+_SOCK_TYPE, _SOCK_DGRAM, _SOCK_RAW = 0xF, 2, 3
+"""The bits of a socket's type, and the types that send without a connection; a raw Unix socket is one for datagrams."""
 _X32 = 0x40000000
 """System calls of the x32 ABI have this bit, and would pass a filter of the plain numbers."""
 
@@ -79,7 +82,7 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "syslog": (103, 116),
 }
 """System calls that are always denied."""
-CLONE, CLONE3, SOCKET = (56, 220), (435, 435), (41, 198)
+CLONE, CLONE3, SOCKET, SOCKETPAIR = (56, 220), (435, 435), (41, 198), (53, 199)
 """Denied depending on their arguments. ``clone3`` hides its flags from a filter: it looks unknown, and libc uses ``clone``."""
 
 
@@ -107,11 +110,18 @@ def seccomp_filter(machine: str = "") -> bytes | None:
         (_ANY_BIT, 0, 1, _NEW_NAMESPACES),
         _fail(errno.EPERM),
         (_RETURN, 0, 0, _ALLOW),
-        (_EQUAL, 0, 4, SOCKET[which]),
+        (_EQUAL, 0, 5, SOCKET[which]),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
         (_EQUAL, 2, 0, _AF_INET),
         (_EQUAL, 1, 0, _AF_INET6),
         _fail(errno.EAFNOSUPPORT),
+        (_RETURN, 0, 0, _ALLOW),
+        (_EQUAL, 0, 5, SOCKETPAIR[which]),
+        (_LOAD, 0, 0, _SECOND_ARGUMENT),
+        (_AND, 0, 0, _SOCK_TYPE),
+        (_EQUAL, 1, 0, _SOCK_DGRAM),
+        (_EQUAL, 0, 1, _SOCK_RAW),
+        _fail(errno.EPERM),
         (_RETURN, 0, 0, _ALLOW),
     ]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)

@@ -33,7 +33,7 @@ from rlctl.sandbox import (
     supervise,
 )
 from rlctl.sandbox.process import counts_by_namespace
-from rlctl.sandbox.seccomp import CLONE, CLONE3, NUMBERS, SOCKET, seccomp_filter
+from rlctl.sandbox.seccomp import CLONE, CLONE3, NUMBERS, SOCKET, SOCKETPAIR, seccomp_filter
 from tests.waiting import until
 
 NOBODY = 65534
@@ -123,6 +123,9 @@ def attempt(name, function):
 def unix(path):
     socket.socket(socket.AF_UNIX).connect(path)
 
+def datagram(path, kind):
+    socket.socketpair(socket.AF_UNIX, kind)[0].sendto(b"x", path)
+
 NEW_USER, REMOUNT, BIND = 0x10000000, 0x20, 0x1000
 call("remount", libc.mount, b"none", b"/usr", None, REMOUNT | BIND, None)
 call("remount /", libc.mount, b"none", b"/", None, REMOUNT, None)
@@ -148,6 +151,8 @@ attempt("network", lambda: socket.create_connection(tuple(given["address"]), 2))
 attempt("vsock", lambda: socket.socket(40))
 attempt("netlink", lambda: socket.socket(socket.AF_NETLINK))
 attempt("socket pair", socket.socketpair)
+attempt("datagrams of a pair", lambda: datagram(given["shown"] + "/datagrams", socket.SOCK_DGRAM))
+attempt("raw pair", lambda: datagram(given["shown"] + "/datagrams", socket.SOCK_RAW | socket.SOCK_CLOEXEC))
 attempt("write copy", lambda: open(given["copy"] + "/made", "w"))
 found["environment"] = sorted(set(os.environ) - {"LC_CTYPE", "PWD"})
 found["capabilities"] = [line.split()[1] for line in open("/proc/self/status") if line[:6] in ("CapPrm", "CapEff", "CapAmb")]
@@ -161,7 +166,8 @@ DENIED = {
     "core_pattern": "EACCES", "write /usr": "EROFS", "write /": "EROFS", "write /dev": "EROFS", "write read-only": "EROFS",
     "read secret": "ENOENT", "read shadow": "ENOENT", "unix socket": "EAFNOSUPPORT",
     "unix socket in a shown folder": "EAFNOSUPPORT", "network": "ECONNREFUSED", "vsock": "EAFNOSUPPORT",
-    "netlink": "EAFNOSUPPORT", "socket pair": "done", "write copy": "done",
+    "netlink": "EAFNOSUPPORT", "socket pair": "done", "datagrams of a pair": "EPERM", "raw pair": "EPERM",
+    "write copy": "done",
 }  # fmt: skip
 
 
@@ -184,7 +190,10 @@ def test_a_program_has_no_way_out(run: Callable[..., Result], open_folder: Path)
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as outside,
         socket.socket(socket.AF_UNIX) as within,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams,
     ):
+        datagrams.bind(str(open_folder / "shown" / "datagrams"))
+        (open_folder / "shown" / "datagrams").chmod(0o777)
         for listener, path in ((outside, open_folder / "socket"), (within, open_folder / "shown" / "socket")):
             listener.bind(str(path))
             path.chmod(0o777)
@@ -406,5 +415,5 @@ def test_the_numbers_of_system_calls_are_the_kernels(which: int, header: str, pa
         pytest.skip(f"{header} is not installed")
     known = {name: int(number) for name, number in re.findall(pattern, Path(header).read_text())}
     ours = {name: numbers[which] for name, numbers in NUMBERS.items()}
-    ours |= {"clone": CLONE[which], "clone3": CLONE3[which], "socket": SOCKET[which]}
+    ours |= {"clone": CLONE[which], "clone3": CLONE3[which], "socket": SOCKET[which], "socketpair": SOCKETPAIR[which]}
     assert {name: known.get(name) for name in ours} == ours
