@@ -41,6 +41,13 @@ def errors(text: str, dialect: str, **environment: str) -> list[Finding]:
         ),
         ("roll", ROLL + "max_steps: ${max_step}\n", "max_steps", 3),
         ("roll", ROLL + "made_up: ${gem_math.dapo_17k}\n", "made_up", 3),
+        ("roll", ROLL + "custom_envs:\n  a:\n    max_steps: ${max_actions_per_traj}\n", "custom_envs.a.max_steps", 5),
+        (
+            "verl",
+            VERL + "trainer:\n  project_name: ${actor_rollout_ref.ref.log_prob_use_dynamic_bsz}\n",
+            "trainer.project_name",
+            3,
+        ),
         ("rlctl", "rlctl: 1\nmodel:\n  path: ???\n", "model.path", 3),
         ("rlctl", "rlctl: 1\nmodel:\n  path: ${foo}\n", "model.path", 3),
     ],

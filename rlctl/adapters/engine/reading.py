@@ -424,7 +424,8 @@ class Reader:
     def _refuse_unset(self, leaves: Mapping[KeyPath, Any]) -> None:
         """Refuse values that have to be set and are not, and expressions that the framework cannot resolve either.
 
-        A key that the framework ignores may stay ``???``; it resolves every expression of a config, ignored or not.
+        A key that the framework ignores may stay ``???``; it resolves every expression of a config, ignored or not. Where an
+        expression names a key whose default rlctl does not know, it has no value that a canonical key could take.
         """
         for leaf in self.resolved.missing:
             entry = self._entry_at.get(dotted(_of_item(leaf)))
@@ -434,11 +435,8 @@ class Reader:
         for leaf, key in self.resolved.dangling.items():
             known = key and self.table.knows(split(key), self.version)
             place = next((leaf[:length] for length in range(len(leaf), 0, -1) if leaf[:length] in leaves), None)
-            if (
-                not known
-                and place is not None
-                and not (key and self._silent(place, leaves[place]) and not self._used(leaf))
-            ):
+            ignored = known or (key and place is not None and self._silent(place, leaves[place]))
+            if place is not None and (self._used(leaf) or not ignored):
                 name, at = dotted(leaf), self.document.at(leaf)
                 text, reason = find(self.document.values, leaf), self.resolved.unresolved[leaf]
                 self.findings.append(finding("unresolved_key", Level.ERROR, name, at, value=text, reason=reason))
