@@ -7,6 +7,7 @@ import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import fsspec
@@ -81,6 +82,15 @@ def test_an_export_executes_nothing(saved: Path, tmp_path: Path, marker: Path, c
     with pytest.raises(RunError, match=r"was not loaded: .*(posix\.mkdir|is an object instead of a tensor)"):
         runs.export(runs.find("demo", tmp_path))
     assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    "length", [1 << 40, (1 << 63) - 1, (1 << 64) - 1], ids=["a terabyte", "the most", "more than there is"]
+)
+def test_a_file_that_asks_for_all_memory_is_refused(tmp_path: Path, length: int) -> None:
+    (tmp_path / ".metadata").write_bytes(b"\x80\x04\x8d" + length.to_bytes(8, "little") + b"x.")
+    with pytest.raises(UnpicklingError, match=r"does not fit into memory|read would overflow"):
+        CheckpointReader(tmp_path).read_metadata()
 
 
 @pytest.mark.parametrize("change", ATTACKS, ids=NAMES)

@@ -433,9 +433,9 @@ class Reader:
             if not ignored and not self._is_default_of_composed(leaf):
                 self.findings.append(finding("missing-value", Level.ERROR, dotted(leaf), self.document.at(leaf)))
         for leaf, key in self.resolved.dangling.items():
-            known = key and self.table.knows(split(key), self.version)
+            known = bool(key) and self.table.knows(split(key), self.version)
             place = next((leaf[:length] for length in range(len(leaf), 0, -1) if leaf[:length] in leaves), None)
-            ignored = known or (key and place is not None and self._silent(place, leaves[place]))
+            ignored = known or (bool(key) and place is not None and self._silent(place, leaves[place]))
             if place is not None and (self._used(leaf) or not ignored):
                 name, at = dotted(leaf), self.document.at(leaf)
                 text, reason = find(self.document.values, leaf), self.resolved.unresolved[leaf]

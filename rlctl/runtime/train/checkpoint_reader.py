@@ -61,7 +61,10 @@ class CheckpointReader(FileSystemReader):
             OSError: it cannot be read.
         """
         with Path(self._get_metadata_path(kwargs.get("rank"))).open("rb") as file:
-            metadata = _checked(_MetadataUnpickler(file).load())
+            try:
+                metadata = _checked(_MetadataUnpickler(file).load())
+            except (MemoryError, OverflowError):
+                raise UnpicklingError("its .metadata declares an object that does not fit into memory") from None
         if metadata.storage_meta is None:
             metadata.storage_meta = StorageMeta()
         metadata.storage_meta.load_id = self.load_id
