@@ -31,7 +31,7 @@ TWINS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 PARTS = "gdpo_reward_keys"
 """The argument that names the rewards of gdpo."""
 
-_NOT_OPTIONS = {"whiten", "kl_order"}
+_NOT_OPTIONS = {"whiten", "kl_order", "level"}
 """Settings of an advantage that are arguments of ``estimate``, not of the estimator."""
 
 _CARRIED_ARGS = {
@@ -128,6 +128,7 @@ def loss_of(algorithm: Algorithm) -> tuple[Function, dict[str, Any]]:
         return POLICY_LOSSES["policy_gradient"], {"importance_weight": "none"}
     if not isinstance(choice, OtherLoss):
         options = {item.name: getattr(choice, item.name) for item in dataclasses.fields(choice)}
+        options.pop("ratio", None)  # refused by planning/support.py unless it is token
         return lookup(POLICY_LOSSES, choice.choice, "policy loss"), options
     if choice.kind not in FURTHER_LOSSES:
         known = ", ".join(sorted(FURTHER_LOSSES))
