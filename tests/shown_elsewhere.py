@@ -71,6 +71,13 @@ SHOWN_BY: dict[str, str] = {
     "runtime/agents/test_programs.py::test_a_service_is_asked_for_each_trajectory": """
         rollout.agents[]<program>.program<url> rollout.agents[]<program>.program<url>.url
     """,
+    "runtime/agents/test_mcp.py::test_a_server_is_started_and_its_tools_are_called": """
+        rollout.agents[]<tools>.tools[]<mcp> rollout.agents[]<tools>.tools[]<mcp>.command
+        rollout.agents[]<tools>.tools[]<mcp>.env_vars
+    """,
+    "runtime/agents/test_mcp.py::test_a_server_is_reached_by_its_address_and_some_of_its_tools_are_shown": """
+        rollout.agents[]<tools>.tools[]<mcp>.url rollout.agents[]<tools>.tools[]<mcp>.tools
+    """,
     "runtime/test_failures.py::test_a_reward_that_raises": """
         run.on_end run.on_failure rewards[]<rule>.on_error rewards[]<function>.on_error
     """,

@@ -353,7 +353,9 @@ TABLE: tuple[Row, ...] = (
     ),
     honoured("rollout.agents[]<program>", "program<command> program<command>.command program<command>.env_vars"),
     honoured("rollout.agents[]<program>", "program<command>.folder program<url> program<url>.url"),
-    refused("rollout", "agents[]<tools>.tools[]<mcp>*", "tools-mcp"),
+    honoured("rollout.agents[]<tools>", "tools[]<mcp> tools[]<mcp>.command tools[]<mcp>.url tools[]<mcp>.env_vars"),
+    honoured("rollout.agents[]<tools>", "tools[]<mcp>.tools"),
+    refused("rollout.agents[]<tools>", "tools[]<mcp>.reward", "turn-rewards"),
     refused("rollout.agents[]<tools>", "tools[]<python>.reward", "turn-rewards"),
     refused(
         "rollout.agents[]<tools>",

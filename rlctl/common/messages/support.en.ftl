@@ -6,7 +6,6 @@ support-weights-in-place = rlctl reads weights from where they are
 support-further-heads = Transformers loads the model without its multi-token prediction heads, so they are neither trained nor exported
 support-agents = multi-turn responses, tools and environments are not supported yet
 support-agents-environment = agents of type environment are not supported yet
-support-tools-mcp = tools of MCP servers are not supported yet
 support-turn-rewards = rewards of single turns are not supported yet
 support-agents-later = rlctl's agents do not support this setting yet
 support-agents-rows = a training sequence is always as long as the calls of a trajectory continue each other, and always the generated tokens

@@ -6,7 +6,6 @@ support-weights-in-place = rlctl 直接从权重所在位置读取
 support-further-heads = Transformers 加载模型时不含多 token 预测头，因此它们既不训练也不导出
 support-agents = 尚不支持多轮回答、工具和环境
 support-agents-environment = 尚不支持 environment 类型的智能体
-support-tools-mcp = 尚不支持 MCP 服务器上的工具
 support-turn-rewards = 尚不支持单轮的奖励
 support-agents-later = rlctl 的智能体尚不支持这项设置
 support-agents-rows = 训练序列总是由前后相接的调用组成，并且总是使用生成时的 token

@@ -189,6 +189,12 @@ class Tools:
         drifted = self.chat_of.rendered([*row.messages, *messages])[: len(ids)] != ids
         return Ended(text, messages, {**box.counts, "token_drift": float(drifted)})
 
+    async def close(self) -> None:
+        """End what outlives trajectories."""
+        for tool in self.tools:
+            if tool.close is not None:
+                await tool.close()
+
     async def _turns(self, row: Prompt, ids: list[int], model: Model, box: Toolbox, messages: list[Message]) -> str:
         schemas, text = [tool.schema for tool in self.tools], ""
         while True:

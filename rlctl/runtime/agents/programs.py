@@ -49,7 +49,7 @@ DIRECT = "127.0.0.1,localhost"
 """Addresses that programs reach without a proxy."""
 
 
-class ProgramFailed(RunError):
+class ProgramFailed(Exception):
     """A program ended without a trajectory."""
 
     cause = "crashed"
@@ -351,8 +351,8 @@ class Program:
             self.endpoint.shut(session)
         if not model.recorder.calls:
             raise NoCall(
-                f"the program of the agent {self.config.name!r} made no call for prompt {row.index} of {row.source}",
-                hint="it must send requests to OPENAI_BASE_URL, or to the base_url that it is given, with its token",
+                f"the program of the agent {self.config.name!r} made no call for prompt {row.index} of {row.source}; it must "
+                "send requests to OPENAI_BASE_URL, or to the base_url that it is given, with its token"
             )
         given = {**session.given, **given}
         counts = {**session.counts, "token_drift": float(session.drifted())}

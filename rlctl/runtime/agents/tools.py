@@ -1,6 +1,7 @@
 """The tools of an agent: where they come from, what the model is told of them, and how a call is answered.
 
     function   any Python function, also a coroutine; its schema comes from its signature and docstring
+    mcp        the tools of an MCP server (``mcp_tools.py``)
     class      an object for each trajectory: ``execute`` is called, ``create`` (with the row) before and ``release`` after,
                if it has them
 
@@ -15,7 +16,7 @@ import json
 import re
 import types
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,9 +24,10 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.config.sections.agents import PythonTool, ToolsAgent
+from rlctl.config.sections.agents import McpTool, PythonTool, Tool, ToolsAgent
 from rlctl.planning import arithmetic
 from rlctl.runtime.agents.formats import Schema, ToolCall, Unreadable
+from rlctl.runtime.agents.mcp_tools import offered
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.user_code import load_object
 
@@ -42,6 +44,8 @@ class LoadedTool:
     """The function, or the class."""
     args: Mapping[str, Any]
     is_class: bool
+    close: Callable[[], Awaitable[None]] | None = None
+    """Ends what outlives trajectories; tools of one server share it."""
 
 
 def load_tools(agent: ToolsAgent) -> list[LoadedTool]:
@@ -56,9 +60,9 @@ def load_tools(agent: ToolsAgent) -> list[LoadedTool]:
             hint="list tools of the agent, or set rollout.default_agent to null",
         )
     found = [
-        _load(tool, f"tools[{place}] of the agent {agent.name!r}")
+        each
         for place, tool in enumerate(agent.tools)
-        if isinstance(tool, PythonTool)
+        for each in _loaded(tool, f"tools[{place}] of the agent {agent.name!r}")
     ]
     names = Counter(tool.name for tool in found)
     twice = [name for name, count in names.items() if count > 1]
@@ -68,6 +72,16 @@ def load_tools(agent: ToolsAgent) -> list[LoadedTool]:
             hint="rename one of the functions",
         )
     return found
+
+
+def _loaded(tool: Tool, where: str) -> list[LoadedTool]:
+    if isinstance(tool, McpTool):
+        return [
+            LoadedTool(schema["function"]["name"], schema, call, {}, False, server.close)
+            for schema, call, server in offered(tool, where)
+        ]
+    assert isinstance(tool, PythonTool), f"tools of type {tool.choice} do not exist"
+    return [_load(tool, where)]
 
 
 def _load(tool: PythonTool, where: str) -> LoadedTool:

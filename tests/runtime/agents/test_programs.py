@@ -282,7 +282,7 @@ def test_limits_are_the_servers(ran: Run) -> None:
         ("wrong", ProgramFailed, "expected a reward, a text, or an object with reward and text"),
     ],
 )
-def test_a_program_that_fails_is_an_error(ran: Run, function: str, kind: type[RunError], message: str) -> None:
+def test_a_program_that_fails_is_an_error(ran: Run, function: str, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         ran(function, lambda asked: generated("1<end>"))
 
