@@ -62,7 +62,8 @@ class McpServer:
             if not connected.done():
                 connected.set_exception(error)
         finally:
-            self._client = None
+            if self._ended is ended:
+                self._client = None
 
     async def _connected(self) -> Any:
         async with self._connecting:
