@@ -864,7 +864,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("train.optimizer.start_weight_decay", 0.5, weight_decays, {"train.optimizer": {**DECAYING}}),
     ("train.optimizer.end_weight_decay", 0.5, weight_decays, {"train.optimizer": {**DECAYING}}),
     ("train.engine<fsdp2>.ulysses_sequence_parallel_size", 2, plan, {}),
-    ("train.memory.remove_padding", False, fed, {}),
+    ("train.packing", False, fed, {}),
     ("critic.engine<fsdp2>.ulysses_sequence_parallel_size", 2, plan, GAE),
     ("model.overrides", {"hidden_act": "gelu"}, model_config, {}),
     ("model.rope.theta", 5.0, model_config, {}),

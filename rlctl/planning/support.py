@@ -115,7 +115,6 @@ def _megatron(section: str) -> tuple[Row, ...]:
     return (
         noted(under, "offload offload_gradients", "megatron-on-device"),
         noted(under, "bridge", "bridge"),
-        noted(under, "sequence_packing", "megatron-packed"),
         noted(under, "distributed_checkpointing", "megatron-checkpoints"),
         noted(under, "moe.shared_expert_overlap", "shared-experts"),
         refused(
@@ -204,7 +203,6 @@ TABLE: tuple[Row, ...] = (
     refused("data.eval[]", "messages_key chosen_key rejected_key", "scores-generated"),
     refused("data.eval[]", "agent agent_key", "agents-by-row"),
     refused("data.eval[]", "workflow workflow_args", AGENTS),
-    noted("data", "pack_sequences", "always-packed"),
     refused("data", "task_pipeline*", OPERATORS),
     noted("data", "stage_in_shared_memory", "data-in-place"),
     # batch and schedule
@@ -402,9 +400,8 @@ TABLE: tuple[Row, ...] = (
         "train.lr_scheduler",
         "min_lr num_cycles decay_steps total_steps wsd_decay_steps wsd_decay_style restore_from_checkpoint",
     ),
-    honoured(
-        "train.memory", "recompute_activations recompute_reentrant offload_activations empty_cache remove_padding"
-    ),
+    honoured("train", "packing"),
+    honoured("train.memory", "recompute_activations recompute_reentrant offload_activations empty_cache"),
     noted("train.memory", "entropy_chunked entropy_recompute", "entropy"),
     honoured("train.fused_kernels", "enabled liger prefix_grouping"),
     noted("train.fused_kernels", "backend", "fused-backend"),
@@ -563,7 +560,7 @@ def _shares_sequences(train: Train) -> bool:
 def _lays_end_to_end(train: Train, model: Model) -> bool:
     """Whether whole sequences lie end to end before the built-in attention, which can read a prompt for several of them."""
     plain = isinstance(train.engine, Fsdp2) and not _shares_sequences(train)
-    return plain and train.memory.remove_padding and model.attention == "auto"
+    return plain and train.packing and model.attention == "auto"
 
 
 def _answers_once(config: Config) -> bool:
@@ -659,8 +656,8 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
         ),
         WHOLE_ROWS,
     ),
-    "train.memory.remove_padding": (lambda config: _shares_sequences(config.train), END_TO_END),
-    "critic.memory.remove_padding": (
+    "train.packing": (lambda config: _shares_sequences(config.train), END_TO_END),
+    "critic.packing": (
         lambda config: config.critic is not None and _shares_sequences(config.critic),
         END_TO_END,
     ),

@@ -306,10 +306,10 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "critic.engine.tensor_parallel_size",
         "8 devices of the critic",
     ),
+    ("not-used", {"train": {"engine": "megatron", "packing": False}}, "train.packing", "without padding"),
     *[
         ("not-used", {"train": {"engine": {"type": "megatron", **engine}, "memory": memory}}, f"train.{key}", words)
         for key, engine, memory, words in (
-            ("memory.remove_padding", {}, {"remove_padding": False}, "without padding"),
             ("memory.recompute_reentrant", {}, {"recompute_reentrant": True}, "as train.engine.recompute_granularity"),
             ("memory.recompute_activations", {}, {"recompute_activations": False}, "Megatron recomputes only what"),
             ("engine.transformer.attention_backend", {"transformer": {"attention_backend": "flash"}}, {}, "fastest"),

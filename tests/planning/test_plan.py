@@ -188,7 +188,7 @@ def test_roles_on_megatron_have_their_own_replicas_and_layouts() -> None:
         "virtual_pipeline_parallel_size": 2,
     }
     values = {
-        "train": {"engine": policy, "memory": {"remove_padding": False}},
+        "train": {"engine": policy, "packing": False},
         "critic": {"engine": {"type": "megatron", "context_parallel_size": 4}},
         "reference": {"engine": {"type": "megatron", "tensor_parallel_size": 8}},
         "algorithm": {"advantage": "gae", "kl_in_reward": {"coefficient": 0.1}},
@@ -200,7 +200,7 @@ def test_roles_on_megatron_have_their_own_replicas_and_layouts() -> None:
     assert found["reference"] == ("megatron", 8, 1)
     assert "policy: Megatron-core splits the model by tensor 2, pipeline 2, virtual_pipeline 2" in stage.notes
     assert "reference: Megatron-core splits the model by tensor 8" in stage.notes
-    told = [note for note in stage.notes if note.startswith("train.memory.remove_padding")]
+    told = [note for note in stage.notes if note.startswith("train.packing")]
     assert len(told) == 1
     assert "packs sequences" in told[0]
 

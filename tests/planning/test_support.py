@@ -117,10 +117,10 @@ NOTED: list[tuple[dict[str, Any], str]] = [
         {
             "train": {
                 "engine": {"type": "fsdp2", "ulysses_sequence_parallel_size": 2},
-                "memory": {"remove_padding": False},
+                "packing": False,
             }
         },
-        "train.memory.remove_padding",
+        "train.packing",
     ),
     ({"rollout": {"engine": "transformers", "memory": {"enforce_eager": True}}}, "rollout.memory.enforce_eager"),
     (

@@ -59,10 +59,6 @@ LACKS: Mapping[str, tuple[str, str]] = {
         "overrides of Megatron's optimizer config",
         "the engine's default applies; memory and speed may differ, results don't",
     ),
-    "train.engine.sequence_packing": (
-        "switch for packed sequences",
-        "the engine's default applies; memory and speed may differ, results don't",
-    ),
     "train.engine.offload_gradients": (
         "switch to offload gradients with FSDP",
         "the engine's default applies; memory and speed may differ, results don't",

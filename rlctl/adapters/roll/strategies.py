@@ -291,7 +291,6 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
                     Names({"legacy": False, "torch_dist": True}),
                     quiet=infers,
                 ),
-                Key(f"{worker}.use_sequence_packing", f"{to}.sequence_packing", unasked(False), quiet=infers),
                 *[Key(f"{s}{name}", f"{to}.ddp.{there}") for name, there in DDP.items()],
                 CustomRule("other DDP settings", (), (f"{to}.ddp",), _nothing, _write_ddp(to)),
             ],

@@ -418,7 +418,7 @@ def _recompute(worker: str, to: str) -> CustomRule:
 
 def _padding(worker: str, to: str) -> CustomRule:
     """Whether padding is computed: Megatron packs sequences where it is told to, FSDP2 never does."""
-    key, own = f"{worker}.use_sequence_packing", f"{to}.memory.remove_padding"
+    key, own = f"{worker}.use_sequence_packing", f"{to}.packing"
 
     def read(view: Reading) -> Iterator[Flow]:
         if strategy(view, worker) in MEGATRON and view.written(key):

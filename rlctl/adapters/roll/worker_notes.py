@@ -132,6 +132,10 @@ NOTES: tuple[Noted, ...] = (
     *unsupported("rollout routing replay", *_all("router_replay.mode")),
     *unsupported("training mode of multi-token prediction", *_all("mtp_training_mode")),
     *unsupported("a loss that is not scaled to the whole batch", *_all("apply_loss_scale")),
+    *carried(
+        "packing of passes without training; results don't change",
+        *_each(("reference", "teacher", "teacher.*"), "use_sequence_packing"),
+    ),
     *carried("device placement while a model loads", *_all("model_args.device_map")),
     *carried("data-loading processes", *_all("training_args.dataloader_num_workers")),
     *carried("one of ROLL's classes", *_all("worker_cls")),

@@ -288,7 +288,7 @@ CRITIC: list[Rule] = [
     ),
     role_engine("critic engine", f"{CRITIC_C}.strategy", "critic.engine"),
     settled(f"{CRITIC_C}.model.enable_gradient_checkpointing", "critic.memory.recompute_activations", None),
-    settled(f"{CRITIC_C}.model.use_remove_padding", "critic.memory.remove_padding", "train.memory.remove_padding"),
+    settled(f"{CRITIC_C}.model.use_remove_padding", "critic.packing", "train.packing"),
     Key(f"{CRITIC_C}.model.external_lib", "critic.model.import_modules", ABSENT, Listed(single=True), until="0.5"),
     Tree(f"{CRITIC_C}.model.override_config", "critic.model.overrides", until="0.5"),
     When(

@@ -499,7 +499,6 @@ RULES: list[Rule] = [
         Partly({False: "last_assistant", True: "all_assistant"}),
         quiet=True,
     ),
-    Dropped("data.pack_sequences", "Trinity packs sequences if its trainer's remove_padding is on", idle=True),
     Dropped("data.custom", "in Trinity, data readers are plug-ins", None),
     Dropped("data.custom.**", "in Trinity, data readers are plug-ins"),
     Dropped("data.stage_in_shared_memory", "Trinity does not copy data", idle=True),

@@ -526,7 +526,6 @@ TRAINER: list[Rule] = [
             "expert_parallel_size",
             "source_args",
             "moe.freeze_router",
-            "sequence_packing",
             "optimizer_overrides",
             "args",
         ]
@@ -544,7 +543,7 @@ TRAINER: list[Rule] = [
     Key(f"{MODEL}.enable_activation_offload", "train.memory.offload_activations", False),
     Key(
         "trainer.use_remove_padding",
-        "train.memory.remove_padding",
+        "train.packing",
         True,
         since="0.6",
         also=(DialectKey(f"{MODEL}.use_remove_padding", True, until="0.5"),),

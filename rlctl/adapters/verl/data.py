@@ -493,6 +493,6 @@ RULES: list[Rule] = [
     Dropped("data.task_pipeline", "verl has no data operators", None),
     *[
         Dropped(f"data.{name}", "of sft and dpo only")
-        for name in ("max_sequence_tokens", "sequence_truncation", "multi_turn_loss", "pack_sequences")
+        for name in ("max_sequence_tokens", "sequence_truncation", "multi_turn_loss")
     ],
 ]

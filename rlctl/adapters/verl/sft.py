@@ -199,7 +199,7 @@ OLD: list[Rule] = [
     Key("data.chat_template", "model.chat_template", None),
     *model("model", "model", path="partial_pretrain"),
     *memory("model", "train", padding=ABSENT),
-    Key("use_remove_padding", "train.memory.remove_padding", False),
+    Key("use_remove_padding", "train.packing", False),
     Key("ulysses_sequence_parallel_size", "train.engine.ulysses_sequence_parallel_size", 1),
     strategy("model", "train.engine", default=VersionedDefault({"0.3": "fsdp", "0.5": "fsdp2"})),
     Key(

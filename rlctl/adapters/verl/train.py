@@ -185,7 +185,7 @@ def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
     return [
         Key(f"{m}enable_gradient_checkpointing", f"{c}memory.recompute_activations", True),
         Key(f"{m}enable_activation_offload", f"{c}memory.offload_activations", False, since="0.4"),
-        Key(f"{m}use_remove_padding", f"{c}memory.remove_padding", padding),
+        Key(f"{m}use_remove_padding", f"{c}packing", padding),
         Key(f"{m}use_liger", f"{c}fused_kernels.liger", False, since="0.4"),
         Key(f"{m}use_fused_kernels", f"{c}fused_kernels.enabled", False, since="0.4"),
         Key(
@@ -231,7 +231,6 @@ POLICY: list[Rule] = [
         "megatron", ACTOR, Key(f"{A}.megatron.dtype", "train.precision.compute", "bfloat16", DTYPES_LONG, since="0.7")
     ),
     Dropped("train.engine.expert_parallel_size", "verl's FSDP splits no experts"),
-    Dropped("train.engine.sequence_packing", "verl's Megatron packs with use_remove_padding"),
     frozen_router(M, f"{A}.megatron", ACTOR),
     Dropped("train.engine.args", "another engine's settings"),
     *optimizer(f"{A}.optim", ACTOR, rate=1e-6, betas=[0.9, 0.999], since="0.6", clip=f"{A}.grad_clip"),
@@ -469,7 +468,6 @@ CRITIC: list[Rule] = [
             "engine.wrap_layers",
             "engine.source_args",
             "engine.expert_parallel_size",
-            "engine.sequence_packing",
             "engine.args",
             "memory.entropy_chunked",
             "memory.entropy_recompute",

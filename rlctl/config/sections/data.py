@@ -180,8 +180,6 @@ class Data:
     """What is cut from an overlong sft or dpo sequence."""
     multi_turn_loss: Literal["all_assistant", "last_assistant"] = "all_assistant"
     """Which assistant turns of a conversation sft trains on."""
-    pack_sequences: bool = False
-    """Put several short sft sequences into one row, kept apart by attention: less padding."""
     custom: CustomDataset | None = None
     """A data-set class of your own, used instead of the built-in reader; its file is run in the controller."""
     task_pipeline: TaskPipeline | None = None

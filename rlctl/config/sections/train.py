@@ -102,8 +102,6 @@ class Megatron(TrainEngine, type="megatron"):
     """Modules recomputed under selective."""
     moe: Moe = Moe()
     """Settings of mixture-of-experts layers."""
-    sequence_packing: bool = False
-    """Pack sequences without padding."""
     bridge: Literal["auto", "builtin", "mbridge", "megatron_bridge"] = "auto"
     """How Hugging Face weights are converted; auto takes what works."""
     transformer: dict[str, Any] = {}
@@ -209,8 +207,6 @@ class MemorySettings:
     """Use the older, reentrant kind of recomputation, which some models need."""
     offload_activations: bool = False
     """Keep activations in CPU memory between forward and backward."""
-    remove_padding: bool = True
-    """Compute no padding: sequences are laid end to end where the attention allows it."""
     entropy_chunked: bool = False
     """Compute entropy chunk by chunk: less memory at large vocabularies."""
     entropy_recompute: bool = False
@@ -250,6 +246,9 @@ class Train:
     """What is given up to save memory."""
     fused_kernels: FusedKernels = FusedKernels()
     """Kernels that replace parts of the model."""
+    packing: bool = True
+    """Pack sequences end to end instead of padding them, if the attention supports it. Results are the same; false is slower.
+    Megatron always packs."""
     compile: bool = True
     """Compile the log-prob and entropy computation with torch.compile where a compiler is found."""
     seed: int | None = None

@@ -170,8 +170,8 @@ ROWS: tuple[Row, ...] = (
         "omit @model.freeze; for routers, set @.engine.moe.freeze_router to true",
     ),
     Row(
-        "@train.memory.remove_padding",
-        lambda asked: not asked.train.memory.remove_padding,
+        "@train.packing",
+        lambda asked: not asked.train.packing,
         "the engine always packs sequences without padding",
         "leave it out",
         noted=True,

@@ -96,13 +96,13 @@ class FsdpEngine(TellsLogProbs):
         trained = role != "reference"
         check_kernels(train.fused_kernels, device)
         shared = train.engine.ulysses_sequence_parallel_size > 1  # such workers have slices of what lies end to end
-        memory = dataclasses.replace(train.memory, remove_padding=True) if shared else train.memory
         torch.manual_seed(derive_seed(seed, "weights", role))  # of weights that are not in the files: alike everywhere
         self.model = load(
             model,
-            memory,
+            train.memory,
             dtype=getattr(torch, train.precision.parameters),
             train=trained,
+            packing=train.packing or shared,
             value_head=role == "critic",
         )
         self.adapters: Adapters | None = None

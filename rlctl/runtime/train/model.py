@@ -25,9 +25,15 @@ VALUE_HEAD = {"num_labels": 1, "classifier_dropout": 0.0, "hidden_dropout": 0.0,
 
 
 def load(
-    model: Model, memory: MemorySettings, *, dtype: torch.dtype, train: bool, value_head: bool = False
+    model: Model,
+    memory: MemorySettings,
+    *,
+    dtype: torch.dtype,
+    train: bool,
+    packing: bool = True,
+    value_head: bool = False,
 ) -> PreTrainedModel:
-    """Load weights in ``dtype`` on CPU, with an attention that takes sequences end to end if ``memory.remove_padding``.
+    """Load weights in ``dtype`` on CPU, with an attention that takes packed sequences if ``packing``.
 
     With ``value_head`` the model says one number a token (``ForTokenClassification``); a head that the weights lack is
     drawn from torch's generator, so seed it alike on every worker.
@@ -50,7 +56,7 @@ def load(
             loaded = kind.from_pretrained(model.path, config=config, dtype=dtype, **options)
     except ImportError as error:
         raise RunError(f"{what}: {error}", hint=hint) from error
-    if wanted is None and memory.remove_padding and _takes_any_attention(loaded):
+    if wanted is None and packing and _takes_any_attention(loaded):
         set_text_attention(loaded, attention.PACKED)
     if train and memory.recompute_activations:
         loaded.gradient_checkpointing_enable({"use_reentrant": memory.recompute_reentrant})

@@ -256,8 +256,8 @@ def test_dpo_is_written_as_its_loaders_take_it() -> None:
 
 
 def test_dpo_is_written_without_the_packing_that_its_pipeline_refuses() -> None:
-    tree = {**DPO_TREE, "train": {"engine": {"type": "megatron"}, "memory": {"remove_padding": True}}}
-    said = {("train", "memory", "remove_padding"): Source("file", "use_remove_padding")}
+    tree = {**DPO_TREE, "train": {"engine": {"type": "megatron"}, "packing": True}}
+    said = {("train", "packing"): Source("file", "use_remove_padding")}
     text, report = write(Loaded(config_from(tree), said), "roll", options={"carried": "none"})
     assert "use_sequence_packing" not in (text or "")
     told = next(item for item in report.accounting if item.key == "use_remove_padding")

@@ -137,7 +137,7 @@ def test_images_come_back_with_their_limit() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("train__memory__remove_padding", True),
+        ("train__packing", True),
         ("train__engine", {"type": "fsdp2", "offload": "none"}),
         ("train__compile", False),
         ("weight_sync__method", "nccl"),

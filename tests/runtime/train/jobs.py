@@ -93,17 +93,17 @@ def log_probs(
     micro: MicroBatchSize,
     temperature: float,
     attention: str,
-    memory: MemorySettings = MemorySettings(),
+    packing: bool = True,
 ) -> list[Tensor]:
-    engine = engine_of(folder, dataclasses.replace(settings(), memory=memory), attention=attention)
+    engine = engine_of(folder, dataclasses.replace(settings(), packing=packing), attention=attention)
     return engine.log_probs(share(samples), temperature=temperature, micro=micro)
 
 
 def statistics(
-    folder: Path, samples: Sequence[Sample], micro: MicroBatchSize, temperature: float, memory: MemorySettings
+    folder: Path, samples: Sequence[Sample], micro: MicroBatchSize, temperature: float, packing: bool
 ) -> dict[str, list[Tensor]]:
     """Every statistic, and log-probs."""
-    engine = engine_of(folder, dataclasses.replace(settings(), memory=memory))
+    engine = engine_of(folder, dataclasses.replace(settings(), packing=packing))
     return engine.statistics(share(samples), (LOG_PROBS, *STATISTICS), temperature=temperature, micro=micro)
 
 

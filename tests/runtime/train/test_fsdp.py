@@ -25,7 +25,7 @@ from rlctl.config.sections.algorithm import (
     Topr,
 )
 from rlctl.config.sections.batch import MicroBatchSize
-from rlctl.config.sections.train import Fsdp2, FusedKernels, MemorySettings
+from rlctl.config.sections.train import Fsdp2, FusedKernels
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, Weights
 from rlctl.runtime.train.scaling import GROWTH_UPDATES, START, LossScale
 from rlctl.runtime.types import Sample
@@ -112,7 +112,7 @@ def test_statistics_are_those_of_transformers_logits(
 ) -> None:
     samples, micro = make_samples(7), MicroBatchSize(unit="tokens", size=60)
     model = AutoModelForCausalLM.from_pretrained(models[kind], attn_implementation="eager")
-    [found] = one.run(jobs.statistics, models[kind], samples, micro, 0.7, MemorySettings(remove_padding=not padded))
+    [found] = one.run(jobs.statistics, models[kind], samples, micro, 0.7, not padded)
     for index, sample in enumerate(samples):
         with torch.no_grad():
             p = (model(sample.token_ids[None]).logits[0, :-1].double() / 0.7).softmax(-1)
@@ -223,7 +223,7 @@ def test_splits_change_float32_by_rounding_only(one: Workers, two: Workers, mode
 
 def test_recomputing_activations_and_attention_do_not_change_an_update(one: Workers, models: dict[str, Path]) -> None:
     samples, train = make_samples(9), settings(FLOAT64)
-    padded = jobs.with_memory(train, remove_padding=False)
+    padded = dataclasses.replace(train, packing=False)
     results = [
         one.run(jobs.updates, models["gpt2"], each, samples, SftLoss(), ALL_AT_ONCE, 1, attention)[0][0]
         for each, attention in (
@@ -255,10 +255,8 @@ def test_prompts_that_are_computed_once_do_not_change_an_update(one: Workers, mo
 def test_padded_rows_give_the_log_probs_of_packed_ones(one: Workers, models: dict[str, Path]) -> None:
     samples = make_samples(9)
     packed, padded = (
-        one.run(
-            jobs.log_probs, models["llama"], samples, ALL_AT_ONCE, 1.0, "auto", MemorySettings(remove_padding=removed)
-        )
-        for removed in (True, False)
+        one.run(jobs.log_probs, models["llama"], samples, ALL_AT_ONCE, 1.0, "auto", packing)
+        for packing in (True, False)
     )
     for mine, theirs in zip(padded[0], packed[0], strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)

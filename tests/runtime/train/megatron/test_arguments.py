@@ -98,7 +98,6 @@ BY_THE_ENGINE = {
     "offload_gradients",
     "distributed_checkpointing",
     "checkpoint_path",
-    "sequence_packing",
     "bridge",
 }
 """Keys of which Megatron-core's configs know nothing: the engine, or the support table, goes by them."""
