@@ -720,9 +720,17 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("algorithm.advantage<grpo>.normalize_by_std", False, shaped, {}),
     ("algorithm.advantage<grpo>.epsilon", 1.0, shaped, {}),
     ("algorithm.advantage<reinforce>.gamma", 0.5, shaped, {}),
-    ("algorithm.advantage<reinforce>.whiten", True, shaped, {}),
     ("algorithm.advantage<reinforce_plus_plus>.gamma", 0.5, shaped, {}),
     ("algorithm.advantage<reinforce>", None, shaped, {}),
+    *[
+        (f"algorithm.advantage<{name}>.{field}", value, shaped, {"algorithm": {"advantage": {"type": name, **more}}})
+        for name, whitens, more in (
+            *(("gae", True, {}), ("grpo", False, {}), ("grpo_passk", False, {}), ("rloo", False, {})),
+            *(("reinforce_plus_plus", True, {}), ("reinforce_plus_plus_baseline", True, {}), ("remax", False, {})),
+            *(("reinforce", False, {}), ("opo", False, {}), ("opmd", False, {}), ("other", False, {"kind": "asymre"})),
+        )
+        for field, value in (("whiten", not whitens), ("clip", 0.1))
+    ],
     ("algorithm.advantage<reinforce_plus_plus>", None, shaped, {}),
     ("algorithm.advantage<reinforce_plus_plus_baseline>", None, shaped, {}),
     ("algorithm.kl_in_reward.estimator", "k2", shaped, {"algorithm": {"kl_in_reward": {"coefficient": 0.1}}}),
@@ -780,7 +788,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     (f"{SHAPING}.clip", 0.1, shaped, {}),
     (f"{SHAPING}.normalize.mean", "batch", shaped, {"algorithm.advantage": {"type": "reinforce"}}),
     (f"{SHAPING}.normalize.std", "running", shaped, {"algorithm.advantage": {"type": "reinforce"}}),
-    (f"{SHAPING}.normalize_per_domain", True, shaped, {SHAPING: {"whiten_advantages": True}}),
+    (f"{SHAPING}.normalize_per_domain", True, shaped, {"algorithm.advantage": {"type": "grpo", "whiten": True}}),
     (
         f"{SHAPING}.group_by",
         "tags",
@@ -789,8 +797,6 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ),
     (f"{SHAPING}.whiten", True, shaped, {}),
     (f"{SHAPING}.length_penalty", 0.5, shaped, {"rollout.max_response_tokens": 4}),
-    (f"{SHAPING}.advantage_clip", 0.1, shaped, {}),
-    (f"{SHAPING}.whiten_advantages", True, shaped, {}),
     (f"{SHAPING}.overlong_penalty", {"buffer": 2}, shaped, {"rollout.max_response_tokens": 4}),
     (f"{SHAPING}.overlong_penalty.buffer", 3, shaped, OVERLONG),
     (f"{SHAPING}.overlong_penalty.factor", 0.5, shaped, OVERLONG),
@@ -994,7 +1000,6 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("algorithm.advantage<gae>", None, shaped, {}),
     ("algorithm.advantage<gae>.gamma", 0.5, shaped, {}),
     ("algorithm.advantage<gae>.lambda", 0.5, shaped, {}),
-    ("algorithm.advantage<gae>.whiten", False, shaped, {}),
     (FEEDBACK, {}, shaped, GAE),
     (f"{FEEDBACK}.reweight", "max_random", shaped, {**GAE, FEEDBACK: {"power": 9.0}}),
     (f"{FEEDBACK}.power", 0.1, shaped, {**GAE, FEEDBACK: {"power": 9.0}}),

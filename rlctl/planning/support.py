@@ -225,8 +225,12 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm", "advantage advantage<grpo> advantage<rloo> advantage<reinforce>"),
     honoured("algorithm", "advantage<reinforce_plus_plus> advantage<reinforce_plus_plus_baseline>"),
     honoured("algorithm.advantage<grpo>", "normalize_by_std epsilon kl_order"),
-    honoured("algorithm", "advantage<reinforce|reinforce_plus_plus>.gamma advantage<reinforce>.whiten"),
-    honoured("algorithm", "advantage<gae> advantage<gae>.gamma advantage<gae>.lambda advantage<gae>.whiten"),
+    honoured("algorithm", "advantage<reinforce|reinforce_plus_plus>.gamma"),
+    honoured("algorithm", "advantage<gae> advantage<gae>.gamma advantage<gae>.lambda"),
+    honoured(
+        "algorithm.advantage<gae|grpo|grpo_passk|rloo|reinforce_plus_plus|reinforce_plus_plus_baseline|remax|reinforce|opo|opmd|other>",
+        "whiten clip",
+    ),
     honoured("algorithm", "advantage<grpo_passk|remax|opo|opmd|other>"),
     honoured("algorithm.advantage<grpo_passk>", "normalize_by_std epsilon"),
     honoured("algorithm.advantage<remax>", "gamma"),
@@ -263,8 +267,7 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm.reward_shaping.overlong_penalty", "buffer factor limit clamp"),
     honoured(
         "algorithm.reward_shaping",
-        "shift scale clip normalize.mean normalize.std normalize_per_domain whiten length_penalty advantage_clip"
-        " whiten_advantages group_by",
+        "shift scale clip normalize.mean normalize.std normalize_per_domain whiten length_penalty group_by",
     ),
     noted("algorithm.reward_shaping", "add_length_reward", "length-reward"),
     noted(

@@ -146,11 +146,11 @@ def test_the_pieces_of_dapo_and_a_correction_run_together(
             tmp_path,
             algorithm={
                 "objective": "rl",
-                "advantage": {"type": "opmd", "baseline": "logavgexp"},
+                "advantage": {"type": "opmd", "baseline": "logavgexp", "clip": 2.0},
                 "policy_loss": {"type": "ppo_clip", "clip_high": 0.28},
                 "kl_in_reward": {"coefficient": 0.1, "adaptive": True, "target": 0.5, "horizon": 100},
                 "filters": ["zero_variance_groups", "overlong"],
-                "reward_shaping": {"overlong_penalty": {"buffer": 2}, "advantage_clip": 2.0},
+                "reward_shaping": {"overlong_penalty": {"buffer": 2}},
                 "rollout_correction": {
                     "importance_sampling": {"level": "sequence"},
                     "rejection": ["seq_max_k2"],

@@ -113,16 +113,15 @@ def _algorithm(config: Config) -> dict[str, Any]:
         mean, deviation = "group", "group" if advantage["normalize_by_std"] else None
     elif name == "reinforce_plus_plus_baseline":
         mean = "group"
-    whitened = shaping.whiten_advantages or advantage.get("whiten", name.startswith("reinforce_plus_plus"))
     found: dict[str, Any] = {
         "aggregation": algorithm.aggregation.mode.replace("_", "-"),
         "KL in the loss": algorithm.kl_in_loss and algorithm.kl_in_loss.coefficient,
         "KL in the reward": algorithm.kl_in_reward and algorithm.kl_in_reward.coefficient,
         "entropy": algorithm.entropy_coefficient,
-        "advantage clip": shaping.advantage_clip,
+        "advantage clip": advantage["clip"],
         "reward clip": shaping.clip,
         "whitened rewards": shaping.whiten,
-        "whitened advantages": bool(whitened),
+        "whitened advantages": bool(advantage["whiten"]),
         "gamma": advantage.get("gamma", advantage.get("args", {}).get("gamma", 1)),
         "reward mean": mean,
         "reward deviation": deviation,

@@ -100,8 +100,6 @@ def shaping_dropped(reason: str) -> list[Dropped]:
             "length_penalty",
             "add_length_reward",
             "token_reward",
-            "advantage_clip",
-            "whiten_advantages",
             "group_by",
         )
     ]

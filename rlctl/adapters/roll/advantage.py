@@ -62,12 +62,10 @@ def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) 
         yield Flow((*to, "kind"), estimate.kind, used["kind"])
     elif name == "gae":
         yield Flow((*to, "lambda"), view.get("lambd"), (view.path("lambd"),), same=True)
-        yield Flow((*to, "whiten"), estimate.whiten, used["whiten"], same=True)
     elif name == "grpo":
         yield Flow((*to, "normalize_by_std"), estimate.std == "group", used["norm"])
         yield Flow((*to, "kl_order"), "after_normalisation", ())
-    elif name == "reinforce":
-        yield Flow((*to, "whiten"), estimate.whiten, used["whiten"], same=True)
+    yield Flow((*to, "whiten"), estimate.whiten, used["whiten"], same=True)
     if name != "gae" and view.written("lambd"):
         yield Flow((), None, (view.path("lambd"),), "dead", "only gae reads it")
     place = (view.path("gamma"),)
@@ -80,8 +78,6 @@ def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) 
     taken = name in ("grpo", "reinforce_plus_plus_baseline", "reinforce_plus_plus")
     yield Flow(view.to(f"{SHAPE}.normalize.mean"), None if taken else estimate.mean, used["norm"])
     yield Flow(view.to(f"{SHAPE}.normalize.std"), None if taken else estimate.std, used["norm"])
-    separate = estimate.whiten and name in ("grpo", "other")
-    yield Flow(view.to(f"{SHAPE}.whiten_advantages"), separate, used["whiten"])
 
 
 def _shapes(view: Reading) -> bool:
@@ -160,6 +156,8 @@ class _Shaped(Estimate):
         return "reinforce"
 
 
+WRITTEN = ("gae", "reinforce", "reinforce_plus_plus")
+"""Canonical estimators that ROLL has as they are."""
 UNGROUPED = ("remax", "jsd", "on_policy_distill")
 """Estimators of others that compare with no group; those without a division by its deviation come next."""
 UNDIVIDED = (
@@ -172,7 +170,7 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
     """The canonical estimator that is written or the nearest, ROLL's, normalisation and whitening, and what differs."""
     advantage, shaping = view.get(ADV), view.get(SHAPE)
     mean, std = shaping["normalize"]["mean"], shaping["normalize"]["std"]
-    whiten, name = shaping["whiten_advantages"], advantage["type"]
+    whiten, name = bool(advantage["whiten"]), advantage["type"]
     lost: list[Inexpressible] = []
     if name in GROUPED and (mean, std) != (None, None):
         used = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
@@ -184,22 +182,18 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
     if name == "grpo":
         mean, std = "group", "group" if advantage["normalize_by_std"] else None
     elif name == "reinforce_plus_plus_baseline":
-        mean, std, whiten = "group", None, True
-    elif name == "reinforce_plus_plus":
-        whiten = True
+        mean, std = "group", None
     elif name == "rloo":
         mean, std = "group", None
         reason = "ROLL has no rloo. Wrote rewards minus their group's mean, which are (n-1)/n of RLOO's advantages"
         lost.append(Inexpressible((view.to(f"{ADV}.type"),), reason))
-    elif name in ("gae", "reinforce"):
-        whiten = whiten or advantage["whiten"]
-    elif name != "other" or advantage["kind"] not in OWN:
+    elif name not in WRITTEN and (name != "other" or advantage["kind"] not in OWN):
         shown = advantage["kind"] if name == "other" else name
         grouped = view.config.batch.responses_per_prompt > 1 and (mean, std) == (None, None) and shown not in UNGROUPED
         if grouped:
             divides = advantage.get("normalize_by_std", shown not in UNDIVIDED)
             name, mean, std = "grpo", "group", "group" if divides else None
-        chosen = tuple(view.to(f"{ADV}.{field}") for field in advantage)
+        chosen = tuple(view.to(f"{ADV}.{field}") for field in advantage if field not in ("whiten", "clip"))
         nearest = ("grpo" if std else "rewards minus their group's mean") if grouped else "reinforce"
         lost.append(
             Inexpressible(
@@ -213,7 +207,7 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
 
 def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     advantage, to = view.get(ADV), view.to(ADV)
-    places = ((*to, "whiten"), view.to(f"{SHAPE}.whiten_advantages"), (*to, "type"))
+    places = ((*to, "whiten"), (*to, "type"))
     plain = view.get(f"{SHAPE}.normalize.mean") is None
     how: Provenance = "derived" if whiten and plain and advantage["type"] == "reinforce" else "mapped"
     note = "which REINFORCE++ is" if how == "derived" else ""
@@ -315,10 +309,7 @@ ADVANTAGE_FILLS = (
         f"{ADV}.{name}"
         for name in ("gamma", "lambda", "whiten", "normalize_by_std", "epsilon", "kl_order", "baseline", "tau", "args")
     ),
-    *(
-        f"{SHAPE}.{name}"
-        for name in ("normalize.mean", "normalize.std", "normalize_per_domain", "whiten_advantages", "group_by")
-    ),
+    *(f"{SHAPE}.{name}" for name in ("normalize.mean", "normalize.std", "normalize_per_domain", "group_by")),
 )
 ADVANTAGE_KEYS = (
     DialectKey("adv_estimator", "gae"),

@@ -256,7 +256,7 @@ COMMON: list[Rule] = [
     Key("actor_train.router_replay.mode", "algorithm.router_replay", "disable", REPLAY),
     Key("reward_clip", f"{SHAPE}.clip", None),
     Key("whiten_rewards", f"{SHAPE}.whiten", False),
-    Key("advantage_clip", f"{SHAPE}.advantage_clip", None),
+    Key("advantage_clip", "algorithm.advantage.clip", None),
     *[
         Dropped(f"{SHAPE}.{name}", reason)
         for name, reason in (

@@ -268,9 +268,16 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
         for key, (alone, _) in UNSAID.get(name, {}).items() if advantage["args"] else ():
             if key not in advantage["args"]:
                 yield Flow((*place, key), alone, (view.to("algorithm.advantage.args"),), "derived", always=True)
+        for field in ("whiten", "clip"):
+            path = (view.to(f"algorithm.advantage.{field}"),)
+            if advantage[field]:
+                yield Inexpressible(path, said("Trinity's {name} has no {field}", name=name, field=field))
+            else:
+                yield Flow((), None, path, "mapped", "Trinity always does this")
         return
     usual = {
-        "whiten": advantage["type"] == "gae",
+        "whiten": advantage["type"] in ("gae", "reinforce_plus_plus", "reinforce_plus_plus_baseline"),
+        "clip": None,
         "normalize_by_std": True,
         "kl_order": "before_normalisation",
         "gamma": 1.0,
@@ -438,6 +445,7 @@ RULES: list[Rule] = [
                 "gamma",
                 "lambda",
                 "whiten",
+                "clip",
                 "normalize_by_std",
                 "epsilon",
                 "kl_order",

@@ -14,6 +14,11 @@ KlEstimator = Literal["k1", "abs", "k2", "k3", "k3_unclamped", "k3_corrected", "
 class Advantage(Choice):
     """How rewards become advantages."""
 
+    whiten: bool = False
+    """Shift and scale advantages to mean 0 and variance 1 over the batch, after the estimator."""
+    clip: Annotated[float, Range(above=0)] | None = None
+    """Advantages are clipped to plus and minus this, after they are whitened. null = off."""
+
 
 @section
 class Gae(Advantage, type="gae"):
@@ -24,7 +29,6 @@ class Gae(Advantage, type="gae"):
     lambda_: Fraction = 1.0
     """Lowered, it leans more on the critic: less variance, more bias. Written ``lambda`` in files."""
     whiten: bool = True
-    """Shift and scale advantages to mean 0 and variance 1 over the batch."""
     level: Literal["token", "turn"] = "token"
     """Steps over which it discounts: generated tokens, or turns of an agent, whose tokens then share one advantage."""
 
@@ -62,11 +66,14 @@ class ReinforcePlusPlus(Advantage, type="reinforce_plus_plus"):
 
     gamma: Fraction = 1.0
     """Discount over tokens. Lowered, early tokens get less of the reward at the end."""
+    whiten: bool = True
 
 
 @section
 class ReinforcePlusPlusBaseline(Advantage, type="reinforce_plus_plus_baseline"):
     """Reward minus the group's mean, whitened over the batch."""
+
+    whiten: bool = True
 
 
 @section
@@ -83,8 +90,6 @@ class Reinforce(Advantage, type="reinforce"):
 
     gamma: Fraction = 1.0
     """Discount over tokens. Lowered, early tokens get less of the reward at the end."""
-    whiten: bool = False
-    """Shift and scale advantages to mean 0 and variance 1 over the batch."""
 
 
 @section
@@ -159,6 +164,8 @@ class Other(Advantage, type="other"):
     """Its name there: ``gdpo``, ``gigpo``, ``optimal_token_baseline``, ``asymre``, ``rec``, ..."""
     args: dict[str, Any] = {}
     """Its arguments there, by name."""
+    whiten: bool | None = None  # type: ignore[assignment]
+    """Shift and scale advantages to mean 0 and variance 1 over the batch; null = as the estimator's source does."""
 
 
 @section
@@ -369,10 +376,6 @@ class RewardShaping:
     """Add a reward for length (ROLL's ``add_len_reward``)."""
     token_reward: bool = False
     """Rewards come per token instead of per response."""
-    advantage_clip: Annotated[float, Range(above=0)] | None = None
-    """Advantages are cut to plus and minus this; null is off."""
-    whiten_advantages: bool = False
-    """Whiten advantages over the batch, whatever the estimator does itself."""
     group_by: Literal["prompt", "trajectory", "tags", "batch"] = "prompt"
     """What forms a group for normalisation in agentic runs."""
 

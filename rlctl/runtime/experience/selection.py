@@ -31,7 +31,7 @@ TWINS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 PARTS = "gdpo_reward_keys"
 """The argument that names the rewards of gdpo."""
 
-_NOT_OPTIONS = {"whiten", "kl_order", "level"}
+_NOT_OPTIONS = {"whiten", "clip", "kl_order", "level"}
 """Settings of an advantage that are arguments of ``estimate``, not of the estimator."""
 
 _CARRIED_ARGS = {

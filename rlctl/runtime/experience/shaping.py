@@ -299,11 +299,11 @@ class Shaping:
             penalties_last=self._normalises_first,
             token_clip=shaping.clip,
             whiten_rewards=shaping.whiten,
-            whiten=True if shaping.whiten_advantages else getattr(chosen, "whiten", None),
+            whiten=chosen.whiten,
             trained=trained[tokens],
             **options,
         )
-        clip = shaping.advantage_clip
+        clip = chosen.clip
         return result if clip is None else dataclasses.replace(result, tokens=result.tokens.clamp(-clip, clip))
 
     @property

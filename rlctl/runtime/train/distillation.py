@@ -182,11 +182,12 @@ def _check(config: Config, imitates: bool) -> None:
             hint = nearest(name, known) or f"expected one of {', '.join(known)}"
             raise PlanError(f"algorithm.distillation.args of {objective} has no argument {name}", hint=hint)
     check_comparable(config)
-    shaping = config.algorithm.reward_shaping
-    if chosen.args.get("policy_gradient") and (shaping.whiten_advantages or shaping.advantage_clip is not None):
+    advantage = config.algorithm.advantage
+    whitened = advantage.whiten and not type(advantage).whiten
+    if chosen.args.get("policy_gradient") and (whitened or advantage.clip is not None):
         raise PlanError(
             "the teacher's term is added to advantages that are already whitened or clipped",
-            hint="set algorithm.reward_shaping.whiten_advantages to false and advantage_clip to null",
+            hint="set algorithm.advantage.whiten to false and algorithm.advantage.clip to null",
         )
 
 

@@ -71,7 +71,12 @@ def test_what_comes_between_group_mean_and_advantage_stays_there(between: dict[s
     keys = {"adv_estimator": "reinforce", "norm_mean_type": "group", "whiten_advantages": True}
     loaded, _ = read(RLVR, **keys, **between)
     algorithm = loaded.config.algorithm
-    assert to_plain(algorithm.advantage) == {"type": "reinforce", "gamma": 1.0, "whiten": True}
+    assert to_plain(algorithm.advantage) == {
+        "type": "reinforce",
+        "gamma": 1.0,
+        "whiten": True,
+        "clip": None,
+    }
     assert (algorithm.reward_shaping.normalize.mean, algorithm.reward_shaping.normalize.std) == ("group", None)
     values, report = written(loaded)
     assert {key: values[key] for key in (*keys, *between)} == {**keys, **between}

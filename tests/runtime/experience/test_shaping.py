@@ -177,7 +177,6 @@ def test_the_kl_coefficient_moves_for_each_domain_as_in_roll() -> None:
         ({"normalize": {"mean": "group"}}, (0.0, 0.0, 0.0)),
         ({"normalize": {"mean": "group"}, "group_by": "tags"}, (-1.0, 1.0, 0.0)),
         ({"normalize": {"mean": "group"}, "group_by": "batch"}, (-2.0, 0.0, 2.0)),
-        ({"whiten_advantages": True, "advantage_clip": 0.75}, (-0.75, 0.0, 0.75)),
         ({"whiten": True}, (-1.0, 0.0, 1.0)),
         # lengths 1, 1 and 80 of 100
         ({"length_penalty": 0.5}, (0.995, 2.995, 4.6)),
@@ -194,11 +193,18 @@ def test_rewards_are_shaped(shaping: dict[str, Any], expected: tuple[float, ...]
         group([5.0], [80], extra={"tag": "b"}),
     ]
     chosen = config(advantage=REINFORCE, reward_shaping=shaping)
-    if "whiten_advantages" in shaping or "whiten" in shaping:
+    if "whiten" in shaping:
         answered[2] = group([5.0], extra={"tag": "b"})
     samples, _ = shape(chosen, *answered)
     found = [sample.columns["advantages"][2].item() for sample in samples]
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_advantages_are_whitened_and_then_clipped() -> None:
+    """Rewards 1, 3 and 5: mean 3, standard deviation 2."""
+    chosen = config(advantage={**REINFORCE, "whiten": True, "clip": 0.75})
+    samples, _ = shape(chosen, group([1.0]), group([3.0]), group([5.0]))
+    assert of(samples) == pytest.approx([-0.75, 0.0, 0.75], abs=1e-6)
 
 
 def test_running_statistics_see_every_step() -> None:
@@ -379,7 +385,7 @@ def test_a_kl_in_the_reward_is_part_of_the_returns() -> None:
 
 def test_advantages_of_gae_are_whitened_and_cut_and_returns_are_not() -> None:
     """Returns 0 and 2, values 0: mean 1, unbiased standard deviation sqrt(2)."""
-    chosen = config(advantage={"type": "gae"}, reward_shaping={"advantage_clip": 0.5})
+    chosen = config(advantage={"type": "gae", "clip": 0.5})
     samples, _ = shape(chosen, group([0.0, 2.0]), old_values=[0.0, 0.0])
     assert of(samples) == pytest.approx([-0.5, 0.5])
     assert of(samples, "returns") == pytest.approx([0.0, 2.0])
