@@ -39,7 +39,6 @@ CORRECTION_FIELDS = tuple(
         "rejection_bounds",
         "veto_threshold",
         "use_policy_gradient",
-        "detach",
     )
 )
 """The canonical fields of a correction between rollout and training."""
@@ -98,8 +97,6 @@ def shaping_dropped(reason: str) -> list[Dropped]:
             "normalize_per_domain",
             "whiten",
             "length_penalty",
-            "add_length_reward",
-            "token_reward",
             "group_by",
         )
     ]

@@ -265,8 +265,6 @@ COMMON: list[Rule] = [
             ("overlong_penalty", "ROLL has no soft overlong penalty; max_len_mask excludes truncated responses"),
             ("overlong_penalty.**", "ROLL has no soft overlong penalty"),
             ("length_penalty", "in ROLL a reward worker does this"),
-            ("add_length_reward", "ROLL has the key and never reads it"),
-            ("token_reward", "ROLL has the key and never reads it"),
         )
     ],
     Dropped("algorithm.objective.type", "ROLL uses a different start script and config file for it", "rl"),
@@ -277,8 +275,6 @@ COMMON: list[Rule] = [
     Dropped("algorithm.sample_strategy", "ROLL trains only on the responses of the current step"),
     Dropped("algorithm.sample_strategy_args", "ROLL trains only on the responses of the current step"),
     Dropped("algorithm.experience_operators", "ROLL has none"),
-    Dropped("algorithm.loss_weights.sft", "ROLL removed sft_loss_coef"),
-    Dropped("algorithm.loss_weights.l2", "ROLL has l2 and never reads it"),
 ]
 WEIGHTS: list[Rule] = [
     Key("rl_loss_coef", "algorithm.loss_weights.rl", 1.0),

@@ -44,11 +44,8 @@ def _read(view: Reading) -> Iterator[Flow]:
         )
         to = view.to(f"{IS}.threshold")
         yield Flow(to, UNBOUND if upper is None else number(upper), (view.path(f"{WEIGHT}.upper_bound"),))
-        yield Flow(
-            view.to(f"{C}.detach"), bool(view.get(f"{WEIGHT}.detach")), (view.path(f"{WEIGHT}.detach"),), same=True
-        )
     else:
-        for name in ("weight_type", "upper_bound", "detach"):
+        for name in ("weight_type", "upper_bound"):
             if view.written(f"{WEIGHT}.{name}"):
                 yield Flow((), None, (view.path(f"{WEIGHT}.{name}"),), "dead", "is_weight.enabled is off")
     if filters:
@@ -101,12 +98,11 @@ def _write(view: Writing) -> Iterator[Out]:
         )
         bound = None if upper >= UNBOUND else upper
         yield Flow(view.path(f"{WEIGHT}.upper_bound"), bound, used("importance_sampling.threshold"), always=True)
-        yield Flow(view.path(f"{WEIGHT}.detach"), section["detach"], used("detach"), same=True)
-    elif view.explicit(f"{IS}.threshold", f"{C}.detach"):
+    elif view.explicit(f"{IS}.threshold"):
         yield Flow(
             (),
             None,
-            used("importance_sampling.threshold", "detach"),
+            used("importance_sampling.threshold"),
             "derived",
             "no importance weight is set, so its bound has no effect",
         )
@@ -174,7 +170,6 @@ CORRECTION = CustomRule(
         DialectKey(f"{WEIGHT}.enabled", False),
         DialectKey(f"{WEIGHT}.weight_type", "token"),
         DialectKey(f"{WEIGHT}.upper_bound", 1.2),
-        DialectKey(f"{WEIGHT}.detach", True),
         DialectKey(FILTERS, ABSENT),
         *(
             DialectKey(f"{FILTERS}.*.{name}", ABSENT)

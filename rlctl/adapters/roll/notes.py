@@ -90,6 +90,10 @@ UNREAD = dead(
     "*.data_args.id",
     "*.data_args.response",
 )
+CONSTANT = dead(
+    "the log-probs of the weights are constants, so no gradient flows through them either way",
+    "train_infer_correction.is_weight.detach",
+)
 SET = [
     *dead("ROLL sets it itself", "*.generating_args.num_return_sequences", "validation.generating_args.max_new_tokens"),
     *dead("ROLL sets it itself: the seed of the run", "*.training_args.seed"),
@@ -280,7 +284,19 @@ TEACHERS = unsupported(
     ),
 )
 """Teachers by name; with one teacher alone its block is that of the reference."""
-COMMON: tuple[Noted, ...] = (*HYDRA, *EMPTY, *GONE, *DROPPED, *UNUSED, *UNREAD, *SET, *TEMPLATES, *CARRIED, *TEACHING)
+COMMON: tuple[Noted, ...] = (
+    *HYDRA,
+    *EMPTY,
+    *GONE,
+    *DROPPED,
+    *UNUSED,
+    *UNREAD,
+    *CONSTANT,
+    *SET,
+    *TEMPLATES,
+    *CARRIED,
+    *TEACHING,
+)
 RLVR_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_RL, *UNSUPPORTED, *MEDIA, *VALIDATION)
 AGENTIC_NOTES: tuple[Noted, ...] = (*COMMON, *AGENTIC, *DEAD_IN_AGENTIC, *UNSUPPORTED)
 SUPERVISED_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_SFT, *UNSUPPORTED, *MEDIA, *VALIDATION)

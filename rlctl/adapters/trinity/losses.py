@@ -546,8 +546,7 @@ LOSS: list[Rule] = [
             ]
         )
         + tuple(
-            f"algorithm.objective.{name}"
-            for name in ["beta", "label_smoothing", "ipo", "mu", "expert_share", "expert_clip", "args"]
+            f"algorithm.objective.{name}" for name in ["beta", "label_smoothing", "ipo", "mu", "expert_share", "args"]
         ),
         _read_loss,
         _write_loss,

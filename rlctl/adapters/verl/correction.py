@@ -156,8 +156,6 @@ def _write_correction(view: Writing) -> Iterator[Out]:
             if view.version < (0, 8)
             else Inexpressible(used, "the veto was removed in verl 0.8")
         )
-    if not section["detach"]:
-        yield Inexpressible((view.to(f"{C}.detach"),), "verl's weights carry no gradients")
 
 
 def _shown(number: float) -> str:

@@ -321,8 +321,6 @@ class RolloutCorrection:
     """A response with a token whose ratio is below this is dropped whole; null is off."""
     use_policy_gradient: bool = False
     """With ``old_log_probs: rollout``: plain policy gradient instead of the clipped loss."""
-    detach: bool = True
-    """Keep gradients out of the weights."""
 
 
 @section
@@ -372,10 +370,6 @@ class RewardShaping:
     """Soft penalty on long responses; null is off."""
     length_penalty: NonNegative = 0.0
     """Taken from the reward of a response as long as the limit, and less in proportion from a shorter one."""
-    add_length_reward: bool = False
-    """Add a reward for length (ROLL's ``add_len_reward``)."""
-    token_reward: bool = False
-    """Rewards come per token instead of per response."""
     group_by: Literal["prompt", "trajectory", "tags", "batch"] = "prompt"
     """What forms a group for normalisation in agentic runs."""
 
@@ -438,10 +432,6 @@ class LossWeights:
 
     rl: NonNegative = 1.0
     """Weight of the policy loss and its KL (ROLL's ``rl_loss_coef``)."""
-    sft: NonNegative = 0.0
-    """Weight of an sft loss beside it (ROLL's ``sft_loss_coef``)."""
-    l2: NonNegative = 0.0
-    """Weight of the squared distance to the start weights (ROLL's ``l2``)."""
     difficulty: bool = False
     """Weight samples by the number ``difficulty`` of their extra info (ROLL's ``difficulty_loss_weight``)."""
     length: bool = False
@@ -493,8 +483,6 @@ class MixObjective(Objective, type="mix"):
     """Weight of the expert part. Raised, it imitates more."""
     expert_share: Fraction = 0.25
     """Share of a batch that is expert responses."""
-    expert_clip: bool = False
-    """Clip the ratio of expert tokens too."""
     args: dict[str, Any] = {}
     """Further arguments of the dialect's mix loss."""
 
