@@ -188,9 +188,6 @@ SHOWN_BY: dict[str, str] = {
     "runtime/train/test_replay.py::test_one_update_a_step_has_a_pass_before_it_that_records": """
         algorithm.router_replay
     """,
-    "runtime/algorithms/test_schema.py::test_kinds_of_other_that_are_computed_are_those_that_are_honoured": """
-        algorithm.policy_loss<other> algorithm.advantage<other>
-    """,
     "runtime/experience/test_shaping.py::test_groups_are_left_out_before_they_are_trained_on": """
         algorithm.filters[]<zero_variance_groups> algorithm.filters[]<group_mean> algorithm.filters[]<overlong>
     """,
@@ -312,7 +309,7 @@ SHOWN_BY: dict[str, str] = {
         rewards[]<model>.path rewards[]<model>.tokenizer rewards[]<model>.chat_template
     """,
     "runtime/workers/test_reward_model.py::test_the_number_is_that_of_transformers_for_the_text": """
-        rewards[]<model>.max_tokens rewards[]<model>.micro_per_replica
+        rewards[]<model>.max_tokens rewards[]<model>.micro_batch_size
     """,
     "runtime/rewards/test_judge.py::test_a_slow_answer_and_a_dead_endpoint_cost_their_responses": """
         rewards[]<judge>.timeout

@@ -18,6 +18,7 @@ import pytest
 
 from rlctl.checks import check
 from rlctl.config import Config, config_from
+from rlctl.config.fields import OTHER
 from rlctl.config.inspect import is_container, option_patterns, walk
 from rlctl.planning import support
 from rlctl.planning.plan import make_plan
@@ -567,7 +568,11 @@ def fed(config: Config) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         LlamaForCausalLM(LlamaConfig(vocab_size=16, **sizes)).save_pretrained(folder)
         model = load(
-            replace(config.model, path=folder), config.train.memory, dtype=torch.float32, train=True, value_head=False
+            replace(config.model, path=folder),
+            config.train.memory,
+            dtype=torch.float32,
+            train=True,
+            packing=config.train.packing,
         )
     samples = [Sample(torch.arange(size), torch.arange(size) > 0, {}) for size in (3, 6)]
     return collate(samples, (), padded=pads(model), device=torch.device("cpu")).inputs["input_ids"].shape
@@ -647,7 +652,7 @@ HELD_OUT = "data.eval[].evaluation_sampling"
 CORRECTION, SHAPING, FILTERS = "algorithm.rollout_correction", "algorithm.reward_shaping", "algorithm.filters"
 KL_IN_REWARD, OVER = "algorithm.kl_in_reward", "rollout.oversampling"
 ADAPTIVE = {KL_IN_REWARD: {"estimator": "k2", "coefficient": 0.1, "adaptive": True, "horizon": 10}}
-ASYMRE, GEO_MEAN = {"type": "other", "kind": "asymre"}, {"type": "other", "kind": "geo_mean"}
+ASYMRE, GEO_MEAN = {"type": "asymre"}, {"type": "geo_mean"}
 TAUGHT = "algorithm.distillation"
 REJECT = {"rejection": ["token_k2"], "rejection_bounds": [0.1]}
 OVERLONG = {"rollout.max_response_tokens": 4, SHAPING: {"overlong_penalty": {"buffer": 2}}}
@@ -723,11 +728,11 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("algorithm.advantage<reinforce_plus_plus>.gamma", 0.5, shaped, {}),
     ("algorithm.advantage<reinforce>", None, shaped, {}),
     *[
-        (f"algorithm.advantage<{name}>.{field}", value, shaped, {"algorithm": {"advantage": {"type": name, **more}}})
-        for name, whitens, more in (
-            *(("gae", True, {}), ("grpo", False, {}), ("grpo_passk", False, {}), ("rloo", False, {})),
-            *(("reinforce_plus_plus", True, {}), ("reinforce_plus_plus_baseline", True, {}), ("remax", False, {})),
-            *(("reinforce", False, {}), ("opo", False, {}), ("opmd", False, {}), ("other", False, {"kind": "asymre"})),
+        (f"algorithm.advantage<{option}>.{field}", value, shaped, {"algorithm": {"advantage": {"type": name}}})
+        for option, name, whitens in (
+            *((name, name, False) for name in ("grpo", "grpo_passk", "rloo", "remax", "reinforce", "opo", "opmd")),
+            *((name, name, True) for name in ("gae", "reinforce_plus_plus", "reinforce_plus_plus_baseline")),
+            ("other", "asymre", False),
         )
         for field, value in (("whiten", not whitens), ("clip", 0.1))
     ],
@@ -752,12 +757,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
         shaped,
         {"algorithm": {"advantage": {"type": "opmd", "baseline": "logavgexp"}}},
     ),
-    (
-        "algorithm.advantage<other>.kind",
-        "gpg",
-        shaped,
-        {"algorithm": {"advantage": {"type": "other", "kind": "asymre"}}},
-    ),
+    ("algorithm.advantage<other>", "gpg", shaped, {"algorithm": {"advantage": {"type": "asymre"}}}),
     ("algorithm.advantage<other>.args", {"baseline_shift": 0.5}, shaped, {"algorithm": {"advantage": ASYMRE}}),
     (f"{CORRECTION}.importance_sampling.level", "token", shaped, {}),
     (
@@ -828,7 +828,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("algorithm.policy_loss<sapo>", None, loss_and_gradient, {}),
     ("algorithm.policy_loss<sapo>.tau_positive", 2.0, loss_and_gradient, {}),
     ("algorithm.policy_loss<sapo>.tau_negative", 2.0, loss_and_gradient, {}),
-    ("algorithm.policy_loss<other>.kind", "kimi15", loss_and_gradient, {"algorithm.policy_loss": GEO_MEAN}),
+    ("algorithm.policy_loss<other>", "kimi15", loss_and_gradient, {"algorithm.policy_loss": GEO_MEAN}),
     ("algorithm.policy_loss<other>.args", {"clip_low": 2.0}, loss_and_gradient, {"algorithm.policy_loss": GEO_MEAN}),
     ("algorithm.policy_loss", "gspo", loss_and_gradient, {}),
     ("algorithm.policy_loss<gspo>", None, loss_and_gradient, {}),
@@ -849,9 +849,14 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("algorithm.policy_loss<cispo>.clip_high", 0.5, loss_and_gradient, {}),
     ("algorithm.policy_loss<policy_gradient>.importance_weight", "ratio", loss_and_gradient, {}),
     ("algorithm.policy_loss<policy_gradient>.weight_bound", 2.0, loss_and_gradient, TRUNCATED),
-    ("algorithm.aggregation.mode", "seq_mean_token_mean", loss_and_gradient, {}),
-    ("algorithm.aggregation.per_micro_batch", True, loss_of_two_parts, {}),
-    ("algorithm.aggregation.scale_factor", 4.0, loss_and_gradient, {"algorithm.aggregation": {"mode": SUM_NORM}}),
+    ("algorithm.loss_aggregation.mode", "seq_mean_token_mean", loss_and_gradient, {}),
+    ("algorithm.loss_aggregation.per_micro_batch", True, loss_of_two_parts, {}),
+    (
+        "algorithm.loss_aggregation.scale_factor",
+        4.0,
+        loss_and_gradient,
+        {"algorithm.loss_aggregation": {"mode": SUM_NORM}},
+    ),
     ("algorithm.kl_in_loss.estimator", "k1", loss_and_gradient, {"algorithm": {"kl_in_loss": {"coefficient": 0.1}}}),
     ("algorithm.entropy_coefficient", 0.1, loss_and_gradient, {}),
     ("train.optimizer.weight_decay", 0.1, optimizer, {}),
@@ -1118,7 +1123,7 @@ def set_at(values: dict[str, Any], pattern: str, value: Any) -> dict[str, Any]:
     name, _, option = head.removesuffix(">").partition("<")
     listed, name = name.endswith("[]"), name.removesuffix("[]")
     if not rest:
-        return {**values, name: option or value}
+        return {**values, name: value if option in ("", OTHER) else option}
     if listed:
         return {**values, name: [set_at(values[name][0], rest, value)]}
     below = values.get(name, {})
@@ -1137,7 +1142,7 @@ def _chosen(values: dict[str, Any], head: str) -> bool:
     at: Any = values
     for part in path.split("."):
         at = at.get(part, {}) if isinstance(at, dict) else {}
-    return isinstance(at, dict) and at.get("type") == option
+    return isinstance(at, dict) and (at.get("type") == option or option == OTHER)
 
 
 @pytest.mark.parametrize(("pattern", "value", "probe", "change"), EFFECTS, ids=[row[0] for row in EFFECTS])

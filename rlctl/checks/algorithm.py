@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.config import Config
-from rlctl.config.sections.algorithm import Cispo, Gspo, Other, PpoClip
+from rlctl.config.sections.algorithm import Cispo, Gspo, PpoClip
 from rlctl.config.sections.train import Fsdp2, Train
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
@@ -30,7 +30,7 @@ def _is_rl(config: Config) -> bool:
 def advantage(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """The advantage has what it compares with."""
     chosen = config.algorithm.advantage
-    name = chosen.kind if isinstance(chosen, Other) else chosen.choice
+    name = chosen.type_name
     key: KeyPath = ("algorithm", "old_log_probs")
     if _is_rl(config) and arithmetic.measures_old(config) and config.algorithm.old_log_probs == "rollout":
         yield problem("old-pass-left-out", key, [(key, "recompute")], name=name)

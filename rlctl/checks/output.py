@@ -46,8 +46,8 @@ def trackers(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         mode = getattr(tracker, "mode", "")
         if mode in ("cloud", "online", "local"):
             yield problem("tracker", ("tracking", index, "mode"), tracker=tracker.choice, mode=mode)
-    for name, count in Counter(tracker.choice for tracker in config.tracking).items():
-        if count > 1 and name != "other":
+    for name, count in Counter(tracker.type_name for tracker in config.tracking).items():
+        if count > 1:
             yield problem("tracker-twice", ("tracking",), tracker=name, count=count)
 
 

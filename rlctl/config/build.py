@@ -9,11 +9,12 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from rlctl.common.errors import ConfigError, Location, closest
 from rlctl.common.report import Finding, Level, finding
-from rlctl.config.fields import MAX_DEVICES, Choice, Interval, Range
+from rlctl.config.fields import MAX_DEVICES, OTHER, Choice, Interval, Range
 from rlctl.config.inspect import FieldInfo, fields_of, type_text
 from rlctl.config.root import SCHEMA_VERSION, Config
 from rlctl.documents.paths import KeyPath, dotted
@@ -49,13 +50,23 @@ class Builder:
         return BAD
 
     def section(
-        self, cls: type, value: Any, path: KeyPath, *, skip: frozenset[str] = frozenset(), base: Any = None
+        self,
+        cls: type,
+        value: Any,
+        path: KeyPath,
+        *,
+        skip: frozenset[str] = frozenset(),
+        base: Any = None,
+        given: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
-        """Build one section from a mapping, over ``base`` where the field's default is not its class's; BAD when anything is."""
+        """Build one section from a mapping, over ``base`` where the field's default is not its class's; BAD when anything is.
+
+        ``given`` are attributes that the mapping has no keys for.
+        """
         if not isinstance(value, Mapping):
             return self.wrong_type(value, path, "a mapping")
         known = fields_of(cls)
-        arguments: dict[str, Any] = {}
+        arguments: dict[str, Any] = dict(given)
         for key, item in value.items():
             if key in skip:
                 continue
@@ -176,15 +187,17 @@ class Builder:
                 value, path, f"one of {', '.join(setting.names())}, or a mapping with '{setting.tag}'"
             )
         name = value.get(setting.tag)
-        option = setting.registry.get(name) if isinstance(name, str) else None
-        if option is None:
+        found = setting.option(name)
+        if found is None:
             expected = ", ".join(setting.names())
             if name is None:
                 return self.bad("unknown-value_untagged", path, tag=setting.tag, expected=expected)
             near = (closest(name, setting.names()) if isinstance(name, str) else "") or "none"
             shown = self.expressions.get((*path, setting.tag)) or repr(name)
             return self.bad("unknown-value_option", path, tag=setting.tag, value=shown, expected=expected, near=near)
-        return self.section(option, value, path, skip=frozenset({setting.tag}))
+        option, cls = found
+        given = {"kind": name} if option == OTHER else {}
+        return self.section(cls, value, path, skip=frozenset({setting.tag}), given=given)
 
     def scalar(self, expected: type, value: Any, path: KeyPath) -> Any:
         if path in self.expressions and isinstance(value, str) and expected is not str:

@@ -30,7 +30,7 @@ def to_plain(value: Any, *, sparse: bool = False) -> Any:
 
 
 def _section(value: Any, sparse: bool, base: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = {value.tag: value.choice} if isinstance(value, Choice) else {}
+    plain: dict[str, Any] = {value.tag: value.type_name} if isinstance(value, Choice) else {}
     declared: type = type(value)
     for name, info in fields_of(declared).items():
         item = getattr(value, info.attribute)

@@ -121,9 +121,10 @@ def _inside(held: type, tokens: Sequence[Token], pattern: str) -> list[str]:
         return [re.sub(r"(\[\]|\{\})$", "", pattern)] if len(tokens) == 1 else []
     kind, name = tokens[0]
     rest = tokens[1:] if kind == "option" else tokens
-    options = {name: held.registry[name]} if kind == "option" and name in held.registry else held.registry
-    if kind == "option" and name not in held.registry:
+    found = held.option(name) or ((name, held.registry[name]) if name in held.registry else None)
+    if kind == "option" and found is None:
         return []
+    options = dict([found]) if kind == "option" and found is not None else held.registry
     if not rest:
         return [re.sub(r"(\[\]|\{\})$", "", pattern)]
     return [found for option, cls in options.items() for found in _find(cls, rest, f"{pattern}<{option}>.")]

@@ -11,6 +11,7 @@ its unit and range. A setting that brings its own options is a ``Choice``: subcl
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -71,6 +72,11 @@ Devices = Annotated[int, Unit("devices"), Range(at_least=1, at_most=MAX_DEVICES)
 Seconds = Annotated[float, Unit("seconds"), Range(above=0)]
 GiB = Annotated[float, Unit("GiB"), Range(above=0)]
 Staleness = Annotated[int, Unit("steps"), Range(at_least=0)]
+
+OTHER = "other"
+"""What key patterns call the option of a setting that takes types without a class of their own."""
+_OWN = re.compile(r"[a-z]\w*\.\S+")
+"""A name that one framework has: ``verl.my_estimator``."""
 
 T = TypeVar("T")
 
@@ -141,11 +147,15 @@ class Choice:
     choice: ClassVar[str]
     """The type of this option."""
     registry: ClassVar[dict[str, type[Choice]]]
+    further: ClassVar[tuple[str, ...]] = ()
+    """Types without a class of their own that the setting's option ``other`` stands for; it has the type as ``kind``."""
 
-    def __init_subclass__(cls, *, type: str | None = None) -> None:
+    def __init_subclass__(cls, *, type: str | None = None, further: tuple[str, ...] = ()) -> None:
         super().__init_subclass__()
         if Choice in cls.__bases__:
             cls.registry = {}
+        if further:
+            cls.__mro__[1].further = further  # type: ignore[attr-defined]
         if type is not None:
             if type in cls.registry:
                 raise TypeError(f"{cls.registry[type].__name__} and {cls.__name__} both have the type {type!r}")
@@ -155,7 +165,24 @@ class Choice:
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """The types this setting can have, in the order they are declared."""
-        return tuple(cls.registry)
+        return (*(name for name in cls.registry if not (cls.further and name == OTHER)), *cls.further)
+
+    @classmethod
+    def option(cls, name: object) -> tuple[str, type[Choice]] | None:
+        """The option of a type, and what key patterns call it; None if the setting has no such type.
+
+        A setting with ``further`` types also takes any name after that of a framework: ``verl.my_estimator``.
+        """
+        if not isinstance(name, str) or (cls.further and name == OTHER):
+            return None
+        if name in cls.registry:
+            return name, cls.registry[name]
+        return (OTHER, cls.registry[OTHER]) if cls.further and (name in cls.further or _OWN.fullmatch(name)) else None
+
+    @property
+    def type_name(self) -> str:
+        """The type as a file has it."""
+        return getattr(self, "kind", "") if self.further and self.choice == OTHER else self.choice
 
 
 @section

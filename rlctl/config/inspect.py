@@ -19,7 +19,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from rlctl.common.secrets import has_password, is_reference, is_secret, is_token
-from rlctl.config.fields import Choice, Interval, Range, Secret, Unit
+from rlctl.config.fields import OTHER, Choice, Interval, Range, Secret, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class FieldInfo:
 def fields_of(cls: type) -> dict[str, FieldInfo]:
     """The fields of a section by their name in a file."""
     hints = get_type_hints(cls, include_extras=True)
-    infos = (_field_info(field, hints[field.name]) for field in dataclasses.fields(cls))
+    hidden = "kind" if issubclass(cls, Choice) and cls.further and cls.__dict__.get("choice") == OTHER else ""
+    infos = (_field_info(field, hints[field.name]) for field in dataclasses.fields(cls) if field.name != hidden)
     return {info.name: info for info in infos}
 
 
@@ -249,7 +250,7 @@ def _settings_of(value: Any, default: Any, path: tuple[str | int, ...], pattern:
     if isinstance(value, Choice):
         chosen = f"{pattern}<{value.choice}>"
         yield Setting(path, pattern, value, default)
-        yield Setting(path, chosen, value.choice, default.choice if isinstance(default, Choice) else None)
+        yield Setting(path, chosen, value.type_name, default.type_name if isinstance(default, Choice) else None)
         yield from settings(value, path, f"{chosen}.", default if type(default) is type(value) else None)
     elif dataclasses.is_dataclass(value) and not isinstance(value, Interval):
         if not dataclasses.is_dataclass(default):
@@ -267,7 +268,7 @@ def _settings_of(value: Any, default: Any, path: tuple[str | int, ...], pattern:
 def _items_of(item: Any, path: tuple[str | int, ...], pattern: str) -> Iterator[Setting]:
     if isinstance(item, Choice):
         chosen = f"{pattern}<{item.choice}>"
-        yield Setting(path, chosen, item.choice, None)
+        yield Setting(path, chosen, item.type_name, None)
         yield from settings(item, path, f"{chosen}.")
     else:
         yield from settings(item, path, f"{pattern}.")

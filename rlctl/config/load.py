@@ -188,9 +188,10 @@ def _choose(loaded: Loaded, override: Override, values: dict[str, Any]) -> set[K
     *above, tag = override.path
     section = tuple(above)
     old = _option(loaded.config, section)
-    new: type | None = old.registry.get(str(override.value)) if old is not None and tag == old.tag else None
-    if new is None or isinstance(old, new):
+    found = old.option(str(override.value)) if old is not None and tag == old.tag else None
+    if found is None or isinstance(old, found[1]):
         return set()
+    new: type = found[1]
     kind: type = type(old)
     mine, theirs = fields_of(kind), fields_of(new)
     both = {name for name, info in mine.items() if name in theirs and theirs[name].type == info.type}

@@ -10,7 +10,7 @@ import types
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from rlctl.config.dump import to_plain
-from rlctl.config.fields import Choice, Interval, Range
+from rlctl.config.fields import OTHER, Choice, Interval, Range
 from rlctl.config.inspect import FieldInfo, fields_of, help_of, summary_of
 from rlctl.config.root import Config
 
@@ -18,6 +18,8 @@ URL = "https://raw.githubusercontent.com/rlctl/rlctl/main/docs/reference/rlctl.s
 """Where editors find it; `make docs` writes the file."""
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _INTERPOLATION = r"\$\{.+\}"
+_OWN = r"^[a-z]\w*\.\S+$"
+"""A type that one framework has, after its name."""
 _SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 Node = dict[str, Any]
@@ -90,16 +92,23 @@ class _Definitions:
         for name, option in setting.registry.items():
             key = f"{setting.__name__}.{name}"
             options.append(self._reference(key, option, lambda n=name, o=option: self._option_body(setting, n, o)))
-        names = [name for name, option in setting.registry.items() if not _requires(option)]
+        names = [name for name in setting.names() if (found := setting.option(name)) and not _requires(found[1])]
         return {
             "description": summary_of(setting),
             "if": {"type": "string"},
-            "then": _either([{"enum": names}, _interpolated()]),
+            "then": _either([{"enum": names}, *([{"pattern": _OWN}] if setting.further else []), _interpolated()]),
             "else": {"type": "object", "discriminator": {"propertyName": setting.tag}, "oneOf": options},
         }
 
     def _option_body(self, setting: type[Choice], name: str, option: type) -> Node:
-        return self.section_body(option, tag=(setting.tag, name))
+        body = self.section_body(option, tag=(setting.tag, name))
+        if setting.further and name == OTHER:
+            own: list[Node] = [{"enum": list(setting.further)}, {"type": "string", "pattern": _OWN}]
+            body["properties"][setting.tag] = {
+                "anyOf": own,
+                "description": "A type without options of its own, or FRAMEWORK.NAME.",
+            }
+        return body
 
     def _property(self, info: FieldInfo, text: str) -> Node:
         node = self.type(info.type)

@@ -67,7 +67,8 @@ def _held(hint: Any, before: Any, after: Any) -> type | None:
             return held if isinstance(after, Mapping) else None
         name = after.get(held.tag, before.get(held.tag)) if isinstance(after, Mapping) else after
         if name == before.get(held.tag):
-            return held.registry.get(name)
+            found = held.option(name)
+            return found[1] if found is not None else None
     return None
 
 

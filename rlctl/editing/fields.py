@@ -320,7 +320,8 @@ def field_at(
 def meanings(view: FieldView) -> dict[str, str]:
     """What each option of a choice is, or each kind of item of a list of them; nothing for other fields."""
     held = [cls for cls, _ in sections_in(view.info.type) if issubclass(cls, Choice)]
-    return {name: without_markup(option_help(option)) for cls in held for name, option in cls.registry.items()}
+    options = {name: found[1] for cls in held for name in cls.names() if (found := cls.option(name)) is not None}
+    return {name: without_markup(option_help(option)) for name, option in options.items()}
 
 
 def without_markup(text: str) -> str:

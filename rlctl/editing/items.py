@@ -124,7 +124,8 @@ def required(session: Session, path: KeyPath, option: str = "") -> list[FieldInf
         return [fields_of(Run)["name"]]
     if not held:
         return None
-    made: type = held[0].registry[option] if issubclass(held[0], Choice) else held[0]
+    found = held[0].option(option) if issubclass(held[0], Choice) else None
+    made: type = found[1] if found is not None else held[0]
     return [info for info in fields_of(made).values() if info.required or info.default == ""]
 
 

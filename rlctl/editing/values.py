@@ -17,7 +17,7 @@ NULL = "null"
 
 def text_of(value: Any) -> str:
     """A value as it stands in a field: text as it is, everything else as YAML on one line."""
-    plain = value.choice if isinstance(value, Choice) else to_plain(value)
+    plain = value.type_name if isinstance(value, Choice) else to_plain(value)
     return plain if isinstance(plain, str) else inline_text(plain, (), in_flow=False)
 
 

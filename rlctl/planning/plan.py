@@ -383,7 +383,7 @@ def _train_role(role: Role, config: Config, notes: list[str]) -> RolePlan:
         notes.append(text("plan-note-megatron", role=role, layout=_layout(engine)))
     devices = arithmetic.devices_of(config, role)
     replicas = arithmetic.replicas_of(config, role)
-    return RolePlan(role, engine.choice, len(devices), replicas, devices, config.placement.cpus_per_worker)
+    return RolePlan(role, engine.type_name, len(devices), replicas, devices, config.placement.cpus_per_worker)
 
 
 def _layout(engine: Megatron) -> str:

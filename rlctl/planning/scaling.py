@@ -230,7 +230,7 @@ def put(value: Any, path: KeyPath, new: Any) -> Any:
 def _shown(value: Any) -> Any:
     """A value as a message shows it: of a choice its name, of a source its path, of an interval its steps."""
     if isinstance(value, Choice):
-        return value.choice
+        return value.type_name
     if isinstance(value, tuple):
         return "[" + ", ".join(str(_shown(item)) for item in value) + "]"
     if isinstance(value, dict):

@@ -143,7 +143,7 @@ def effective_values(config: Config, extensions: str = "", rows: int | None = No
         if setting.path[0] in ("extensions", "stages", "rlctl"):
             continue
         if isinstance(value, Choice):
-            found[setting.path] = value.choice
+            found[setting.path] = value.type_name
         elif isinstance(value, Interval):
             found[setting.path] = to_plain(_in_steps(value, config))
         elif isinstance(value, tuple) and any(hasattr(item, "__dataclass_fields__") for item in value):

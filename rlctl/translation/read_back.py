@@ -26,8 +26,8 @@ from rlctl.documents import Document, KeyPath, dotted, parse_dotted
 from rlctl.translation.difference import Difference, differences
 
 CONSEQUENCES: Mapping[str, str] = {
-    "algorithm.aggregation.per_micro_batch": "If true, each micro-batch's loss is normalized separately, so that the gradient "
-    "depends on the micro-batch size",
+    "algorithm.loss_aggregation.per_micro_batch": "If true, each micro-batch's loss is normalized separately, so that the "
+    "gradient depends on the micro-batch size",
     "algorithm.reward_shaping.normalize_per_domain": "If true, each reward domain is normalized separately; otherwise the "
     "whole batch is",
     "algorithm.reward_shaping.group_by": "Rewards are normalized over other groups, so that advantages differ",

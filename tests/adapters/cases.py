@@ -217,7 +217,7 @@ def _place(key: KeyInfo, tree: dict[str, Any]) -> tuple[Any, ...]:
         if option:
             section = find(tree, tuple(place))
             required = _required(option.rstrip(">"), tuple(place))
-            chosen = {"type": option.rstrip(">"), **required}
+            chosen = {"type": "verl.something" if option == "other>" else option.rstrip(">"), **required}
             put(tree, tuple(place), {**(section if isinstance(section, dict) else {}), **chosen})
     return tuple(place)
 
@@ -230,7 +230,7 @@ def _required(option: str, place: tuple[Any, ...]) -> dict[str, Any]:
             "sandbox": {"url": "http://host:8080"},
             "external": {"kind": "some_reward"},
         }.get(option, {})
-    return {"other": {"kind": "something"}}.get(option, {})
+    return {}
 
 
 def _copy(item: Any) -> Any:
@@ -263,7 +263,7 @@ def numbered(draw: st.DrawFn) -> Config:
         {"type": "gspo"},
         {"type": "cispo", "clip_low": 0.5},
     )
-    rl["aggregation"] = {"mode": one("token_mean", "seq_mean_token_sum", "seq_mean_token_mean")}
+    rl["loss_aggregation"] = {"mode": one("token_mean", "seq_mean_token_sum", "seq_mean_token_mean")}
     rl[one("kl_in_loss", "kl_in_reward")] = one(None, kl)
     sampling = st.fixed_dictionaries(
         {

@@ -688,7 +688,7 @@ def canonical(config: Config, rows: int) -> Numbers:
     floor = schedule.min_lr
     floor = schedule.min_lr_ratio * optimizer.lr if floor is None else floor
     loss, sampling = algorithm.policy_loss, config.rollout.sampling
-    name = getattr(loss, "kind", "") or loss.choice
+    name = loss.type_name.removeprefix("trinity.")
     kl, penalty = algorithm.kl_in_loss, algorithm.kl_in_reward
     return Sheet(
         prompts=config.batch.prompts_per_step,
@@ -727,11 +727,11 @@ def canonical(config: Config, rows: int) -> Numbers:
         kl_in_reward=None if penalty is None else (penalty.estimator, penalty.coefficient),
         advantage=TEACHERS
         if algorithm.distillation is not None and algorithm.distillation.args.get("with_rewards") is False
-        else getattr(algorithm.advantage, "kind", "") or algorithm.advantage.choice,
+        else algorithm.advantage.type_name.removeprefix("trinity."),
         loss=name,
         clip=(loss.clip_low, loss.clip_high) if name in ("ppo_clip", "gspo", "cispo") else None,  # type: ignore[attr-defined]
         dual_clip=getattr(loss, "dual_clip", None),
-        aggregation=algorithm.aggregation.mode,
+        aggregation=algorithm.loss_aggregation.mode,
     ).numbers()
 
 

@@ -13,7 +13,7 @@ from tests.later import is_later, is_never
 from .corpus import ROWS, at_least, examples
 
 VALUES = {
-    "trinity/examples/opd_gsm8k/opd_gsm8k_jsd": "algorithm.advantage.kind",
+    "trinity/examples/opd_gsm8k/opd_gsm8k_jsd": "algorithm.advantage",
 }
 """Estimators that are not computed under their own name, in the examples that show them."""
 OF_OTHERS = (*map(because, (AGENTS, OTHER, ONE_DEVICE, "external-reward")), "Megatron", "SGLang")

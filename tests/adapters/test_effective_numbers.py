@@ -57,7 +57,7 @@ CONCERNS: dict[str, tuple[str, ...]] = {
     "policy loss": ("algorithm.policy_loss",),
     "clip range": ("algorithm.policy_loss",),
     "dual clip": ("algorithm.policy_loss",),
-    "aggregation": ("algorithm.aggregation",),
+    "aggregation": ("algorithm.loss_aggregation",),
     "learning rate": ("train.lr_scheduler", "train.optimizer.lr", "schedule.total_", *SIZES),
     "GPUs": ("placement", "rollout.parallel", "rollout.auxiliary_models"),
 }

@@ -45,7 +45,7 @@ def test_a_canonical_key_has_its_name_and_default_in_each_dialect(
 
 
 def test_what_a_dialect_has_nothing_for_says_why() -> None:
-    (found,) = [item for item in spellings("algorithm.aggregation.scale_factor") if item.dialect == "trinity"]
+    (found,) = [item for item in spellings("algorithm.loss_aggregation.scale_factor") if item.dialect == "trinity"]
     assert (found.keys, found.how) == ((), "dropped")
     assert found.notes[0]
 

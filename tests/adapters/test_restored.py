@@ -286,8 +286,8 @@ def test_settings_of_a_replay_buffer_and_of_micro_batches_come_back(middle: str)
     text = TRINITY.replace("storage_type: queue", f"storage_type: queue, replay_buffer: {replay}")
     before, after, _ = there_and_back(text, "trinity@0.5", middle)
     assert before.buffer == after.buffer
-    assert before.algorithm.aggregation == after.algorithm.aggregation
-    assert after.algorithm.aggregation.per_micro_batch
+    assert before.algorithm.loss_aggregation == after.algorithm.loss_aggregation
+    assert after.algorithm.loss_aggregation.per_micro_batch
 
 
 def test_the_note_of_restored_values_names_what_they_replace() -> None:

@@ -51,30 +51,30 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
     (
         "0.6",
         {"algorithm.policy_loss_fn_args": {"clip_range": 0.1, "loss_agg_mode": "seq-mean-token-sum"}},
-        "algorithm.aggregation.mode",
+        "algorithm.loss_aggregation.mode",
         "token_mean",
     ),
-    ("0.6", {"algorithm.loss_agg_mode": "seq-mean-token-sum"}, "algorithm.aggregation.mode", "seq_mean_token_sum"),
+    ("0.6", {"algorithm.loss_agg_mode": "seq-mean-token-sum"}, "algorithm.loss_aggregation.mode", "seq_mean_token_sum"),
     (
         "0.6",
         {"algorithm.loss_agg_mode": "seq-mean-token-sum", "algorithm.policy_loss_fn_args": {"clip_range": 0.1}},
-        "algorithm.aggregation.mode",
+        "algorithm.loss_aggregation.mode",
         "token_mean",
     ),
-    ("0.6", {"algorithm.algorithm_type": "gspo"}, "algorithm.aggregation.mode", "token_mean"),
+    ("0.6", {"algorithm.algorithm_type": "gspo"}, "algorithm.loss_aggregation.mode", "token_mean"),
     (
         "0.6",
         {"algorithm.algorithm_type": "gspo", "algorithm.policy_loss_fn_args": {"clip_range": 0.1}},
-        "algorithm.aggregation.mode",
+        "algorithm.loss_aggregation.mode",
         "seq_mean_token_mean",
     ),
     (
         "0.6",
         {"algorithm.policy_loss_fn_args": {"clip_range": 0.1, "enable_sequence_masking": True}},
         "algorithm.policy_loss.type",
-        "other",
+        "trinity.ppo",
     ),
-    ("0.6", {"algorithm.advantage_fn_args": {"std_cal_level": "batch"}}, "algorithm.advantage.type", "other"),
+    ("0.6", {"algorithm.advantage_fn_args": {"std_cal_level": "batch"}}, "algorithm.advantage.type", "trinity.grpo"),
     # Where no arguments are given mu is 8.5, which is canonical; beside others it is 2.
     ("0.6", {"algorithm.advantage_fn": "clipv"}, "algorithm.advantage.args", {}),
     (
@@ -220,7 +220,7 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
     [
         (
             "0.6",
-            {"algorithm.advantage": {"type": "other", "kind": "clipv", "args": {"max_frac": 0.1}}},
+            {"algorithm.advantage": {"type": "clipv", "args": {"max_frac": 0.1}}},
             "algorithm.advantage_fn_args.mu",
             8.5,
         ),
@@ -605,10 +605,10 @@ def test_trinitys_gate_of_sapo_is_told(source: str) -> None:
 def test_micro_batches_that_0_6_adds_up_are_told() -> None:
     assert "micro-batches-added" in told("algorithm.adv_estimator=grpo", "verl")[1]
     canonical, report = read_with("0.6", **{"trainer.fix_actor_microbatch_loss_scale": True})
-    assert canonical["algorithm"]["aggregation"]["per_micro_batch"] is False
+    assert canonical["algorithm"]["loss_aggregation"]["per_micro_batch"] is False
     buckets = {entry.key: entry.bucket for entry in report.accounting}
     assert buckets["trainer.fix_actor_microbatch_loss_scale"] is Bucket.DEAD
-    assert read_with("0.5")[0]["algorithm"]["aggregation"]["per_micro_batch"] is True
+    assert read_with("0.5")[0]["algorithm"]["loss_aggregation"]["per_micro_batch"] is True
 
 
 # The shared material, where it is beside the repository

@@ -117,7 +117,7 @@ def test_evaluation_without_do_sample_was_greedy_until_0_6(
 )
 def test_some_losses_are_aggregated_in_their_own_way(version: str, loss: str, mode: str) -> None:
     loaded, _ = read(f"{A}.policy_loss.loss_mode={loss}", f"{A}.loss_agg_mode=token-mean", dialect=f"verl@{version}")
-    assert loaded.config.algorithm.aggregation.mode == mode
+    assert loaded.config.algorithm.loss_aggregation.mode == mode
 
 
 def test_an_upgrade_moves_keys_and_says_what_the_newer_release_would_have_ignored() -> None:

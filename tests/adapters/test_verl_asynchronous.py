@@ -76,8 +76,7 @@ def test_a_written_bypass_decides_whose_log_probs_are_taken(own: str) -> None:
 
 def test_an_engine_of_another_package_is_known_by_its_group() -> None:
     loaded, report = read("actor@actor_rollout_ref.actor=mlite_actor", f"{A}.engine.tp=2", f"{A}.engine.impl_cfg.x=1")
-    assert loaded.config.train.engine.choice == "other"
-    assert loaded.config.train.engine.kind == "mlite"  # type: ignore[union-attr]
+    assert loaded.config.train.engine.type_name == "mlite"
     assert [entry.key for entry in report.accounting if entry.bucket is Bucket.UNKNOWN] == []
 
 

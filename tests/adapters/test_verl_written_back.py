@@ -23,7 +23,7 @@ from .test_verl import A, R, bucket, read, written
 @pytest.mark.parametrize(("version", "mode"), [("0.7", "seq_mean_token_mean"), ("0.9", "token_mean")])
 def test_gspo_means_over_responses_until_verl_hands_it_its_mode(version: str, mode: str) -> None:
     loaded, _ = read(f"{A}.policy_loss.loss_mode=gspo", f"{A}.loss_agg_mode=token-mean", dialect=f"verl@{version}")
-    assert loaded.config.algorithm.aggregation.mode == mode
+    assert loaded.config.algorithm.loss_aggregation.mode == mode
 
 
 @pytest.mark.parametrize(("switch", "on"), [("true", False), ("false", True)])

@@ -474,7 +474,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "old-pass-left-out",
-        {"algorithm": {"advantage": {"type": "other", "kind": "clipv"}, "old_log_probs": "rollout"}},
+        {"algorithm": {"advantage": {"type": "clipv"}, "old_log_probs": "rollout"}},
         "algorithm.old_log_probs",
         "name=clipv",
     ),

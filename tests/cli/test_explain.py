@@ -70,7 +70,7 @@ def test_a_canonical_key_shows_its_name_and_default_in_each_dialect(rlctl: Any) 
     shown = rlctl("explain", "train.optimizer.lr").out
     assert "actor_rollout_ref.actor.optim.lr (1e-06)" in shown
     assert "algorithm.optimizer.lr (1e-06)" in shown
-    dropped = rlctl("explain", "algorithm.aggregation.scale_factor").out
+    dropped = rlctl("explain", "algorithm.loss_aggregation.scale_factor").out
     assert "no key: Trinity divides by the longest response" in dropped
     choice = rlctl("explain", "algorithm.advantage").out
     assert "algorithm.adv_estimator (gae)" in choice

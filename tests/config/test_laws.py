@@ -65,7 +65,8 @@ def values(hint: Any, info: FieldInfo | None = None) -> st.SearchStrategy[Any]:
         units = st.sampled_from(["steps", "optimizer_steps", "epochs"])
         return st.integers(1) | st.dictionaries(units, st.integers(1), min_size=1, max_size=1)
     if isinstance(hint, type) and issubclass(hint, Choice):
-        return st.sampled_from(hint.names()).flatmap(lambda name: option(hint, name))
+        names = (*hint.names(), *(["verl.mine"] if hint.further else []))
+        return st.sampled_from(names).flatmap(lambda name: option(hint, name))
     if hint in (int, float):
         return in_range(hint, bounds)
     if hint in (str, bool):
@@ -74,10 +75,10 @@ def values(hint: Any, info: FieldInfo | None = None) -> st.SearchStrategy[Any]:
 
 
 def option(setting: type[Choice], name: str) -> st.SearchStrategy[Any]:
-    chosen = section(setting.registry[name]).map(lambda options: {setting.tag: name, **options})
-    return (
-        chosen if any(info.required for info in fields_of(setting.registry[name]).values()) else chosen | st.just(name)
-    )
+    found = setting.option(name)
+    assert found is not None
+    chosen = section(found[1]).map(lambda options: {setting.tag: name, **options})
+    return chosen if any(info.required for info in fields_of(found[1]).values()) else chosen | st.just(name)
 
 
 @cache

@@ -12,7 +12,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from rlctl.config import Config, build_config, to_file, to_plain
-from rlctl.config.fields import Choice
+from rlctl.config.fields import OTHER, Choice
 from rlctl.config.inspect import fields_of, sections_in, walk
 from rlctl.config.schema import json_schema
 from rlctl.documents import read_yaml
@@ -78,7 +78,8 @@ def _put(cls: type, pattern: str, value: Any) -> dict[str, Any]:
     inside: Any = {}
     if match[3]:
         assert issubclass(held, Choice)
-        inside, held = {held.tag: match[3]}, held.registry[match[3]]
+        name = held.further[0] if match[3] == OTHER and held.further else match[3]
+        inside, held = {held.tag: name}, held.registry[match[3]]
     required = {name: "x" for name, info in fields_of(held).items() if info.required}
     inside |= required | _put(held, rest, value)
     wrapped = {"[]": [inside], "{}": {"some": inside}}
@@ -113,6 +114,12 @@ def test_an_unknown_key_in_any_section_passes_neither(prefix: str) -> None:
         ({"data": {"overlong_prompts": "dropp"}}, False),
         ({"algorithm": {"advantage": "rloo"}}, True),
         ({"algorithm": {"advantage": "rlo"}}, False),
+        ({"algorithm": {"advantage": "other"}}, False),
+        ({"algorithm": {"advantage": {"type": "gdpo", "args": {"a": 1}}}}, True),
+        ({"algorithm": {"advantage": {"type": "verl.mine", "args": {"a": 1}}}}, True),
+        ({"algorithm": {"advantage": {"type": "gdpo", "normalize_by_std": True}}}, False),
+        ({"train": {"engine": "fsdp"}}, False),
+        ({"train": {"engine": "verl.mine"}}, True),
         ({"algorithm": {"advantage": {"normalize_by_std": True}}}, False),
         ({"algorithm": {"advantage": {"type": "grpo", "normalize_by_std": False}}}, True),
         ({"algorithm": {"advantage": {"type": "rloo", "normalize_by_std": False}}}, False),

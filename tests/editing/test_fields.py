@@ -116,7 +116,7 @@ def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
         ("adv_estimator", "algorithm.advantage"),
         ("gamma", "algorithm.advantage"),
         ("lambda", "algorithm.advantage"),
-        ("loss_agg_mode", "algorithm.aggregation.mode"),
+        ("loss_agg_mode", "algorithm.loss_aggregation.mode"),
         ("n_gpus_per_node", "placement.devices_per_node"),
         ("nnodes", "placement.nodes"),
         ("response_length", "rollout.max_response_tokens"),

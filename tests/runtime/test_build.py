@@ -71,8 +71,8 @@ def test_the_pass_for_old_log_probs_is_left_out_only_where_it_would_compute_the_
         config(batch={"prompts_per_step": 4, "responses_per_prompt": 2, "mini_batch_responses": 4}),
         config(algorithm=kl),
         config(algorithm={"old_log_probs": "rollout"}),
-        config(algorithm={"advantage": {"type": "other", "kind": "optimal_token_baseline"}}),
-        config(algorithm={"advantage": {"type": "other", "kind": "clipb"}}),
+        config(algorithm={"advantage": {"type": "optimal_token_baseline"}}),
+        config(algorithm={"advantage": {"type": "clipb"}}),
     ]
     assert not any(old_is_current(chosen, plan_of(chosen)) for chosen in more)
 

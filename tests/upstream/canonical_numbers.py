@@ -45,7 +45,7 @@ def policy_loss(
     tensors = {"log_probs": new, "old_log_probs": torch.zeros_like(new), "advantages": gains, "lengths": lengths}
     options = {key: value for key, value in vars(choice).items() if key in POLICY_LOSSES[name].options}
     found = POLICY_LOSSES[name](tensors, **options)
-    aggregation = config.algorithm.aggregation
+    aggregation = config.algorithm.loss_aggregation
     factor = aggregation.scale_factor
     if aggregation.mode == "seq_mean_token_sum_norm" and factor is None:
         factor = float(len(mask[0]))

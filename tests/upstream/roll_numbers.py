@@ -29,7 +29,7 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
     "rollout GPUs": ("placement", "rollout.parallel", "rollout.auxiliary_models"),
     "clip": ("algorithm.policy_loss",),
     "dual": ("algorithm.policy_loss",),
-    "aggregation": ("algorithm.aggregation",),
+    "aggregation": ("algorithm.loss_aggregation",),
     "KL in the loss": ("algorithm.kl_in_loss",),
     "KL in the reward": ("algorithm.kl_in_reward",),
     "entropy": ("algorithm.entropy_coefficient",),
@@ -114,7 +114,7 @@ def _algorithm(config: Config) -> dict[str, Any]:
     elif name == "reinforce_plus_plus_baseline":
         mean = "group"
     found: dict[str, Any] = {
-        "aggregation": algorithm.aggregation.mode.replace("_", "-"),
+        "aggregation": algorithm.loss_aggregation.mode.replace("_", "-"),
         "KL in the loss": algorithm.kl_in_loss and algorithm.kl_in_loss.coefficient,
         "KL in the reward": algorithm.kl_in_reward and algorithm.kl_in_reward.coefficient,
         "entropy": algorithm.entropy_coefficient,

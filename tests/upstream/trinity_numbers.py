@@ -189,7 +189,7 @@ def _algorithm(config: Config, told: dict[str, Any]) -> Iterator[Pair]:
     choice = algorithm.policy_loss.choice
     yield (
         "loss",
-        choice if choice != "other" else vars(algorithm.policy_loss)["kind"],
+        algorithm.policy_loss.type_name,
         LOSSES.get(loss["name"], loss["name"]),
     )
     for ours, theirs in LOSS_FIELDS.get(choice, {}).items():
@@ -198,9 +198,9 @@ def _algorithm(config: Config, told: dict[str, Any]) -> Iterator[Pair]:
         dual = vars(algorithm.policy_loss)["dual_clip"]
         yield "dual clip", dual or NEVER, loss["clip_ratio_c"] if loss["clip_ratio_c"] < NEVER else NEVER
     if "loss_agg_mode" in loss:
-        yield "aggregation", algorithm.aggregation.mode.replace("_", "-"), loss["loss_agg_mode"]
+        yield "aggregation", algorithm.loss_aggregation.mode.replace("_", "-"), loss["loss_agg_mode"]
     if algorithm.kl_in_loss or algorithm.entropy_coefficient:
-        yield "KL and entropy aggregation", algorithm.aggregation.mode.replace("_", "-"), told["aggregation"]
+        yield "KL and entropy aggregation", algorithm.loss_aggregation.mode.replace("_", "-"), told["aggregation"]
     entropy = 0.0 if told["entropy_loss"]["name"] == "none" else told["entropy_loss"]["entropy_coef"]
     yield "entropy", algorithm.entropy_coefficient, entropy
     kl = told["kl_loss"]
@@ -223,7 +223,7 @@ def _advantage(config: Config, told: dict[str, Any], name: str) -> Iterator[Pair
         yield "a teacher's advantages", config.algorithm.distillation is not None, name in OF_A_TEACHER
         return
     advantage = config.algorithm.advantage
-    kind = advantage.choice if advantage.choice != "other" else vars(advantage)["kind"]
+    kind = advantage.type_name
     yield "advantage", kind, ADVANTAGES.get(name, name)
     args = told["advantage"]
     if kind == "gae":

@@ -9,7 +9,7 @@ from rlctl.adapters.engine.writing import ConfigWithOrigins, WriteOutcome, Writt
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
-from rlctl.config.sections.train import Fsdp2, Megatron, OtherTrainEngine, TrainEngine
+from rlctl.config.sections.train import Fsdp2, Megatron, TrainEngine
 from rlctl.planning import arithmetic
 
 
@@ -47,7 +47,7 @@ def tell_engines(written: Written, before: Config, after: Config, framework: str
 
 
 def _kind(engine: TrainEngine) -> str:
-    return engine.kind if isinstance(engine, OtherTrainEngine) else engine.choice
+    return engine.type_name
 
 
 def _note(role: str, engine: TrainEngine, policy: TrainEngine, framework: str) -> Finding:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from rlctl.adapters.engine.lacking import lacking
 from rlctl.common.messages.reasons import said
 from rlctl.config import Config
+from rlctl.config.fields import OTHER, Choice
+from rlctl.config.inspect import fields_of, sections_in
 from rlctl.documents.paths import KeyPath
 
 Provenance = Literal["mapped", "derived", "assumed", "dead", "carried"]
@@ -459,9 +461,39 @@ class Switch(Rule):
             yield Flow(view.path(self.key), value, (view.to(self.to),), always=self.always)
 
 
+@cache
+def setting_at(to: str) -> type[Choice]:
+    """The choice at a canonical key."""
+    value: Any = Config
+    for part in to.split("."):
+        value = next(held for held, _ in sections_in(fields_of(value)[part].type))
+    return cast(type[Choice], value)
+
+
+def is_further(to: str, name: object) -> bool:
+    """Whether a canonical type has no class of its own: an estimator, loss, engine or tracker that is named only."""
+    found = setting_at(to).option(name)
+    return found is not None and found[0] == OTHER
+
+
+def further_type(to: str, name: str, dialect: str) -> str:
+    """The canonical type for a dialect's name that its table maps to nothing: the name, after the dialect's if unknown."""
+    return name if name in setting_at(to).further else f"{dialect}.{name}"
+
+
+def own_name(name: str, dialect: str) -> str:
+    """What a dialect calls a type that ``further_type`` made."""
+    return name.removeprefix(f"{dialect}.")
+
+
+def bare_name(name: str) -> str:
+    """A further type without the name of the framework before it, by which other frameworks may have the same."""
+    return name.partition(".")[2] or name
+
+
 @dataclass(frozen=True)
 class Chosen(Rule):
-    """A name that picks an option of a canonical choice; a name without an option of its own is ``other`` with its kind."""
+    """A name that picks an option of a canonical choice."""
 
     key: str
     to: str
@@ -470,8 +502,8 @@ class Chosen(Rule):
     default: Any = ABSENT
     since: str = ""
     until: str = ""
-    other: str = "other"
-    """The option for names that are not listed; empty refuses them."""
+    dialect: str = ""
+    """The dialect's own name, before which names that are neither listed nor known are kept; empty refuses them."""
     missing: str = ""
     """What is said of an option that the dialect has no name for."""
     always: bool = False
@@ -484,7 +516,7 @@ class Chosen(Rule):
 
     @property
     def canonical(self) -> tuple[str, ...]:
-        return (f"{self.to}.type", f"{self.to}.kind")
+        return (f"{self.to}.type",)
 
     def read(self, view: Reading) -> Iterator[Flow]:
         raw = view.get(self.key, ABSENT)
@@ -493,9 +525,8 @@ class Chosen(Rule):
             return
         if raw in self.names:
             yield Flow(view.to(f"{self.to}.type"), self.names[raw], used)
-        elif self.other and raw is not None:
-            yield Flow(view.to(f"{self.to}.type"), self.other, used)
-            yield Flow(view.to(f"{self.to}.kind"), str(raw), used)
+        elif self.dialect and raw is not None:
+            yield Flow(view.to(f"{self.to}.type"), further_type(self.to, str(raw), self.dialect), used)
         else:
             raise BadValueError(
                 said("is {raw!r}; expected one of {names}", raw=raw, names=", ".join(self.names)), key=used[0]
@@ -507,9 +538,8 @@ class Chosen(Rule):
         if isinstance(name, Absent) or name in self.unwritten:
             return
         raw = next((raw for raw, option in self.names.items() if option == name), None)
-        kind = view.get(f"{self.to}.kind")
-        if raw is None and name == self.other and kind:
-            raw, used = str(kind), (*used, view.to(f"{self.to}.kind"))
+        if raw is None and self.dialect and is_further(self.to, name):
+            raw = own_name(name, self.dialect) if name.startswith(f"{self.dialect}.") or "." not in name else None
         if raw is not None and raw == self.default and self.since and view.version < version_of(self.since):
             yield Flow((), None, used, "mapped", said("releases before {since} have only this value", since=self.since))
             return

@@ -109,6 +109,7 @@ class Gate:
     options: frozenset[str]
     """The options under which the key exists."""
     default: str
+    choice: type[Choice] | None = None
 
 
 def missing_section(path: KeyPath, tree: Mapping[str, Any]) -> str:
@@ -123,7 +124,8 @@ def missing_section(path: KeyPath, tree: Mapping[str, Any]) -> str:
             return said("{where} is null", where=where)
         if gate.tag:
             name = value.get(gate.tag, gate.default) if isinstance(value, Mapping) else gate.default
-            if name not in gate.options:
+            chosen = gate.choice.option(name) if gate.choice is not None else None
+            if (chosen[0] if chosen is not None else name) not in gate.options:
                 return said("{where} is {name}, which has no {path}", where=where, name=name, path=path[gate.depth])
     return ""
 
@@ -172,7 +174,7 @@ def _options(
     if not known:
         return None
     usual = default.choice if isinstance(default, Choice) else ""
-    gate = Gate(depth, False, choice.tag, frozenset(known), usual)
+    gate = Gate(depth, False, choice.tag, frozenset(known), usual, choice)
     return (*own, gate, *max(known.values(), key=len))
 
 

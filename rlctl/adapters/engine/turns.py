@@ -8,7 +8,7 @@ CREDIT = (
     *(f"algorithm.advantage.{name}" for name in ("level", "divide_by_steps", "std_over", "drop_below_std")),
     *(f"algorithm.advantage.{name}" for name in ("episode_weight", "step_weight", "anchor_scope")),
     "algorithm.policy_loss.ratio",
-    "algorithm.aggregation.unit",
+    "algorithm.loss_aggregation.unit",
     "rollout.oversampling.additional_responses",
 )
 OF_SOURCES = tuple(f"data.{section}[].{name}" for section in ("train", "eval") for name in ("agent", "agent_key"))

@@ -388,7 +388,7 @@ REWARD_FIELDS: tuple[str, ...] = (
     "tokenizer",
     "chat_template",
     "max_tokens",
-    "micro_per_replica",
+    "micro_batch_size",
     "trust_remote_code",
     "overrides",
     "url",

@@ -21,7 +21,7 @@ TRL: Mapping[str, tuple[str, ...]] = {
     "epsilon_high": (f"{_POLICY}.clip_high",),
     "delta": (f"{_POLICY}.dual_clip",),
     "importance_sampling_level": (f"{_POLICY}.type",),
-    "loss_type": ("algorithm.aggregation.mode",),
+    "loss_type": ("algorithm.loss_aggregation.mode",),
     "scale_rewards": ("algorithm.advantage.normalize_by_std",),
     "reward_weights": ("rewards[].weight",),
     "vllm_mode": ("placement.layout",),

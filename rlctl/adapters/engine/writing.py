@@ -61,7 +61,7 @@ class ConfigWithOrigins:
 
     def is_kept(self, path: KeyPath) -> bool:
         """Whether a value is kept if the target lacks it: the source says it, or a default of its framework is it."""
-        whole = not any(isinstance(part, int) for part in path) and path[-1] not in ("type", "kind")
+        whole = not any(isinstance(part, int) for part in path) and path[-1] != "type"
         return self.is_explicit(path) or (path in self.sources and whole)
 
     def is_explicit(self, path: KeyPath) -> bool:
@@ -135,7 +135,7 @@ class Written:
         for path, fate in self.fates.items():
             if (fate.lost or fate.kept) and said(path):
                 cut = next((place for place, part in enumerate(path) if isinstance(part, int)), len(path))
-                is_choice = path[:-1] in (*CHOICES, *ROLE_ENGINES) and path[-1] in ("type", "kind", "args")
+                is_choice = path[:-1] in (*CHOICES, *ROLE_ENGINES) and path[-1] in ("type", "args")
                 found.append(path[:-1] if is_choice else path[:cut])
         return list(dict.fromkeys(found))
 

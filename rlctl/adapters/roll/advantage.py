@@ -9,7 +9,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.adapters.engine.rules import CustomRule, DialectKey, Flow, Inexpressible, Out, Provenance, Reading, Writing
+from rlctl.adapters.engine.rules import (
+    CustomRule,
+    DialectKey,
+    Flow,
+    Inexpressible,
+    Out,
+    Provenance,
+    Reading,
+    Writing,
+    bare_name,
+    further_type,
+    is_further,
+)
 from rlctl.adapters.roll.numbers import number
 from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
@@ -40,7 +52,7 @@ class Estimate:
     def name(self) -> str:
         """The canonical estimator that these settings are."""
         if self.kind == "gae" or self.kind in OWN:
-            return "gae" if self.kind == "gae" else "other"
+            return "gae" if self.kind == "gae" else further_type(ADV, self.kind, "roll")
         if self.gamma == 1 and self.mean == "group" and self.std in ("group", None):
             if not self.whiten or self.std is not None:
                 return "grpo"
@@ -58,9 +70,7 @@ def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) 
         name,
         (*used["kind"], *(used["norm"] if name in ("grpo", "reinforce_plus_plus_baseline") else ())),
     )
-    if name == "other":
-        yield Flow((*to, "kind"), estimate.kind, used["kind"])
-    elif name == "gae":
+    if name == "gae":
         yield Flow((*to, "lambda"), view.get("lambd"), (view.path("lambd"),), same=True)
     elif name == "grpo":
         yield Flow((*to, "normalize_by_std"), estimate.std == "group", used["norm"])
@@ -71,7 +81,7 @@ def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) 
     place = (view.path("gamma"),)
     if name in ("gae", "reinforce", "reinforce_plus_plus"):
         yield Flow((*to, "gamma"), number(estimate.gamma), place, same=True)
-    elif name == "other":
+    elif is_further(ADV, name):
         yield Flow((*to, "args", "gamma"), estimate.gamma, place)
     else:
         yield Flow((), None, place, "mapped", "1 means no discount")
@@ -171,6 +181,7 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
     advantage, shaping = view.get(ADV), view.get(SHAPE)
     mean, std = shaping["normalize"]["mean"], shaping["normalize"]["std"]
     whiten, name = bool(advantage["whiten"]), advantage["type"]
+    own = bare_name(name) if is_further(ADV, name) else ""
     lost: list[Inexpressible] = []
     if name in GROUPED and (mean, std) != (None, None):
         used = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
@@ -187,8 +198,8 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
         mean, std = "group", None
         reason = "ROLL has no rloo. Wrote rewards minus their group's mean, which are (n-1)/n of RLOO's advantages"
         lost.append(Inexpressible((view.to(f"{ADV}.type"),), reason))
-    elif name not in WRITTEN and (name != "other" or advantage["kind"] not in OWN):
-        shown = advantage["kind"] if name == "other" else name
+    elif name not in WRITTEN and own not in OWN:
+        shown = name
         grouped = view.config.batch.responses_per_prompt > 1 and (mean, std) == (None, None) and shown not in UNGROUPED
         if grouped:
             divides = advantage.get("normalize_by_std", shown not in UNDIVIDED)
@@ -201,8 +212,8 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
                 said("ROLL has no estimator {shown}. Wrote the nearest, {nearest}", shown=shown, nearest=nearest),
             )
         )
-    kind = {"gae": "gae", "other": advantage.get("kind")}.get(name, "reinforce")
-    return name, kind if kind in ("gae", *OWN) else "reinforce", mean, std, whiten, iter(lost)
+    kind = name if name == "gae" else own if own in OWN else "reinforce"
+    return name, kind, mean, std, whiten, iter(lost)
 
 
 def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
@@ -240,7 +251,7 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
 def _write_rlvr(view: Writing) -> Iterator[Out]:
     name, kind, mean, std, whiten, lost = _written(view)
     yield from lost
-    used = (view.to(f"{ADV}.type"), view.to(f"{ADV}.kind"))
+    used = (view.to(f"{ADV}.type"),)
     norms = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
     by_name = name in GROUPED
     if name == "grpo" and std == "group":
@@ -271,7 +282,7 @@ def _write_rlvr(view: Writing) -> Iterator[Out]:
 def _write_agentic(view: Writing) -> Iterator[Out]:
     chosen, kind, mean, std, whiten, lost = _written(view)
     yield from lost
-    used = (view.to(f"{ADV}.type"), view.to(f"{ADV}.kind"))
+    used = (view.to(f"{ADV}.type"),)
     grouped = chosen in GROUPED
     shown = "grpo" if chosen == "grpo" else kind
     yield Flow(view.path("adv_estimator"), shown, used, always=True)
@@ -304,7 +315,6 @@ def _write_agentic(view: Writing) -> Iterator[Out]:
 
 ADVANTAGE_FILLS = (
     f"{ADV}.type",
-    f"{ADV}.kind",
     *(
         f"{ADV}.{name}"
         for name in ("gamma", "lambda", "whiten", "normalize_by_std", "epsilon", "kl_order", "baseline", "tau", "args")

@@ -242,10 +242,12 @@ class RouterReplay(Names):
 REPLAY = RouterReplay({"disable": "off", "R3": "rollout", "R2": "recompute"})
 PRESET = unfolded_preset("ROLL")
 COMMON: list[Rule] = [
-    LossAggregation("loss_agg_mode", "algorithm.aggregation.mode", "seq-mean-token-mean", Aggregation(), always=True),
-    Dropped("algorithm.aggregation.scale_factor", "ROLL divides by the padded length"),
+    LossAggregation(
+        "loss_agg_mode", "algorithm.loss_aggregation.mode", "seq-mean-token-mean", Aggregation(), always=True
+    ),
+    Dropped("algorithm.loss_aggregation.scale_factor", "ROLL divides by the padded length"),
     Dropped(
-        "algorithm.aggregation.per_micro_batch",
+        "algorithm.loss_aggregation.per_micro_batch",
         "ROLL averages the loss over the whole mini-batch",
         matters=True,
     ),

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rules import CustomRule, DialectKey, Flow, Inexpressible, Out, Provenance, Reading, Writing
+from rlctl.adapters.engine.rules import (
+    CustomRule,
+    DialectKey,
+    Flow,
+    Inexpressible,
+    Out,
+    Provenance,
+    Reading,
+    Writing,
+    further_type,
+    is_further,
+    own_name,
+)
 from rlctl.adapters.roll.numbers import is_number
 from rlctl.common.messages.reasons import said
 
@@ -56,7 +68,13 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
         "tis": "policy_gradient",
     }
     how: Provenance = "derived" if variant == "topr" else "mapped"
-    yield Flow((*to, "type"), names.get(variant, "other"), used, how, SIGN if variant == "topr" else "")
+    yield Flow(
+        (*to, "type"),
+        names.get(variant) or further_type(LOSS, variant, "roll"),
+        used,
+        how,
+        SIGN if variant == "topr" else "",
+    )
     if variant in ("ppo", "seq"):
         low, high, clips = _clips(view)
         yield Flow((*to, "clip_low"), low, clips)
@@ -67,7 +85,6 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
         for name, key in (("positive_weight", "topr_positive_weight"), ("negative_weight", "topr_negative_weight")):
             yield Flow((*to, name), view.get(f"actor_train.{key}"), (view.path(f"actor_train.{key}"),), same=True)
     elif variant not in names:
-        yield Flow((*to, "kind"), variant, used)
         for key in (*CLIPS, "dual_clip_loss"):
             yield Flow((*to, "args", key), view.get(key), (view.path(key),), same=True)
     if variant in ("ppo", "seq"):
@@ -121,14 +138,14 @@ def _write_loss(view: Writing) -> Iterator[Out]:
     loss, to = view.get(LOSS), view.to(LOSS)
     name = loss["type"]
     agentic = view.config.rollout.environments is not None
-    used = ((*to, "type"), (*to, "kind"), (*to, "importance_weight"))
+    used = ((*to, "type"), (*to, "importance_weight"))
     variant = {"cispo": "cispo", "topr": "topr"}.get(name)
     if name == "policy_gradient":
         variant = {"none": "vanilla", "truncated_ratio": "tis"}.get(loss["importance_weight"])
         if variant is None:
-            yield Inexpressible(used[2:], "ROLL's policy gradient has no importance weight, or one capped at 1")
+            yield Inexpressible(used[1:], "ROLL's policy gradient has no importance weight, or one capped at 1")
             variant = "tis"
-    if name == "other":
+    if is_further(LOSS, name):
         variant = yield from _write_other(view, loss, agentic)
     if name == "sapo":
         places = tuple((*to, field) for field in ("type", "tau_positive", "tau_negative"))
@@ -143,12 +160,12 @@ def _write_loss(view: Writing) -> Iterator[Out]:
 
 
 def _write_other(view: Writing, loss: Mapping[str, Any], agentic: bool) -> Any:
-    to, kind = view.to(LOSS), loss["kind"]
-    used = ((*to, "type"), (*to, "kind"))
+    to, kind = view.to(LOSS), own_name(loss["type"], "roll")
+    used = ((*to, "type"),)
     args = loss["args"]
     if kind == "segment" and agentic:
         yield Flow(view.path("ratio_type"), "segment", used, always=True)
-    elif "." in kind and kind.startswith("roll"):
+    elif "." in kind and loss["type"] != kind:
         yield Flow(view.path(CLASS), kind, used, always=True)
     elif kind != "kimi15":
         places = (*used, (*to, "args"), *((*to, "args", key) for key in args))
@@ -222,7 +239,6 @@ def loss_rule(ratio: DialectKey) -> CustomRule:
         ),
         (
             f"{LOSS}.type",
-            f"{LOSS}.kind",
             *(
                 f"{LOSS}.{name}"
                 for name in (

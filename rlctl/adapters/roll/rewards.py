@@ -301,7 +301,7 @@ def _write_class(
             "tokenizer",
             "chat_template",
             "max_tokens",
-            "micro_per_replica",
+            "micro_batch_size",
             "trust_remote_code",
             "overrides",
             "args",

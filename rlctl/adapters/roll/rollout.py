@@ -120,7 +120,7 @@ def _write_engine(view: Writing) -> Iterator[Out]:
     else:
         yield Inexpressible(
             used,
-            said("ROLL generates with vLLM or SGLang, not with {kind}", kind=view.get("rollout.engine.kind", name)),
+            said("ROLL generates with vLLM or SGLang, not with {kind}", kind=name),
         )
         yield Flow(key, "vllm", used, always=True)
 
@@ -425,7 +425,7 @@ RULES: list[Rule] = [
             DialectKey(S, None),
             *(DialectKey(f"{S}.{name}") for names in OVERWRITTEN.values() for name in names),
         ),
-        ("rollout.engine.type", "rollout.engine.kind"),
+        ("rollout.engine.type",),
         _read_engine,
         _write_engine,
     ),

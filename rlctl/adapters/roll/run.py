@@ -24,6 +24,9 @@ from rlctl.adapters.engine.rules import (
     Reading,
     Rule,
     Writing,
+    further_type,
+    is_further,
+    own_name,
 )
 from rlctl.adapters.engine.values import Off, interval, rows
 from rlctl.adapters.roll.workers import MEGATRON, engine_written, strategy
@@ -292,10 +295,8 @@ def _read_tracker(view: Reading) -> Iterator[Flow]:
         for key in args:
             yield Flow((), None, ((*view.path(T), key),), "dead", "the console takes no arguments")
         return
-    name = KNOWN.get(str(kind), "other")
+    name = KNOWN.get(str(kind)) or further_type("tracking", str(kind), "roll")
     yield Flow(("tracking", 1, "type"), name, used)
-    if name == "other":
-        yield Flow(("tracking", 1, "kind"), str(kind), used)
     for key, value in args.items():
         yield _argument(view, name, str(kind), key, value)
 
@@ -309,7 +310,7 @@ def _argument(view: Reading, name: str, kind: str, key: str, value: Any) -> Flow
         return Flow((*to, field), value, used, same=True)
     if name == "swanlab" and key == "login_kwargs" and isinstance(value, Mapping) and set(value) == {"api_key"}:
         return Flow((*to, "api_key"), value["api_key"], ((*used[0], "api_key"),), same=True)
-    if name in ("wandb", "other"):
+    if name == "wandb" or is_further("tracking", name):
         return Flow((*to, "args", key), value, used, same=True)
     if key == "experiment_name":
         return Flow((), None, used, "mapped", "the run's name, set by exp_name")
@@ -332,14 +333,14 @@ def _write_tracker(view: Writing) -> Iterator[Out]:
         yield from _project(view, "stdout")
         return
     item, place = trackers[chosen], ("tracking", chosen)
-    kind = item["kind"] if item["type"] == "other" else item["type"]
-    yield Flow(view.path("track_with"), kind, ((*place, "type"), (*place, "kind")), always=True)
+    kind = own_name(item["type"], "roll")
+    yield Flow(view.path("track_with"), kind, ((*place, "type"),), always=True)
     yield from _project(view, kind)
     yield from _arguments(view, item, place)
 
 
 def _is_known(item: Mapping[str, Any]) -> bool:
-    return item["type"] in KNOWN or (item["type"] == "other" and item.get("kind") in ("trackio", "ml_tracker"))
+    return item["type"] in (*KNOWN, "trackio", "ml_tracker")
 
 
 def _arguments(view: Writing, item: Mapping[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
@@ -354,7 +355,7 @@ def _arguments(view: Writing, item: Mapping[str, Any], place: tuple[Any, ...]) -
         yield Flow((*root, "login_kwargs", "api_key"), item["api_key"], ((*place, "api_key"),), same=True, always=True)
     if item["type"] in NAMES and view.explicit("run.name"):
         yield Flow((*root, NAMES[item["type"]]), view.get("run.name"), (view.to("run.name"),), always=True)
-    handled = {"type", "kind", "args", "api_key", *fields.values()}
+    handled = {"type", "args", "api_key", *fields.values()}
     for field, value in item.items():
         if field not in handled and value is not None:
             yield Inexpressible(
@@ -382,7 +383,7 @@ TRACKING = CustomRule(
         "tracking",
         *(
             f"tracking[].{name}"
-            for name in ("folder", "mode", "api_key", "base_url", "args", "uri", "username", "password", "kind")
+            for name in ("folder", "mode", "api_key", "base_url", "args", "uri", "username", "password")
         ),
     ),
     _read_tracker,

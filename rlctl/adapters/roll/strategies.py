@@ -186,10 +186,8 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
             return
         engine = engine_written(view, to)
         if name != engine:
-            wanted = view.get(f"{to}.kind") if name == "other" else "Megatron critic"
-            yield Inexpressible(
-                (*used[:1], view.to(f"{to}.kind")), said("ROLL has no {wanted}. Wrote FSDP2", wanted=wanted)
-            )
+            wanted = "Megatron critic" if name == "megatron" else name
+            yield Inexpressible(used[:1], said("ROLL has no {wanted}. Wrote FSDP2", wanted=wanted))
         raw = f"{engine}_{kind}"
         how: Provenance = "mapped"
         note = ""
@@ -201,7 +199,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
             yield Inexpressible(used[1:], note, idle=True)
         yield Flow(view.path(key), raw, used, how, note, always=True)
 
-    fills = (f"{to}.type", f"{to}.source", f"{to}.kind", f"{to}.fsdp_size")
+    fills = (f"{to}.type", f"{to}.source", f"{to}.fsdp_size")
     return CustomRule(f"engine of {worker}", (DialectKey(key, default), DialectKey(config, None)), fills, read, write)
 
 

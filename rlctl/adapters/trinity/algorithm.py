@@ -18,6 +18,9 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Tree,
     Writing,
+    bare_name,
+    further_type,
+    is_further,
 )
 from rlctl.adapters.engine.values import Names, OrDefault, shaping_dropped
 from rlctl.adapters.trinity import distillation
@@ -26,6 +29,7 @@ from rlctl.adapters.trinity.data import function_scoring, masked_by_workflow
 from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.trinity.workflows import DAPO, takes_overlong, task, tasksets, taught, teaches
 from rlctl.common.messages.reasons import said
+from rlctl.config.fields import Choice
 from rlctl.documents.paths import KeyPath
 
 
@@ -118,9 +122,15 @@ def chosen_type(view: Writing) -> str:
         return TYPE_OF_LOSS[loss]
     if advantage == "grpo" and algorithm.kl_in_reward is not None:
         return "grpo_verl"
-    kind = getattr(algorithm.advantage, "kind", "")
+    kind = _own_kind(algorithm.advantage)
     by_kind = next((name for name, item in TYPES.items() if kind and item.advantage == kind), "grpo")
     return TYPE_OF_ADVANTAGE.get(advantage, by_kind)
+
+
+def _own_kind(advantage: Choice) -> str:
+    """Trinity's name of an estimator without a class of its own; empty for another."""
+    kind = advantage.type_name
+    return bare_name(kind) if is_further(P, kind) else ""
 
 
 def _read_type(view: Reading) -> Iterator[Flow]:
@@ -135,9 +145,7 @@ def _write_type(view: Writing) -> Iterator[Out]:
     named = ("preset", "advantage.type", "objective.type")
     used: tuple[KeyPath, ...] = tuple(view.to(f"algorithm.{key}") for key in named)
     name = chosen_type(view)
-    advantage, loss = view.config.algorithm.advantage, view.config.algorithm.policy_loss.choice
-    if getattr(advantage, "kind", "") == TYPES[name].advantage:
-        used = (*used, view.to("algorithm.advantage.kind"))
+    loss = view.config.algorithm.policy_loss.choice
     if name == TYPE_OF_LOSS.get(loss):
         used = (*used, view.to("algorithm.policy_loss.type"))
     yield Flow(view.path("algorithm.algorithm_type"), name, used, same=False, always=True)
@@ -174,8 +182,7 @@ def _read_advantage(view: Reading) -> Iterator[Flow]:
         if name == "grpo":
             yield Flow((), None, ((*args_key, "std_threshold"),))
         return
-    yield Flow((*to, "type"), "other", keys)
-    yield Flow((*to, "kind"), name, keys)
+    yield Flow((*to, "type"), further_type(P, name, "trinity"), keys)
     given = isinstance(view.get(f"{X}advantage_fn_args"), Mapping)
     unsaid = {key: beside for key, (_, beside) in UNSAID.get(name, {}).items()} if given else {}
     yield Flow((*to, "args"), {**unsaid, **args}, (args_key,))
@@ -230,19 +237,16 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
         return
     kind = TYPES[chosen_type(view)]
     name = next((name for name, choice in ADVANTAGES.items() if choice == advantage["type"]), None)
-    if advantage["type"] == "other":
-        name, used = advantage["kind"], (*used, view.to("algorithm.advantage.kind"))
-    if name is None or (
-        advantage["type"] == "other"
-        and not any(item.advantage == name for item in TYPES.values())
-        and name not in EXTRA
-    ):
+    further = is_further(P, advantage["type"])
+    if further:
+        name = bare_name(advantage["type"])
+    if name is None or (further and not any(item.advantage == name for item in TYPES.values()) and name not in EXTRA):
         every = tuple(view.to(f"algorithm.advantage.{field}") for field in advantage)
         yield Inexpressible(
             every,
             said(
                 "Trinity has no advantage {kind}; {advantage} is written",
-                kind=advantage.get("kind") or advantage["type"],
+                kind=advantage["type"],
                 advantage=kind.advantage,
             ),
         )
@@ -262,7 +266,7 @@ EXTRA = (*PATCHED, "duplicate_grpo", "step_wise_grpo", "grpo_grouped")
 def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]) -> Iterator[Out]:
     place = view.path(f"{X}advantage_fn_args")
     known = ARGS.get(name, {})
-    if advantage["type"] == "other":
+    if is_further(P, advantage["type"]):
         for key, value in advantage["args"].items():
             yield Flow((*place, key), value, (view.to("algorithm.advantage.args"),))
         for key, (alone, _) in UNSAID.get(name, {}).items() if advantage["args"] else ():
@@ -440,7 +444,6 @@ RULES: list[Rule] = [
             f"{P}.{name}"
             for name in [
                 "type",
-                "kind",
                 "args",
                 "gamma",
                 "lambda",

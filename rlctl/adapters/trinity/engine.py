@@ -16,6 +16,9 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Tree,
     Writing,
+    further_type,
+    is_further,
+    own_name,
 )
 from rlctl.adapters.engine.values import ENGINE_DTYPES, Partly
 from rlctl.adapters.trinity.keys import ROLL
@@ -54,8 +57,7 @@ def _read_engine_type(view: Reading) -> Iterator[Flow]:
     elif kind in ("vllm", "vllm_async", "sglang"):
         yield Flow(view.to("rollout.engine.type"), {"vllm_async": "vllm"}.get(kind, kind), used)
     else:
-        yield Flow(view.to("rollout.engine.type"), "other", used)
-        yield Flow(view.to("rollout.engine.kind"), str(kind), used)
+        yield Flow(view.to("rollout.engine.type"), further_type("rollout.engine", str(kind), "trinity"), used)
 
 
 def _write_engine_type(view: Writing) -> Iterator[Out]:
@@ -83,13 +85,8 @@ def _write_engine_type(view: Writing) -> Iterator[Out]:
                 yield Flow(view.path(f"model.external_model.{key}_env"), variable, place)
             elif text:
                 yield Inexpressible(place, "Trinity takes the name of the environment variable that contains it")
-    elif name == "other":
-        yield Flow(
-            view.path(f"{ROLL}.engine_type"),
-            view.get("rollout.engine.kind"),
-            (*used, view.to("rollout.engine.kind")),
-            always=True,
-        )
+    elif is_further("rollout.engine", name):
+        yield Flow(view.path(f"{ROLL}.engine_type"), own_name(name, "trinity"), used, always=True)
     else:
         yield Inexpressible(used, said("Trinity has no {name} engine. Wrote its default, vLLM", name=name))
 
@@ -142,7 +139,6 @@ ENGINE: list[Rule] = [
         ),
         (
             "rollout.engine.type",
-            "rollout.engine.kind",
             "rollout.engine.base_url",
             "rollout.engine.model",
             "rollout.engine.api_key",

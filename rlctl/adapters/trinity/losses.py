@@ -18,6 +18,9 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Writing,
     converted,
+    further_type,
+    is_further,
+    own_name,
 )
 from rlctl.adapters.engine.values import AGGREGATIONS
 from rlctl.adapters.trinity.algorithm import TYPES, X, chosen_type, is_rl, type_of
@@ -63,7 +66,7 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
     key, inside = view.path(f"{X}loss_agg_mode"), view.path(f"{X}policy_loss_fn_args.loss_agg_mode")
     args, mode = _arguments(view), view.get(f"{X}loss_agg_mode") or "token-mean"
     own = OWN_AGGREGATION.get(_name(view), "token-mean")
-    to = view.to("algorithm.aggregation.mode")
+    to = view.to("algorithm.loss_aggregation.mode")
     if not args or "loss_agg_mode" in args or mode == own:
         yield Flow(to, converted(AGGREGATIONS, mode, view, f"{X}loss_agg_mode"), (key,))
         same = args.get("loss_agg_mode", mode) == mode
@@ -92,8 +95,7 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
     to, known = view.to("algorithm.policy_loss"), LOSS_ARGS.get(name, {})
     further = {key: value for key, value in args.items() if key not in known and key != "clip_range"}
     if name not in LOSSES or any(value != FURTHER.get(key) for key, value in further.items()):
-        yield Flow((*to, "type"), "other", keys)
-        yield Flow((*to, "kind"), name, keys)
+        yield Flow((*to, "type"), further_type(L, name, "trinity"), keys)
         yield Flow((*to, "args"), args, tuple((*place, key) for key in args))
         return
     yield Flow((*to, "type"), LOSSES[name], keys, implied=not written)
@@ -169,7 +171,7 @@ CHORD = {"mu_warmup_steps": 0, "mu_decay_steps": 0, "mu_peak": 0.1, "mu_valley":
 
 
 def _write_aggregation(view: Writing) -> Iterator[Out]:
-    mode, used = view.config.algorithm.aggregation.mode, (view.to("algorithm.aggregation.mode"),)
+    mode, used = view.config.algorithm.loss_aggregation.mode, (view.to("algorithm.loss_aggregation.mode"),)
     if mode == "token_sum":
         yield Inexpressible(used, "Trinity has no token-sum")
     else:
@@ -184,15 +186,14 @@ def _write_loss(view: Writing) -> Iterator[Out]:
     used: tuple[KeyPath, ...] = (view.to("algorithm.policy_loss.type"),)
     kind = TYPES[chosen_type(view)]
     name = next((name for name, choice in LOSSES.items() if choice == loss["type"]), None)
-    if loss["type"] == "other":
-        name, used = loss["kind"], (*used, view.to("algorithm.policy_loss.kind"))
-    if name is None or (loss["type"] == "other" and name not in OTHER_LOSSES):
+    further = is_further(L, loss["type"])
+    if further:
+        name = own_name(loss["type"], "trinity")
+    if name is None or (further and name not in OTHER_LOSSES):
         every = tuple(view.to(f"algorithm.policy_loss.{field}") for field in loss)
         yield Inexpressible(
             every,
-            said(
-                "Trinity has no loss {kind}; {loss} is written", kind=loss.get("kind") or loss["type"], loss=kind.loss
-            ),
+            said("Trinity has no loss {kind}; {loss} is written", kind=loss["type"], loss=kind.loss),
         )
         return
     if name != kind.loss:
@@ -221,8 +222,8 @@ WITHOUT_AGGREGATION = ("rec",)
 
 
 def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Iterator[Out]:
-    place, mode = view.path(f"{X}policy_loss_fn_args"), view.get("algorithm.aggregation.mode")
-    if loss["type"] == "other":
+    place, mode = view.path(f"{X}policy_loss_fn_args"), view.get("algorithm.loss_aggregation.mode")
+    if is_further(L, loss["type"]):
         for key, value in loss["args"].items():
             yield Flow((*place, key), value, (view.to("algorithm.policy_loss.args"),), always=True)
         if loss["args"] and mode != "token_sum" and name not in WITHOUT_AGGREGATION:
@@ -264,7 +265,7 @@ def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Itera
 def _named(view: Writing, mode: str) -> Flow:
     """The aggregation once more, among arguments that would leave the loss to its own."""
     place = view.path(f"{X}policy_loss_fn_args.loss_agg_mode")
-    return Flow(place, AGGREGATIONS.write(mode, view), (view.to("algorithm.aggregation.mode"),), always=True)
+    return Flow(place, AGGREGATIONS.write(mode, view), (view.to("algorithm.loss_aggregation.mode"),), always=True)
 
 
 def _repeated(view: Writing) -> dict[str, Any]:
@@ -314,7 +315,7 @@ def _write_mix(view: Writing, objective: Mapping[str, Any], place: KeyPath) -> I
     for key, value in _repeated(view).items():
         if key not in given:
             yield Flow((*place, key), value, used, "derived", "Trinity's loss needs it a second time", always=True)
-    mode = view.config.algorithm.aggregation.mode
+    mode = view.config.algorithm.loss_aggregation.mode
     if mode != "token_sum":
         yield _named(view, mode)
     share = view.path("algorithm.sample_strategy_args.expert_data_ratio")
@@ -482,15 +483,15 @@ SCALE = "trainer.fix_actor_microbatch_loss_scale"
 def _read_scale(view: Reading) -> Iterator[Flow]:
     """0.5 weighs micro-batches by their responses unless told not to; 0.6, with verl 0.8, does not read it."""
     if view.version < (0, 6):
-        yield Flow(view.to("algorithm.aggregation.per_micro_batch"), not view.get(SCALE), (view.path(SCALE),))
+        yield Flow(view.to("algorithm.loss_aggregation.per_micro_batch"), not view.get(SCALE), (view.path(SCALE),))
     else:
         yield Flow((), None, (view.path(SCALE),), "dead", "with verl 0.8 Trinity adds up the means of micro-batches")
 
 
 def _write_scale(view: Writing) -> Iterator[Out]:
     follows, used = (
-        view.config.algorithm.aggregation.per_micro_batch,
-        (view.to("algorithm.aggregation.per_micro_batch"),),
+        view.config.algorithm.loss_aggregation.per_micro_batch,
+        (view.to("algorithm.loss_aggregation.per_micro_batch"),),
     )
     if view.version < (0, 6):
         yield Flow(view.path(SCALE), not follows, used)
@@ -503,7 +504,7 @@ LOSS: list[Rule] = [
     CustomRule(
         "aggregation",
         (DialectKey(f"{X}loss_agg_mode", "token-mean"), DialectKey(f"{X}policy_loss_fn_args.loss_agg_mode")),
-        ("algorithm.aggregation.mode",),
+        ("algorithm.loss_aggregation.mode",),
         _read_aggregation,
         _write_aggregation,
         "loss_agg_mode, also in policy_loss_fn_args if these are set",
@@ -532,7 +533,6 @@ LOSS: list[Rule] = [
             f"{L}.{name}"
             for name in [
                 "type",
-                "kind",
                 "args",
                 "clip_low",
                 "clip_high",
@@ -552,11 +552,11 @@ LOSS: list[Rule] = [
         _write_loss,
         "policy_loss_fn and its arguments, whole",
     ),
-    Dropped("algorithm.aggregation.scale_factor", "Trinity divides by the longest response"),
+    Dropped("algorithm.loss_aggregation.scale_factor", "Trinity divides by the longest response"),
     CustomRule(
         "micro-batches of one mini-batch",
         (DialectKey(SCALE, False),),
-        ("algorithm.aggregation.per_micro_batch",),
+        ("algorithm.loss_aggregation.per_micro_batch",),
         _read_scale,
         _write_scale,
         "not fix_actor_microbatch_loss_scale in 0.5",

@@ -22,6 +22,7 @@ from rlctl.adapters.engine.rules import (
     Tree,
     VersionedDefault,
     Writing,
+    further_type,
 )
 from rlctl.adapters.engine.values import (
     Listed,
@@ -132,8 +133,7 @@ def _read_monitor(view: Reading) -> Iterator[Flow]:
     used = (view.path("monitor.monitor_type"),)
     yield Flow(("tracking", 0, "type"), "console", ())
     if kind not in MONITORS:
-        yield Flow(("tracking", 1, "type"), "other", used)
-        yield Flow(("tracking", 1, "kind"), str(kind), used)
+        yield Flow(("tracking", 1, "type"), further_type("tracking", str(kind), "trinity"), used)
         return
     yield Flow(("tracking", 1, "type"), kind, used)
     args = view.get("monitor.monitor_args")
@@ -316,7 +316,7 @@ OUTPUT: list[Rule] = [
             "tracking",
             *(
                 f"tracking[].{name}"
-                for name in ["folder", "mode", "api_key", "base_url", "args", "uri", "username", "password", "kind"]
+                for name in ["folder", "mode", "api_key", "base_url", "args", "uri", "username", "password"]
             ),
         ),
         _read_monitor,

@@ -87,8 +87,8 @@ def _write_engine(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("trainer.trainer_strategy"), "megatron", used[:1], always=True)
     else:
         yield Inexpressible(
-            (used[0], view.to("train.engine.kind")),
-            said("Trinity has no {kind}; Wrote Trinity's default engine", kind=view.get("train.engine.kind")),
+            used[:1],
+            said("Trinity has no {kind}. Wrote its default engine", kind=name),
         )
 
 
@@ -146,7 +146,7 @@ def _write_clip(view: Writing) -> Iterator[Out]:
 
 def role_engine(name: str, key: str, to: str) -> CustomRule:
     """The engine of a model beside the policy: its own in 0.5 where it is written, else the policy's."""
-    names = tuple(f"{to}.{field}" for field in ("type", "source", "kind"))
+    names = tuple(f"{to}.{field}" for field in ("type", "source"))
 
     def read(view: Reading) -> Iterator[Flow]:
         kind = role_strategy(view, key)
@@ -444,7 +444,7 @@ TRAINER: list[Rule] = [
             DialectKey("trainer.trainer_strategy", VersionedDefault({"0.5": "fsdp", "0.6": "fsdp2"})),
             DialectKey(f"{ACTOR}.strategy", None, until="0.5"),
         ),
-        ("train.engine.type", "train.engine.source", "train.engine.kind"),
+        ("train.engine.type", "train.engine.source"),
         _read_engine,
         _write_engine,
     ),

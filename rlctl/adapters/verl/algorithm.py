@@ -111,7 +111,7 @@ def _replays_in(block: str) -> Any:
 
     def chosen(view: Writing) -> bool:
         engine = view.get("train.engine")
-        return view.version >= (0, 9) and block in (engine["type"], engine.get("kind"))
+        return view.version >= (0, 9) and block == engine["type"]
 
     return chosen
 
@@ -129,7 +129,7 @@ class Replay(Key):
             )
 
 
-AGGREGATION = "algorithm.aggregation.mode"
+AGGREGATION = "algorithm.loss_aggregation.mode"
 OWN_AGGREGATION = "seq_mean_token_mean"
 
 
@@ -276,6 +276,7 @@ RULES: list[Rule] = [
         "gae",
         always=True,
         missing=NO_ESTIMATOR,
+        dialect="verl",
         nearest=nearest.ESTIMATORS,
         unused=nearest.learns_from_teacher_alone,
         needs=nearest.NEEDS,
@@ -297,6 +298,7 @@ RULES: list[Rule] = [
         "vanilla",
         since="0.5",
         missing="verl has no loss {name}",
+        dialect="verl",
         nearest=nearest.LOSSES,
     ),
     CustomRule(
@@ -345,9 +347,9 @@ RULES: list[Rule] = [
         _write_aggregation,
         "loss_agg_mode; sapo, and until 0.9.0 gspo, always use seq-mean-token-mean",
     ),
-    Key(f"{A}.loss_scale_factor", "algorithm.aggregation.scale_factor", None, since="0.7"),
+    Key(f"{A}.loss_scale_factor", "algorithm.loss_aggregation.scale_factor", None, since="0.7"),
     Dropped(
-        "algorithm.aggregation.per_micro_batch",
+        "algorithm.loss_aggregation.per_micro_batch",
         "verl averages the loss over the whole mini-batch",
         matters=True,
     ),

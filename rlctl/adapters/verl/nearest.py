@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rlctl.adapters.engine.rules import Chosen, DialectKey, Flow, Inexpressible, Out, Version, Writing, version_of
+from rlctl.adapters.engine.rules import (
+    Chosen,
+    DialectKey,
+    Flow,
+    Inexpressible,
+    Out,
+    Version,
+    Writing,
+    bare_name,
+    is_further,
+    version_of,
+)
 from rlctl.common.messages.reasons import said
 
 
@@ -29,21 +40,21 @@ class ChosenOrNearest(Chosen):
     """A name that picks an option; a name that the dialect does not know would end its run, so another one is written."""
 
     nearest: Mapping[str, Nearest] = field(default_factory=dict)
-    """By option, or by kind where the option is ``other``."""
+    """By type."""
     unused: Callable[[Writing], bool] = lambda view: False
     """Whether the run never computes what is chosen here, so that any name does."""
     needs: Mapping[str, tuple[DialectKey, ...]] = field(default_factory=dict)
-    """By kind: the keys without which the dialect stops at a name of its own; their default here is the value to write."""
+    """By type: the keys without which the dialect stops at a name of its own; their default here is the value to write."""
 
     def write(self, view: Writing) -> Iterator[Out]:
-        option = view.get(f"{self.to}.type")
-        kind = view.get(f"{self.to}.kind") if option == self.other else option
+        name = view.get(f"{self.to}.type")
+        kind = bare_name(name) if is_further(self.to, name) else name
         found = self.nearest.get(str(kind))
         if found is None or not found.stands_in(view.version) or not self.keys[0].exists(view.version):
             yield from super().write(view)
             yield from self._needed(str(kind), view)
             return
-        used = (view.to(f"{self.to}.type"), *((view.to(f"{self.to}.kind"),) if option == self.other else ()))
+        used = (view.to(f"{self.to}.type"),)
         yield Flow(view.path(self.key), found.raw, used, "derived", always=True)
         for key in found.settings:
             if key.exists(view.version):
@@ -65,7 +76,7 @@ class ChosenOrNearest(Chosen):
         said = view.config.carried_for("verl")
         for key in self.needs.get(kind, ()):
             if key.exists(view.version) and key.name not in said:
-                yield Flow(view.path(key.name), key.default, (view.to(f"{self.to}.kind"),), "derived", always=True)
+                yield Flow(view.path(key.name), key.default, (view.to(f"{self.to}.type"),), "derived", always=True)
 
 
 def learns_from_teacher_alone(view: Writing) -> bool:

@@ -62,7 +62,7 @@ def optimizer_name(key: str, role: Role) -> CustomRule:
 
     def write(view: Writing) -> Iterator[Out]:
         value, engine, used = view.get(to), view.get(role.to), (view.to(to),)
-        if isinstance(value, Absent) or not isinstance(engine, Mapping) or engine.get("kind") == "torchtitan":
+        if isinstance(value, Absent) or not isinstance(engine, Mapping) or engine.get("type") == "torchtitan":
             return
         if value == "adamw" or view.version < (0, 6):
             lost = value != "adamw"

@@ -21,6 +21,8 @@ from rlctl.adapters.engine.rules import (
     Tree,
     VersionedDefault,
     Writing,
+    further_type,
+    own_name,
 )
 from rlctl.adapters.engine.values import Listed, Names, interval
 
@@ -33,19 +35,19 @@ CONTENTS = ["model", "optimizer", "extra"]
 def _read_trackers(view: Reading) -> Iterator[Flow]:
     raw = view.get("trainer.logger")
     names = list(raw) if isinstance(raw, (list, tuple)) else [raw] if raw else []
-    found = [{"type": name} if name in TRACKERS else {"type": "other", "kind": str(name)} for name in names]
+    found = [{"type": name if name in TRACKERS else further_type("tracking", str(name), "verl")} for name in names]
     yield Flow(view.to("tracking"), found, (view.path("trainer.logger"),))
 
 
 def _write_trackers(view: Writing) -> Iterator[Out]:
     trackers = view.get("tracking")
-    names = [tracker["kind"] if tracker["type"] == "other" else tracker["type"] for tracker in trackers]
+    names = [own_name(tracker["type"], "verl") for tracker in trackers]
     used = tuple(("tracking", index, "type") for index in range(len(names)))
     yield Flow(view.path("trainer.logger"), names, (view.to("tracking"), *used))
     for index, tracker in enumerate(trackers):
         for name, value in tracker.items():
             usual: tuple[Any, ...] = {"mode": ("cloud", "online")}.get(name, (None, {}, ""))
-            if name not in ("type", "kind") and value not in usual:
+            if name != "type" and value not in usual:
                 yield Inexpressible(
                     (("tracking", index, name),), "in verl, environment variables configure the trackers"
                 )
@@ -168,7 +170,6 @@ def trainer(project: str, name: str) -> list[Rule]:
                         "uri",
                         "username",
                         "password",
-                        "kind",
                     ]
                 ),
             ),

@@ -86,7 +86,7 @@ def _read_model(view: Reading, root: str, index: int) -> Iterator[Flow]:
         yield Flow((*to, "max_tokens"), view.get(f"{root}.max_length"), (view.path(f"{root}.max_length"),), same=True)
         size = view.get(f"{root}.micro_batch_size_per_gpu")
         if isinstance(size, int):
-            yield Flow((*to, "micro_per_replica"), size, (view.path(f"{root}.micro_batch_size_per_gpu"),), same=True)
+            yield Flow((*to, "micro_batch_size"), size, (view.path(f"{root}.micro_batch_size_per_gpu"),), same=True)
         trust = f"{root}.model.trust_remote_code"
         yield Flow((*to, "trust_remote_code"), bool(view.get(trust)), (view.path(trust),), same=True)
     block = view.get(root)
@@ -283,11 +283,11 @@ def _write_model(view: Writing, root: str, reward: dict[str, Any], place: tuple[
         yield Flow((*view.path(root), name), value, ((*place, "overrides"),))
     old = {
         "max_tokens": "max_length",
-        "micro_per_replica": "micro_batch_size_per_gpu",
+        "micro_batch_size": "micro_batch_size_per_gpu",
         "trust_remote_code": "model.trust_remote_code",
     }
     for name, key in old.items():
-        usual = {"micro_per_replica": 16, "trust_remote_code": False}.get(name)
+        usual = {"micro_batch_size": 16, "trust_remote_code": False}.get(name)
         if not new and reward[name] != usual:
             yield Flow(view.path(f"{root}.{key}"), reward[name], ((*place, name),), same=True)
         elif reward[name] != usual:

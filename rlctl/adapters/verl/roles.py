@@ -18,6 +18,7 @@ from rlctl.adapters.engine.rules import (
     Rule,
     When,
     Writing,
+    own_name,
 )
 from rlctl.common.messages.reasons import said
 
@@ -126,8 +127,7 @@ def under(engine: str, role: Role, *rules: Rule) -> When:
     kinds = FSDP_KINDS if engine == "fsdp2" else (engine,)
 
     def writes(view: Writing) -> bool:
-        name = view.get(f"{role.to}.type")
-        return bool(view.get(f"{role.to}.kind") == engine if name == "other" else name == engine)
+        return own_name(str(view.get(f"{role.to}.type")), "verl") == engine
 
     return When(
         rules,

@@ -24,6 +24,7 @@ from rlctl.adapters.engine.rules import (
     Tree,
     VersionedDefault,
     Writing,
+    is_further,
 )
 from rlctl.adapters.engine.turns import unwritten_turns
 from rlctl.adapters.engine.values import ENGINE_DTYPES, Names, Not, Off, workflow_rule
@@ -72,11 +73,15 @@ def _read_args(view: Reading) -> Iterator[Flow]:
             yield Flow((), None, (place,), "mapped", "holds nothing")
 
 
+def _is_foreign(engine: Any) -> bool:
+    return engine == "external" or is_further("rollout.engine", engine)
+
+
 def _write_args(view: Writing) -> Iterator[Out]:
     args = view.get("rollout.engine.args")
     name = next((raw for raw, option in ENGINES.items() if option == view.get("rollout.engine.type")), "vllm")
     used = (view.to("rollout.engine.args"),)
-    if isinstance(args, dict) and args and view.get("rollout.engine.type") in ("external", "other"):
+    if isinstance(args, dict) and args and _is_foreign(view.get("rollout.engine.type")):
         yield Inexpressible(used, "verl has no such engine")
     elif isinstance(args, dict) and args:
         for key, value in args.items():
@@ -376,6 +381,7 @@ RULES: list[Rule] = [
         VersionedDefault({"0.3": "vllm", "0.6": ABSENT}),
         unwritten=("auto",),
         missing="verl has no engine {name}",
+        dialect="verl",
     ),
     CustomRule("engine left open", (), (), _none, _write_engine),
     CustomRule(

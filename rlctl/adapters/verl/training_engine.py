@@ -22,6 +22,8 @@ from rlctl.adapters.engine.rules import (
     VersionedDefault,
     When,
     Writing,
+    further_type,
+    own_name,
 )
 from rlctl.adapters.engine.values import DTYPES, Listed, Names, Partly, offload
 from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, kind_of_engine
@@ -44,7 +46,7 @@ def _raw(engine: Any) -> tuple[Any, bool]:
     if engine["type"] == "fsdp2":
         source = engine.get("source")
         return (source, True) if source in FSDP_KINDS else ("fsdp2", False)
-    return (engine["type"], True) if engine["type"] == "megatron" else (engine.get("kind"), True)
+    return own_name(engine["type"], "verl"), True
 
 
 def _chosen_for_all(view: Writing) -> bool:
@@ -72,15 +74,14 @@ def strategy(
         elif kind == "megatron":
             yield Flow(view.to(f"{to}.type"), "megatron", used)
         else:
-            yield Flow(view.to(f"{to}.type"), "other", used)
-            yield Flow(view.to(f"{to}.kind"), kind, used)
+            yield Flow(view.to(f"{to}.type"), further_type("train.engine", str(kind), "verl"), used)
 
     def write(view: Writing) -> Iterator[Out]:
         engine = view.get(to)
         if not isinstance(engine, Mapping):
             return
         name, own = _raw(engine)
-        used = tuple(view.to(f"{to}.{field}") for field in ("type", "source", "kind") if field in engine)
+        used = tuple(view.to(f"{to}.{field}") for field in ("type", "source") if field in engine)
         if "model_engine" not in also or role == "engine" or not _chosen_for_all(view):
             yield Flow(view.path(key), name, used, "mapped" if own else "derived")
         elif claims:
@@ -92,7 +93,7 @@ def strategy(
     return CustomRule(
         f"engine of {role}",
         (DialectKey(key, default), *groups),
-        (f"{to}.type", f"{to}.source", f"{to}.kind"),
+        (f"{to}.type", f"{to}.source"),
         read,
         write,
     )

@@ -157,13 +157,24 @@ class SegmentReinforce(Advantage, type="segment_reinforce"):
 
 
 @section
-class Other(Advantage, type="other"):
-    """An estimator of one dialect alone; the support page says which are computed."""
+class Other(
+    Advantage,
+    type="other",
+    further=(
+        *("asymre", "asymre_verl", "clipb", "clipv", "gdpo", "gpg", "grpo_verl", "none", "opmd_verl"),
+        *("optimal_token_baseline", "rec", "reward", "tir_optimal_token_baseline"),
+        *("agentic_reinforce", "grpo_grouped", "duplicate_grpo", "jsd", "on_policy_distill", "opmd_reweight_adv"),
+    ),
+):
+    """An estimator with arguments of its framework: ``{type: gdpo, args: {...}}``; the support page says which are computed.
 
-    kind: str = ""
-    """Its name there: ``gdpo``, ``gigpo``, ``optimal_token_baseline``, ``asymre``, ``rec``, ..."""
+    A framework's estimator that rlctl does not know follows the framework's name: ``verl.my_estimator``.
+    """
+
+    kind: str
+    """The type."""
     args: dict[str, Any] = {}
-    """Its arguments there, by name."""
+    """Its arguments in its framework, by name."""
     whiten: bool | None = None  # type: ignore[assignment]
     """Shift and scale advantages to mean 0 and variance 1 over the batch; null = as the estimator's source does."""
 
@@ -240,13 +251,23 @@ class PolicyGradient(PolicyLoss, type="policy_gradient"):
 
 
 @section
-class OtherLoss(PolicyLoss, type="other"):
-    """A loss of one dialect alone; the support page says which are computed."""
+class OtherLoss(
+    PolicyLoss,
+    type="other",
+    further=(
+        *("clip_cov", "dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "kl_cov", "opmd", "rec"),
+        *("sft", "sft_is", "sft_phi", "sppo", "dpo", "mix", "mix_chord", "segment"),
+    ),
+):
+    """A loss with arguments of its framework: ``{type: geo_mean, args: {...}}``; the support page says which are computed.
 
-    kind: str = ""
-    """Its name there: ``clip_cov``, ``kl_cov``, ``geo_mean``, ``dppo_tv``, ``kimi15``, ``mix_chord``, ..."""
+    A framework's loss that rlctl does not know follows the framework's name: ``verl.my_loss``.
+    """
+
+    kind: str
+    """The type."""
     args: dict[str, Any] = {}
-    """Its arguments there, by name."""
+    """Its arguments in its framework, by name."""
 
 
 @section
@@ -439,7 +460,7 @@ class LossWeights:
 
 
 @section
-class PreferenceFeedback:
+class PolicyFiltration:
     """Draw the training responses anew by score (verl's ``pf_ppo``)."""
 
     reweight: Literal["pow", "max_min", "max_random"] = "pow"
@@ -515,7 +536,7 @@ class Algorithm:
     """How rewards become advantages."""
     policy_loss: PolicyLoss = PpoClip()
     """The loss on the policy's log-probs."""
-    aggregation: Aggregation = Aggregation()
+    loss_aggregation: Aggregation = Aggregation()
     """How token losses become one number."""
     kl_in_loss: KlInLoss | None = None
     """KL to the reference in the loss; null is off."""
@@ -536,7 +557,7 @@ class Algorithm:
     """Groups or responses left out of training, in this order."""
     loss_weights: LossWeights = LossWeights()
     """Weights of loss terms and samples."""
-    policy_filtration: PreferenceFeedback | None = None
+    policy_filtration: PolicyFiltration | None = None
     """Draw training responses anew by score; null is off."""
     distillation: Distillation | None = None
     """Learn from a teacher; null is off."""

@@ -14,7 +14,7 @@ class Checkpoint:
     """What is saved, how often, and what is resumed."""
 
     every: Interval | None = None
-    """Save this often; null saves only as ``last`` says. More often means less is lost and more time spent."""
+    """Save this often; null = only as ``at_end`` says. More often means less is lost and more time spent."""
     at_end: bool = True
     """Save at the end of the run."""
     resume: Literal["auto", "never", "path"] = "auto"
@@ -102,13 +102,13 @@ class MlflowTracker(Tracker, type="mlflow"):
 
 
 @section
-class OtherTracker(Tracker, type="other"):
-    """A tracker of one dialect that rlctl can translate and cannot run."""
+class OtherTracker(Tracker, type="other", further=("clearml", "vemlp_wandb", "trackio", "file", "ml_tracker")):
+    """A tracker that rlctl translates and cannot run; one that it does not know follows its framework's name, ``verl.mine``."""
 
-    kind: str = ""
-    """Its name there (``clearml``, ``vemlp_wandb``, ``trackio``, ``file``)."""
+    kind: str
+    """The type."""
     args: dict[str, Any] = {}
-    """Its arguments there, by name."""
+    """Its arguments in its framework, by name."""
 
 
 @section

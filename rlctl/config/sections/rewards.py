@@ -84,7 +84,7 @@ class ModelReward(Reward, type="model"):
     """Its chat template; null takes the tokenizer's."""
     max_tokens: Count | None = None
     """Longest input, cut at its end; null is the model's limit."""
-    micro_per_replica: Count = 16
+    micro_batch_size: Annotated[int, Unit("responses on a replica"), Range(at_least=1)] = 16
     """Responses scored at once on one replica."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model."""

@@ -66,11 +66,11 @@ class ExternalEngine(RolloutEngine, type="external"):
 
 
 @section
-class OtherEngine(RolloutEngine, type="other"):
-    """An engine of one dialect that rlctl can translate and cannot run."""
+class OtherEngine(RolloutEngine, type="other", further=("trtllm", "tinker")):
+    """An engine that rlctl translates and cannot run; one that it does not know follows its framework's name, ``verl.mine``."""
 
-    kind: str = ""
-    """Its name there (``trtllm``, ``tinker``)."""
+    kind: str
+    """The type."""
 
 
 @section

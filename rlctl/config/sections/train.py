@@ -113,13 +113,15 @@ class Megatron(TrainEngine, type="megatron"):
 
 
 @section
-class OtherTrainEngine(TrainEngine, type="other"):
-    """An engine of one dialect that rlctl can translate and cannot run."""
+class OtherTrainEngine(
+    TrainEngine, type="other", further=("veomni", "torchtitan", "mindspeed", "mlite", "hf_infer", "tinker")
+):
+    """An engine that rlctl translates and cannot run; one that it does not know follows its framework's name, ``verl.mine``."""
 
-    kind: str = ""
-    """Its name there (``veomni``, ``torchtitan``, ``hf_infer``)."""
+    kind: str
+    """The type."""
     args: dict[str, Any] = {}
-    """Its settings there, by name."""
+    """Its settings in its framework, by name."""
 
 
 @section
@@ -286,7 +288,7 @@ class Critic(Train):
     micro_batch: MicroBatchSize | None = None
     """Micro-batch; null is the policy's."""
     forward_micro_batch: MicroBatchSize | None = None
-    """Micro-batch of value passes; null is ``micro``."""
+    """Micro-batch of value passes; null = ``micro_batch``."""
     shuffle: bool = False
     """Shuffle responses over mini-batches."""
     shuffle_seed: int | None = None

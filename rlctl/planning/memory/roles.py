@@ -62,7 +62,7 @@ def _reward_models(config: Config) -> list[MemoryEstimate]:
     known = [(each, shape) for each, shape in models if shape is not None]
     if not known:
         return []
-    tokens = [each.micro_per_replica * (each.max_tokens or context_tokens(config)) for each, _ in known]
+    tokens = [each.micro_batch_size * (each.max_tokens or context_tokens(config)) for each, _ in known]
     at_work = [
         each * max(saved_bytes(shape, kind, compute) for kind in shape.kinds)
         for each, (_, shape) in zip(tokens, known, strict=True)

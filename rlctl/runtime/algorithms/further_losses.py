@@ -1,4 +1,4 @@
-"""Policy losses of one framework, chosen as ``policy_loss: {type: other, kind: ..., args: ...}``: one number a token.
+"""Policy losses of one framework, chosen as ``policy_loss: {type: ..., args: {...}}``: one number a token.
 
 Tensors and metrics as in ``policy_losses``. The names and arguments of a kind are those of its framework.
 

@@ -54,7 +54,7 @@ def estimator_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
     name, renamed = TWINS.get(chosen.kind, (chosen.kind, {"gdpo_reward_weights": "weights"}))
     if chosen.kind not in (*FURTHER_ESTIMATORS, *TWINS):
         known = ", ".join((*FURTHER_ESTIMATORS, *TWINS))
-        raise PlanError(f"rlctl has no algorithm.advantage of kind {chosen.kind!r}; expected one of {known}")
+        raise PlanError(f"rlctl has no algorithm.advantage of type {chosen.kind!r}; expected one of {known}")
     args = {renamed.get(argument, argument): value for argument, value in chosen.args.items() if value is not None}
     if chosen.kind == "gdpo" and not args.pop(PARTS, None):
         raise PlanError(
@@ -63,7 +63,7 @@ def estimator_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
         )
     unknown = sorted(set(args) - set(ADVANTAGES[name].options))
     if unknown:
-        raise PlanError(f"algorithm.advantage of kind {chosen.kind} has no argument {unknown[0]}")
+        raise PlanError(f"algorithm.advantage of type {chosen.kind} has no argument {unknown[0]}")
     return name, args
 
 
@@ -132,16 +132,16 @@ def loss_of(algorithm: Algorithm) -> tuple[Function, dict[str, Any]]:
         return lookup(POLICY_LOSSES, choice.choice, "policy loss"), options
     if choice.kind not in FURTHER_LOSSES:
         known = ", ".join(sorted(FURTHER_LOSSES))
-        raise PlanError(f"rlctl has no algorithm.policy_loss of kind {choice.kind!r}; expected one of {known}")
+        raise PlanError(f"rlctl has no algorithm.policy_loss of type {choice.kind!r}; expected one of {known}")
     function = FURTHER_LOSSES[choice.kind]
     unknown = sorted(set(choice.args) - set(function.options) - _CARRIED_ARGS)
     if unknown:
-        raise PlanError(f"algorithm.policy_loss of kind {choice.kind} has no argument {unknown[0]}")
+        raise PlanError(f"algorithm.policy_loss of type {choice.kind} has no argument {unknown[0]}")
     return function, {name: value for name, value in choice.args.items() if name in function.options}
 
 
 def fixed_aggregation(algorithm: Algorithm) -> str | None:
-    """The mode in which a framework adds up this loss whatever its ``aggregation`` says; None where it obeys."""
+    """The mode in which a framework adds up this loss whatever its ``loss_aggregation`` says; None where it obeys."""
     choice = algorithm.policy_loss
     if not isinstance(choice, OtherLoss):
         return None

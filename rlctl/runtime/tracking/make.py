@@ -72,6 +72,6 @@ def _make(settings: output.Tracker, info: RunInfo) -> Tracker:
     if isinstance(settings, output.MlflowTracker):
         return MlflowTracker(settings, info)
     raise RunError(
-        f"rlctl has no tracker {settings.choice}",
+        f"rlctl has no tracker {settings.type_name}",
         hint="use console, tensorboard, swanlab, wandb or mlflow",
     )

@@ -29,7 +29,7 @@ def make_train_engine(model: Model, train: Train, *, role: Role, **options: Any)
     """
     if train.engine.choice not in ENGINES:
         raise PlanError(
-            f"train.engine {train.engine.choice} is not a training engine; expected one of {', '.join(ENGINES)}",
+            f"train.engine {train.engine.type_name} is not a training engine; expected one of {', '.join(ENGINES)}",
             hint="set train.engine.type to fsdp2",
         )
     module, name = ENGINES[train.engine.choice]

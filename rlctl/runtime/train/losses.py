@@ -288,7 +288,7 @@ class CriticLoss:
 
 def weights_of(algorithm: Algorithm, max_response_tokens: int) -> Weights:
     """How the per-token values of a config add up."""
-    aggregation = algorithm.aggregation
+    aggregation = algorithm.loss_aggregation
     scale = None
     if aggregation.mode == "seq_mean_token_sum_norm":
         scale = aggregation.scale_factor or float(max_response_tokens)

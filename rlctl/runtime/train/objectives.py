@@ -186,7 +186,7 @@ def _mode(algorithm: Algorithm, name: str | None, longest: int) -> Weights:
         raise PlanError(
             f"algorithm.objective.args of mix names the aggregation {name}", hint=nearest(mode, AGGREGATIONS)
         )
-    return weights_of(dataclasses.replace(algorithm, aggregation=Aggregation(mode=mode)), longest)  # type: ignore[arg-type]
+    return weights_of(dataclasses.replace(algorithm, loss_aggregation=Aggregation(mode=mode)), longest)  # type: ignore[arg-type]
 
 
 def _clipped(algorithm: Algorithm, policy: PolicyLoss, args: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -81,7 +81,7 @@ class Classifier:
             except (RunError, ValueError, TypeError) as error:
                 results[place] = failure_of(error)
         encoded.sort(key=lambda one: -len(one.ids))
-        size = self._reward.micro_per_replica
+        size = self._reward.micro_batch_size
         for start in range(0, len(encoded), size):
             batch = encoded[start : start + size]
             for one, value in zip(batch, self._logits([one.ids for one in batch]), strict=True):

@@ -42,7 +42,7 @@ def _advantage(text: str, **keys: Any) -> dict[str, Any]:
         ({"adv_estimator": "reinforce", "whiten_advantages": True}, "reinforce_plus_plus", {"gamma": 1.0}),
         ({"adv_estimator": "reinforce"}, "reinforce", {"gamma": 1.0, "whiten": False}),
         ({"adv_estimator": "gae"}, "gae", {"lambda": 0.95, "whiten": False}),
-        ({"adv_estimator": "gigpo"}, "other", {"kind": "gigpo"}),
+        ({"adv_estimator": "gigpo"}, "roll.gigpo", {}),
     ],
 )
 def test_settings_name_the_estimator_and_are_written_as_such(
@@ -150,7 +150,7 @@ def test_statistics_of_other_groups_come_back() -> None:
         ({"actor_train__worker_cls": PG, "actor_train__pg_variant": "cispo"}, {"type": "cispo", "clip_low": 0.1}),
         ({"actor_train__worker_cls": PG, "actor_train__pg_variant": "tis"}, {"importance_weight": "truncated_ratio"}),
         ({"actor_train__worker_cls": PG, "actor_train__pg_variant": "vanilla"}, {"importance_weight": "none"}),
-        ({"actor_train__worker_cls": PG, "actor_train__pg_variant": "kimi15"}, {"type": "other", "kind": "kimi15"}),
+        ({"actor_train__worker_cls": PG, "actor_train__pg_variant": "kimi15"}, {"type": "kimi15"}),
         ({"actor_train__pg_variant": "topr"}, {"type": "ppo_clip"}),
     ],
 )

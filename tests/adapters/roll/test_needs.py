@@ -167,15 +167,15 @@ def test_the_engines_seed_is_the_runs() -> None:
     ],
 )
 def test_an_estimator_that_roll_has_not_becomes_the_nearest(kind: str, expected: dict[str, Any]) -> None:
-    values, report = written(algorithm__advantage={"type": "other", "kind": kind})
+    values, report = written(algorithm__advantage={"type": kind})
     assert {
         key: values[key] for key in values if key in ("adv_estimator", "norm_mean_type", "norm_std_type")
     } == expected
-    assert bucket(report, "algorithm.advantage.kind") is Bucket.UNSUPPORTED
+    assert bucket(report, "algorithm.advantage.type") is Bucket.UNSUPPORTED
 
 
 def test_a_loss_that_roll_has_not_takes_its_arguments_with_it() -> None:
-    loss = {"type": "other", "kind": "dppo_tv", "args": {"clip_ratio_low": 0.15}}
+    loss = {"type": "dppo_tv", "args": {"clip_ratio_low": 0.15}}
     _, report = written(algorithm__policy_loss=loss)
     assert "ROLL has no loss dppo_tv" in entry(report, "algorithm.policy_loss.args.clip_ratio_low").note
 

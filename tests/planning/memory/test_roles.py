@@ -121,7 +121,7 @@ def test_only_roles_that_are_needed_are_estimated(folder: str) -> None:
 
 
 def test_a_reward_model_is_whole_on_its_device(folder: str) -> None:
-    model = {"type": "model", "path": folder, "max_tokens": 1000, "micro_per_replica": 2}
+    model = {"type": "model", "path": folder, "max_tokens": 1000, "micro_batch_size": 2}
     found = memory_of(config_for(folder, rewards=[model, {"type": "model", "path": "org/elsewhere", "name": "x"}]))
     assert [role.role for role in found] == ["policy", "rollout", "reward_model"]
     assert found[-1].part("parameters") * GIB == 2 * PARAMETERS

@@ -70,7 +70,7 @@ def test_advantages_of_grpo() -> None:
     assert samples[0].columns["advantages"][:2].tolist() == [0, 0]
 
 
-GDPO = {"type": "other", "kind": "gdpo", "args": {"gdpo_reward_keys": ["form", "right"], "gdpo_reward_weights": [1, 2]}}
+GDPO = {"type": "gdpo", "args": {"gdpo_reward_keys": ["form", "right"], "gdpo_reward_weights": [1, 2]}}
 
 
 def parted(*found: tuple[float, float], error: str | None = None) -> RolloutGroup:
@@ -342,11 +342,11 @@ def test_a_step_without_samples_is_nothing() -> None:
     ("algorithm", "error", "wrong"),
     [
         (
-            {"advantage": {"type": "other", "kind": "gigpo"}},
+            {"advantage": {"type": "roll.gigpo"}},
             PlanError,
-            "kind 'gigpo'; expected one of asymre, clipb, clipv, gdpo",
+            "type 'roll.gigpo'; expected one of asymre, clipb, clipv, gdpo",
         ),
-        ({"advantage": {"type": "other", "kind": "gpg", "args": {"alpha": 1}}}, PlanError, "no argument alpha"),
+        ({"advantage": {"type": "gpg", "args": {"alpha": 1}}}, PlanError, "no argument alpha"),
         ({"rollout_correction": {"rejection": ["token_k9"]}}, ConfigError, "rules have 0 bounds"),
         (
             {"filters": [{"type": "zero_variance_groups", "metric": "seq_final_reward"}], "kl_in_reward": {}},
@@ -444,7 +444,7 @@ def test_a_mix_trains_no_critic() -> None:
 
 def test_tokens_that_the_estimator_leaves_out_are_not_trained_on() -> None:
     """Of bad responses' tokens those below the mean signal go; a signal is p (H + log p), with the log-probs of the rollout."""
-    chosen = {"type": "other", "kind": "clipb", "args": {"mu": 0.0, "epsilon": 1e-9}}
+    chosen = {"type": "clipb", "args": {"mu": 0.0, "epsilon": 1e-9}}
     samples, metrics = shape(
         config(advantage=chosen), group([1.0, 0.0], [2, 2]), old_entropy=[0.1, 0.9, 0.2, 0.8], old_log_probs=[-9.0] * 4
     )
@@ -460,7 +460,7 @@ def test_token_baselines_weigh_by_the_correction(kind: str) -> None:
     old = {"old_log_probs": [math.log(0.5), math.log(0.5)], "old_squared_probabilities": [0.25, 0.5]}
     answered = group([1.0, 0.0])
     answered.responses[:] = [response(1, log_probs=[math.log(0.5)]), response(1, log_probs=[math.log(0.25)])]
-    advantage = {"type": "other", "kind": kind}
+    advantage = {"type": kind}
     samples, _ = shape(config(advantage=advantage), answered, **old)
     assert of(samples) == pytest.approx([1 - 1 / 3, -1 / 3])
     correction = {"importance_sampling": {"level": "token", "threshold": 9.0}}
@@ -470,7 +470,7 @@ def test_token_baselines_weigh_by_the_correction(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["clipb", "clipv", "optimal_token_baseline", "tir_optimal_token_baseline"])
 def test_what_the_rollout_engine_does_not_tell_is_not_left_to_it(kind: str) -> None:
-    chosen = config(advantage={"type": "other", "kind": kind}, old_log_probs="rollout")
+    chosen = config(advantage={"type": kind}, old_log_probs="rollout")
     with pytest.raises(PlanError, match=f"{kind} needs the pass for old log-probs") as refused:
         Shaping.of(chosen)
     assert refused.value.hint == "set algorithm.old_log_probs to recompute"

@@ -156,6 +156,6 @@ def test_a_tracker_that_cannot_be_started_is_left_out(tmp_path: Path) -> None:
 
 def test_a_tracker_of_one_framework_is_not_made(tmp_path: Path) -> None:
     """The plan and the checks tell so."""
-    config = config_from({"rlctl": 1, "tracking": [{"type": "other", "kind": "clearml"}]})
+    config = config_from({"rlctl": 1, "tracking": [{"type": "clearml"}]})
     usual = make_trackers(config_from({"rlctl": 1, "tracking": []}), tmp_path, print)
     assert [type(made) for made in make_trackers(config, tmp_path, print)] == [type(made) for made in usual]

@@ -61,7 +61,7 @@ def assert_no_secret(folder: Path) -> None:
 
 
 def test_a_tracker_of_one_framework_is_not_made(tmp_path: Path) -> None:
-    assert make_trackers(config({"type": "other", "kind": "ml_tracker"}), tmp_path, print) == []
+    assert make_trackers(config({"type": "ml_tracker"}), tmp_path, print) == []
 
 
 def test_tensorboard_is_read_back(tmp_path: Path) -> None:

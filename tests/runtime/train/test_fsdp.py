@@ -45,7 +45,7 @@ def loss_of(**algorithm: Any) -> PolicyLoss:
 
 AGGREGATED = {
     mode: loss_of(
-        aggregation=Aggregation(mode=mode),
+        loss_aggregation=Aggregation(mode=mode),
         policy_loss=loss,
         kl_in_loss=KlInLoss(estimator="k3_corrected", coefficient=0.1),
         entropy_coefficient=0.01,

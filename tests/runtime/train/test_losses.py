@@ -99,7 +99,7 @@ def test_kl_and_entropy_are_weighted_and_reported() -> None:
     ],
 )
 def test_aggregation_by_hand(aggregation: Aggregation, expected: float) -> None:
-    assert loss_of(aggregation=aggregation)(tensors(), TOTALS).loss.item() == pytest.approx(expected, rel=1e-6)
+    assert loss_of(loss_aggregation=aggregation)(tensors(), TOTALS).loss.item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_current_policy_may_stand_for_the_old_one() -> None:
@@ -148,7 +148,7 @@ def test_a_geometric_mean_counts_once_a_response_whatever_the_aggregation() -> N
 def test_rec_is_a_mean_over_tokens_or_over_responses_whatever_the_aggregation(
     args: dict[str, Any], expected: float
 ) -> None:
-    loss = loss_of(policy_loss=OtherLoss(kind="rec", args=args), aggregation=Aggregation(mode="token_sum"))
+    loss = loss_of(policy_loss=OtherLoss(kind="rec", args=args), loss_aggregation=Aggregation(mode="token_sum"))
     assert loss(tensors(), TOTALS).loss.item() == pytest.approx(expected, abs=1e-7)
 
 

@@ -17,7 +17,7 @@ from tests.runtime.workers.test_ppo_stage import TRAIN
 
 
 def config(kind: str, folder: Path = Path("unused"), **args: Any) -> Config:
-    advantage: Any = "grpo" if kind == "grpo" else {"type": "other", "kind": kind, "args": args}
+    advantage: Any = "grpo" if kind == "grpo" else {"type": kind, "args": args}
     return config_from(
         {
             "run": {"folder": str(folder)},

@@ -93,7 +93,7 @@ CALLS = [
 @pytest.mark.parametrize("micro", [1, 3, 16])
 def test_the_number_is_that_of_transformers_for_the_text(tmp_path: Path, pad: str | None, micro: int) -> None:
     path = save(tmp_path, pad=pad)
-    found = numbers(path, CALLS, micro_per_replica=micro)
+    found = numbers(path, CALLS, micro_batch_size=micro)
     texts = [f"[system]be kind<end>[user]{'hi' * n}<end>[assistant]{c.response}<end>" for n, c in enumerate(CALLS, 1)]
     expected = [transformers_number(path, text) for text in texts]
     assert [one.score for one in found] == pytest.approx(expected, abs=1e-5)
