@@ -37,12 +37,11 @@ def serve(
         bool, typer.Option("--follow/--no-follow", help="Load newer checkpoints of a run as it writes them.")
     ] = True,
     tool_format: Annotated[
-        str | None,
+        str,
         typer.Option(
-            metavar="FORMAT",
-            help="How the model writes tool calls (hermes, qwen3_coder, ...); needed for requests with tools.",
+            metavar="FORMAT", help="How the model writes tool calls, such as hermes; auto asks its chat template."
         ),
-    ] = None,
+    ] = "auto",
     folder: Folder = RUNS,
     json: arguments.Json = False,
 ) -> None:

@@ -85,7 +85,7 @@ def serve(
     port: int,
     token: str | None,
     follow: bool,
-    tool_format: str | None,
+    tool_format: str,
     ready: Callable[[Address], None],
     loaded: Callable[[int], None],
 ) -> None:
@@ -97,7 +97,7 @@ def serve(
         port: 0 takes a free one.
         token: that clients must send; None makes one.
         follow: load newer weights of a run as it writes checkpoints.
-        tool_format: how the model writes tool calls; None refuses requests with tools.
+        tool_format: how the model writes tool calls.
         ready: called when requests are answered.
         loaded: called with the step of newer weights.
 

@@ -13,7 +13,7 @@ from rlctl.config.sections.rollout import TransformersEngine
 from rlctl.planning import arithmetic
 from rlctl.planning.plan import StagePlan
 from rlctl.planning.support import refusals
-from rlctl.runtime.agents.kinds import check_agent_code
+from rlctl.runtime.agents.making import check_agent_code
 from rlctl.runtime.buffers.make import check_buffer
 from rlctl.runtime.checkpoints.checkpoint import check_contents
 from rlctl.runtime.checkpoints.inputs import Inputs, inputs_of

@@ -8,7 +8,23 @@ from rlctl.config.fields import Choice, Count, Fraction, Range, Seconds, Tokens,
 
 SINGLE_TURN = "single_turn"
 """The name under which data and ``rollout.default_agent`` mean one generation per response, without an agent."""
-ToolFormat = Literal["auto", "hermes", "qwen3_coder"]
+ToolFormat = Literal[
+    "auto",
+    "hermes",
+    "qwen3_coder",
+    "glm",
+    "seed",
+    "minimax",
+    "kimi",
+    "deepseek_v3",
+    "deepseek_v31",
+    "deepseek_v4",
+    "gemma4",
+    "gpt-oss",
+    "mistral",
+    "llama3_json",
+    "pythonic",
+]
 """Names of ``rlctl/runtime/agents/formats.py``."""
 AtLimit = Literal["train", "mask", "zero_reward"]
 

@@ -2,8 +2,11 @@
 
 record.py        model calls to a trajectory: rows by exact token prefix
 conversation.py  messages to tokens, without encoding generated tokens again
-formats.py       how a model writes tool calls
-tools.py         the tools of an agent: schemas, calls, limits
-kinds.py         the agents: ``tools`` and ``function``
+families.py      how families of models write tool calls
+formats.py       the format of a run: chosen, proved, parsed
+tools.py         the tools of an agent: schemas, calls, limits; mcp_tools.py: those of MCP servers
+kinds.py         the agents ``tools`` and ``function``, and what agents work with
+programs.py      agents of type ``program``; endpoint.py: what they call; program_child.py: runs Python functions
+making.py        the agents of a config
 loop.py          the asyncio loop that runs many of them
 """

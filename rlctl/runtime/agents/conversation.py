@@ -1,7 +1,8 @@
 """Messages to tokens, in a conversation whose generated tokens are never encoded again.
 
 The text that a chat template puts between a generation and the next one is found by rendering the new messages after an
-assistant message with a marker for content: it is everything after the marker.
+assistant message with a marker for content: it is everything after the marker. Answers of tools are rendered after a message with
+calls, since many templates want one there: what follows the token that ended the generation goes between.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ class Renderer:
         Raises:
             RunError: the template does not show where the new messages start.
         """
+        if messages and messages[0]["role"] == "tool" and generated:
+            found = self._after_calls(messages, generated[-1])
+            if found is not None:
+                return found
         start = [{"role": "user", "content": "question"}, {"role": "assistant", "content": MARKER}]
         text = self._chat.render([*start, *messages], generate=True, tools=self._tools, where=self._where)
         if text.count(MARKER) != 1:
@@ -47,6 +52,31 @@ class Renderer:
             )
         ids = self._chat.encode([text.partition(MARKER)[2]])[0]
         return ids[1:] if ids and generated and generated[-1] == ids[0] else ids
+
+    def _after_calls(self, messages: Sequence[Message], last: int) -> list[int] | None:
+        """As ``between``, after calls that ended with a token; None if the template does not end calls with it."""
+        answers = [message for message in messages if message["role"] == "tool"]
+        calls = [
+            {
+                "id": str(answer.get("tool_call_id") or f"call{place:05d}"),
+                "type": "function",
+                "function": {"name": str(answer.get("name") or "tool"), "arguments": {}},
+            }
+            for place, answer in enumerate(answers)
+        ]
+        known = [{"tool_call_id": call["id"], **answer} for call, answer in zip(calls, answers, strict=True)]
+        others = [message for message in messages if message["role"] != "tool"]
+        start = [{"role": "user", "content": "question"}, {"role": "assistant", "content": "", "tool_calls": calls}]
+        end: str = self._chat.tokenizer.decode([last], skip_special_tokens=False)
+        try:
+            before = self._chat.render(start, generate=False, tools=self._tools, where=self._where)
+            text = self._chat.render([*start, *known, *others], generate=True, tools=self._tools, where=self._where)
+        except RunError:
+            return None
+        place = before.rfind(end) if end else -1
+        if place < 0 or not text.startswith(before[: place + len(end)]):
+            return None
+        return self._chat.encode([text[place + len(end) :]])[0]
 
     def rendered(self, messages: Sequence[Message]) -> list[int]:
         """A whole conversation, as a template renders it from its messages."""

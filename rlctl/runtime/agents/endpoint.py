@@ -137,7 +137,11 @@ class Session:
             self._started += 1
             calls.append(
                 self.model.generate(
-                    ids, max_tokens=min(limits, default=None), seed=self._seed(tuple(ids)), stop=asked.stop
+                    ids,
+                    max_tokens=min(limits, default=None),
+                    seed=self._seed(tuple(ids)),
+                    stop=asked.stop,
+                    ends=self._conversations.ends(asked.tools),
                 )
             )
         try:
@@ -164,7 +168,8 @@ class Session:
 
     def _chat_answer(self, asked: Asked, ids: list[int], response: Response) -> Generated:
         renderer = self._conversations.renderer(asked.tools)
-        text, parsed = renderer.text_of(response.token_ids, self.model.sampling.stop_token_ids), None
+        ends = (*self.model.sampling.stop_token_ids, *self._conversations.ends(asked.tools))
+        text, parsed = renderer.text_of(response.token_ids, ends), None
         if asked.tools and response.finish_reason != "length" and not response.cut:
             parsed = self._conversations.parsed(text, asked.tools)
         answer = answer_of(text, parsed)
@@ -189,11 +194,11 @@ class Session:
         decode = self._chat.tokenizer.decode
         tokens = [(decode([token]), value) for token, value in zip(response.token_ids, response.log_probs, strict=True)]
         finish: FinishReason = "tool_calls" if calls else response.finish_reason
-        return Generated(text, finish, prompt, tokens, calls, [self._call_id(place) for place in range(len(calls))])
+        return Generated(text, finish, prompt, tokens, calls, [self._call_id(*each) for each in enumerate(calls)])
 
-    def _call_id(self, place: int) -> str:
+    def _call_id(self, place: int, call: ToolCall) -> str:
         said = f"{self.model.request.seed}:{self.model.index}:{self.model.recorder.calls}:{place}"
-        return hashlib.sha256(said.encode()).hexdigest()[:CALL_ID_CHARACTERS]
+        return self._conversations.call_id(call, place, hashlib.sha256(said.encode()).hexdigest()[:CALL_ID_CHARACTERS])
 
     def _plain(self, response: Response) -> str:
         text: str = self._chat.tokenizer.decode(list(response.token_ids), skip_special_tokens=True)

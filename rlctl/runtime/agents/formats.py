@@ -1,108 +1,30 @@
-"""How a model writes tool calls, by the name of the format.
-
-A parser takes the text of one generation and returns what stands before the first call, the calls, and what looks like a call
-and cannot be read. Sources: the chat templates of NousResearch's Hermes-2-Pro and Qwen2.5 (``hermes``) and of
-Qwen3-Coder (``qwen3_coder``).
-"""
+"""The format in which a model calls tools: chosen, proved against the run's chat template, and parsed."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlctl.common.errors import RunError
+from rlctl.common.errors import RunError, nearest
+from rlctl.runtime.agents.families import FORMATS, Parsed, Schema, ToolCall, Unreadable
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.messages import Messages
-
-Schema = Mapping[str, Any]
-"""Of a tool: ``{"type": "function", "function": {"name", "description", "parameters"}}``."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A call that the model wrote."""
-
-    name: str
-    arguments: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """What looks like a call and is none."""
-
-    text: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A generation."""
-
-    content: str
-    """Before the first call; everything if there is none."""
-    calls: Sequence[ToolCall | Unreadable]
-    """In the order in which they are written."""
-
-
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_BLOCK = re.compile(rf"{_OPEN}(.*?)(?:{_CLOSE}|\Z)", re.DOTALL)
-_FUNCTION = re.compile(r"\s*<function=([^>\s]+)>(.*?)(?:</function>)?\s*\Z", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL)
-
-
-def _hermes(block: str, schemas: Mapping[str, Schema]) -> ToolCall | Unreadable:
-    try:
-        found = json.loads(block)
-    except ValueError as error:
-        return Unreadable(block, f"not JSON: {error}")
-    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
-        return Unreadable(block, "expected an object with name and arguments")
-    arguments = found.get("arguments", {})
-    if not isinstance(arguments, dict):
-        return Unreadable(block, "arguments is not an object")
-    return ToolCall(found["name"], arguments)
-
-
-def _qwen3_coder(block: str, schemas: Mapping[str, Schema]) -> ToolCall | Unreadable:
-    found = _FUNCTION.match(block)
-    if found is None:
-        return Unreadable(block, "expected <function=name> with <parameter=name> inside")
-    name, body = found.groups()
-    types = _types_of(schemas.get(name))
-    return ToolCall(name, {key: _valued(value, types.get(key)) for key, value in _PARAMETER.findall(body)})
-
-
-def _types_of(schema: Schema | None) -> dict[str, Any]:
-    properties = schema["function"].get("parameters", {}).get("properties", {}) if schema else {}
-    return {name: each.get("type") for name, each in properties.items()}
-
-
-def _valued(text: str, kind: Any) -> Any:
-    """A parameter's text as a value of its type; text if it isn't one."""
-    if kind in (None, "string"):
-        return text
-    try:
-        return json.loads(text.lower() if kind == "boolean" else text)
-    except ValueError:
-        return text
-
-
-FORMATS: Mapping[str, Callable[[str, Mapping[str, Schema]], ToolCall | Unreadable]] = {
-    "hermes": _hermes,
-    "qwen3_coder": _qwen3_coder,
-}
-"""What reads one block between <tool_call> and </tool_call>."""
 
 
 def parse(text: str, name: str, schemas: Sequence[Schema]) -> Parsed:
     """Read a generation in a format; ``schemas`` are those of all tools."""
-    read, by_name = FORMATS[name], {schema["function"]["name"]: schema for schema in schemas}
-    blocks = _BLOCK.findall(text)
-    content = text[: text.index(_OPEN)] if blocks else text
-    return Parsed(content.strip(), [read(block.strip(), by_name) for block in blocks])
+    return FORMATS[name].parse(text, {schema["function"]["name"]: schema for schema in schemas})
+
+
+def stop_tokens(chat: Chat, name: str) -> tuple[int, ...]:
+    """The tokens with which a model ends a turn of calls in a format, besides its end token."""
+    known = chat.tokenizer.get_vocab()
+    return tuple(known[token] for token in FORMATS[name].stops if token in known)
+
+
+def call_id(name: str, tool: str, place: int, chosen: str) -> str:
+    """The id of a call: chat templates of Kimi write it where others write the tool's name."""
+    return f"functions.{tool}:{place}" if name == "kimi" else chosen
 
 
 EXAMPLES: Mapping[str, Any] = {
@@ -117,7 +39,24 @@ EXAMPLES: Mapping[str, Any] = {
 """A value of each type of JSON schema."""
 
 
+__all__ = [
+    "AUTO",
+    "FORMATS",
+    "LOOKUP",
+    "Parsed",
+    "Schema",
+    "ToolCall",
+    "Unreadable",
+    "call_id",
+    "format_of",
+    "parse",
+    "prove_format",
+    "stop_tokens",
+]
 AUTO = "auto"
+PROVED_ID = "a1b2c3d4e"
+"""Of the call that is rendered; some chat templates demand nine letters and digits."""
+SAID = "SAID0SAID"
 LOOKUP: Schema = {
     "type": "function",
     "function": {
@@ -146,6 +85,8 @@ def format_of(chat: Chat, name: str, schemas: Sequence[Schema], *, agent: str, n
     Raises:
         RunError: the template does not write calls in the format, or in none for ``auto``.
     """
+    if name not in (AUTO, *FORMATS):
+        raise RunError(f"there is no tool format {name!r}; there are {', '.join(FORMATS)}", hint=nearest(name, FORMATS))
     if name != AUTO:
         prove_format(chat, name, schemas, agent=agent)
         return name
@@ -175,13 +116,20 @@ def prove_format(chat: Chat, name: str, schemas: Sequence[Schema], *, agent: str
         parameters = function.get("parameters", {}).get("properties", {})
         arguments = {key: _example(each) for key, each in parameters.items()}
         wanted = ToolCall(function["name"], arguments)
-        call = {"type": "function", "function": {"name": wanted.name, "arguments": arguments}}
+        known = call_id(name, wanted.name, 0, PROVED_ID)
+        call = {"id": known, "type": "function", "function": {"name": wanted.name, "arguments": arguments}}
         opening: Messages = [{"role": "user", "content": "question"}]
         messages: Messages = [*opening, {"role": "assistant", "content": "", "tool_calls": [call]}]
         where = f"rollout.agents: {agent}"
         before = chat.render(opening, generate=True, tools=list(schemas), where=where)
         text = chat.render(messages, generate=False, tools=list(schemas), where=where)
         written = text[len(before) :] if text.startswith(before) else text[text.rfind("question") + len("question") :]
+        plain = chat.render(
+            [*opening, {"role": "assistant", "content": SAID}], generate=False, tools=list(schemas), where=where
+        )
+        written = written.removesuffix(
+            plain.partition(SAID)[2] or "\0"
+        )  # the end of the turn, which is no part of the call
         found = parse(written, name, schemas).calls
         if list(found) != [wanted]:
             raise RunError(

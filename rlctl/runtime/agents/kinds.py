@@ -7,7 +7,6 @@ trajectory ended.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,17 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
-from rlctl.config import Config
-from rlctl.config.sections.agents import FunctionAgent, ProgramAgent, ToolsAgent, TrajectoryAgent
-from rlctl.planning import arithmetic
+from rlctl.config.sections.agents import FunctionAgent, ToolsAgent
 from rlctl.runtime.agents.conversation import Message, Renderer
-from rlctl.runtime.agents.formats import Parsed, ToolCall, format_of, parse
+from rlctl.runtime.agents.formats import Parsed, ToolCall, call_id, parse
 from rlctl.runtime.agents.record import Recorder
-from rlctl.runtime.agents.tools import LoadedTool, Toolbox, load_tools
-from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.agents.tools import LoadedTool, Toolbox
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.types import Prompt, Request, Response, Sampling
-from rlctl.runtime.user_code import load_object
 
 Ask = Callable[[Request], Awaitable[Response]]
 """Sends a request for one response to an engine."""
@@ -88,6 +83,7 @@ class Model:
         max_tokens: int | None = None,
         seed: int | None = None,
         stop: tuple[str, ...] = (),
+        ends: tuple[int, ...] = (),
     ) -> Response:
         """Generate after token ids.
 
@@ -96,6 +92,7 @@ class Model:
             max_tokens: of this generation; what is left of the trajectory's if that is less.
             seed: of its random stream; None derives one from the number of the call.
             stop: texts that end it.
+            ends: tokens that end it, besides those of the sampling.
 
         Raises:
             OutOfTokens: there is no room for a token.
@@ -110,7 +107,13 @@ class Model:
         if seed is None:
             seed = self.request.seed if not number else derive_seed(self.request.seed, "turn", number)
         shortest = min(self.sampling.min_tokens, limit) if not number else 0
-        sampling = dataclasses.replace(self.sampling, max_tokens=limit, min_tokens=shortest, stop=stop)
+        sampling = dataclasses.replace(
+            self.sampling,
+            max_tokens=limit,
+            min_tokens=shortest,
+            stop=stop,
+            stop_token_ids=(*self.sampling.stop_token_ids, *ends),
+        )
         inputs = self.request.inputs if not number else {}
         response = await self.ask(Request(prompt, sampling, 1, seed, first=self.index, inputs=inputs))
         self.recorder.add(prompt, response)
@@ -175,6 +178,8 @@ class Tools:
     config: ToolsAgent
     tools: Sequence[LoadedTool]
     tool_format: str
+    ends: tuple[int, ...]
+    """Tokens that end a turn of calls."""
     chat_of: Renderer
     threads: ThreadPoolExecutor
 
@@ -199,13 +204,13 @@ class Tools:
         schemas, text = [tool.schema for tool in self.tools], ""
         while True:
             try:
-                response = await model.generate(ids, max_tokens=self.config.max_turn_tokens)
+                response = await model.generate(ids, max_tokens=self.config.max_turn_tokens, ends=self.ends)
             except OutOfTokens:
                 return text
             ids += response.token_ids
-            text = self.chat_of.text_of(response.token_ids, model.sampling.stop_token_ids)
+            text = self.chat_of.text_of(response.token_ids, (*model.sampling.stop_token_ids, *self.ends))
             parsed = parse(text, self.tool_format, schemas)
-            messages.append(_assistant(text, parsed))
+            messages.append(_assistant(text, parsed, self.tool_format, model.recorder.calls))
             if not parsed.calls or response.finish_reason == "length":
                 return text
             if self.config.max_turns is not None and model.recorder.calls >= self.config.max_turns:
@@ -220,13 +225,18 @@ class Tools:
             ids += inserted
 
 
-def _assistant(text: str, parsed: Parsed) -> Message:
+def _assistant(text: str, parsed: Parsed, tool_format: str, number: int) -> Message:
     """A generation as a message; as plain text if one of its calls cannot be read."""
     calls = [call for call in parsed.calls if isinstance(call, ToolCall)]
     if not calls or len(calls) < len(parsed.calls):
         return {"role": "assistant", "content": text}
     written = [
-        {"type": "function", "function": {"name": call.name, "arguments": dict(call.arguments)}} for call in calls
+        {
+            "id": call_id(tool_format, call.name, place, f"call{number:03d}{place:02d}"),
+            "type": "function",
+            "function": {"name": call.name, "arguments": dict(call.arguments)},
+        }
+        for place, call in enumerate(calls)
     ]
     return {"role": "assistant", "content": parsed.content, "tool_calls": written}
 
@@ -261,43 +271,3 @@ class Function:
                 hint="return the text that rewards score, or nothing for the last generation",
             )
         return Ended(text, model.messages_after(row))
-
-
-def make_agent(config: Config, agent: TrajectoryAgent, chat: Chat, threads: ThreadPoolExecutor) -> Agent:
-    """The agent of a config, checked.
-
-    Raises:
-        RunError: its code cannot be loaded, or its tool format is not that of the chat template.
-    """
-    if isinstance(agent, ProgramAgent):
-        from rlctl.runtime.agents.programs import make_program
-
-        return make_program(agent, chat)
-    if isinstance(agent, ToolsAgent):
-        tools = load_tools(agent)
-        schemas = [tool.schema for tool in tools]
-        renderer = Renderer(chat, schemas, agent=agent.name)
-        tool_format = format_of(chat, agent.tool_format, schemas, agent=agent.name)
-        assert tool_format is not None, "it is needed"
-        renderer.between([{"role": "tool", "name": tools[0].name, "content": "answer"}], [])
-        return Tools(agent, tools, tool_format, renderer, threads)
-    assert isinstance(agent, FunctionAgent), f"agents of type {agent.choice} are refused before"
-    function = load_object(agent.path, agent.function, where=f"the agent {agent.name!r}")
-    if not inspect.iscoroutinefunction(function):
-        raise RunError(
-            f"{agent.path}:{agent.function}, the agent {agent.name!r}, is not a coroutine function",
-            hint="define it with async def",
-        )
-    return Function(agent, function, Renderer(chat, None, agent=agent.name))
-
-
-def check_agent_code(config: Config, tokenizer: Any) -> None:
-    """Check the agent of a config with its tokenizer, before workers start.
-
-    Raises:
-        RunError: see ``make_agent``.
-    """
-    chosen = arithmetic.agent_of(config)
-    if chosen is not None:
-        with ThreadPoolExecutor(1) as threads:
-            make_agent(config, chosen, Chat(tokenizer, template_args=config.model.chat_template_args), threads)

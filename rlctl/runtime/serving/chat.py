@@ -13,7 +13,7 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.runtime.agents.conversation import Renderer
-from rlctl.runtime.agents.formats import Parsed, ToolCall, parse
+from rlctl.runtime.agents.formats import Parsed, ToolCall, call_id, parse, stop_tokens
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.serving.protocol import ApiError
 
@@ -75,6 +75,14 @@ class Conversations:
             return renderer.opening([dict(each) for each in messages])
         except RunError as error:
             raise ApiError(400, error.message, param="messages") from error
+
+    def ends(self, tools: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+        """Tokens with which the model ends a turn of calls."""
+        return stop_tokens(self._chat, self._format) if tools and self._format else ()
+
+    def call_id(self, call: ToolCall, place: int, chosen: str) -> str:
+        """The id of a call, as the client gets it."""
+        return call_id(self._format, call.name, place, chosen) if self._format else chosen
 
     def parsed(self, text: str, tools: Sequence[Mapping[str, Any]]) -> Parsed | None:
         """The calls of a generation; None if the request has no tools."""

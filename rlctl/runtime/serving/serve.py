@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
 import hmac
 import logging
 import secrets
@@ -18,7 +17,7 @@ from typing import Any
 from rlctl.common.errors import RlctlError, RunError
 from rlctl.config import Config
 from rlctl.planning.plan import Device
-from rlctl.runtime.agents.formats import ToolCall
+from rlctl.runtime.agents.formats import AUTO, LOOKUP, ToolCall, format_of
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.experience.samples import training_sampling
@@ -64,7 +63,7 @@ class Service:
     port: int
     version: int = 0
     """The step of the weights in ``model_path``."""
-    tool_format: str | None = None
+    tool_format: str = AUTO
 
 
 class Policy:
@@ -79,7 +78,9 @@ class Policy:
         self._chat = Chat(self._tokenizer, template_args=config.model.chat_template_args)
         end = self._tokenizer.eos_token_id
         self._sampling = training_sampling(config, () if end is None else (int(end),))
-        self._conversations = Conversations(self._chat, service.tool_format, agent="serve", most=CONVERSATIONS)
+        needed = service.tool_format != AUTO
+        tool_format = format_of(self._chat, service.tool_format, [LOOKUP], agent="serve", needed=needed)
+        self._conversations = Conversations(self._chat, tool_format, agent="serve", most=CONVERSATIONS)
 
     def find(self, path_id: str, token: str) -> Policy:
         """This, if the token is right.
@@ -157,6 +158,7 @@ class Policy:
             max_tokens=limit,
             min_tokens=min(self._sampling.min_tokens, limit),
             stop=asked.stop or self._sampling.stop,
+            stop_token_ids=(*self._sampling.stop_token_ids, *self._conversations.ends(asked.tools)),
             **own,
         )
 
@@ -174,7 +176,8 @@ class Policy:
         return tell
 
     def _chat_answer(self, asked: Asked, ids: list[int], response: Response) -> Generated:
-        text = self._conversations.renderer(asked.tools).text_of(response.token_ids, self._sampling.stop_token_ids)
+        ends = (*self._sampling.stop_token_ids, *self._conversations.ends(asked.tools))
+        text = self._conversations.renderer(asked.tools).text_of(response.token_ids, ends)
         whole = response.finish_reason == "length" or bool(response.cut)
         parsed = None if whole else self._conversations.parsed(text, asked.tools)
         answer, calls = answer_of(text, parsed), []
@@ -191,7 +194,8 @@ class Policy:
         decode = self._tokenizer.decode
         tokens = [(decode([token]), value) for token, value in zip(response.token_ids, response.log_probs, strict=True)]
         finish: FinishReason = "tool_calls" if calls else response.finish_reason
-        ids = [f"call_{hashlib.sha256(secrets.token_bytes(8)).hexdigest()[:9]}" for _ in calls]
+        named = enumerate(calls)
+        ids = [self._conversations.call_id(call, place, secrets.token_hex(5)[:9]) for place, call in named]
         return Generated(text, finish, prompt, tokens, calls, ids)
 
 

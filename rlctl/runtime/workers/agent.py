@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from rlctl.config import Config
 from rlctl.planning import arithmetic
-from rlctl.runtime.agents.kinds import make_agent
 from rlctl.runtime.agents.loop import AgentLoop, Progress
+from rlctl.runtime.agents.making import make_agent
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.types import Request, Response

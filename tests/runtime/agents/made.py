@@ -12,8 +12,8 @@ from typing import Any
 
 from rlctl.config import Config, config_from
 from rlctl.planning import arithmetic
-from rlctl.runtime.agents.kinds import make_agent
 from rlctl.runtime.agents.loop import AgentLoop, ModelCall
+from rlctl.runtime.agents.making import make_agent
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.types import Prompt, Request, Response, Sampling
 

@@ -20,8 +20,8 @@ import pytest
 from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.planning import arithmetic
-from rlctl.runtime.agents.kinds import make_agent
 from rlctl.runtime.agents.loop import AgentLoop
+from rlctl.runtime.agents.making import make_agent
 from rlctl.runtime.agents.programs import NoCall, ProgramFailed
 from rlctl.runtime.processes.ray_access import address_of_this_machine
 from rlctl.runtime.types import Request, Response, Sampling

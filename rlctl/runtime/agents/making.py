@@ -1,0 +1,57 @@
+"""The agents of a config, made and checked."""
+
+from __future__ import annotations
+
+import inspect
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from rlctl.common.errors import RunError
+from rlctl.config import Config
+from rlctl.config.sections.agents import FunctionAgent, ProgramAgent, ToolsAgent, TrajectoryAgent
+from rlctl.planning import arithmetic
+from rlctl.runtime.agents.conversation import Renderer
+from rlctl.runtime.agents.formats import format_of, stop_tokens
+from rlctl.runtime.agents.kinds import Agent, Function, Tools
+from rlctl.runtime.agents.programs import make_program
+from rlctl.runtime.agents.tools import load_tools
+from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.user_code import load_object
+
+
+def make_agent(config: Config, agent: TrajectoryAgent, chat: Chat, threads: ThreadPoolExecutor) -> Agent:
+    """The agent of a config, checked.
+
+    Raises:
+        RunError: its code cannot be loaded, or its tool format is not that of the chat template.
+    """
+    if isinstance(agent, ProgramAgent):
+        return make_program(agent, chat)
+    if isinstance(agent, ToolsAgent):
+        tools = load_tools(agent)
+        schemas = [tool.schema for tool in tools]
+        renderer = Renderer(chat, schemas, agent=agent.name)
+        tool_format = format_of(chat, agent.tool_format, schemas, agent=agent.name)
+        assert tool_format is not None, "it is needed"
+        renderer.between([{"role": "tool", "name": tools[0].name, "content": "answer"}], [])
+        return Tools(agent, tools, tool_format, stop_tokens(chat, tool_format), renderer, threads)
+    assert isinstance(agent, FunctionAgent), f"agents of type {agent.choice} are refused before"
+    function = load_object(agent.path, agent.function, where=f"the agent {agent.name!r}")
+    if not inspect.iscoroutinefunction(function):
+        raise RunError(
+            f"{agent.path}:{agent.function}, the agent {agent.name!r}, is not a coroutine function",
+            hint="define it with async def",
+        )
+    return Function(agent, function, Renderer(chat, None, agent=agent.name))
+
+
+def check_agent_code(config: Config, tokenizer: Any) -> None:
+    """Check the agent of a config with its tokenizer, before workers start.
+
+    Raises:
+        RunError: see ``make_agent``.
+    """
+    chosen = arithmetic.agent_of(config)
+    if chosen is not None:
+        with ThreadPoolExecutor(1) as threads:
+            make_agent(config, chosen, Chat(tokenizer, template_args=config.model.chat_template_args), threads)
