@@ -66,7 +66,10 @@ class Renderer:
         ]
         known = [{"tool_call_id": call["id"], **answer} for call, answer in zip(calls, answers, strict=True)]
         others = [message for message in messages if message["role"] != "tool"]
-        start = [{"role": "user", "content": "question"}, {"role": "assistant", "content": "", "tool_calls": calls}]
+        start: list[Message] = [
+            {"role": "user", "content": "question"},
+            {"role": "assistant", "content": "", "tool_calls": calls},
+        ]
         end: str = self._chat.tokenizer.decode([last], skip_special_tokens=False)
         try:
             before = self._chat.render(start, generate=False, tools=self._tools, where=self._where)
