@@ -15,11 +15,10 @@ _MEGATRONS = (
     "checkpoints of Megatron-core are rlctl's own here; the weights of another program come as Hugging Face files"
 )
 NEVER = {
-    "model.tinker": "a remote training service, with an account: nothing of it can be run here",
     "model.multi_token_prediction": "heads that Transformers does not read; in none of the documents",
     "rollout.sampling.num_beams": "a beam is searched, not drawn; in none of the documents",
     "rollout.engine<other>": "an engine of one framework; in none of the documents",
-    "train.engine<other>": "an engine of one framework; in none of the documents",
+    "train.engine<other>": "an engine of one framework, or a remote service with an account",
     "train.engine<megatron>.checkpoint_path": _MEGATRONS,
     "critic.engine<megatron>.checkpoint_path": _MEGATRONS,
     "reference.engine<megatron>.checkpoint_path": _MEGATRONS,

@@ -52,13 +52,14 @@ BY_KEY: Mapping[str, Rank] = {
     "model.lora.name": Rank.NAMES,
     "model.lora.merge_for_rollout": Rank.RESOURCES,
     "model.freeze": Rank.OBJECTIVE,
-    "model.tinker": Rank.OBJECTIVE,
-    "model.tinker.base_url": Rank.NAMES,
     "model.multi_token_prediction": Rank.OBJECTIVE,
     "model.attention": Rank.RESOURCES,
     "model.stage_in_shared_memory": Rank.RESOURCES,
     "model.trust_remote_code": Rank.NAMES,
     "model.import_modules": Rank.NAMES,
+    **dict.fromkeys(
+        (f"train.engine.args.{name}" for name in ("rank", "train_mlp", "train_attn", "train_unembed")), Rank.OBJECTIVE
+    ),
     "data": Rank.DATA,
     "data.loader_workers": Rank.RESOURCES,
     "data.filter_workers": Rank.RESOURCES,

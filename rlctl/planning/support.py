@@ -170,7 +170,6 @@ TABLE: tuple[Row, ...] = (
     honoured("model.lora", "rank alpha dropout target_modules exclude_modules adapter_path base_model dtype"),
     descriptive("model.lora", "name"),
     noted("model.lora", "merge_for_rollout", "merged-weights"),
-    refused("model", "tinker*", "tinker"),
     noted("model", "stage_in_shared_memory", "weights-in-place"),
     honoured("model", "modality"),
     refused("model", "multi_token_prediction", FURTHER_HEADS),
@@ -412,7 +411,7 @@ TABLE: tuple[Row, ...] = (
     ),
     refused(
         "critic.model",
-        "multi_token_prediction tinker*",
+        "multi_token_prediction",
         "critic-head",
     ),
     honoured("critic.model", "overrides rope.theta rope.scaling import_modules freeze lora"),
@@ -445,7 +444,7 @@ TABLE: tuple[Row, ...] = (
     refused("reference.model", "multi_token_prediction", FURTHER_HEADS),
     refused(
         "reference.model",
-        "lora* tinker*",
+        "lora*",
         "reference-lora",
     ),
     # rewards

@@ -41,7 +41,6 @@ NEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("critic.model", {"critic.model": {"path": "org/critic"}}),
     ("critic.micro_batch", {"critic.micro_batch": {"unit": "tokens", "size": 2048}}),
     ("model.lora", {"model.lora": {}}),
-    ("model.tinker", {"model.tinker": {}}),
     ("algorithm.kl_in_loss", {"algorithm.kl_in_loss": {}}),
     ("algorithm.kl_in_reward", {"algorithm.kl_in_reward": {}, "algorithm.advantage.type": "gae", "critic": {}}),
     ("algorithm.rollout_correction", {"algorithm.rollout_correction": {"importance_sampling": {"level": "token"}}}),

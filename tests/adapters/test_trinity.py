@@ -16,6 +16,7 @@ from rlctl.adapters.engine.tree import find, put
 from rlctl.common.report import Bucket, Entry, Origin, Report
 from rlctl.config import config_from, to_plain
 from rlctl.documents import dotted, parse_dotted, read_yaml
+from rlctl.planning import support
 from rlctl.translation.translate import convert, read_document, translate_loaded, write
 
 from .cases import BASE
@@ -195,6 +196,18 @@ def test_names_of_the_users_own_are_no_unknown_keys() -> None:
     keys[f"{taskset}.default_reward_fn_type"] = "mine"
     _, report = read_with("0.6", **keys)
     assert Bucket.UNKNOWN not in {entry.bucket for entry in report.accounting}
+
+
+def test_tinker_is_the_engine_that_trains() -> None:
+    """A remote service: nothing of it is carried past the engine, so that a run with it is refused."""
+    canonical, _ = read_with("0.6", **{"model.tinker.enable": True, "model.tinker.rank": 32})
+    assert canonical["train"]["engine"] == {"type": "tinker", "args": {"rank": 32}}
+    assert support.refusals(config_from(canonical))[0].key == ("train", "engine")
+    back = written("0.6", **{"train.engine": {"type": "tinker", "args": {"rank": 32}}})
+    assert back["model"]["tinker"] == {"enable": True, "rank": 32}
+    off, report = read_with("0.6", **{"model.tinker.enable": False, "model.tinker.rank": 32})
+    assert off["train"]["engine"]["type"] == "fsdp2"
+    assert next(entry for entry in report.accounting if entry.key == "model.tinker.rank").bucket is Bucket.DEAD
 
 
 def written(release: str, **changes: Any) -> dict[str, Any]:

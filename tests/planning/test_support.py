@@ -93,7 +93,7 @@ def test_what_is_never_done_is_refused() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"critic": {"model": {"path": "a", "tinker": {"rank": 8}}}}, "critic.model.tinker"),
+    ({"train": {"engine": {"type": "tinker", "args": {"rank": 8}}}}, "train.engine"),
     ({"critic": {"engine": {"type": "megatron", "checkpoint_path": "a"}}}, "critic.engine.checkpoint_path"),
     ({"algorithm": {"advantage": {"type": "gigpo"}}}, "algorithm.advantage"),
     ({"algorithm": {"policy_loss": {"type": "verl.clip_kl"}}}, "algorithm.policy_loss"),

@@ -269,10 +269,8 @@ RULES: list[Rule] = [
             ("import_modules", "ROLL cannot import extra modules for a model"),
             ("modality", "ROLL decides by the model and by the start script"),
             ("multi_token_prediction", "ROLL uses mtp_training_mode, which has no equivalent"),
-            ("tinker.**", "Tinker is Trinity's"),
         )
     ],
-    Dropped("model.tinker", "Tinker is Trinity's", None),
 ]
 
 

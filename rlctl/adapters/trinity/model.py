@@ -18,7 +18,6 @@ from rlctl.adapters.engine.rules import (
     Out,
     Reading,
     Rule,
-    Switch,
     Tree,
     Writing,
 )
@@ -366,18 +365,6 @@ TOP: list[Rule] = [
         _read_lora,
         _write_lora,
     ),
-    Switch("model.tinker.enable", "model.tinker", False),
-    *[
-        Key(f"model.tinker.{key}", f"model.tinker.{field}", default)
-        for key, field, default in (
-            ("rank", "rank", 16),
-            ("seed", "seed", None),
-            ("train_mlp", "train_mlp", True),
-            ("train_attn", "train_attention", True),
-            ("train_unembed", "train_unembedding", True),
-            ("base_url", "base_url", None),
-        )
-    ],
     *[
         Dropped(f"model.{name}", "Trinity decides by the model")
         for name in ("tokenizer", "stage_in_shared_memory", "modality", "freeze", "multi_token_prediction", "attention")

@@ -200,7 +200,7 @@ def _read_plain(view: Reading) -> Iterator[Flow]:
             (), None, (view.path("trainer.trainer_type"),), "mapped", "Trinity's trainer for everything but Tinker"
         )
     elif view.get("trainer.trainer_type") == "tinker":
-        yield Flow(view.to("model.tinker"), {}, (view.path("trainer.trainer_type"),))
+        yield Flow(view.to("train.engine.type"), "tinker", (view.path("trainer.trainer_type"),))
     for block in ("data_processor", "service"):
         if not view.get(block):
             yield Flow((), None, (view.path(block),), "mapped", "holds nothing")

@@ -63,9 +63,29 @@ def role_strategy(view: Reading, key: str) -> str:
     return str(view.get(deciding(view, key, "trainer.trainer_strategy")))
 
 
+TINKER = ("rank", "seed", "train_mlp", "train_attn", "train_unembed", "base_url")
+"""Settings of the remote service that trains instead of an engine."""
+
+
+def _on_tinker(view: Reading) -> bool:
+    return bool(view.get("model.tinker.enable")) or view.get("trainer.trainer_type") == "tinker"
+
+
 def _read_engine(view: Reading) -> Iterator[Flow]:
     key = deciding(view, f"{ACTOR}.strategy", "trainer.trainer_strategy")
     kind = str(view.get(key))
+    written = [name for name in TINKER if view.written(f"model.tinker.{name}")]
+    switch = view.path("model.tinker.enable")
+    if _on_tinker(view):
+        yield Flow(view.to("train.engine.type"), "tinker", (switch,))
+        yield Flow((), None, (view.path(key),), "dead", "Tinker trains")
+        for name in written:
+            place = view.path(f"model.tinker.{name}")
+            yield Flow((*view.to("train.engine.args"), name), view.get(f"model.tinker.{name}"), (place,), same=True)
+        return
+    unused = (switch, *(view.path(f"model.tinker.{name}") for name in written))
+    yield Flow((), None, unused[:1], "mapped", "rlctl trains without a remote service")
+    yield Flow((), None, unused[1:], "dead", "model.tinker.enable is off")
     if key != "trainer.trainer_strategy":
         yield Flow((), None, (view.path("trainer.trainer_strategy"),), "dead", said("{key} decides", key=key))
     yield Flow(view.to("train.engine.type"), "megatron" if kind == "megatron" else "fsdp2", (view.path(key),))
@@ -85,6 +105,10 @@ def _write_engine(view: Writing) -> Iterator[Out]:
             yield Flow(view.path("trainer.trainer_strategy"), "fsdp2", used, "derived", note)
     elif name == "megatron":
         yield Flow(view.path("trainer.trainer_strategy"), "megatron", used[:1], always=True)
+    elif name == "tinker":
+        yield Flow(view.path("model.tinker.enable"), True, used[:1], always=True)
+        for key, value in view.get("train.engine.args").items():
+            yield Flow(view.path(f"model.tinker.{key}"), value, (view.to("train.engine.args"),), always=True)
     else:
         yield Inexpressible(
             used[:1],
@@ -443,8 +467,10 @@ TRAINER: list[Rule] = [
         (
             DialectKey("trainer.trainer_strategy", VersionedDefault({"0.5": "fsdp", "0.6": "fsdp2"})),
             DialectKey(f"{ACTOR}.strategy", None, until="0.5"),
+            DialectKey("model.tinker.enable", False),
+            *(DialectKey(f"model.tinker.{name}", ABSENT) for name in TINKER),
         ),
-        ("train.engine.type", "train.engine.source"),
+        ("train.engine.type", "train.engine.source", "train.engine.args"),
         _read_engine,
         _write_engine,
     ),
@@ -527,7 +553,6 @@ TRAINER: list[Rule] = [
             "source_args",
             "moe.freeze_router",
             "optimizer_overrides",
-            "args",
         ]
     ],
     Key(

@@ -220,8 +220,6 @@ POLICY: list[Rule] = [
     Key(f"{M}.rope_theta", "model.rope.theta"),
     Tree(f"{M}.rope_scaling", "model.rope.scaling", default=None),
     Tree(f"{M}.mtp", "model.multi_token_prediction", since="0.7", default=None),
-    Dropped("model.tinker.**", "Tinker is Trinity's", None),
-    Dropped("model.tinker", "Tinker is Trinity's", None),
     Dropped("model.modality", "verl decides by the model"),
     Dropped("model.freeze", "verl freezes only vision towers and routers"),
     strategy(A, "train.engine", also=ACTOR.groups),
@@ -479,8 +477,6 @@ CRITIC: list[Rule] = [
             "model.freeze",
             "model.multi_token_prediction",
             "model.chat_template_args",
-            "model.tinker",
-            "model.tinker.**",
         ]
     ],
     Dropped("reference.engine.**", NO_KEY),

@@ -13,6 +13,7 @@ from rlctl.adapters.engine.rules import (
     DefaultFrom,
     DialectKey,
     Flow,
+    Inexpressible,
     Key,
     Out,
     Provenance,
@@ -23,10 +24,11 @@ from rlctl.adapters.engine.rules import (
     When,
     Writing,
     further_type,
+    is_further,
     own_name,
 )
 from rlctl.adapters.engine.values import DTYPES, Listed, Names, Partly, offload
-from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, kind_of_engine
+from rlctl.adapters.verl.roles import ACTOR, ENGINE_NAMES, FSDP_KINDS, Role, kind_of_engine
 from rlctl.common.messages.reasons import said
 
 MEGATRON_TYPED = (
@@ -82,7 +84,9 @@ def strategy(
             return
         name, own = _raw(engine)
         used = tuple(view.to(f"{to}.{field}") for field in ("type", "source") if field in engine)
-        if "model_engine" not in also or role == "engine" or not _chosen_for_all(view):
+        if is_further("train.engine", engine["type"]) and name not in ENGINE_NAMES and name == engine["type"]:
+            yield Inexpressible(used, said("verl has no engine {name}", name=name))
+        elif "model_engine" not in also or role == "engine" or not _chosen_for_all(view):
             yield Flow(view.path(key), name, used, "mapped" if own else "derived")
         elif claims:
             yield Flow(view.path("model_engine"), name, used)

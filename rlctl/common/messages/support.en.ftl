@@ -1,7 +1,6 @@
 # Why rlctl launch ignores or refuses a key: the reasons of rlctl/planning/support.py.
 
 support-merged-weights = adapters are always merged into the weights before they are sent to rollout
-support-tinker = rlctl does not use a remote training service
 support-weights-in-place = rlctl reads weights from where they are
 support-further-heads = Transformers loads the model without its multi-token prediction heads, so they are neither trained nor exported
 support-agents = multi-turn responses, tools and environments are not supported yet

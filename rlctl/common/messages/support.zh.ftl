@@ -1,7 +1,6 @@
 # rlctl launch 忽略或拒绝某个键的原因：对应 rlctl/planning/support.py。
 
 support-merged-weights = LoRA 权重总是合并后再发送给 rollout
-support-tinker = rlctl 不使用远程训练服务
 support-weights-in-place = rlctl 直接从权重所在位置读取
 support-further-heads = Transformers 加载模型时不含多 token 预测头，因此它们既不训练也不导出
 support-agents = 尚不支持多轮回答、工具和环境

@@ -44,24 +44,6 @@ class RopeScaling:
 
 
 @section
-class Tinker:
-    """A remote Tinker service trains and samples the model (Trinity's ``model.tinker``)."""
-
-    rank: Count = 16
-    """LoRA rank on the service."""
-    seed: int | None = None
-    """Seed of the adapter's initial values."""
-    train_mlp: bool = True
-    """Whether MLP layers get adapters."""
-    train_attention: bool = True
-    """Whether attention layers get adapters."""
-    train_unembedding: bool = True
-    """Whether the output layer gets an adapter."""
-    base_url: str | None = None
-    """Address of the service; null uses its default."""
-
-
-@section
 class Model:
     """Weights, tokenizer and architecture of the policy."""
 
@@ -89,8 +71,6 @@ class Model:
     """Python modules imported before the model is made, to register architectures."""
     stage_in_shared_memory: bool = False
     """Copy the weights to /dev/shm once per node before loading: faster when many processes load them."""
-    tinker: Tinker | None = None
-    """Train and sample on a remote Tinker service; null does it here."""
     modality: Literal["text", "vision", "audio", "omni"] = "text"
     """What the model reads beside text; decides the processor class."""
     freeze: tuple[str, ...] = ()
