@@ -78,6 +78,12 @@ SHOWN_BY: dict[str, str] = {
     "runtime/agents/test_mcp.py::test_a_server_is_reached_by_its_address_and_some_of_its_tools_are_shown": """
         rollout.agents[]<tools>.tools[]<mcp>.url rollout.agents[]<tools>.tools[]<mcp>.tools
     """,
+    "runtime/agents/test_confined.py::test_a_confined_function_reaches_its_folder_and_nothing_else": """
+        rollout.agents[]<tools>.tools[]<python>.trusted
+    """,
+    "runtime/agents/test_confined.py::test_a_call_that_passes_a_limit_costs_only_itself": """
+        rollout.agents[]<tools>.tools[]<python>.memory_limit_mib
+    """,
     "runtime/test_failures.py::test_a_reward_that_raises": """
         run.on_end run.on_failure rewards[]<rule>.on_error rewards[]<function>.on_error
     """,

@@ -329,7 +329,7 @@ TABLE: tuple[Row, ...] = (
         "rollout.agents[]<tools>", "tools tools[]<python> tool_format max_turns max_turn_tokens max_parallel_calls"
     ),
     honoured("rollout.agents[]<tools>", "max_tool_response_characters tool_truncation tool_timeout"),
-    honoured("rollout.agents[]<tools>.tools[]<python>", "path name args schema"),
+    honoured("rollout.agents[]<tools>.tools[]<python>", "path name args schema trusted memory_limit_mib"),
     honoured("rollout.agents[]<function>", "path function args"),
     refused("rollout", "agents[]<other>*", OTHER),
     refused("rollout", "agents[]<environment>*", "agents-environment"),

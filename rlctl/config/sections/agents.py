@@ -61,6 +61,11 @@ class PythonTool(Tool, type="python"):
     """Arguments that a class is made with."""
     schema: dict[str, Any] = {}
     """JSON schema shown to the model, in OpenAI's form; empty derives it from the code."""
+    trusted: bool = False
+    """Run it in the agent worker, with your permissions, instead of in the sandbox. The sandbox has no network; it sees Python,
+    its packages, and the modules in the folder of the file."""
+    memory_limit_mib: Annotated[int, Unit("MiB"), Range(at_least=64)] = 1024
+    """Memory of a sandbox; a call that needs more is answered with an error."""
     reward: float = 0.0
     """Reward of a call that succeeds, added to what the tool itself returns as reward; see ``credit.tool_rewards``."""
 

@@ -14,7 +14,7 @@ from rlctl.runtime.agents.conversation import Renderer
 from rlctl.runtime.agents.formats import format_of, stop_tokens
 from rlctl.runtime.agents.kinds import Agent, Function, Tools
 from rlctl.runtime.agents.programs import make_program
-from rlctl.runtime.agents.tools import load_tools
+from rlctl.runtime.agents.tools import check_sandbox, load_tools
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.user_code import load_object
 
@@ -28,6 +28,7 @@ def make_agent(config: Config, agent: TrajectoryAgent, chat: Chat, threads: Thre
     if isinstance(agent, ProgramAgent):
         return make_program(agent, chat)
     if isinstance(agent, ToolsAgent):
+        check_sandbox(agent)
         tools = load_tools(agent)
         schemas = [tool.schema for tool in tools]
         renderer = Renderer(chat, schemas, agent=agent.name)

@@ -5,6 +5,8 @@
     class      an object for each trajectory: ``execute`` is called, ``create`` (with the row) before and ``release`` after,
                if it has them
 
+Functions and classes run in the sandbox (``confined.py``) unless the config says that they are trusted.
+
 Whatever goes wrong in a call is the text of its answer, so the model can react; it is counted by kind.
 """
 
@@ -20,16 +22,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from rlctl.common.errors import RunError
+from rlctl import sandbox
+from rlctl.common.errors import RunError, SandboxUnavailable
 from rlctl.config import Config
 from rlctl.config.sections.agents import McpTool, PythonTool, Tool, ToolsAgent
 from rlctl.planning import arithmetic
+from rlctl.runtime.agents.confined import ConfinedFunction, ConfinedObject, code_of
 from rlctl.runtime.agents.formats import Schema, ToolCall, Unreadable
 from rlctl.runtime.agents.mcp_tools import offered
 from rlctl.runtime.types import Prompt
-from rlctl.runtime.user_code import load_object
+from rlctl.runtime.user_code import PACKAGE, load_object
 
 CUT = "(truncated)"
 
@@ -98,7 +103,33 @@ def _load(tool: PythonTool, where: str) -> LoadedTool:
             hint="remove args, or write a class with execute",
         )
     schema = dict(tool.schema) if tool.schema else _schema_of(run, tool.name, where)
-    return LoadedTool(str(schema["function"]["name"]), schema, run, tool.args, is_class)
+    name = str(schema["function"]["name"])
+    if tool.trusted:
+        return LoadedTool(name, schema, run, tool.args, is_class)
+    file = tool.path if tool.path.startswith(PACKAGE) else str(Path(tool.path).expanduser().resolve())
+    code = code_of(file, tool.name, "class" if is_class else "function", tool.memory_limit_mib)
+    if is_class:
+        return LoadedTool(name, schema, lambda **args: ConfinedObject(code, args), tool.args, True)
+    confined = ConfinedFunction(code)
+    return LoadedTool(name, schema, confined.call, {}, False, confined.close)
+
+
+def check_sandbox(agent: ToolsAgent) -> None:
+    """Refuse an agent whose tools cannot be confined on this machine.
+
+    Raises:
+        RunError: they cannot.
+    """
+    confined = [tool.name for tool in agent.tools if isinstance(tool, PythonTool) and not tool.trusted]
+    if not confined:
+        return
+    try:
+        sandbox.find_bwrap()
+    except SandboxUnavailable as error:
+        raise RunError(
+            f"the tool {confined[0]} of the agent {agent.name!r} is to run in the sandbox: {error.message}",
+            hint=f"{error.hint}; or set trusted: true for tools that may do whatever you may",
+        ) from error
 
 
 def _schema_of(run: Any, name: str, where: str) -> Schema:
@@ -172,6 +203,8 @@ class Toolbox:
                 return _text(await self._called(function, **arguments))
         except TimeoutError:
             return self._failed("tool_timeouts", f"{tool.name} took longer than {self.agent.tool_timeout:g} s")
+        except (RunError, SandboxUnavailable):
+            raise  # it can never be called
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model reads it
             return self._failed("tool_errors", f"{type(error).__name__}: {error}")
 

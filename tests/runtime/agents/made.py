@@ -51,6 +51,10 @@ def call(expression: str, name: str = "calculate") -> str:
 
 def config_of(agent: dict[str, Any], **rollout: Any) -> Config:
     named = {"name": "solver", **agent}
+    if "tools" in named:  # in this process, unless a test is about the sandbox
+        named["tools"] = [
+            {"trusted": True, **tool} if tool.get("type", "python") == "python" else tool for tool in named["tools"]
+        ]
     return config_from({"model": {"path": "m"}, "rollout": {"default_agent": "solver", "agents": [named], **rollout}})
 
 

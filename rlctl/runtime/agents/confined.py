@@ -1,0 +1,258 @@
+"""Python tools in the sandbox: the model writes their arguments.
+
+A function has sandboxes that each serve one call at a time and are used again; every call runs in a fork there. An object of a
+class has its own sandbox for its trajectory. A sandbox in which a call was given up, or that passed a limit, is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlctl import sandbox
+from rlctl.common.errors import RunError, SandboxUnavailable
+from rlctl.runtime.agents import confined_child
+from rlctl.runtime.user_code import PACKAGE
+
+AT_ONCE = 16
+"""Sandboxes of one function."""
+STARTING_SECONDS = 60.0
+LINE_BYTES = 16 << 20
+"""The longest answer."""
+FOREVER = 30 * 86400.0
+"""The tool's own time limit ends a call long before."""
+_TEXT = Path(confined_child.__file__).read_text()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A tool's code."""
+
+    path: str
+    name: str
+    mode: str
+    """``function`` or ``class``."""
+    memory_mib: int
+    copy: tempfile.TemporaryDirectory[str] | None
+    """Of the file and the modules beside it; None for an installed module."""
+
+    def profile(self) -> sandbox.Profile:
+        """What it sees: Python, its packages, and the copy where the file is, read-only."""
+        own = () if self.copy is None else (sandbox.Mount(self.copy.name, str(Path(self.path).parent)),)
+        return sandbox.Profile(
+            mounts=(*sandbox.python_mounts(), *own),
+            folders=("/box", "/tmp"),
+            folder="/box",
+            environment={
+                "PATH": sandbox.PATH,
+                "HOME": "/box",
+                "TMPDIR": "/box",
+                "LANG": "C.UTF-8",
+                **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+            },
+            limits=sandbox.Limits(seconds=FOREVER, memory_mib=self.memory_mib),
+        )
+
+
+def code_of(path: str, name: str, mode: str, memory_mib: int) -> Code:
+    """The code of a tool; the file is copied, since a sandbox of root may not read the folders of users."""
+    if path.startswith(PACKAGE):
+        return Code(path, name, mode, memory_mib, None)
+    copy = tempfile.TemporaryDirectory(prefix="rlctl-tool-")
+    to = Path(copy.name)
+    for each in Path(path).parent.iterdir():
+        if each.suffix == ".py" and each.is_file():
+            shutil.copyfile(each, to / each.name)
+        elif (each / "__init__.py").is_file():
+            shutil.copytree(each, to / each.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for each in (to, *to.rglob("*")):
+        each.chmod(0o755 if each.is_dir() else 0o644)
+    return Code(path, name, mode, memory_mib, copy)
+
+
+class Sandboxed:
+    """A sandbox with a tool's code."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._ours, self._theirs = socket.socketpair()
+        self._wake, self._stop = os.pipe2(os.O_CLOEXEC)
+        self._result: sandbox.Result | None = None
+        self._error: SandboxUnavailable | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._ended = threading.Event()
+        # The kernel ends a sandbox with the thread that started it.
+        self._thread = threading.Thread(target=self._watch, name="confined-tool", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        fd = self._theirs.fileno()
+        command = [sys.executable, "-I", "-c", _TEXT, str(fd), self._code.mode, self._code.path, self._code.name]
+        try:
+            with sandbox.Process(command, self._code.profile(), bwrap=sandbox.find_bwrap(), pass_fds=(fd,)) as process:
+                self._theirs.close()
+                while process.result is None:
+                    poll = select.poll()
+                    for each in (*process.descriptors, self._wake):
+                        poll.register(each, select.POLLIN)
+                    ready = [each for each, _ in poll.poll(max(0.0, process.due - time.monotonic()) * 1000)]
+                    if self._wake in ready:
+                        break
+                    process.step(ready)
+            self._result = process.result
+        except SandboxUnavailable as error:
+            self._error = error
+        finally:
+            self._theirs.close()
+            self._ended.set()
+            os.close(self._wake)
+
+    async def start(self) -> None:
+        """Wait until the code is imported.
+
+        Raises:
+            RunError: it cannot be imported in the sandbox.
+            SandboxUnavailable: there is no sandbox here.
+        """
+        self._reader, self._writer = await asyncio.open_connection(sock=self._ours, limit=LINE_BYTES)
+        try:
+            async with asyncio.timeout(STARTING_SECONDS):
+                await self._answer()
+        except (OSError, TimeoutError, EOFError) as error:
+            why = await asyncio.to_thread(self._why)
+            raise RunError(
+                f"the tool {self._code.path}:{self._code.name} cannot be imported in the sandbox: {why}",
+                hint="set trusted: true for a tool that needs the network or other files",
+            ) from error
+
+    def _why(self) -> str:
+        self.close()
+        self._ended.wait(STARTING_SECONDS)
+        if self._error is not None:
+            raise self._error
+        if self._result is None:
+            return "it did not end"
+        said = self._result.stderr.decode(errors="replace").strip().splitlines()
+        return f"{self._result.stopped or f'status {self._result.status}'}{': ' + said[-1] if said else ''}"
+
+    async def ask(self, message: Mapping[str, Any]) -> Any:
+        """Have a call made.
+
+        Raises:
+            Exception: what the tool raised, as an exception of the same name.
+            RuntimeError: the sandbox ended, for example because it passed its limit of memory.
+        """
+        assert self._writer is not None
+        try:
+            self._writer.write(json.dumps(message, default=str).encode() + b"\n")
+            await self._writer.drain()
+            return await self._answer()
+        except (OSError, EOFError) as error:
+            why = await asyncio.to_thread(self._why)
+            raise RuntimeError(f"the tool's sandbox ended: {why}") from error
+
+    async def _answer(self) -> Any:
+        assert self._reader is not None
+        line = await self._reader.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        told = json.loads(line)
+        if "error" in told:
+            kind, text = told["error"]
+            raise type(kind, (Exception,), {})(text)
+        return tuple(told["tuple"]) if "tuple" in told else told["value"]
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can be asked again."""
+        return self._stop >= 0 and not self._ended.is_set()
+
+    def close(self) -> None:
+        """End the sandbox; does not wait."""
+        if self._stop >= 0:
+            os.close(self._stop)
+            self._stop = -1
+        if self._writer is not None:
+            with suppress(RuntimeError):
+                self._writer.close()
+        else:
+            self._ours.close()
+
+
+class ConfinedFunction:
+    """A function; calls it have a sandbox each while they run."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._idle: list[Sandboxed] = []
+        self._gate = asyncio.Semaphore(AT_ONCE)
+
+    async def call(self, **arguments: Any) -> Any:
+        """Call the function.
+
+        Raises:
+            Exception: see ``Sandboxed.ask``.
+        """
+        async with self._gate:
+            idle = [each for each in self._idle if each.runs]
+            self._idle = idle[1:]
+            used = idle[0] if idle else Sandboxed(self._code)
+            try:
+                if not idle:
+                    await used.start()
+                return await used.ask({"call": arguments})
+            except asyncio.CancelledError:
+                used.close()  # the call may run on
+                raise
+            finally:
+                if used.runs:
+                    self._idle.append(used)
+
+    async def close(self) -> None:
+        """End all sandboxes."""
+        for each in self._idle:
+            each.close()
+        self._idle.clear()
+
+
+class ConfinedObject:
+    """An object of a class, in its own sandbox."""
+
+    def __init__(self, code: Code, args: Mapping[str, Any]) -> None:
+        self._sandboxed, self._args = Sandboxed(code), args
+        self._has: Sequence[str] | None = None
+
+    async def create(self, row: Any) -> None:
+        """Make the object, and tell it of its row."""
+        await self._sandboxed.start()
+        self._has = await self._sandboxed.ask({"make": dict(self._args)})
+        if "create" in self._has:
+            fields = ("index", "source", "text", "answer", "extra", "messages")
+            task = {name: getattr(row, name) for name in fields}
+            await self._sandboxed.ask({"method": "create", "row": task})
+
+    async def execute(self, **arguments: Any) -> Any:
+        """Call it."""
+        return await self._sandboxed.ask({"method": "execute", "call": arguments})
+
+    async def release(self) -> None:
+        """End it."""
+        try:
+            if self._has and "release" in self._has:
+                await self._sandboxed.ask({"method": "release"})
+        finally:
+            self._sandboxed.close()
