@@ -117,6 +117,28 @@ def test_a_word_of_another_tool_finds_the_key(rlctl: Any) -> None:
     assert json.loads(rlctl("explain", "epsilon", "--json").out)["keys"][0] == "algorithm.policy_loss.clip_low"
 
 
+def test_the_likeliest_key_of_a_word_comes_first() -> None:
+    """Words of verl, ROLL and TRL that set several keys, types of options, and parts of names."""
+    from rlctl.adapters.engine.words import canonical_for
+
+    for word, key in {
+        "staleness_threshold": "weight_sync.max_staleness_steps",
+        "max_staleness": "weight_sync.max_staleness_steps",
+        "whiten_advantages": "algorithm.advantage.whiten",
+        "sync_interval": "weight_sync.every",
+        "micro_batch_size_per_gpu": "rewards[].micro_batch_size",
+        "use_sequence_packing": "train.packing",
+        "remove_padding": "train.packing",
+        "loss_agg_mode": "algorithm.loss_aggregation.mode",
+        "loss_aggregation": "algorithm.loss_aggregation",
+        "gdpo": "algorithm.advantage.type",
+        "fsdp2": "train.engine.type",
+        "wandb": "tracking[].type",
+    }.items():
+        assert canonical_for(word)[0] == key, word
+    assert canonical_for("nonsense") == []
+
+
 def test_the_words_of_trl_and_vllm_are_theirs() -> None:
     from dataclasses import fields
 
@@ -129,4 +151,4 @@ def test_the_words_of_trl_and_vllm_are_theirs() -> None:
     assert TRL.keys() <= {field.name for field in fields(GRPOConfig)}
     assert VLLM.keys() <= {field.name for field in fields(EngineArgs)}
     for path in (path for table in (TRL, VLLM) for paths in table.values() for path in paths):
-        assert explain(path.removesuffix(".name"))
+        assert explain(path.removesuffix(".type"))

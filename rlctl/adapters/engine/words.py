@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 
 from rlctl.adapters import dialect
 from rlctl.adapters.engine.matrix import canonical_paths, meanings, others
+from rlctl.config import Config
+from rlctl.config.fields import Choice
+from rlctl.config.inspect import sections_in, walk
 
 _POLICY, _RATE = "algorithm.policy_loss", "train.lr_scheduler"
 TRL: Mapping[str, tuple[str, ...]] = {
@@ -53,18 +57,54 @@ _OF_OTHER_ROLES = ("critic.", "reference.")
 
 
 def canonical_for(word: str) -> list[str]:
-    """The canonical keys that a bare word may mean, those of the policy alone where it has some; none for an unknown word."""
-    tail = "." + word
-    found = [path for table in (TRL, VLLM) for path in table.get(word, ())]
-    found += [path for path in canonical_paths() if ("." + path).endswith(tail)]
-    if not found:
-        keys = dict.fromkeys(
-            ".".join(map(str, path))
-            for name in others()
-            for table in dialect(name).tables.values()
-            for path in table.index
-            if ("." + ".".join(map(str, path))).endswith(tail)
-        )
-        found = [path for key in keys for meaning in meanings(key) for path in meaning.canonical]
+    """The canonical keys that a bare word may mean, likeliest first; none for an unknown word.
+
+    A word is the name of a key, a type that some key can have (``grpo``), or a part of a name (``max_staleness``). Keys of the
+    critic and the reference are left out if the policy has some.
+    """
+    found = [*_types(word), *_named(word)] or _within(word)
     mine = [path for path in found if not path.startswith(_OF_OTHER_ROLES)]
-    return list(dict.fromkeys(mine or found))
+    return sorted(dict.fromkeys(mine or found), key=lambda path: -_shared(word, path))
+
+
+def _shared(word: str, path: str) -> int:
+    """How many parts of a word are parts of a key."""
+    return len(set(word.split("_")) & set(re.split(r"[_.]", path)))
+
+
+def _named(word: str) -> list[str]:
+    found = [path for table in (TRL, VLLM) for path in table.get(word, ())]
+    found += [path for path in canonical_paths() if path.endswith(f".{word}")]
+    found = found or [key.path for key in walk(Config) if key.path.endswith(f".{word}")]
+    return found or _of_dialects(lambda key: f".{key}".endswith(f".{word}"))
+
+
+def _of_dialects(matches: Callable[[str], bool]) -> list[str]:
+    """The canonical keys of every dialect's keys that match."""
+    keys = dict.fromkeys(
+        key
+        for name in others()
+        for table in dialect(name).tables.values()
+        for key in (".".join(map(str, path)) for path in table.index)
+        if matches(key)
+    )
+    return [path for key in keys for meaning in meanings(key) for path in meaning.canonical]
+
+
+def _types(word: str) -> list[str]:
+    """The keys that can have a type of this name."""
+    return [
+        f"{key.path}{suffix}.{held.tag}"
+        for key in walk(Config)
+        for held, suffix in sections_in(key.info.type)
+        if issubclass(held, Choice) and word in held.names()
+    ]
+
+
+def _within(word: str) -> list[str]:
+    """Keys in whose name the word is a part."""
+
+    def has(name: str) -> bool:
+        return f"_{word}_" in f"_{name.rpartition('.')[2]}_"
+
+    return [path for path in canonical_paths() if has(path)] or _of_dialects(has)
