@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from rlctl.common.errors import ConfigError, DocumentError, Location
+from rlctl.common.messages.reasons import with_values
 from rlctl.common.report import Finding, Level, Report, finding
 from rlctl.config.build import build_config
 from rlctl.config.dump import to_plain
@@ -58,7 +59,26 @@ class Loaded:
     def as_written(self, findings: Iterable[Finding]) -> list[Finding]:
         """Findings that show the expressions of interpolated values in place of the values."""
         text = self.text_as_written
-        return [replace(item, message=text(item.message), hint=text(item.hint)) for item in findings]
+        return [
+            replace(
+                item,
+                message=text(item.message),
+                hint=text(item.hint),
+                params={name: self._param_as_written(value) for name, value in item.params.items()},
+            )
+            for item in findings
+        ]
+
+    def reason_as_written(self, reason: str) -> str:
+        """A reason that shows the expressions of interpolated values in place of the values, and is still translated."""
+        return with_values(reason, self.text_as_written) if self._written else reason
+
+    def _param_as_written(self, value: Any) -> Any:
+        """A variable of a message, which stays what it is unless it shows a value."""
+        if isinstance(value, str):
+            return self.reason_as_written(value)
+        shown = self.text_as_written(str(value))
+        return value if shown == str(value) else shown
 
     def text_as_written(self, text: str) -> str:
         """A text that shows the expressions of interpolated values in place of the values."""

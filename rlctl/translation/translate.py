@@ -488,6 +488,7 @@ def translate_loaded(
         told = ranked(outcome.report.findings, outcome.file)
         back = read_back(loaded, outcome.file, options or {})
         entries, own = accounted(entries, before, back, told, (source, outcome.file.name))
+        entries = [replace(entry, note=loaded.reason_as_written(entry.note)) for entry in entries]
         written = loaded.as_written([*own, *unsupported(entries)])
         findings = [*_ranked(report.findings, entries, moves=source != outcome.file.name), *written]
         findings += _upgraded(report, outcome.report.target)

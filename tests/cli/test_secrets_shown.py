@@ -179,6 +179,43 @@ def test_what_a_value_refers_to_is_shown_and_not_the_value(
     assert "a-lot-of-them" not in shown.err
 
 
+PATHS = """\
+data:
+  train_files: ${oc.env:OURS}/train.parquet
+  val_files: ['${oc.env:OURS}/test.parquet']
+  train_batch_size: 64
+actor_rollout_ref:
+  model: {path: '${oc.env:OURS}/model'}
+  rollout: {name: vllm, n: 5}
+custom_reward_function: {path: '${oc.env:OURS}/reward.py', name: f}
+trainer: {project_name: p, experiment_name: e, default_local_dir: '${oc.env:OURS}/saved', total_epochs: 1}
+algorithm: {adv_estimator: grpo}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "a.yaml", "-v"),
+        ("check", "a.yaml", "--json"),
+        ("check", "a.yaml", "--format", "sarif"),
+        ("--language", "zh", "check", "a.yaml", "-v"),
+        ("convert", "a.yaml", "--to", "trinity", "--annotate", "-v"),
+        ("--language", "zh", "convert", "a.yaml", "--to", "trinity", "-v"),
+        ("launch", "a.yaml"),
+    ],
+    ids=" ".join,
+)
+def test_neither_is_the_value_of_a_path_nor_that_of_a_list_of_them(
+    rlctl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("OURS", "/nowhere/of-ours")
+    (tmp_path / "a.yaml").write_text(PATHS)
+    shown = rlctl(*command)
+    assert "of-ours" not in shown.out + shown.err
+    assert "${oc.env:OURS}/reward.py" in shown.out + shown.err
+
+
 def test_a_script_still_asks_whether_a_secret_is_there(rlctl: Any, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(
         'if [ -z "$HF_TOKEN" ] || [[ $WANDB_API_KEY == "" ]]; then N=1; else N=2; fi\n'

@@ -17,7 +17,7 @@ from rlctl.common.errors import UsageError
 from rlctl.common.language import VARIABLE
 from rlctl.common.messages import in_language
 from rlctl.common.messages import reasons as reasons_module
-from rlctl.common.messages.reasons import reasons, said, together, translated
+from rlctl.common.messages.reasons import reasons, said, together, translated, with_values
 from rlctl.common.report import Bucket, Entry, Level, finding
 from rlctl.translation.translate import translate
 
@@ -35,6 +35,13 @@ def chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three reasons with Chinese texts, for a reader of Chinese."""
     monkeypatch.setenv(VARIABLE, "zh")
     monkeypatch.setattr(reasons_module, "reasons", lambda spoken: WORDS)
+
+
+def test_a_reason_with_other_values_is_still_translated(chinese: None) -> None:
+    reason = said("ROLL has no {name}. Wrote {value:g}", name="/home/me", value=2.0)
+    shown = with_values(together([reason, "a plain /home/me"]), lambda text: text.replace("/home/me", "~"))
+    assert shown == "ROLL has no ~. Wrote 2; a plain ~"
+    assert translated(shown) == "ROLL 没有 ~，已写出 2；a plain ~"
 
 
 def test_a_reason_is_its_english_text() -> None:

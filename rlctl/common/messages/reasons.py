@@ -13,7 +13,7 @@ made of. Reports and JSON hold the English texts; what shows them to a person ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -60,6 +60,18 @@ def _of_parts(parts: tuple[str, ...], separators: Mapping[str, str] = {}) -> Sai
     made = Said(separators.get("en", "").join(parts))
     made.parts, made.separators = parts, separators
     return made
+
+
+def with_values(text: str, change: Callable[[str], str]) -> str:
+    """A reason with its values changed, which is still translated; any other text is changed as a whole."""
+    if not isinstance(text, Said):
+        return change(text)
+    if text.parts:
+        return _of_parts(tuple(with_values(part, change) for part in text.parts), text.separators)
+    values = {
+        name: with_values(value, change) if isinstance(value, str) else value for name, value in text.values.items()
+    }
+    return said(text.template, **values)
 
 
 def translated(text: str, spoken: str = "") -> str:
