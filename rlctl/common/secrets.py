@@ -120,12 +120,12 @@ def _of_environment(variables: frozenset[tuple[str, str]]) -> tuple[re.Pattern[s
     return (re.compile("|".join(map(re.escape, longest))), names) if longest else (None, names)
 
 
-_ASSIGNMENT = re.compile(
-    r"""(?P<name>[A-Za-z_][\w.-]*)(?P<sign>['"]?\s*(?::-|:=|[:=])\s*)(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s'"#,;&|(){}[\]$][^\s'"#,;&|})]*)"""
+_ASSIGNMENT = re.compile(  # names have an end: else a long word would take the square of its length
+    r"""(?P<name>[A-Za-z_][\w.-]{0,99})(?P<sign>['"]?\s*(?::-|:=|[:=])\s*)(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s'"#,;&|(){}[\]$][^\s'"#,;&|})]*)"""
 )
 _LOGIN = re.compile(r"\b((?:wandb|swanlab|huggingface-cli|hf)\s+(?:auth\s+)?login\b)[^\n;&|]+")
 _IN_URL = re.compile(r"(://[^/@\s:$]*:)(?!\$)[^/@\s]+@")
-_OPTION = re.compile(r"(--[\w-]*(?:token|api[_-]?key|password|secret)(?:\s+|=))(?!\$)[^\s;&|]+", re.IGNORECASE)
+_OPTION = re.compile(r"(--[\w-]{0,99}(?:token|api[_-]?key|password|secret)(?:\s+|=))(?!\$)[^\s;&|]+", re.IGNORECASE)
 
 
 def redacted(text: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from pathlib import Path
 
 import pytest
 
 from rlctl.common.errors import RunError
-from rlctl.common.secrets import has_password, is_secret, without_secrets
+from rlctl.common.secrets import has_password, is_secret, redacted, without_secrets
 from rlctl.config.sections.rewards import JudgeReward
 from rlctl.runtime.remote import files as remote
 from rlctl.runtime.reporting.events import Events
@@ -57,6 +58,13 @@ def test_what_is_shown_of_it(text: str, shown: str) -> None:
 )
 def test_what_a_secret_looks_like(name: str, value: object, secret: bool) -> None:
     assert is_secret(name, value) is secret
+
+
+@pytest.mark.parametrize("text", ["a" * 100_000, "a-" * 50_000, "-" * 100_000], ids=["a word", "a name", "dashes"])
+def test_what_is_redacted_takes_no_time_however_long_a_word_is(text: str) -> None:
+    began = time.process_time()
+    assert redacted(f"{text} {text}_TOKEN=5ecretValue0 --{'x' * 80}-api-key 5ecret").count("5ecret") == 0
+    assert time.process_time() - began < 10  # 60 and more where time grows with the square
 
 
 def test_errors_and_events_show_none(tmp_path: Path) -> None:
