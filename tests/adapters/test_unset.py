@@ -75,6 +75,19 @@ critic:
     assert [(error.code, error.at and error.at.line) for error in found] == [("unresolved", 3)]
 
 
+@pytest.mark.parametrize("target", ["rlctl", "verl", "trinity", "roll"])
+def test_an_escape_in_a_composed_config_is_written_as_one(target: str) -> None:
+    filler = "".join(f"  x{number}: 0\n" for number in range(150))
+    text = "data: {train_files: a, val_files: '\\${x}'}\nactor_rollout_ref: {model: {path: m}}\n"
+    text += f"trainer: {{}}\nalgorithm: {{}}\ncritic:\n{filler}"
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="verl", environment={})
+    made = translate_loaded(loaded, report, target)
+    assert made.text is not None
+    assert "${x}" in made.text
+    assert not [found for found in made.report.findings if found.code == "not-readable"]
+    assert not read_document(read_yaml(made.text, "again.yaml"), dialect=target, environment={})[1].errors
+
+
 @pytest.mark.parametrize(
     ("dialect", "text"),
     [

@@ -335,6 +335,8 @@ class Reader:
         name = dotted(leaf) if leaf is not None else ", ".join(dotted(key) for key in flow.keys[:2])
         if not explicit:
             self.sources[flow.to] = Source("dialect_default", name, at)
+            if leaf is not None and leaf not in self.resolved.unresolved:
+                self._remember_literal(flow.value, flow.to)
             return
         expression = raw if isinstance(raw, str) and "${" in raw else None
         if expression:
