@@ -14,6 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -288,11 +289,11 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
         return
     told = sorted(lines(report, every=verbose, computed=True), key=_harm)
     parts = {part: [line for line in told if line.part is part] for part in Part}
-    for part in (Part.DECIDE, Part.CHANGES, Part.COMPUTED):
-        items = [_item(line, report, every=verbose) for line in parts[part]]
-        if part is Part.COMPUTED and not verbose:
-            items = list(_computed([entry for line in parts[part] for entry in line.entries]))
-        _section(text(f"part-{part}"), items, to)
+    for part in (Part.DECIDE, Part.CHANGES):
+        _ranked(text(f"part-{part}"), parts[part], report, to, every=verbose)
+    computed = [entry for line in parts[Part.COMPUTED] for entry in line.entries]
+    items = [_item(line, report, every=True) for line in parts[Part.COMPUTED]] if verbose else [*_computed(computed)]
+    _section(text(f"part-{Part.COMPUTED}"), items, to)
     if verbose:
         for heading in dict.fromkeys(line.heading for line in parts[Part.REST]):
             _section(
@@ -310,6 +311,16 @@ def _harm(line: Line) -> int:
     ranks = [entry.rank.place for entry in line.entries]
     mistyped = line.entries[0].bucket is Bucket.UNKNOWN and line.note
     return min([*ranks, Rank.SCHEDULE.place] if mistyped else ranks)
+
+
+def _ranked(heading: str, found: Sequence[Line], report: Report, to: layout.Screen, *, every: bool) -> None:
+    """Lines under a heading, with the name of each rank above its own; nothing if there are none."""
+    if found:
+        _write(["", to.styled(heading, layout.BOLD)])
+    for place, group in groupby(found, _harm):
+        _write([f"  {to.styled(tuple(Rank)[place].heading, layout.DIM)}"])
+        for line in group:
+            _write(_item(line, report, every=every).lines(to))
 
 
 def _section(heading: str, items: Sequence[layout.Item], to: layout.Screen) -> None:

@@ -21,6 +21,8 @@ SHOWN_KEYS = 3
 """Keys that a line names of several."""
 RUNTIME_CODES = frozenset({"not-used", "not-applied", "not-supported"})
 """Findings on what ``rlctl launch`` does with a key; the key may be right for the framework that the file is for."""
+OF_THE_READING = frozenset({"releases-differ"})
+"""Notes on a guess of rlctl about the source that only the user can settle."""
 CHANGED = (Bucket.UNKNOWN, Bucket.UNSUPPORTED, Bucket.APPROXIMATED)
 """Buckets of keys that the target does not say as they are, the gravest first."""
 WITHOUT_EFFECT = (Bucket.DEAD, Bucket.CARRIED)
@@ -208,6 +210,8 @@ def lines(report: Report, *, every: bool = False, computed: bool = False) -> lis
 
 def _part_of_finding(finding: Finding) -> Part:
     """Errors, assumptions and what breaks the run need a decision; other warnings say how training changes."""
+    if finding.code in OF_THE_READING:
+        return Part.DECIDE
     if finding.level is Level.NOTE:
         return Part.REST
     if finding.level is Level.ERROR or finding.option or finding.rank in (Rank.BREAKS, Rank.DATA):

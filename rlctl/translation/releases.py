@@ -71,7 +71,7 @@ def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Dif
     texts = [
         said(
             "{key} is {shown} (in {version} {shown2})",
-            key=own.get(item.key, item.key),
+            key=own.get(item.key) or item.first.key or item.second.key or item.key,
             shown=_shown(item.first.value),
             version=taken.version,
             shown2=_shown(item.second.value),

@@ -11,6 +11,7 @@ from rlctl.adapters.engine.carried import kept_in
 from rlctl.adapters.engine.tree import find
 from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded, to_plain
+from rlctl.config.fields import Interval
 from rlctl.documents import parse_dotted, read_yaml
 from rlctl.translation.rendering import write_out
 from rlctl.translation.translate import read as read_file
@@ -177,3 +178,23 @@ def test_a_lone_teacher_keeps_its_name() -> None:
     assert distillation.teacher == "org/teacher"
     values, _ = written(loaded, report, "verl@0.9")
     assert values["distillation"]["teacher_models"] == {"math": {"model_path": "org/teacher", "key": "math"}}
+
+
+def test_sft_once_an_epoch_is_an_interval_in_epochs() -> None:
+    """``SFTTrainer`` replaces the word by its steps per epoch."""
+    word = "after_each_epoch"
+    loaded = _sft(f"{{save_freq: {word}, test_freq: {word}}}")
+    assert loaded.config.checkpoint.every == loaded.config.schedule.evaluate_every == Interval(epochs=1)
+    values, _ = written(loaded, Report(), "verl@0.9")
+    assert values["trainer"]["save_freq"] == values["trainer"]["test_freq"] == word
+
+
+def test_sft_saves_at_the_end_without_an_interval() -> None:
+    assert _sft("{save_freq: -1}").config.checkpoint.at_end
+
+
+def _sft(trainer: str) -> Loaded:
+    text = f"model: {{path: org/model}}\ndata: {{train_files: a.parquet}}\nengine: {{_target_: x}}\ntrainer: {trainer}"
+    loaded, _ = read_document(read_yaml(text, "sft.yaml"), dialect="verl", environment={})
+    assert loaded is not None
+    return loaded

@@ -9,6 +9,7 @@ import pytest
 
 from rlctl.cli import diagnostics, layout
 from rlctl.common.errors import Location
+from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report
 
 LONG = "some/quite/deeply/nested/folder/with/a/config/of/a/long/name.yaml"
@@ -106,8 +107,10 @@ def test_a_report_begins_with_what_needs_a_decision_and_counts_the_rest(capsys: 
         "verl 0.9 -> Trinity-RFT 0.6: 3 keys: 1 converted, 1 without an equivalent in Trinity-RFT, 1 unknown to verl",
         "",
         "Decide before you train",
+        "  Schedule and batch",
         f"  ? c = {'v' * 37}...  (v.yaml:3)",
         "    verl has no such key; did you mean 'd'?",
+        "  Names and files",
         "  ! 'x.gpus: 4' is assumed [assumed]",
         "    → --assume gpus=...",
         "",
@@ -150,3 +153,23 @@ def test_a_closed_stderr_does_not_end_the_program(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "stderr", stream)
     diagnostics._Stderr().write("x")
     diagnostics._Stderr().flush()
+
+
+def test_what_to_decide_stands_under_its_rank_the_gravest_first(capsys: pytest.CaptureFixture[str]) -> None:
+    lost = [
+        Entry("a", Bucket.UNSUPPORTED, 1, note="no a", rank=Rank.DATA),
+        Entry("b", Bucket.UNSUPPORTED, 1, note="no b", rank=Rank.OBJECTIVE),
+        Entry("c", Bucket.UNSUPPORTED, 1, note="no c", rank=Rank.OBJECTIVE),
+    ]
+    diagnostics.accounting(Report("verl@0.9", "trinity@0.6", accounting=lost))
+    assert capsys.readouterr().err.splitlines()[2:] == [
+        "Decide before you train",
+        "  The objective changes",
+        "  ✗ b = 1",
+        "    no b",
+        "  ✗ c = 1",
+        "    no c",
+        "  Data and reward",
+        "  ✗ a = 1",
+        "    no a",
+    ]

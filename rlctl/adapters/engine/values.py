@@ -239,8 +239,12 @@ class Steps:
     never: int = -1
     how: Provenance = "mapped"
     note: str = ""
+    each_epoch: str = ""
+    """The dialect's word for once an epoch, if it has one."""
 
     def read(self, value: Any, view: Reading) -> Any:
+        if self.each_epoch and value == self.each_epoch:
+            return {"epochs": 1}
         there = isinstance(value, int) and value > 0 and not 0 < self.never <= value
         return value if there else None
 
@@ -249,6 +253,8 @@ class Steps:
             return self.never
         if isinstance(value, int):
             return value
+        if self.each_epoch and Interval(**value) == Interval(epochs=1):
+            return self.each_epoch
         steps = arithmetic.interval_in_steps(Interval(**value), view.config, rows(view.options))
         if steps is None:
             raise InexpressibleError("an interval in epochs needs the number of training rows: state dataset_rows")
@@ -419,14 +425,26 @@ def _items(text: str) -> list[Any]:
     return [plain_value(item) for item in items]
 
 
-def interval(key: str, to: str, default: int = -1, never: int = -1, *, always: bool = False) -> CustomRule:
-    """How often something happens, in whole steps; what is counted otherwise is rounded to them."""
-    rule = Key(key, to, default, Steps(never), always=always)
+def interval(
+    key: str, to: str, default: int = -1, never: int = -1, *, always: bool = False, each_epoch: str = ""
+) -> CustomRule:
+    """How often something happens, in whole steps; what is counted otherwise is rounded to them.
+
+    Args:
+        key: of the dialect.
+        to: the canonical key.
+        default: of the dialect's key.
+        never: the dialect's number for never.
+        always: whether it is written even if it is the dialect's default.
+        each_epoch: the dialect's word for once an epoch.
+    """
+    rule = Key(key, to, default, Steps(never, each_epoch=each_epoch), always=always)
+    keys = tuple(replace(one, words=bool(each_epoch)) for one in rule.keys)
 
     def write(view: Writing) -> Iterator[Out]:
         value = view.get(to)
         for flow in rule.write(view):
-            if isinstance(value, Mapping) and isinstance(flow, Flow):
+            if isinstance(value, Mapping) and isinstance(flow, Flow) and flow.value != each_epoch:
                 counted = ", ".join(
                     said("{item} {name}", item=item, name=name.replace("_", " "))
                     for name, item in value.items()
@@ -440,7 +458,7 @@ def interval(key: str, to: str, default: int = -1, never: int = -1, *, always: b
             else:
                 yield flow
 
-    return CustomRule(f"interval {key}", rule.keys, (to,), rule.read, write, "rounded to whole steps, at least 1")
+    return CustomRule(f"interval {key}", keys, (to,), rule.read, write, "rounded to whole steps, at least 1")
 
 
 def rows(options: Mapping[str, str]) -> int | None:

@@ -69,6 +69,9 @@ def _write_last(view: Writing) -> Iterator[Out]:
         yield Inexpressible(used, "verl saves at the end if save_freq is set")
 
 
+AT_END = CustomRule("last checkpoint", (), ("checkpoint.at_end",), _read_last, _write_last, "save_freq > 0")
+
+
 def _read_export(view: Reading) -> Iterator[Flow]:
     contents = _contents(view)
     yield Flow(view.to("checkpoint.export"), "always" if "hf_model" in contents else "never", ())
@@ -149,8 +152,15 @@ def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
     ]
 
 
-def trainer(project: str, name: str) -> list[Rule]:
-    """The ``trainer`` keys that PPO and SFT share."""
+def trainer(project: str, name: str, *, last: Rule = AT_END, each_epoch: str = "") -> list[Rule]:
+    """The ``trainer`` keys that PPO and SFT share.
+
+    Args:
+        project: the default of the project's name.
+        name: the default of the run's name.
+        last: what ``checkpoint.at_end`` is.
+        each_epoch: the word of ``save_freq`` for once an epoch.
+    """
     return [
         Key("trainer.project_name", "run.project", project, quiet=True),
         Key("trainer.experiment_name", "run.name", name, quiet=True),
@@ -176,8 +186,8 @@ def trainer(project: str, name: str) -> list[Rule]:
             _read_trackers,
             _write_trackers,
         ),
-        interval("trainer.save_freq", "checkpoint.every"),
-        CustomRule("last checkpoint", (), ("checkpoint.at_end",), _read_last, _write_last, "save_freq > 0"),
+        interval("trainer.save_freq", "checkpoint.every", each_epoch=each_epoch),
+        last,
         CustomRule("export", (), ("checkpoint.export",), _read_export, _write_export, "hf_model in save_contents"),
         Key("trainer.resume_mode", "checkpoint.resume", "auto", RESUME),
         Key("trainer.resume_from_path", "checkpoint.resume_path", None),

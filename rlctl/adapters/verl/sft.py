@@ -59,32 +59,40 @@ def _write_plain_micro(view: Writing) -> Iterator[Out]:
 
 
 OBJECTIVE = Dropped("algorithm.objective.type", "verl's SFT trainer supports only SFT", "sft")
-COMMON: list[Rule] = [
-    OBJECTIVE,
-    PRESET,
-    Key("data.train_batch_size", "batch.prompts_per_step", 256, always=True),
-    Key("data.max_length", "data.max_sequence_tokens", 1024, always=True),
-    Key("data.truncation", "data.sequence_truncation", "error"),
-    Key("data.use_shm", "data.stage_in_shared_memory", False),
-    Tree("data.apply_chat_template_kwargs", "model.chat_template_args", since="0.6"),
-    CUSTOM_RULE,
-    *total_rules(4),
-    *trainer("gsm8k-sft", "test"),
-    *GENERAL,
-    interval("trainer.test_freq", "schedule.evaluate_every"),
-    Dropped("schedule.evaluate_at_start", "verl's SFT trainer evaluates every test_freq steps and at the end", False),
-    Key("trainer.seed", "run.seed", 1),
-    Key("trainer.max_ckpt_to_keep", "checkpoint.keep_last", None, since="0.5"),
-    Key("trainer.nnodes", "placement.nodes", 1),
-    DEVICE,
-    Dropped("placement.layout", "verl's SFT trainer has one role"),
-    Dropped("data.**", "verl's SFT trainer does not read it"),
-    Dropped("batch.**", "verl's SFT trainer makes one optimizer step per step"),
-    Dropped("schedule.**", NO_KEY),
-    *unread("not part of supervised training", "run"),
-    Dropped("train.**", NO_KEY),
-    Dropped("model.**", NO_KEY),
-]
+AT_END = Dropped("checkpoint.at_end", "verl's SFT trainer always saves after the last step", True)
+
+
+def common(each_epoch: str = "") -> list[Rule]:
+    """What both trainers have; ``each_epoch`` is the word for once an epoch in an interval, if the trainer knows one."""
+    return [
+        OBJECTIVE,
+        PRESET,
+        Key("data.train_batch_size", "batch.prompts_per_step", 256, always=True),
+        Key("data.max_length", "data.max_sequence_tokens", 1024, always=True),
+        Key("data.truncation", "data.sequence_truncation", "error"),
+        Key("data.use_shm", "data.stage_in_shared_memory", False),
+        Tree("data.apply_chat_template_kwargs", "model.chat_template_args", since="0.6"),
+        CUSTOM_RULE,
+        *total_rules(4),
+        *trainer("gsm8k-sft", "test", last=AT_END, each_epoch=each_epoch),
+        *GENERAL,
+        interval("trainer.test_freq", "schedule.evaluate_every", each_epoch=each_epoch),
+        Dropped(
+            "schedule.evaluate_at_start", "verl's SFT trainer evaluates every test_freq steps and at the end", False
+        ),
+        Key("trainer.seed", "run.seed", 1),
+        Key("trainer.max_ckpt_to_keep", "checkpoint.keep_last", None, since="0.5"),
+        Key("trainer.nnodes", "placement.nodes", 1),
+        DEVICE,
+        Dropped("placement.layout", "verl's SFT trainer has one role"),
+        Dropped("data.**", "verl's SFT trainer does not read it"),
+        Dropped("batch.**", "verl's SFT trainer makes one optimizer step per step"),
+        Dropped("schedule.**", NO_KEY),
+        *unread("not part of supervised training", "run"),
+        Dropped("train.**", NO_KEY),
+        Dropped("model.**", NO_KEY),
+    ]
+
 
 ENGINE_COLUMNS = {
     "messages_key": ("data.messages_key", "messages"),
@@ -135,7 +143,7 @@ ENGINE: list[Rule] = [
     *checkpoint("checkpoint"),
     Key("trainer.balance_batch", "batch.balance", True, since="0.9"),
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 1, always=True),
-    *COMMON,
+    *common("after_each_epoch"),
 ]
 
 
@@ -227,5 +235,5 @@ OLD: list[Rule] = [
     *checkpoint("trainer.checkpoint"),
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
     Dropped("train.lr_scheduler.step_unit", "verl's schedule counts steps", "step"),
-    *COMMON,
+    *common(),
 ]

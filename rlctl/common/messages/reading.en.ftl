@@ -108,9 +108,8 @@ other-release = { $count ->
     }
     .about = The file has keys of other releases than the one it is read as.
 
-releases-differ = the keys fit { $framework } { $release } as well as { $read }, which rlctl used; in { $release } { $differences }
-    .about = The file fits two releases of its framework that mean different numbers by it.
-    .hint = if the config is for { $framework } { $release }, read it as that release
+releases-differ = rlctl read the config as { $framework } { $read }; its keys also fit { $release }, where other defaults apply: { $differences }. If it is for { $framework } { $release }, say so
+    .about = The file fits two releases of its framework whose defaults differ.
 
 tools-unused = '{ $key }' is true, but the agent loop decides, and '{ $loop }' is single_turn_agent: responses have one turn and use no tools
     .about = The config enables several turns with tools, but verl runs an agent loop that has neither.

@@ -99,9 +99,8 @@ detected = 按 { $framework } 读取：{ $reason }
 other-release = { $count } 个键属于 { $release } 以外的版本；rlctl 按那些版本的含义读取
     .about = 文件中有其他版本的键。
 
-releases-differ = 这些键同时符合 { $framework } { $release } 和 rlctl 采用的 { $read }；在 { $release } 中 { $differences }
-    .about = 文件同时符合同一框架的两个版本，而它们的数值含义不同。
-    .hint = 如果配置是给 { $framework } { $release } 用的，请按该版本读取
+releases-differ = rlctl 按 { $framework } { $read } 读取；这些键也符合 { $release }，而它的默认值不同：{ $differences }。如果配置是给 { $framework } { $release } 用的，请指定版本
+    .about = 文件同时符合同一框架的两个版本，而它们的默认值不同。
 
 tools-unused = '{ $key }' 为 true，但起作用的是 agent loop，而 '{ $loop }' 是 single_turn_agent，回答只有一轮，也不使用工具
     .about = 配置启用了多轮和工具，但 verl 运行的 agent loop 两者都没有。
