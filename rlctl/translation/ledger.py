@@ -9,7 +9,7 @@ from typing import Any
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.dialect import File
 from rlctl.adapters.engine.lacking import lacking
-from rlctl.adapters.engine.writing import WriteOutcome
+from rlctl.adapters.engine.writing import ALWAYS, WriteOutcome
 from rlctl.common.messages.reasons import together
 from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import Bucket, Entry, Finding, Level, finding, option_for_fact
@@ -70,7 +70,7 @@ def resolve_bucket(entry: Entry, fates: Sequence[WriteOutcome]) -> Entry:
     targets = tuple(dict.fromkeys((key, _frozen(value)) for fate in fates for key, value in fate.targets))
     shown = tuple((key, _thawed(fates, key, value)) for key, value in targets)
     notes = [entry.note, *(note for fate in fates for note in fate.notes)]
-    note = together(notes)
+    note = together([note for note in notes if note != ALWAYS] or notes)
     if lost:
         return replace(entry, bucket=Bucket.UNSUPPORTED, targets=shown, note=lost)
     if entry.bucket is Bucket.CARRIED:
@@ -79,7 +79,7 @@ def resolve_bucket(entry: Entry, fates: Sequence[WriteOutcome]) -> Entry:
     computed = any(fate.derived for fate in fates)
     if kept and not shown and not computed:
         return replace(entry, bucket=Bucket.CARRIED, targets=(), note=kept)
-    note = note or ("" if shown else "the target always does this")
+    note = note or ("" if shown else ALWAYS)
     derived = entry.bucket is Bucket.DERIVED or computed
     return replace(entry, bucket=Bucket.DERIVED if derived else Bucket.MAPPED, targets=shown, note=note)
 

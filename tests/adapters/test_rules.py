@@ -31,6 +31,7 @@ ONE_WAY: dict[str, str] = {
     },
     "actor_rollout_ref.rollout.calculate_log_probs": "a switch for a number of alternatives, of which verl reports none",
     "explorer.rollout_model.enable_expert_parallel": "a switch for a number of devices: it comes back as the tensor size",
+    "actor_rollout_ref.actor.freeze_vision_tower": "a switch for names of parts of a model, which the drawn ones are not",
     "actor_train.model_args.freeze_module_prefix": "ROLL's names of parts of a model, which the drawn ones are not",
     "actor_train.strategy_args.strategy_config.optimizer": "the names of Megatron's optimizers, which the drawn ones are not",
     "critic.strategy_args.strategy_config.optimizer": "the names of Megatron's optimizers, which the drawn ones are not",

@@ -198,3 +198,12 @@ def _sft(trainer: str) -> Loaded:
     loaded, _ = read_document(read_yaml(text, "sft.yaml"), dialect="verl", environment={})
     assert loaded is not None
     return loaded
+
+
+@pytest.mark.parametrize(("version", "trained"), [("0.7", False), ("0.9", True)])
+def test_a_vision_tower_is_frozen_by_the_releases_that_read_the_switch(version: str, trained: bool) -> None:
+    loaded, report = read(f"{A}.freeze_vision_tower=true", dialect=f"verl@{version}")
+    assert loaded.config.model.freeze == (() if trained else ("visual*", "model.visual*"))
+    assert (bucket(report, f"{A}.freeze_vision_tower") is Bucket.DEAD) is trained
+    values, _ = written(loaded, Report(), "verl@0.7")
+    assert values["actor_rollout_ref"]["actor"].get("freeze_vision_tower", False) is not trained

@@ -28,6 +28,8 @@ class Implied:
     sampling: str = ""
     format: str = ""
     """What a row or a response must look like."""
+    one_answer: bool = False
+    """Of a workflow: whether it generates one answer and scores it, so that a reward can stand for it."""
     plays: str = ""
     """The type of the environment that it plays, under ROLL's name where ROLL has it."""
 
@@ -54,11 +56,16 @@ WORKFLOWS: Mapping[str, Implied] = {
             QWEN_MATH,
             "temperature 0.6, top_p 0.8, one response",
             "rows with a column question",
+            one_answer=True,
         ),
     ),
     **dict.fromkeys(
         ("math_rm_workflow", "async_math_rm_workflow"),
-        Implied(f"{_W}/math_rm_workflow.py", "a registered reward function over chat messages, such as RM-Gallery's"),
+        Implied(
+            f"{_W}/math_rm_workflow.py",
+            "a registered reward function over chat messages, such as RM-Gallery's",
+            one_answer=True,
+        ),
     ),
     **dict.fromkeys(
         ("math_ruler_workflow", "async_math_ruler_workflow"),
@@ -66,12 +73,14 @@ WORKFLOWS: Mapping[str, Implied] = {
             f"{_W}/math_ruler_workflow.py",
             "the responses of a prompt ranked from 0 to 1 by an auxiliary model; math_reward is a metric only",
             "DeepSeek-R1's, with <think> and <answer> tags",
+            one_answer=True,
         ),
     ),
     "math_trainable_ruler_workflow": Implied(
         f"{_W}/math_trainable_ruler_workflow.py",
         "math_reward where the answer is known, else the policy's own ranking, which is trained too",
         "DeepSeek-R1's, with <think> and <answer> tags",
+        one_answer=True,
     ),
     **dict.fromkeys(
         ("rubric_judge_workflow", "rubric_judge_openai_workflow"),
@@ -80,6 +89,7 @@ WORKFLOWS: Mapping[str, Implied] = {
             "a judge's rating of the response by the rubrics of its row",
             "a prompt that asks to think before the answer",
             format="rows with a column rubric",
+            one_answer=True,
         ),
     ),
     **dict.fromkeys(
@@ -89,12 +99,14 @@ WORKFLOWS: Mapping[str, Implied] = {
             "1 if the format is right and all tool calls equal the answer's, else 0",
             "raw_system of the row, then the tools and the required <think> and <tool_call> format",
             format="rows with the columns tools, raw_system, conversations and answer",
+            one_answer=True,
         ),
     ),
     "on_policy_distill_math_workflow": Implied(
         f"{_W}/on_policy_distill_workflow.py",
         "accuracy as a metric; the advantage is the teacher's log-probs alone",
         said("'You are a helpful assistant.', and {qwen_math}", qwen_math=QWEN_MATH),
+        one_answer=True,
     ),
     **dict.fromkeys(
         ("agentscope_react_workflow", "as_react_workflow"),
@@ -266,6 +278,28 @@ def told(table: Mapping[str, Implied], name: object) -> str:
     """What a name implies, in brackets after a message; nothing for a name that is not in the table."""
     row = table.get(str(name).rpartition(".")[2]) or table.get(str(name))
     return said(" ({name}: {row})", name=name, row=str(row)) if row is not None and str(row) else ""
+
+
+WORKFLOWS_REBUILT: Mapping[str, tuple[str, str, str]] = {
+    "verl": ("verl", "custom_reward_function", "an agent loop"),
+    "roll": ("ROLL", "a reward worker", "an environment that custom_envs names"),
+}
+"""A dialect without workflows: its framework, and what can stand for one of one answer and for one of several turns."""
+
+
+def without_workflow(dialect: str, name: object = None) -> str:
+    """What to write for a workflow in a framework that has none, and what the workflow implies."""
+    shown, reward, turns = WORKFLOWS_REBUILT[dialect]
+    row = WORKFLOWS.get(str(name))
+    if row is None:
+        template = "{shown} has no workflows: write its reward as {reward}, or {turns} if it takes several turns"
+    elif row.one_answer:
+        template = (
+            "{shown} has no workflows, and this one scores one answer: put its prompt into the data, and write {reward}"
+        )
+    else:
+        template = "{shown} has no workflows, and this one takes several turns: write {turns}"
+    return said(template, shown=shown, reward=reward, turns=turns) + told(WORKFLOWS, name)
 
 
 def kind_of(definition: Any, tag: str) -> str:

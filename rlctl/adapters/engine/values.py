@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlctl.adapters.engine.implied import MANAGERS, WORKFLOWS, told
+from rlctl.adapters.engine.implied import MANAGERS, without_workflow
 from rlctl.adapters.engine.rules import (
     ABSENT,
     BadValueError,
@@ -71,7 +71,7 @@ def manager_rule(framework: str) -> CustomRule:
     return CustomRule("reward manager", (), (to,), read, write, "each response is scored separately")
 
 
-def workflow_rule(reason: str) -> CustomRule:
+def workflow_rule(dialect: str) -> CustomRule:
     """Trinity's workflow in a framework that has none: what its name implies is lost with it."""
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -79,7 +79,7 @@ def workflow_rule(reason: str) -> CustomRule:
 
     def write(view: Writing) -> Iterator[Out]:
         if (name := view.get("rollout.workflow")) is not None:
-            yield Inexpressible((view.to("rollout.workflow"),), f"{reason}{told(WORKFLOWS, name)}")
+            yield Inexpressible((view.to("rollout.workflow"),), without_workflow(dialect, name))
 
     return CustomRule("workflow", (), ("rollout.workflow",), read, write)
 

@@ -21,6 +21,8 @@ from rlctl.documents import Comment, KeyPath, dotted, escaped
 from rlctl.documents.yaml_write import inline_text
 
 _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
+ALWAYS = "the target always does this"
+"""Of a value that the target needs no key for."""
 
 
 @dataclass(frozen=True)
@@ -419,7 +421,7 @@ class Writer:
             if explicit and rule.idle and isinstance(rule.neutral, Absent):
                 fate.kept = reason
             elif same or isinstance(value, Absent):
-                fate.notes.append("the target always does this")
+                fate.notes.append(ALWAYS)
             elif explicit and rule.idle:
                 fate.kept = reason
             elif explicit:

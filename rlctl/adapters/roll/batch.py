@@ -130,7 +130,7 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
         most = longest(view)
         each = largest_divisor(share, max(1, micro.size // most))
         note = said(
-            "{size} tokens are {each} responses of up to {most}; ROLL's own dynamic batching would change "
+            "{size} tokens / {most} of the longest response = {each}; ROLL's own dynamic batching would change "
             "the number of responses of an optimizer step",
             size=micro.size,
             each=each,
@@ -233,7 +233,7 @@ def _write_log_probs(view: Writing) -> Iterator[Out]:
     if micro.unit == "tokens":
         most = longest(view)
         each = max(1, micro.size // most)
-        note = said("{size} tokens are {each} responses of up to {most}", size=micro.size, each=each, most=most)
+        note = said("{size} tokens / {most} of the longest response = {each}", size=micro.size, each=each, most=most)
         yield Flow(view.path(f"{A}.infer_batch_size"), each, used, "derived", note, always=True)
         yield Inexpressible((view.to("batch.log_prob_micro_batch"),), note, idle=True)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.implied import WORKFLOWS, told
+from rlctl.adapters.engine.implied import without_workflow
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -215,7 +215,7 @@ READ = {
 }
 """What picks rows of a hub's data set, which ROLL does not open."""
 ALONE = {
-    **dict.fromkeys(("workflow", "workflow_args"), NO_WORKFLOW),
+    "workflow_args": NO_WORKFLOW,
     "max_samples": "ROLL reads all rows of a file: cut the file",
 }
 """What one file cannot have for itself."""
@@ -249,10 +249,8 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
             if view.explicit(".".join(map(str, (*place, field)))):
                 yield Inexpressible(((*place, field),), MEDIA[field])
         else:
-            implied = told(WORKFLOWS, value) if field == "workflow" else ""
-            yield Inexpressible(
-                ((*place, field),), ALONE.get(field, said("ROLL has no {field} of one file", field=field)) + implied
-            )
+            other = ALONE.get(field, said("ROLL has no {field} of one file", field=field))
+            yield Inexpressible(((*place, field),), without_workflow("roll", value) if field == "workflow" else other)
 
 
 PROMPTS = CustomRule(

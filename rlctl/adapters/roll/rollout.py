@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rlctl.adapters.engine.implied import without_workflow
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -413,10 +414,7 @@ SAMPLING: list[Rule] = [
         for name in ("min_p", "min_response_tokens", "ignore_eos")
     ],
 ]
-NO_WORKFLOW = (
-    "ROLL has environments instead of workflows, in agentic runs: write one and name it in custom_envs; "
-    "otherwise each prompt gets one answer, which the rewards score"
-)
+NO_WORKFLOW = without_workflow("roll")
 RULES: list[Rule] = [
     CustomRule(
         "engine",
@@ -472,7 +470,7 @@ RULES: list[Rule] = [
     ],
     Dropped("rollout.agent_workers", "rlctl does not write its agents in ROLL's form", idle=True),
     *unwritten_turns("rlctl does not write its agents in ROLL's form", sources=False),
-    workflow_rule(NO_WORKFLOW),
+    workflow_rule("roll"),
     Key("rollout_dump_dir", "rollout.responses_folder", None),
     Dropped("rollout.evaluation_folder", "ROLL saves only training responses"),
     Dropped("rollout.env_vars", "ROLL sets environment variables per role: runtime.role_env_vars"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.implied import ENVIRONMENTS, WORKFLOWS, environment_types, told
+from rlctl.adapters.engine.implied import ENVIRONMENTS, environment_types, told, without_workflow
 from rlctl.adapters.engine.rules import (
     ABSENT,
     CustomRule,
@@ -135,14 +135,12 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
         elif field == "name":
             yield Inexpressible((place,), "verl names datasets by their data_source column", idle=True)
         elif value is not None:
-            implied = told(WORKFLOWS, value) if field == "workflow" else ""
-            yield Inexpressible(
-                (place,), OTHERWISE.get(field, said("verl has no {field} of one file", field=field)) + implied
-            )
+            other = OTHERWISE.get(field, said("verl has no {field} of one file", field=field))
+            yield Inexpressible((place,), without_workflow("verl", value) if field == "workflow" else other)
 
 
 OTHERWISE = {
-    "workflow": "verl has no workflows: it generates one answer and scores it, or runs an agent loop",
+    "workflow_args": without_workflow("verl"),
     "answer_key": said("verl reads the answer from '{answer}'", answer=ANSWER),
     "split": "verl reads files, not splits: name the file of this split",
     "subset": "verl reads files, not subsets: name the file of this subset",

@@ -35,7 +35,8 @@ HYDRA = [
 ]
 DEAD = [
     *dead("verl accepts it and reads optim.clip_grad instead", f"{A}.grad_clip", "critic.grad_clip", since="0.8"),
-    *dead("verl never reads it", "data.return_raw_input_ids", f"{A}.freeze_vision_tower", f"{R}.over_sample_rate"),
+    *dead("verl never reads it", "data.return_raw_input_ids", f"{R}.over_sample_rate"),
+    *dead("verl never reads it", f"{A}.freeze_vision_tower", since="0.8"),
     *dead(
         "verl never reads it",
         f"{R}.multi_turn.num_repeat_rollouts",

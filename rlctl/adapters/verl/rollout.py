@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from rlctl.adapters.engine.implied import without_workflow
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -33,7 +34,7 @@ from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 R = "actor_rollout_ref.rollout"
-NO_WORKFLOW = "verl has no workflows: it generates one answer and scores it, or runs an agent loop"
+NO_WORKFLOW = without_workflow("verl")
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "hf": "transformers"}
 LOAD = Names(
     {
@@ -476,7 +477,7 @@ RULES: list[Rule] = [
         Dropped(f"rollout.{name}", "verl decides it itself", idle=True)
         for name in ["runners_per_engine", "report_every", "log_responses"]
     ],
-    workflow_rule(NO_WORKFLOW),
+    workflow_rule("verl"),
     *[Dropped(f"rollout.{name}", NO_WORKFLOW) for name in ("evaluation_workflow", "workflow_args")],
     *[
         Dropped(f"rollout.{name}{end}", NO_KEY, ABSENT if end else None)

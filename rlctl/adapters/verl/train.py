@@ -16,8 +16,10 @@ from rlctl.adapters.engine.rules import (
     Dropped,
     Flow,
     Inexpressible,
+    InexpressibleError,
     Key,
     Out,
+    Provenance,
     Reading,
     Rule,
     Section,
@@ -200,6 +202,27 @@ def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
     ]
 
 
+class VisionTower:
+    """The switch that verl 0.6 and 0.7 have for the vision tower, as patterns of its parameters' names."""
+
+    how: Provenance = "mapped"
+    note = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return list(VISION) if value is True else []
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if all(pattern in (*VISION, *VISION_ELSEWHERE) for pattern in value):
+            return bool(value)
+        raise InexpressibleError(
+            said("verl freezes the vision tower as a whole, not {patterns}", patterns=", ".join(value))
+        )
+
+
+VISION = ("visual*", "model.visual*")
+"""The two names under which verl looks for a vision tower."""
+VISION_ELSEWHERE = ("vision_model*", "vision_tower*", "model.vision_tower*")
+"""What other frameworks and models call it."""
 BLOCKS = {"veomni": "veomni", "torchtitan": "torchtitan", "mindspeed": "mindspeed", "mlite": "engine"}
 """Blocks of engines that rlctl only translates."""
 
@@ -213,6 +236,10 @@ def engines(prefix: str, role: Role, sharded: list[Rule], *, like: str = "", meg
     ]
 
 
+def _has_vision_switch(view: Writing) -> bool:
+    return (0, 6) <= view.version < (0, 8)
+
+
 GROUP = ("model_engine",)
 POLICY: list[Rule] = [
     *model(M, "model"),
@@ -221,7 +248,8 @@ POLICY: list[Rule] = [
     Tree(f"{M}.rope_scaling", "model.rope.scaling", default=None),
     Tree(f"{M}.mtp", "model.multi_token_prediction", since="0.7", default=None),
     Dropped("model.modality", "verl decides by the model"),
-    Dropped("model.freeze", "verl freezes only vision towers and routers"),
+    Key(f"{A}.freeze_vision_tower", "model.freeze", False, VisionTower(), "0.6", "0.7", write_when=_has_vision_switch),
+    Dropped("model.freeze", "verl trains every parameter: since 0.8 it never reads freeze_vision_tower"),
     strategy(A, "train.engine", also=ACTOR.groups),
     *engines(A, ACTOR, [*fsdp(f"{A}.fsdp_config", "train.engine"), sequence_parallel(ACTOR)]),
     under("fsdp2", ACTOR, *precision(f"{A}.fsdp_config", "train")),

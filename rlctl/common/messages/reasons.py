@@ -49,11 +49,15 @@ def said(template: str, /, **values: Any) -> str:
 
 
 def together(reasons: Iterable[str], separators: Mapping[str, str] = SEPARATORS) -> str:
-    """Several reasons in one, each once, without those that are empty."""
-    parts = tuple(dict.fromkeys(reason for reason in reasons if reason))
+    """Several reasons in one, each once, without those that are empty; a reason of several counts as these."""
+    parts = tuple(dict.fromkeys(part for reason in reasons if reason for part in _parts_of(reason, separators)))
     if len(parts) < 2:
         return parts[0] if parts else ""
     return _of_parts(parts, separators)
+
+
+def _parts_of(reason: str, separators: Mapping[str, str]) -> tuple[str, ...]:
+    return reason.parts if isinstance(reason, Said) and reason.parts and reason.separators == separators else (reason,)
 
 
 def _of_parts(parts: tuple[str, ...], separators: Mapping[str, str] = {}) -> Said:
