@@ -181,6 +181,9 @@ def _join_schedule(values: dict[KeyPath, Any], config: Config, rows: int | None)
         values["schedule", "total_steps"] = total
     if not limits_staleness(config):
         values["weight_sync", "max_staleness_steps"] = None
+    each, between = arithmetic.optimizer_steps_per_step(config), config.weight_sync.every_optimizer_steps
+    if between is not None and between % each == 0:
+        values |= {("weight_sync", "every_optimizer_steps"): None, ("weight_sync", "every"): between // each}
 
 
 def _can_count(config: Config, rows: int | None) -> bool:

@@ -225,7 +225,8 @@ def _changed(entry: Entry, note: str, *, rounded: bool) -> Entry:
 
 def _both(item: Difference, names: tuple[str, str], back: Back) -> str:
     """Both values of a key, why they differ, and what follows from it."""
-    source, target = (SHOWN.get(name, name) for name in names)
+    same = names[0] == names[1]
+    source, target = ("the source", "the output") if same else (SHOWN.get(name, name) for name in names)
     ours, theirs = (_quantity(side.value, item.key) for side in (item.first, item.second))
     key = _PLACE.sub("", item.key).removeprefix("stages.")
     why, follows = back.reasons.get(item.key, ""), CONSEQUENCES.get(key, "")

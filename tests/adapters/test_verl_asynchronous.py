@@ -99,8 +99,21 @@ def test_separate_async_moves_its_schedule_with_each_mini_batch() -> None:
     loaded, report = read(*mode, f"{own}.nnodes=1", f"{own}.n_gpus_per_node=8")
     schedule = loaded.config.train.lr_scheduler
     assert (schedule.step_unit, schedule.warmup_steps) == ("optimizer_step", 10)
+    assert (
+        loaded.config.weight_sync.in_flight_requests == "continue"
+    )  # CheckpointEngineManager.update_weights resumes them
     again, _ = written(loaded, report, "verl")
     assert again["actor_rollout_ref"]["actor"]["optim"]["lr_warmup_steps"] == 10
+
+
+def test_a_fully_asynchronous_run_written_as_separate_async_syncs_weights_as_often() -> None:
+    """``parameter_sync_step`` mini-batches are the source's step, so the two intervals are one; 0.5 steps ahead become 1."""
+    nodes = ["trainer.n_gpus_per_node=8", "rollout.n_gpus_per_node=8"]
+    _, report = written(*read(*FULLY, *nodes, "async_training.partial_rollout=true"), "verl")
+    assert not any("every_optimizer_steps" in finding.key for finding in report.findings)
+    assert bucket(report, "async_training.partial_rollout") is Bucket.MAPPED
+    (lost,) = [entry for entry in report.accounting if entry.key == "async_training.staleness_threshold"]
+    assert "0.5 became 1" in lost.note
 
 
 @pytest.mark.parametrize(("target", "said"), [("verl@0.9", "separate_async"), ("verl@0.8", "in turns")])

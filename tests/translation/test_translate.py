@@ -457,3 +457,14 @@ def test_what_the_target_would_refuse_is_said_by_convert() -> None:
     found = [finding for finding in done.report.findings if finding.code == "target-refuses"]
     assert [item.key for item in found if "(3 x 1) does not divide by the data-parallel size" in item.message]
     assert all(finding.hint for finding in found)
+
+
+def test_a_variable_that_is_not_set_here_does_not_break_the_written_config(tmp_path: Path) -> None:
+    source = tmp_path / "run.yaml"
+    source.write_text(
+        "data: {train_files: '${oc.env:ELSEWHERE}/a.parquet'}\nactor_rollout_ref: {model: {path: '${oc.env:OF_MINE}'}}"
+    )
+    made = translate(source, "rlctl", dialect="verl", environment={})
+    assert made.text is not None
+    assert "${oc.env:ELSEWHERE}/a.parquet" in made.text
+    assert [finding.message for finding in made.report.findings if finding.code == "not-readable"] == []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.adapters.engine.dialect import Detection, Dialect, File
+from rlctl.adapters.engine.dialect import Detection, Dialect, File, as_document
 from rlctl.adapters.engine.reading import Read
 from rlctl.adapters.engine.table import generic
 from rlctl.adapters.engine.tree import find, gates, put
@@ -15,6 +16,8 @@ from rlctl.common.errors import closest
 from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, finding
 from rlctl.config import Loaded, load, to_file, to_plain
 from rlctl.documents import Document, KeyPath, dotted
+
+_VARIABLE = re.compile(r"\$\{oc\.env:(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,15 @@ class Canonical(Dialect):
             report.accounting.append(Entry(name, bucket, value, document.at(path), targets))
         report.extend(_of_no_dialect(document))
         return Read(loaded.config if loaded else None, loaded, report)
+
+    def read_again(self, file: File, options: Mapping[str, str]) -> Read:
+        """As any dialect; a variable that is not set here stands for itself, because the run sets it."""
+        if file.again is None:
+            document = as_document(file)
+            texts = [value for _, value in document.leaves() if isinstance(value, str)]
+            unset = {name: f"${{oc.env:{name}}}" for text in texts for name in _VARIABLE.findall(text)}
+            file.again = self.read(document, self.detect(document), environment=unset, options=options, restored={})
+        return file.again
 
     def write(self, loaded: Loaded, version: str, options: Mapping[str, str]) -> File:
         """Write what differs from the defaults, and what the source says itself."""

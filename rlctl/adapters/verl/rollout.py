@@ -93,6 +93,7 @@ def _write_args(view: Writing) -> Iterator[Out]:
 
 
 DEFAULT_SPAN = 8
+CONTINUED = "verl interrupts requests at a weight sync, and continues them with the new weights"
 SPAN = "verl counts the steps that a response spans, including its own: one more than its staleness"
 
 
@@ -127,6 +128,8 @@ def _read_placement(view: Reading) -> Iterator[Flow]:
         float(ahead or 0),
         (view.path(f"trainer.v1.{warm}.num_warmup_batches"),) if warm else (),
     )
+    if warm:
+        yield Flow(view.to("weight_sync.in_flight_requests"), "continue", ())
     span = view.get("trainer.v1.sampler.max_off_policy_threshold", DEFAULT_SPAN) if warm else 1
     place = view.path("trainer.v1.sampler.max_off_policy_threshold")
     if isinstance(span, int) and span < 1:
@@ -259,6 +262,11 @@ def _pace(view: Writing, mode: str) -> Iterator[Out]:
     else:
         note = "null means the limit that the schedule implies; this bound equals it"
         yield Flow(threshold, max(DEFAULT_SPAN, whole + 1), kept, "derived", note)
+    going = (view.to("weight_sync.in_flight_requests"),)
+    if sync.in_flight_requests == "continue":
+        yield Flow((), None, going, "mapped", CONTINUED)
+    else:
+        yield Inexpressible(going, CONTINUED)
 
 
 def _write_sync(view: Writing) -> Iterator[Out]:
@@ -574,6 +582,7 @@ RULES: list[Rule] = [
             "weight_sync.max_steps_ahead",
             "weight_sync.max_staleness_steps",
             "weight_sync.every",
+            "weight_sync.in_flight_requests",
         ),
         _read_placement,
         _write_sync,
@@ -607,7 +616,11 @@ RULES: list[Rule] = [
         also=(DialectKey(f"{R}.update_weights_bucket_megabytes", 512, "0.5", "0.7"),),
     ),
     Tree(f"{R}.checkpoint_engine.engine_kwargs", "weight_sync.args", since="0.8"),
-    *[Dropped(f"weight_sync.{name}", "verl decides it") for name in ("style", "in_flight_requests")],
+    Dropped("weight_sync.style", "verl sends weights after each step"),
+    Dropped(
+        "weight_sync.in_flight_requests",
+        "verl generates and trains in turns, so that no request is in flight at a weight sync",
+    ),
     Dropped("weight_sync.timeout", "verl waits without a time limit", idle=True),
     *[Dropped(f"buffer.{name}", "verl has no buffer to name", idle=True) for name in ("label", "log_path")],
     Dropped("buffer.**", "verl has no buffer between rollout and training"),
