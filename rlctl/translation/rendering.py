@@ -15,9 +15,12 @@ from rlctl.adapters.engine.writing import without_defaults
 from rlctl.common.errors import RlctlError, UsageError
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level, Report, finding
-from rlctl.config import Loaded
+from rlctl.config import Config, Loaded, stages_of
 from rlctl.documents import Comment, KeyPath, dotted, parse_dotted, write_yaml
+from rlctl.planning.arithmetic import optimizer_steps_per_step
+from rlctl.translation.difference import TICKS
 
+SCHEDULE: KeyPath = ("lr_scheduler",)
 COMMENTED = ("yaml", "sh")
 """The formats that hold comments."""
 
@@ -69,7 +72,7 @@ def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcom
         comments[()] = Comment(head.above, "", ())
         tail = list(head.below)
     outcome = Outcome(found, form, file, report, comments, tail)
-    _keep(_way_back(loaded, file, name), options, outcome)
+    _keep(_way_back(loaded, outcome, options), options, outcome)
     return outcome
 
 
@@ -138,27 +141,56 @@ def _origins(file: File) -> list[Any]:
     return list({entry.key: entry for entry in found}.values())
 
 
-def _way_back(loaded: Loaded, file: File, target: str) -> dict[str, dict[str, Any]]:
+def _way_back(loaded: Loaded, outcome: Outcome, options: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """By dialect, what the target has no key for: keys carried from others, and under ``rlctl`` values it cannot say."""
+    target = outcome.dialect.name
     if target == "rlctl":
         return {}
     kept = {name: dict(keys) for name, keys in loaded.config.extensions.items() if name != target}
-    kept["rlctl"] = _unsaid(loaded, file)
+    kept["rlctl"] = _unsaid(loaded, outcome, options)
     return {name: keys for name, keys in kept.items() if keys}
 
 
-def _unsaid(loaded: Loaded, file: File) -> dict[str, Any]:
+def _unsaid(loaded: Loaded, outcome: Outcome, options: Mapping[str, str]) -> dict[str, Any]:
     """Canonical values that the source says, or its framework's defaults mean, and the target cannot."""
     found: dict[str, Any] = {}
-    for index, written in file.parts:
+    file = outcome.file
+    for place, (index, written) in enumerate(file.parts):
         given = next(part for number, _, part in stage_parts(loaded) if number == index or len(file.parts) == 1)
         values = {path: find(given.plain, path) for path in written.lost_paths(given.is_kept) if path}
         kept = {path: without_defaults(value, path) for path, value in values.items() if not isinstance(value, Absent)}
+        if any(path[-2:-1] == SCHEDULE and path[-1:] in TICKS for path in kept):
+            kept = _in_its_ticks(kept, given.config, _read_part(outcome, place, options))
         prefix = f"stages[{index}]." if index is not None and len(file.parts) > 1 else ""
         for path, value in kept.items():
             if not _held(values[path], path, kept):
                 found[f"{prefix}{dotted(path)}"] = _symbolic(value, path, given.expressions)
     return found
+
+
+def _read_part(outcome: Outcome, place: int, options: Mapping[str, str]) -> Config | None:
+    """A stage of the written file as it is read again; None if it cannot be."""
+    try:
+        again = outcome.dialect.read_again(outcome.file, options).loaded
+    except RlctlError:
+        return None
+    parts = [stage.config for stage in stages_of(again.config)] if again is not None else []
+    return parts[place] if place < len(parts) else None
+
+
+def _in_its_ticks(kept: dict[KeyPath, Any], given: Config, again: Config | None) -> dict[KeyPath, Any]:
+    """Kept lengths of learning-rate schedules in the unit in which the written file counts them."""
+    each, made = optimizer_steps_per_step(given), dict(kept)
+    for path, value in kept.items():
+        role = getattr(given, str(path[0])), getattr(again, str(path[0]), None)
+        if path[-2:-1] != SCHEDULE or path[-1:] not in TICKS or None in role or not isinstance(value, int):
+            continue
+        mine, theirs = (part.lr_scheduler.step_unit for part in role)
+        if (mine, theirs) == ("step", "optimizer_step"):
+            made[path] = value * each
+        elif (mine, theirs) == ("optimizer_step", "step") and value % each == 0:
+            made[path] = value // each
+    return made
 
 
 def _held(value: Any, path: KeyPath, kept: Mapping[KeyPath, Any]) -> bool:

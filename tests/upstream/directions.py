@@ -46,7 +46,7 @@ OLDER = "verl-0.9.0"
 VARIABLES = re.compile(r"oc\.env:(\w+)(,?)")
 EMPTY = ("agentic_val_webshop.yaml",)
 """Every line of it is a comment."""
-HERE = ("No module named", "couldn't connect to 'https://huggingface.co'", "Could not find any alive nodes", "libcuda")
+HERE = ("No module named", "couldn't connect to 'https://huggingface.co'", "Could not find any running Ray", "libcuda")
 """What a framework wants and this test does not have: a source for which it says so is not judged."""
 STUB = """#!/bin/sh
 for word in "$@"; do printf '%s\\0' "$word"; done > "$CAPTURED"

@@ -346,11 +346,22 @@ def _new_engine_keys(prefix: str) -> typing.Iterator[str]:
                         yield from _keys(part, f"{prefix}{role}.{name}.", ())
 
 
+def alone() -> None:
+    """Let Trinity find no Ray, as where none runs: it would ask whichever cluster of this machine is another program's."""
+    import ray
+
+    def none(*_args: Any, **_options: Any) -> None:
+        raise ConnectionError("Could not find any running Ray instance")
+
+    ray.init = none
+
+
 def main() -> None:
     """Answer every line of stdin; whatever Trinity itself prints goes to stderr."""
     out = sys.stdout
     logging.disable(logging.CRITICAL)
     with contextlib.redirect_stdout(sys.stderr):
+        alone()
         for line in sys.stdin:
             question = json.loads(line)
             answer = {"keys": keys()} if question.get("keys") else told(question["text"], rows=question.get("rows", 0))

@@ -25,7 +25,6 @@ NEWER = {"sapo_trainer_run_qwen3_30b_a3b_fsdp": "sets tau_pos, which verl has af
 MISSING = (
     "No module named",
     "couldn't connect to 'https://huggingface.co'",
-    "Could not find any alive nodes",
     "Could not find any running Ray instance",
 )
 """What a framework wants and this test does not have."""

@@ -400,6 +400,8 @@ def _read_ahead(view: Reading) -> Iterator[Flow]:
     oldest = ceil(ratio) + (every - 1 if isinstance(every, int) else 0)
     note = said("responses are at most {oldest} steps old", oldest=oldest) if oldest else ""
     yield Flow(view.to("weight_sync.max_staleness_steps"), oldest, used, "derived" if oldest else "mapped", note)
+    if ratio and not view.written("train_env_manager"):
+        yield Flow(view.to("weight_sync.in_flight_requests"), "continue", ())
 
 
 def _write_ahead(view: Writing) -> Iterator[Out]:
@@ -422,6 +424,11 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
         ahead = ceil(ahead)
     whole = int(ahead) if ahead == int(ahead) else ahead
     yield Flow(view.path("async_generation_ratio"), whole, used, same=True)
+    going = (view.to("weight_sync.in_flight_requests"),)
+    if ahead and not agentic and view.get("weight_sync.in_flight_requests") == "continue":
+        yield Flow((), None, going, "mapped", CONTINUED)
+    elif ahead and not agentic:
+        yield Inexpressible(going, CONTINUED)
     place = (view.to("weight_sync.max_staleness_steps"),)
     oldest = ceil(ahead) + view.config.weight_sync.every - 1
     if staleness is None or staleness == oldest:
@@ -433,12 +440,13 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
         )
 
 
+CONTINUED = "ROLL's asynchronous runs interrupt requests at a weight sync, and continue them with the new weights"
 SYNC: list[Rule] = [
     Key(f"{A}.model_update_frequency", "weight_sync.every", 1),
     CustomRule(
         "steps ahead",
         (DialectKey("async_generation_ratio", 0),),
-        ("weight_sync.max_steps_ahead", "weight_sync.max_staleness_steps"),
+        ("weight_sync.max_steps_ahead", "weight_sync.max_staleness_steps", "weight_sync.in_flight_requests"),
         _read_ahead,
         _write_ahead,
         "staleness = steps ahead, rounded up, + steps between two syncs - 1",
@@ -450,7 +458,7 @@ SYNC: list[Rule] = [
             ("every_optimizer_steps", "ROLL syncs weights between steps"),
             ("on_stale", "ROLL's asynchronous runs wait instead of dropping"),
             ("style", "ROLL syncs weights at fixed steps"),
-            ("in_flight_requests", "ROLL's engines wait; in asynchronous runs they continue"),
+            ("in_flight_requests", "ROLL generates a whole step before a weight sync, so that no request is in flight"),
         )
     ],
     *[

@@ -268,12 +268,44 @@ def lowest(key: str, schedule: str) -> CustomRule:
     rule = Key(key, f"{schedule}min_lr_ratio", 0.0, NullReads(0.0))
 
     def write(view: Writing) -> Iterator[Out]:
+        least, peak = view.get(f"{schedule}min_lr"), _peak(view, schedule)
+        used = (view.to(rule.to), view.to(f"{schedule}min_lr"))
         if view.get(f"{schedule}type") == "constant" and not view.explicit(rule.to):
-            yield Flow((), None, (view.to(rule.to),), "mapped", "a constant rate has no minimum")
+            yield Flow((), None, used, "mapped", "a constant rate has no minimum")
+        elif _is_number(least) and peak:
+            note = said("{least:g} / {peak:g}", least=least, peak=peak)
+            yield Flow(view.path(key), float(f"{least / peak:.12g}"), used, "derived", note)
         else:
             yield from rule.write(view)
 
-    return CustomRule(f"lowest rate of {schedule}", rule.keys, (rule.to,), rule.read, write)
+    return CustomRule(f"lowest rate of {schedule}", rule.keys, (rule.to, f"{schedule}min_lr"), rule.read, write)
+
+
+def lowest_rate(key: str, schedule: str, default: Any = ABSENT) -> CustomRule:
+    """The lowest rate itself; a share of the peak is multiplied by it."""
+    rule, share = Key(key, f"{schedule}min_lr", default), f"{schedule}min_lr_ratio"
+
+    def write(view: Writing) -> Iterator[Out]:
+        ratio, peak = view.get(share), _peak(view, schedule)
+        if not _is_number(view.get(rule.to)) and _is_number(ratio) and peak:
+            note = said("{ratio:g} x {peak:g}", ratio=ratio, peak=peak)
+            yield Flow(
+                view.path(key), float(f"{ratio * peak:.12g}"), (view.to(share), view.to(rule.to)), "derived", note
+            )
+        else:
+            yield from rule.write(view)
+
+    return CustomRule(f"lowest rate of {schedule}", rule.keys, (rule.to, share), rule.read, write)
+
+
+def _peak(view: Writing, schedule: str) -> float | None:
+    """The rate that the schedule begins to decay from."""
+    peak = view.get(f"{schedule.removesuffix('lr_scheduler.')}optimizer.lr")
+    return peak if _is_number(peak) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _length(key: str, schedule: str) -> CustomRule:
@@ -303,14 +335,14 @@ def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any =
             "fsdp2",
             role,
             fsdp_shape(prefix, f"{c}type"),
-            lowest(f"{o}min_lr_ratio", f"{c}"),
+            lowest(f"{o}min_lr_ratio", c),
             Key(f"{o}num_cycles", f"{c}num_cycles", 0.5, since="0.4"),
         ),
         under(
             "megatron",
             role,
             Key(f"{o}lr_decay_style", f"{c}type", megatron_shape or "constant", MEGATRON_SCHEDULES),
-            Key(f"{o}min_lr", f"{c}min_lr"),
+            lowest_rate(f"{o}min_lr", c),
             Key(f"{o}lr_warmup_init", f"{c}warmup_start_lr"),
             Key(f"{o}lr_decay_steps", f"{c}decay_steps", None, Ticks(c)),
             Key(f"{o}lr_wsd_decay_steps", f"{c}wsd_decay_steps", None, Ticks(c)),
@@ -321,7 +353,7 @@ def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any =
             "veomni",
             role,
             Key(f"{o}lr_scheduler_type", f"{c}type", "cosine", FSDP_SCHEDULES, always=True),
-            Key(f"{o}lr_min", f"{c}min_lr", 0.0),
+            lowest_rate(f"{o}lr_min", c, 0.0),
             Key(f"{o}lr_start", f"{c}warmup_start_lr", 0.0),
         ),
         under(
