@@ -385,7 +385,8 @@ class Reader:
         """The expressions in a mapping or list that went over whole."""
         for key in flow.keys:
             for leaf in self._leaves_at(key):
-                self._remember_text(find(self.document.values, leaf), flow.to + leaf[len(key) :], flow)
+                inside = leaf[len(key) :] or (leaf[-1:] if isinstance(flow.value, Mapping) else ())
+                self._remember_text(find(self.document.values, leaf), flow.to + inside, flow)
 
     def _remember_literal(self, value: Any, to: KeyPath) -> None:
         """The text of a ``${`` that is no expression: an escape or a variable of the environment gave it."""

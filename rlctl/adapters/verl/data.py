@@ -128,6 +128,8 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
             yield Flow((), None, (place,), "mapped", "what verl does anyway")
         elif turns and field in ("prompt_key", "response_key"):
             yield Inexpressible((place,), said("the conversations in '{turns}' contain it", turns=turns), idle=True)
+        elif "messages_key" in columns and field in ("prompt_key", "response_key"):
+            yield Inexpressible((place,), "verl's SFT trainer reads conversations: write one column of chat messages")
         elif field == "prompt_type" and value == "messages":
             yield Inexpressible((place,), "verl's rows are chat messages", idle=True)
         elif field == "split" and not view.explicit(".".join(str(part) for part in place)):

@@ -59,6 +59,7 @@ def _write_plain_micro(view: Writing) -> Iterator[Out]:
 
 
 OBJECTIVE = Dropped("algorithm.objective.type", "verl's SFT trainer supports only SFT", "sft")
+NO_TEACHER = "verl's SFT trainer has no teacher: the run trains on the responses of the data alone"
 AT_END = Dropped("checkpoint.at_end", "verl's SFT trainer always saves after the last step", True)
 
 
@@ -66,6 +67,8 @@ def common(each_epoch: str = "") -> list[Rule]:
     """What both trainers have; ``each_epoch`` is the word for once an epoch in an interval, if the trainer knows one."""
     return [
         OBJECTIVE,
+        Dropped("algorithm.distillation.**", NO_TEACHER),
+        Dropped("algorithm.distillation", NO_TEACHER, None, matters=True),
         PRESET,
         Key("data.train_batch_size", "batch.prompts_per_step", 256, always=True),
         Key("data.max_length", "data.max_sequence_tokens", 1024, always=True),
