@@ -182,15 +182,20 @@ def _in_its_ticks(kept: dict[KeyPath, Any], given: Config, again: Config | None)
     """Kept lengths of learning-rate schedules in the unit in which the written file counts them."""
     each, made = optimizer_steps_per_step(given), dict(kept)
     for path, value in kept.items():
-        role = getattr(given, str(path[0])), getattr(again, str(path[0]), None)
-        if path[-2:-1] != SCHEDULE or path[-1:] not in TICKS or None in role or not isinstance(value, int):
+        mine, theirs = (_step_unit(config, path) for config in (given, again))
+        if path[-2:-1] != SCHEDULE or path[-1:] not in TICKS or not isinstance(value, int):
             continue
-        mine, theirs = (part.lr_scheduler.step_unit for part in role)
         if (mine, theirs) == ("step", "optimizer_step"):
             made[path] = value * each
         elif (mine, theirs) == ("optimizer_step", "step") and value % each == 0:
             made[path] = value // each
     return made
+
+
+def _step_unit(config: Config | None, path: KeyPath) -> str | None:
+    """What the schedule of a role counts."""
+    schedule = getattr(getattr(config, str(path[0]), None), "lr_scheduler", None)
+    return schedule.step_unit if schedule is not None else None
 
 
 def _held(value: Any, path: KeyPath, kept: Mapping[KeyPath, Any]) -> bool:

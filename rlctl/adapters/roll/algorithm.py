@@ -265,7 +265,7 @@ COMMON: list[Rule] = [
             ("shift", "ROLL no longer shifts rewards (reward_shift was removed)"),
             ("scale", "ROLL no longer scales rewards (reward_scale was removed)"),
             ("overlong_penalty", "ROLL has no soft overlong penalty; max_len_mask excludes truncated responses"),
-            ("overlong_penalty.**", "ROLL has no soft overlong penalty"),
+            ("overlong_penalty.**", "ROLL has no soft overlong penalty; max_len_mask excludes truncated responses"),
             ("length_penalty", "in ROLL a reward worker does this"),
         )
     ],

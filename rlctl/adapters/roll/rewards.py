@@ -550,7 +550,7 @@ def _write_groups(view: Writing, item: Mapping[str, Any], used: tuple[Any, ...])
     if item["type"] == "zero_variance_groups":
         config: dict[str, Any] = {"type": "std_filter", "filter_args": {"std_threshold": item["threshold"]}}
         if item["metric"] not in ("reward", "seq_reward", "seq_final_reward", "score"):
-            yield Inexpressible(used, said("ROLL compares the reward, not {metric}", metric=item["metric"]))
+            yield Inexpressible(used, said("ROLL filters groups by the reward, not by {metric}", metric=item["metric"]))
     else:
         config = {"type": "mean_filter", "filter_args": {"threshold_down": item["low"], "threshold_up": item["high"]}}
     if not domains(view):

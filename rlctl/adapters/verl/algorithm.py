@@ -333,12 +333,12 @@ RULES: list[Rule] = [
             ("dro_beta", None, "0.9"),
         )
     ],
-    Dropped("algorithm.policy_loss.args", "another dialect's loss"),
+    Dropped("algorithm.policy_loss.args", "verl's loss has no such argument"),
     Dropped("algorithm.policy_loss.importance_weight", "verl's gpg has no importance weight", "none"),
     Dropped("algorithm.policy_loss.weight_bound", "verl's gpg has no importance weight"),
     Dropped("algorithm.policy_loss.positive_weight", "verl has no topr"),
     Dropped("algorithm.policy_loss.negative_weight", "verl has no topr"),
-    Dropped("algorithm.advantage.args", "another dialect's estimator"),
+    Dropped("algorithm.advantage.args", "verl's estimator has no such argument: it computes its own way"),
     CustomRule(
         "aggregation",
         (DialectKey(f"{A}.loss_agg_mode", "token-mean", "0.4"),),
