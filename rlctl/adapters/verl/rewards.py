@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlctl.adapters.engine.implied import SCORERS, WORKERS, scored_as, told
+from rlctl.adapters.engine.lacking import lacking
 from rlctl.adapters.engine.rules import (
     ABSENT,
     CustomRule,
@@ -230,7 +231,7 @@ def _common(reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
     usual = {"weight": 1.0, "applies_to": None, "timeout": 30.0, "on_error": "zero"}
     for name, value in usual.items():
         if reward[name] != value:
-            yield Inexpressible(((*place, name),), said("verl's rewards have no {name}", name=name))
+            yield Inexpressible(((*place, name),), lacking("verl", ("rewards", name)))
     for name in ("name", "workers", *(name for name, value in usual.items() if reward[name] == value)):
         yield Flow((), None, ((*place, name),))
 
