@@ -24,6 +24,8 @@ class Draws:
         self._marks: deque[tuple[int, dict[str, Any]]] = deque()
         """The first number of each batch that may have open prompts, and the stream before it."""
         self._open: dict[int, Prompt] = {}
+        self._lowest = 0
+        """At most the lowest open number: it only moves up, so that finding that number costs nothing."""
         self._next: list[int] = []
         """Open prompts that nobody works on, lowest number first."""
 
@@ -35,7 +37,9 @@ class Draws:
     @property
     def first_open(self) -> int:
         """The lowest number that is not over."""
-        return min(self._open, default=self._drawn)
+        while self._lowest < self._drawn and self._lowest not in self._open:
+            self._lowest += 1
+        return self._lowest
 
     def feedback(self, mean_rewards: Mapping[int, float]) -> None:
         """What each prompt's responses were worth, for an order that goes by it."""
@@ -75,6 +79,7 @@ class Draws:
         """Go on from a position."""
         self._stream.restore(dict(state["stream"]))
         self._drawn, still_open = state["first"], set(state["open"])
+        self._lowest = self._drawn
         self._marks.clear()
         self._open, self._next = {}, []
         while self._drawn < state["drawn"]:

@@ -11,6 +11,8 @@ holds back nobody but itself.
 from __future__ import annotations
 
 import dataclasses
+import heapq
+import itertools
 import math
 import time
 from collections import Counter
@@ -60,6 +62,25 @@ class _Asked:
     attempts: int = 1
 
 
+class _Load:
+    """Responses under way in each engine, and which engine has the fewest: of several, the first."""
+
+    def __init__(self, engines: int) -> None:
+        self._of = [0] * engines
+        self._heap = [(0, engine) for engine in range(engines)]
+        """What each engine had at some time; its last entry is what it has."""
+
+    def add(self, engine: int, responses: int) -> None:
+        self._of[engine] += responses
+        heapq.heappush(self._heap, (self._of[engine], engine))
+
+    def least(self) -> int:
+        """The engine with the fewest."""
+        while self._heap[0][0] != self._of[self._heap[0][1]]:
+            heapq.heappop(self._heap)
+        return self._heap[0][1]
+
+
 class Scheduler:
     """What is under way, from the prompt to the group. Not safe for threads: one pump at a time."""
 
@@ -96,12 +117,13 @@ class Scheduler:
         """Groups to be scored."""
         self._settled: dict[int, RolloutGroup | None] = {}
         """By number, groups that wait for their turn; None was left out or given up."""
+        self._kept = 0
+        """How many of them are groups."""
         self._turn = draws.first_open
         self._tickets = 0
         self._outbox: list[dict[int, Request]] = [{} for _ in range(len(engines))]
         self._aborted: list[int] = []
-        self._load = [0] * len(engines)
-        """Responses under way in each engine."""
+        self._load = _Load(len(engines))
         self._worked = 0.0
         """Seconds that engines have been at work: by them time is limited, as nobody is late for what is done in between."""
         self._durations = [0, 0.0]
@@ -120,7 +142,7 @@ class Scheduler:
     @property
     def there(self) -> int:
         """Groups to train on that are handed on, or only wait for their turn."""
-        return self.handed_on + sum(group is not None for group in self._settled.values())
+        return self.handed_on + self._kept
 
     @property
     def busy(self) -> bool:
@@ -165,12 +187,12 @@ class Scheduler:
 
     def _submit(self, flight: Flight, request: Request, *, greedy: bool = False) -> None:
         """Give a request to the engine with the least to do."""
-        engine = min(range(len(self._load)), key=self._load.__getitem__)
+        engine = self._load.least()
         self._tickets += 1
         flight.tickets.add(self._tickets)
         self._asked[self._tickets] = _Asked(flight, request, engine, request.n, greedy)
         self._outbox[engine][self._tickets] = request
-        self._load[engine] += request.n
+        self._load.add(engine, request.n)
 
     def pump(self, seconds: float) -> None:
         """Let the engines work for about ``seconds``, and take every group as far as it goes.
@@ -204,7 +226,7 @@ class Scheduler:
             flight = asked.flight
             self._durations[0] += 1
             self._durations[1] += self._worked - flight.began
-            self._load[asked.engine] -= 1
+            self._load.add(asked.engine, -1)
             asked.missing -= 1
             if asked.greedy:
                 flight.best = each.response
@@ -228,7 +250,7 @@ class Scheduler:
                 continue
             del self._asked[ticket]
             asked.flight.tickets.discard(ticket)
-            self._load[engine] -= asked.missing
+            self._load.add(engine, -asked.missing)
             self.counts["again"] += 1
             self._submit(asked.flight, asked.request, greedy=asked.greedy)
             self._asked[self._tickets].attempts = asked.attempts + 1
@@ -236,7 +258,7 @@ class Scheduler:
     def _give_up_late(self) -> None:
         """Give up prompts that take too long, and the stragglers of rounds that have waited for them."""
         now, limit = self._worked, self._time_limit()
-        for flight in [flight for flight in self._flights.values() if flight.tickets and now - flight.began > limit]:
+        for flight in self._late(now - limit):
             self._abandon(flight, f"it took more than {limit:.3g} s")
         over = self.config.rollout.oversampling
         if not over.ratio:
@@ -245,12 +267,17 @@ class Scheduler:
         enough = math.ceil(each * (1 - over.ratio))
         for number in [number for number, count in self._round_over.items() if count >= enough]:
             since = self._rounds.setdefault(number, now)
-            late = [flight for flight in self._flights.values() if flight.number // each == number and flight.tickets]
             if self._round_over[number] == each:
                 del self._round_over[number], self._rounds[number]
             elif now - since >= over.wait_after_minimum:
+                late = [one for one in self._flights.values() if one.number // each == number and one.tickets]
                 for flight in late:
                     self._abandon(flight, "")
+
+    def _late(self, before: float) -> list[Flight]:
+        """The flights that engines work on since before that time; flights are in the order in which they were started."""
+        early = itertools.takewhile(lambda flight: flight.began < before, self._flights.values())
+        return [flight for flight in early if flight.tickets]
 
     def _time_limit(self) -> float:
         """Seconds that a prompt may take."""
@@ -275,7 +302,7 @@ class Scheduler:
             asked = self._asked.pop(ticket)
             if self._outbox[asked.engine].pop(ticket, None) is None:
                 self._aborted.append(ticket)
-            self._load[asked.engine] -= asked.missing
+            self._load.add(asked.engine, -asked.missing)
         flight.tickets.clear()
 
     def give_back(self) -> None:
@@ -331,6 +358,7 @@ class Scheduler:
         if self.config.rollout.oversampling.ratio:
             self._round_over[number // self.config.batch.prompts_per_step] += 1
         self._settled[number] = group
+        self._kept += group is not None
         if not self._in_order:
             self._release(number)
         while self._turn in self._settled:
@@ -340,6 +368,7 @@ class Scheduler:
     def _release(self, number: int) -> None:
         group = self._settled.pop(number)
         if group is not None:
+            self._kept -= 1
             self._hand_on(dataclasses.replace(group, draw=number))
             self.handed_on += 1
         self.draws.over(number)

@@ -210,3 +210,34 @@ def test_scoring_goes_on_beside_rollout_and_no_further_than_it_may() -> None:
     threading.Timer(0.2, release.set).start()
     here.scheduler.pump(2.0)
     assert here.groups, "four responses wait to be scored: rollout waits for that"
+
+
+def test_many_open_prompts_cost_no_more_each_than_few() -> None:
+    """Prompts that settle behind one that does not: work is counted, not timed."""
+    looked_at: list[int] = []
+    for count in (64, 1024):
+        draws = Draws(stream(count))
+        for _ in range(count):
+            draws.next()
+        draws._open = Counting(draws._open)  # type: ignore[assignment]
+        for number in range(1, count):
+            draws.over(number)
+            assert draws.first_open == 0
+        draws.over(0)
+        assert draws.first_open == count
+        looked_at.append(draws._open.looks // count)  # type: ignore[attr-defined]
+    assert looked_at[1] <= looked_at[0]
+
+
+class Counting(dict[int, Any]):
+    """Counts the numbers that are looked up or walked over."""
+
+    looks = 0
+
+    def __contains__(self, key: object) -> bool:
+        self.looks += 1
+        return super().__contains__(key)
+
+    def __iter__(self) -> Any:
+        self.looks += len(self)
+        return super().__iter__()
