@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import torch
 
+STREAM = "rlctl_stream"
+"""The name under which a request to vLLM carries its stream's state."""
+
 
 def _signed(value: int) -> int:
     value &= (1 << 64) - 1

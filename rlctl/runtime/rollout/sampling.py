@@ -118,7 +118,7 @@ def draw(
     if rules.table.all_greedy:
         tokens = allowed.argmax(dim=-1)
     else:
-        tokens = _inverse_cdf(torch.softmax(allowed, dim=-1), uniforms)
+        tokens = inverse_cdf(torch.softmax(allowed, dim=-1), uniforms)
         if rules.table.any_greedy:
             tokens = torch.where(rules.greedy[:, 0], allowed.argmax(dim=-1), tokens)
     return tokens, log_probs.gather(1, tokens[:, None])[:, 0]
@@ -183,7 +183,7 @@ def keep_top_p(scores: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     return scores.masked_fill(removed, _OFF)
 
 
-def _inverse_cdf(probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+def inverse_cdf(probs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Return the first token at which the cumulated probability passes ``uniforms``; never one of probability 0."""
     cumulated = probs.cumsum(dim=-1, dtype=torch.float64)
     targets = uniforms[:, None] * cumulated[:, -1:]

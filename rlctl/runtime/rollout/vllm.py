@@ -1,7 +1,8 @@
 """vLLM as a rollout engine: its ``LLMEngine`` in this process, stepped by us.
 
-Each response is a request of its own to vLLM, with a seed made of the group's seed and its place in the group: what it draws
-does not depend on what else is in the batch, as far as vLLM computes the same logits in any batch. In float32 it does but for
+Each response is a request of its own to vLLM, with a random stream made of the group's seed and its place in the group, the
+same stream as in the built-in engine: what it draws does not depend on what else is in the batch, as far as vLLM computes the
+same logits in any batch. In float32 it does but for
 the last bits; in bfloat16 a rounding can turn a draw now and then. Responses to one prompt share its cached prefix.
 """
 
@@ -22,7 +23,7 @@ import torch
 from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
 from rlctl.runtime.rollout.interface import Finished
-from rlctl.runtime.rollout.randomness import stream_keys
+from rlctl.runtime.rollout.randomness import STREAM, stream_keys
 from rlctl.runtime.rollout.weights import Checklist, without_memory
 from rlctl.runtime.serialization.tensors import NamedTensors
 from rlctl.runtime.sync.bucket import parts
@@ -358,7 +359,7 @@ def _params(sampling: Sampling, key: int) -> Any:
         top_k=sampling.top_k,
         min_p=sampling.min_p,
         repetition_penalty=sampling.repetition_penalty,
-        seed=key & ((1 << 63) - 1),
+        extra_args={STREAM: key},
         stop=list(sampling.stop),
         stop_token_ids=[] if sampling.ignore_eos else list(sampling.stop_token_ids),
         ignore_eos=True,  # the ending tokens are those of the request, whatever vLLM knows of the model

@@ -1,4 +1,4 @@
-"""What rlctl adds inside vLLM's own worker processes: its sampler's log-probs, and new weights, part by part.
+"""What rlctl adds inside vLLM's own worker processes: its sampler's draws and log-probs, and new weights, part by part.
 
 vLLM mixes ``RolloutExtension`` into its worker class (``worker_extension_cls``); its methods are called through
 ``collective_rpc``, by name. This module is imported in processes that hold nothing of rlctl but it.
@@ -17,7 +17,11 @@ from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, i
 from vllm.platforms import current_platform
 from vllm.v1.outputs import LogprobsTensors
 from vllm.v1.sample.metadata import SamplingMetadata
+from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 from vllm.v1.sample.sampler import Sampler
+
+from rlctl.runtime.rollout.randomness import STREAM, uniforms
+from rlctl.runtime.rollout.sampling import inverse_cdf
 
 # It warns of layers that nothing is loaded into, such as tied heads; that every weight comes is checked before it gets here.
 logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel(logging.ERROR)
@@ -26,11 +30,46 @@ if TYPE_CHECKING:
     from vllm.v1.outputs import SamplerOutput
 
 
+class KeyedDraws(torch.nn.Module):
+    """Samples each row by one uniform of (its response's stream, its position), as the built-in engine does.
+
+    A seed for each request would make vLLM fill its noise row by row, one kernel a row. This takes a few kernels a batch.
+    """
+
+    def __init__(self, otherwise: torch.nn.Module) -> None:
+        """``otherwise`` samples rows without a stream: those of vLLM's own warm-up."""
+        super().__init__()
+        self._otherwise = otherwise
+        self.uniforms: torch.Tensor | None = None
+        """float64 [batch], of the step that is being sampled."""
+
+    def forward(
+        self,
+        logits: torch.Tensor,
+        generators: dict[int, torch.Generator],
+        top_k: torch.Tensor | None,
+        top_p: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Tokens [batch], and no processed log-probs; as vLLM's ``TopKTopPSampler``."""
+        if self.uniforms is None:
+            found: tuple[torch.Tensor, torch.Tensor | None] = self._otherwise(logits, generators, top_k, top_p)
+            return found
+        probs = apply_top_k_top_p(logits, top_k, top_p).softmax(dim=-1, dtype=torch.float32)
+        return inverse_cdf(probs, self.uniforms), None
+
+
 class RolloutSampler(Sampler):
-    """vLLM's sampler, whose log-probs are those under the sampling temperature, before penalties, min-p, top-k and top-p.
+    """vLLM's sampler with rlctl's draws (``KeyedDraws``), whose log-probs are those under the sampling temperature, before
+    penalties, min-p, top-k and top-p.
 
     vLLM's own are either before the temperature too (``raw_logprobs``) or after all of them (``processed_logprobs``).
     """
+
+    def __init__(self, own: Sampler, runner: Any) -> None:
+        """``own`` is what ``runner``, vLLM's model runner, sampled with before."""
+        super().__init__(own.logprobs_mode, own.use_fp64_gumbel)
+        self._runner = runner
+        self.topk_topp_sampler = KeyedDraws(own.topk_topp_sampler)
 
     _temperature: torch.Tensor | None = None
     """[batch], 1 where greedy; None outside of ``forward`` and where the whole batch is greedy."""
@@ -42,10 +81,24 @@ class RolloutSampler(Sampler):
         temperature = None if sampling_metadata.all_greedy else sampling_metadata.temperature
         if temperature is not None:
             self._temperature = temperature.masked_fill(temperature < 1e-5, 1.0)
+            self.topk_topp_sampler.uniforms = self._uniforms(logits)
         try:
             return super().forward(logits, sampling_metadata, *args, **kwargs)
         finally:
-            self._temperature = None
+            self._temperature = self.topk_topp_sampler.uniforms = None
+
+    def _uniforms(self, logits: torch.Tensor) -> torch.Tensor | None:
+        """One number a row, by its request's stream and how many tokens it has; None in vLLM's warm-up, without requests."""
+        names = self._runner.input_batch.req_ids
+        if len(names) != len(logits):
+            return None
+        requests = [self._runner.requests[name] for name in names]
+        given = [(request.sampling_params.extra_args or {}).get(STREAM) for request in requests]
+        if None in given:
+            return None
+        positions = [len(request.output_token_ids) for request in requests]
+        keys, places = torch.tensor([given, positions]).to(logits.device, non_blocking=True)
+        return uniforms(keys, places)
 
     def compute_logprobs(self, logits: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         """Log-probs of all tokens; in ``forward`` under the temperature of each row."""
@@ -78,8 +131,7 @@ class RolloutExtension:
 
     def rlctl_start(self) -> None:
         """Take rlctl's sampler in place of vLLM's."""
-        own = self.model_runner.sampler
-        self.model_runner.sampler = RolloutSampler(own.logprobs_mode, own.use_fp64_gumbel)
+        self.model_runner.sampler = RolloutSampler(self.model_runner.sampler, self.model_runner)
 
     def rlctl_begin_weights(self) -> None:
         """Be ready for all weights of the model, under their Hugging Face names."""

@@ -170,6 +170,14 @@ def test_a_response_depends_on_its_seed_and_place_only(engine: VllmEngine) -> No
     assert [r.token_ids for r in other] != [r.token_ids for r in together[0]]
 
 
+def test_responses_are_those_of_the_built_in_engine(engine: VllmEngine, folder: Path) -> None:
+    built_in = make_engine(config(folder, engine="transformers"), "transformers", str(folder), "cpu")
+    asked = requests(dataclasses.replace(PLAIN, temperature=1.3)) + requests(FILTERED)
+    here, there = (pairs(asked, each.generate(asked)) for each in (engine, built_in))
+    same = [mine.token_ids == theirs.token_ids for (_, mine), (_, theirs) in zip(here, there, strict=True)]
+    assert sum(same) >= len(same) - 1, "a rounding of the logits may turn a draw"
+
+
 def test_texts_end_responses(engine: VllmEngine) -> None:
     free = dataclasses.replace(PLAIN, max_tokens=20, temperature=1.5)
     whole = engine.generate(requests(free))
