@@ -44,10 +44,13 @@ def test_its_workers_get_the_share_of_each_gpu_and_the_process_itself_none(monke
     assert len(shares) == 1
     assert 0 < shares.pop() < 1
     assert [options["num_gpus"] for _, options in found] == [0, 0]
+    hidden = [options["runtime_env"]["env_vars"]["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] for _, options in found]
+    assert hidden == ["0", "0"], "on a running cluster too, whose settings are not the run's"
     assert [options["scheduling_strategy"]["placement_group_bundle_index"] for _, options in found] == [0, 2]
 
 
 def test_on_cpus_there_is_nothing_to_share(monkeypatch: pytest.MonkeyPatch) -> None:
     found = spawned(monkeypatch, "cpu")
     assert [variables for variables, _ in found] == [{"A": "1"}] * 2
+    assert all("runtime_env" not in options for _, options in found)
     assert [options["scheduling_strategy"]["placement_group_bundle_index"] for _, options in found] == [0, 2]

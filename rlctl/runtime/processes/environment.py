@@ -23,6 +23,8 @@ from rlctl.runtime.user_code import import_file, last_lines
 FOLDER, LEVEL, PLUGINS, BY_NODE = "RLCTL_WORKING_FOLDER", "RLCTL_LOG_LEVEL", "RLCTL_PLUGINS", "RLCTL_LOGS_BY_NODE"
 GENERATES = ("rollout", "reward", "agent")
 """Roles that ``rollout.env_vars`` is for: they generate responses and score them."""
+LEFT_ALONE = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
+"""With it Ray doesn't set CUDA_VISIBLE_DEVICES, so that every actor of a machine sees all of its GPUs."""
 COPIED_EVERY_SECONDS = 5.0
 _QUIET = {"debug": "debug", "info": "warning", "warning": "warning", "error": "error"}
 """What Transformers tells of by level: its notes are about its own code."""
@@ -62,11 +64,22 @@ def enter(variables: Mapping[str, str], log: str) -> None:
         RunError: a plug-in cannot be imported.
     """
     os.environ.update(variables)
+    _show_assigned_gpus()
     with suppress(OSError):  # a machine without the controller's folder: paths there are absolute
         os.chdir(variables.get(FOLDER, "."))
     _write_output_to(_log_here(Path(log)))
     logging.basicConfig(level=variables.get(LEVEL, "warning").upper(), format="%(levelname)s %(name)s: %(message)s")
     import_plugins(variables.get(PLUGINS, "").split(os.pathsep))
+
+
+def _show_assigned_gpus() -> None:
+    """Let this process see only the GPUs that Ray assigned to it, if the cluster's setting leaves that to the process."""
+    if not os.environ.get(LEFT_ALONE):
+        return
+    import ray
+
+    if assigned := ray.get_gpu_ids():
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, assigned))
 
 
 def _log_here(log: Path) -> Path:

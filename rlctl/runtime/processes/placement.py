@@ -59,6 +59,10 @@ GIVEN_BACK_SECONDS = 5.0
 """Within which a cluster takes devices back; it does so too once it notices that the run is over."""
 
 
+SEES_GPUS = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
+"""Ray's variable that hides every GPU from an actor without one, unless it is 0."""
+
+
 @dataclass(frozen=True)
 class _Hosts:
     """The processes of one role and what they were started for."""
@@ -167,6 +171,8 @@ class Placement:
             "max_concurrency": 1,
             "scheduling_strategy": PlacementGroupSchedulingStrategy(self.bundles, placement_group_bundle_index=bundle),
         }
+        if several[1:]:  # it holds no GPU, and must see those of its workers whatever the cluster was started with
+            options["runtime_env"] = {"env_vars": {SEES_GPUS: "0"}}
         return spawn(environment, str(log), **options)
 
 
