@@ -18,6 +18,15 @@ UNBOUNDED = ("trainer_driven", "explorer_driven", "fully_async")
 """Styles in which rollout does not wait for training, only for room in the buffer."""
 
 
+def sleep_level(config: Config) -> int:
+    """How deep rollout engines sleep: weights that a sync overwrites before the next response needn't be kept."""
+    sync, memory = config.weight_sync, config.rollout.memory
+    if memory.sleep_level is not None:
+        return memory.sleep_level
+    every_step = sync.style == "fixed" and sync.every == 1 and sync.every_optimizer_steps is None
+    return 2 if every_step and memory.quantization is None else 1
+
+
 def sync_due(config: Config, step: int) -> bool:
     """Whether weights are sent after a step; who is driven by the explorer sends them when it has explored enough."""
     sync = config.weight_sync

@@ -322,7 +322,7 @@ VLLM: list[Rule] = [
     Key(f"{S}.enable_prefix_caching", f"{M}prefix_caching", True),
     Key(f"{S}.enable_chunked_prefill", f"{M}chunked_prefill", True),
     Key(f"{S}.enforce_eager", f"{M}enforce_eager", False),
-    Key(f"{S}.sleep_level", f"{M}sleep_level", 1),
+    Key(f"{S}.sleep_level", f"{M}sleep_level"),
     Key(f"{S}.load_format", f"{M}load_format", "dummy", LOAD),
     Key(f"{S}.quantization", f"{M}quantization", None),
     Key(f"{S}.disable_log_stats", f"{M}log_statistics", ABSENT, Not(), quiet=True),

@@ -144,8 +144,8 @@ class EngineMemory:
     """No CUDA graphs: slower decoding, faster start, less memory."""
     sleep: bool = True
     """Free the KV cache (and weights, where they can be restored) while training, when devices are shared."""
-    sleep_level: Annotated[int, Range(at_least=1, at_most=2)] = 1
-    """1 keeps weights in CPU memory, 2 drops them."""
+    sleep_level: Annotated[int, Range(at_least=1, at_most=2)] | None = None
+    """1 keeps weights in CPU memory during sleep, 2 drops them. null = 2 if every step syncs new weights, else 1."""
     load_format: Literal["auto", "dummy", "safetensors"] = "auto"
     """How first weights are loaded: from the files, or made up because a sync follows at once."""
     quantization: str | None = None

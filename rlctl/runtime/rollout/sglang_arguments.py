@@ -15,7 +15,7 @@ from typing import Any
 from rlctl.common.errors import MissingDependency, RunError, nearest
 from rlctl.config import Config
 from rlctl.config.sections.rollout import EngineMemory
-from rlctl.planning import arithmetic
+from rlctl.planning import arithmetic, rollout_schedule
 from rlctl.planning.plan import Device
 from rlctl.runtime.models.config import changes_of
 
@@ -133,7 +133,7 @@ def server_arguments(config: Config, model_path: str, device: Device) -> dict[st
     }
     if arithmetic.rollout_sleeps(config, device):
         arguments["enable_memory_saver"] = True
-        arguments["enable_weights_cpu_backup"] = rollout.memory.sleep_level == 1
+        arguments["enable_weights_cpu_backup"] = rollout_schedule.sleep_level(config) == 1
     return {name: value for name, value in arguments.items() if value is not None} | _given(config)
 
 
