@@ -8,6 +8,7 @@ from functools import partial
 
 from rlctl.config import Config
 from rlctl.planning import arithmetic
+from rlctl.planning.plan import Device
 from rlctl.runtime.agents.relay import AgentEngines
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints
 from rlctl.runtime.critic import ValueModel
@@ -118,18 +119,19 @@ def make_roles(given: StageContext, groups: Groups, *, renew: Callable[[int], No
         policy=_policy(given, groups["policy"]) if "policy" in groups else None,
         critic=ValueModel(groups["critic"], config) if "critic" in groups else None,
         reference=_reference(config, groups),
-        rollout=_rollout(config, groups, drawing, stateless),
+        rollout=_rollout(config, groups, drawing, stateless, given.device),
         rewards=Rewards(groups["reward"], tokenizer, models, failed, stateless) if "reward" in groups else None,
     )
 
 
 def _rollout(
-    config: Config, groups: Mapping[str, Group], drawing: RetryPolicy, stateless: RetryPolicy
+    config: Config, groups: Mapping[str, Group], drawing: RetryPolicy, stateless: RetryPolicy, device: Device
 ) -> RolloutEngines | None:
     """What answers requests: the engines, or agents that call them."""
     if "rollout" not in groups:
         return None
-    engines = RolloutEngines(groups["rollout"], drawing, config.weight_sync.timeout)
+    sleeps = arithmetic.rollout_sleeps(config, device)
+    engines = RolloutEngines(groups["rollout"], drawing, config.weight_sync.timeout, gives_memory=sleeps)
     return AgentEngines(engines, groups["agent"], stateless) if "agent" in groups else engines
 
 

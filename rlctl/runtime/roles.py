@@ -180,13 +180,22 @@ IDLE_SECONDS = 0.005
 class RolloutEngines:
     """All rollout engines together."""
 
-    def __init__(self, group: Group, again: RetryPolicy | None = None, sync_timeout: float = math.inf) -> None:
+    def __init__(
+        self,
+        group: Group,
+        again: RetryPolicy | None = None,
+        sync_timeout: float = math.inf,
+        *,
+        gives_memory: bool = True,
+    ) -> None:
         """
         Args:
             group: of the workers.
             again: how an engine that is lost is replaced, so that its prompts are rolled out again, with the same seeds.
             sync_timeout: seconds that a weight sync waits for a bucket.
+            gives_memory: whether an engine that sleeps gives memory to training; without, one that is idle needn't sleep.
         """
+        self._gives_memory = gives_memory
         self._group = group
         self._sync = WeightSync(group, sync_timeout, again)
         self._again = again
@@ -286,7 +295,10 @@ class RolloutEngines:
         """Stop the engines, and leave the devices' memory to training if they are shared, until they are next asked to
         generate."""
         self.resting = True
-        self._group.all(RolloutWorker.sleep)
+        if self._gives_memory:
+            self._group.all(RolloutWorker.sleep)
+        elif working := self.working:
+            self._group.begin(RolloutWorker.sleep, dict.fromkeys(working, ())).wait()
 
 
 @dataclass(frozen=True)

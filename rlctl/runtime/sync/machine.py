@@ -1,10 +1,10 @@
 """The controller's side of a weight sync: one state machine, whatever way the weights take.
 
-    source   begin ── next ─ next ─ … ── end          who has the weights: train workers, or a folder
+    source   begin ── next ─ next ─ … ── end     who has the weights: train workers, or a folder
                         │      │
-    engines  begin ── load ─ load ─ … ── commit       they answer nothing from begin to commit
+    engines           load ─ load ─ … ── commit  they answer nothing from the first bucket to commit
 
-    idle ──begin──▶ loading ──bucket──▶ loading ── … ──commit──▶ idle, and the version is the new one
+    idle ──bucket──▶ loading ──bucket──▶ loading ── … ──commit──▶ idle, and the version is the new one
                        └── a failure ──▶ the source is run to its end, engines answer nothing until a whole sync
 
 While the engines load a bucket the next is gathered. An engine that is lost meanwhile is replaced, and gets all weights when
@@ -204,11 +204,12 @@ class WeightSync:
             source.meet(self.engines, engines, within("training and rollout did not both join the sync"))
             source.begin(within("training did not start the sync"))
             coming = gathered()
-            each(RolloutWorker.begin_weights, "it did not start the sync", source.transport, joins=True)
             while (message := coming.wait()[0]) is not None:
+                opens = (source.transport,) if number == 1 else ()
                 number += 1
                 coming = gathered()
-                each(RolloutWorker.load_bucket, f"it did not load bucket {number - 1}", message)
+                what = f"it did not load bucket {number - 1}"
+                each(RolloutWorker.load_bucket, what, message, *opens, joins=bool(opens))
             each(RolloutWorker.commit_weights, f"it did not apply the {number - 1} buckets")
             source.end(within("training did not finish the sync"))
         except StopRequested:

@@ -11,7 +11,7 @@ import torch
 from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.rollout import ExternalEngine as External
-from rlctl.planning import arithmetic
+from rlctl.planning import arithmetic, rollout_schedule
 from rlctl.planning.plan import Device
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.models.config import changed_config, import_modules
@@ -123,15 +123,22 @@ class RolloutWorker:
             self._engine.connect(meeting.of_engine(place, processes))
         self._met = meeting
 
-    def begin_weights(self, version: int, transport: Transport) -> None:
-        """All weights of a version are about to come, over this end of a way."""
+    def _begin_weights(self, version: int, transport: Transport) -> None:
         self._stepper.rest("loading")
         with self._stepper.held():
             self._engine.begin_weights(version)
         self._coming = version, transport
 
-    def load_bucket(self, version: int, message: Any) -> None:
-        """Overwrite the weights that a message tells of; one that took the place of another meanwhile gets them later."""
+    def load_bucket(self, version: int, message: Any, opens: Transport | None = None) -> None:
+        """Overwrite the weights that a message tells of; one that took the place of another meanwhile gets them later.
+
+        Args:
+            version: of all weights of the sync.
+            message: of one bucket.
+            opens: of the first bucket, this end of the transport over which all of them come.
+        """
+        if opens is not None:
+            self._begin_weights(version, opens)
         if self._coming is not None and self._coming[0] == version:
             self._coming[1].deliver(message, self._engine)
 
@@ -171,7 +178,7 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
         return VllmEngine(
             engine_arguments(config, model_path, device),
             environment=engine_environment(config, device),
-            sleep_level=config.rollout.memory.sleep_level,
+            sleep_level=rollout_schedule.sleep_level(config),
             threads=threads,
         )
     if engine == "sglang":
@@ -207,7 +214,7 @@ def _sglang(config: Config, model_path: str, device: Device) -> SglangEngine:
         max_length=config.model.max_context_tokens,
         trust_remote_code=config.model.trust_remote_code,
         sleeps=arithmetic.rollout_sleeps(config, device),
-        sleep_level=config.rollout.memory.sleep_level,
+        sleep_level=rollout_schedule.sleep_level(config),
         tokenizes=bool(config.rollout.sampling.stop),
     )
 

@@ -180,8 +180,8 @@ def test_ends_meet_once_and_again_when_an_engine_is_another() -> None:
     assert first[:7] == [*asked, "policy.offer_meeting", *met]
     rest = first[7:]
     assert rest == [
-        "policy.begin_weights", "policy.next_bucket", *["rollout.begin_weights"] * 2, "policy.next_bucket", *bucket,
-        "policy.next_bucket", *bucket, *["rollout.commit_weights"] * 2, "policy.end_weights",
+        "policy.begin_weights", "policy.next_bucket", "policy.next_bucket", *bucket, "policy.next_bucket", *bucket,
+        *["rollout.commit_weights"] * 2, "policy.end_weights",
     ]  # fmt: skip
     assert policy.met[0] is not None
     assert policy.met[0].world_size == 5
