@@ -8,7 +8,7 @@ Logits [N, V] are by far the largest tensor of a step, so they are walked throug
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -38,7 +38,7 @@ def log_probs_and_entropy(
 
     logits: [N, V]; targets: int64 [N]; ``chunk``: rows at a time. With ``upcast``, logits of less than float32 are
     worked on, and the results returned, in float32. A logit of -inf is a token that cannot be drawn.
-    Both results are differentiable once.
+    Both results are differentiable once. A loss that doesn't read the entropy costs none of its gradient.
     """
     log_probs, entropy = _LogProbs.apply(logits, targets, temperature, rows_at_once(logits, chunk), upcast, True)
     return log_probs, entropy
@@ -118,8 +118,8 @@ def _slope_rows(
     temperature: float,
     normalizers: Tensor,
     entropy: Tensor | None,
+    grad_entropy: Tensor | None,
     grad_log_probs: Tensor,
-    grad_entropy: Tensor,
 ) -> Tensor:
     """The gradient of the logits of some rows, [rows, V].
 
@@ -129,9 +129,19 @@ def _slope_rows(
     p = log_p.exp()
     slope = -grad_log_probs[:, None] * p
     slope.scatter_add_(-1, targets[:, None], grad_log_probs[:, None])
-    if entropy is not None:
+    if entropy is not None and grad_entropy is not None:
         slope -= grad_entropy[:, None] * p * (_finite(log_p) + entropy[:, None])
     return slope / temperature
+
+
+def _filled(grads: Sequence[Tensor | None], like: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor | None]:
+    """The gradients of log-probs and of entropy: zeros if the loss doesn't read log-probs, None if it doesn't read entropy."""
+    log_probs, entropy = grads
+    return torch.zeros_like(like) if log_probs is None else log_probs, entropy if with_entropy else None
+
+
+def _of_entropy(entropy: Tensor, grad: Tensor | None, part: slice) -> tuple[Tensor | None, Tensor | None]:
+    return (None, None) if grad is None else (entropy[part], grad[part])
 
 
 _read: Callable[..., tuple[Tensor, Tensor, Tensor]] = _read_rows
@@ -145,6 +155,7 @@ class _LogProbs(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, targets: Tensor, temperature: float, rows: int, upcast: bool, with_entropy: bool
     ) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
         dtype = torch.promote_types(logits.dtype, torch.float32) if upcast else logits.dtype
         log_probs = torch.empty(len(logits), dtype=dtype, device=logits.device)
         normalizers, entropy = torch.empty_like(log_probs), torch.empty_like(log_probs)
@@ -158,8 +169,9 @@ class _LogProbs(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_log_probs: Tensor, grad_entropy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         logits, targets, normalizers, entropy = ctx.saved_tensors
+        grad_log_probs, grad_entropy = _filled(grads, normalizers, ctx.with_entropy)
         grad = torch.empty_like(logits)
         for start in range(0, len(logits), ctx.rows):
             part = slice(start, start + ctx.rows)
@@ -168,9 +180,8 @@ class _LogProbs(torch.autograd.Function):
                 targets[part],
                 ctx.temperature,
                 normalizers[part],
-                entropy[part] if ctx.with_entropy else None,
+                *_of_entropy(entropy, grad_entropy, part),
                 grad_log_probs[part],
-                grad_entropy[part],
             )
         return grad, None, None, None, None, None
 
@@ -189,6 +200,7 @@ class _HeadLogProbs(torch.autograd.Function):
         rows: int,
         with_entropy: bool,
     ) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
         dtype = torch.promote_types(hidden.dtype, torch.float32)
         log_probs = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
         normalizers, entropy = torch.empty_like(log_probs), torch.empty_like(log_probs)
@@ -203,8 +215,9 @@ class _HeadLogProbs(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_log_probs: Tensor, grad_entropy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, head, bias, targets, normalizers, entropy = ctx.saved_tensors
+        grad_log_probs, grad_entropy = _filled(grads, normalizers, ctx.with_entropy)
         need_hidden, need_head, need_bias = ctx.needs_input_grad[:3]
         grad_hidden = torch.empty_like(hidden) if need_hidden else None
         grad_head = torch.zeros_like(head, dtype=normalizers.dtype) if need_head else None
@@ -216,9 +229,8 @@ class _HeadLogProbs(torch.autograd.Function):
                 targets[part],
                 ctx.temperature,
                 normalizers[part],
-                entropy[part] if ctx.with_entropy else None,
+                *_of_entropy(entropy, grad_entropy, part),
                 grad_log_probs[part],
-                grad_entropy[part],
             )
             narrow = slope.to(hidden.dtype)
             if grad_hidden is not None:

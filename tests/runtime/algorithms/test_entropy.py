@@ -183,3 +183,32 @@ def test_compiled_they_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = torch.stack(log_probs_and_entropy(logits, targets, chunk=16))
     assert_close(compiled, plain, rtol=1e-5, atol=1e-6)
     assert_close(torch.autograd.grad(compiled.sum(), logits)[0], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_entropy_that_no_loss_reads_costs_no_gradient_and_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    hidden, head = torch.randn(12, 8), torch.randn(32, 8)
+    targets = torch.randint(32, (12,))
+    read: list[bool] = []
+    slope = module._slope_rows
+
+    def noted(*args: Tensor | None) -> Tensor:
+        read.append(args[4] is not None)
+        return slope(*args)  # type: ignore[arg-type]
+
+    def gradients(coefficient: float | None) -> list[Tensor]:
+        inputs = [hidden.clone().requires_grad_(), head.clone().requires_grad_()]
+        for drawn, entropies in (
+            log_probs_and_entropy(inputs[0] @ inputs[1].T, targets, chunk=5),
+            log_probs_of_hidden(inputs[0], inputs[1], None, targets, chunk=5),
+        ):
+            loss = drawn.sum() if coefficient is None else drawn.sum() + coefficient * entropies.sum()
+            loss.backward()
+        return [each.grad for each in inputs if each.grad is not None]
+
+    monkeypatch.setattr(module, "_slope", noted)
+    without = gradients(None)
+    assert read == [False] * 6
+    for mine, theirs in zip(without, gradients(0.0), strict=True):
+        assert torch.equal(mine, theirs)
+    assert read == [False] * 6 + [True] * 6

@@ -115,6 +115,7 @@ class _SharedLogProbs(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, read: Read, first: int, group: dist.ProcessGroup
     ) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
         rows, found = _rows(weight), []
         for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
@@ -135,8 +136,10 @@ class _SharedLogProbs(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_log_probs: Tensor, grad_entropy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, normalizers, entropy = ctx.saved_tensors
+        grad_log_probs = torch.zeros_like(normalizers) if grads[0] is None else grads[0]
+        grad_entropy = grads[1]  # None if the loss doesn't read the entropy
         read, first, rows = ctx.read, ctx.first, _rows(weight)
         needs_hidden, needs_weight = ctx.needs_input_grad[:2]
         grad_hidden = torch.zeros_like(hidden) if needs_hidden else None
@@ -149,7 +152,7 @@ class _SharedLogProbs(torch.autograd.Function):
             targets = read.targets[part]
             drawn = torch.where(_is_here(targets, first, weight), grad_log_probs[part], 0.0)
             slope.scatter_add_(-1, _places(targets, first, weight)[:, None], drawn[:, None])
-            if read.with_entropy:
+            if read.with_entropy and grad_entropy is not None:
                 slope -= grad_entropy[part, None] * p * (log_p + entropy[part, None])
             narrow = (slope / read.temperature).to(hidden.dtype)
             if grad_hidden is not None:
