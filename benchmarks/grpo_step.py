@@ -5,7 +5,7 @@
     python benchmarks/grpo_step.py --response-tokens 112 --spread-lengths
     python benchmarks/grpo_step.py --trl-processes 2                 # TRL as two processes of accelerate
     python benchmarks/grpo_step.py --processor-time                  # where the cores are busy with other things too
-    python benchmarks/grpo_step.py --prefix-grouping                 # train.fused_kernels.prefix_grouping on our side
+    python benchmarks/grpo_step.py --exact                           # every prompt computed for each response, as in TRL
 
 Both sides start from the quickstart's model after some steps of SFT, take one optimizer step on each step's responses, and
 are warm before anything is measured. With ``--spread-lengths`` it is the model before SFT, which ends a response after any
@@ -70,7 +70,7 @@ class Settings:
     steps: int
     rounds: int
     processor_time: bool
-    prefix_grouping: bool
+    exact: bool
 
     @property
     def responses(self) -> int:
@@ -221,7 +221,8 @@ def ours(settings: Settings, connection: Connection) -> None:
             "sampling": {"min_response_tokens": tokens if settings.full_length else 0},
         },
         "rewards": [{"type": "function", "path": str(folder / "reward.py")}],
-        "train": train_config(LEARNING_RATE) | {"fused_kernels": {"prefix_grouping": settings.prefix_grouping}},
+        "train": train_config(LEARNING_RATE)
+        | {"fused_kernels": {"prefix_grouping": False if settings.exact else None}},
     }
     run_ours(config, observe)
 
@@ -476,7 +477,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--processor-time", action="store_true", help="compare processor time, on cores that others use"
     )
-    parser.add_argument("--prefix-grouping", action="store_true", help="compute the prompt of a group once in training")
+    parser.add_argument(
+        "--exact", action="store_true", help="compute the prompt of a group for each response in training"
+    )
     parser.add_argument("--folder", type=Path, help="keep data and models here for further calls")
     return parser.parse_args()
 

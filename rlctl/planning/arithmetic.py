@@ -463,6 +463,12 @@ def evaluates(config: Config) -> bool:
     )
 
 
+def groups_prompts(config: Config) -> bool:
+    """Whether ``fused_kernels.prefix_grouping`` is on if it is null: several responses to a prompt, and rounding may change."""
+    several = config.algorithm.objective.choice in ("rl", "mix") and config.batch.responses_per_prompt > 1
+    return several and not config.run.deterministic
+
+
 def needs_reference(config: Config) -> bool:
     """Whether a reference model measures anything."""
     algorithm = config.algorithm

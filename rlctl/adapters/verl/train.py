@@ -285,7 +285,7 @@ POLICY: list[Rule] = [
         since="0.5",
         also=(DialectKey(f"{A}.fsdp_config.entropy_checkpointing", ABSENT, "0.6"),),
     ),
-    Key(f"{A}.use_prefix_grouper", "train.fused_kernels.prefix_grouping", False, since="0.8"),
+    Key(f"{A}.use_prefix_grouper", "train.fused_kernels.prefix_grouping", since="0.8"),
 ]
 
 REFERENCE: list[Rule] = [

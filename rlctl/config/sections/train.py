@@ -227,9 +227,9 @@ class FusedKernels:
     """Who provides the fused kernel."""
     liger: bool = False
     """Use Liger kernels in the model."""
-    prefix_grouping: bool = False
-    """Compute a prompt once for all its responses of a micro-batch, where sequences lie end to end (FSDP2, ``model.attention``
-    auto). Numbers change by rounding; more is saved the longer prompts are beside responses."""
+    prefix_grouping: bool | None = None
+    """Compute a prompt once for all its responses in a micro-batch. Needs packed sequences (FSDP2, ``model.attention`` auto).
+    Results change by rounding; longer prompts save more. null = on for groups of responses, off with ``run.deterministic``."""
 
 
 @section

@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from rlctl.common.errors import PlanError
+from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Megatron, Train
+from rlctl.planning import arithmetic
 from rlctl.planning.megatron.layout import in_one_piece
 from rlctl.runtime.train.interface import Role, TrainEngine
 
@@ -35,6 +37,14 @@ def make_train_engine(model: Model, train: Train, *, role: Role, **options: Any)
     module, name = ENGINES[train.engine.choice]
     made: TrainEngine = getattr(importlib.import_module(module), name)(model, train, role=role, **options)
     return made
+
+
+def settled(train: Train, config: Config) -> Train:
+    """The section with a value for what it leaves to the rest of the config, the same for all roles of a run."""
+    kernels = train.fused_kernels
+    if kernels.prefix_grouping is not None:
+        return train
+    return replace(train, fused_kernels=replace(kernels, prefix_grouping=arithmetic.groups_prompts(config)))
 
 
 def alone(train: Train) -> Train:

@@ -66,6 +66,7 @@ class FsdpEngine(TellsLogProbs):
         scheduler_steps: int | None = None,
         device: str = "cpu",
         gather_bytes: int = BUCKET_BYTES,
+        export_dtype: torch.dtype | None = None,
         replays: bool = False,
     ) -> None:
         """Load the model and spread it.
@@ -78,6 +79,7 @@ class FsdpEngine(TellsLogProbs):
             scheduler_steps: steps of the learning-rate schedule over the whole run; None where it is not known.
             device: ``cpu`` or ``cuda``, as in ``join``.
             gather_bytes: of the weights that are gathered at once, when they are exported.
+            export_dtype: of exported weights, which is the rollout engine's; None is that of the parameters.
             replays: whether passes may go to experts that are written down (``routed``).
 
         Raises:
@@ -92,18 +94,19 @@ class FsdpEngine(TellsLogProbs):
         self.updates = 0
         self.role = role
         self._train = train
-        self._gather_bytes = gather_bytes
+        self._gather_bytes, self._export_dtype = gather_bytes, export_dtype
         trained = role != "reference"
         check_kernels(train.fused_kernels, device)
         shared = train.engine.ulysses_sequence_parallel_size > 1  # such workers have slices of what lies end to end
         torch.manual_seed(derive_seed(seed, "weights", role))  # of weights that are not in the files: alike everywhere
-        self.model = load(
+        self.model, empty = load(
             model,
             train.memory,
             dtype=getattr(torch, train.precision.parameters),
             train=trained,
             packing=train.packing or shared,
             value_head=role == "critic",
+            whole=dist.get_world_size() == 1 or (trained and model.lora is not None),
         )
         self.adapters: Adapters | None = None
         if trained:
@@ -120,7 +123,9 @@ class FsdpEngine(TellsLogProbs):
         self._routing: Routing = "own"
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
         self._sequence = make_group(train.engine.ulysses_sequence_parallel_size)
-        shard_model(self.model, train.engine, train.precision, self.device)
+        self._copies = shard_model(self.model, train.engine, train.precision, self.device).ndim > 1
+        if empty is not None:
+            empty.fill(torch.device("cpu") if train.engine.cpu_offload_policy else self.device)
         self.curve: Curve | None = None
         self.decay: Decay | None = None
         self.optimizer: torch.optim.Optimizer | None = None
@@ -143,7 +148,7 @@ class FsdpEngine(TellsLogProbs):
                 hint="set model.attention to auto, or train.engine.ulysses_sequence_parallel_size to 1",
             )
         plain = not self._padded and self._vision is None and self._sequence is None and self._routers is None
-        self._shares_prompts = train.fused_kernels.prefix_grouping and plain
+        self._shares_prompts = bool(train.fused_kernels.prefix_grouping) and plain
         if train.compile and self.device.type == "cuda" and has_triton():
             compile_rows()
         self.offload()
@@ -186,6 +191,7 @@ class FsdpEngine(TellsLogProbs):
                 for name, found in zip(names, told, strict=True):
                     for index, part in zip(members, found.split(lengths), strict=True):
                         results[name][index].masked_scatter_(samples[index].mask, part)
+        self._reshard()
         self.offload()
         return results
 
@@ -205,13 +211,18 @@ class FsdpEngine(TellsLogProbs):
         self._bring(optimizer=True)
         self.model.train()
         sums: dict[str, Tensor] = {}
-        for members in self._micro_batches(samples, micro, together):
+        parts = self._micro_batches(samples, micro, together)
+        for number, members in enumerate(parts, 1):
+            if self._copies:
+                self.model.set_requires_all_reduce(number == len(parts))  # what copies add up travels once
             batch = self._collate(samples, members, loss.columns)
             others = {name: each.model.logits(samples, members) for name, each in compare.items()}
             with self._experts(samples, members, batch):
                 terms = self._backward(batch, loss, temperature, totals, compare, others)
             for name, value in terms.items():
                 sums[name] = sums.get(name, 0.0) + value
+        for each in compare.values():
+            each.model.offload()
         return {**self._sum_over_replicas(sums), **self._step(self.optimizer)}
 
     @contextmanager
@@ -244,14 +255,23 @@ class FsdpEngine(TellsLogProbs):
             replay.give(chosen, batch, rows)
 
     def logits(self, samples: Sequence[Sample], members: Sequence[int]) -> Tensor:
-        """The logits of a frozen model, [N, V], at the counted tokens of those of ``samples`` that ``members`` names."""
+        """The logits of a frozen model, [N, V], at the counted tokens of those of ``samples`` that ``members`` names.
+
+        The model stays on the device, for the next micro-batch: the caller offloads it after the last.
+        """
         self._bring(optimizer=False)
         self.model.eval()
         batch = self._collate(samples, members, ())
         with torch.no_grad():
             found = self._head.logits(batch.inputs, batch.select)
-        self.offload()
+        self._reshard()
         return found
+
+    def _reshard(self) -> None:
+        """Free gathered parameters that no backward pass frees: those of the root, or of all without resharding."""
+        for module in self.model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
 
     def _backward(
         self,
@@ -362,7 +382,9 @@ class FsdpEngine(TellsLogProbs):
     def export_weights(self) -> Iterator[tuple[str, Tensor]]:
         """See ``TrainEngine``."""
         self._bring(optimizer=False)
-        yield from export.weights(self.model, self.adapters, bucket_bytes=self._gather_bytes, own=False)
+        yield from export.weights(
+            self.model, self.adapters, bucket_bytes=self._gather_bytes, own=False, dtype=self._export_dtype
+        )
         self.offload()
 
     def export_hf(self, folder: Path, *, tokenizer: str | None, asynchronous: bool = False) -> Future[None]:
@@ -419,7 +441,7 @@ class FsdpEngine(TellsLogProbs):
         prompts = prompts_of(samples) if self._shares_prompts else []
         first = dict(zip(reversed(prompts), range(len(prompts) - 1, -1, -1), strict=True))
         parts = split(
-            [fed_tokens(sample) for sample in samples],
+            fed_tokens(samples),
             micro,
             padded=self._padded,
             together=together,
@@ -448,8 +470,12 @@ class FsdpEngine(TellsLogProbs):
         return dict(zip(sums, values.tolist(), strict=True))
 
 
-def shard_model(model: PreTrainedModel, engine: Fsdp2, precision: PrecisionSettings, device: torch.device) -> None:
-    """Spread a model's parameters over the workers, one group of parameters a layer, and the rest.
+def shard_model(
+    model: PreTrainedModel, engine: Fsdp2, precision: PrecisionSettings, device: torch.device
+) -> DeviceMesh:
+    """Spread a model's parameters over the workers, one group of parameters a layer, and the rest; return their mesh.
+
+    The rest, embedding and head, stays gathered from the forward to the backward pass, which begins with it.
 
     Raises:
         PlanError: the workers do not divide, or a layer that is named is not there.
@@ -465,7 +491,7 @@ def shard_model(model: PreTrainedModel, engine: Fsdp2, precision: PrecisionSetti
         fully_shard(
             module,
             mesh=mesh,
-            reshard_after_forward=engine.reshard_after_forward,
+            reshard_after_forward=engine.reshard_after_forward and module is not model,
             # A vision tower turns by angles in float32, whatever it computes in.
             mp_policy=dataclasses.replace(mixed, cast_forward_inputs=module not in tower),
             offload_policy=policy,
@@ -478,6 +504,7 @@ def shard_model(model: PreTrainedModel, engine: Fsdp2, precision: PrecisionSetti
     if engine.forward_prefetch:
         for layer, following in itertools.pairwise(parts[:-1]):
             layer.set_modules_to_forward_prefetch([following])
+    return mesh
 
 
 def make_mesh(shard: int | str, device: torch.device) -> DeviceMesh:

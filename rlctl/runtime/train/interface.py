@@ -59,7 +59,14 @@ class Frozen(Protocol):
     """A model that is not trained, in the same workers as the one that is."""
 
     def logits(self, samples: Sequence[Sample], members: Sequence[int]) -> Tensor:
-        """Return logits [N, V] at the counted tokens of those of ``samples`` that ``members`` names."""
+        """Return logits [N, V] at the counted tokens of those of ``samples`` that ``members`` names.
+
+        The model then stays on its device for the next micro-batch; ``offload`` comes after the last.
+        """
+        ...
+
+    def offload(self) -> None:
+        """Free the device for something else, if the config says so."""
         ...
 
 

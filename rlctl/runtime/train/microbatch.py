@@ -56,10 +56,14 @@ TOKEN_BYTES = 8
 """Of a token id."""
 
 
-def fed_tokens(sample: Sample) -> int:
-    """Tokens of a sample that are fed to the model: those before its last counted one, at least 1 where there are 2."""
-    counted = sample.mask.nonzero()
-    return max(int(counted[-1]) if len(counted) else 0, min(1, len(sample) - 1))
+def fed_tokens(samples: Sequence[Sample]) -> list[int]:
+    """Tokens of each sample that are fed to the model: those before its last counted one, at least 1 if it has 2."""
+    if not samples:
+        return []
+    counted = pad_sequence([sample.mask for sample in samples], batch_first=True).byte()
+    last = counted.shape[1] - 1 - counted.flip(1).argmax(1)
+    found = last.where(counted.any(1), 0).tolist()
+    return [max(each, min(1, len(sample) - 1)) for each, sample in zip(found, samples, strict=True)]
 
 
 def split(
@@ -122,7 +126,7 @@ def collate(
     Raises:
         RunError: a sample lacks one of ``columns``.
     """
-    widths = [fed_tokens(sample) for sample in samples]
+    widths = fed_tokens(samples)
     pairs = list(zip(samples, widths, strict=True))
     fed = [sample.token_ids[:width] for sample, width in pairs] or [torch.zeros(1, dtype=torch.int64)]
     counted = torch.cat([sample.mask[1 : width + 1] for sample, width in pairs] or [torch.zeros(1, dtype=torch.bool)])
@@ -150,21 +154,33 @@ def collate(
 
 def prompts_of(samples: Sequence[Sample]) -> list[bytes]:
     """The tokens of each sample before the first that is counted; nothing where none is."""
-    return [sample.token_ids[: int(sample.mask.int().argmax())].numpy().tobytes() for sample in samples]
+    if not samples:
+        return []
+    first = pad_sequence([sample.mask for sample in samples], batch_first=True).byte().argmax(1).tolist()
+    return [sample.token_ids[:count].numpy().tobytes() for sample, count in zip(samples, first, strict=True)]
 
 
 def _shared(samples: Sequence[Sample], widths: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Which of the tokens fed are left where a prompt lies there once, and where each of all is found among them."""
     known: dict[bytes, int] = {}
-    kept, places, begin, end = [], [], 0, 0
+    kept: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
+    begin = end = 0
     for prompt, width in zip(prompts_of(samples), widths, strict=True):
         start = known.setdefault(prompt, end)
         lies_there = 0 if start == end else len(prompt) // TOKEN_BYTES
         own = width - lies_there
-        kept.append(torch.arange(begin + lies_there, begin + width))
-        places += [torch.arange(start, start + lies_there), torch.arange(end, end + own)]
+        kept.append((begin + lies_there, own))
+        places += [(start, lies_there), (end, own)]
         begin, end = begin + width, end + own
-    return torch.cat(kept), torch.cat(places)
+    return _ranges(kept), _ranges(places)
+
+
+def _ranges(parts: Sequence[tuple[int, int]]) -> Tensor:
+    """The numbers of all ranges, each from its first number and as many as it says."""
+    starts, counts = torch.tensor(parts).unbind(1)
+    shifts = starts - (counts.cumsum(0) - counts)
+    return shifts.repeat_interleave(counts) + torch.arange(int(counts.sum()))
 
 
 def _with_images(vision: Vision, fed: list[Tensor], given: list[Inputs]) -> tuple[list[Tensor], list[Inputs]]:

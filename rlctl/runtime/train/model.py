@@ -16,6 +16,7 @@ from rlctl.config.sections.train import FusedKernels, MemorySettings
 from rlctl.runtime.models.config import changed_config, files_are_told, import_modules
 from rlctl.runtime.models.vision import auto_class, set_text_attention
 from rlctl.runtime.train import attention
+from rlctl.runtime.train.sharded_loading import BareModel, bare
 
 END_TO_END = (attention.PACKED,)
 """Attention implementations that take sequences laid end to end."""
@@ -32,8 +33,11 @@ def load(
     train: bool,
     packing: bool = True,
     value_head: bool = False,
-) -> PreTrainedModel:
+    whole: bool = True,
+) -> tuple[PreTrainedModel, BareModel | None]:
     """Load weights in ``dtype`` on CPU, with an attention that takes packed sequences if ``packing``.
+
+    Without ``whole`` the model has no memory yet if its files allow that: ``BareModel.fill`` gives each worker its own part.
 
     With ``value_head`` the model says one number a token (``ForTokenClassification``); a head that the weights lack is
     drawn from torch's generator, so seed it alike on every worker.
@@ -53,7 +57,11 @@ def load(
             if value_head:
                 config.update(VALUE_HEAD)
             kind = AutoModelForTokenClassification if value_head else auto_class(config)
-            loaded = kind.from_pretrained(model.path, config=config, dtype=dtype, **options)
+            empty = None if whole else bare(kind, model.path, config, dtype=dtype, **options)
+            if empty is not None:
+                loaded = empty.model
+            else:
+                loaded = kind.from_pretrained(model.path, config=config, dtype=dtype, **options)
     except ImportError as error:
         raise RunError(f"{what}: {error}", hint=hint) from error
     if wanted is None and packing and _takes_any_attention(loaded):
@@ -62,7 +70,7 @@ def load(
         loaded.gradient_checkpointing_enable({"use_reentrant": memory.recompute_reentrant})
     if not train:
         loaded.requires_grad_(False)
-    return loaded
+    return loaded, empty
 
 
 def freeze(model: PreTrainedModel, patterns: Sequence[str]) -> None:

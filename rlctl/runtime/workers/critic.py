@@ -18,7 +18,7 @@ from rlctl.planning import arithmetic
 from rlctl.runtime.models.config import import_modules
 from rlctl.runtime.serialization.sequences import Values
 from rlctl.runtime.train.distributed import Device
-from rlctl.runtime.train.engines import make_train_engine
+from rlctl.runtime.train.engines import make_train_engine, settled
 from rlctl.runtime.train.interface import TrainEngine
 from rlctl.runtime.train.losses import CriticLoss
 from rlctl.runtime.types import Sample
@@ -106,7 +106,7 @@ def make_critic_engine(config: Config, model_path: str, device: Device, schedule
     with told_of_critic():
         return make_train_engine(
             dataclasses.replace(own, path=model_path),
-            section,
+            settled(section, config),
             role="critic",
             seed=config.run.seed if section.seed is None else section.seed,
             scheduler_steps=scheduler_steps,

@@ -9,7 +9,7 @@ import torch
 
 from rlctl.config import Config
 from rlctl.runtime.serialization.sequences import Values
-from rlctl.runtime.train.engines import make_train_engine
+from rlctl.runtime.train.engines import make_train_engine, settled
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.engine import EngineWorker
 from rlctl.runtime.workers.trainer import Place, enter, training_temperature
@@ -39,7 +39,7 @@ class Reference(EngineWorker):
         enter(config, place)
         self._engine = make_train_engine(
             dataclasses.replace(reference.model or config.model, path=model_path),
-            dataclasses.replace(config.train, engine=engine, precision=precision, compile=compiled),
+            settled(dataclasses.replace(config.train, engine=engine, precision=precision, compile=compiled), config),
             role="reference",
             seed=config.run.seed,
             device=place.device,

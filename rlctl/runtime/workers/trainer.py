@@ -32,7 +32,7 @@ from rlctl.runtime.sync.transport import Transport, WeightSender
 from rlctl.runtime.train.covariance import chooses, mark
 from rlctl.runtime.train.distillation import Teaching, check_comparable, distilled
 from rlctl.runtime.train.distributed import Device, join
-from rlctl.runtime.train.engines import make_train_engine
+from rlctl.runtime.train.engines import make_train_engine, settled
 from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Routing, TrainEngine
 from rlctl.runtime.train.losses import WHOLE_KL, PolicyLoss, SftLoss
@@ -312,14 +312,24 @@ def make_engine(config: Config, model_path: str, device: Device, scheduler_steps
     """
     return make_train_engine(
         dataclasses.replace(config.model, path=model_path),
-        config.train,
+        settled(config.train, config),
         role="policy",
         seed=config.run.seed if config.train.seed is None else config.train.seed,
         scheduler_steps=scheduler_steps,
         device=device,
         gather_bytes=min(BUCKET_BYTES, config.weight_sync.bucket_mib * MIB),
+        export_dtype=rollout_dtype(config),
         replays=replays(config),
     )
+
+
+def rollout_dtype(config: Config) -> torch.dtype | None:
+    """The type in which rollout engines hold weights, if rlctl chooses it."""
+    if config.rollout.memory.quantization or config.rollout.engine.choice == "external":
+        return None
+    precision = config.rollout.precision
+    found: torch.dtype = getattr(torch, config.train.precision.compute if precision == "auto" else precision)
+    return found
 
 
 OLD_PASS: Mapping[str, Routing] = {"off": "own", "recompute": "recorded", "rollout": "given"}
@@ -349,7 +359,7 @@ def _frozen(config: Config, model: Model, path: str, device: Device) -> TrainEng
     """A model that is not trained, spread as the policy is."""
     return make_train_engine(
         dataclasses.replace(model, path=path, lora=None, freeze=()),
-        dataclasses.replace(config.train, compile=False),
+        settled(dataclasses.replace(config.train, compile=False), config),
         role="reference",
         seed=config.run.seed,
         device=device,

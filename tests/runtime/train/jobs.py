@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Algorithm, KlInLoss
@@ -20,6 +23,7 @@ from rlctl.config.sections.model import Lora, Model
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Optimizer, PrecisionSettings, Train
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, STATISTICS
 from rlctl.runtime.algorithms.preference import PAIR
+from rlctl.runtime.train import model as model_module
 from rlctl.runtime.train.checkpoint import state_of
 from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.train.fsdp import FsdpEngine
@@ -27,6 +31,7 @@ from rlctl.runtime.train.gathering import whole
 from rlctl.runtime.train.interface import Comparison, LossFunction, Role
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
 from rlctl.runtime.train.offloading import OffloadedActivations
+from rlctl.runtime.train.sharded_loading import BareModel, bare
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.sharding import split_pairs
 from rlctl.runtime.workers.trainer import make_loss
@@ -131,6 +136,62 @@ def updates(
     """Take optimizer steps on all samples, a schedule tick after each; weights and metrics."""
     engine = engine_of(folder, train, attention=attention)
     return gathered_after(engine, samples, loss, micro, count)
+
+
+def loaded(folder: Path, role: Role, by_parts: bool) -> tuple[dict[str, Tensor], dict[str, Tensor], int, Any]:
+    """All parameters; the buffers of this worker; how often a model was made without memory; its generation config."""
+    made: list[BareModel | None] = []
+
+    def noted(*args: Any, **options: Any) -> BareModel | None:
+        made.append(bare(*args, **options) if by_parts else None)
+        return made[-1]
+
+    with patch.object(model_module, "bare", noted):
+        engine = engine_of(folder, settings(), role)
+    weights = dict(whole(((name, tensor.detach()) for name, tensor in engine.model.named_parameters())))
+    buffers = {name: buffer.clone() for name, buffer in engine.model.named_buffers()}
+    if engine.model.config.tie_word_embeddings and role == "policy":
+        assert engine.model.get_input_embeddings().weight is engine.model.get_output_embeddings().weight
+    assert not engine.model.training
+    settled = engine.model.generation_config if role == "policy" else None
+    return weights, buffers, sum(each is not None for each in made), settled and settled.to_dict()
+
+
+def exported(folder: Path, dtype: torch.dtype | None) -> tuple[dict[str, Tensor], int]:
+    """The weights for rollout, and the bytes that this worker sent for them."""
+    engine = FsdpEngine(Model(path=str(folder)), settings(), role="policy", seed=1, export_dtype=dtype)
+    with Collectives() as counted:
+        weights = gathered(engine)
+    return weights, counted.gathered
+
+
+class Collectives(TorchDispatchMode):
+    """Counts the collectives of this process by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+        self.gathered = 0
+        """Bytes that this process sent to be gathered on one."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "c10d":
+            self.calls[func._opname] += 1
+            if func._opname == "gather_":
+                self.gathered += sum(tensor.numel() * tensor.element_size() for tensor in args[1])
+        return func(*args, **(kwargs or {}))
+
+
+def collectives(
+    folder: Path, train: Train, samples: Sequence[Sample], micro: MicroBatchSize
+) -> tuple[dict[str, int], dict[str, Tensor], bool]:
+    """How often each collective runs in one update; the weights after it; whether a pass without gradient left all spread."""
+    engine = engine_of(folder, train)
+    engine.log_probs(share(samples), temperature=1.0, micro=micro)
+    spread = all(isinstance(parameter, DTensor) for parameter in engine.model.parameters())
+    with Collectives() as counted:
+        engine.update(share(samples), SftLoss(), micro=micro, temperature=1.0, totals=totals_of(samples))
+    return dict(counted.calls), gathered(engine), spread
 
 
 def update_and_export(folder: Path, samples: Sequence[Sample], freeze: Sequence[str], to: Path) -> None:

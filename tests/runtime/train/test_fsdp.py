@@ -26,6 +26,7 @@ from rlctl.config.sections.algorithm import (
 )
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.train import Fsdp2, FusedKernels
+from rlctl.runtime.train.interface import Role
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, Weights
 from rlctl.runtime.train.scaling import GROWTH_UPDATES, START, LossScale
 from rlctl.runtime.types import Sample
@@ -368,3 +369,57 @@ def test_a_missing_column_is_named(one: Workers, models: dict[str, Path]) -> Non
     del samples[0].columns["old_log_probs"]
     with pytest.raises(RunError, match="old_log_probs"):
         one.run(jobs.updates, models["qwen2"], settings(), samples, POLICY_LOSS, ALL_AT_ONCE)
+
+
+def test_embedding_and_head_are_gathered_once_a_micro_batch(two: Workers, models: dict[str, Path]) -> None:
+    for counts, _, spread in two.run(jobs.collectives, models["llama"], settings(), make_samples(6), ALL_AT_ONCE):
+        assert counts["_allgather_base_"] == 2 * 2 + 1, "each layer forward and backward, the rest once"
+        assert spread, "a pass without gradient leaves nothing gathered"
+
+
+def test_copies_of_a_model_add_their_gradients_up_once_a_mini_batch(two: Workers, models: dict[str, Path]) -> None:
+    train = dataclasses.replace(settings(epsilon=1e-2), engine=Fsdp2(fsdp_size=1))
+    one_each = MicroBatchSize(unit="responses", size=1)
+    found = two.run(jobs.collectives, models["llama"], train, make_samples(6), one_each)
+    together = two.run(jobs.collectives, models["llama"], train, make_samples(6), ALL_AT_ONCE)
+    for (three, _, _), (once, _, _) in zip(found, together, strict=True):
+        assert three["allreduce_"] == once["allreduce_"], "as often with three micro-batches as with one"
+    expected = together[0][1]
+    for name, tensor in found[0][1].items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "role", "by_parts"),
+    [
+        ("llama", "policy", True),
+        ("qwen2", "policy", True),
+        ("gpt2", "policy", True),
+        ("llama", "critic", True),
+        ("llama", "reference", True),
+        ("qwen3_moe", "policy", False),
+    ],
+)
+def test_a_worker_that_reads_its_own_part_has_what_it_would_have_of_the_whole(
+    two: Workers, models: dict[str, Path], kind: str, role: Role, by_parts: bool
+) -> None:
+    """Experts lie in the files one by one, and stacked in the model: such a model is loaded whole."""
+    apart = two.run(jobs.loaded, models[kind], role, True)
+    whole = two.run(jobs.loaded, models[kind], role, False)
+    for (weights, buffers, made, settled), (others, other_buffers, _, other_settled) in zip(apart, whole, strict=True):
+        assert made == int(by_parts)
+        assert settled == other_settled
+        for mine, theirs in ((weights, others), (buffers, other_buffers)):
+            assert mine.keys() == theirs.keys()
+            for name, tensor in mine.items():
+                assert torch.equal(tensor, theirs[name]), name
+
+
+def test_weights_for_rollout_are_cast_before_they_are_gathered(two: Workers, models: dict[str, Path]) -> None:
+    wide = two.run(jobs.exported, models["qwen2"], None)
+    narrow = two.run(jobs.exported, models["qwen2"], torch.bfloat16)
+    for (weights, sent), (others, half) in zip(wide, narrow, strict=True):
+        assert sent == 2 * half > 0
+        assert weights.keys() == others.keys()
+        assert all(torch.equal(tensor.bfloat16(), others[name]) for name, tensor in weights.items())
+    assert {tensor.dtype for tensor in narrow[0][0].values()} == {torch.bfloat16}

@@ -31,7 +31,7 @@ NONE = sample([3, 4, 2], [0, 0, 0], weight=[2.0, 2.1, 2.2])
 
 @pytest.mark.parametrize(("of", "tokens"), [(A, 4), (B, 2), (NONE, 1), (sample([7], [0]), 0)])
 def test_a_sample_is_fed_up_to_its_last_counted_token(of: Sample, tokens: int) -> None:
-    assert fed_tokens(of) == tokens
+    assert fed_tokens([of]) == [tokens]
 
 
 def test_end_to_end_has_no_padding() -> None:

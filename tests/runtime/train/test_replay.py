@@ -61,7 +61,7 @@ def by_hand(model: PreTrainedModel, samples: Sequence[Sample]) -> list[Tensor]:
     """Log-probs of the counted tokens, one sample after the other, at the samples' experts."""
     found = []
     for sample in samples:
-        width = fed_tokens(sample)
+        [width] = fed_tokens([sample])
         with forced(model, sample.routed_experts[:width]):
             logits = model(sample.token_ids[None, :width]).logits[0] / TEMPERATURE
         drawn = logits.log_softmax(-1).gather(1, sample.token_ids[1 : width + 1, None])[:, 0]
@@ -127,7 +127,7 @@ def test_an_update_goes_to_the_experts_of_the_pass_before_whatever_the_weights_a
     model = AutoModelForCausalLM.from_pretrained(models["qwen3_moe"])
     with torch.no_grad():
         for sample, experts in zip(samples, found.experts, strict=True):
-            width = fed_tokens(sample)
+            [width] = fed_tokens([sample])
             scores = model(sample.token_ids[None, :width], output_router_logits=True).router_logits
             chosen = torch.stack([each.topk(CHOSEN).indices for each in scores], 1)
             assert (chosen.sort(-1).values == experts.long().sort(-1).values).all(), "as Transformers chooses them"
@@ -184,7 +184,7 @@ def test_the_updates_of_a_step_go_to_the_experts_of_the_pass_for_the_old_log_pro
     known = {tuple(row.flatten().tolist()) for sample in samples for row in sample.routed_experts}
     for first, again in ((went[0], went[2]), (went[1], went[3])):
         assert torch.equal(first, again), "the weights have changed, the experts have not"
-    assert len(torch.cat(went[:2])) == sum(map(fed_tokens, samples))
+    assert len(torch.cat(went[:2])) == sum(fed_tokens(samples))
     assert {tuple(row.flatten().tolist()) for row in torch.cat(went)} == known
     assert metrics["policy/grad_norm"] > 0
 

@@ -89,10 +89,11 @@ class MegatronEngine(TellsLogProbs):
         scheduler_steps: int | None = None,
         device: str = "cpu",
         gather_bytes: int = 0,
+        export_dtype: torch.dtype | None = None,
         replays: bool = False,
     ) -> None:
         """Load the model and spread it. Arguments as of ``FsdpEngine``; weights are gathered one by one, whatever
-        ``gather_bytes`` allows.
+        ``gather_bytes`` allows, and in the model's own type, which is that of training.
 
         Raises:
             PlanError: the engine cannot be set up as the config asks.
@@ -400,7 +401,7 @@ class MegatronEngine(TellsLogProbs):
 
     def _micro_batches(self, samples: Sequence[Sample], micro: MicroBatchSize, together: int = 1) -> list[list[int]]:
         """Micro-batches as indices, as many on every replica as the schedule takes; some of them may be empty."""
-        parts = split([fed_tokens(sample) for sample in samples], micro, padded=False, together=together)
+        parts = split(fed_tokens(samples), micro, padded=False, together=together)
         count = torch.tensor(max(1, len(parts)))
         dist.all_reduce(count, dist.ReduceOp.MAX)
         stages = self.layout.pipeline if self.layout.chunks > 1 else 1

@@ -8,31 +8,25 @@ Every tensor of the files is used, or told why not, or refused; every parameter 
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state as mpu
 from megatron.core.utils import unwrap_model
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from transformers.utils import cached_file
 
 from rlctl.common.errors import RunError
 from rlctl.runtime.train.megatron.head import ValueHead
 from rlctl.runtime.train.megatron.names import LAYER, UNUSED, VALUE_HEAD, Names, WeightNameRule
+from rlctl.runtime.train.safetensors_files import SafetensorsFiles
 
 logger = logging.getLogger(__name__)
-
-INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 
 EXPERT = re.compile(r"mlp\.experts\.local_experts\.(\d+)\.")
 
@@ -106,60 +100,6 @@ def _shapes(rule: WeightNameRule, share: torch.Size, sharing: int, names: Names)
 # Loading
 
 
-class _Files:
-    """The safetensors files of a model, opened when something of them is read."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._of = _places(path)
-        self._opened = ExitStack()
-        self._files: dict[str, Any] = {}
-
-    @property
-    def names(self) -> set[str]:
-        return set(self._of)
-
-    def tensor(self, name: str) -> Any:
-        """What can be sliced to read some rows and columns of a tensor.
-
-        Raises:
-            RunError: its file cannot be read.
-        """
-        file = self._of[name]
-        try:
-            if file not in self._files:
-                self._files[file] = self._opened.enter_context(safe_open(file, framework="pt"))
-            return self._files[file].get_slice(name)
-        except (OSError, SafetensorError) as error:
-            raise RunError(f"the weights in {file} cannot be read: {error}", hint="check model.path") from error
-
-    def __enter__(self) -> _Files:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._opened.close()
-
-
-def _places(path: str) -> dict[str, str]:
-    """The file of every tensor of a model in a folder or on the hub."""
-    try:
-        index = cached_file(path, INDEX, _raise_exceptions_for_missing_entries=False)
-        if index is not None:
-            shards = json.loads(Path(index).read_text())["weight_map"]
-            files = {shard: str(cached_file(path, shard)) for shard in set(shards.values())}
-            return {name: files[shard] for name, shard in shards.items()}
-        single = cached_file(path, SINGLE, _raise_exceptions_for_missing_entries=False)
-        if single is not None:
-            with safe_open(single, framework="pt") as file:
-                return dict.fromkeys(file.keys(), str(single))
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise RunError(f"the weights of {path} cannot be read: {error}", hint="check model.path") from error
-    raise RunError(
-        f"{path} has neither {SINGLE} nor {INDEX}, which the Megatron engine reads",
-        hint="check model.path; save_pretrained of Transformers writes them from other formats",
-    )
-
-
 def load_weights(chunks: Sequence[torch.nn.Module], folder: Path | str, hf_config: Any) -> None:
     """Fill the model of all workers from a folder or hub name; every worker calls it.
 
@@ -171,7 +111,7 @@ def load_weights(chunks: Sequence[torch.nn.Module], folder: Path | str, hf_confi
     """
     names = Names(hf_config)
     mine = list(parts(chunks))
-    with _Files(str(folder)) as files:
+    with SafetensorsFiles(str(folder)) as files:
         _account(_needed(mine, names, hf_config), files)
         for part in mine:
             rule = names.rule(part.name)
@@ -202,7 +142,7 @@ def _drawn(rule: WeightNameRule) -> bool:
     return rule in VALUE_HEAD
 
 
-def _account(needed: dict[str, str], files: _Files) -> None:
+def _account(needed: dict[str, str], files: SafetensorsFiles) -> None:
     """Tell which tensors of the files are not used, and why."""
     heads = {name for rule in VALUE_HEAD for name in rule.hugging_face}
     missing = sorted(needed.keys() - files.names - heads)
@@ -222,7 +162,7 @@ def _account(needed: dict[str, str], files: _Files) -> None:
             logger.warning("%s of %s is not used: %s", name, files.path, reason)
 
 
-def _fill(part: Part, rule: WeightNameRule, files: _Files, names: Names) -> None:
+def _fill(part: Part, rule: WeightNameRule, files: SafetensorsFiles, names: Names) -> None:
     rank, sharing = _sharing(rule)
     dim, place = rule.layout.dim, 0
     sources = [_numbered(name, part.expert) for name in rule.hugging_face]
