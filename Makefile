@@ -12,7 +12,7 @@ PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 AT_ONCE   := -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup test test-fast test-upstream check format soak docs snapshots screenshots constraints clean
+.PHONY: help run setup test test-fast test-upstream check format soak gpu docs snapshots screenshots constraints clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -93,6 +93,9 @@ screenshots: setup  ## Draw the pictures of the app in docs/images anew, from th
 
 soak: setup  ## Run what takes long: many kills and resumes.
 	HYPOTHESIS_PROFILE=explore $(PYTEST) $(AT_ONCE) --timeout 3600 -m 'not upstream and (soak or not (ray or gpu))'
+
+gpu:  ## Run all GPU tests and benchmarks of this machine, 1 to 8 GPUs, into gpu-report.md.
+	benchmarks/gpu.sh $(if $(ONLY),--only $(ONLY))
 
 constraints: setup  ## Write constraints.txt from what is installed, and check that the wheels for GPUs fit it too.
 	@{ echo "# The exact versions that rlctl is tested with: pip install -c constraints.txt ...  Made by 'make constraints'."; \
