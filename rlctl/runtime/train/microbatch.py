@@ -62,7 +62,7 @@ def fed_tokens(samples: Sequence[Sample]) -> list[int]:
         return []
     counted = pad_sequence([sample.mask for sample in samples], batch_first=True).byte()
     last = counted.shape[1] - 1 - counted.flip(1).argmax(1)
-    found = last.where(counted.any(1), 0).tolist()
+    found = last.where(counted.any(1).bool(), 0).tolist()
     return [max(each, min(1, len(sample) - 1)) for each, sample in zip(found, samples, strict=True)]
 
 
