@@ -17,6 +17,111 @@ SHOWN_BY: dict[str, str] = {
     "runtime/test_stopping.py::test_sessions_of_one_run": """
         run.max_steps_this_session
     """,
+    "runtime/agents/test_environments.py::test_frozen_lake_is_played_to_its_goal": """
+        rollout.agents[]<environment> rollout.agents[]<environment>.name rollout.agents[]<environment>.environment
+        rollout.agents[]<environment>.environment<gymnasium> rollout.agents[]<environment>.environment<gymnasium>.id
+        rollout.agents[]<environment>.environment<gymnasium>.args rollout.agents[]<environment>.actions
+        rollout.agents[]<environment>.observation rollout.agents[]<environment>.template
+    """,
+    "runtime/agents/test_environments.py::test_a_text_without_a_valid_action_steps_nothing": """
+        rollout.agents[]<environment>.action_pattern rollout.agents[]<environment>.invalid_action_reward
+        rollout.agents[]<environment>.invalid_action_text rollout.agents[]<environment>.on_invalid_action
+    """,
+    "runtime/agents/test_environments.py::test_turns_and_tokens_end_an_episode_and_say_so": """
+        rollout.agents[]<environment>.max_turns rollout.agents[]<tools>.on_token_limit
+        rollout.agents[]<function>.on_token_limit rollout.agents[]<environment>.on_token_limit
+        rollout.agents[]<program>.on_token_limit rollout.agents[]<tools>.on_turn_limit
+        rollout.agents[]<function>.on_turn_limit rollout.agents[]<environment>.on_turn_limit
+        rollout.agents[]<program>.on_turn_limit
+    """,
+    "runtime/agents/test_environments.py::test_the_last_turns_are_shown_in_one_message_and_each_turn_is_a_row": """
+        rollout.agents[]<environment>.history_turns rollout.agents[]<environment>.history_template
+        rollout.agents[]<environment>.environment<python> rollout.agents[]<environment>.environment<python>.path
+        rollout.agents[]<environment>.environment<python>.name
+    """,
+    "runtime/agents/test_environments.py::test_members_of_a_group_have_one_seed_and_other_groups_another": """
+        rollout.agents[]<environment>.environment<gymnasium>.seed
+        rollout.agents[]<environment>.environment<python>.seed
+    """,
+    "runtime/agents/test_environments.py::test_credit_says_what_the_environments_rewards_are_worth": """
+        rollout.agents[]<tools>.credit.reward rollout.agents[]<function>.credit.reward
+        rollout.agents[]<environment>.credit.reward rollout.agents[]<program>.credit.reward
+    """,
+    "runtime/agents/test_environments.py::test_an_environment_that_hangs_crashes_or_raises_fails_its_trajectory_and_the_next_one_works": """
+        rollout.agents[]<environment>.environment<gymnasium>.isolation
+        rollout.agents[]<environment>.environment<gymnasium>.timeout
+        rollout.agents[]<environment>.environment<python>.isolation
+        rollout.agents[]<environment>.environment<python>.timeout
+    """,
+    "runtime/agents/test_environments.py::test_the_opening_has_the_rows_prompt_and_a_system_message": """
+        rollout.agents[]<environment>.opening_template rollout.agents[]<environment>.system_prompt
+        rollout.agents[]<environment>.environment<python>.args
+    """,
+    "runtime/agents/test_environments.py::test_a_random_model_plays_without_an_engine": """
+        rollout.agents[]<tools>.model rollout.agents[]<function>.model rollout.agents[]<environment>.model
+        rollout.agents[]<program>.model
+    """,
+    "runtime/agents/test_environments.py::test_samples_are_turns_or_must_be_one_trajectory": """
+        rollout.agents[]<tools>.samples rollout.agents[]<function>.samples rollout.agents[]<environment>.samples
+        rollout.agents[]<program>.samples
+    """,
+    "runtime/agents/test_environments.py::test_a_time_limit_ends_an_episode_after_a_turn": """
+        rollout.agents[]<tools>.time_limit rollout.agents[]<function>.time_limit
+        rollout.agents[]<environment>.time_limit rollout.agents[]<program>.time_limit
+    """,
+    "runtime/agents/test_environments.py::test_steps_at_the_same_time_are_limited": """
+        rollout.agents[]<environment>.environment<gymnasium>.max_concurrent_steps
+        rollout.agents[]<environment>.environment<python>.max_concurrent_steps
+    """,
+    "runtime/agents/test_failing.py::test_what_becomes_of_trajectories_that_fail": """
+        rollout.agents[]<tools>.on_failure rollout.agents[]<function>.on_failure
+        rollout.agents[]<environment>.on_failure rollout.agents[]<program>.on_failure
+    """,
+    "runtime/agents/test_failing.py::test_a_run_ends_above_a_share_of_failures_and_says_what_failed": """
+        rollout.agents[]<tools>.stop_run_above_failures rollout.agents[]<function>.stop_run_above_failures
+        rollout.agents[]<environment>.stop_run_above_failures rollout.agents[]<program>.stop_run_above_failures
+    """,
+    "runtime/agents/test_failing.py::test_further_responses_replace_those_that_fail": """
+        rollout.oversampling.additional_responses
+    """,
+    "runtime/agents/test_failing.py::test_sources_choose_agents_and_environments_give_rewards": """
+        data.train[].agent data.eval[].agent rollout.agents[]<environment>.max_turn_tokens
+    """,
+    "runtime/agents/test_failing.py::test_a_functions_turns_are_limited": """
+        rollout.agents[]<function>.max_turns rollout.agents[]<function>.max_turn_tokens
+    """,
+    "runtime/data/test_prompts.py::test_a_row_names_its_agent_whose_tools_its_prompt_shows": """
+        data.train[].agent_key data.eval[].agent_key
+    """,
+    "runtime/algorithms/test_turns.py::test_gigpo_is_the_papers_equations": """
+        algorithm.advantage<gigpo> algorithm.advantage<gigpo>.episode_weight algorithm.advantage<gigpo>.step_weight
+        algorithm.advantage<gigpo>.gamma algorithm.advantage<gigpo>.normalize_by_std
+        algorithm.advantage<gigpo>.epsilon
+    """,
+    "runtime/algorithms/test_turns.py::test_gigpo_compares_states_of_one_task_only_unless_it_is_told_otherwise": """
+        algorithm.advantage<gigpo>.anchor_scope
+    """,
+    "runtime/algorithms/test_turns.py::test_step_reinforce_is_rolls_discounted_return_of_steps": """
+        algorithm.advantage<step_reinforce> algorithm.advantage<step_reinforce>.gamma
+    """,
+    "runtime/algorithms/test_turns.py::test_segment_reinforce_reads_the_reward_at_the_end_of_each_turn": """
+        algorithm.advantage<segment_reinforce> algorithm.advantage<segment_reinforce>.gamma
+    """,
+    "runtime/algorithms/test_turns.py::test_rewards_of_turns_at_their_ends_are_discounted_over_generated_tokens": """
+        rollout.agents[]<tools>.credit.turns rollout.agents[]<function>.credit.turns
+        rollout.agents[]<environment>.credit.turns rollout.agents[]<program>.credit.turns
+    """,
+    "runtime/algorithms/test_turns.py::test_gae_over_turns_is_gae_with_a_turn_as_the_step": """
+        algorithm.advantage<gae>.level
+    """,
+    "runtime/algorithms/test_turns.py::test_step_wise_grpo_is_trinitys": """
+        algorithm.advantage<step_wise_grpo> algorithm.advantage<step_wise_grpo>.divide_by_steps
+        algorithm.advantage<step_wise_grpo>.std_over algorithm.advantage<step_wise_grpo>.drop_below_std
+        algorithm.advantage<step_wise_grpo>.epsilon
+    """,
+    "runtime/algorithms/test_turns.py::test_a_segments_ratio_is_the_geometric_mean_of_its_tokens": """
+        algorithm.policy_loss<ppo_clip>.ratio
+    """,
     "runtime/agents/test_tools.py::test_a_call_is_answered_and_the_answer_read": """
         rollout.default_agent rollout.agents rollout.agents[]<tools> rollout.agents[]<tools>.name
         rollout.agents[]<tools>.tools rollout.agents[]<tools>.tools[]<python>

@@ -731,6 +731,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
         (f"algorithm.advantage<{option}>.{field}", value, shaped, {"algorithm": {"advantage": {"type": name}}})
         for option, name, whitens in (
             *((name, name, False) for name in ("grpo", "grpo_passk", "rloo", "remax", "reinforce", "opo", "opmd")),
+            *((name, name, False) for name in ("gigpo", "step_wise_grpo", "step_reinforce", "segment_reinforce")),
             *((name, name, True) for name in ("gae", "reinforce_plus_plus", "reinforce_plus_plus_baseline")),
             ("other", "asymre", False),
         )

@@ -26,12 +26,12 @@ def present(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         yield problem("no-data", ("data", "train"))
     for name in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, name)):
-            if not source.path:
+            if not source.path and source.format != "episodes":
                 key: KeyPath = ("data", name, index, "path")
                 yield problem("no-data_path", key)
     mode = "full" if arithmetic.fills_buffer(config) else config.run.mode
     scored = config.algorithm.objective.choice in ("rl", "mix") and mode in ("full", "evaluate_only")
-    if scored and not config.rewards:
+    if scored and not config.rewards and not arithmetic.agent_rewards(config):
         yield problem("no-reward", ("rewards",))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -114,14 +114,28 @@ def sample_text(index: int, sample: Mapping[str, Any]) -> str:
     """One sample as ``name: value`` blocks, each response with its reward; what is of single tokens is left to ``--json``."""
     lines = [f"--- {index} ---"]
     responses, rewards = sample.get("responses"), sample.get("rewards")
+    details = [*sample.get("details", ()), *[{}] * len(responses or ())]
     for name, value in sample.items():
         if name in OF_TOKENS or (name == "rewards" and responses):
             continue
         if name == "responses" and rewards and len(value) == len(rewards):
-            lines += [
-                f"response {number}, reward {reward:g}: {text!r}"
-                for number, (text, reward) in enumerate(zip(value, rewards, strict=True), 1)
-            ]
+            for number, (text, reward, detail) in enumerate(zip(value, rewards, details, strict=False), 1):
+                lines += _response_lines(number, text, reward, detail)
             continue
         lines.append(f"{name}: {value}" if "\n" not in str(value) else f"{name}:\n{value}")
     return "\n".join(lines)
+
+
+def _response_lines(number: int, text: str, reward: float, detail: Mapping[str, Any]) -> Iterator[str]:
+    """A response in a line; a trajectory of an agent turn by turn, with ``>`` before what it is trained on."""
+    if not detail.get("segments"):
+        failed = f" ({detail['failure']})" if detail.get("failure") else ""
+        yield f"response {number}, reward {reward:g}: {text!r}{failed}"
+        return
+    yield f"response {number}, reward {reward:g}, ended by {detail['stop']}; > generated, trained on; | inserted, not trained on"
+    rewards = iter(detail["turn_rewards"])
+    for generated, part in detail["segments"]:
+        mark = ">" if generated else "|"
+        yield from (f"  {mark} {line}" for line in part.split("\n"))
+        if generated and (own := next(rewards)):
+            yield f"    reward {own:g}"

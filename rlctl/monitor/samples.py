@@ -52,6 +52,16 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """A model call of an agent."""
+
+    inserted: str
+    """What the agent inserted before it: not trained on."""
+    generated: str
+    reward: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Response:
     """One response of a group."""
 
@@ -72,6 +82,10 @@ class Response:
     """Of the weights that drew it."""
     tokens: tuple[Token, ...] = field(default=(), repr=False)
     """Empty where they are not told, or are not the text's."""
+    turns: tuple[Turn, ...] = field(default=(), repr=False)
+    """Of an agent's trajectory."""
+    failure: str = ""
+    """Why the agent failed."""
     mismatch: float | None = None
     """Between rollout and trainer, the mean over its tokens; None where the trainer's log-probs are not told."""
 
@@ -193,7 +207,9 @@ def _response(told: object, reward: object, components: dict[str, Any], detail: 
         reward=math.nan if value is None else value,
         components={name: score for name, told in components.items() if (score := _real(told)) is not None},
         length=_whole(detail.get("length")),
-        finish=str(detail.get("finish") or ""),
+        finish=str(detail.get("stop") or detail.get("finish") or ""),
+        turns=tuple(_turns(detail)),
+        failure=str(detail.get("failure") or ""),
         advantage=_real(detail.get("advantage")),
         correct=detail.get("correct"),
         error=str(detail.get("error") or ""),
@@ -201,6 +217,15 @@ def _response(told: object, reward: object, components: dict[str, Any], detail: 
         tokens=tuple(_tokens(text, spans, drawn, trained)),
         mismatch=fmean(apart) if apart else None,
     )
+
+
+def _turns(detail: dict[str, Any]) -> Iterator[Turn]:
+    """The turns of a trajectory whose texts are told."""
+    texts = [str(each[1]) for each in _list(detail, "segments") if isinstance(each, list) and len(each) == 2]
+    rewards = [*map(_real, _list(detail, "turn_rewards")), *[None] * len(texts)]
+    pairs = zip(texts[::2], texts[1::2], strict=False)
+    for (inserted, generated), reward in zip(pairs, rewards, strict=False):
+        yield Turn(inserted, generated, reward)
 
 
 def _tokens(

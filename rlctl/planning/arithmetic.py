@@ -15,7 +15,7 @@ from typing import Literal
 from rlctl.common.errors import PlanError, nearest
 from rlctl.config.fields import Interval
 from rlctl.config.root import Config
-from rlctl.config.sections.agents import TrajectoryAgent
+from rlctl.config.sections.agents import SINGLE_TURN, EnvironmentAgent, RunningAgent, TrajectoryAgent
 from rlctl.config.sections.algorithm import MixObjective
 from rlctl.config.sections.algorithm import Other as OtherAdvantage
 from rlctl.config.sections.batch import Batch
@@ -371,19 +371,53 @@ def agent_of(config: Config) -> TrajectoryAgent | None:
     Raises:
         PlanError: there is no agent of that name, or several.
     """
-    chosen, agents = config.rollout.default_agent, config.rollout.agents
+    return _agent_named(config, config.rollout.default_agent, "rollout.default_agent")
+
+
+def agents_of(config: Config) -> dict[str, TrajectoryAgent]:
+    """The agents that rows may use, by name: the default one, those of sources, and all if a source has ``agent_key``.
+
+    Raises:
+        PlanError: there is no agent of a name, or several.
+    """
+    named = {"rollout.default_agent": config.rollout.default_agent}
+    for section in ("train", "eval"):
+        named |= {f"data.{section}[{i}].agent": each.agent for i, each in enumerate(getattr(config.data, section))}
+    found = [_agent_named(config, name, key) for key, name in named.items()]
+    if any(source.agent_key for source in (*config.data.train, *config.data.eval)):
+        found += config.rollout.agents
+    return {agent.name: agent for agent in found if agent is not None}
+
+
+def agent_rewards(config: Config) -> bool:
+    """Whether agents give rewards of their own, so that there need be no other."""
+    return any(
+        isinstance(agent, RunningAgent) and credit_of(agent) != "function" for agent in agents_of(config).values()
+    )
+
+
+def credit_of(agent: RunningAgent) -> str:
+    """What the reward of an agent's trajectories is: ``function``, ``sum`` or ``last``."""
+    chosen = agent.credit.reward
+    if chosen != "auto":
+        return chosen
+    return "sum" if isinstance(agent, EnvironmentAgent) else "function"
+
+
+def _agent_named(config: Config, chosen: str | None, key: str) -> TrajectoryAgent | None:
+    agents = config.rollout.agents
     names = [agent.name for agent in agents]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise PlanError(
             f"{names.count(twice)} agents are called {twice!r}", hint="give each of rollout.agents its own name"
         )
-    if chosen is None:
+    if chosen is None or (chosen == SINGLE_TURN and chosen not in names):
         return None
     if chosen not in names:
         listed = ", ".join(names) or "none"
         raise PlanError(
-            f"rollout.default_agent is {chosen!r}, and rollout.agents has {listed}",
+            f"{key} is {chosen!r}, and rollout.agents has {listed}",
             hint=nearest(chosen, names) or "add an agent of this name to rollout.agents",
         )
     return agents[names.index(chosen)]

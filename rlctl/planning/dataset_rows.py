@@ -41,6 +41,8 @@ def count_rows(config: Config) -> int | None:
 
 def rows_of_source(source: DataSource) -> int | None:
     """Rows of one source, at most ``max_samples``; None if they cannot be counted."""
+    if source.format == "episodes":
+        return source.max_samples
     if not source.path or source.format in ("hub", "sql"):
         return None
     path = expanded(source.path.removeprefix("file://"))

@@ -20,7 +20,7 @@ from rlctl.config import Config, Stage, stages_of
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.planning import arithmetic, rollout_schedule
-from rlctl.planning.agents import check_agent
+from rlctl.planning.agents import check_agents
 from rlctl.planning.arithmetic import Cluster, Device, evaluates, needs_critic, needs_reference, needs_rollout, trains
 from rlctl.planning.megatron.limits import asked_of, limits
 from rlctl.planning.memory import (
@@ -329,7 +329,7 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
     roles = [_train_role("policy", config, notes)] if trains(config) else []
     if needs_rollout(config):
         roles.append(_rollout_role(config, device, notes))
-        if check_agent(config) is not None:
+        if check_agents(config):
             count = config.rollout.agent_workers
             roles.append(RolePlan("agent", "python", count, count, (), 1))
     held = arithmetic.reference_is_held(config)

@@ -85,6 +85,7 @@ def streams(config: Config) -> bool:
         or sync.style != "fixed"
         or over.ratio
         or over.additional_prompts
+        or over.additional_responses
         or config.reward_loop.overlap_with_rollout
         or few
         or late

@@ -184,23 +184,21 @@ TABLE: tuple[Row, ...] = (
         "data.train[]",
         "path format split subset weight max_samples prompt_key prompt_type system_prompt system_prompt_key answer_key"
         " sampling response_key messages_key tools_key source_key tag_key extra_key reward reward_args"
-        " image_key video_key audio_key",
+        " image_key video_key audio_key agent agent_key",
     ),
     honoured(
         "data.eval[]",
         "path format split subset max_samples prompt_key prompt_type system_prompt system_prompt_key answer_key"
         " sampling response_key tools_key source_key tag_key extra_key reward reward_args name responses_per_prompt"
-        " image_key video_key audio_key"
+        " image_key video_key audio_key agent agent_key"
         " evaluation_sampling.temperature evaluation_sampling.top_p"
         " evaluation_sampling.top_k evaluation_sampling.max_response_tokens",
     ),
     descriptive("data.train[]", "name"),
     honoured("data.train[]", "chosen_key rejected_key"),
-    refused("data.train[]", "agent agent_key", "agents-by-row"),
     refused("data.train[]", "workflow workflow_args", AGENTS),
     noted("data.eval[]", "weight", "whole-evaluation"),
     refused("data.eval[]", "messages_key chosen_key rejected_key", "scores-generated"),
-    refused("data.eval[]", "agent agent_key", "agents-by-row"),
     refused("data.eval[]", "workflow workflow_args", AGENTS),
     refused("data", "task_pipeline*", OPERATORS),
     noted("data", "stage_in_shared_memory", "data-in-place"),
@@ -226,7 +224,7 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm", "advantage<reinforce|reinforce_plus_plus>.gamma"),
     honoured("algorithm", "advantage<gae> advantage<gae>.gamma advantage<gae>.lambda"),
     honoured(
-        "algorithm.advantage<gae|grpo|grpo_passk|rloo|reinforce_plus_plus|reinforce_plus_plus_baseline|remax|reinforce|opo|opmd|other>",
+        "algorithm.advantage<gae|grpo|grpo_passk|rloo|reinforce_plus_plus|reinforce_plus_plus_baseline|remax|reinforce|opo|opmd|other|gigpo|step_wise_grpo|step_reinforce|segment_reinforce>",
         "whiten clip",
     ),
     honoured("algorithm", "advantage<grpo_passk|remax|opo|opmd|other>"),
@@ -234,9 +232,12 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm.advantage<remax>", "gamma"),
     honoured("algorithm.advantage<opmd>", "baseline tau"),
     honoured("algorithm.advantage<other>", "args"),
-    refused("algorithm", "advantage<gigpo|step_wise_grpo|step_reinforce|segment_reinforce>*", "turn-advantages"),
-    refused("algorithm", "advantage<gae>.level policy_loss<ppo_clip>.ratio", "turn-advantages"),
-    refused("algorithm", "loss_aggregation.unit", "turn-advantages"),
+    honoured("algorithm", "advantage<gigpo|step_wise_grpo|step_reinforce|segment_reinforce>"),
+    honoured("algorithm.advantage<gigpo>", "episode_weight step_weight gamma normalize_by_std epsilon anchor_scope"),
+    honoured("algorithm.advantage<step_wise_grpo>", "divide_by_steps std_over drop_below_std epsilon"),
+    honoured("algorithm.advantage<step_reinforce|segment_reinforce>", "gamma"),
+    honoured("algorithm", "advantage<gae>.level policy_loss<ppo_clip>.ratio"),
+    refused("algorithm", "loss_aggregation.unit", "rows-averaged"),
     honoured("algorithm", "policy_loss policy_loss<ppo_clip|gspo|cispo|policy_gradient|topr|sapo|other>"),
     honoured("algorithm.policy_loss<ppo_clip|gspo>", "clip_low clip_high dual_clip"),
     honoured("algorithm.policy_loss<cispo>", "clip_low clip_high"),
@@ -312,8 +313,7 @@ TABLE: tuple[Row, ...] = (
     noted("rollout.memory", "swap_gib", "swap"),
     honoured("rollout.timeouts", "response retries dynamic dynamic.ratio"),
     honoured("rollout.oversampling", "generation_batch_prompts max_generation_batches"),
-    refused("rollout.oversampling", "additional_responses", "additional-responses"),
-    honoured("rollout.oversampling", "ratio wait_after_minimum additional_prompts"),
+    honoured("rollout.oversampling", "additional_responses ratio wait_after_minimum additional_prompts"),
     honoured("rollout", "max_running_prompts split_groups"),
     refused("rollout", "per_turn_tokens workflow evaluation_workflow workflow_args", AGENTS),
     refused(
@@ -332,7 +332,6 @@ TABLE: tuple[Row, ...] = (
     honoured("rollout.agents[]<tools>.tools[]<python>", "path name args schema trusted memory_limit_mib"),
     honoured("rollout.agents[]<function>", "path function args"),
     refused("rollout", "agents[]<other>*", OTHER),
-    refused("rollout", "agents[]<environment>*", "agents-environment"),
     honoured("rollout.agents[]<program>", "program tool_format max_concurrent listen max_turns max_turn_tokens"),
     honoured(
         "rollout.agents[]<program>",
@@ -343,21 +342,34 @@ TABLE: tuple[Row, ...] = (
     honoured("rollout.agents[]<tools>", "tools[]<mcp> tools[]<mcp>.command tools[]<mcp>.url tools[]<mcp>.env_vars"),
     honoured("rollout.agents[]<tools>", "tools[]<mcp>.tools"),
     refused("rollout.agents[]<tools>", "tools[]<mcp>.reward", "turn-rewards"),
+    honoured("rollout", "agents[]<environment> agents[]<environment>.name"),
+    honoured("rollout.agents[]<environment>", "environment environment<gymnasium|python> environment<gymnasium>.id"),
+    honoured("rollout.agents[]<environment>", "environment<python>.path environment<python>.name"),
+    honoured(
+        "rollout.agents[]<environment>.environment<gymnasium|python>",
+        "args seed isolation timeout max_concurrent_steps",
+    ),
+    honoured(
+        "rollout.agents[]<environment>",
+        "system_prompt opening_template template history_template history_turns observation action_pattern actions"
+        " invalid_action_reward invalid_action_text on_invalid_action",
+    ),
+    refused("rollout.agents[]<environment>", "environment<other>*", OTHER),
     refused("rollout.agents[]<tools>", "tools[]<python>.reward", "turn-rewards"),
     refused(
         "rollout.agents[]<tools>",
         "system_prompt tool_selection_key tool_args_key max_observations max_calls",
         "agents-later",
     ),
-    refused("rollout.agents[]<function>", "max_turns max_turn_tokens", "agents-later"),
-    refused(
-        "rollout.agents[]<tools|function|program>", "model time_limit on_token_limit on_turn_limit", "agents-later"
+    honoured("rollout.agents[]<function|environment>", "max_turns max_turn_tokens"),
+    honoured("rollout.agents[]<tools|function|environment|program>", "time_limit on_token_limit on_turn_limit"),
+    honoured(
+        "rollout.agents[]<tools|function|environment|program>", "on_failure stop_run_above_failures credit.reward"
     ),
-    refused("rollout.agents[]<tools|function|program>", "samples tokens", "agents-rows"),
-    refused(
-        "rollout.agents[]<tools|function|program>", "credit.reward credit.turns credit.tool_rewards", "turn-rewards"
-    ),
-    refused("rollout.agents[]<tools|function|program>", "on_failure stop_run_above_failures", "agents-failures"),
+    honoured("rollout.agents[]<tools|function|environment|program>", "model samples"),
+    refused("rollout.agents[]<tools|function|environment|program>", "tokens", "agents-tokens"),
+    honoured("rollout.agents[]<tools|function|environment|program>", "credit.turns"),
+    refused("rollout.agents[]<tools|function|environment|program>", "credit.tool_rewards", "turn-rewards"),
     noted("rollout.agent", "workers", AGENTS),
     refused("rollout.agent", "default config server_path server_class args", AGENTS),
     refused("rollout", "environments* evaluation_environments*", AGENTS),
@@ -521,7 +533,6 @@ UNTRIED = (
 
 REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "model.modality": dict.fromkeys(("audio", "omni"), MULTIMODAL),
-    **{f"data.{name}[].format": {"episodes": "agents-environment"} for name in ("train", "eval")},
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
     "algorithm.advantage<other>": {
         **dict.fromkeys(("agentic_reinforce", "roll.gigpo", "roll.step_reinforce"), AGENTS),

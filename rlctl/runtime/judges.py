@@ -11,7 +11,6 @@ from rlctl.config.sections.rewards import Reward
 from rlctl.planning import arithmetic
 from rlctl.runtime.processes.group import Group, RetryPolicy
 from rlctl.runtime.rewards.interface import Failure, Outcome
-from rlctl.runtime.rewards.routing import rewards_for
 from rlctl.runtime.workers.judge import JudgeWorker
 from rlctl.runtime.workers.reward import RewardItem
 
@@ -37,7 +36,7 @@ class Judges:
     def score(self, items: Sequence[RewardItem]) -> dict[int, list[Outcome | Failure]]:
         """See ``Modelled``; the responses of a prompt, which may be compared, go to one engine."""
         count = len(self.group)
-        applying = [rewards_for(item.prompt, self.rewards) for item in items]
+        applying = [item.applying(self.rewards) for item in items]
         shares: list[dict[int, list[RewardItem]]] = [{} for _ in range(count)]
         turns: dict[int, list[int]] = {}
         for i, reward in enumerate(self.rewards):

@@ -26,7 +26,7 @@ from rlctl.runtime.judges import Modelled
 from rlctl.runtime.processes.group import Group, RetryPolicy, Waiting
 from rlctl.runtime.processes.sessions import Sessions
 from rlctl.runtime.rewards.interface import Failure, Outcome
-from rlctl.runtime.rewards.routing import Score, rewards_for
+from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.texts import decoded
 from rlctl.runtime.serialization.records import Records
@@ -313,7 +313,7 @@ class RewardModel:
 
     def score(self, items: Sequence[RewardItem]) -> dict[int, list[Outcome | Failure]]:
         """What each model says of the responses that it applies to, in order, by its position in the config."""
-        applying = [rewards_for(item.prompt, self.rewards) for item in items]
+        applying = [item.applying(self.rewards) for item in items]
         calls = {
             i: [item.call for item, applies in zip(items, applying, strict=True) if i in applies]
             for i, reward in enumerate(self.rewards)
@@ -344,10 +344,7 @@ class Rewards:
         """The scores of each prompt's responses, in order."""
         return self._scored(
             [
-                [
-                    RewardItem(prompt, text, len(response.token_ids), truncated=response.finish_reason == "length")
-                    for text, response in zip(texts, responses, strict=True)
-                ]
+                [RewardItem.of(prompt, text, response) for text, response in zip(texts, responses, strict=True)]
                 for prompt, texts, responses in zip(prompts, texts_of(answers, self.tokenizer), answers, strict=True)
             ]
         )

@@ -25,6 +25,7 @@ from rlctl.runtime.experience.batch_builders import (
 )
 from rlctl.runtime.experience.buffered import Buffered, BufferReader, BufferWriter
 from rlctl.runtime.experience.explore import Explorer, GroupSource
+from rlctl.runtime.experience.failures import Failures
 from rlctl.runtime.experience.recorded import with_skips
 from rlctl.runtime.experience.samples import training_sampling
 from rlctl.runtime.experience.selection import corrects, reads_old
@@ -86,6 +87,7 @@ def _when_asked(given: StageContext, roles: Roles) -> GroupSource:
         roles.rewards,  # type: ignore[arg-type]
         Shaping.of(config),
         _keeper(config),
+        Failures(config, given.events.advise),
     )
     buffered = rollout_schedule.passes_buffer(config) and not arithmetic.fills_buffer(config)
     return Buffered(config, explorer, make_buffer(config, given.place, given.stop.now)) if buffered else explorer

@@ -139,6 +139,10 @@ class Turn:
     """Place among the calls in the order in which the agent made them."""
     weight_version: int = 0
     """The version of the weights that generated its last token."""
+    reward: float = 0.0
+    """What the environment gave for it."""
+    state: str = ""
+    """A mark of the state that it was an answer to, equal for equal ones; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,16 @@ class Response:
     """The conversation after the prompt, for rewards and users."""
     counts: dict[str, float] = field(default_factory=dict)
     """What the agent counted: calls of tools, failures by kind, inserted tokens."""
+    stop: str = ""
+    """Why an agent's trajectory ended: ``done``, ``turns``, ``time``, ``length`` or ``failed``."""
+    reward: float | None = None
+    """The part of its reward that the agent gives, as ``credit`` says; None leaves it to ``rewards``."""
+    info: dict[str, Any] = field(default_factory=dict)
+    """What the environment returned last, as plain data."""
+    treatment: Literal["train", "mask", "zero_reward"] = "train"
+    """What training makes of it, if a limit ended it or it failed."""
+    failure: str = ""
+    """Why it failed: a cause and what was raised; empty if it didn't."""
 
     @property
     def oldest_version(self) -> int:

@@ -149,6 +149,9 @@ PRESETS: dict[str, str] = {
         "在 UltraChat 上对 Qwen3-8B-Base 做监督微调（SFT）：一列对话消息，训练所有 assistant 轮次。"
     ),
     "Mean model calls of a trajectory.": "每条轨迹调用模型次数的均值。",
+    "Share of trajectories whose agent failed; agent/failed_<cause> by cause.": (
+        "智能体失败的轨迹所占比例；agent/failed_<cause> 按原因给出。"
+    ),
     "Mean of what the agent counts in a trajectory: calls, and failed ones by kind.": (
         "智能体在每条轨迹中计数的均值：调用次数，以及各类失败次数。"
     ),

@@ -113,8 +113,8 @@ class StepWiseGrpo(Advantage, type="step_wise_grpo"):
 
     divide_by_steps: bool = False
     """Divide a trajectory's advantage by its number of sequences, so that long trajectories count no more than short ones."""
-    std_over: Literal["group", "batch"] = "group"
-    """Over what the standard deviation is taken."""
+    std_over: Literal["group", "batch", "none"] = "group"
+    """Over what the standard deviation is taken; none divides by nothing."""
     drop_below_std: NonNegative | None = None
     """Groups whose standard deviation is at most this are not trained on; null trains on all."""
     epsilon: Positive = 1e-6

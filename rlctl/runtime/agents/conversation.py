@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.runtime.agents.formats import example_of
 from rlctl.runtime.data.chat import Chat
 
 Message = dict[str, Any]
@@ -24,6 +25,11 @@ class Renderer:
     def __init__(self, chat: Chat, tools: Sequence[Any] | None, *, agent: str) -> None:
         self._chat, self._tools = chat, list(tools) if tools else None
         self._where = f"rollout.agents: {agent}"
+
+    @property
+    def tokenizer(self) -> Any:
+        """The run's."""
+        return self._chat.tokenizer
 
     def opening(self, messages: Sequence[Message]) -> list[int]:
         """The tokens of a conversation before its first generation."""
@@ -80,6 +86,19 @@ class Renderer:
         if place < 0 or not text.startswith(before[: place + len(end)]):
             return None
         return self._chat.encode([text[place + len(end) :]])[0]
+
+    def call(self, schema: Any) -> str:
+        """A call of a tool with values of its parameters' types, as the template writes it."""
+        function = schema["function"]
+        parameters = function.get("parameters", {}).get("properties", {})
+        arguments = {name: example_of(each) for name, each in parameters.items()}
+        called = {"type": "function", "function": {"name": function["name"], "arguments": arguments}}
+        opening: list[Message] = [{"role": "user", "content": "question"}]
+        messages: list[Message] = [*opening, {"role": "assistant", "content": "", "tool_calls": [called]}]
+        before = self._chat.render(opening, generate=True, tools=self._tools, where=self._where)
+        text = self._chat.render(messages, generate=False, tools=self._tools, where=self._where)
+        written = text[len(before) :] if text.startswith(before) else text[text.rfind("question") + len("question") :]
+        return written.strip().removesuffix(str(self.tokenizer.eos_token))
 
     def rendered(self, messages: Sequence[Message]) -> list[int]:
         """A whole conversation, as a template renders it from its messages."""

@@ -114,7 +114,7 @@ def prove_format(chat: Chat, name: str, schemas: Sequence[Schema], *, agent: str
     for schema in schemas:
         function = schema["function"]
         parameters = function.get("parameters", {}).get("properties", {})
-        arguments = {key: _example(each) for key, each in parameters.items()}
+        arguments = {key: example_of(each) for key, each in parameters.items()}
         wanted = ToolCall(function["name"], arguments)
         known = call_id(name, wanted.name, 0, PROVED_ID)
         call = {"id": known, "type": "function", "function": {"name": wanted.name, "arguments": arguments}}
@@ -140,6 +140,7 @@ def prove_format(chat: Chat, name: str, schemas: Sequence[Schema], *, agent: str
             )
 
 
-def _example(parameter: Mapping[str, Any]) -> Any:
+def example_of(parameter: Mapping[str, Any]) -> Any:
+    """A value of a parameter's type."""
     choices = parameter.get("enum")
     return choices[0] if choices else EXAMPLES.get(str(parameter.get("type")), "text")

@@ -7,6 +7,8 @@ trajectory ended.
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
-from rlctl.config.sections.agents import FunctionAgent, ToolsAgent
+from rlctl.config.sections.agents import FunctionAgent, RunningAgent, ToolsAgent
 from rlctl.runtime.agents.conversation import Message, Renderer
 from rlctl.runtime.agents.formats import Parsed, ToolCall, call_id, parse
 from rlctl.runtime.agents.record import Recorder
@@ -30,6 +32,10 @@ class OutOfTokens(Exception):
     """The trajectory has no room for another token."""
 
 
+class OutOfTurns(OutOfTokens):
+    """The trajectory may not generate again: it had all its turns or its time."""
+
+
 @dataclass
 class Model:
     """The policy, as one trajectory calls it."""
@@ -42,6 +48,14 @@ class Model:
     chat_of: Renderer
     ask: Ask
     recorder: Recorder = field(default_factory=Recorder)
+    max_turns: int | None = None
+    max_turn_tokens: int | None = None
+    deadline: float | None = None
+    """Of ``time.monotonic``."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """What the agent counts."""
+    stopped: str = ""
+    """Why a call was refused: ``turns`` or ``time``."""
     truncated: bool = False
     """Whether a call ended because the trajectory has no more tokens."""
     _first: int | None = None
@@ -58,6 +72,13 @@ class Model:
     def sampling(self) -> Sampling:
         """How the trajectory is sampled; ``max_tokens`` limits all tokens after its first prompt."""
         return self.request.sampling
+
+    @property
+    def over(self) -> str:
+        """Why there may be no further call: ``turns`` or ``time``; empty if there may."""
+        if self.max_turns is not None and self.recorder.calls >= self.max_turns:
+            return "turns"
+        return "time" if self.deadline is not None and time.monotonic() >= self.deadline else ""
 
     @property
     def last_text(self) -> str:
@@ -96,13 +117,17 @@ class Model:
 
         Raises:
             OutOfTokens: there is no room for a token.
+            OutOfTurns: there may be no further call.
         """
         prompt = tuple(prompt)
+        self.stopped = self.over
+        if self.stopped:
+            raise OutOfTurns
         room = self.room(prompt)
         if room < 1:
             self.truncated = True
             raise OutOfTokens
-        limit = min(room, max_tokens) if max_tokens is not None else room
+        limit = min(each for each in (room, max_tokens, self.max_turn_tokens) if each is not None)
         number = self.recorder.calls
         if seed is None:
             seed = self.request.seed if not number else derive_seed(self.request.seed, "turn", number)
@@ -156,10 +181,19 @@ class Ended:
     counts: Mapping[str, float] = field(default_factory=dict)
     reward: float | None = None
     """What the agent itself says the trajectory is worth; None if it doesn't."""
+    stop: str = ""
+    """Why it ended: ``done``, ``turns``, ``time`` or ``length``; empty leaves it to the model's last call."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """The environment's last."""
 
 
 class Agent(Protocol):
     """What makes trajectories."""
+
+    @property
+    def config(self) -> RunningAgent:
+        """Its part of the config."""
+        ...
 
     @property
     def chat_of(self) -> Renderer:
@@ -168,6 +202,10 @@ class Agent(Protocol):
 
     async def run(self, row: Prompt, model: Model) -> Ended:
         """Make one trajectory of a row."""
+        ...
+
+    async def close(self) -> None:
+        """End what outlives trajectories."""
         ...
 
 
@@ -194,6 +232,10 @@ class Tools:
         drifted = self.chat_of.rendered([*row.messages, *messages])[: len(ids)] != ids
         return Ended(text, messages, {**box.counts, "token_drift": float(drifted)})
 
+    def expected_texts(self) -> list[str]:
+        """A call of each tool, as the chat template writes it."""
+        return [self.chat_of.call(tool.schema) for tool in self.tools]
+
     async def close(self) -> None:
         """End what outlives trajectories."""
         for tool in self.tools:
@@ -215,6 +257,7 @@ class Tools:
                 return text
             if self.config.max_turns is not None and model.recorder.calls >= self.config.max_turns:
                 box.counts["stopped_by_turns"] += 1
+                model.stopped = "turns"
                 return text
             answers = await box.answer(parsed.calls, row)
             inserted = self.chat_of.between(answers, response.token_ids)
@@ -271,3 +314,23 @@ class Function:
                 hint="return the text that rewards score, or nothing for the last generation",
             )
         return Ended(text, model.messages_after(row))
+
+    async def close(self) -> None:
+        """The coroutine ends with its trajectory."""
+
+
+@dataclass(frozen=True)
+class SingleTurn:
+    """One generation: the agent of rows that use none."""
+
+    config: RunningAgent
+    chat_of: Renderer
+
+    async def run(self, row: Prompt, model: Model) -> Ended:
+        """Generate once after the prompt."""
+        with suppress(OutOfTokens):
+            await model.generate(row.token_ids)
+        return Ended(model.last_text, [{"role": "assistant", "content": model.last_text}])
+
+    async def close(self) -> None:
+        """Nothing outlives a generation."""

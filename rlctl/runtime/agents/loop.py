@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
 from rlctl.common.errors import RunError
 from rlctl.runtime.agents.conversation import Message
-from rlctl.runtime.agents.kinds import Agent, Model
+from rlctl.runtime.agents.credit import own_reward, treatment_of
+from rlctl.runtime.agents.kinds import Agent, Ask, Ended, Model
+from rlctl.runtime.agents.random_model import random_answers
+from rlctl.runtime.agents.record import Recorder
 from rlctl.runtime.rollout.interface import Finished
-from rlctl.runtime.types import FinishReason, Request, Response
+from rlctl.runtime.types import FinishReason, Prompt, Request, Response
+from rlctl.runtime.user_code import last_lines
 
 Key = tuple[int, int]
 """A trajectory: the ticket of its request, and its place in the group."""
@@ -44,10 +49,20 @@ class Progress:
 
 
 class AgentLoop:
-    """Runs the trajectories of one agent. All methods are safe for threads."""
+    """Runs the trajectories of agents. All methods are safe for threads.
 
-    def __init__(self, agent: Agent, *, max_context_tokens: int | None) -> None:
-        self._agent, self._max_context_tokens = agent, max_context_tokens
+    Args:
+        agents: by name.
+        default: name of the agent of rows that name none.
+        max_context_tokens: of a prompt with what is generated after it.
+        retries: how often a trajectory that failed is made again, if its agent says so.
+    """
+
+    def __init__(
+        self, agents: Mapping[str, Agent], default: str, *, max_context_tokens: int | None, retries: int = 0
+    ) -> None:
+        self._agents, self._default, self._retries = agents, default, retries
+        self._max_context_tokens = max_context_tokens
         self._changed = threading.Condition()
         self._progress = Progress()
         self._failure: Exception | None = None
@@ -136,32 +151,85 @@ class AgentLoop:
             self._progress.finished.append(Finished(ticket, index, response))
             self._changed.notify_all()
 
-    async def _trajectory(self, index: int, request: Request, ask: object) -> Response:
+    async def _trajectory(self, index: int, request: Request, ask: Ask) -> Response:
+        """One trajectory, made again while it fails and its agent says so; then one that says why it failed.
+
+        Raises:
+            RunError: the config is at fault.
+        """
         assert request.row is not None, "an agent is given the row"
-        agent = self._agent
-        model = Model(request, index, self._max_context_tokens, agent.chat_of, ask)  # type: ignore[arg-type]
-        ended = await agent.run(request.row, model)
-        if ended.reward is not None:
-            raise RunError(
-                "the agent returned a reward, and rewards of agents are not supported yet",
-                hint="return the text that rewards of the config score, or nothing",
-            )
-        finish: FinishReason = "length" if model.truncated else "stop"
-        return model.recorder.trajectory(
-            text=ended.text,
-            finish_reason=finish,
-            messages=[_plain(message) for message in ended.messages],
-            counts=ended.counts,
+        agent = self._agents[request.row.extra.get("agent", self._default)]
+        attempts = 1 + (self._retries if agent.config.on_failure == "retry" else 0)
+        model, failed = self._model(agent, index, request, ask), None
+        for attempt in range(attempts):
+            model = self._model(agent, index, request, ask)
+            try:
+                ended = await agent.run(request.row, model)
+            except Exception as error:
+                if isinstance(error, RunError) and not hasattr(error, "cause"):
+                    raise  # the config is at fault
+                failed = error
+                continue
+            return _trajectory(agent, model, ended, {"retries": float(attempt)} if attempt else {})
+        assert failed is not None, "it was tried at least once"
+        return _failed(agent, model, failed, request.row)
+
+    def _model(self, agent: Agent, index: int, request: Request, ask: Ask) -> Model:
+        limits = agent.config
+        deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
+        return Model(
+            request,
+            index,
+            self._max_context_tokens,
+            agent.chat_of,
+            random_answers(agent) if limits.model == "random" else ask,
+            Recorder(limits.samples),
+            max_turns=limits.max_turns,
+            max_turn_tokens=limits.max_turn_tokens,
+            deadline=deadline,
         )
 
     def close(self) -> None:
         """End all trajectories and the thread."""
         self.abort_all()
-        if hasattr(self._agent, "close"):
-            asyncio.run_coroutine_threadsafe(self._agent.close(), self._loop).result()
+        for agent in self._agents.values():
+            asyncio.run_coroutine_threadsafe(agent.close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _trajectory(agent: Agent, model: Model, ended: Ended, counts: Mapping[str, float]) -> Response:
+    finish: FinishReason = "length" if model.truncated else "stop"
+    stop = ended.stop or model.stopped or ("length" if model.truncated else "done")
+    return model.recorder.trajectory(
+        text=ended.text,
+        finish_reason=finish,
+        messages=[_plain(message) for message in ended.messages],
+        counts={**ended.counts, **counts, f"stop_{stop}": 1.0},
+        stop=stop,
+        reward=own_reward(agent.config, model.recorder.rewards, ended.reward),
+        info=dict(ended.info),
+        treatment=treatment_of(agent.config, stop),
+    )
+
+
+def _failed(agent: Agent, model: Model, error: Exception, row: Prompt) -> Response:
+    """A trajectory that failed: with the calls that it made if it is trained on with reward 0, else empty."""
+    cause = getattr(error, "cause", type(error).__name__)
+    what = f"{cause}: {error}" if hasattr(error, "cause") else f"{cause}: {last_lines(error)}"
+    counts = {f"failed_{cause}": 1.0, "stop_failed": 1.0}
+    if agent.config.on_failure != "zero" or not model.recorder.calls:
+        return Response((), (), "stop", 0, text="", counts=counts, stop="failed", failure=what)
+    return model.recorder.trajectory(
+        text=model.last_text,
+        finish_reason="stop",
+        counts=counts,
+        stop="failed",
+        failure=what,
+        reward=0.0,
+        treatment="zero_reward",
+    )
 
 
 def _plain(message: Message) -> Message:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.config.sections.agents import FunctionAgent, ProgramAgent, ToolsAgent, TrajectoryAgent
+from rlctl.config.sections.agents import (
+    SINGLE_TURN,
+    EnvironmentAgent,
+    FunctionAgent,
+    ProgramAgent,
+    ToolsAgent,
+    TrajectoryAgent,
+)
 from rlctl.planning import arithmetic
+from rlctl.runtime.agents.acting import Acting, make_acting
 from rlctl.runtime.agents.conversation import Renderer
 from rlctl.runtime.agents.formats import format_of, stop_tokens
-from rlctl.runtime.agents.kinds import Agent, Function, Tools
+from rlctl.runtime.agents.kinds import Agent, Function, SingleTurn, Tools
 from rlctl.runtime.agents.programs import make_program
 from rlctl.runtime.agents.tools import check_sandbox, load_tools
 from rlctl.runtime.data.chat import Chat
@@ -36,6 +45,8 @@ def make_agent(config: Config, agent: TrajectoryAgent, chat: Chat, threads: Thre
         assert tool_format is not None, "it is needed"
         renderer.between([{"role": "tool", "name": tools[0].name, "content": "answer"}], [])
         return Tools(agent, tools, tool_format, stop_tokens(chat, tool_format), renderer, threads)
+    if isinstance(agent, EnvironmentAgent):
+        return make_acting(config, agent, chat, threads)
     assert isinstance(agent, FunctionAgent), f"agents of type {agent.choice} are refused before"
     function = load_object(agent.path, agent.function, where=f"the agent {agent.name!r}")
     if not inspect.iscoroutinefunction(function):
@@ -46,13 +57,34 @@ def make_agent(config: Config, agent: TrajectoryAgent, chat: Chat, threads: Thre
     return Function(agent, function, Renderer(chat, None, agent=agent.name))
 
 
-def check_agent_code(config: Config, tokenizer: Any) -> None:
-    """Check the agent of a config with its tokenizer, before workers start.
+def make_agents(config: Config, chat: Chat, threads: ThreadPoolExecutor) -> dict[str, Agent]:
+    """All agents that rows may use, by name, and ``single_turn``.
 
     Raises:
         RunError: see ``make_agent``.
     """
-    chosen = arithmetic.agent_of(config)
-    if chosen is not None:
-        with ThreadPoolExecutor(1) as threads:
-            make_agent(config, chosen, Chat(tokenizer, template_args=config.model.chat_template_args), threads)
+    plain = FunctionAgent(name=SINGLE_TURN, path="")
+    agents: dict[str, Agent] = {SINGLE_TURN: SingleTurn(plain, Renderer(chat, None, agent=SINGLE_TURN))}
+    for name, agent in arithmetic.agents_of(config).items():
+        agents[name] = make_agent(config, agent, chat, threads)
+    return agents
+
+
+def check_agent_code(config: Config, tokenizer: Any) -> None:
+    """Check the agents of a config with its tokenizer, before workers start.
+
+    Raises:
+        RunError: see ``make_agent``; or an environment cannot be made and reset.
+    """
+    chat = Chat(tokenizer, template_args=config.model.chat_template_args)
+    with ThreadPoolExecutor(1) as threads:
+        for agent in make_agents(config, chat, threads).values():
+            if isinstance(agent, Acting):
+                asyncio.run(_probed(agent))
+
+
+async def _probed(agent: Acting) -> None:
+    try:
+        await agent.probe()
+    finally:
+        await agent.close()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from rlctl.runtime.types import FinishReason, Response, Turn
 
@@ -30,12 +30,23 @@ class _Row:
     calls: list[_Call] = field(default_factory=list)
 
 
+class Rewritten(Exception):
+    """An agent rewrote its context."""
+
+    cause = "context_rewritten"
+
+
 @dataclass(slots=True)
 class Recorder:
     """Takes the calls of one trajectory in the order in which they return."""
 
+    merge: Literal["branch", "trajectory", "turn"] = "branch"
+    """Whether calls continue rows; must, as there may be only one; or never do."""
     _rows: list[_Row] = field(default_factory=list)
     _count: int = 0
+    _rewards: dict[int, float] = field(default_factory=dict)
+    """Of calls, by number."""
+    _states: dict[int, str] = field(default_factory=dict)
 
     @property
     def calls(self) -> int:
@@ -48,9 +59,20 @@ class Recorder:
         return sum(len(call.inserted) for row in self._rows for call in row.calls[1:])
 
     def add(self, prompt: Sequence[int], response: Response) -> None:
-        """Record a call. The longest row that the prompt starts with is continued."""
+        """Record a call. The longest row that the prompt starts with is continued.
+
+        Raises:
+            Rewritten: the call starts a second row, and there may be only one.
+        """
         prompt = tuple(prompt)
         fitting = [row for row in self._rows if prompt[: len(row.token_ids)] == row.token_ids]
+        if self.merge == "turn":
+            fitting = []
+        elif self.merge == "trajectory" and self._rows and not fitting:
+            raise Rewritten(
+                f"call {self._count + 1} does not continue the tokens of the calls before it, and samples of the agent is "
+                "trajectory"
+            )
         if fitting:
             row = max(fitting, key=lambda each: len(each.token_ids))
             inserted = prompt[len(row.token_ids) :]
@@ -62,6 +84,17 @@ class Recorder:
         row.token_ids = (*prompt, *response.token_ids)
         self._count += 1
 
+    def reward(self, value: float, *, state: str = "") -> None:
+        """Add to the reward of the last call; ``state`` is a mark of what it was an answer to."""
+        last = self._count - 1
+        self._rewards[last] = self._rewards.get(last, 0.0) + value
+        self._states[last] = state
+
+    @property
+    def rewards(self) -> list[float]:
+        """The reward of each call, in order."""
+        return [self._rewards.get(number, 0.0) for number in range(self._count)]
+
     def trajectory(
         self,
         *,
@@ -69,8 +102,9 @@ class Recorder:
         finish_reason: FinishReason,
         messages: Sequence[dict[str, Any]] = (),
         counts: Mapping[str, float] | None = None,
+        **more: Any,
     ) -> Response:
-        """The trajectory of all calls, of which there is at least one."""
+        """The trajectory of all calls, of which there is at least one; ``more`` are further fields of it."""
         calls = [call for row in self._rows for call in row.calls]
         last = max(calls, key=lambda call: call.number).response
         oldest = min(call.response.oldest_version for call in calls)
@@ -88,10 +122,13 @@ class Recorder:
                     starts_row=place == 0,
                     number=call.number,
                     weight_version=call.response.weight_version,
+                    reward=self._rewards.get(call.number, 0.0),
+                    state=self._states.get(call.number, ""),
                 )
                 for row in self._rows
                 for place, call in enumerate(row.calls)
             ),
             messages=tuple(messages),
             counts={"turns": float(self._count), "inserted_tokens": float(self.inserted), **(counts or {})},
+            **more,
         )

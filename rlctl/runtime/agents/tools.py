@@ -148,14 +148,18 @@ def _schema_of(run: Any, name: str, where: str) -> Schema:
     return {**schema, "function": {**schema["function"], "name": shown.rpartition(".")[2]}}
 
 
-def agent_schemas(config: Config) -> list[Schema]:
-    """What the prompts of a run show of its agent's tools; nothing where no agent calls tools.
+def agent_schemas(config: Config) -> dict[str, list[Schema]]:
+    """What prompts show of the tools of each agent of a run; nothing of agents that call none.
 
     Raises:
         RunError: a tool cannot be loaded.
     """
-    chosen = arithmetic.agent_of(config) if config.algorithm.objective.choice == "rl" else None
-    return [tool.schema for tool in load_tools(chosen)] if isinstance(chosen, ToolsAgent) else []
+    agents = arithmetic.agents_of(config) if config.algorithm.objective.choice == "rl" else {}
+    return {
+        name: [tool.schema for tool in load_tools(agent)]
+        for name, agent in agents.items()
+        if isinstance(agent, ToolsAgent)
+    }
 
 
 @dataclass(slots=True)

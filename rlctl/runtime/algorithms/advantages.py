@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import ConfigError
+from rlctl.runtime.algorithms import turns as by_turn
 from rlctl.runtime.algorithms.distributions import STATISTICS
 from rlctl.runtime.algorithms.packed import discounted_sum, last_tokens, sequence_sum, spread
 from rlctl.runtime.algorithms.table import Algorithm, lookup
@@ -305,6 +306,31 @@ def _deviation(values: Tensor) -> Tensor:
     return values.std(correction=0) if len(values) else values.new_zeros(())
 
 
+def step_wise_grpo(
+    rewards: Tensor,
+    groups: Tensor,
+    rows: Tensor,
+    lengths: Tensor,
+    *,
+    divide_by_steps: bool = False,
+    std_over: Literal["group", "batch", "none"] = "group",
+    drop_below_std: float | None = None,
+    epsilon: float = 1e-6,
+) -> MaskedAdvantages:
+    """As ``turns.step_wise_grpo``."""
+    found, kept = by_turn.step_wise_grpo(
+        rewards,
+        groups,
+        rows,
+        lengths,
+        divide_by_steps=divide_by_steps,
+        std_over=std_over,
+        drop_below_std=drop_below_std,
+        epsilon=epsilon,
+    )
+    return MaskedAdvantages(found, kept)
+
+
 @dataclass(frozen=True)
 class Estimator(Algorithm):
     """An advantage estimator of the table."""
@@ -321,6 +347,11 @@ class Estimator(Algorithm):
     def needs_values(self) -> bool:
         """Whether there must be a critic."""
         return "values" in self.reads
+
+    @property
+    def needs_turns(self) -> bool:
+        """Whether it reads the turns of agents."""
+        return "turns" in self.reads or "rows" in self.reads
 
     @property
     def needs_greedy(self) -> bool:
@@ -350,6 +381,7 @@ ADVANTAGES: dict[str, Estimator] = {
     "clipv": Estimator(clipv),
     "gae": Estimator(gae, whiten=True),
     "gdpo": Estimator(gdpo, whiten=True),
+    "gigpo": Estimator(by_turn.gigpo),
     "gpg": Estimator(gpg),
     "grpo": Estimator(grpo),
     "grpo_passk": Estimator(grpo_passk),
@@ -364,6 +396,10 @@ ADVANTAGES: dict[str, Estimator] = {
     "remax": Estimator(remax),
     "reward": Estimator(reward_alone),
     "rloo": Estimator(rloo),
+    "segment_reinforce": Estimator(by_turn.segment_reinforce),
+    "step_reinforce": Estimator(by_turn.step_reinforce),
+    "step_wise_grpo": Estimator(step_wise_grpo),
+    "turn_gae": Estimator(by_turn.turn_gae, whiten=True),
     "tir_optimal_token_baseline": Estimator(tir_optimal_token_baseline),
 }
 
@@ -397,6 +433,7 @@ def estimate(
     whiten_rewards: bool = False,
     whiten: bool | None = None,
     trained: Tensor | None = None,
+    by_turns: Mapping[str, Tensor] | None = None,
     **options: Any,
 ) -> Advantages:
     """Return the advantages of every token of a step, by the estimator called ``name``.
@@ -417,6 +454,8 @@ def estimate(
         token_clip: cut each token's reward, penalties taken off, to plus and minus this.
         whiten_rewards: whiten token rewards.
         whiten: the advantages; None as the estimator's source does.
+        by_turns: what ``turns`` describes, by name (None: each response is one turn), and ``placed`` [S], the part of each turn's
+            reward that counts at its end.
         trained: bool [N], the tokens that statistics over tokens (whitening) are taken from; None is all.
         options: of the estimator.
 
@@ -428,7 +467,7 @@ def estimate(
 
     def per_token(responses: Tensor) -> Tensor:
         """Token rewards of responses with these rewards, penalties taken off, cut and whitened. [N]."""
-        result = token_rewards(responses, penalties, lengths)
+        result = _placed(responses, penalties, lengths, by_turns)
         result = result if token_clip is None else result.clamp(-token_clip, token_clip)
         return whitened(result, trained) if whiten_rewards else result
 
@@ -439,17 +478,39 @@ def estimate(
         if token_clip is not None or whiten_rewards:
             responses = torch.where(lengths > 0, sequence_sum(tokens, lengths), responses)
         tensors |= {"token_rewards": tokens, "rewards": responses}
+    if by_turns is None and estimator.needs_turns:
+        by_turns = by_turn.single(lengths, groups)
+    if by_turns is not None:
+        whole = tensors["rewards"]
+        assert whole is not None, "it was set above"
+        given = by_turn.with_rest(by_turns["turn_rewards"], whole, by_turns["turns"])
+        tensors |= {**by_turns, "turn_rewards": given}
     found = estimator(tensors, **options)
+    returns, is_by_turn = None, isinstance(found, by_turn.TurnAdvantages)
+    if is_by_turn:
+        found, returns = found
     result, kept = found if isinstance(found, MaskedAdvantages) else (found, None)
     if penalties_last:
         clipped = result if token_clip is None else result.clamp(-token_clip, token_clip)
         advantages = discounted_sum(per_token(clipped), lengths, 1.0)
     else:
-        advantages = result if estimator.per_token else spread(result, lengths)
-    returns = advantages + values if estimator.needs_values and values is not None else None
+        advantages = result if estimator.per_token or is_by_turn else spread(result, lengths)
+    if returns is None and estimator.needs_values and values is not None:
+        returns = advantages + values
     if estimator.whiten if whiten is None else whiten:
         advantages = whitened(advantages, trained)
     return Advantages(advantages, returns, kept)
+
+
+def _placed(rewards: Tensor, penalties: Tensor, lengths: Tensor, by_turns: Mapping[str, Tensor] | None) -> Tensor:
+    """Token rewards, with the rewards of turns at their ends and the rest at the response's last token. [N]."""
+    if by_turns is None:
+        return token_rewards(rewards, penalties, lengths)
+    placed, turns = by_turns["placed"], by_turns["turns"]
+    whole = lengths > 0
+    rest = rewards - torch.where(whole, sequence_sum(placed, turns), 0.0)
+    result = token_rewards(rest, penalties, lengths)
+    return by_turn.with_ends(result, placed, by_turns["turn_lengths"], by_turns["turn_places"])
 
 
 def token_rewards(rewards: Tensor, token_penalties: Tensor, lengths: Tensor) -> Tensor:

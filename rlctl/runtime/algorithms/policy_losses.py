@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import ConfigError
-from rlctl.runtime.algorithms.packed import PerTokenLoss, sequence_sum, spread
+from rlctl.runtime.algorithms.packed import PerTokenLoss, sequence_index, sequence_sum, spread
 from rlctl.runtime.algorithms.table import Algorithm
 
 ImportanceWeight = Literal["none", "ratio", "truncated_ratio"]
@@ -49,6 +49,32 @@ def ppo_clip(
     """
     log_ratio = bounded_log_ratio(log_probs, old_log_probs)
     return _clipped(log_ratio.exp(), log_ratio, advantages, clip_low, clip_high, dual_clip)
+
+
+def ppo_clip_segments(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    lengths: Tensor,
+    segments: Tensor,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    dual_clip: float | None = 3.0,
+) -> PerTokenLoss:
+    """Return the loss of ``ppo_clip`` with one ratio a segment: the geometric mean of the ratios of its tokens.
+
+    The ratio has the gradient of all its tokens. ``segments`` [N] numbers the segments within each sequence: turns of an agent.
+
+    Source: ratio_type segment of ROLL's agentic_actor_worker.py (compute_segment_masked_mean).
+    """
+    log_ratio = bounded_log_ratio(log_probs, old_log_probs)
+    starts = segments.new_ones(len(segments), dtype=torch.bool)
+    sequences = sequence_index(lengths)
+    starts[1:] = (segments[1:] != segments[:-1]) | (sequences[1:] != sequences[:-1])
+    sizes = torch.bincount(starts.cumsum(0) - 1) if len(segments) else lengths.new_zeros(0)
+    means = sequence_sum(log_ratio, sizes) / sizes.clamp(min=1)
+    return _clipped(spread(means, sizes).exp(), log_ratio.detach(), advantages, clip_low, clip_high, dual_clip)
 
 
 def _clipped(
@@ -190,6 +216,7 @@ POLICY_LOSSES: dict[str, Algorithm] = {
     "gspo": Algorithm(gspo),
     "policy_gradient": Algorithm(policy_gradient),
     "ppo_clip": Algorithm(ppo_clip),
+    "ppo_clip_segments": Algorithm(ppo_clip_segments),
     "sapo": Algorithm(sapo),
     "topr": Algorithm(topr),
 }

@@ -20,11 +20,13 @@ class Chat:
         template_args: Mapping[str, Any] | None = None,
         images: ImageReader | None = None,
         tools: Sequence[Any] = (),
+        tools_of: Mapping[str, list[Any]] | None = None,
     ) -> None:
-        """``tools`` are schemas that every conversation shows which has none of its own."""
+        """``tools`` are schemas that every conversation shows which has none of its own; ``tools_of`` are those of agents."""
         self.tokenizer = tokenizer
         self.images = images
         self.tools = list(tools)
+        self.tools_of = dict(tools_of or {})
         self._args = dict(template_args or {})
 
     def render(
@@ -51,7 +53,7 @@ class Chat:
         try:
             return self.tokenizer.apply_chat_template(
                 messages,
-                tools=tools or self.tools or None,
+                tools=(self.tools if tools is None else tools) or None,
                 add_generation_prompt=generate,
                 tokenize=False,
                 **self._args,

@@ -49,7 +49,13 @@ def make_chat(config: Config, tokenizer: Any) -> Chat:
         RunError: the model reads none, or has no image processor; or a tool of the run's agent cannot be loaded.
     """
     tools = agent_schemas(config)
-    return Chat(tokenizer, template_args=config.model.chat_template_args, images=reader_of(config.model), tools=tools)
+    return Chat(
+        tokenizer,
+        template_args=config.model.chat_template_args,
+        images=reader_of(config.model),
+        tools=tools.get(config.rollout.default_agent or "", ()),
+        tools_of=tools,
+    )
 
 
 def open_prompt_stream(config: Config, tokenizer: Any) -> tuple[PromptStream, list[SetReport]]:

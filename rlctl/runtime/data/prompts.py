@@ -195,7 +195,11 @@ class PromptSet(RowSet):
 
     def _tools(self, row: Mapping[str, Any], where: str) -> list[Any] | None:
         own = as_tools(row.get(self.source.tools_key), where=where) if self.source.tools_key else None
-        if own and self._chat.tools:
+        agent = self._agent(row)
+        shown = self._chat.tools if agent is None else self._chat.tools_of.get(agent, [])
+        if not own and agent is not None:
+            return shown
+        if own and shown:
             raise RunError(
                 f"{where}: the row has tools of its own, and the prompts show those of the run's agent",
                 hint=f"set {self._key}.tools_key to null",

@@ -21,7 +21,7 @@ ANSWERS = ("reward_model.ground_truth", "ground_truth", "answer")
 """Where the ground truth is looked for, in this order, where ``answer_key`` is null."""
 REWARD_COLUMNS = ("case_type", "test_cases", "test_case_function")
 """Columns that a reward reads beside the answer, where they are there: ROLL's tests of programs."""
-TASK_FIELDS = ("answer_key", "source_key", "tag_key", "extra_key")
+TASK_FIELDS = ("answer_key", "source_key", "tag_key", "extra_key", "agent_key")
 """Fields of a source that name columns which every kind of set reads."""
 
 
@@ -133,9 +133,17 @@ class RowSet(Sequence[Prompt]):
             value = value[part]
         return value
 
+    def _agent(self, row: Mapping[str, Any]) -> str | None:
+        """The agent that a row or its source names."""
+        key = self.source.agent_key
+        return (str(row[key]) if key and row.get(key) else None) or self.source.agent
+
     def _extra(self, row: Mapping[str, Any]) -> dict[str, Any]:
         source = self.source
-        extra: dict[str, Any] = {"extra_info": (row.get(source.extra_key) if source.extra_key else None) or {}}
+        extra: dict[str, Any] = {}
+        if agent := self._agent(row):
+            extra["agent"] = agent
+        extra |= {"extra_info": (row.get(source.extra_key) if source.extra_key else None) or {}}
         columns = {name: row[name] for name in REWARD_COLUMNS if row.get(name) is not None}
         if columns:
             extra["columns"] = columns

@@ -61,6 +61,8 @@ def load_source(source: DataSource, *, key: str) -> Dataset:
     Raises:
         RunError: there is no such file, it is empty, or it is not what its format says.
     """
+    if source.format == "episodes":
+        return _episodes(source, key)
     if not source.path:
         raise RunError(f"{key}.path is empty", hint="set it to a file, a folder, a URL or a hub name")
     if source.format == "sql":
@@ -75,6 +77,20 @@ def load_source(source: DataSource, *, key: str) -> Dataset:
     return dataset
 
 
+def _episodes(source: DataSource, key: str) -> Dataset:
+    """Rows whose only message is empty: their environment says what the task is."""
+    from datasets import Dataset
+
+    if source.max_samples is None or source.prompt_type not in ("auto", "messages"):
+        raise RunError(
+            f"{key}.format is episodes, and {'max_samples is not set' if source.max_samples is None else 'prompt_type is'}"
+            f"{'' if source.max_samples is None else ' ' + source.prompt_type}",
+            hint=f"set {key}.max_samples to the number of rows, and leave prompt_type at auto",
+        )
+    empty = [{"role": "user", "content": ""}]
+    return Dataset.from_dict({source.prompt_key: [empty] * source.max_samples})
+
+
 def _here(source: DataSource, key: str) -> DataSource:
     """The source with a path on this machine; a URL's files are brought here."""
     if is_remote(source.path):
@@ -84,7 +100,11 @@ def _here(source: DataSource, key: str) -> DataSource:
 
 def source_name(source: DataSource) -> str:
     """The source's name in metrics: its own, else its path's last part without endings."""
-    return source.name or source.path.rstrip("/").rsplit("/", 1)[-1].split(".", 1)[0] or "data"
+    return (
+        source.name
+        or source.path.rstrip("/").rsplit("/", 1)[-1].split(".", 1)[0]
+        or ("episodes" if source.format == "episodes" else "data")
+    )
 
 
 def require_column(dataset: Rows, column: str, *, source: DataSource, key: str) -> None:

@@ -224,7 +224,9 @@ def shown_groups(
     shown = []
     for place, item in zip(places, told, strict=True):
         texts = list(islice(decoded, len(item.responses)))
-        group = shown_group(item.prompt, texts, item.rewards, item.scores, item.responses, spans=spans)
+        group = shown_group(
+            item.prompt, texts, item.rewards, item.scores, item.responses, spans=spans, tokenizer=tokenizer
+        )
         if samples:
             add_training(group["details"], rows[ends[place] - len(texts) : ends[place]], trainer=trainer)
         shown.append(group)

@@ -20,6 +20,7 @@ from rlctl.config import Config
 from rlctl.planning import rollout_schedule
 from rlctl.runtime.data.open import PromptStream
 from rlctl.runtime.evaluation.response_files import Keeper, Shown
+from rlctl.runtime.experience.failures import Failures
 from rlctl.runtime.experience.recorded import Generates
 from rlctl.runtime.experience.samples import RolloutGroup, requests_for
 from rlctl.runtime.experience.selection import needs_greedy
@@ -29,6 +30,8 @@ from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Rewards, texts_of
 from rlctl.runtime.types import Prompt, Request, Response, Sampling
 
+MOST_REPLACED = 10
+"""How often the prompts of failed groups are replaced in a round."""
 Phase = Callable[[str], AbstractContextManager[None]]
 
 
@@ -139,6 +142,8 @@ class Explorer(SynchronousSource):
     """Its filters of groups."""
     keeper: Keeper | None = None
     """Gets every response of a step."""
+    failures: Failures | None = None
+    """Says what becomes of trajectories that failed; None if nothing can fail."""
 
     def take(self, step: int, phase: Phase) -> StepRollouts:
         """The groups of a step.
@@ -154,6 +159,8 @@ class Explorer(SynchronousSource):
         metrics = {"data/epoch": float(self.stream.epoch), **metrics_of(drawn)}
         if self.config.algorithm.filters:
             metrics |= {"filter/kept_groups_share": len(kept) / len(drawn), "filter/rounds": float(rounds)}
+        if self.failures is not None:
+            metrics |= self.failures.metrics()
         return StepRollouts(kept, drawn, metrics)
 
     def _explore(self, step: int, phase: Phase) -> tuple[list[RolloutGroup], list[RolloutGroup], int]:
@@ -163,7 +170,7 @@ class Explorer(SynchronousSource):
         drawn: list[RolloutGroup] = []
         kept: list[RolloutGroup] = []
         for rounds in itertools.count(1):
-            found = self._round(self.stream.take(size), f"{self.stage}:{step}" + (f":{rounds}" * (rounds > 1)), phase)
+            found = self._whole_round(size, f"{self.stage}:{step}" + (f":{rounds}" * (rounds > 1)), phase)
             drawn += found
             kept += self.shaping.kept_groups(found)
             if not self.shaping.refills or len(kept) >= wanted:
@@ -175,11 +182,34 @@ class Explorer(SynchronousSource):
             hint="raise rollout.oversampling.max_generation_batches, or use prompts that are neither too easy nor too hard",
         )
 
+    def _whole_round(self, size: int, purpose: str, phase: Phase) -> list[RolloutGroup]:
+        """The groups of ``size`` prompts, and of others instead of those whose group is dropped because agents failed.
+
+        Raises:
+            RunError: prompts were replaced too often.
+        """
+        found: list[RolloutGroup] = []
+        for again in range(MOST_REPLACED):
+            more = self.stream.take(size - len(found))
+            found += self._round(more, purpose + (f":failed:{again}" * (again > 0)), phase)
+            if len(found) == size:
+                return found
+        raise RunError(
+            f"prompts of {purpose} were replaced {MOST_REPLACED} times, because trajectories of their groups failed",
+            hint="fix the cause, lower stop_run_above_failures of the agent, or set its on_failure to drop_response or zero",
+        )
+
     def _round(self, prompts: list[Prompt], purpose: str, phase: Phase) -> list[RolloutGroup]:
         """Answer and score prompts; greedily too where the estimator compares with that."""
         greedy = needs_greedy(self.config.algorithm)
         with phase("rollout"):
             answers = self.rollout.generate(self._requests(prompts, purpose))
+            if self.failures is not None:
+                settled = [
+                    (prompt, self.failures.kept(prompt, own)) for prompt, own in zip(prompts, answers, strict=True)
+                ]
+                prompts = [prompt for prompt, own in settled if own is not None]
+                answers = [own for _, own in settled if own is not None]
             best = self.rollout.generate(self._greedy_requests(prompts, purpose)) if greedy else []
         with phase("reward"):
             scores = self.rewards.score(prompts, answers)

@@ -166,7 +166,7 @@ def samples_of(answered: Sequence[RolloutGroup], *, train_on_cut_prompts: bool) 
                 ids += row
                 sizes = [len(run) for run in row]
                 runs += sizes
-                counted += [False, trained] * (len(row) // 2)
+                counted += [False, trained and response.treatment != "mask"] * (len(row) // 2)
                 responds += [False, True] * (len(row) // 2)
                 lengths.append(sum(sizes))
                 inputs.append(prompt.inputs)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlctl.common.errors import PlanError
-from rlctl.config.sections.algorithm import Algorithm, OtherLoss
+from rlctl.config.sections.algorithm import Algorithm, OtherLoss, StepReinforce
 from rlctl.config.sections.algorithm import Other as OtherAdvantage
 from rlctl.runtime.algorithms.advantages import ADVANTAGES
 from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES
@@ -31,7 +31,7 @@ TWINS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 PARTS = "gdpo_reward_keys"
 """The argument that names the rewards of gdpo."""
 
-_NOT_OPTIONS = {"whiten", "clip", "kl_order", "level"}
+_NOT_OPTIONS = {"whiten", "clip", "kl_order"}
 """Settings of an advantage that are arguments of ``estimate``, not of the estimator."""
 
 _CARRIED_ARGS = {
@@ -50,6 +50,11 @@ def estimator_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
     chosen = algorithm.advantage
     if not isinstance(chosen, OtherAdvantage):
         options = {key: value for key, value in dataclasses.asdict(chosen).items() if key not in _NOT_OPTIONS}
+        if options.pop("level", "token") == "turn":
+            return "turn_gae", options
+        if isinstance(chosen, StepReinforce):  # its steps are what is normalised
+            scopes = algorithm.reward_shaping.normalize
+            options |= {"mean": scopes.mean, "std": scopes.std}
         return chosen.choice, options
     name, renamed = TWINS.get(chosen.kind, (chosen.kind, {"gdpo_reward_weights": "weights"}))
     if chosen.kind not in (*FURTHER_ESTIMATORS, *TWINS):
@@ -128,8 +133,8 @@ def loss_of(algorithm: Algorithm) -> tuple[Function, dict[str, Any]]:
         return POLICY_LOSSES["policy_gradient"], {"importance_weight": "none"}
     if not isinstance(choice, OtherLoss):
         options = {item.name: getattr(choice, item.name) for item in dataclasses.fields(choice)}
-        options.pop("ratio", None)  # refused by planning/support.py unless it is token
-        return lookup(POLICY_LOSSES, choice.choice, "policy loss"), options
+        by_segment = options.pop("ratio", "token") == "segment"
+        return lookup(POLICY_LOSSES, choice.choice + "_segments" * by_segment, "policy loss"), options
     if choice.kind not in FURTHER_LOSSES:
         known = ", ".join(sorted(FURTHER_LOSSES))
         raise PlanError(f"rlctl has no algorithm.policy_loss of type {choice.kind!r}; expected one of {known}")

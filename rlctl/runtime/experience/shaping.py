@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,15 +19,19 @@ from torch import Tensor
 
 from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config
+from rlctl.config.sections.agents import RunningAgent
 from rlctl.config.sections.algorithm import (
     DifficultyMask,
     Filter,
     GroupMean,
     Grpo,
     LongIncorrect,
+    Normalization,
     Overlong,
+    StepReinforce,
     ZeroVarianceGroups,
 )
+from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
 from rlctl.runtime.algorithms.packed import marked, spread
@@ -35,7 +40,7 @@ from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.selection import corrects_before_loss, estimator_of, has_weights, reward_parts
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.seeds import derive_seed
-from rlctl.runtime.types import Sample, trajectories_of
+from rlctl.runtime.types import Sample, Turn, trajectories_of
 
 _SHAPED, _SCORE, _RIGHT = {"reward", "seq_reward", "seq_final_reward"}, {"score"}, {"acc", "accuracy"}
 """Names of what a filter compares: the reward with its length penalties, without them, whether the answer is right."""
@@ -199,6 +204,8 @@ class Shaping:
         packed.write("advantages", advantages)
         if has_weights(self.config.algorithm):
             packed.write("policy_weights", weights)
+        if getattr(self.config.algorithm.policy_loss, "ratio", "token") == "segment":
+            packed.write("segments", packed.runs().float())
         packed.narrow(trained)
         counted = kept.tolist()
         for sample, owner in zip(samples, packed.owners, strict=True):
@@ -288,6 +295,7 @@ class Shaping:
             shaped,
             lengths,
             groups=_groups(answered)[indices],
+            by_turns=self._by_turns(packed, answered, indices) if self._reads_turns else None,
             values=packed.read("old_values")[tokens] if self._has_critic else None,
             baselines=self._baselines(answered)[indices] if ADVANTAGES[name].needs_greedy else None,
             parts=self._parts(answered, indices),
@@ -314,7 +322,7 @@ class Shaping:
         """Response rewards of a domain, ready for the estimator. [B of the domain]."""
         shaping = self.config.algorithm.reward_shaping
         result = (self._response_rewards(answered)[indices] + shaping.shift) * shaping.scale
-        scopes = shaping.normalize
+        scopes = shaping.normalize if not self._normalises_steps else Normalization()
         if "running" in (scopes.mean, scopes.std):
             self.running.setdefault(domain, rewards.RunningMoments()).update(result)
         if scopes.mean is not None or scopes.std is not None:
@@ -324,6 +332,63 @@ class Shaping:
         # the group is what normalises in ROLL's grpo, and rewards are cut after that
         clip = None if self._normalises_first else shaping.clip
         return result if clip is None else result.clamp(-clip, clip)
+
+    @property
+    def _normalises_steps(self) -> bool:
+        """Whether the estimator itself normalises, over steps."""
+        return isinstance(self.config.algorithm.advantage, StepReinforce)
+
+    @property
+    def _reads_turns(self) -> bool:
+        """Whether advantages depend on single turns of agents."""
+        return ADVANTAGES[estimator_of(self.config.algorithm)[0]].needs_turns or bool(self._placing)
+
+    @cached_property
+    def _agents(self) -> dict[str, RunningAgent]:
+        found = arithmetic.agents_of(self.config)
+        return {name: agent for name, agent in found.items() if isinstance(agent, RunningAgent)}
+
+    @cached_property
+    def _placing(self) -> frozenset[str]:
+        """The agents whose turns' rewards count at the ends of turns."""
+        return frozenset(
+            name
+            for name, agent in self._agents.items()
+            if agent.credit.turns == "own" and arithmetic.credit_of(agent) != "function"
+        )
+
+    def _by_turns(self, packed: _Packed, answered: Sequence[RolloutGroup], indices: list[int]) -> dict[str, Tensor]:
+        """The turns of some responses, as ``algorithms.turns`` has them, and what a response without turns is there."""
+        lengths, states = packed.lengths.tolist(), dict[str, int]()
+        owners = [(item.prompt, response) for item in answered for response in item.responses]
+        numbers: dict[str, list[Any]] = {name: [] for name in _OF_TURNS}
+        counts, rows = [], []
+        for index in indices:
+            prompt, response = owners[index]
+            name = str(prompt.extra.get("agent", self.config.rollout.default_agent))
+            agent = self._agents.get(name)
+            counted = agent is not None and arithmetic.credit_of(agent) != "function"
+            turns = response.turns or (Turn((), len(response.token_ids), starts_row=True),)
+            before = len(numbers["turn_places"])
+            order = sorted(range(len(turns)), key=lambda place: turns[place].number)
+            for place in order:
+                turn = turns[place]
+                reward = turn.reward if counted else 0.0
+                scale = self.config.algorithm.reward_shaping.scale
+                numbers["turn_rewards"].append(reward * scale)
+                numbers["placed"].append(reward * scale if name in self._placing else 0.0)
+                numbers["turn_lengths"].append(turn.tokens if lengths[index] else 0)
+                numbers["turn_places"].append(before + place)
+                numbers["turn_states"].append(states.setdefault(turn.state or f"{index} {place}", len(states)))
+            counts.append(len(turns))
+            rows.append(sum(turn.starts_row for turn in turns))
+        found = {name: torch.tensor(values, dtype=_OF_TURNS[name]) for name, values in numbers.items()}
+        return {
+            **found,
+            "turns": torch.tensor(counts),
+            "rows": torch.tensor(rows),
+            "normal_groups": self._normal_groups(answered)[indices],
+        }
 
     @property
     def _normalises_first(self) -> bool:
@@ -432,10 +497,24 @@ class _Packed:
 
     def segments(self) -> Tensor:
         """The lengths of all runs of counted tokens, sample after sample. [S]."""
+        return torch.bincount(self.runs())
+
+    def runs(self) -> Tensor:
+        """The number of each token's run of counted tokens. int64 [N]."""
         before = self._mask.roll(1)
         before[torch.tensor([0, *self._sizes[:-1]]).cumsum(0)] = False
         begins = self._mask & ~before
-        return torch.bincount(begins.cumsum(0)[self._mask] - 1)
+        return begins.cumsum(0)[self._mask] - 1
+
+
+_OF_TURNS = {
+    "turn_rewards": torch.float32,
+    "placed": torch.float32,
+    "turn_lengths": torch.int64,
+    "turn_places": torch.int64,
+    "turn_states": torch.int64,
+}
+"""Numbers of turns, and their types."""
 
 
 def _totals(answered: Sequence[RolloutGroup]) -> Tensor:

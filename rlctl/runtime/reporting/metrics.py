@@ -30,6 +30,7 @@ METRICS: dict[str, Metric] = {
     "agent/token_drift": Metric(
         "share", "Trajectories whose conversation the chat template would render as other tokens than were generated."
     ),
+    "agent/failed_share": Metric("share", "Share of trajectories whose agent failed; agent/failed_<cause> by cause."),
     "agent/<count>": Metric("", "Mean of what the agent counts in a trajectory: calls, and failed ones by kind."),
     "reward/mean": Metric("", "Mean total reward of a response."),
     "reward/std": Metric("", "Standard deviation of the total reward over the step's responses."),

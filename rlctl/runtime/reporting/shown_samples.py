@@ -54,6 +54,7 @@ def shown_group(
     responses: Sequence[Response] = (),
     *,
     spans: Callable[[Response, str], list[int] | None] = lambda response, text: None,
+    tokenizer: Any = None,
 ) -> dict[str, Any]:
     """What is told of a group; ``spans`` gives the characters of every token of a response.
 
@@ -77,6 +78,11 @@ def shown_group(
         if response.turns:
             detail["turns"] = [[turn.tokens, len(turn.inserted), turn.starts_row] for turn in response.turns]
             detail |= {"messages": list(response.messages), "counts": dict(response.counts)}
+            detail |= {"turn_rewards": [turn.reward for turn in response.turns], "stop": response.stop}
+            if tokenizer is not None:
+                detail["segments"] = _segments(response, tokenizer)
+        if response.failure:
+            detail["failure"] = response.failure
         if marks:
             detail |= {"rollout_log_probs": rounded(response.log_probs), "spans": spans(response, text)}
         details.append(detail)
@@ -86,6 +92,17 @@ def shown_group(
     if responses:
         group |= {"details": details, "weight_version": responses[0].weight_version}
     return group
+
+
+def _segments(response: Response, tokenizer: Any) -> list[list[Any]]:
+    """The texts of a trajectory, row after row: each with whether the model generated it, so that it is trained on."""
+    runs: list[tuple[bool, Sequence[int]]] = []
+    begin = 0
+    for turn in response.turns:
+        runs += [(False, turn.inserted), (True, response.token_ids[begin : begin + turn.tokens])]
+        begin += turn.tokens
+    texts = decode_all(tokenizer, [ids for _, ids in runs], special=True)
+    return [[generated, text] for (generated, _), text in zip(runs, texts, strict=True)]
 
 
 def texts_of(responses: Sequence[Response], tokenizer: Any) -> list[str]:
@@ -201,4 +218,6 @@ class Evaluated:
         if group.responses:
             texts = texts_of(group.responses, self.tokenizer)
         spans = spans_by(self.tokenizer)
-        return shown_group(group.prompt, texts, group.rewards, group.scores, group.responses, spans=spans)
+        return shown_group(
+            group.prompt, texts, group.rewards, group.scores, group.responses, spans=spans, tokenizer=self.tokenizer
+        )

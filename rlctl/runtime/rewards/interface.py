@@ -33,6 +33,14 @@ class Call:
     """Number of the prompt among those scored together: its responses have the same."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Further columns of the row, those that a reward of a dialect reads (``data/rowset.py``)."""
+    conversation: Sequence[Mapping[str, Any]] = ()
+    """What an agent added after the prompt: answers of the model, of tools and of the environment."""
+    turn_rewards: Sequence[float] = ()
+    """What the environment gave for each of the model's turns; empty without an agent."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """What the environment returned last."""
+    stop: str = ""
+    """Why an agent's trajectory ended; empty without an agent."""
 
 
 @dataclass(frozen=True, slots=True)

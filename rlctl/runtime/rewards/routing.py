@@ -32,15 +32,16 @@ class Score:
     """What the response answers, as the first reward that tells says."""
 
 
-def rewards_for(prompt: Prompt, rewards: Sequence[Reward]) -> list[int]:
+def rewards_for(prompt: Prompt, rewards: Sequence[Reward], *, required: bool = True) -> list[int]:
     """Which rewards score a prompt: the one its source names, else those whose ``applies_to`` has its source or tag.
 
     Args:
         prompt: ``extra["reward"]`` names the reward, ``extra["tag"]`` is the tag.
         rewards: all of the config.
+        required: whether one must apply.
 
     Returns:
-        Their positions, at least one.
+        Their positions, at least one if ``required``.
 
     Raises:
         RunError: none applies, or there is none of that name.
@@ -57,7 +58,7 @@ def rewards_for(prompt: Prompt, rewards: Sequence[Reward]) -> list[int]:
         return found
     labels = (prompt.source, str(prompt.extra.get("tag")))
     found = [i for i, reward in enumerate(rewards) if _covers(reward.applies_to, labels)]
-    if not found:
+    if not found and required:
         covered = "; ".join(f"{reward.name} applies to {', '.join(reward.applies_to or ())}" for reward in rewards)
         tag = f" with the tag {prompt.extra['tag']!r}" if "tag" in prompt.extra else ""
         raise RunError(

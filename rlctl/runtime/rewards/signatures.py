@@ -146,6 +146,11 @@ def _own_values(call: Call) -> dict[str, Any]:
         "messages": list(call.messages),
         "tokens": call.tokens,
         "truncated": call.truncated,
+        "conversation": list(call.conversation),
+        "tool_calls": [each for message in call.conversation for each in message.get("tool_calls", ())],
+        "turn_rewards": list(call.turn_rewards),
+        "info": dict(call.info),
+        "stop": call.stop,
     }
 
 
@@ -162,7 +167,10 @@ def _roll_outcome(result: Any) -> Outcome:
 
 
 def _verl_values(call: Call) -> dict[str, Any]:
-    values = (call.source, call.response, call.answer, call.extra)
+    extra = call.extra
+    if call.stop and isinstance(extra, Mapping):
+        extra = {**extra, "num_turns": len(call.turn_rewards), "turn_scores": list(call.turn_rewards)}
+    values = (call.source, call.response, call.answer, extra)
     return dict(zip(VERL_ARGUMENTS, values, strict=True))
 
 

@@ -126,6 +126,7 @@ class Exploration:
             keep_responses(step, drawn, self._keeper, self._tokenizer)
         metrics = {"data/epoch": float(self._draws.epoch), **metrics_of(drawn), **self._buffer.statistics().metrics()}
         metrics |= {f"rollout/{name}_prompts": float(self._scheduler.counts[name]) for name in ("abandoned", "again")}
+        metrics |= self._scheduler.failures.metrics()
         metrics["time/rollout_idle"], self._idle_seconds = self._idle_seconds, 0.0
         if self._config.algorithm.filters:
             metrics["filter/kept_groups_share"] = len(kept) / len(drawn)

@@ -24,13 +24,14 @@ from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.planning import rollout_schedule
 from rlctl.runtime.experience.explore import rollout_seed
+from rlctl.runtime.experience.failures import Failures
 from rlctl.runtime.experience.samples import RolloutGroup, requests_for
 from rlctl.runtime.experience.selection import needs_greedy
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.scoring import Flight, Score, Scoring
-from rlctl.runtime.types import Prompt, Request, Sampling
+from rlctl.runtime.types import Prompt, Request, Response, Sampling
 
 
 class Engines(Protocol):
@@ -110,6 +111,7 @@ class Scheduler:
         self._hand_on, self._tell, self._clock = hand_on, tell, clock
         self._scoring = Scoring(score, in_thread=config.reward_loop.overlap_with_rollout)
         self._greedy = needs_greedy(config.algorithm)
+        self.failures = Failures(config, tell)
         self._in_order = rollout_schedule.in_order(config)
         self._flights: dict[int, Flight] = {}
         self._asked: dict[int, _Asked] = {}
@@ -174,7 +176,7 @@ class Scheduler:
         self._flights[number] = flight
         step, place = number // each + 1, number % each
         seed, purpose = rollout_seed(config), f"{self.stage}:{step}"
-        n = config.batch.responses_per_prompt
+        n = config.batch.responses_per_prompt + config.rollout.oversampling.additional_responses
         (whole,) = requests_for([prompt], self._sampling, n=n, seed=seed, purpose=purpose, first=place)
         parts = [dataclasses.replace(whole, n=1, first=j) for j in range(n)] if config.rollout.split_groups else [whole]
         for request in parts:
@@ -235,8 +237,26 @@ class Scheduler:
             if not asked.missing:
                 del self._asked[each.ticket]
                 flight.tickets.discard(each.ticket)
-            if not flight.tickets:
-                self._complete.append(flight)
+            if not flight.tickets or self._has_enough(flight):
+                self._finish(flight)
+
+    def _has_enough(self, flight: Flight) -> bool:
+        """Whether a group that has further responses under way needs none of them."""
+        if not self.config.rollout.oversampling.additional_responses or (self._greedy and flight.best is None):
+            return False
+        return len(_good(flight)) >= self.config.batch.responses_per_prompt
+
+    def _finish(self, flight: Flight) -> None:
+        """A group is complete: it is scored, unless trajectories failed and it is dropped for that."""
+        self._end(flight)
+        group = self.failures.kept(flight.prompt, flight.group)
+        group = _good(flight) if self._has_enough(flight) else group
+        if group is None:
+            self._abandon(flight, "")
+            return
+        most = self.config.batch.responses_per_prompt
+        flight.responses = dict(enumerate(group[:most]))
+        self._complete.append(flight)
 
     def _lost(self, engine: int) -> None:
         """An engine lost its work: what it was asked is asked again."""
@@ -372,3 +392,8 @@ class Scheduler:
             self._hand_on(dataclasses.replace(group, draw=number))
             self.handed_on += 1
         self.draws.over(number)
+
+
+def _good(flight: Flight) -> list[Response]:
+    """The responses of a prompt that did not fail."""
+    return [response for response in flight.group if not response.failure]

@@ -213,7 +213,7 @@ class PolicyLoss:
         """The columns of a sample that it reads."""
         old = () if self.old_is_current else ("old_log_probs",)
         weights: tuple[str, ...] = ("policy_weights",) if self.has_token_weights else ()
-        weights += ("chosen",) if "chosen" in self.function.reads else ()
+        weights += tuple(name for name in ("chosen", "segments") if name in self.function.reads)
         return ("advantages", "rollout_log_probs", *old, *self.regularizers.columns, *weights)
 
     def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from rlctl.config import Config
-from rlctl.planning import arithmetic
+from rlctl.config.sections.agents import SINGLE_TURN
 from rlctl.runtime.agents.loop import AgentLoop, Progress
-from rlctl.runtime.agents.making import make_agent
+from rlctl.runtime.agents.making import make_agents
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.types import Request, Response
@@ -18,21 +18,23 @@ TOOL_THREADS = 128
 
 
 class AgentWorker:
-    """Runs the trajectories of a run's agent."""
+    """Runs the trajectories of a run's agents."""
 
     def __init__(self, config: Config) -> None:
-        """Load the agent.
+        """Load the agents.
 
         Raises:
             RunError: its code cannot be loaded, or the chat template does not fit it.
         """
-        chosen = arithmetic.agent_of(config)
-        assert chosen is not None, "there are workers for an agent"
         tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
         chat = Chat(tokenizer, template_args=config.model.chat_template_args)
         self._threads = ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tool")
-        agent = make_agent(config, chosen, chat, self._threads)
-        self._loop = AgentLoop(agent, max_context_tokens=config.model.max_context_tokens)
+        self._loop = AgentLoop(
+            make_agents(config, chat, self._threads),
+            config.rollout.default_agent or SINGLE_TURN,
+            max_context_tokens=config.model.max_context_tokens,
+            retries=config.rollout.timeouts.retries,
+        )
         self._session: int | None = None
 
     def submit(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rlctl.common.errors import RunError
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward, Reward, RuleReward, SandboxReward
@@ -22,10 +22,12 @@ from rlctl.runtime.rewards.sandbox_fusion import Sandbox
 from rlctl.runtime.rewards.scorers import FunctionScorer, RuleScorer
 from rlctl.runtime.rewards.service import score_by_service
 from rlctl.runtime.serialization.records import Records
-from rlctl.runtime.types import Prompt
+from rlctl.runtime.types import Prompt, Response
 
 SHOWN_CHARACTERS = 400
 """Of a prompt or response, in an error."""
+OWN = "agent"
+"""Name of the reward that an agent gives, among the components of a score."""
 BROKEN_AFTER = 8
 """Calls that fail, on as many prompts or on all of several that are scored together, before any gives an outcome: then the
 reward is broken, and neither a response nor a row is to blame."""
@@ -44,6 +46,34 @@ class RewardItem:
     """Whether the response was cut at the limit."""
     group: int = 0
     """Number of the prompt among those scored together."""
+    conversation: Sequence[Mapping[str, Any]] = ()
+    """Of an agent; as ``Call`` has it."""
+    turn_rewards: Sequence[float] = ()
+    info: Mapping[str, Any] = field(default_factory=dict)
+    stop: str = ""
+    own: float | None = None
+    """The reward that the agent gives; added to the others, of which there may be none then."""
+    counts_nothing: bool = False
+    """Whether its reward is 0, whatever rewards say."""
+    failure: str = ""
+    """Why an agent failed; no reward scores it then."""
+
+    @classmethod
+    def of(cls, prompt: Prompt, text: str, response: Response) -> RewardItem:
+        """A response to a prompt."""
+        return cls(
+            prompt,
+            text,
+            len(response.token_ids),
+            truncated=response.finish_reason == "length",
+            conversation=response.messages,
+            turn_rewards=tuple(turn.reward for turn in sorted(response.turns, key=lambda turn: turn.number)),
+            info=response.info,
+            stop=response.stop,
+            own=response.reward,
+            counts_nothing=response.treatment == "zero_reward",
+            failure=response.failure,
+        )
 
     @property
     def call(self) -> Call:
@@ -62,7 +92,26 @@ class RewardItem:
             tag=str(extra["tag"]) if extra.get("tag") is not None else None,
             group=self.group,
             columns=extra.get("columns", {}),
+            conversation=self.conversation,
+            turn_rewards=self.turn_rewards,
+            info=self.info,
+            stop=self.stop,
         )
+
+    def applying(self, rewards: Sequence[Reward]) -> list[int]:
+        """The positions of the rewards that score it."""
+        return [] if self.failure else rewards_for(self.prompt, rewards, required=self.own is None)
+
+    def whole(self, score: Score) -> Score:
+        """The score of the config's rewards with what the agent gives."""
+        if self.failure:
+            return Score(0.0, error=self.failure)
+        if self.own is not None:
+            success = self.info.get("success", self.info.get("is_success"))
+            correct = bool(success) if score.correct is None and success is not None else score.correct
+            components = {**score.components, OWN: self.own}
+            score = replace(score, total=score.total + self.own, components=components, correct=correct)
+        return replace(score, total=0.0) if self.counts_nothing else score
 
 
 class RewardWorker:
@@ -123,7 +172,7 @@ class RewardWorker:
         """
         if not items:
             return []
-        applying = [rewards_for(item.prompt, self._rewards) for item in items]
+        applying = [item.applying(self._rewards) for item in items]
         chosen = {i: [k for k, applies in enumerate(applying) if i in applies] for i in range(len(self._rewards))}
 
         def found_by(i: int) -> Sequence[Outcome | Failure]:
@@ -131,7 +180,7 @@ class RewardWorker:
                 return (modelled or {})[i] if chosen[i] else []
             return self._call(i, [items[k].call for k in chosen[i]])
 
-        with ThreadPoolExecutor(max_workers=len(self._rewards)) as threads:
+        with ThreadPoolExecutor(max_workers=max(len(self._rewards), 1)) as threads:
             found = list(threads.map(found_by, range(len(self._rewards))))
         outcomes: list[dict[int, Outcome | Failure]] = [{} for _ in items]
         for i, reward in enumerate(self._rewards):
@@ -139,7 +188,9 @@ class RewardWorker:
             _stop_at_failure(reward, mine, found[i], self._fails_always(i, mine, found[i]))
             for k, outcome in zip(chosen[i], found[i], strict=True):
                 outcomes[k][i] = outcome
-        return Records(combine(outcome, self._rewards) for outcome in outcomes)
+        return Records(
+            item.whole(combine(outcome, self._rewards)) for item, outcome in zip(items, outcomes, strict=True)
+        )
 
     def _fails_always(self, i: int, items: Sequence[RewardItem], found: Sequence[Outcome | Failure]) -> bool:
         """Whether a reward is broken; ``BROKEN_AFTER`` says when."""

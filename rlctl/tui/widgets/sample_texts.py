@@ -15,7 +15,14 @@ from rlctl.tui.language import say
 
 UNLIKELY, MISMATCHED = "underline $warning", "bold reverse $error"
 """Looks of marked tokens; none is told by its color alone."""
-FINISHES = {"stop": later("ended by itself"), "length": later("cut off at the longest length")}
+FINISHES = {
+    "stop": later("ended by itself"),
+    "done": later("ended by itself"),
+    "length": later("cut off at the longest length"),
+    "turns": later("ended by the limit of turns"),
+    "time": later("ended by the time limit"),
+    "failed": later("failed"),
+}
 
 
 def plain(text: str) -> str:
@@ -114,6 +121,8 @@ def _facts(response: Response, group: Group) -> Iterator[Content]:
         components.append(say("right") if response.correct else say("wrong"))
     if components:
         yield Content(plain(" · ".join(components)))
+    if response.failure:
+        yield Content.styled(plain(say("the agent failed: {error}").format(error=response.failure)), "$error")
     if response.error:
         yield Content.styled(plain(say("a reward failed: {error}").format(error=response.error)), "$error")
 
@@ -139,6 +148,8 @@ def _legend(response: Response) -> Iterator[Content]:
 
 
 def _text(response: Response) -> Content:
+    if response.turns:
+        return Content("\n").join(_turns(response))
     if not response.tokens:
         return Content(plain(response.text))
     parts = []
@@ -146,3 +157,13 @@ def _text(response: Response) -> Content:
         look = MISMATCHED if token.mismatched else UNLIKELY if token.unlikely else ""
         parts.append((plain(token.text), look) if look else plain(token.text))
     return Content.assemble(*parts)
+
+
+def _turns(response: Response) -> Iterator[Content]:
+    """The turns of an agent: what it inserted is dim, what the model generated, and is trained on, is not."""
+    for number_, turn in enumerate(response.turns, 1):
+        head = say("turn {number}").format(number=number_)
+        if turn.reward is not None:
+            head += " · " + say("reward {reward}").format(reward=f"{turn.reward:g}")
+        yield Content.styled(head, "bold $text-muted")
+        yield Content.assemble((plain(turn.inserted), "$text-muted"), plain(turn.generated))

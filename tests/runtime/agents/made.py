@@ -79,7 +79,8 @@ def looping(config: Config, max_context_tokens: int | None = None) -> Iterator[A
     chosen = arithmetic.agent_of(config)
     assert chosen is not None
     with ThreadPoolExecutor(8) as threads:
-        loop = AgentLoop(make_agent(config, chosen, chat(), threads), max_context_tokens=max_context_tokens)
+        agents = {chosen.name: make_agent(config, chosen, chat(), threads)}
+        loop = AgentLoop(agents, chosen.name, max_context_tokens=max_context_tokens)
         try:
             yield loop
         finally:

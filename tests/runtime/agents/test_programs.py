@@ -22,7 +22,6 @@ from rlctl.config import Config
 from rlctl.planning import arithmetic
 from rlctl.runtime.agents.loop import AgentLoop
 from rlctl.runtime.agents.making import make_agent
-from rlctl.runtime.agents.programs import NoCall, ProgramFailed
 from rlctl.runtime.processes.ray_access import address_of_this_machine
 from rlctl.runtime.types import Request, Response, Sampling
 from tests.runtime.agents import made
@@ -138,7 +137,8 @@ def looping(config: Config, context: int | None = None) -> Iterator[AgentLoop]:
     chosen = arithmetic.agent_of(config)
     assert chosen is not None
     with ThreadPoolExecutor(2) as threads:
-        loop = AgentLoop(make_agent(config, chosen, made.chat(), threads), max_context_tokens=context)
+        agents = {chosen.name: make_agent(config, chosen, made.chat(), threads)}
+        loop = AgentLoop(agents, chosen.name, max_context_tokens=context)
         try:
             yield loop
         finally:
@@ -274,17 +274,19 @@ def test_limits_are_the_servers(ran: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "kind", "message"),
+    ("function", "cause", "message"),
     [
-        ("crashes", ProgramFailed, "ValueError: the program broke"),
-        ("exits", ProgramFailed, "its process ended with status 7"),
-        ("silent", NoCall, "made no call for prompt 0 of s"),
-        ("wrong", ProgramFailed, "expected a reward, a text, or an object with reward and text"),
+        ("crashes", "crashed", "ValueError: the program broke"),
+        ("exits", "crashed", "its process ended with status 7"),
+        ("silent", "no_call", "made no call for prompt 0 of s"),
+        ("wrong", "crashed", "expected a reward, a text, or an object with reward and text"),
     ],
 )
-def test_a_program_that_fails_is_an_error(ran: Run, function: str, kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind, match=message):
-        ran(function, lambda asked: generated("1<end>"))
+def test_a_program_that_fails_is_a_failed_trajectory(ran: Run, function: str, cause: str, message: str) -> None:
+    response, _ = ran(function, lambda asked: generated("1<end>"))
+    assert response.stop == "failed"
+    assert response.failure.startswith(f"{cause}: ")
+    assert message in response.failure
 
 
 def alive(pid: int) -> bool:
@@ -366,8 +368,8 @@ def command(folder: Path, **options: Any) -> Config:
 def test_a_command_reads_the_row_and_prints_what_it_returns(tmp_path: Path) -> None:
     response, _ = trajectory(command(tmp_path), saying("9<end>"))
     assert response.text == f"9{tmp_path}"
-    with pytest.raises(ProgramFailed, match=r"ended with status 3:\nfail"):
-        trajectory(command(tmp_path, env_vars={"GREETING": "fail"}), saying("9<end>"))
+    failed, _ = trajectory(command(tmp_path, env_vars={"GREETING": "fail"}), saying("9<end>"))
+    assert "ended with status 3:\nfail" in failed.failure
 
 
 def test_a_command_that_is_not_there_is_refused_before_the_run(tmp_path: Path) -> None:
@@ -399,8 +401,7 @@ def test_a_service_is_asked_for_each_trajectory() -> None:
         made_of = {"type": "url", "url": f"http://127.0.0.1:{server.server_port}/run"}
         config = config_of({"type": "program", "program": made_of})
         assert trajectory(config, saying("7<end>"))[0].text == "7 of 0"
-        with pytest.raises(ProgramFailed, match="answers with 500"):
-            trajectory(config, saying("5<end>"))
+        assert "answers with 500" in trajectory(config, saying("5<end>"))[0].failure
         server.shutdown()
 
 

@@ -117,7 +117,7 @@ def all_tokens(response: Response) -> list[int]:
 def test_a_call_is_answered_and_the_answer_read() -> None:
     said = [call("12*34") + "<end>", "408<end>"]
     config = config_of(solver())
-    response, asked = trajectory(config, saying(*said), prompt(tools=agent_schemas(config)))
+    response, asked = trajectory(config, saying(*said), prompt(tools=agent_schemas(config)["solver"]))
     assert answers_of(response) == ["408"]
     assert response.text == "408"
     assert response.finish_reason == "stop"
@@ -334,7 +334,7 @@ def test_a_format_is_read(name: str, text: str, content: str, calls: list[Any]) 
 
 
 def test_a_format_that_the_template_does_not_write_is_refused() -> None:
-    schemas = agent_schemas(config_of(solver()))
+    schemas = agent_schemas(config_of(solver()))["solver"]
     prove_format(chat(), "hermes", schemas, agent="solver")
     with pytest.raises(RunError, match="parses tool calls as qwen3_coder, but the chat template writes a call"):
         prove_format(chat(), "qwen3_coder", schemas, agent="solver")
@@ -343,7 +343,7 @@ def test_a_format_that_the_template_does_not_write_is_refused() -> None:
 def test_a_template_without_calls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizer(), "chat_template", "{% for m in messages %}<user>{{ m.content }}{% endfor %}")
     with pytest.raises(RunError, match="does not parse back"):
-        prove_format(Chat(tokenizer()), "hermes", agent_schemas(config_of(solver())), agent="solver")
+        prove_format(Chat(tokenizer()), "hermes", agent_schemas(config_of(solver()))["solver"], agent="solver")
 
 
 @pytest.mark.parametrize(
@@ -369,5 +369,5 @@ def test_tools_without_a_schema_or_with_one_name_are_refused(tools: Any) -> None
         agent_schemas(config_of(solver(tools=tools("long") * 2)))
     with pytest.raises(RunError, match="has no tools"):
         agent_schemas(config_of(solver(tools=[])))
-    (given,) = agent_schemas(config_of(solver(tools=tools("undocumented", schema=SCHEMA))))
+    (given,) = agent_schemas(config_of(solver(tools=tools("undocumented", schema=SCHEMA))))["solver"]
     assert given == SCHEMA

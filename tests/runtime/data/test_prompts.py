@@ -67,6 +67,22 @@ def test_template_arguments_and_tools_reach_the_template(tokenizer: Any) -> None
     assert PromptSet(rows, source, chat, Limits(99), key="k")[0].text == "calculator"
 
 
+def test_a_row_names_its_agent_whose_tools_its_prompt_shows(tokenizer: Any) -> None:
+    rows = Dataset.from_list(
+        [{"prompt": "x", "who": "solver"}, {"prompt": "x", "who": None}, {"prompt": "x", "who": "other"}]
+    )
+    tokenizer.chat_template = "{{ tools[0]['name'] if tools else 'none' }}"
+    chat = Chat(tokenizer, tools=[{"name": "default"}], tools_of={"solver": [{"name": "calculator"}]})
+    found = PromptSet(rows, DataSource(path="r", agent_key="who"), chat, Limits(99), key="k")
+    assert [(each.extra.get("agent"), each.text) for each in found] == [
+        ("solver", "calculator"),
+        (None, "default"),
+        ("other", "none"),
+    ]
+    named = PromptSet(rows, DataSource(path="r", agent="solver", agent_key="who"), chat, Limits(99), key="k")
+    assert [each.extra["agent"] for each in named] == ["solver", "solver", "other"]
+
+
 def test_no_template_and_a_template_that_refuses(tokenizer: Any) -> None:
     tokenizer.chat_template = None
     with pytest.raises(RunError, match="no chat template"):

@@ -1,0 +1,140 @@
+"""Runs whose agents fail, or differ by row: what is trained on, what is counted, and when the run ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl.common.errors import PlanError, RunError
+from rlctl.planning.plan import make_plan
+from rlctl.runtime.types import Sample
+from tests.runtime.agents.test_runs import short, steps, trained
+from tests.runtime.conftest import Task
+from tests.runtime.local import run_here
+
+assert trained is not None, "a fixture"
+
+AGENT = """
+async def unsteady(row, sampling, model, share=2, calls=1):
+    for _ in range(calls):
+        await model.chat(list(row.messages), max_tokens=4)
+    if (row.index + model.index) % share == 0:
+        raise ValueError("a flaky service")
+
+async def once(row, sampling, model):
+    await model.chat(list(row.messages), max_tokens=4)
+"""
+WORLD = """
+class Counter:
+    def reset(self, seed=None):
+        self.left, self.seed = 2, seed
+        return "1+1=", {}
+    def step(self, action):
+        self.left -= 1
+        return "1+1=", 0.25, not self.left, False, {"success": True, "seed": self.seed}
+"""
+EVALUATES_AT_END = {"total_steps": 1, "evaluate_at_start": False, "evaluate_at_end": False}
+
+
+@pytest.fixture
+def rollout(tmp_path: Path) -> Any:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "world.py").write_text(WORLD)
+
+    def made(**options: Any) -> dict[str, Any]:
+        args = {name: options.pop(name) for name in ("share", "calls") if name in options}
+        flaky = {"type": "function", "name": "flaky", "path": str(tmp_path / "agent.py"), "function": "unsteady"}
+        world = {"type": "python", "path": str(tmp_path / "world.py"), "name": "Counter", "isolation": "thread"}
+        agents = [
+            {**flaky, "args": args, "stop_run_above_failures": 0.6, **options},
+            {"type": "environment", "name": "world", "environment": world, "max_turn_tokens": 3},
+        ]
+        return {"precision": "float32", "max_response_tokens": 32, "default_agent": "flaky", "agents": agents}
+
+    return made
+
+
+def run(task: Task, folder: Path, rollout: dict[str, Any], **changes: Any) -> dict[str, float]:
+    changes = {"schedule": EVALUATES_AT_END, "data": {"eval": []}, **changes}
+    return steps(run_here(short(task, folder, rollout, **changes), folder / "run"))[1]
+
+
+@pytest.mark.parametrize(
+    ("policy", "samples", "size"), [("drop_response", 8, 2.0), ("zero", 16, 4.0), ("drop_group", 16, 4.0)]
+)
+def test_what_becomes_of_trajectories_that_fail(
+    task: Task, tmp_path: Path, rollout: Any, trained: list[Sample], policy: str, samples: int, size: float
+) -> None:
+    # half of each group fails; of drop_group every fifth response does, so that some groups have none
+    made = rollout(on_failure=policy, share=2 if policy != "drop_group" else 9)
+    metrics = run(task, tmp_path, made)
+    assert (len(trained), metrics["group/size_mean"]) == (samples, size)
+    assert metrics["agent/failed_share"] == metrics["agent/failed_ValueError"]
+    if policy != "drop_group":
+        assert metrics["agent/failed_share"] == 0.5
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_run_ends_above_a_share_of_failures_and_says_what_failed(
+    task: Task, tmp_path: Path, rollout: Any, streams: bool
+) -> None:
+    changes: dict[str, Any] = {"reward_loop": {"overlap_with_rollout": True}} if streams else {}
+    made = rollout(on_failure="drop_response", stop_run_above_failures=0.25)
+    with pytest.raises(RunError) as shown:
+        run(task, tmp_path, made, **changes)
+    said = str(shown.value)
+    assert (
+        "8 of 16 trajectories of the agent 'flaky' failed (ValueError 8), and stop_run_above_failures is 0.25" in said
+    )
+    assert "a flaky service" in said
+
+
+def test_further_responses_replace_those_that_fail(
+    task: Task, tmp_path: Path, rollout: Any, trained: list[Sample]
+) -> None:
+    made = rollout(on_failure="drop_group", share=4)
+    made["oversampling"] = {"additional_responses": 2}
+    assert run(task, tmp_path, made)["group/size_mean"] == 4
+    assert len(trained) == 16
+
+
+def test_sources_choose_agents_and_environments_give_rewards(
+    task: Task, tmp_path: Path, rollout: Any, trained: list[Sample]
+) -> None:
+    made = rollout(on_failure="zero")
+    lakes = {"format": "episodes", "name": "worlds", "max_samples": 64, "agent": "world"}
+    metrics = run(task, tmp_path, made, data={"train": [lakes], "eval": []}, rewards=[])
+    assert metrics["agent/turns"] == 2
+    assert metrics["reward/mean"] == 0.5
+    assert metrics["reward/agent"] == 0.5
+    assert all(sample.trajectory is not None for sample in trained)
+
+
+def test_a_functions_turns_are_limited(task: Task, tmp_path: Path, rollout: Any) -> None:
+    made = rollout(calls=5, share=99, max_turns=2, max_turn_tokens=3)
+    metrics = run(task, tmp_path, made)
+    assert metrics["agent/turns"] == 2
+    assert metrics["agent/stop_turns"] == 1
+    assert metrics["response/length_max"] <= 6
+
+
+def test_rows_name_their_agent_and_unknown_ones_are_refused(task: Task, tmp_path: Path, rollout: Any) -> None:
+    made = rollout(share=1)
+    single = run(
+        task,
+        tmp_path,
+        made,
+        data={"train": [{"path": str(task.folder / "train.parquet"), "agent": "single_turn"}], "eval": []},
+    )
+    assert single["agent/turns"] == 1
+    with pytest.raises(PlanError, match=r"data.train\[0\].agent is 'walker', and rollout.agents has flaky, world"):
+        make_plan(
+            short(
+                task,
+                tmp_path,
+                made,
+                data={"train": [{"path": str(task.folder / "train.parquet"), "agent": "walker"}], "eval": []},
+            )
+        )
