@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 LATER = {
-    "the agentic pipeline": r"rollout\.(workflow|evaluation_workflow|workflow_args|per_turn_tokens|multi_turn|agent|environments|"
-    r"evaluation_environments|auxiliary_models|openai_server)\b|data\.(train|eval)\[\d*\]\.workflow",
+    "the agentic pipeline": r"rollout\.(default_agent|agents|auxiliary_models|openai_server|oversampling\.additional_responses)\b|data\.(train|eval)\[\d*\]\.(agent|format)",
     "the data processor": r"data\.task_pipeline|service\.data_juicer|algorithm\.experience_operators",
 }
 """Key patterns, and keys, that begin so: not run yet."""

@@ -34,14 +34,11 @@ SHIPPED = (
     "model.chat_template",
     "rewards[]<function>.path",
     "rewards[]<model>.chat_template",
-    "rollout.agent.config",
-    "rollout.agent.server_path",
     "rollout.agents[]<function>.path",
     "rollout.agents[]<environment>.environment<python>.path",
     "rollout.agents[]<program>.program<python>.path",
     "rollout.agents[]<tools>.tools[]<python>.path",
-    "rollout.multi_turn.interaction_config",
-    "rollout.multi_turn.tool_config",
+    "rollout.agents[]<tools>.tools[]<file>.path",
 )
 PLACES = (
     "buffer<file>.path",

@@ -83,7 +83,7 @@ def _check_sources(config: Config, agent: TrajectoryAgent, where: str) -> None:
     for section in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, section)):
             key = f"data.{section}[{index}]"
-            if source.image_key is not None:
+            if source.image_key is not None and config.model.modality != "text":
                 raise PlanError(f"{where}, and {key}.image_key is not supported with agents", hint="remove it")
             if isinstance(agent, ToolsAgent) and source.prompt_type == "raw":
                 raise PlanError(

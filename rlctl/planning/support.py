@@ -145,10 +145,6 @@ TRAINED_BY = (
 MULTIMODAL = "multimodal"
 OPERATORS = "operators"
 OTHER = "other"
-OF_TURNS = (
-    "max_assistant_turns max_user_turns max_parallel_calls max_tool_response_characters tool_truncation tool_format"
-    " tool_config interaction_config use_inference_template sanity_check turn_mode"
-)
 RUNNERS = "runners"
 SERVER = "server"
 ONE_DEVICE = "one-device"
@@ -196,10 +192,8 @@ TABLE: tuple[Row, ...] = (
     ),
     descriptive("data.train[]", "name"),
     honoured("data.train[]", "chosen_key rejected_key"),
-    refused("data.train[]", "workflow workflow_args", AGENTS),
     noted("data.eval[]", "weight", "whole-evaluation"),
     refused("data.eval[]", "messages_key chosen_key rejected_key", "scores-generated"),
-    refused("data.eval[]", "workflow workflow_args", AGENTS),
     refused("data", "task_pipeline*", OPERATORS),
     noted("data", "stage_in_shared_memory", "data-in-place"),
     # batch and schedule
@@ -315,12 +309,6 @@ TABLE: tuple[Row, ...] = (
     honoured("rollout.oversampling", "generation_batch_prompts max_generation_batches"),
     honoured("rollout.oversampling", "additional_responses ratio wait_after_minimum additional_prompts"),
     honoured("rollout", "max_running_prompts split_groups"),
-    refused("rollout", "per_turn_tokens workflow evaluation_workflow workflow_args", AGENTS),
-    refused(
-        "rollout.multi_turn",
-        f"enabled {OF_TURNS}",
-        AGENTS,
-    ),
     honoured(
         "rollout",
         "default_agent agents agents[]<tools|function|program> agents[]<tools|function|program>.name agent_workers",
@@ -341,7 +329,8 @@ TABLE: tuple[Row, ...] = (
     honoured("rollout.agents[]<program>", "program<command>.folder program<url> program<url>.url"),
     honoured("rollout.agents[]<tools>", "tools[]<mcp> tools[]<mcp>.command tools[]<mcp>.url tools[]<mcp>.env_vars"),
     honoured("rollout.agents[]<tools>", "tools[]<mcp>.tools"),
-    refused("rollout.agents[]<tools>", "tools[]<mcp>.reward", "turn-rewards"),
+    honoured("rollout.agents[]<tools>", "tools[]<file> tools[]<file>.path"),
+    refused("rollout.agents[]<tools>", "tools[]<file>.reward tools[]<mcp>.reward", "turn-rewards"),
     honoured("rollout", "agents[]<environment> agents[]<environment>.name"),
     honoured("rollout.agents[]<environment>", "environment environment<gymnasium|python> environment<gymnasium>.id"),
     honoured("rollout.agents[]<environment>", "environment<python>.path environment<python>.name"),
@@ -370,9 +359,6 @@ TABLE: tuple[Row, ...] = (
     refused("rollout.agents[]<tools|function|environment|program>", "tokens", "agents-tokens"),
     honoured("rollout.agents[]<tools|function|environment|program>", "credit.turns"),
     refused("rollout.agents[]<tools|function|environment|program>", "credit.tool_rewards", "turn-rewards"),
-    noted("rollout.agent", "workers", AGENTS),
-    refused("rollout.agent", "default config server_path server_class args", AGENTS),
-    refused("rollout", "environments* evaluation_environments*", AGENTS),
     refused("rollout", "auxiliary_models*", SERVER),
     refused(
         "rollout.openai_server", "enabled port tool_choice tool_parser reasoning_parser history log_requests", SERVER
@@ -662,13 +648,6 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
         lambda config: config.critic is not None and _shares_sequences(config.critic),
         END_TO_END,
     ),
-    **{
-        f"rollout.multi_turn.{name}": (
-            lambda config: not config.rollout.multi_turn.enabled,
-            "single-turn",
-        )
-        for name in OF_TURNS.split()
-    },
 }
 """Configs in which a key has nothing to act on, and why."""
 

@@ -721,8 +721,7 @@ def canonical(config: Config, rows: int) -> Numbers:
                 source.evaluation_sampling.top_k,
             )
             for source in config.data.eval
-        ]
-        or _episodes(config),
+        ],
         kl_in_loss=None if kl is None else (kl.estimator, kl.coefficient),
         kl_in_reward=None if penalty is None else (penalty.estimator, penalty.coefficient),
         advantage=TEACHERS
@@ -733,22 +732,6 @@ def canonical(config: Config, rows: int) -> Numbers:
         dual_clip=getattr(loss, "dual_clip", None),
         aggregation=algorithm.loss_aggregation.mode,
     ).numbers()
-
-
-def _episodes(config: Config) -> list[Any]:
-    environments, sampling = config.rollout.evaluation_environments, config.rollout.sampling
-    if environments is None:
-        return []
-    own = environments.args.get("generating_args") or {}
-    top_k = _top_k(own["top_k"]) if "top_k" in own else sampling.top_k
-    return [
-        (
-            environments.group_size,
-            own.get("temperature", sampling.temperature),
-            own.get("top_p", sampling.top_p),
-            top_k,
-        )
-    ]
 
 
 def _interval(interval: Any, config: Config) -> float | None:

@@ -55,6 +55,10 @@ VERL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
     ({**CRITIC, **MEGATRON, "critic.strategy": "fsdp2"}, "critic.strategy"),
     ({f"{R}.name": None}, f"{R}.name"),
     ({f"{R}.mode": "sync"}, f"{R}.mode"),
+    (
+        {f"{R}.agent.default_agent_loop": "tool_agent", f"{R}.multi_turn.format": "llama3_json"},
+        f"{R}.multi_turn.format",
+    ),
     ({f"{R}.expert_parallel_size": 4}, f"{R}.expert_parallel_size"),
     (
         {f"{R}.pipeline_model_parallel_size": 2, f"{R}.tensor_model_parallel_size": 1},

@@ -10,7 +10,7 @@ import pytest
 
 from rlctl.adapters.engine.implied import ENVIRONMENTS, MANAGERS, SCORERS, WORKERS, WORKFLOWS, scored_as
 from rlctl.adapters.roll.rewards import JUDGE, RULES_OF, SANDBOX
-from rlctl.adapters.trinity.rollout import PLAYED
+from rlctl.adapters.trinity.agents import PLAYED
 from rlctl.adapters.trinity.workflows import ONE_TURN, REWARDS
 from rlctl.adapters.verl.rewards import CODE, OTHERS
 from rlctl.common.report import Bucket

@@ -148,7 +148,8 @@ def test_environments_come_back_whole_by_way_of_trinity() -> None:
     """Trinity's workflow plays one of them; a managers' tag without its environment makes ROLL stop with a KeyError."""
     kept = AGENTIC.replace("Sokoban: {", "Sokoban: {env_config: {dim_room: [6, 6]}, ")
     before, after, values = there_and_back(kept, "roll", "trinity")
-    assert before.rollout.environments == after.rollout.environments
+    assert before.rollout.agents == after.rollout.agents
+    assert before.data == after.data
     assert values["custom_envs"]["Sokoban"]["env_config"] == {"dim_room": [6, 6]}
     assert values["train_env_manager"]["tags"] == ["Sokoban"]
 

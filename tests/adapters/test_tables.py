@@ -18,7 +18,7 @@ TABLES = {
 }
 MAIN = {name: table for name, table in TABLES.items() if not name.endswith(":evaluation")}
 CANONICAL = {key.path for key in walk(Config)} | {f"{key.path}.type" for key in walk(Config) if key.is_section}
-CANONICAL |= {"rewards[].type"}
+CANONICAL |= {"rewards[].type", "rollout.agents[].type", "rollout.agents[].tools[].type"}
 
 
 def _named(table: Table) -> set[str]:

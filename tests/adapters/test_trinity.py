@@ -259,7 +259,6 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
                 "model.max_context_tokens": 8000,
                 "data.max_prompt_tokens": 2048,
                 "rollout.max_response_tokens": 8192,
-                "rollout.per_turn_tokens": None,
             },
             "model.max_model_len",
             10240,
@@ -748,7 +747,7 @@ def test_a_teacher_is_one_in_every_framework(name: str, loss: str) -> None:
     assert (chosen.teacher, chosen.loss, chosen.coefficient) == ("org/teacher", loss, 0.5)
     assert (chosen.args["policy_gradient"], chosen.args["with_rewards"]) == (True, False)
     assert not loaded.config.rollout.auxiliary_models
-    assert loaded.config.rollout.workflow is None
+    assert loaded.config.rollout.agents == ()
     roll = yaml.safe_load(translate_loaded(loaded, report, "roll").text or "")
     assert roll["is_pure_opd"] is True
     assert roll["teacher"]["model_args"]["model_name_or_path"] == "org/teacher"

@@ -46,7 +46,7 @@ def meaning(values: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None, s
     rewards = [
         {key: one[key] for key in shown if key in one and one[key] != usual.get(key)} for one in values["rewards"]
     ]
-    workflow = values["data"]["train"][0]["workflow"] or values["rollout"]["workflow"]
+    workflow = values["rollout"]["agents"][0]["kind"] if values["rollout"]["agents"] else None
     masks = any(item["type"] == "overlong" for item in values["algorithm"]["filters"])
     return rewards, values["data"]["train"][0]["system_prompt"], workflow, masks
 
@@ -167,7 +167,7 @@ def test_task_sets_of_different_rewards_name_theirs() -> None:
     sources = [*values["data"]["train"], *values["data"]["eval"]]
     assert [one["reward"] for one in sources] == ["math_reward", "accuracy_reward", "math_boxed_reward"]
     assert [one["system_prompt"] for one in sources] == [R1_PROMPT, None, BOXED_PROMPT]
-    assert [one["workflow"] for one in sources] == [None, None, None]
+    assert [one["agent"] for one in sources] == [None, None, None]
 
 
 def test_rows_that_name_their_reward_function_are_routed_by_it() -> None:
@@ -200,10 +200,14 @@ def test_what_trinity_itself_would_stop_at_is_an_error(keys: dict[str, Any], key
     assert said in report.errors[0].message
 
 
-@pytest.mark.parametrize("name", ["reply_prefix", "workflow_key"])
-def test_a_format_that_is_not_run_is_told(name: str) -> None:
-    _, report = read_with(**{f"{INPUT}.default_workflow_type": "math_workflow", f"{SET}.format.{name}": "x"})
-    assert [entry.bucket for entry in report.accounting if entry.key.endswith(name)] == [Bucket.UNSUPPORTED]
+def test_a_format_that_is_not_run_is_told() -> None:
+    _, report = read_with(**{f"{INPUT}.default_workflow_type": "math_workflow", f"{SET}.format.reply_prefix": "x"})
+    assert [entry.bucket for entry in report.accounting if entry.key.endswith("reply_prefix")] == [Bucket.UNSUPPORTED]
+
+
+def test_the_column_with_workflows_names_agents() -> None:
+    values, _ = read_with(**{f"{INPUT}.default_workflow_type": "math_workflow", f"{SET}.format.workflow_key": "by"})
+    assert values["data"]["train"][0]["agent_key"] == "by"
 
 
 def test_a_reward_that_trinity_cannot_pick_is_lost_and_comes_back() -> None:

@@ -514,7 +514,7 @@ def test_groups_are_filtered_as_each_release_does() -> None:
 )
 def test_keys_of_turns_that_a_release_stopped_reading_are_dead(key: str, live: str, gone: str) -> None:
     name = key.partition("=")[0]
-    assert bucket(read(key, dialect=f"verl@{live}")[1], name) is Bucket.MAPPED
+    assert bucket(read(key, dialect=f"verl@{live}")[1], name) in (Bucket.CARRIED, Bucket.UNSUPPORTED)
     loaded, report = read(key, dialect=f"verl@{gone}")
     assert bucket(report, name) is Bucket.DEAD
     assert loaded.config.rollout == read(dialect=f"verl@{gone}")[0].config.rollout
@@ -522,7 +522,7 @@ def test_keys_of_turns_that_a_release_stopped_reading_are_dead(key: str, live: s
 
 @pytest.mark.parametrize(
     "key",
-    [f"{R}.multi_turn.function_tool_path", f"{R}.agent.agent_loop_manager_class", "data.tool_config_path"],
+    [f"{R}.agent.agent_loop_config_path", f"{R}.agent.agent_loop_manager_class", "data.tool_config_path"],
 )
 def test_tools_and_agent_loops_of_verl_are_not_kept_in_silence(key: str) -> None:
     _, report = read(f"{key}=tools.py")

@@ -101,7 +101,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"train": {"engine": {"type": "megatron", "checkpoint_path": "a"}}}, "train.engine.checkpoint_path"),
     ({"rewards": ["rule", {"type": "external", "kind": "Worker"}]}, "rewards[1]"),
     ({"buffer": {"type": "file", "replay": {"enabled": True}}}, "buffer.replay.enabled"),
-    ({"data": {"train": [{"path": "a.parquet", "workflow": "w"}]}}, "data.train[0].workflow"),
     (
         {"rollout": {"engine": "transformers", "memory": {"kv_cache_dtype": "fp8"}}},
         "rollout.memory.kv_cache_dtype",
@@ -118,7 +117,6 @@ NOTED: list[tuple[dict[str, Any], str]] = [
     ({"profiling": {"tool": "nsys"}}, "profiling.tool"),
     ({"train": {"engine": {"type": "megatron", "bridge": "mbridge"}}}, "train.engine.bridge"),
     ({"reference": {"engine": {"type": "megatron", "ddp": {"bucket_size": 9}}}}, "reference.engine.ddp"),
-    ({"rollout": {"multi_turn": {"tool_format": "chatml"}}}, "rollout.multi_turn.tool_format"),
     (
         {
             "train": {

@@ -71,7 +71,7 @@ def numbers(config: Config) -> dict[str, Any]:
 
 def _rl(config: Config) -> dict[str, Any]:
     batch, rollout, data = config.batch, config.rollout, config.data
-    sampling, agentic = rollout.sampling, rollout.environments is not None
+    sampling, agentic = rollout.sampling, bool(rollout.agents)
     each = arithmetic.optimizer_steps_per_step(config)
     found: dict[str, Any] = {
         "responses a step": arithmetic.responses_per_step(config),
@@ -85,15 +85,17 @@ def _rl(config: Config) -> dict[str, Any]:
         "top_p": sampling.top_p,
         "top_k": sampling.top_k or 0,
         "tokens of a sequence": data.max_prompt_tokens + rollout.max_response_tokens,
-        "tokens of a turn": rollout.per_turn_tokens if agentic else rollout.max_response_tokens,
+        "tokens of a turn": max(agent.max_turn_tokens for agent in rollout.agents)
+        if agentic
+        else rollout.max_response_tokens,
     }
     steps = config.schedule.total_steps
     if steps is not None:
         found["steps"] = steps
         schedule, peak = config.train.lr_scheduler, config.train.optimizer.lr
         found["learning rates"] = ours.learning_rates(schedule, peak, steps, each, list(STEPS))
-    if rollout.environments is not None:
-        return found | {"environment groups": rollout.environments.groups}
+    if agentic:
+        return found | {"environment groups": sum(source.max_samples for source in data.train)}
     found["tokens of a prompt"] = data.max_prompt_tokens
     if data.eval:
         held_out = data.eval[0]

@@ -162,7 +162,7 @@ def _rollout(config: Config, told: dict[str, Any]) -> Iterator[Pair]:
         yield "temperature", sampling.temperature, taskset["temperature"]
         yield "top_p", sampling.top_p, taskset["top_p"]
         yield "top_k", sampling.top_k, taskset["top_k"] if taskset["top_k"] > 0 else None
-        yield "tokens a turn", config.rollout.per_turn_tokens or response, taskset["max_tokens"]
+        yield "tokens a turn", config.rollout.max_response_tokens, taskset["max_tokens"]
     if told["mode"] != "train":
         yield "training sets", len(config.data.train), len(told["sampling"])
         yield "evaluation sets", len(config.data.eval), len(told["evaluation"])

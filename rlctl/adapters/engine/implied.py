@@ -8,13 +8,10 @@ rule stands for are in ``roll/rewards.py``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rlctl.common.messages.reasons import said, together
-from rlctl.config import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,42 +275,6 @@ def told(table: Mapping[str, Implied], name: object) -> str:
     """What a name implies, in brackets after a message; nothing for a name that is not in the table."""
     row = table.get(str(name).rpartition(".")[2]) or table.get(str(name))
     return said(" ({name}: {row})", name=name, row=str(row)) if row is not None and str(row) else ""
-
-
-WORKFLOWS_REBUILT: Mapping[str, tuple[str, str, str]] = {
-    "verl": ("verl", "custom_reward_function", "an agent loop"),
-    "roll": ("ROLL", "a reward worker", "an environment that custom_envs names"),
-}
-"""A dialect without workflows: its framework, and what can stand for one of one answer and for one of several turns."""
-
-
-def without_workflow(dialect: str, name: object = None) -> str:
-    """What to write for a workflow in a framework that has none, and what the workflow implies."""
-    shown, reward, turns = WORKFLOWS_REBUILT[dialect]
-    row = WORKFLOWS.get(str(name))
-    if row is None:
-        template = "{shown} has no workflows: write its reward as {reward}, or {turns} if it takes several turns"
-    elif row.one_answer:
-        template = (
-            "{shown} has no workflows, and this one scores one answer: put its prompt into the data, and write {reward}"
-        )
-    else:
-        template = "{shown} has no workflows, and this one takes several turns: write {turns}"
-    return said(template, shown=shown, reward=reward, turns=turns) + told(WORKFLOWS, name)
-
-
-def kind_of(definition: Any, tag: str) -> str:
-    """The type of an environment: as it is defined, or else as its tag says."""
-    named = definition.get("env_type") if isinstance(definition, Mapping) else None
-    return str(named) if named else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tag).lower()
-
-
-def environment_types(config: Config) -> list[str]:
-    """The types of the environments that training plays, each once."""
-    played = config.rollout.environments
-    if played is None:
-        return []
-    return list(dict.fromkeys(kind_of(played.custom.get(tag), tag) for tag in played.tags))
 
 
 def scored_as(rule: str) -> str:

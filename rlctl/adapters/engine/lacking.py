@@ -10,19 +10,42 @@ from rlctl.documents import KeyPath
 
 SHOWN: Mapping[str, str] = {"verl": "verl", "trinity": "Trinity", "roll": "ROLL", "rlctl": "rlctl"}
 """The frameworks' own spelling of their names."""
-ENVIRONMENTS = ("environment managers", "the converted run plays no environment")
-WORKFLOWS = ("workflows", "the converted run generates one answer per row and scores it")
 ENGINE = "the policy's apply; memory and speed may differ"
 SERVER = ("settings for an OpenAI-compatible rollout server", "programs that call that server cannot connect")
 LACKS: Mapping[str, tuple[str, str]] = {
-    "rollout.environments": ENVIRONMENTS,
-    "rollout.evaluation_environments": ENVIRONMENTS,
-    "rollout.workflow": WORKFLOWS,
-    "rollout.workflow_args": WORKFLOWS,
-    "rollout.evaluation_workflow": WORKFLOWS,
+    "rollout.agents.model": ("other model for an agent than the policy", "the policy generates"),
+    "rollout.agents.max_turns": ("limit on the generations of a trajectory", "only its token limit ends it"),
+    "rollout.agents.max_turn_tokens": ("token limit for one turn", "only the whole trajectory is limited"),
+    "rollout.agents.max_observations": ("limit on turns of tool answers", "trajectories may have more turns"),
+    "rollout.agents.max_calls": ("limit on the tool calls of a trajectory", "trajectories may make more calls"),
+    "rollout.agents.time_limit": ("time limit for a trajectory", "a slow trajectory delays the step"),
+    "rollout.agents.on_token_limit": (
+        "rule for trajectories that the token limit ends",
+        "they are trained on with their reward",
+    ),
+    "rollout.agents.on_turn_limit": (
+        "rule for trajectories that a limit of turns ends",
+        "they are trained on with their reward",
+    ),
+    "rollout.agents.samples": ("choice of training sequences", "a trajectory is one sequence"),
+    "rollout.agents.tokens": ("choice of trained tokens", "the generated tokens are trained on"),
+    "rollout.agents.credit": ("rule for the rewards of turns and tools", "rewards score the whole trajectory"),
+    "rollout.agents.on_failure": ("rule for failed trajectories", "its own applies; the batch may differ"),
+    "rollout.agents.stop_run_above_failures": ("limit on failed trajectories", "the run continues"),
+    "rollout.agents.system_prompt": ("system message of an agent", "rows must bring theirs, or there is none"),
+    "rollout.agents.tool_selection_key": ("column for the tools of a row", "every row may call all tools"),
+    "rollout.agents.tool_args_key": ("column for the arguments of a row's tools", "tools are made without them"),
+    "rollout.agents.tool_timeout": ("time limit for one tool call", "a call that hangs delays the step"),
+    "rollout.agents.tools.reward": ("reward for a tool call", "calls earn nothing"),
+    "rollout.oversampling.additional_responses": (
+        "redundant responses in a group",
+        "a step waits for its slowest response",
+    ),
+    "algorithm.advantage.level": ("advantages over turns", "advantages discount over tokens"),
+    "algorithm.loss_aggregation.unit": ("mean over trajectories", "each sequence counts as a response"),
+    "algorithm.policy_loss.ratio": ("ratio over a turn", "each token's ratio is clipped"),
     "rollout.auxiliary_models": ("auxiliary models", "workflows and rewards that call it fail"),
     "rollout.openai_server": SERVER,
-    "rollout.per_turn_tokens": ("token limit for one turn", "only the whole response is limited"),
     "rollout.sampling.stop": ("stop strings", "a response ends at the end-of-text token or at its length limit"),
     "rollout.sampling.include_stop": ("switch for stop strings in responses", "the rollout engine's default applies"),
     "rollout.sampling.ignore_eos": ("switch to generate past the end-of-text token", "a response ends at that token"),

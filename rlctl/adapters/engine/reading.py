@@ -659,17 +659,25 @@ class Reader:
         for index, (item, old) in enumerate(zip(current, kept, strict=True)):
             if not isinstance(item, dict) or not isinstance(old, dict):
                 return False
-            key = next((key for key in ("path", "name") if key in old), "type")
+            if self._is_rowless((*path, index), item, old):
+                continue
+            key = "type" if path[-1] == "agents" else next((key for key in ("path", "name") if key in old), "type")
             if item.get("type", old.get("type")) != old.get("type", item.get("type")):
                 return False
             if old.get(key) not in (item.get(key), self.expressions.get((*path, index, key))):
                 return False
         found = [(place, value) for index, old in enumerate(kept) for place, value in _leaves_of(old, (*path, index))]
-        unsaid = [(place, value) for place, value in found if not self._said(place)]
+        rowless = {index for index, old in enumerate(kept) if self._is_rowless((*path, index), current[index], old)}
+        unsaid = [(place, value) for place, value in found if not self._said(place) or place[len(path)] in rowless]
         for place, value in unsaid:
             put(self.tree, place, value)
             self.sources[place] = Source("file", dotted(place), at)
         return bool(unsaid)
+
+    def _is_rowless(self, place: KeyPath, item: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+        """Whether a source without rows was kept for one whose file a variable still has to name."""
+        file = self.expressions.get((*place, "path"), str(item.get("path") or ""))
+        return kept.get("format") == "episodes" and (not file or file.startswith("${oc.env:"))
 
     def _linked(self, loaded: Loaded, path: KeyPath, text: str) -> Loaded:
         """The config with a restored value that refers to other keys; without it if those keys are gone."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlctl.adapters.engine.implied import MANAGERS, without_workflow
+from rlctl.adapters.engine.implied import MANAGERS
 from rlctl.adapters.engine.rules import (
     ABSENT,
     BadValueError,
@@ -69,19 +69,6 @@ def manager_rule(framework: str) -> CustomRule:
             )
 
     return CustomRule("reward manager", (), (to,), read, write, "each response is scored separately")
-
-
-def workflow_rule(dialect: str) -> CustomRule:
-    """Trinity's workflow in a framework that has none: what its name implies is lost with it."""
-
-    def read(view: Reading) -> Iterator[Flow]:
-        return iter(())
-
-    def write(view: Writing) -> Iterator[Out]:
-        if (name := view.get("rollout.workflow")) is not None:
-            yield Inexpressible((view.to("rollout.workflow"),), without_workflow(dialect, name))
-
-    return CustomRule("workflow", (), ("rollout.workflow",), read, write)
 
 
 def shaping_dropped(reason: str) -> list[Dropped]:
@@ -370,8 +357,8 @@ SOURCE_FIELDS: tuple[str, ...] = (
     "image_key",
     "video_key",
     "audio_key",
-    "workflow",
-    "workflow_args",
+    "agent",
+    "agent_key",
     "reward",
     "reward_args",
     "sampling",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Any
 
+from rlctl.adapters.engine.agents import plays
 from rlctl.adapters.engine.rules import (
     BadValueError,
     CustomRule,
@@ -407,7 +408,7 @@ def _read_ahead(view: Reading) -> Iterator[Flow]:
 def _write_ahead(view: Writing) -> Iterator[Out]:
     ahead, staleness = view.get("weight_sync.max_steps_ahead"), view.get("weight_sync.max_staleness_steps")
     used = (view.to("weight_sync.max_steps_ahead"),)
-    agentic = view.config.rollout.environments is not None
+    agentic = bool(plays(view.config))
     if 0 < ahead < 1:
         yield Inexpressible(used, said("{ahead:g} steps ahead; ROLL accepts 0, or 1 and more", ahead=ahead))
         ahead = 1

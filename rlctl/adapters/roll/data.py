@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.implied import without_workflow
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -22,7 +21,6 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import NullReads, Partly
 from rlctl.adapters.roll.rewards import domains
-from rlctl.adapters.roll.rollout import NO_WORKFLOW
 from rlctl.adapters.roll.rollout import G as TRAINING
 from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
@@ -215,7 +213,7 @@ READ = {
 }
 """What picks rows of a hub's data set, which ROLL does not open."""
 ALONE = {
-    "workflow_args": NO_WORKFLOW,
+    **dict.fromkeys(("agent", "agent_key"), "ROLL's RLVR runs have no agents: each prompt has one answer"),
     "max_samples": "ROLL reads all rows of a file: cut the file",
 }
 """What one file cannot have for itself."""
@@ -249,8 +247,9 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
             if view.explicit(".".join(map(str, (*place, field)))):
                 yield Inexpressible(((*place, field),), MEDIA[field])
         else:
-            other = ALONE.get(field, said("ROLL has no {field} of one file", field=field))
-            yield Inexpressible(((*place, field),), without_workflow("roll", value) if field == "workflow" else other)
+            yield Inexpressible(
+                ((*place, field),), ALONE.get(field, said("ROLL has no {field} of one file", field=field))
+            )
 
 
 PROMPTS = CustomRule(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl.adapters.engine.agents import plays
 from rlctl.adapters.engine.dialect import Detection, Dialect, TrainerProgram
 from rlctl.adapters.engine.reading import Read, unknown_keys
 from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, Noted, Rule, version_of
@@ -91,16 +92,15 @@ OFFLOADS: list[Rule] = [
 RL = joined(run.RULES, model.RULES, train.RULES, rollout.RULES, placement.RULES)
 RLVR = joined(
     RL,
-    rollout.ONE_TURN,
     batch.RLVR,
     algorithm.RLVR,
     [correction.CORRECTION],
     rewards.RULES,
     data.RLVR,
-    agentic.NO_ENVIRONMENTS,
+    agentic.NO_AGENTS,
 )
 AGENTIC = joined(
-    agentic.sampled([*RL, *rollout.TURNS]), batch.AGENTIC, algorithm.AGENTIC, [correction.CORRECTION], agentic.AGENTIC
+    agentic.sampled([*RL, *agentic.TURNS]), batch.AGENTIC, algorithm.AGENTIC, [correction.CORRECTION], agentic.AGENTIC
 )
 SFT = joined(
     run.RULES,
@@ -312,7 +312,7 @@ class Roll(Dialect):
                 ),
                 hint="convert the run that generates and trains, or keep this half in Trinity",
             )
-        agents = config.rollout.environments is not None
+        agents = bool(plays(config))
         if distillation is None:
             return "agentic" if agents else "rlvr"
         if distillation.args.get("with_rewards") and not agents:

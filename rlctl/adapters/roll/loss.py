@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.agents import plays
 from rlctl.adapters.engine.rules import (
     CustomRule,
     DialectKey,
@@ -137,7 +138,7 @@ def _unused(view: Reading, variant: str) -> Iterator[Flow]:
 def _write_loss(view: Writing) -> Iterator[Out]:
     loss, to = view.get(LOSS), view.to(LOSS)
     name = loss["type"]
-    agentic = view.config.rollout.environments is not None
+    agentic = bool(plays(view.config))
     used = ((*to, "type"), (*to, "importance_weight"))
     variant = {"cispo": "cispo", "topr": "topr"}.get(name)
     if name == "policy_gradient":

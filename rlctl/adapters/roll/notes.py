@@ -170,7 +170,29 @@ CARRIED = [
     *carried("an additional checkpoint storage field", "checkpoint_config.*", free=True),
     *carried("an additional data reader", "actor_train.data_args.dataset_type"),
 ]
+MANAGERS = ("train_env_manager", "val_env_manager")
 AGENTIC = [
+    *carried(
+        "how ROLL divides environments over processes",
+        *(f"{manager}.{name}" for manager in MANAGERS for name in ("max_env_num_per_worker", "max_traj_per_env")),
+    ),
+    *carried("a warning of hung environments, which ends none", "env_monitor", "env_monitor.**"),
+    *carried("frames of environments", "render_save_dir"),
+    *carried("how ROLL renders a message alone; rlctl continues the conversation's tokens", "skip_mock_system_prompt"),
+    *carried("a setting of an environment that only ROLL has", "custom_envs.**", free=True),
+    *carried("redundant environments of evaluation", "val_env_manager.group_size_redundancy"),
+    *unsupported(
+        "ROLL trains on copies of random sequences (copy), or drops some (delete, random_sample), until they divide; "
+        "rlctl adds sequences that weigh nothing",
+        "batch_adjust_mode",
+    ),
+    *unsupported("how ROLL parses the arguments of tool calls", "parse_tool_call_parameter_to_dict"),
+    *unsupported("another class of workers", *(f"{manager}.worker_cls" for manager in MANAGERS)),
+    *unsupported(
+        "a class that drops groups of trajectories, which are then played again",
+        *(f"{manager}.group_filter_cls" for manager in MANAGERS),
+    ),
+    *unsupported("another model than the policy that generates", *(f"{manager}.llm_proxy.**" for manager in MANAGERS)),
     *unsupported("a reward model for agentic runs", "reward", "reward.**"),
     *dead(
         "ROLL uses the sampling settings of actor_infer, or of train_env_manager",

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.implied import without_workflow
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -27,8 +26,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
     converted,
 )
-from rlctl.adapters.engine.turns import unwritten_turns
-from rlctl.adapters.engine.values import DTYPES, Listed, Names, Not, Off, workflow_rule
+from rlctl.adapters.engine.values import DTYPES, Listed, Names, Not, Off
 from rlctl.adapters.roll.workers import ENGINES, devices_of, strategy
 from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
@@ -414,7 +412,6 @@ SAMPLING: list[Rule] = [
         for name in ("min_p", "min_response_tokens", "ignore_eos")
     ],
 ]
-NO_WORKFLOW = without_workflow("roll")
 RULES: list[Rule] = [
     CustomRule(
         "engine",
@@ -456,21 +453,10 @@ RULES: list[Rule] = [
     *[
         Dropped(f"rollout.{name}", reason)
         for name, reason in (
-            ("multi_turn.**", "ROLL's turns are those of its environments"),
-            ("agent.**", "ROLL's agents are its environment managers"),
             ("auxiliary_models.**", "ROLL serves models only for its rewards"),
             ("openai_server.**", NO_KEY),
-            ("evaluation_workflow", NO_WORKFLOW),
-            ("workflow_args", NO_WORKFLOW),
         )
     ],
-    *[
-        Dropped(f"rollout.{name}", "rlctl does not write its agents in ROLL's form")
-        for name in ("default_agent", "agents", "agents.**")
-    ],
-    Dropped("rollout.agent_workers", "rlctl does not write its agents in ROLL's form", idle=True),
-    *unwritten_turns("rlctl does not write its agents in ROLL's form", sources=False),
-    workflow_rule("roll"),
     Key("rollout_dump_dir", "rollout.responses_folder", None),
     Dropped("rollout.evaluation_folder", "ROLL saves only training responses"),
     Dropped("rollout.env_vars", "ROLL sets environment variables per role: runtime.role_env_vars"),
@@ -481,7 +467,3 @@ RULES: list[Rule] = [
     Dropped("buffer.**", "ROLL has no buffer between rollout and training but its scheduler's queue"),
     Dropped("service.**", "ROLL has no helper services"),
 ]
-ONE_TURN: list[Rule] = [Dropped("rollout.per_turn_tokens", "a response is one turn")]
-"""What a turn is in RLVR, where ROLL overwrites ``max_new_tokens`` by the response's length."""
-TURNS: list[Rule] = [Key(f"{G}.max_new_tokens", "rollout.per_turn_tokens", 8192)]
-"""The same in agentic runs, where a response has several."""

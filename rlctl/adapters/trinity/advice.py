@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.implied import ENVIRONMENTS, environment_types, told
+from rlctl.adapters.engine.agents import games, plays
+from rlctl.adapters.engine.implied import ENVIRONMENTS, told
 from rlctl.adapters.engine.rules import ABSENT, Version
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import ConfigWithOrigins
@@ -73,7 +74,7 @@ def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list
 def _on_tasks(config: Config, values: Mapping[str, Any], version: Version) -> Iterator[Finding]:
     workflow = _said(values, "default_workflow_type")
     row = one_turn(workflow)
-    if config.rollout.environments is not None:
+    if plays(config):
         yield _on_environments(config, workflow)
         return
     if row is not None and (problems := [*_rows(config.data, workflow), *_scores(config, values)]):
@@ -105,8 +106,8 @@ def _said(values: Mapping[str, Any], key: str) -> Any:
 
 
 def _on_environments(config: Config, workflow: Any) -> Finding:
-    environments = config.rollout.environments
-    tags = ", ".join(environments.tags) if environments is not None else ""
+    tags = ", ".join(agent.name for agent in plays(config))
+    workflow = None if one_turn(workflow) is not None else workflow
     message = said(
         "Trinity has no environment managers: a custom workflow must play {tags}, ", tags=tags or "the environment"
     )
@@ -117,7 +118,7 @@ def _on_environments(config: Config, workflow: Any) -> Finding:
         message += said("here {workflow}, with its own prompts, steps and rewards", workflow=workflow)
         hint = said("compare {workflow} with the source's environment, or write your own workflow", workflow=workflow)
     message += "; each row of the task set starts one episode"
-    message += "".join(told(ENVIRONMENTS, kind) for kind in environment_types(config))
+    message += "".join(told(ENVIRONMENTS, kind) for kind in games(config))
     advice = said("{hint}; set TRINITY_TASKSET_PATH to the task set", hint=hint)
     return finding("other-environment", Level.WARNING, WORKFLOW, reason=message, advice=advice)
 

@@ -356,7 +356,7 @@ def _write_eval(view: Writing) -> Iterator[Out]:
         yield from _scaled(view, "schedule.evaluate_every", "explorer.eval_interval", steps, explore=True)
     elif isinstance(value, Mapping):
         yield Inexpressible(used, "an interval in epochs needs the number of training rows: state dataset_rows")
-    elif view.config.data.eval or view.config.rollout.evaluation_environments is not None:
+    elif view.config.data.eval:
         yield Flow(view.path("explorer.eval_interval"), NEVER, used, "derived", "Trinity has no value for never")
     else:
         yield Flow((), None, used, "mapped", "without evaluation datasets Trinity does not evaluate")

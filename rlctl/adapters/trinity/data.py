@@ -23,6 +23,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import SOURCE_FIELDS, Partly
 from rlctl.adapters.trinity import experiences
+from rlctl.adapters.trinity.agents import has_agent, read_agent_of, shared_agent, workflow_of, write_agent_of
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.experiences import STORAGE, B, label
 from rlctl.adapters.trinity.keys import answer_column, model_temperature
@@ -34,7 +35,6 @@ from rlctl.adapters.trinity.workflows import (
     Spelling,
     Task,
     eval_tasksets,
-    one_turn,
     scorings,
     spelled,
     task,
@@ -79,7 +79,7 @@ def _source(view: Reading, to: tuple[Any, ...], this: Task, reward: str, *, eval
     by_row = view.get("format.reward_fn_key", "")
     yield Flow((*to, "source_key"), by_row or None, (view.path("format.reward_fn_key"),))
     yield from _prompt(view, to, this)
-    yield from _workflow(view, to, this)
+    yield from _arguments(view, this)
     yield from _sampling(view, to, evaluation=evaluation)
     if reward and not by_row:
         yield Flow((*to, "reward"), reward, this.reward_keys)
@@ -99,26 +99,16 @@ def _prompt(view: Reading, to: tuple[Any, ...], this: Task) -> Iterator[Flow]:
     yield Flow((), None, columns, "dead", "Trinity's workflows use format.system_prompt, not a column")
 
 
-def _workflow(view: Reading, to: tuple[Any, ...], this: Task) -> Iterator[Flow]:
-    """The workflow by its name, unless it is one question and one answer."""
-    own, args = (view.path("default_workflow_type"),), view.get("workflow_args", None)
-    if this.row is not None:
-        yield Flow((*to, "workflow"), None, own)
-        for key in args if isinstance(args, Mapping) else ():
-            used = ((*view.path("workflow_args"), key),)
-            known = key in this.row.takes
-            yield Flow(
-                (),
-                None,
-                used,
-                "mapped" if known else "dead",
-                "" if known else said("{names} does not read it", names=this.row.names[0]),
-            )
+def _arguments(view: Reading, this: Task) -> Iterator[Flow]:
+    """The arguments of a workflow of one question and one answer; those of others are an agent's."""
+    args = view.get("workflow_args", None)
+    if this.row is None:
         return
-    named = view.get("default_workflow_type", None) or (this.workflow if one_turn(this.workflow) else None)
-    yield Flow((*to, "workflow"), named, own, same=True)
-    if isinstance(args, Mapping):
-        yield Flow((*to, "workflow_args"), dict(args), (view.path("workflow_args"),))
+    for key in args if isinstance(args, Mapping) else ():
+        used = ((*view.path("workflow_args"), key),)
+        known = key in this.row.takes
+        note = "" if known else said("{names} does not read it", names=this.row.names[0])
+        yield Flow((), None, used, "mapped" if known else "dead", note)
 
 
 def _sampling(view: Reading, to: tuple[Any, ...], *, evaluation: bool) -> Iterator[Flow]:
@@ -177,6 +167,7 @@ def _read_train(view: Reading) -> Iterator[Flow]:
         to = ("data", "train", index)
         inside, this = view.inside(place, ()), task(view, place, evaluation=False)
         yield from _source(inside, to, this, rewards.get(place, ""), evaluation=False)
+        yield from read_agent_of(view, to, this, place)
         if index:
             continue
         yield from experiences.read_order(inside)
@@ -191,9 +182,9 @@ def _read_eval(view: Reading) -> Iterator[Flow]:
     rewards = _reward_names(view)
     for index, place in enumerate(eval_tasksets(view)):
         this = task(view, place, evaluation=True)
-        yield from _source(
-            view.inside(place, ()), ("data", "eval", index), this, rewards.get(place, ""), evaluation=True
-        )
+        to = ("data", "eval", index)
+        yield from _source(view.inside(place, ()), to, this, rewards.get(place, ""), evaluation=True)
+        yield from read_agent_of(view, to, this, place)
 
 
 def _reward_names(view: Reading) -> dict[Any, str]:
@@ -243,7 +234,13 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
     guessed = source["format"] not in ("auto", "sql")
     note = "Trinity detects the format from the path's suffix" if guessed else ""
     yield Flow((*root, "storage_type"), kind, used("format"), "derived" if guessed else "mapped", note, always=True)
-    yield Flow((*root, "path"), source["path"], used("path"), same=True, always=True)
+    if source["format"] == "episodes":
+        note = "Trinity starts an episode for each row of a task set, and the source has no rows"
+        named = "${oc.env:TRINITY_TASKSET_PATH}"
+        yield Flow((*root, "path"), named, used("path"), "derived", note, always=True)
+        yield Inexpressible((*used("format"), *used("max_samples")), note, idle=True)
+    else:
+        yield Flow((*root, "path"), source["path"], used("path"), same=True, always=True)
     yield Flow((*root, "split"), source["split"] or "train", used("split"), same=source["split"] is not None)
     if source["subset"]:
         yield Flow((*root, "subset_name"), source["subset"], used("subset"), same=True)
@@ -256,10 +253,6 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
     if source["sampling"] and (evaluation or not place[2]):
         whose = "the engine's evaluation settings" if evaluation else "the first task set's sampling for all"
         yield Inexpressible(used("sampling"), said("Trinity takes {whose}", whose=whose))
-    if source["workflow_args"] and (source["workflow"] or view.config.rollout.workflow):
-        yield Flow((*root, "workflow_args"), source["workflow_args"], used("workflow_args"), same=True)
-    elif source["workflow_args"]:
-        yield Inexpressible(used("workflow_args"), "Trinity's single-turn workflows ignore these arguments")
     yield from _write_workflow(view, root, place, source)
     how: Provenance = "mapped" if evaluation or place[2] else "derived"
     if source["reward"]:
@@ -276,21 +269,20 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
 
 def _write_workflow(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
     """The workflow of a task set where it is not that of all, what it takes, and the system prompt that it leaves to say."""
-    own, used = (*root, "default_workflow_type"), ((*place, "workflow"),)
+    own = (*root, "default_workflow_type")
     prompt, columns = ((*place, "system_prompt"),), ((*place, "system_prompt_key"),)
     if source["system_prompt_key"]:
         yield Inexpressible(columns, "Trinity's workflows have one system prompt for all rows of a task set")
     else:
         yield Flow((), None, columns)
-    said, written = source["workflow"] or view.config.rollout.workflow, None
-    if said:
+    yield from write_agent_of(view, root, place, source)
+    if has_agent(view.config, source):
         written = source["system_prompt"]
-        if source["workflow"]:
-            yield Flow(own, source["workflow"], used, same=True)
     else:
         spelling = spelling_of(view, source)
         written = spelling.prompt
-        if spelling.workflow != spelling_of_all(view).workflow:
+        default = workflow_of(shared_agent(view.config))
+        if spelling.workflow != (default or spelling_of_all(view).workflow):
             yield Flow(own, spelling.workflow, prompt, "derived", "it implies no system prompt", always=True)
         for key, value in spelling.args.items():
             yield Flow((*root, "workflow_args", key), value, (("rewards",),), "derived", always=True)
@@ -323,7 +315,7 @@ def spelling_of(view: Writing, source: Mapping[str, Any]) -> Spelling:
 def masked_by_workflow(view: Writing) -> bool:
     """Whether the workflow of every source leaves responses that were cut at the limit out of the loss."""
     sources = view.get("data.train")
-    if view.config.rollout.workflow or any(source["workflow"] for source in sources):
+    if any(has_agent(view.config, source) for source in sources):
         return False
     return bool(sources) and all(spelling_of(view, source).masks for source in sources)
 
@@ -331,7 +323,7 @@ def masked_by_workflow(view: Writing) -> bool:
 def spelling_of_all(view: Writing) -> Spelling:
     """How the first source is written, which decides the workflow of all that say no other."""
     sources = [*view.get("data.train"), *view.get("data.eval")]
-    free = next((source for source in sources if not source["workflow"]), None)
+    free = next((source for source in sources if not has_agent(view.config, source)), None)
     return spelling_of(view, free) if free is not None else Spelling("math_workflow")
 
 
@@ -387,7 +379,7 @@ def _write_evaluation(view: Writing, root: Any, place: tuple[Any, ...], source: 
 def _lost_columns(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
     usual = {
         "weight": 1.0,
-        "max_samples": None,
+        **({} if source["format"] == "episodes" else {"max_samples": None}),
         "prompt_type": "auto",
         "response_key": None,
         "messages_key": None,
@@ -439,6 +431,7 @@ TASKSET_KEYS: tuple[tuple[str, Any], ...] = (
     ("format.reward_fn_key", ""),
     ("format.system_prompt", None),
     ("format.system_prompt_key", None),
+    ("format.workflow_key", ""),
     *((f"format.{key}", default) for key, (_, default) in FORMAT.items()),
 )
 
@@ -512,7 +505,7 @@ RULES: list[Rule] = [
             ("num_process", "num_processes"),
         )
     ],
-    Tree("data_processor.task_pipeline.priority_weights", "data.task_pipeline.priority_weights"),
+    Tree("data_processor.task_pipeline.priority_weights", "data.task_pipeline.priority_weights", but=("diversity",)),
     Key("data_processor.task_pipeline.top_k", "data.task_pipeline.top_k", ABSENT, Partly({-1: None})),
     Key("data_processor.task_pipeline.output.path", "data.task_pipeline.output"),
     CustomRule(

@@ -156,7 +156,7 @@ def write(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[
         neutral = {"image_key": "images", "video_key": "videos", "audio_key": "audios"}.get(field)
         if source[field] not in (None, neutral):
             yield Inexpressible(used(field), said("Trinity's sft and dpo have no {field}", field=field))
-    for field in ("source_key", "answer_key", "extra_key", "tag_key", "weight", "reward", "workflow"):
+    for field in ("source_key", "answer_key", "extra_key", "tag_key", "weight", "reward", "agent", "agent_key"):
         yield Flow((), None, used(field))
 
 

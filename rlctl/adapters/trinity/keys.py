@@ -32,7 +32,7 @@ def model_temperature(view: Writing) -> float:
 def train_places(view: Writing) -> list[KeyPath]:
     """Where the training task sets are written: one as ``taskset``, several as ``tasksets``; Trinity refuses both at once."""
     root, count = "buffer.explorer_input", len(view.config.data.train)
-    if count == 1 or (not count and view.config.rollout.environments is not None):
+    if count == 1:
         return [view.path(f"{root}.taskset")]
     return [(*view.path(f"{root}.tasksets"), index) for index in range(count)]
 

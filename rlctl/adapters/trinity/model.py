@@ -29,6 +29,7 @@ from rlctl.adapters.engine.values import (
 )
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.keys import MODEL, ROLL
+from rlctl.adapters.trinity.workflows import limit_of_answers, tasksets
 from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
@@ -80,6 +81,9 @@ def lengths(view: Reading) -> tuple[int | None, int | None, int | None]:
 def _read_lengths(view: Reading) -> Iterator[Flow]:
     total, prompt, response = lengths(view)
     keys = {name: (view.path(f"model.max_{name}"),) for name in ("model_len", "prompt_tokens", "response_tokens")}
+    if not supervised(view) and (limit := limit_of_answers(view)) is not None:
+        place = (*tasksets(view)[0], "rollout_args", "max_tokens")
+        yield Flow(view.to("rollout.max_response_tokens"), limit, (place,), same=True)
     if supervised(view):
         yield Flow(view.to("data.max_sequence_tokens"), total, keys["model_len"], same=True)
     elif isinstance(prompt, int) and isinstance(response, int) and total == prompt + response:

@@ -128,6 +128,7 @@ NOTES: tuple[Noted, ...] = (
         "explorer.runner_num",
         "*.*.*.task_selector.**",
     ),
+    *dead("Trinity never computes it", "data_processor.task_pipeline.priority_weights.diversity"),
     *dead("Trinity sets it itself", "checkpoint_job_dir", "monitor.cache_dir", "log.save_dir", "cluster.total_gpu_num"),
     *dead(
         "Trinity sets it itself",
@@ -195,12 +196,6 @@ NOTES: tuple[Noted, ...] = (
         "buffer.explorer_input.taskset.format.reply_prefix",
         "buffer.explorer_input.tasksets.*.format.reply_prefix",
         "buffer.explorer_input.eval_tasksets.*.format.reply_prefix",
-    ),
-    *unsupported(
-        "rlctl runs one workflow per dataset: split the dataset by workflow",
-        "buffer.explorer_input.taskset.format.workflow_key",
-        "buffer.explorer_input.tasksets.*.format.workflow_key",
-        "buffer.explorer_input.eval_tasksets.*.format.workflow_key",
     ),
     *carried(
         "how Trinity reads data",

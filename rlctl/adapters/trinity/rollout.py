@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl.adapters.engine.implied import WORKFLOWS, kind_of
+from rlctl.adapters.engine.agents import AGENTS, of_other_agents, plays
 from rlctl.adapters.engine.rules import (
     BadValueError,
     CustomRule,
@@ -21,72 +21,36 @@ from rlctl.adapters.engine.rules import (
     VersionedDefault,
     Writing,
 )
-from rlctl.adapters.engine.turns import unwritten_turns
+from rlctl.adapters.trinity.agents import (
+    EVALUATION_TYPE,
+    TYPE,
+    has_agent,
+    read_agents,
+    shared_agent,
+    workflow_of,
+    write_agents,
+)
 from rlctl.adapters.trinity.batch import seconds
 from rlctl.adapters.trinity.data import spelling_of_all
-from rlctl.adapters.trinity.keys import train_places
-from rlctl.adapters.trinity.workflows import one_turn, taught, teaches
+from rlctl.adapters.trinity.workflows import taught, teaches
 from rlctl.common.messages.reasons import said
-from rlctl.documents.paths import KeyPath
-
-PLAYED: dict[str, str] = {}
-"""Trinity's workflows that play an environment, by the environment's type: the first of each."""
-for _name, _row in WORKFLOWS.items():
-    if _row.plays:
-        PLAYED.setdefault(_row.plays, _name)
 
 
 def _write_workflow(view: Writing) -> Iterator[Out]:
+    """The default workflow: that of the default agent, or the form of one question and one answer."""
     config = view.config
     if config.algorithm.objective.choice in ("sft", "dpo") or config.run.mode == "train_only":
         return
-    own, used = config.rollout.workflow, (view.to("rollout.workflow"),)
-    key = view.path("buffer.explorer_input.default_workflow_type")
-    if own is None and config.rollout.environments is not None:
-        yield from _write_environments(view, key)
-    elif own is not None or not config.data.train or not all(source.workflow for source in config.data.train):
-        note = "" if own else "one question, one answer"
-        name = own or spelling_of_all(view).workflow
-        yield Flow(key, name, used, "mapped" if own else "derived", note, always=True)
-
-
-def _read_workflow(view: Reading) -> Iterator[Flow]:
-    """The default workflows: null for one question and one answer, whatever it implies; evaluation follows training."""
-    key, own = "buffer.explorer_input.default_workflow_type", "buffer.explorer_input.default_eval_workflow_type"
-    named, evaluation = view.get(key), view.get(own)
-    kept = None if one_turn(named) else named
-    yield Flow(view.to("rollout.workflow"), kept, (view.path(key),), same=kept is not None)
-    plain = kept is None and one_turn(evaluation) is not None
-    yield Flow(view.to("rollout.evaluation_workflow"), None if plain else evaluation, (view.path(own),), same=not plain)
-
-
-def _write_evaluation_workflow(view: Writing) -> Iterator[Out]:
-    named, used = view.get("rollout.evaluation_workflow"), (view.to("rollout.evaluation_workflow"),)
-    if named:
-        yield Flow(view.path("buffer.explorer_input.default_eval_workflow_type"), named, used, same=True)
-    else:
-        yield Flow((), None, used)
-
-
-def _write_environments(view: Writing, key: KeyPath) -> Iterator[Out]:
-    """The workflow that plays the environments, where one of Trinity's does, and the task set that starts its episodes."""
-    environments, to = view.get("rollout.environments"), "rollout.environments"
-    kinds = {kind_of(environments["custom"].get(tag), tag) for tag in environments["tags"]}
-    found = {PLAYED.get(kind) for kind in kinds}
-    if len(found) == 1 and (workflow := found.pop()):
-        yield Flow(key, workflow, (view.to(f"{to}.tags"),), "derived", "Trinity's own workflow of it", always=True)
-    # kept as a whole: a part of it means nothing where the workflow is read
-    yield Inexpressible((view.to(to),), "in Trinity, environments belong to workflows", idle=True)
-    if view.config.data.train:
-        return
-    (root,) = train_places(view)
-    note = "Trinity starts an episode for each row of a task set, and the source has no rows"
-    for name, value in {
-        "name": "_".join(environments["tags"]) or "episodes",
-        "storage_type": "file",
-        "path": "${oc.env:TRINITY_TASKSET_PATH}",
-    }.items():
-        yield Flow((*root, name), value, (view.to(f"{to}.tags"),), "derived", note, always=True)
+    yield from write_agents(view)
+    sources, shared = view.get("data.train"), shared_agent(config)
+    used = (view.to("rollout.default_agent"), *((("data", "train", 0, "agent"),) if sources else ()))
+    if workflow_of(shared):
+        yield Flow(view.path(TYPE), workflow_of(shared), used, always=True)
+    elif plays(config):
+        return  # a warning of the file asks for a workflow that plays them
+    elif not (sources and all(has_agent(config, source) for source in sources)):
+        note = "one question, one answer"
+        yield Flow(view.path(TYPE), spelling_of_all(view).workflow, used, "derived", note, always=True)
 
 
 def _read_models(view: Reading) -> Iterator[Flow]:
@@ -192,15 +156,18 @@ EXPLORER: list[Rule] = [
     CustomRule(
         "workflow",
         (
-            DialectKey("buffer.explorer_input.default_workflow_type", None),
-            DialectKey("buffer.explorer_input.default_eval_workflow_type", None),
+            DialectKey(TYPE, None),
+            DialectKey(EVALUATION_TYPE, None),
         ),
-        ("rollout.workflow", "rollout.evaluation_workflow"),
-        _read_workflow,
-        lambda view: (*_write_workflow(view), *_write_evaluation_workflow(view)),
-        "null is one question and one answer; what a workflow implies is under rewards and data",
+        (
+            "rollout.default_agent",
+            AGENTS,
+            *(f"{AGENTS}[].{name}" for name in ("type", "name", "framework", "kind", "args")),
+        ),
+        read_agents,
+        _write_workflow,
+        "an agent, or one question and one answer; what a workflow implies is under rewards and data",
     ),
-    Dropped("rollout.workflow_args", "in Trinity, arguments belong to task sets"),
     CustomRule(
         "auxiliary models",
         (DialectKey("explorer.auxiliary_models", []), DialectKey("explorer.auxiliary_models.*.**")),
@@ -218,38 +185,7 @@ EXPLORER: list[Rule] = [
         Dropped(f"rollout.{name}", "Trinity's explorer saves responses in its own buffers", idle=True)
         for name in ("max_running_prompts", "log_evaluation_responses", "responses_folder", "evaluation_folder")
     ],
-    *[
-        Dropped(f"rollout.{name}.**", "a Trinity workflow has its own settings in workflow_args")
-        for name in ("environments", "evaluation_environments")
-    ],
-    *[
-        Dropped(f"rollout.{name}", "rlctl does not write its agents in Trinity's form")
-        for name in ("default_agent", "agents", "agents.**")
-    ],
-    Dropped("rollout.agent_workers", "rlctl does not write its agents in Trinity's form", idle=True),
-    *unwritten_turns("rlctl does not write its agents in Trinity's form"),
-    Dropped("rollout.environments", "in Trinity, environments belong to workflows", None),
-    Dropped("rollout.evaluation_environments", "in Trinity, environments belong to workflows", None),
-    *[
-        Dropped(f"rollout.multi_turn.{name}", "in Trinity, turns belong to workflows")
-        for name in [
-            "enabled",
-            "max_assistant_turns",
-            "max_user_turns",
-            "max_parallel_calls",
-            "max_tool_response_characters",
-            "tool_truncation",
-            "tool_format",
-            "tool_config",
-            "interaction_config",
-            "use_inference_template",
-            "sanity_check",
-            "turn_mode",
-        ]
-    ],
-    *[
-        Dropped(f"rollout.agent.{name}", "in Trinity, agents are workflows")
-        for name in ["workers", "default", "config", "server_path", "server_class", "args"]
-    ],
+    Dropped("rollout.agent_workers", "Trinity's runners are explorer.runner_per_model", idle=True),
+    *of_other_agents(),
     Key("trainer.enable_preview", "rollout.log_responses", VersionedDefault({"0.5": True, "0.6": False})),
 ]

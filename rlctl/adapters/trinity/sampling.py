@@ -17,6 +17,8 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.trinity.keys import ROLL, train_places
+from rlctl.adapters.trinity.workflows import limit_of_answers
+from rlctl.documents import dotted
 
 
 def _read_sampling(view: Reading) -> Iterator[Flow]:
@@ -52,9 +54,10 @@ def _read_sampling(view: Reading) -> Iterator[Flow]:
     key = root.path("rollout_args.logprobs") if logprobs is not None else view.path("model.logprobs")
     value = logprobs if logprobs is not None else view.get("model.logprobs")
     yield Flow(view.to("rollout.sampling.log_probs"), value, (key,), same=True)
-    limit = root.get("rollout_args.max_tokens", None)
-    if isinstance(limit, int):
-        yield Flow(view.to("rollout.per_turn_tokens"), limit, (root.path("rollout_args.max_tokens"),), same=True)
+    limit, place = root.get("rollout_args.max_tokens", None), root.path("rollout_args.max_tokens")
+    if isinstance(limit, int) and limit_of_answers(view) is None:
+        kept = ("extensions", "trinity", dotted(place))
+        yield Flow(kept, limit, (place,), note="the longest generation of a workflow of several turns")
 
 
 def _read_train_temperature(view: Reading, root: Reading) -> Iterator[Flow]:
@@ -106,13 +109,6 @@ def _write_sampling(view: Writing) -> Iterator[Out]:
         used = (view.to("rollout.sampling.log_probs"),)
         for key in [(*root, "rollout_args", "logprobs") for root in roots] or [view.path("model.logprobs")]:
             yield Flow(key, sampling.log_probs, used, same=True)
-    for root in roots if view.config.rollout.per_turn_tokens else []:
-        yield Flow(
-            (*root, "rollout_args", "max_tokens"),
-            view.config.rollout.per_turn_tokens,
-            (view.to("rollout.per_turn_tokens"),),
-            same=True,
-        )
 
 
 SAMPLING: list[Rule] = [
@@ -129,7 +125,6 @@ SAMPLING: list[Rule] = [
             "rollout.sampling.top_p",
             "rollout.sampling.top_k",
             "rollout.sampling.log_probs",
-            "rollout.per_turn_tokens",
             "algorithm.train_temperature",
         ),
         _read_sampling,

@@ -317,6 +317,14 @@ def tasksets(view: Reading) -> list[KeyPath]:
     return [*one, *_listed(view, f"{E}.tasksets")]
 
 
+def limit_of_answers(view: Reading) -> int | None:
+    """``max_tokens`` of the first task set, if its workflow gives answers of one turn."""
+    places = tasksets(view)
+    value = view.inside(places[0], ()).get("rollout_args.max_tokens", None) if places else None
+    whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return value if whole and task(view, places[0], evaluation=False).row is not None else None
+
+
 def eval_tasksets(view: Reading) -> list[KeyPath]:
     """Where the task sets of evaluation stand."""
     return _listed(view, f"{E}.eval_tasksets")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.implied import ENVIRONMENTS, environment_types, told, without_workflow
+from rlctl.adapters.engine.agents import games, plays
+from rlctl.adapters.engine.implied import ENVIRONMENTS, told
 from rlctl.adapters.engine.rules import (
     ABSENT,
     CustomRule,
@@ -71,16 +72,15 @@ def write_sources(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixe
 
     def write(view: Writing) -> Iterator[Out]:
         sources = view.get(f"data.{kind}")
+        if any(source["format"] == "episodes" for source in sources):
+            yield from _write_episodes(view, kind, key, sources)
+            return
         paths = [source["path"] for source in sources]
         used = tuple(("data", kind, index, "path") for index in range(len(paths)))
         if len(paths) == 1:
             yield Flow(view.path(key), paths[0], used, same=True, always=True)
         elif paths:
             yield Flow(view.path(key), paths, used, always=True)
-        elif view.config.rollout.environments is not None:
-            note = "verl starts an episode for each row of a file, and the source has no rows"
-            named = f"${{oc.env:VERL_{'TRAIN' if kind == 'train' else 'VAL'}_FILES}}"
-            yield Flow(view.path(key), named, (), "derived", note, always=True)
         elif kind == "eval":
             yield Flow(view.path(key), None, (("data", kind),), always=True)
         for index, source in enumerate(sources):
@@ -88,6 +88,18 @@ def write_sources(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixe
             yield from _fixed(view, kind, index, source, sources, columns, fixed)
 
     return write
+
+
+def _write_episodes(view: Writing, kind: str, key: str, sources: Any) -> Iterator[Out]:
+    """Sources without rows, of which verl has none."""
+    note = "verl starts an episode for each row of a file, and the source has no rows"
+    named = f"${{oc.env:VERL_{'TRAIN' if kind == 'train' else 'VAL'}_FILES}}"
+    formats = tuple(("data", kind, index, "format") for index in range(len(sources)))
+    yield Flow(view.path(key), named, formats, "derived", note, always=True)
+    for index, source in enumerate(sources):
+        kept = ("agent", "agent_key", "responses_per_prompt", "evaluation_sampling")
+        fields = tuple(("data", kind, index, field) for field in source if field not in kept)
+        yield Inexpressible(fields, note, idle=True)
 
 
 def _columns(view: Writing, kind: str, index: int, source: dict[str, Any], columns: Any) -> Iterator[Out]:
@@ -117,14 +129,12 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
     plain = {"weight": 1.0, "format": "auto", "prompt_type": "auto", "chosen_key": "chosen", "rejected_key": "rejected"}
     reader = {"answer_key": (None, fixed.get("answer_key")), "extra_key": ("extra_info",)}
     turns = source.get("messages_key") if "messages_key" in columns else None
-    handled = {"path", *columns, "max_samples", "responses_per_prompt", "evaluation_sampling"}
+    handled = {"path", *columns, "max_samples", "responses_per_prompt", "evaluation_sampling", "agent", "agent_key"}
     for field, value in source.items():
         place = ("data", kind, index, field)
         if field in handled or not view.explicit(".".join(str(part) for part in place[:2])):
             continue
-        if field == "workflow" and value is None:
-            yield Flow((), None, (place,), "derived", "verl also generates one answer; its reward is set separately")
-        elif value in reader.get(field, (plain.get(field),)) or value == {} or value == fixed.get(field, ABSENT):
+        if value in reader.get(field, (plain.get(field),)) or value == {} or value == fixed.get(field, ABSENT):
             yield Flow((), None, (place,), "mapped", "what verl does anyway")
         elif turns and field in ("prompt_key", "response_key"):
             yield Inexpressible((place,), said("the conversations in '{turns}' contain it", turns=turns), idle=True)
@@ -137,12 +147,10 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
         elif field == "name":
             yield Inexpressible((place,), "verl names datasets by their data_source column", idle=True)
         elif value is not None:
-            other = OTHERWISE.get(field, said("verl has no {field} of one file", field=field))
-            yield Inexpressible((place,), without_workflow("verl", value) if field == "workflow" else other)
+            yield Inexpressible((place,), OTHERWISE.get(field, said("verl has no {field} of one file", field=field)))
 
 
 OTHERWISE = {
-    "workflow_args": without_workflow("verl"),
     "answer_key": said("verl reads the answer from '{answer}'", answer=ANSWER),
     "split": "verl reads files, not splits: name the file of this split",
     "subset": "verl reads files, not subsets: name the file of this subset",
@@ -163,7 +171,10 @@ def _read_samples(kind: str, key: str) -> Any:
 
 def _write_samples(kind: str, key: str) -> Any:
     def write(view: Writing) -> Iterator[Out]:
-        wanted = [source["max_samples"] for source in view.get(f"data.{kind}")]
+        sources = view.get(f"data.{kind}")
+        if any(source["format"] == "episodes" for source in sources):
+            return
+        wanted = [source["max_samples"] for source in sources]
         used = tuple(("data", kind, index, "max_samples") for index in range(len(wanted)))
         if view.version < (0, 7):
             if any(wanted):
@@ -203,7 +214,6 @@ def _read_evaluation(view: Reading) -> Iterator[Flow]:
 def _write_evaluation(view: Writing) -> Iterator[Out]:
     sources = view.get("data.eval")
     if not sources:
-        yield from _write_episodes(view)
         return
     first = sources[0]
     values = {
@@ -231,30 +241,6 @@ def _write_evaluation(view: Writing) -> Iterator[Out]:
     limit = tuple(("data", "eval", i, "evaluation_sampling", "max_response_tokens") for i in range(len(sources)))
     if any(source["evaluation_sampling"]["max_response_tokens"] for source in sources):
         yield Inexpressible(limit, "verl has one response length for training and evaluation")
-
-
-def _write_episodes(view: Writing) -> Iterator[Out]:
-    """Sampling of evaluation episodes, which is that of training unless their manager has its own; verl's default is greedy."""
-    environments = view.get("rollout.evaluation_environments")
-    if not isinstance(environments, Mapping):
-        return
-    own = environments["args"].get("generating_args")
-    at = (*view.to("rollout.evaluation_environments.args"), "generating_args")
-    sampling = view.config.rollout.sampling
-    for name, usual in (("temperature", sampling.temperature), ("top_p", sampling.top_p), ("top_k", sampling.top_k)):
-        has = isinstance(own, Mapping) and own.get(name) is not None
-        value, used = (own[name], (*at, name)) if has else (usual, view.to(f"rollout.sampling.{name}"))
-        note = "" if has else "evaluation episodes are sampled as those of training"
-        yield Flow(
-            view.path(f"{R}.val_kwargs.{name}"), value or -1 if name == "top_k" else value, (used,), "derived", note
-        )
-    group = view.to("rollout.evaluation_environments.group_size")
-    yield Flow(view.path(f"{R}.val_kwargs.n"), environments["group_size"], (group,), "derived")
-    if view.version < (0, 7) and sampling.temperature > 0:
-        temperature = view.to("rollout.sampling.temperature")
-        yield Flow(
-            view.path(f"{R}.val_kwargs.do_sample"), True, (temperature,), "derived", "otherwise verl samples greedily"
-        )
 
 
 def _leaves_cut(view: Writing) -> bool:
@@ -299,13 +285,13 @@ TRAIN_FILES = "data.train_files"
 def needs(config: Config) -> list[Finding]:
     """What verl asks of data that was made for another framework, or that is missing."""
     sources, found = [*config.data.train, *config.data.eval], []
-    environments = config.rollout.environments
-    if environments is not None:
+    played = plays(config)
+    if played:
         message = said(
-            "verl has no environment managers: the written run answers each row of data.train_files once "
+            "verl has no environments: the written run answers each row of data.train_files once "
             "and scores the answer, and does not play {tags}",
-            tags=", ".join(environments.tags) or "the environments",
-        ) + "".join(told(ENVIRONMENTS, kind) for kind in environment_types(config))
+            tags=", ".join(agent.name for agent in played),
+        ) + "".join(told(ENVIRONMENTS, kind) for kind in games(config))
         hint = (
             "write a verl agent loop that plays them, or convert to a framework with environments; set VERL_TRAIN_FILES"
         )
@@ -342,7 +328,7 @@ def needs(config: Config) -> list[Finding]:
                 path=f"'{unread[0]}'",
             )
         )
-    if not config.data.eval and environments is None:
+    if not config.data.eval and not played:
         found.append(finding("data-files_validation", Level.WARNING, "data.val_files"))
     return found
 

@@ -14,7 +14,7 @@ from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import ConfigWithOrigins, WriteOutcome, Written
 from rlctl.adapters.verl import (
-    agent_loop,
+    agents,
     algorithm,
     asynchronous,
     batch,
@@ -101,7 +101,7 @@ class Verl(Dialect):
         """Read a file, with a warning of tools that its run would not use."""
         read = super().read(document, taken, environment=environment, options=options, restored=restored)
         if taken.kind == "ppo":
-            found = agent_loop.on_read(document.values, version_of(taken.version))
+            found = agents.on_read(document.values, version_of(taken.version))
             read.report.findings += [replace(item, at=document.at(split(item.key))) for item in found]
         return read
 

@@ -215,7 +215,20 @@ UNSUPPORTED = [
         "data.function_tool_path",
     ),
     *unsupported(
-        "Python functions that the model may call as tools", f"{R}.multi_turn.function_tool_path", since="0.8"
+        "agent loops that rows name: convert each into an agent of type function", f"{R}.agent.agent_loop_config_path"
+    ),
+    *unsupported(
+        "a simulated user, which verl 0.8 no longer has: a conversation ends with the model's first answer without a call",
+        f"{R}.multi_turn.interaction_config_path",
+        until="0.7",
+    ),
+    *unsupported("a class that replaces verl's engine servers", f"{R}.agent.custom_async_server.**", until="0.5"),
+    *carried("how SGLang joins messages", f"{R}.multi_turn.format", since="0.4", until="0.4"),
+    *carried(
+        "how two renderings of a conversation are compared; rlctl keeps the generated tokens and counts differences",
+        f"{R}.multi_turn.use_inference_chat_template",
+        f"{R}.multi_turn.tokenization_sanity_check_mode",
+        until="0.6",
     ),
     *unsupported("a class that replaces verl's agent loops", f"{R}.agent.agent_loop_manager_class", since="0.7"),
     *unsupported(

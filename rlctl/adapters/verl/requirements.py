@@ -16,6 +16,7 @@ ACTOR, ROLLOUT, REF, CRITIC = (
 LOSS_AGGREGATIONS = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
 DTYPES = ("bfloat16", "float16")
 LARGEST_LORA = 512
+TOOL_FORMATS = ("hermes", "gpt-oss", "qwen3_coder", "glm", "seed", "minimax", "kimi", "deepseek_v4", "gemma4")
 
 
 def _gpus(values: Values) -> int:
@@ -358,6 +359,20 @@ ROWS: tuple[Requirement, ...] = (
         "algorithm.filter_groups.enable is true, and algorithm.filter_groups.metric is not set",
         f"{TRAINER}, PPOTrainer._resolve_filter_groups_metric",
         "set algorithm.filter_groups.metric, such as acc",
+    ),
+    Requirement(
+        f"{ROLLOUT}.multi_turn.format",
+        lambda v: (
+            v[f"{ROLLOUT}.agent.default_agent_loop"] == "tool_agent"
+            and v[f"{ROLLOUT}.multi_turn.format"] not in TOOL_FORMATS
+        ),
+        said(
+            "{rollout}.multi_turn.format is {{{rollout}.multi_turn.format}}; expected one of {formats}",
+            rollout=ROLLOUT,
+            formats=", ".join(TOOL_FORMATS),
+        ),
+        "verl/experimental/agent_loop/tool_parser.py, ToolParser.get_tool_parser",
+        "set the format in which the model writes tool calls",
     ),
     Requirement(
         "trainer.resume_from_path",

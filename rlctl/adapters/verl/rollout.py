@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.implied import without_workflow
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -27,14 +26,12 @@ from rlctl.adapters.engine.rules import (
     Writing,
     is_further,
 )
-from rlctl.adapters.engine.turns import unwritten_turns
-from rlctl.adapters.engine.values import ENGINE_DTYPES, Names, Not, Off, workflow_rule
-from rlctl.adapters.verl import agent_loop, asynchronous, batch
+from rlctl.adapters.engine.values import ENGINE_DTYPES, Names, Not, Off
+from rlctl.adapters.verl import agents, asynchronous, batch
 from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
 R = "actor_rollout_ref.rollout"
-NO_WORKFLOW = without_workflow("verl")
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "hf": "transformers"}
 LOAD = Names(
     {
@@ -475,7 +472,6 @@ RULES: list[Rule] = [
         for name in [
             "max_running_prompts",
             "split_groups",
-            "per_turn_tokens",
             "auxiliary_models.**",
             "openai_server.**",
             "env_vars",
@@ -485,68 +481,7 @@ RULES: list[Rule] = [
         Dropped(f"rollout.{name}", "verl decides it itself", idle=True)
         for name in ["runners_per_engine", "report_every", "log_responses"]
     ],
-    workflow_rule("verl"),
-    *[Dropped(f"rollout.{name}", NO_WORKFLOW) for name in ("evaluation_workflow", "workflow_args")],
-    *[
-        Dropped(f"rollout.{name}{end}", NO_KEY, ABSENT if end else None)
-        for name in ("environments", "evaluation_environments")
-        for end in ("", ".**")
-    ],
-    *[
-        Dropped(f"rollout.{name}", "rlctl does not write its agents in verl's form")
-        for name in ("default_agent", "agents", "agents.**")
-    ],
-    Dropped("rollout.agent_workers", "rlctl does not write its agents in verl's form", idle=True),
-    *unwritten_turns("rlctl does not write its agents in verl's form"),
-    Key(f"{R}.multi_turn.enable", "rollout.multi_turn.enabled", False, since="0.4"),
-    Key(
-        f"{R}.multi_turn.max_assistant_turns",
-        "rollout.multi_turn.max_assistant_turns",
-        None,
-        since="0.5",
-        also=(DialectKey(f"{R}.multi_turn.max_turns", None, "0.4", "0.4"),),
-    ),
-    Key(f"{R}.multi_turn.max_user_turns", "rollout.multi_turn.max_user_turns", None, since="0.5"),
-    Key(f"{R}.multi_turn.max_parallel_calls", "rollout.multi_turn.max_parallel_calls", 1, since="0.5"),
-    Key(
-        f"{R}.multi_turn.max_tool_response_length", "rollout.multi_turn.max_tool_response_characters", 256, since="0.5"
-    ),
-    Key(f"{R}.multi_turn.tool_response_truncate_side", "rollout.multi_turn.tool_truncation", "middle", since="0.5"),
-    Key(
-        f"{R}.multi_turn.format",
-        "rollout.multi_turn.tool_format",
-        VersionedDefault({"0.4": "chatml", "0.5": "hermes"}),
-        since="0.4",
-    ),
-    Key(f"{R}.multi_turn.tool_config_path", "rollout.multi_turn.tool_config", None, since="0.4"),
-    Key(
-        f"{R}.multi_turn.interaction_config_path",
-        "rollout.multi_turn.interaction_config",
-        None,
-        since="0.5",
-        until="0.7",
-    ),
-    Key(
-        f"{R}.multi_turn.use_inference_chat_template",
-        "rollout.multi_turn.use_inference_template",
-        False,
-        since="0.5",
-        until="0.6",
-    ),
-    Key(
-        f"{R}.multi_turn.tokenization_sanity_check_mode",
-        "rollout.multi_turn.sanity_check",
-        "strict",
-        since="0.5",
-        until="0.6",
-    ),
-    Dropped("rollout.multi_turn.turn_mode", "verl has one way to join turns"),
-    Key(f"{R}.agent.num_workers", "rollout.agent.workers", 8, since="0.5"),
-    agent_loop.RULE,
-    Key(f"{R}.agent.agent_loop_config_path", "rollout.agent.config", None, since="0.5"),
-    Key(f"{R}.agent.custom_async_server.path", "rollout.agent.server_path", None, since="0.5", until="0.5"),
-    Key(f"{R}.agent.custom_async_server.name", "rollout.agent.server_class", None, since="0.5", until="0.5"),
-    Dropped("rollout.agent.args", "verl has no other arguments"),
+    *agents.RULES,
     Key(
         "trainer.log_val_generations",
         "rollout.log_evaluation_responses",

@@ -111,7 +111,7 @@ other-release = { $count ->
 releases-differ = rlctl read the config as { $framework } { $read }; its keys also fit { $release }, where other defaults apply: { $differences }. If it is for { $framework } { $release }, say so
     .about = The file fits two releases of its framework whose defaults differ.
 
-tools-unused = '{ $key }' is true, but the agent loop decides, and '{ $loop }' is single_turn_agent: responses have one turn and use no tools
+tools-unused = '{ $key }' asks for tools, but the agent loop decides, and '{ $loop }' is single_turn_agent: rows without agent_name tool_agent get responses of one turn without tools
     .about = The config enables several turns with tools, but verl runs an agent loop that has neither.
     .hint = set { $loop } to tool_agent; rows with an agent_name column choose their own loop
 

@@ -102,7 +102,7 @@ other-release = { $count } 个键属于 { $release } 以外的版本；rlctl 按
 releases-differ = rlctl 按 { $framework } { $read } 读取；这些键也符合 { $release }，而它的默认值不同：{ $differences }。如果配置是给 { $framework } { $release } 用的，请指定版本
     .about = 文件同时符合同一框架的两个版本，而它们的默认值不同。
 
-tools-unused = '{ $key }' 为 true，但起作用的是 agent loop，而 '{ $loop }' 是 single_turn_agent，回答只有一轮，也不使用工具
+tools-unused = '{ $key }' 要求使用工具，但起作用的是 agent loop，而 '{ $loop }' 是 single_turn_agent：agent_name 不是 tool_agent 的数据行只回答一轮，也不使用工具
     .about = 配置启用了多轮和工具，但 verl 运行的 agent loop 两者都没有。
     .hint = 把 { $loop } 设为 tool_agent；数据行的 agent_name 列可以指定各自的 loop
 

@@ -67,6 +67,5 @@ support-answers-once = the run generates responses to each dataset once and writ
 support-no-earlier-pass = SFT and DPO have no earlier pass whose experts could be replayed
 support-whole-rows = prefix grouping needs FSDP2 with packed sequences (model.attention auto) and no router replay
 support-sequence-parallel-packed = sequence parallelism always packs sequences
-support-single-turn = rollout.multi_turn.enabled is false, so a response is one turn
 support-gpu-memory = it is about GPU memory and has no effect on CPU
 support-own-python = rlctl starts its workers with the Python that it is installed in

@@ -67,6 +67,5 @@ support-answers-once = 任务对每个数据集各生成一遍回答，并全部
 support-no-earlier-pass = SFT 和 DPO 没有可供重放专家选择的前一遍
 support-whole-rows = 前缀合并需要 FSDP2 打包序列（model.attention auto），且不重放专家路由
 support-sequence-parallel-packed = 序列并行总是打包序列
-support-single-turn = rollout.multi_turn.enabled 为 false，一条回答只有一轮
 support-gpu-memory = 它与 GPU 显存有关，在 CPU 上不起作用
 support-own-python = rlctl 用自身所在的 Python 启动 worker

@@ -26,6 +26,7 @@ ToolFormat = Literal[
     "pythonic",
 ]
 """Names of ``rlctl/runtime/agents/formats.py``."""
+Framework = Literal["verl", "trinity", "roll"]
 AtLimit = Literal["train", "mask", "zero_reward"]
 
 
@@ -66,6 +67,17 @@ class PythonTool(Tool, type="python"):
     its packages, and the modules in the folder of the file."""
     memory_limit_mib: Annotated[int, Unit("MiB"), Range(at_least=64)] = 1024
     """Memory of a sandbox; a call that needs more is answered with an error."""
+    reward: float = 0.0
+    """Reward of a call that succeeds, added to what the tool itself returns as reward; see ``credit.tool_rewards``."""
+
+
+@section
+class ToolFile(Tool, type="file"):
+    """The tools that a file of verl's form lists."""
+
+    path: str
+    """YAML file with classes and their schemas (verl's ``tool_config_path``), or Python file whose functions
+    ``@function_tool`` marks (``function_tool_path``)."""
     reward: float = 0.0
     """Reward of a call that succeeds, added to what the tool itself returns as reward; see ``credit.tool_rewards``."""
 
@@ -132,6 +144,8 @@ class PythonEnvironment(RunningEnvironment, type="python"):
 class OtherEnvironment(Environment, type="other"):
     """An environment of one dialect that rlctl can translate and cannot run."""
 
+    framework: Framework
+    """Framework that has it."""
     kind: str
     """Its name there (``webshop``)."""
     args: dict[str, Any] = {}
@@ -311,6 +325,8 @@ class FunctionAgent(RunningAgent, type="function"):
 class OtherAgent(TrajectoryAgent, type="other"):
     """An agent of one dialect that rlctl can translate and cannot run, such as a workflow class."""
 
+    framework: Framework
+    """Framework that has it."""
     kind: str
     """Its name or class there (``alfworld_workflow``)."""
     args: dict[str, Any] = {}

@@ -77,10 +77,6 @@ class DataSource:
     """Agent in ``rollout.agents`` that answers this source; ``single_turn`` is none. null = ``rollout.default_agent``."""
     agent_key: str | None = None
     """Column that names the agent of each row; a row without a name takes ``agent``. null = no such column."""
-    workflow: str | None = None
-    """Name of the workflow that turns this source's prompts into responses; null takes ``rollout.workflow``."""
-    workflow_args: dict[str, Any] = {}
-    """Arguments of that workflow."""
     reward: str | None = None
     """Name of the reward that scores this source; null routes by ``rewards[].applies_to``."""
     reward_args: dict[str, Any] = {}

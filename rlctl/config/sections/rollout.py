@@ -168,82 +168,6 @@ class RolloutTimeouts:
 
 
 @section
-class MultiTurn:
-    """Several turns of model and tools or environment in one response."""
-
-    enabled: bool = False
-    """Whether responses may have several turns."""
-    max_assistant_turns: Count | None = None
-    """Model turns at most; null goes on to the token limit."""
-    max_user_turns: Count | None = None
-    """Environment turns at most."""
-    max_parallel_calls: Count = 1
-    """Tool calls run at once in one turn."""
-    max_tool_response_characters: Annotated[int, Unit("characters"), Range(at_least=1)] = 256
-    """Characters kept of a tool's answer. Raised, the model sees more of it."""
-    tool_truncation: Literal["left", "middle", "right"] = "middle"
-    """What is cut from a longer one."""
-    tool_format: str = "hermes"
-    """How the model writes tool calls."""
-    tool_config: str | None = None
-    """File with tool definitions."""
-    interaction_config: str | None = None
-    """File with the simulated user."""
-    use_inference_template: bool = False
-    """Render turns with the inference template instead of the training one."""
-    sanity_check: Literal["disable", "strict", "ignore_strippable"] = "strict"
-    """How differences between the two renderings are treated."""
-    turn_mode: str | None = None
-    """Dialect's name of its turn-concatenation rule."""
-
-
-@section
-class Environments:
-    """Environment groups of an agentic run (ROLL's environment managers)."""
-
-    worker: str | None = None
-    """Class of the manager."""
-    groups: Count = 128
-    """Groups of environments that run at once. Raised, more trajectories are under way."""
-    group_size: Count = 1
-    """Environments of one group, which start alike."""
-    group_redundancy: Annotated[int, Range(at_least=0)] = 0
-    """Further environments a group, so that a slow one is not waited for."""
-    tags: tuple[str, ...] = ()
-    """Kinds of environment, by their names in ``custom``."""
-    groups_per_tag: tuple[int, ...] = ()
-    """Groups of each kind."""
-    max_per_worker: Count | None = None
-    """Environments in one process."""
-    max_trajectories: int | None = None
-    """Trajectories of one environment a step; null derives it."""
-    template: str | None = None
-    """Prompt template of the manager."""
-    custom: dict[str, Any] = {}
-    """Definition of each kind of environment."""
-    args: dict[str, Any] = {}
-    """Further settings of the dialect."""
-
-
-@section
-class Agent:
-    """The program that turns a prompt into a response."""
-
-    workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 8
-    """Processes that run workflows beside the engines. Raised, more tools and environments run at once."""
-    default: str = "single_turn"
-    """Agent used where the data names none."""
-    config: str | None = None
-    """File with agent definitions."""
-    server_path: str | None = None
-    """Python file with an engine server of your own."""
-    server_class: str | None = None
-    """Class of that engine server."""
-    args: dict[str, Any] = {}
-    """Further settings of the dialect."""
-
-
-@section
 class AuxiliaryModel:
     """A further model served beside the policy, for judges and agents."""
 
@@ -303,18 +227,6 @@ class Rollout:
     """Prompts in flight in one scheduler (ROLL's ``max_running_requests``); null is no limit."""
     split_groups: bool = True
     """Generate the responses of one prompt as separate requests (ROLL's ``is_num_return_sequences_expand``)."""
-    per_turn_tokens: Tokens | None = None
-    """Longest model turn in multi-turn responses; null is the response limit."""
-    workflow: str | None = None
-    """Name of the default workflow; null is one question, one answer."""
-    evaluation_workflow: str | None = None
-    """Workflow of held-out sources; null is the default one."""
-    workflow_args: dict[str, Any] = {}
-    """Arguments of the workflow, by name."""
-    multi_turn: MultiTurn = MultiTurn()
-    """Turns with tools or environment."""
-    agent: Agent = Agent()
-    """The program that turns a prompt into a response."""
     default_agent: str | None = None
     """Name of the agent in ``rollout.agents`` that makes trajectories if neither a row nor its source names one. null = one
     generation per response."""
@@ -322,10 +234,6 @@ class Rollout:
     """Agents of the run."""
     agent_workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 1
     """Processes that run agents. Higher values run more tools at the same time and use more cores."""
-    environments: Environments | None = None
-    """Environments of training; null has none."""
-    evaluation_environments: Environments | None = None
-    """Environments of evaluation; null has none."""
     auxiliary_models: tuple[AuxiliaryModel, ...] = ()
     """Further models served beside the policy."""
     openai_server: OpenAiServer = OpenAiServer()

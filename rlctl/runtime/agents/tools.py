@@ -2,6 +2,7 @@
 
     function   any Python function, also a coroutine; its schema comes from its signature and docstring
     mcp        the tools of an MCP server (``mcp_tools.py``)
+    file       the tools that a file of verl's form lists (``tool_files.py``)
     class      an object for each trajectory: ``execute`` is called, ``create`` (with the row) before and ``release`` after,
                if it has them
 
@@ -28,11 +29,12 @@ from typing import Any
 from rlctl import sandbox
 from rlctl.common.errors import RunError, SandboxUnavailable
 from rlctl.config import Config
-from rlctl.config.sections.agents import McpTool, PythonTool, Tool, ToolsAgent
+from rlctl.config.sections.agents import McpTool, PythonTool, Tool, ToolFile, ToolsAgent
 from rlctl.planning import arithmetic
 from rlctl.runtime.agents.confined import ConfinedFunction, ConfinedObject, code_of
 from rlctl.runtime.agents.formats import Schema, ToolCall, Unreadable
 from rlctl.runtime.agents.mcp_tools import offered
+from rlctl.runtime.agents.tool_files import listed_tools
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.user_code import PACKAGE, load_object
 
@@ -84,6 +86,11 @@ def _loaded(tool: Tool, where: str) -> list[LoadedTool]:
         return [
             LoadedTool(schema["function"]["name"], schema, call, {}, False, server.close)
             for schema, call, server in offered(tool, where)
+        ]
+    if isinstance(tool, ToolFile):
+        return [
+            LoadedTool(each.schema["function"]["name"], each.schema, each.run, {}, each.is_class)
+            for each in listed_tools(tool, where)
         ]
     assert isinstance(tool, PythonTool), f"tools of type {tool.choice} do not exist"
     return [_load(tool, where)]

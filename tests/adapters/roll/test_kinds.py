@@ -10,6 +10,7 @@ import yaml
 from rlctl.adapters.roll import ROLL
 from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded, Source, config_from
+from rlctl.config.sections.agents import EnvironmentAgent
 from rlctl.documents import read_yaml
 from rlctl.translation.translate import convert, read_document, write
 
@@ -170,8 +171,9 @@ def test_a_value_that_only_other_keys_take_is_not_unknown() -> None:
     helper = "max_actions: 25\nunused_thing: 3\n"
     text = AGENTIC.replace("max_steps: 10}", "max_steps: '${max_actions}'}") + helper
     loaded, report = read(text)
-    assert loaded.config.rollout.environments is not None
-    assert loaded.config.rollout.environments.custom["Sokoban"]["max_steps"] == 25
+    [agent] = loaded.config.rollout.agents
+    assert isinstance(agent, EnvironmentAgent)
+    assert agent.max_turns == 25
     assert bucket(report, "max_actions") is Bucket.MAPPED
     assert bucket(report, "unused_thing") is Bucket.UNKNOWN
 

@@ -8,6 +8,7 @@ import pytest
 
 from rlctl.common.report import Bucket
 from rlctl.config import load
+from rlctl.config.sections.agents import EnvironmentAgent
 from rlctl.documents import read_yaml
 from rlctl.runtime.experience.samples import evaluation_sampling
 
@@ -99,16 +100,21 @@ def test_validation_lengths_are_those_of_validation() -> None:
 
 def test_environments_come_back_with_their_kinds_and_settings() -> None:
     loaded, report = read(AGENTIC, batch_adjust_mode="delete", train_env_manager__format_penalty=-0.15)
-    environments = loaded.config.rollout.environments
-    assert environments is not None
-    assert (environments.groups, environments.group_size, environments.tags) == (16, 8, ("Sokoban",))
-    assert environments.args == {"batch_adjust_mode": "delete"}
+    [agent], [source] = loaded.config.rollout.agents, loaded.config.data.train
+    assert isinstance(agent, EnvironmentAgent)
+    assert (agent.name, agent.max_turns, source.agent, source.format, source.max_samples) == (
+        *("Sokoban", 10, "Sokoban", "episodes", 16),
+    )
+    assert loaded.config.batch.responses_per_prompt == 8
+    assert [(one.agent, one.max_samples) for one in loaded.config.data.eval] == [("Sokoban", 128)], (
+        "128 trajectories of 64 environments"
+    )
     assert bucket(report, "custom_envs.Sokoban.env_type") is Bucket.MAPPED
     assert bucket(report, "train_env_manager.format_penalty") is Bucket.DEAD
     values, _ = written(loaded)
-    assert values["custom_envs"] == {"Sokoban": {"env_type": "sokoban", "max_steps": 10}}
-    assert values["batch_adjust_mode"] == "delete"
-    assert values["val_env_manager"]["num_env_groups"] == 64
+    environment = values["custom_envs"]["Sokoban"]
+    assert (environment["env_type"], environment["max_steps"]) == ("sokoban", 10)
+    assert values["val_env_manager"]["num_env_groups"] == values["val_batch_size"] == 128
 
 
 def test_a_tracker_keeps_its_arguments() -> None:
@@ -156,8 +162,8 @@ def test_the_managers_own_sampling_holds_where_the_engine_has_none() -> None:
     text = AGENTIC.replace("  generating_args: {max_new_tokens: 128, temperature: 0.99, top_p: 0.99, top_k: 100}\n", "")
     alone, _ = read(text, **keys)
     rollout = alone.config.rollout
-    assert (rollout.sampling.temperature, rollout.sampling.top_p, rollout.per_turn_tokens) == (0.7, 0.7, 64)
+    assert (rollout.sampling.temperature, rollout.sampling.top_p, rollout.agents[0].max_turn_tokens) == (0.7, 0.7, 64)
     values, _ = written(alone)
     assert "generating_args" not in values["actor_infer"]
     assert values["train_env_manager"]["generating_args"]["temperature"] == 0.7
-    assert values["val_env_manager"]["generating_args"] == own
+    assert values["val_env_manager"]["generating_args"]["temperature"] == own["temperature"]

@@ -1,0 +1,202 @@
+"""Agents in the dialects' tables: which one a config trains with, and rules of one agent's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rlctl.adapters.engine.implied import ENVIRONMENTS, WORKFLOWS, told
+from rlctl.adapters.engine.rules import (
+    NO_KEY,
+    CustomRule,
+    DialectKey,
+    Dropped,
+    Flow,
+    Inexpressible,
+    Out,
+    Reading,
+    Rule,
+    Writing,
+)
+from rlctl.common.messages.reasons import said
+from rlctl.config import Config
+from rlctl.config.sections.agents import (
+    SINGLE_TURN,
+    EnvironmentAgent,
+    OtherAgent,
+    OtherEnvironment,
+    PythonEnvironment,
+    ToolsAgent,
+    TrajectoryAgent,
+)
+from rlctl.documents.paths import KeyPath
+
+AGENTS = "rollout.agents"
+WORLDS = "pkg://rlctl.runtime.agents.worlds"
+"""The environments that rlctl has itself."""
+GAMES = {"FrozenLake": "frozen_lake", "Sokoban": "sokoban"}
+"""Their classes, and ROLL's names of the same games."""
+
+
+def used_agents(config: Config, *, evaluation: bool = False) -> list[str]:
+    """The names of the agents that sources use, each once; those that only rows name are not among them."""
+    sources: Sequence[Any] = config.data.eval if evaluation else config.data.train
+    default = config.rollout.default_agent
+    names = [source.agent or default for source in sources] or [default]
+    return [name for name in dict.fromkeys(names) if name is not None and name != SINGLE_TURN]
+
+
+def trained_agents(config: Config) -> list[tuple[int, TrajectoryAgent]]:
+    """The agents of training with their places; none where a response is one generation."""
+    names = used_agents(config)
+    return [(place, agent) for place, agent in enumerate(config.rollout.agents) if agent.name in names]
+
+
+def game_of(agent: TrajectoryAgent) -> str:
+    """The environment that an agent acts in, by ROLL's name where ROLL has it; empty if it acts in none."""
+    if not isinstance(agent, EnvironmentAgent):
+        return ""
+    environment = agent.environment
+    if isinstance(environment, OtherEnvironment):
+        return environment.kind
+    if isinstance(environment, PythonEnvironment):
+        return GAMES.get(environment.name, environment.name) if environment.path == WORLDS else environment.name
+    return str(getattr(environment, "id", ""))
+
+
+def is_played(agent: TrajectoryAgent) -> bool:
+    """Whether an agent acts in an environment: by its type, or in ROLL, where all agents do."""
+    return isinstance(agent, EnvironmentAgent) or (isinstance(agent, OtherAgent) and agent.framework == "roll")
+
+
+def plays(config: Config) -> list[TrajectoryAgent]:
+    """The agents of training that act in environments."""
+    return [agent for _, agent in trained_agents(config) if is_played(agent)]
+
+
+def games(config: Config) -> list[str]:
+    """The environments of training, each once."""
+    found = [game_of(agent) or getattr(agent, "kind", "") for agent in plays(config)]
+    return list(dict.fromkeys(found))
+
+
+WHAT: Mapping[str, str] = {
+    "tools": "calls tools",
+    "environment": "acts in an environment",
+    "program": "runs a program against the policy's endpoint",
+    "function": "runs a Python coroutine",
+    "other": "runs another framework's class",
+}
+
+
+ONE_ANSWER = "it scores one answer: put its prompt into the data, and write its reward as a reward function"
+"""What to do for a workflow without further turns."""
+
+
+def lost_agent(view: Writing, place: int, reason: str) -> Iterator[Out]:
+    """An agent that a dialect has nothing for: its type is told with the reason, and the rest goes with it."""
+    root = (*view.to(AGENTS), place)
+    agent = view.config.rollout.agents[place]
+    row = WORKFLOWS.get(agent.kind) if isinstance(agent, OtherAgent) and agent.framework == "trinity" else None
+    if row is not None and row.one_answer:
+        reason = ONE_ANSWER
+    shown = said("{name}, which {what}: {reason}", name=agent.name, what=WHAT[agent.choice], reason=reason)
+    implied = told(WORKFLOWS, agent.kind) if isinstance(agent, OtherAgent) else told(ENVIRONMENTS, game_of(agent))
+    yield Inexpressible(((*root, "type"),), f"{shown}{implied}")
+    rest = [leaf for leaf in _leaves(view.get(AGENTS)[place], root) if leaf != (*root, "type")]
+    yield Flow((), None, tuple(rest), "derived", said("part of the agent {name}", name=agent.name))
+
+
+def _leaves(value: Any, place: KeyPath) -> Iterator[KeyPath]:
+    """Every place in a value, those of mappings and lists too."""
+    inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in inner:
+        yield (*place, name)
+        yield from _leaves(item, (*place, name))
+
+
+@dataclass(frozen=True)
+class OfAgent(Rule):
+    """Rules of one agent's keys, whose canonical keys are counted from the agent; the first agent is the one read."""
+
+    rules: tuple[Rule, ...]
+    reads: Callable[[Reading], bool]
+    """Whether there is an agent that has these keys."""
+    writes: Callable[[Config], int | None]
+    """The place of the agent whose keys are written; None if there is none."""
+    reason: str
+    """Why the keys have no effect without such an agent; empty leaves them to other rules."""
+
+    @cached_property
+    def keys(self) -> tuple[DialectKey, ...]:
+        return tuple(key for rule in self.rules for key in rule.keys)
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return tuple(f"{AGENTS}[].{name}" for rule in self.rules for name in rule.canonical)
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        if self.reads(view):
+            inside = view.inside((), (*view.to(AGENTS), 0))
+            for rule in self.rules:
+                yield from rule.read(inside)
+            return
+        for key in self.keys if self.reason else ():
+            if "*" not in key.name and view.written(key.name):
+                yield Flow((), None, (view.path(key.name),), "dead", self.reason)
+
+    def write(self, view: Writing) -> Iterator[Out]:
+        place = self.writes(view.config)
+        if place is not None:
+            inside = view.inside((), (*view.to(AGENTS), place))
+            for rule in self.rules:
+                yield from rule.write(inside)
+
+
+TURNS = (
+    *(f"algorithm.advantage.{name}" for name in ("level", "divide_by_steps", "std_over", "drop_below_std")),
+    *(f"algorithm.advantage.{name}" for name in ("episode_weight", "step_weight", "anchor_scope")),
+    "algorithm.policy_loss.ratio",
+    "algorithm.loss_aggregation.unit",
+)
+
+
+def of_other_agents(*but: str) -> list[Rule]:
+    """Why each further key of agents and their credit is not written; ``but`` are those that the dialect has."""
+    keys = [key for key in (*TURNS, "rollout.oversampling.additional_responses") if key not in but]
+    return [*(Dropped(key, NO_KEY) for key in keys), Dropped(f"{AGENTS}.**", NO_KEY)]
+
+
+def sources_of_rows(kind: str, column: str, framework: str) -> CustomRule:
+    """The agent of each source of a dialect whose rows alone name another one, by a fixed column."""
+
+    def read(view: Reading) -> Iterator[Flow]:
+        return iter(())
+
+    def write(view: Writing) -> Iterator[Out]:
+        default = view.config.rollout.default_agent
+        for index, source in enumerate(view.get(f"data.{kind}")):
+            place = ("data", kind, index)
+            if source["agent"] not in (None, default):
+                reason = said("{framework} has one agent for all files; rows name another one", framework=framework)
+                yield Inexpressible(((*place, "agent"),), reason)
+            else:
+                yield Flow((), None, ((*place, "agent"),), "mapped", "the default agent")
+            if source["agent_key"] not in (None, column):
+                reason = said("{framework} reads it from the column {column}", framework=framework, column=column)
+                yield Inexpressible(((*place, "agent_key"),), reason)
+            else:
+                note = said("{framework} reads {column} if the data has it", framework=framework, column=column)
+                yield Flow((), None, ((*place, "agent_key"),), "mapped", note)
+
+    fills = tuple(f"data.{kind}[].{name}" for name in ("agent", "agent_key"))
+    return CustomRule(f"agent of {kind} rows", (), fills, read, write, "the column of the row")
+
+
+def tools_agent(config: Config) -> int | None:
+    """The place of the agent that calls tools: the default one, or the first that rows may name."""
+    places = [place for place, agent in enumerate(config.rollout.agents) if isinstance(agent, ToolsAgent)]
+    chosen = [place for place in places if config.rollout.agents[place].name == config.rollout.default_agent]
+    return next(iter([*chosen, *(places if config.rollout.default_agent in (None, SINGLE_TURN) else ())]), None)

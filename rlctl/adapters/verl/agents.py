@@ -1,0 +1,292 @@
+"""verl: agents. The tool agent, agent loops of the user's, and what chooses between them, which changed between releases.
+
+Up to 0.6, SGLang's synchronous rollout runs turns and tools itself if ``multi_turn.enable`` is true. Otherwise verl only logs
+that key and runs the agent loop that the row's ``agent_name`` or ``agent.default_agent_loop`` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.engine.agents import AGENTS, OfAgent, lost_agent, of_other_agents, sources_of_rows, tools_agent
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    CustomRule,
+    DefaultFrom,
+    DialectKey,
+    Flow,
+    Inexpressible,
+    InexpressibleError,
+    Key,
+    Out,
+    Reading,
+    Rule,
+    Same,
+    Version,
+    Writing,
+    split,
+)
+from rlctl.adapters.engine.tree import find
+from rlctl.adapters.verl.data import files_of
+from rlctl.adapters.verl.requirements import TOOL_FORMATS
+from rlctl.common.messages.reasons import said
+from rlctl.common.report import Finding, Level, finding
+from rlctl.config import Config
+from rlctl.config.sections.agents import SINGLE_TURN, OtherAgent, ToolsAgent
+
+R = "actor_rollout_ref.rollout"
+M = f"{R}.multi_turn"
+LOOP, ENABLE, LOOPS = f"{R}.agent.default_agent_loop", f"{M}.enable", f"{R}.agent.agent_loop_config_path"
+CLASSES, FUNCTIONS = f"{M}.tool_config_path", f"{M}.function_tool_path"
+SINGLE, TOOLS = "single_turn_agent", "tool_agent"
+COLUMN = "agent_name"
+BY_ENGINE = "SGLang runs turns and tools itself"
+UNUSED = "only the tool agent reads it, and responses have one turn"
+
+
+class ToolFormats(Same):
+    """Formats of tool calls, of which verl parses fewer and derives none from the chat template."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value == "auto":
+            raise InexpressibleError("verl does not detect the format of tool calls: it reads hermes; set tool_format")
+        if value not in TOOL_FORMATS:
+            raise InexpressibleError("verl cannot parse tool calls of this format: no call of the model would run")
+        return value
+
+
+SETTINGS: tuple[Rule, ...] = (
+    Key(
+        f"{M}.max_assistant_turns",
+        "max_turns",
+        None,
+        since="0.5",
+        also=(DialectKey(f"{M}.max_turns", None, "0.4", "0.4"),),
+    ),
+    Key(f"{M}.max_user_turns", "max_observations", None, since="0.5"),
+    Key(
+        f"{M}.max_parallel_calls",
+        "max_parallel_calls",
+        1,
+        since="0.5",
+        note="verl removes further calls from the message, rlctl answers them with an error",
+    ),
+    Key(f"{M}.max_tool_response_length", "max_tool_response_characters", 256, since="0.5"),
+    Key(f"{M}.tool_response_truncate_side", "tool_truncation", "middle", since="0.5"),
+    Key(f"{M}.format", "tool_format", "hermes", ToolFormats(), since="0.5"),
+)
+
+
+def _by_engine(version: Version, enabled: Any, engine: Any, mode: Any) -> bool:
+    """Whether the engine runs turns and tools, whatever the agent loop is."""
+    return version < (0, 7) and bool(enabled) and engine == "sglang" and mode == "sync"
+
+
+def loop_of(view: Reading) -> str:
+    """The agent loop of rows that name none."""
+    if _by_engine(view.version, view.get(ENABLE), view.get(f"{R}.name"), view.get(f"{R}.mode", "sync")):
+        return TOOLS
+    return str(view.get(LOOP) or SINGLE)
+
+
+def has_tools(view: Reading) -> bool:
+    """Whether there is a tool agent: as the default, or for rows that name it."""
+    loop = loop_of(view)
+    return loop == TOOLS or (loop == SINGLE and any(view.get(key) for key in (CLASSES, FUNCTIONS)))
+
+
+def _read(view: Reading) -> Iterator[Flow]:
+    loop, to = loop_of(view), (*view.to(AGENTS), 0)
+    used = tuple(view.path(key) for key in (LOOP, ENABLE) if view.written(key))
+    if has_tools(view):
+        note = BY_ENGINE if loop == TOOLS and view.get(LOOP) in (None, SINGLE) else ""
+        yield Flow((*to, "type"), "tools", used, "derived" if note else "mapped", note)
+        yield Flow((*to, "name"), TOOLS, used)
+        files = [key for key in (CLASSES, FUNCTIONS) if view.get(key)]
+        for index, key in enumerate(files):
+            yield Flow((*to, "tools", index, "type"), "file", (view.path(key),))
+            yield Flow((*to, "tools", index, "path"), view.get(key), (view.path(key),), same=True)
+    elif loop != SINGLE:
+        yield Flow((*to, "type"), "other", used)
+        yield Flow((*to, "framework"), "verl", used)
+        yield Flow((*to, "name"), loop, used, same=True)
+        yield Flow((*to, "kind"), loop, used, same=True)
+        for key in (LOOPS, *(key.name for rule in SETTINGS for key in rule.keys), CLASSES, FUNCTIONS):
+            if view.get(key) is not None and view.written(key):
+                name = key.removeprefix(f"{R}.").removeprefix("agent.")
+                yield Flow((*to, "args", name), view.get(key), (view.path(key),), same=True)
+    elif view.written(ENABLE):
+        yield Flow((), None, (view.path(ENABLE),), "dead", said("{name} decides", name=LOOP))
+    yield Flow(view.to("rollout.default_agent"), loop if loop != SINGLE else None, used if loop != SINGLE else used[:1])
+    if loop != SINGLE or has_tools(view):
+        for kind, key in (("train", "data.train_files"), ("eval", "data.val_files")):
+            for index in range(len(files_of(view.get(key)))):
+                yield Flow(("data", kind, index, "agent_key"), COLUMN, ())
+
+
+def written_agent(config: Config) -> int | None:
+    """The place of the agent that is written: verl's own loop or class if it is the default, or the one with tools."""
+    for place, agent in enumerate(config.rollout.agents):
+        own = isinstance(agent, OtherAgent) and agent.framework == "verl"
+        if own and agent.name == config.rollout.default_agent:
+            return place
+    return tools_agent(config)
+
+
+NOT_VERLS = "verl needs an agent loop class for it; the written run answers each row once and scores the answer"
+
+
+def _write(view: Writing) -> Iterator[Out]:
+    chosen, default = written_agent(view.config), view.config.rollout.default_agent
+    for place, agent in enumerate(view.config.rollout.agents):
+        if place == chosen:
+            continue
+        second = isinstance(agent, ToolsAgent) and chosen is not None
+        yield from lost_agent(view, place, "verl has one list of tools for all rows" if second else NOT_VERLS)
+    used = (view.to("rollout.default_agent"),)
+    if chosen is None:
+        lost = default not in (None, SINGLE_TURN)
+        yield Inexpressible(used, NOT_VERLS) if lost else Flow((), None, used, "mapped", "one answer for each row")
+        return
+    agent, root = view.config.rollout.agents[chosen], (*view.to(AGENTS), chosen)
+    if isinstance(agent, OtherAgent):
+        yield from _write_loop(view, agent, root)
+        return
+    assert isinstance(agent, ToolsAgent)
+    yield from _write_tools(view, agent, root)
+    named = (*used, (*root, "type"))
+    if agent.name == TOOLS:
+        yield Flow((), None, ((*root, "name"),), "mapped", "verl's own name of it")
+    else:
+        yield Inexpressible(((*root, "name"), *used), said("verl calls it {name}", name=TOOLS), idle=True)
+    if default in (None, SINGLE_TURN):
+        yield Flow((), None, named, "mapped", said("rows name it in the column {column}", column=COLUMN))
+    elif _by_engine(view.version, default, view.get("rollout.engine.type"), "sync"):
+        yield Flow(view.path(ENABLE), True, named, always=True)
+    elif view.version < (0, 6):
+        yield Inexpressible(
+            named, said("this release has no {key}; name it in the column {column}", key=LOOP, column=COLUMN)
+        )
+    else:
+        yield Flow(view.path(ENABLE), True, named, always=True)
+        yield Flow(view.path(LOOP), TOOLS, named, always=True)
+
+
+def _write_loop(view: Writing, agent: OtherAgent, root: tuple[Any, ...]) -> Iterator[Out]:
+    used = (view.to("rollout.default_agent"), *((*root, name) for name in ("type", "kind", "name", "framework")))
+    if view.version < (0, 6):
+        yield Inexpressible(used, said("this release has no {key}", key=LOOP))
+    else:
+        yield Flow(view.path(LOOP), agent.kind, used, always=True)
+    for name, value in agent.args.items():
+        key = f"{R}.{name}" if name.startswith("multi_turn.") else f"{R}.agent.{name}"
+        yield Flow(view.path(key), value, ((*root, "args", name), (*root, "args")), same=True, always=True)
+
+
+def _write_tools(view: Writing, agent: ToolsAgent, root: tuple[Any, ...]) -> Iterator[Out]:
+    """Its tools: files of verl's form, and functions of one Python file, which verl wants marked."""
+    taken: dict[str, str] = {}
+    for index, tool in enumerate(view.get(AGENTS)[root[-1]]["tools"]):
+        place = (*root, "tools", index)
+        path = tool.get("path")
+        is_function = tool["type"] == "python" and not path.startswith("pkg://") and not tool["args"]
+        key = FUNCTIONS if is_function or (path or "").endswith(".py") else CLASSES
+        places = tuple((*place, name) for name in tool)
+        if tool["type"] == "mcp":
+            yield Inexpressible(places, "verl has no MCP tools: the model is not shown these tools")
+        elif taken.get(key, path) != path:
+            yield Inexpressible(places, said("verl reads one file from {key}", key=key))
+        elif tool["type"] == "python" and not is_function:
+            yield Inexpressible(
+                places, "verl reads classes from a YAML file: list it there with its schema, and name the file"
+            )
+        elif key == FUNCTIONS and view.version < (0, 8):
+            yield Inexpressible(places, said("this release has no {key}", key=key))
+        else:
+            yield Flow(view.path(key), path, ((*place, "path"), (*place, "type")), same=True, always=True)
+            if tool["type"] == "python":
+                reason = said("mark the functions of {path} with verl's @function_tool", path=path)
+                yield Inexpressible(((*place, "name"), (*place, "schema")), reason)
+            taken[key] = path
+    if not agent.tools:
+        yield Flow((), None, ((*root, "tools"),), "mapped", "no tools")
+
+
+def _read_counted(view: Reading) -> Iterator[Flow]:
+    """Tools that the data's length filter counts: those that the agent shows, as rlctl counts them too."""
+    for key, own in COUNTED.items():
+        if view.written(key) and view.get(key) in (None, view.get(own)):
+            yield Flow((), None, (view.path(key),), "mapped", "rlctl counts the tools that the agent shows")
+
+
+COUNTED = {"data.tool_config_path": CLASSES, "data.function_tool_path": FUNCTIONS}
+RULES: list[Rule] = [
+    CustomRule(
+        "agent",
+        (
+            DialectKey(LOOP, SINGLE, "0.6"),
+            DialectKey(ENABLE, False, "0.4"),
+            DialectKey(CLASSES, None, "0.4"),
+            DialectKey(FUNCTIONS, None, "0.8"),
+            DialectKey(LOOPS, None, "0.5"),
+        ),
+        (
+            "rollout.default_agent",
+            AGENTS,
+            *(f"{AGENTS}[].{name}" for name in ("type", "name", "kind", "framework", "args", "tools")),
+            *(
+                f"{AGENTS}[].tools[].{name}"
+                for name in ("type", "path", "name", "args", "schema", "command", "url", "env_vars", "tools")
+            ),
+        ),
+        _read,
+        _write,
+        "default_agent_loop, or the row's agent_name",
+    ),
+    OfAgent(SETTINGS, has_tools, tools_agent, ""),
+    CustomRule(
+        "unused settings of tools",
+        (),
+        (),
+        lambda view: _read_unused(view),
+        lambda view: iter(()),
+    ),
+    CustomRule(
+        "tools that prompts count",
+        (
+            DialectKey("data.tool_config_path", DefaultFrom(CLASSES), "0.6"),
+            DialectKey("data.function_tool_path", DefaultFrom(FUNCTIONS), "0.8"),
+        ),
+        (),
+        _read_counted,
+        lambda view: iter(()),
+    ),
+    Key(f"{R}.agent.num_workers", "rollout.agent_workers", 8, since="0.5"),
+    *(sources_of_rows(kind, COLUMN, "verl") for kind in ("train", "eval")),
+    *of_other_agents(),
+]
+
+
+def _read_unused(view: Reading) -> Iterator[Flow]:
+    """Settings of tools in a file whose responses have one turn."""
+    if loop_of(view) == SINGLE and not has_tools(view):
+        for key in (key for rule in SETTINGS for key in rule.keys):
+            if view.written(key.name):
+                yield Flow((), None, (view.path(key.name),), "dead", UNUSED)
+
+
+def on_read(values: Mapping[str, Any], version: Version) -> Iterator[Finding]:
+    """A warning of tools that no response uses, unless rows name the tool agent."""
+
+    def value(key: str, default: Any) -> Any:
+        found = find(values, split(key))
+        return default if found in (ABSENT, None) else found
+
+    enabled, loop = value(ENABLE, default=False), value(LOOP, SINGLE)
+    named = next((key for key in (CLASSES, FUNCTIONS) if value(key, default=None)), None)
+    asks = ENABLE if enabled is True else named
+    if asks is None or loop != SINGLE or version < (0, 6):
+        return
+    if not _by_engine(version, enabled, value(f"{R}.name", "vllm"), value(f"{R}.mode", "sync")):
+        yield finding("tools-unused", Level.WARNING, asks, loop=LOOP)

@@ -1,0 +1,109 @@
+"""What decides in verl whether a response uses tools: SGLang's own turns up to 0.6, the agent loop in the other cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl.common.report import Bucket, Report
+from rlctl.config import Loaded, to_plain
+from rlctl.translation.translate import read, translate_loaded
+
+TEXT = """
+data: {train_files: a.parquet, val_files: b.parquet}
+actor_rollout_ref:
+  rollout:
+    name: %s
+    multi_turn: {enable: true, tool_config_path: tools.yaml}
+"""
+LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
+
+
+def loaded_from(folder: Path, text: str, release: str) -> tuple[Loaded, Report]:
+    path = folder / "config.yaml"
+    path.write_text(text)
+    loaded, report = read(path, dialect=f"verl@{release}", environment={})
+    assert loaded is not None, report.findings
+    return loaded, report
+
+
+@pytest.mark.parametrize("release", ["0.4", "0.5", "0.6"])
+def test_tools_that_sglang_ran_itself_are_run_by_the_agent_loop_of_a_newer_release(
+    tmp_path: Path, release: str
+) -> None:
+    loaded, report = loaded_from(tmp_path, TEXT % "sglang", release)
+    assert loaded.config.rollout.default_agent == "tool_agent"
+    assert "tools-unused" not in [finding.code for finding in report.findings]
+    newer = translate_loaded(loaded, report, "verl")
+    assert newer.text is not None
+    assert "default_agent_loop: tool_agent" in newer.text
+
+
+def test_the_way_back_to_a_release_without_agent_loops_loses_nothing(tmp_path: Path) -> None:
+    loaded, report = loaded_from(tmp_path, TEXT % "sglang", "0.5")
+    again = translate_loaded(loaded, report, "verl@0.5")
+    assert again.text is not None
+    assert "default_agent_loop" not in again.text
+    assert not again.report.loses
+
+
+@pytest.mark.parametrize(("engine", "release"), [("vllm", "0.6"), ("sglang", "0.7"), ("vllm", "0.9")])
+def test_tools_that_no_response_uses_are_warned_of(tmp_path: Path, engine: str, release: str) -> None:
+    _, report = loaded_from(tmp_path, TEXT % engine, release)
+    found = next(finding for finding in report.warnings if finding.code == "tools-unused")
+    assert LOOP in found.message
+    assert found.at is not None
+    assert found.at.line == 6
+
+
+def test_a_tool_agent_is_not_warned_of(tmp_path: Path) -> None:
+    text = TEXT % "vllm" + "    agent: {default_agent_loop: tool_agent}\n"
+    _, report = loaded_from(tmp_path, text, "0.9")
+    assert "tools-unused" not in [finding.code for finding in report.findings]
+
+
+def plain_agents(loaded: Loaded) -> list[dict[str, Any]]:
+    return list(to_plain(loaded.config)["rollout"]["agents"])
+
+
+def test_the_tool_agent_comes_back_with_its_files_and_limits(tmp_path: Path) -> None:
+    text = TEXT % "vllm" + "    agent: {default_agent_loop: tool_agent}\n"
+    text = text.replace("tools.yaml}", "tools.yaml, function_tool_path: own.py, max_assistant_turns: 4, format: glm}")
+    loaded, report = loaded_from(tmp_path, text, "0.9")
+    [agent] = plain_agents(loaded)
+    assert (agent["type"], agent["name"], agent["max_turns"], agent["tool_format"]) == ("tools", "tool_agent", 4, "glm")
+    assert [(tool["type"], tool["path"]) for tool in agent["tools"]] == [("file", "tools.yaml"), ("file", "own.py")]
+    assert (loaded.config.rollout.default_agent, loaded.config.data.train[0].agent_key) == ("tool_agent", "agent_name")
+    again = translate_loaded(loaded, report, "verl")
+    assert not again.report.loses
+    for line in ("default_agent_loop: tool_agent", "function_tool_path: own.py", "max_assistant_turns: 4"):
+        assert line in (again.text or "")
+
+
+def test_an_agent_loop_of_the_users_is_kept_by_its_name(tmp_path: Path) -> None:
+    text = TEXT % "vllm" + "    agent: {default_agent_loop: mine, agent_loop_config_path: loops.yaml}\n"
+    loaded, report = loaded_from(tmp_path, text, "0.9")
+    [agent] = plain_agents(loaded)
+    assert (agent["type"], agent["framework"], agent["kind"]) == ("other", "verl", "mine")
+    assert agent["args"]["agent_loop_config_path"] == "loops.yaml"
+    again = translate_loaded(loaded, report, "verl").text or ""
+    assert "default_agent_loop: mine" in again
+    assert "agent_loop_config_path: loops.yaml" in again
+
+
+def test_settings_of_tools_without_a_tool_agent_have_no_effect(tmp_path: Path) -> None:
+    text = (TEXT % "vllm").replace("enable: true, tool_config_path: tools.yaml", "max_assistant_turns: 4")
+    loaded, report = loaded_from(tmp_path, text, "0.9")
+    assert loaded.config.rollout.agents == ()
+    assert [entry.bucket for entry in report.accounting if entry.key.endswith("max_assistant_turns")] == [Bucket.DEAD]
+
+
+@pytest.mark.parametrize("target", ["trinity", "roll"])
+def test_another_framework_loses_the_tool_agent_and_says_what_it_does_instead(tmp_path: Path, target: str) -> None:
+    text = TEXT % "vllm" + "    agent: {default_agent_loop: tool_agent}\n"
+    loaded, report = loaded_from(tmp_path, text, "0.9")
+    entries = translate_loaded(loaded, report, target).report.accounting
+    told = next(entry.note for entry in entries if "calls tools" in entry.note)
+    assert "one answer per row" in told if target == "trinity" else "answer each prompt once" in told
