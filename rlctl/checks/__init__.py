@@ -42,6 +42,7 @@ __all__ = [
     "RULES_OF_FILES",
     "RULES_OF_ROWS",
     "check",
+    "elsewhere",
     "refuse_unused",
     "with_mistyped_keys",
 ]
@@ -109,6 +110,12 @@ def check(
         found_here = [_finding(problem, ("stages", index), _in_stage(config, index, locate)) for problem in own]
         findings += [replace(item, stage=stages[index].name) for item in found_here]
     return findings
+
+
+def elsewhere(finding: Finding) -> Finding:
+    """A finding on a config that may be for another machine: what only this machine lacks is a warning."""
+    is_local = finding.code in ABOUT_THIS_MACHINE and finding.level is Level.ERROR
+    return replace(finding, level=Level.WARNING) if is_local else finding
 
 
 def _of_stage(surroundings: CheckContext, index: int) -> CheckContext:

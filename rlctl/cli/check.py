@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ from rlctl.cli.folders import is_another_script
 from rlctl.common.errors import ExitCode, Location, RlctlError, TranslationError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file, is_folder
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, Report, finding
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def check(
     [cyan]rlctl check configs/ --runner verl --format github --fail-on error[/cyan]
     """
     if json and form not in (Format.TEXT, Format.JSON):
-        raise UsageError(f"--json and --format {form} are two formats", hint="give one of them")
+        raise UsageError(said("--json and --format {form} are two formats", form=form), hint="give one of them")
     form = Format.JSON if json else form
     question = Question(
         dialect=dialect,
@@ -151,7 +152,8 @@ def _files(inputs: Sequence[str]) -> list[str]:
     others = [name for name in inputs if name not in folders and not name.endswith((*YAML_ENDINGS, *SCRIPT_ENDINGS))]
     if others:
         raise UsageError(
-            f"{others[0]!r} is an override, and several files are given", hint="check one file, or use --set"
+            said("{first!r} is an override, and several files are given", first=others[0]),
+            hint="check one file, or use --set",
         )
     return [file for name in inputs for file in (_in_folder(Path(name)) if name in folders else [name])]
 
@@ -209,7 +211,9 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
         report.extend(loaded.as_written(_of_config(loaded, report, question)))
     elif not report.errors:
         report.findings.append(finding("unreadable_empty", Level.ERROR, at=Location(file)))
-    report.findings = [_elsewhere(finding) for finding in report.findings]
+    from rlctl.checks import elsewhere
+
+    report.findings = [elsewhere(finding) for finding in report.findings]
     return Checked(file, report)
 
 
@@ -233,14 +237,6 @@ def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Findi
 
         found = for_runner(found)
     return in_own_words(found, loaded, report.dialect)
-
-
-def _elsewhere(finding: Finding) -> Finding:
-    """What only this machine lacks is no error: the config may be for another one."""
-    from rlctl.checks import ABOUT_THIS_MACHINE
-
-    is_local = finding.code in ABOUT_THIS_MACHINE and finding.level is Level.ERROR
-    return replace(finding, level=Level.WARNING) if is_local else finding
 
 
 def _refuse_unused(found: Sequence[Checked], allowed: Sequence[str]) -> None:
