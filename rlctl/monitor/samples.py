@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from rlctl.common.regular_files import LONGEST_LINE, open_regular
+from rlctl.monitor.courses import Courses, courses
 from rlctl.runtime.reporting.sample_files import EVALUATION, STEP, files_of, path_of
 
 __all__ = ["EVALUATION", "STEP"]
@@ -62,6 +63,29 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A tool that an agent called, with its arguments as the model wrote them."""
+
+    tool: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of an agent's conversation."""
+
+    role: str
+    text: str
+    calls: tuple[Call, ...] = ()
+    tokens: int | None = None
+    """Generated in it, which are trained on; None of a message that the model did not write."""
+    inserted: int | None = None
+    """Tokens before the generated ones that the model read and is not trained on."""
+    starts_row: bool = False
+    """Whether training reads it as a new row, as the tokens before it are not a prefix of what the model read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Response:
     """One response of a group."""
 
@@ -88,6 +112,10 @@ class Response:
     """Why the agent failed."""
     mismatch: float | None = None
     """Between rollout and trainer, the mean over its tokens; None where the trainer's log-probs are not told."""
+    messages: tuple[Message, ...] = field(default=(), repr=False)
+    """Of an agent: its conversation after the prompt."""
+    counts: dict[str, float] = field(default_factory=dict)
+    """What an agent counted, such as calls of tools."""
 
     @property
     def truncated(self) -> bool:
@@ -105,6 +133,8 @@ class Group:
     prompt_id: int | None = None
     """The prompt's number in its data, the same whenever it comes."""
     source: str = ""
+    shown_of: int | None = None
+    """How many responses the group has, if ``responses`` are not all of them."""
 
     @property
     def mean_reward(self) -> float:
@@ -113,7 +143,8 @@ class Group:
     @property
     def is_equal(self) -> bool:
         """Whether all responses have one reward, so that nothing is learned from them."""
-        return len({response.reward for response in self.responses}) == 1 and len(self.responses) > 1
+        is_whole = self.shown_of in (None, len(self.responses))
+        return is_whole and len({response.reward for response in self.responses}) == 1 and len(self.responses) > 1
 
 
 @dataclass(frozen=True)
@@ -122,6 +153,8 @@ class SampleIndex:
 
     folder: Path
     """The run's."""
+    _heads: dict[Path, tuple[int, dict[str, Any]]] = field(default_factory=dict, repr=False, compare=False)
+    """The first lines that were read, each with when its file was written."""
 
     def steps(self, stage: str, kind: str = STEP) -> list[int]:
         """The steps whose samples are there, in order."""
@@ -135,13 +168,43 @@ class SampleIndex:
         """A prompt over the steps that show it."""
         found = []
         for step in self.steps(stage, kind):
-            head: dict[str, Any] = next(self._lines(stage, kind, step), {})
+            head = self._head(stage, kind, step)
             if any(
                 (told.get("source"), told.get("prompt_id")) == (source, prompt_id) for told in _dicts(head, "groups")
             ):
                 groups = self.groups(stage, step, kind)
                 found += [(step, group) for group in groups if (group.source, group.prompt_id) == (source, prompt_id)]
         return found
+
+    def courses(self, stage: str, kind: str = STEP) -> Courses:
+        """The rewards of every prompt over the steps that show it."""
+        return courses((step, self._head(stage, kind, step)) for step in self.steps(stage, kind))
+
+    def worst(self, stage: str, kind: str = STEP) -> list[tuple[int, Group]]:
+        """The groups of the worst responses of all steps, each with those responses only; the worst is first."""
+        wanted: dict[tuple[int, int], list[int]] = {}
+        for step, number, place in self.courses(stage, kind).worst():
+            wanted.setdefault((step, number), []).append(place)
+        read: dict[int, list[Group]] = {}
+        found = []
+        for (step, number), places in wanted.items():
+            if step not in read:
+                read[step] = self.groups(stage, step, kind)
+            if number < len(read[step]):
+                group = read[step][number]
+                kept = tuple(group.responses[place] for place in places if place < len(group.responses))
+                found.append((step, replace(group, responses=kept, shown_of=len(group.responses))))
+        return found
+
+    def _head(self, stage: str, kind: str, step: int) -> dict[str, Any]:
+        path = path_of(self.folder, stage, kind, step)
+        try:
+            written = path.stat().st_mtime_ns
+        except OSError:
+            return {}
+        if self._heads.get(path, (None,))[0] != written:
+            self._heads[path] = written, next(self._lines(stage, kind, step), {})
+        return self._heads[path][1]
 
     def _lines(self, stage: str, kind: str, step: int, *, first: int = 0) -> Iterator[dict[str, Any]]:
         try:
@@ -216,6 +279,34 @@ def _response(told: object, reward: object, components: dict[str, Any], detail: 
         version=_whole(detail.get("version")),
         tokens=tuple(_tokens(text, spans, drawn, trained)),
         mismatch=fmean(apart) if apart else None,
+        messages=tuple(_messages(detail)),
+        counts={name: float(count) for name, count in _mapping(detail, "counts").items() if _real(count) is not None},
+    )
+
+
+def _mapping(told: dict[str, Any], name: str) -> dict[str, Any]:
+    found = told.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _messages(detail: dict[str, Any]) -> Iterator[Message]:
+    """The conversation of an agent; the turn of each message that the model wrote says how many tokens it generated."""
+    turns = iter(_list(detail, "turns"))
+    for told in _dicts(detail, "messages"):
+        role = str(told.get("role", ""))
+        content = told.get("content")
+        text = content if isinstance(content, str) else "" if content is None else orjson.dumps(content).decode()
+        turn = next(turns, None) if role == "assistant" else None
+        known = turn if isinstance(turn, list) and len(turn) == 3 else [None, None, False]
+        calls = tuple(_call(each) for each in _dicts(told, "tool_calls"))
+        yield Message(role, text, calls, _whole(known[0]), _whole(known[1]), known[2] is True)
+
+
+def _call(told: dict[str, Any]) -> Call:
+    function = _mapping(told, "function") or told
+    arguments = function.get("arguments", "")
+    return Call(
+        str(function.get("name", "")), arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
     )
 
 
