@@ -36,12 +36,13 @@ from rlctl.cli import (
     set,
     try_out,
     tui,
+    usage,
     version,
 )
 from rlctl.cli.commands import command
 from rlctl.common import packages
 from rlctl.common.errors import ExitCode, RlctlError
-from rlctl.common.language import VARIABLE
+from rlctl.common.language import VARIABLE, chosen
 from rlctl.common.messages import text
 
 app = typer.Typer(
@@ -127,7 +128,10 @@ def first_steps() -> str:
 def main() -> int:
     """The console script: run a command; errors that a user can act on are shown without a traceback."""
     try:
-        get_command(app)(prog_name="rlctl")
+        if chosen() == "zh":
+            usage.run(get_command(app))
+        else:
+            get_command(app)(prog_name="rlctl")
     except SystemExit as end:
         return _status(end)
     except RlctlError as problem:

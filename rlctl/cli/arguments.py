@@ -16,6 +16,7 @@ from rlctl.cli import completion, diagnostics
 from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file
 from rlctl.common.language import LANGUAGES
+from rlctl.common.messages.reasons import said
 
 if TYPE_CHECKING:
     from rlctl.common.report import Report
@@ -97,7 +98,7 @@ def split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
             overrides.append(argument)
         elif overrides:
             raise UsageError(
-                f"the file {argument!r} comes after the override {overrides[0]!r}",
+                said("the file {file!r} comes after the override {override!r}", file=argument, override=overrides[0]),
                 hint="write files first; an override is key=value, +key=value or ~key",
             )
         else:
@@ -120,9 +121,9 @@ def pairs(assignments: Sequence[str], option: str) -> dict[str, str]:
     for text in assignments:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"{option} {text!r} is not key=value")
+            raise UsageError(said("{option} {text!r} is not key=value", option=option, text=text))
         if key in found:
-            raise UsageError(f"{option} {key} is given twice")
+            raise UsageError(said("{option} {key} is given twice", option=option, key=key))
         found[key] = value
     return found
 
@@ -200,7 +201,7 @@ def cluster_of(text: str) -> Cluster:
     size = f"1x{size}" if text.startswith("cpu:") else size
     match = _SIZE.fullmatch(size)
     if match is None or (text.startswith("cpu:") and facts):
-        raise UsageError(f"--cluster {text!r} does not describe any machines", hint=_CLUSTER_HINT)
+        raise UsageError(said("--cluster {text!r} does not describe any machines", text=text), hint=_CLUSTER_HINT)
     return _cluster(int(match["nodes"]), int(match["each"]), ["cpu"] if text.startswith("cpu:") else facts, text)
 
 
@@ -218,10 +219,13 @@ def _cluster(nodes: int, each: int, facts: Sequence[str], text: str) -> Cluster:
             gpu, gib = fact, gib or known.gib
         elif fact not in ("cuda", "cpu"):
             raise UsageError(
-                f"--cluster {text!r}: {fact!r} is not a device, a memory size or a known GPU", hint=_CLUSTER_HINT
+                said(
+                    "--cluster {text!r}: {part!r} is not a device, a memory size or a known GPU", text=text, part=fact
+                ),
+                hint=_CLUSTER_HINT,
             )
     if "cpu" in facts and (gpu or gib or "cuda" in facts):
-        raise UsageError(f"--cluster {text!r} combines cpu with a GPU setting", hint=_CLUSTER_HINT)
+        raise UsageError(said("--cluster {text!r} combines cpu with a GPU setting", text=text), hint=_CLUSTER_HINT)
     return Cluster(
         nodes=nodes, devices_per_node=each, device="cpu" if "cpu" in facts else "cuda", gib_per_device=gib, gpu=gpu
     )
@@ -234,5 +238,7 @@ def known_language(language: str) -> str:
         UsageError: rlctl does not have it.
     """
     if language not in LANGUAGES:
-        raise UsageError(f"the language is {language!r}; expected one of {', '.join(LANGUAGES)}")
+        raise UsageError(
+            said("the language is {language!r}; expected one of {names}", language=language, names=", ".join(LANGUAGES))
+        )
     return language

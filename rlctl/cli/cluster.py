@@ -14,6 +14,7 @@ from rlctl.cli.commands import command, group
 from rlctl.cli.launch import checked
 from rlctl.common.errors import UsageError
 from rlctl.common.filenames import expanded
+from rlctl.common.messages.reasons import said
 
 if TYPE_CHECKING:
     from rlctl.config import Loaded
@@ -94,7 +95,9 @@ def slurm(
     ]
     seconds = time * 60 - grace if time is not None else run.time_limit
     if seconds is not None and seconds <= 0:
-        raise UsageError(f"--time {time:g} minutes is not longer than the {grace} seconds of --grace")
+        raise UsageError(
+            said("--time {time:g} minutes is not longer than the {grace} seconds of --grace", time=time, grace=grace)
+        )
     text = script(
         Batch(
             run=run.name,
@@ -198,10 +201,13 @@ def kuberay(
     if memory is None:
         diagnostics.note("the worker pods have no memory limit; --memory SIZE sets one, and Ray's object store by it")
     for place in package.places:
-        diagnostics.note(f"the pods need {place}")
+        diagnostics.note(said("the pods need {place}", place=place))
     if package.variables:
         diagnostics.note(
-            f"the pods need the variables {', '.join(package.variables)}: --secret NAME sets those of a Secret"
+            said(
+                "the pods need the variables {names}: --secret NAME sets those of a Secret",
+                names=", ".join(package.variables),
+            )
         )
     _write(text, out, force=force, executable=False, then="start it with: kubectl apply -f")
 
@@ -230,7 +236,7 @@ def _planned(
 def _claim(text: str) -> tuple[str, str]:
     claim, colon, path = text.partition(":")
     if not claim or not colon or not path.startswith("/"):
-        raise UsageError(f"--volume {text!r} is not CLAIM:/PATH")
+        raise UsageError(said("--volume {text!r} is not CLAIM:/PATH", text=text))
     return claim, path
 
 
@@ -246,4 +252,4 @@ def _write(text: str, out: Path | None, *, force: bool, executable: bool, then: 
         output.text(text)
         return
     output.file(out, text, force=force, executable=executable)
-    diagnostics.note(f"written: {out}; {then} {out}")
+    diagnostics.note(said("written: {out}; {then} {out}", out=out, then=then))

@@ -13,6 +13,7 @@ from rlctl.cli import arguments, completion, diagnostics, folders, output
 from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages import text as message
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Report
 
 RUNNERS = frozenset({"verl", "trinity", "roll"})
@@ -121,7 +122,7 @@ def convert(
     if folders.are_folders(inputs):
         if out is None or sidecar is not None or trace or variables:
             raise UsageError(
-                f"{inputs[0]} is a folder, which is converted into a folder",
+                said("{folder} is a folder, which is converted into a folder", folder=inputs[0]),
                 hint="name it with -o; --sidecar, --trace and --env take one file",
             )
         options["format"] = form.value if form is not None else ""

@@ -118,8 +118,8 @@ def can_ask() -> bool:
 
 
 def note(message: str) -> None:
-    """Tell something in passing."""
-    _line(message)
+    """Tell something in passing, in the reader's language if it has a translation."""
+    _line(translated(message))
 
 
 def passage(text: str) -> None:

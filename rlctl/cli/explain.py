@@ -10,7 +10,7 @@ import typer
 
 from rlctl.cli import arguments, completion, layout, output
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import together, translated
+from rlctl.common.messages.reasons import said, together, translated
 
 if TYPE_CHECKING:
     from rlctl.adapters.engine.matrix import Meaning, Spelling
@@ -59,7 +59,7 @@ def explain(
         if not theirs and not words:
             near = nearest(key)
             hint = "; ".join(part for part in (error.hint, f"similar keys: {', '.join(near)}" if near else "") if part)
-            raise ConfigError(f"no framework has the key {key!r}", hint=hint) from None
+            raise ConfigError(said("no framework has the key {key!r}", key=key), hint=hint) from None
         if len(words) > 1:
             _show_choice(key, words, json=json)
             return

@@ -9,6 +9,7 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, output
 from rlctl.cli.runs import RUNS, Folder, Name
+from rlctl.common.messages.reasons import said
 
 
 def export(
@@ -37,4 +38,4 @@ def export(
     written = runs.export(runs.find(name, folder), stage=stage, step=step, to=to)
     if json:
         output.data({"folder": str(written)})
-    diagnostics.note(f"weights: {written}")
+    diagnostics.note(said("weights: {written}", written=written))

@@ -12,6 +12,7 @@ from rlctl.cli import diagnostics, output
 from rlctl.common.errors import DocumentError, ExitCode, RlctlError, TranslationError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_folder
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Report
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def are_folders(inputs: Sequence[str]) -> bool:
     if folders and len(folders) < len(inputs):
         other = next(name for name in inputs if name not in folders)
         raise UsageError(
-            f"{folders[0]} is a folder, but {other} is not", hint="convert folders alone; --set changes every file"
+            said("{folder} is a folder, but {other} is not", folder=folders[0], other=other),
+            hint="convert folders alone; --set changes every file",
         )
     return bool(folders)
 

@@ -15,6 +15,7 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, output, progress
 from rlctl.common.errors import ExitCode, RunError, UsageError
+from rlctl.common.messages.reasons import said
 
 if TYPE_CHECKING:
     from rlctl.cluster.address import Address
@@ -44,7 +45,10 @@ def server_of(address: str) -> JobServer:
     where = address_of(address)
     if where.jobs is None:
         raise UsageError(
-            f"--address {address} is a cluster that this machine belongs to: its runs are folders and need no address",
+            said(
+                "--address {address} is a cluster that this machine belongs to: its runs are folders and need no address",
+                address=address,
+            ),
             hint="omit --address, or name a job server: http://HOST:8265",
         )
     return _server(where)
@@ -94,7 +98,7 @@ def submit(
         identity = server.submit(
             command, run=name, folder=f"{run.folder}/{name}", directory=directory, variables=variables
         )
-    diagnostics.note(f"submitted: job {identity} on {server.url}")
+    diagnostics.note(said("submitted: job {identity} on {url}", identity=identity, url=server.url))
     watch(server, identity, detach=detach, json=json)
 
 
@@ -118,7 +122,8 @@ def passed_on(names: Sequence[str]) -> dict[str, str]:
     missing = [name for name in names if name not in os.environ]
     if missing:
         raise UsageError(
-            f"--pass {missing[0]}: there is no such variable in this environment", hint="set it, or omit it"
+            said("--pass {missing}: there is no such variable in this environment", missing=missing[0]),
+            hint="set it, or omit it",
         )
     return {name: os.environ[name] for name in names}
 
@@ -135,7 +140,11 @@ def tell_needs(package: Package, variables: Sequence[str] | dict[str, str]) -> N
         diagnostics.note(f"  {place}")
     unset = [name for name in package.variables if name not in variables]
     if unset:
-        diagnostics.note(f"  the variables {', '.join(unset)} (--pass NAME copies a variable from this environment)")
+        diagnostics.note(
+            said(
+                "  the variables {names} (--pass NAME copies a variable from this environment)", names=", ".join(unset)
+            )
+        )
 
 
 def watch(server: JobServer, identity: str, *, detach: bool = False, json: bool = False) -> None:
@@ -152,7 +161,7 @@ def watch(server: JobServer, identity: str, *, detach: bool = False, json: bool 
         diagnostics.note(f"\nno longer following; the run continues as job {identity}")
         _tell_handles(server, run)
         raise typer.Exit(INTERRUPTED) from None
-    diagnostics.note(f"{ended.status}: job {identity} on {server.url}")
+    diagnostics.note(said("{status}: job {identity} on {url}", status=ended.status, identity=identity, url=server.url))
     if ended.status == "failed" and ended.exit_code is None:
         diagnostics.note(f"  {ended.message}")
     if json:
@@ -182,21 +191,27 @@ def show(server: JobServer, *, json: bool) -> None:
             table.add_row(*map(escape, (job.run, job.status, progress.duration(job.seconds), job.folder, job.id)))
         output.show(table)
     else:
-        diagnostics.note(f"{server.url} knows no runs")
+        diagnostics.note(said("{url} knows no runs", url=server.url))
 
 
 def stop(server: JobServer, name: str, *, now: bool) -> None:
     """Ask a run to end after its step, by the same command on the cluster; or end its process."""
     job = server.find(name)
     if job.over:
-        raise RunError(f"run {job.run} is not running; job {job.id} is {job.status}")
+        raise RunError(
+            said("run {run} is not running; job {id} is {status}", run=job.run, id=job.id, status=job.status)
+        )
     if now:
         server.end(job.id)
     else:
         server.ask([*PYTHON, "rlctl", "runs", "stop", job.folder])
     diagnostics.note(
-        f"{job.run} ends {'now' if now else 'after its current step'}; resume it with: "
-        f"rlctl runs resume {job.run} --address {server.url}"
+        said(
+            "{run} ends {when}; resume it with: rlctl runs resume {run} --address {url}",
+            run=job.run,
+            when="now" if now else "after its current step",
+            url=server.url,
+        )
     )
 
 
@@ -204,9 +219,11 @@ def checkpoint(server: JobServer, name: str) -> None:
     """Ask a run for a checkpoint after its step, by the same command on the cluster."""
     job = server.find(name)
     if job.over:
-        raise RunError(f"run {job.run} is not running; job {job.id} is {job.status}")
+        raise RunError(
+            said("run {run} is not running; job {id} is {status}", run=job.run, id=job.id, status=job.status)
+        )
     server.ask([*PYTHON, "rlctl", "runs", "checkpoint", job.folder])
-    diagnostics.note(f"{job.run} writes a checkpoint after its current step")
+    diagnostics.note(said("{run} writes a checkpoint after its current step", run=job.run))
 
 
 def resume(
@@ -219,13 +236,13 @@ def resume(
     running = [job for job in known if not job.over]
     if running:
         raise RunError(
-            f"run {running[0].run} is running: job {running[0].id}",
-            hint=f"rlctl runs follow {name} --address {server.url}",
+            said("run {run} is running: job {id}", run=running[0].run, id=running[0].id),
+            hint=said("rlctl runs follow {name} --address {url}", name=name, url=server.url),
         )
     folder = known[0].folder if known else name.rstrip("/")
     command = [*PYTHON, "rlctl", "runs", "resume", folder, "--address", "auto", *flags]
     identity = server.submit(command, run=Path(folder).name, folder=folder, variables=passed_on(passed))
-    diagnostics.note(f"submitted: job {identity} on {server.url}")
+    diagnostics.note(said("submitted: job {identity} on {url}", identity=identity, url=server.url))
     watch(server, identity, detach=detach, json=json)
 
 

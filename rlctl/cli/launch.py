@@ -14,6 +14,7 @@ from rlctl.cli import arguments, diagnostics, jobs, output, progress, scaled, su
 from rlctl.cli.plan_text import batch_lines, machines, ranges, schedule_line
 from rlctl.common.errors import ExitCode, PlanError, UsageError
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import said
 
 if TYPE_CHECKING:
     from rlctl.common.report import Report
@@ -149,7 +150,7 @@ def _changed(loaded: Loaded, name: str | None, address: str | None) -> Loaded:
 
     if name is not None:
         if not name or "/" in name or name in (".", ".."):
-            raise UsageError(f"--name {name!r} cannot be used as a folder name")
+            raise UsageError(said("--name {name!r} cannot be used as a folder name", name=name))
         loaded = put(loaded, ("run", "name"), name, by="--name")
     if address is not None:
         loaded = put(loaded, ("runtime", "ray", "address"), address, by="--address")
@@ -163,12 +164,12 @@ def _traced(loaded: Loaded, steps: str) -> Loaded:
     profiling = loaded.config.profiling
     if profiling.tool is not None:
         raise UsageError(
-            f"--trace-steps and profiling.tool {profiling.tool} both write a timeline",
+            said("--trace-steps and profiling.tool {tool} both write a timeline", tool=profiling.tool),
             hint="set profiling.steps",
         )
     numbers = [part.strip() for part in steps.split(",")]
     if not all(number.isdecimal() and int(number) > 0 for number in numbers):
-        raise UsageError(f"--trace-steps {steps}: expected step numbers from 1, such as 3,4")
+        raise UsageError(said("--trace-steps {steps}: expected step numbers from 1, such as 3,4", steps=steps))
     loaded = put(loaded, ("profiling", "tool"), "timeline", by="--trace-steps")
     return put(loaded, ("profiling", "steps"), [int(number) for number in numbers], by="--trace-steps")
 
@@ -243,12 +244,16 @@ def read_plan(path: Path) -> Plan:
     try:
         data = json_library.loads(read_text(path))
     except ValueError as error:
-        raise PlanError(f"{path} is not a saved plan: {error}", hint="create one with rlctl plan -o FILE") from None
+        raise PlanError(
+            said("{path} is not a saved plan: {error}", path=path, error=error),
+            hint="create one with rlctl plan -o FILE",
+        ) from None
     except RecursionError:
-        raise PlanError(f"{path} is not a saved plan: it is nested too deep") from None
+        raise PlanError(said("{path} is not a saved plan: it is nested too deep", path=path)) from None
     if not isinstance(data, dict):
         raise PlanError(
-            f"{path} is not a saved plan: it is not a JSON object", hint="create one with rlctl plan -o FILE"
+            said("{path} is not a saved plan: it is not a JSON object", path=path),
+            hint="create one with rlctl plan -o FILE",
         )
     return plan_from(data)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.messages.reasons import said
 from rlctl.common.terminal import safe
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def _write(content: str) -> None:
         data = content.encode("utf-8")
     except UnicodeEncodeError as error:
         raise DocumentError(
-            f"cannot be written as UTF-8: character {error.start} is a lone surrogate", at=Location("<stdout>")
+            said("cannot be written as UTF-8: character {start} is a lone surrogate", start=error.start),
+            at=Location("<stdout>"),
         ) from None
     try:
         sys.stdout.flush()
@@ -45,7 +47,9 @@ def _write(content: str) -> None:
     except BrokenPipeError:
         silence(sys.stdout.fileno())
     except OSError as error:
-        raise DocumentError(f"cannot be written: {error.strerror or error}", at=Location("<stdout>")) from None
+        raise DocumentError(
+            said("cannot be written: {value}", value=error.strerror or error), at=Location("<stdout>")
+        ) from None
 
 
 def data(value: Any) -> None:

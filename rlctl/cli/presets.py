@@ -9,6 +9,7 @@ import typer
 
 from rlctl.cli import arguments, completion, diagnostics, output
 from rlctl.cli.commands import command, group
+from rlctl.common.messages.reasons import said
 
 app = group(
     "List, show and write the configs that come with rlctl.\n\nEach preset sets only the keys that differ from the defaults."
@@ -74,4 +75,4 @@ def write(
 
     path = out or Path(f"{name}.yaml")
     output.file(path, presets.text(name), force=force)
-    diagnostics.note(f"wrote {path}; next: rlctl check {path}")
+    diagnostics.note(said("wrote {path}; next: rlctl check {path}", path=path))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from rlctl.cli import diagnostics
+from rlctl.common.messages.reasons import spoken
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -119,7 +120,7 @@ class Progress:
             Text(self.stage or self.run, "bold"),
             ProgressBar(total=self.total_steps, completed=self.step, width=30, pulse=self.total_steps is None),
             Text(step_text(self.step, self.total_steps)),
-            Text(f"{duration(left)} left" if left is not None else "", "cyan"),
+            Text(spoken("{time} left", time=duration(left)) if left is not None else "", "cyan"),
             Text(self.phase, "dim"),
         )
         below = [*headline(self.metrics), *(f"{name} {value:.3f}" for name, value in self.evaluated.items())]
@@ -134,25 +135,32 @@ def event_line(event: Event, state: Progress) -> str:
     kind = event.get("kind")
     prefix = f"{state.stage}: " if state.stage else ""
     if kind == "stage_started":
-        return prefix + ("until the buffer is dry" if state.total_steps is None else f"{state.total_steps} steps")
+        return prefix + (
+            spoken("until the buffer is dry")
+            if state.total_steps is None
+            else spoken("{count} steps", count=state.total_steps)
+        )
     if kind == "step" and state.step % state.every and state.step != state.total_steps:
         return ""
     if kind == "step":
         left = state.seconds_left()
         parts = [step_text(state.step, state.total_steps), *headline(state.metrics)]
-        return prefix + "  ".join([*parts, f"{duration(left)} left"] if left is not None else parts)
+        return prefix + "  ".join([*parts, spoken("{time} left", time=duration(left))] if left is not None else parts)
     if kind == "evaluation":
         return (
             prefix
-            + f"step {event.get('step', 0)}  "
+            + f"{step_text(event.get('step', 0), None)}  "
             + "  ".join(f"{name} {value:.3f}" for name, value in state.evaluated.items())
         )
     if kind in ("checkpoint", "resumed"):
-        word = "saved" if kind == "checkpoint" else "resumed"
-        return f"{prefix}{word} at step {event.get('step')}: {event.get('folder')}"
+        step, folder = event.get("step"), event.get("folder")
+        if kind == "checkpoint":
+            return prefix + spoken("saved at step {step}: {folder}", step=step, folder=folder)
+        return prefix + spoken("resumed at step {step}: {folder}", step=step, folder=folder)
     if kind == "changes_accepted":
         listed = "".join(f"\n  {change}" for change in event.get("changes", ()))
-        return f"{prefix}continues from step {event.get('step')} with changed training data, as --accept-changes says:{listed}"
+        told = "continues from step {step} with changed training data, as --accept-changes says:"
+        return prefix + spoken(told, step=event.get("step")) + listed
     if kind == "advisory":
         return f"{prefix}{event.get('message')}" + (f" ({event['hint']})" if event.get("hint") else "")
     return ""
@@ -160,12 +168,12 @@ def event_line(event: Event, state: Progress) -> str:
 
 def step_text(step: int, total: int | None) -> str:
     """``step 3/50``."""
-    return f"step {step}/{total}" if total else f"step {step}"
+    return spoken("step {step}", step=f"{step}/{total}" if total else step)
 
 
 def headline(metrics: Mapping[str, Any]) -> list[str]:
     """The few numbers of a step that are always shown, those that it has."""
-    return [f"{label} {number(metrics[name])}" for label, name in SHOWN if name in metrics]
+    return [f"{spoken(label)} {number(metrics[name])}" for label, name in SHOWN if name in metrics]
 
 
 def number(value: Any) -> str:

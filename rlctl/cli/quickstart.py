@@ -14,6 +14,7 @@ import typer
 from rlctl.cli import arguments, diagnostics
 from rlctl.common import packages
 from rlctl.common.errors import ExitCode
+from rlctl.common.messages.reasons import said
 
 FILES = ("sft.yaml", "grpo.yaml", "reward.py")
 PLACE = "FOLDER"
@@ -51,7 +52,7 @@ def quickstart(
 
 def _make(folder: Path, seed: int) -> None:
     packages.require({packages.RUNTIME: "the quickstart"})
-    diagnostics.note(f"creating a tiny model, its tokenizer and a dataset in {folder}")
+    diagnostics.note(said("creating a tiny model, its tokenizer and a dataset in {folder}", folder=folder))
     from rlctl.runtime import quickstart as maker
 
     maker.make_quickstart(folder, seed=seed)

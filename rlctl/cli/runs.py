@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlctl.cli import arguments, completion, diagnostics, jobs, output, progress, summary
+from rlctl.cli import arguments, completion, diagnostics, jobs, layout, output, progress, summary
 from rlctl.cli.commands import command, group
 from rlctl.cli.launch import EXIT_CODES
 from rlctl.common.errors import ExitCode, UsageError
+from rlctl.common.messages import text
+from rlctl.common.messages.reasons import said, spoken
 from rlctl.common.terminal import safe
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def list_runs(*, folder: Folder = RUNS, address: jobs.OfCluster = None, json: ar
     elif found:
         output.show(_table(found))
     else:
-        diagnostics.note(f"there are no runs in {folder}")
+        diagnostics.note(said("there are no runs in {folder}", folder=folder))
 
 
 @command(app)
@@ -128,7 +130,7 @@ def follow(
                 if json:
                     output.line(event)
     except KeyboardInterrupt:
-        diagnostics.note(f"the run continues: rlctl runs follow {info.folder}")
+        diagnostics.note(said("the run continues: rlctl runs follow {folder}", folder=info.folder))
         raise
     info = runs.find(str(info.folder), folder)
     diagnostics.note(f"{info.status}: {info.folder}" + (f"\n  {info.cause}" if info.cause else ""))
@@ -166,7 +168,14 @@ def stop(
     info = runs.find(name, folder)
     runs.stop(info, now=now)
     when = "now" if now else "after its current step"
-    diagnostics.note(f"{info.name} ends {when}; resume it with: rlctl runs resume {info.folder}")
+    diagnostics.note(
+        said(
+            "{name} ends {when}; resume it with: rlctl runs resume {folder}",
+            name=info.name,
+            when=when,
+            folder=info.folder,
+        )
+    )
 
 
 @command(app)
@@ -186,7 +195,13 @@ def checkpoint(name: Name, *, folder: Folder = RUNS, address: jobs.OfCluster = N
         return
     info = runs.find(name, folder)
     runs.checkpoint(info)
-    diagnostics.note(f"{info.name} writes a checkpoint after its current step: {info.folder / 'checkpoints'}")
+    diagnostics.note(
+        said(
+            "{name} writes a checkpoint after its current step: {value}",
+            name=info.name,
+            value=info.folder / "checkpoints",
+        )
+    )
 
 
 @command(app)
@@ -280,11 +295,14 @@ def remove(
     info = runs.find(name, folder)
     if not yes:
         if not diagnostics.can_ask():
-            raise UsageError(f"refusing to delete {info.folder} without confirmation (no terminal)", hint="pass --yes")
+            raise UsageError(
+                said("refusing to delete {folder} without confirmation (no terminal)", folder=info.folder),
+                hint="pass --yes",
+            )
         if not typer.confirm(f"Delete {safe(str(info.folder))} and everything in it?", err=True):
             arguments.finish(ExitCode.FAILED)
     runs.remove(info)
-    diagnostics.note(f"removed {info.folder}")
+    diagnostics.note(said("removed {folder}", folder=info.folder))
 
 
 def as_data(info: RunInfo) -> dict[str, Any]:
@@ -302,31 +320,40 @@ def _table(found: list[RunInfo]) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for title in ("run", "status", "stage", "step", "started", "took", "folder"):
-        table.add_column(title, no_wrap=True)
+        table.add_column(spoken(title), no_wrap=True)
     for info in found:
-        progressed = progress.step_text(info.step, info.total_steps).removeprefix("step ")
-        cells = (info.name, info.status, info.stage, progressed, ago(info.started), progress.duration(info.seconds))
+        progressed = f"{info.step}/{info.total_steps}" if info.total_steps else str(info.step)
+        cells = (
+            info.name,
+            spoken(info.status),
+            info.stage,
+            progressed,
+            ago(info.started),
+            progress.duration(info.seconds),
+        )
         table.add_row(*map(escape, (*cells, str(info.folder))))
     return table
 
 
 def ago(moment: datetime) -> str:
     """How long ago something was."""
-    return f"{progress.duration(max(0.0, (datetime.now(UTC) - moment).total_seconds()))} ago"
+    return spoken("{time} ago", time=progress.duration(max(0.0, (datetime.now(UTC) - moment).total_seconds())))
 
 
 def _description(info: RunInfo) -> list[str]:
     from rich.markup import escape
 
-    resumed = f", resumed {ago(info.resumed)}" if info.resumed is not None else ""
-    lines = [
-        f"[bold]{escape(info.name)}[/]  {info.status}",
-        f"  folder   {escape(str(info.folder))}",
-        f"  stage    {escape(info.stage)}  {progress.step_text(info.step, info.total_steps)}",
-        f"  started  {ago(info.started)}{resumed}, process {info.pid} on {escape(info.host)}",
-        f"  took     {progress.duration(info.seconds)}",
-    ]
-    return [*lines, f"  cause    {escape(info.cause)}"] if info.cause else lines
+    resumed = spoken(", resumed {time}", time=ago(info.resumed)) if info.resumed is not None else ""
+    process = spoken(", process {pid} on {host}", pid=info.pid, host=info.host)
+    facts = {
+        "folder": str(info.folder),
+        "stage": f"{info.stage}  {progress.step_text(info.step, info.total_steps)}",
+        "started": f"{ago(info.started)}{resumed}{process}",
+        "took": progress.duration(info.seconds),
+        "cause": info.cause,
+    }
+    head = f"[bold]{escape(info.name)}[/]  {spoken(info.status)}"
+    return [head, *(f"  {layout.padded(spoken(name), 8)} {escape(told)}" for name, told in facts.items() if told)]
 
 
 def _accepted_lines(accepted: list[dict[str, Any]]) -> list[str]:
@@ -334,7 +361,12 @@ def _accepted_lines(accepted: list[dict[str, Any]]) -> list[str]:
     from rich.markup import escape
 
     return [
-        f"  changed  {escape(change)} (accepted at step {entry['step']} of {escape(entry['stage'])})"
+        escape(
+            f"  {layout.padded(spoken('changed'), 8)} "
+            + spoken(
+                "{change} (accepted at step {step} of {stage})", change=change, step=entry["step"], stage=entry["stage"]
+            )
+        )
         for entry in accepted
         for change in entry["changes"]
     ]
@@ -366,7 +398,7 @@ def _now(view: RunView, now: float) -> dict[str, Any]:
 
 def _now_line(at: dict[str, Any]) -> str:
     usual, left = at["usual_seconds"], at["seconds_left"]
-    parts = [f"{at['phase']} for {progress.duration(at['seconds'])}"]
-    parts += [f"usually {progress.duration(usual)}"] if usual is not None else []
-    parts += [f"about {progress.duration(left)} left"] if left is not None else []
-    return f"  now      {', '.join(parts)}"
+    parts = [spoken("{phase} for {time}", phase=at["phase"], time=progress.duration(at["seconds"]))]
+    parts += [spoken("usually {time}", time=progress.duration(usual))] if usual is not None else []
+    parts += [spoken("about {time} left", time=progress.duration(left))] if left is not None else []
+    return f"  {layout.padded(spoken('now'), 8)} {text('name-separator').join(parts)}"

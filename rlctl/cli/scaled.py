@@ -12,6 +12,7 @@ import typer
 from rlctl.cli import arguments, diagnostics, progress
 from rlctl.cli.doctor import memory_gib
 from rlctl.common.errors import ExitCode, UsageError
+from rlctl.common.messages.reasons import said
 
 if TYPE_CHECKING:
     from rlctl.common.report import Finding
@@ -42,7 +43,7 @@ def offer(words: Sequence[str]) -> None:
         ("launch --cpu", "the config scaled down to the CPU cores; shows what changes and asks"),
     )
     for command, what in ways:
-        diagnostics.note(f"  rlctl {command} {shlex.join(words)}")
+        diagnostics.note(said("  rlctl {command} {names}", command=command, names=shlex.join(words)))
         diagnostics.note(f"      {what}")
 
 
@@ -52,7 +53,7 @@ def ask_for_paths(found: Sequence[Finding]) -> None:
     if missing:
         diagnostics.note("to use another path without changing the file:")
     for key in dict.fromkeys(missing):
-        diagnostics.note(f"  --set {key.replace('[', '.').replace(']', '')}=PATH")
+        diagnostics.note(said("  --set {text}=PATH", text=key.replace("[", ".").replace("]", "")))
 
 
 def on_cpu(loaded: Loaded, cluster: Cluster, *, yes: bool) -> Loaded:
@@ -66,7 +67,13 @@ def on_cpu(loaded: Loaded, cluster: Cluster, *, yes: bool) -> Loaded:
 
     cores = cluster.cpus_per_node or 1
     config, changes = scaled_to_cpu(loaded.config, workers=workers_on(cores))
-    diagnostics.note(f"scaled down to CPU, {config.placement.devices_per_node} workers on {cores} cores:")
+    diagnostics.note(
+        said(
+            "scaled down to CPU, {devices_per_node} workers on {cores} cores:",
+            devices_per_node=config.placement.devices_per_node,
+            cores=cores,
+        )
+    )
     show_changes(changes, loaded)
     diagnostics.note("unchanged: the model, the data, the rewards, the algorithm and the batch")
     for line in outlook(config, cores, memory_gib()):
@@ -112,6 +119,8 @@ def show_changes(changes: Sequence[Change], loaded: Loaded) -> None:
 
 def _ask(what: str) -> None:
     if not diagnostics.can_ask():
-        raise UsageError(f"cannot ask whether to {what}: there is no terminal", hint="--yes agrees to them")
+        raise UsageError(
+            said("cannot ask whether to {what}: there is no terminal", what=what), hint="--yes agrees to them"
+        )
     if not typer.confirm(f"{what.capitalize()}?", err=True):
         arguments.finish(ExitCode.FAILED)

@@ -11,6 +11,7 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, output
 from rlctl.cli.runs import RUNS, Folder
+from rlctl.common.messages.reasons import said
 
 if TYPE_CHECKING:
     from rlctl.runs.serving import Address
@@ -72,10 +73,10 @@ def serve(
             output.data({"base_url": url, "api_key": address.token, "model": served.name})
         else:
             output.text(f"export OPENAI_BASE_URL={url}\nexport OPENAI_API_KEY={address.token}")
-        diagnostics.note(f"serving {served.name}; Ctrl-C ends it")
+        diagnostics.note(said("serving {name}; Ctrl-C ends it", name=served.name))
 
     if host not in (LOOPBACK, "::1", "localhost"):
-        diagnostics.note(f"{host} may be reached by other machines; requests are not encrypted")
+        diagnostics.note(said("{host} may be reached by other machines; requests are not encrypted", host=host))
     there = chdir(served.directory) if served.directory and Path(served.directory).is_dir() else nullcontext()
     with there:
         serving.serve(
@@ -86,5 +87,5 @@ def serve(
             follow=follow,
             tool_format=tool_format,
             ready=ready,
-            loaded=lambda version: diagnostics.note(f"serving the weights of step {version}"),
+            loaded=lambda version: diagnostics.note(said("serving the weights of step {version}", version=version)),
         )

@@ -9,6 +9,7 @@ import typer
 
 from rlctl.cli import arguments, completion, diagnostics, output
 from rlctl.common.errors import ExitCode
+from rlctl.common.messages.reasons import said
 
 
 def set_keys(
@@ -52,15 +53,30 @@ def set_keys(
         session.save(draft)
         lines = _difference(before, read_text(file), str(file))
         count = sum(line[:1] == "+" and line[:3] != "+++" for line in lines.splitlines())
+        changed = said("{file}: 1 line changed", file=file)
+        if count != 1:
+            changed = said("{file}: {count} lines changed", file=file, count=count)
+        diagnostics.note(changed if lines else said("{file} has these values already", file=file))
+    for key, wanted, meant in lost:
         diagnostics.note(
-            f"{file}: {count} line{'s' * (count != 1)} changed" if lines else f"{file} has these values already"
-        )
-    for key, wanted, said in lost:
-        diagnostics.note(
-            f"{session.dialect} cannot express {key} = {diagnostics.shown(wanted)}; the file means {diagnostics.shown(said)}"
+            said(
+                "{dialect} cannot express {key} = {shown}; the file means {meant}",
+                dialect=session.dialect,
+                key=key,
+                shown=diagnostics.shown(wanted),
+                meant=diagnostics.shown(meant),
+            )
         )
     for one in draft.disconnected:
-        diagnostics.note(f"{file}:{one.line}: {one.key} was {one.word}: that variable no longer sets it")
+        diagnostics.note(
+            said(
+                "{file}:{line}: {key} was {word}: that variable no longer sets it",
+                file=file,
+                line=one.line,
+                key=one.key,
+                word=one.word,
+            )
+        )
     arguments.finish(ExitCode.FINDINGS if lost else ExitCode.OK)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlctl.cli import arguments, diagnostics, output, progress, scaled
+from rlctl.common.messages.reasons import said
 
 if TYPE_CHECKING:
     from rlctl.common.report import Report
@@ -84,7 +85,7 @@ def try_out(
         output.text(sample_text(index, sample))
     for stage, metrics in result.metrics.items():
         diagnostics.note(f"{stage}: {'  '.join(progress.headline(metrics))}")
-    diagnostics.note(f"it took {progress.duration(result.seconds)}; nothing was kept")
+    diagnostics.note(said("it took {duration}; nothing was kept", duration=progress.duration(result.seconds)))
 
 
 def _tiny(

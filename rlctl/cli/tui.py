@@ -16,6 +16,7 @@ from rlctl.common import packages
 from rlctl.common.errors import UsageError
 from rlctl.common.filenames import is_file, is_folder
 from rlctl.common.language import VARIABLE
+from rlctl.common.messages.reasons import said
 
 if TYPE_CHECKING:
     from rlctl.editing.session import Session
@@ -112,7 +113,7 @@ def _run(target: str, folder: Path) -> Path | None:
     found = next((place for place in places if any(is_file(place / name) for name in RUN_FILES)), None)
     if found is None and is_folder(target):
         hint = f"name a run, a file or a preset; rlctl tui --folder {target} lists the runs in it"
-        raise UsageError(f"{target} is a folder without run.json, so it is not a run", hint=hint)
+        raise UsageError(said("{target} is a folder without run.json, so it is not a run", target=target), hint=hint)
     return found
 
 
@@ -149,6 +150,10 @@ def _serve(words: list[str], host: str, port: int) -> None:
 
     if not is_loopback(host):
         diagnostics.note(
-            f"warning: {host}:{port} is not encrypted; anyone on the network can read its address, and edit and launch as you"
+            said(
+                "warning: {host}:{port} is not encrypted; anyone on the network can read its address, and edit and launch as you",
+                host=host,
+                port=port,
+            )
         )
     serve(words, host, port)

@@ -16,6 +16,7 @@ from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.filenames import expanded
+from rlctl.common.messages.reasons import said
 from rlctl.documents.document import Comment, Document
 from rlctl.documents.files import STDIN, read_text
 from rlctl.documents.paths import KeyPath, copied
@@ -75,7 +76,9 @@ def compose(document: Document) -> Composition:
             ordered = create_defaults_list(repository, _PRIMARY, [], prepend_hydra=False, skip_missing=False).defaults
     except (HydraException, OmegaConfBaseException, ValueError, AssertionError) as error:
         reason = " ".join(str(error).split()) or "an entry is not a string"  # Hydra asserts that one is
-        raise DocumentError(f"the defaults list cannot be read: {reason}", at=document.at((KEY,))) from None
+        raise DocumentError(
+            said("the defaults list cannot be read: {reason}", reason=reason), at=document.at((KEY,))
+        ) from None
     except RecursionError:
         raise DocumentError("the defaults list includes itself", at=document.at((KEY,))) from None
     whole = replace(document, values={}, marks={(): document.at(())}, comments=_head(document))
@@ -131,7 +134,7 @@ class _Sources:
         if config == _PRIMARY:
             return self.document
         if len(self.read) >= _MAX_FILES:
-            raise DocumentError(f"includes more than {_MAX_FILES} files", at=self.document.at((KEY,)))
+            raise DocumentError(said("includes more than {most} files", most=_MAX_FILES), at=self.document.at((KEY,)))
         found = self.find(config)
         if found is None:
             return None

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.messages.reasons import said
 
 STDIN = "-"
 MAX_BYTES = 16 * 1024 * 1024
@@ -55,7 +56,7 @@ def _read_file(path: Path) -> bytes:
         raise DocumentError("no such file", at=at, hint="check the path; '-' reads standard input") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DocumentError(f"cannot be read: {reason}", at=at) from None
+        raise DocumentError(said("cannot be read: {reason}", reason=reason), at=at) from None
 
 
 def _check_kind(path: Path, mode: int) -> None:
@@ -63,13 +64,15 @@ def _check_kind(path: Path, mode: int) -> None:
         return
     kind = "a directory" if stat.S_ISDIR(mode) else "a named pipe" if stat.S_ISFIFO(mode) else "a device or socket"
     raise DocumentError(
-        f"is {kind}, not a file", at=Location(str(path)), hint="name a file, or pass '-' to read standard input"
+        said("is {kind}, not a file", kind=kind),
+        at=Location(str(path)),
+        hint="name a file, or pass '-' to read standard input",
     )
 
 
 def _too_large(name: str, size: str) -> DocumentError:
     return DocumentError(
-        f"is {size}; the limit for a config is 16 MiB", at=Location(name), hint="is it the right file?"
+        said("is {size}; the limit for a config is 16 MiB", size=size), at=Location(name), hint="is it the right file?"
     )
 
 
@@ -79,13 +82,20 @@ def _decode(data: bytes, name: str) -> str:
     data = data[len(bom) :]
     if encoding == "utf-8" and (null := data.find(b"\0")) >= 0:
         at = Location(name, data.count(b"\n", 0, null) + 1)
-        raise DocumentError(f"is binary: byte {null} is zero", at=at, hint="expected a text file in UTF-8")
+        raise DocumentError(
+            said("is binary: byte {byte} is zero", byte=null), at=at, hint="expected a text file in UTF-8"
+        )
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         at = Location(name, data.count(b"\n", 0, error.start) + 1)
         raise DocumentError(
-            f"is not {encoding.upper()}: byte {error.start} (0x{data[error.start]:02x}) cannot be read",
+            said(
+                "is not {encoding}: byte {start} (0x{data:02x}) cannot be read",
+                encoding=encoding.upper(),
+                start=error.start,
+                data=data[error.start],
+            ),
             at=at,
             hint="save the file as UTF-8",
         ) from None
@@ -123,13 +133,18 @@ def write_atomic(path: Path, text: str, *, force: bool = False, executable: bool
     except FileExistsError:
         raise DocumentError("exists already", at=Location(str(path)), hint="--force overwrites it") from None
     except FileNotFoundError:
-        raise DocumentError(f"no folder {target.parent}", at=Location(str(path)), hint="create it first") from None
+        raise DocumentError(
+            said("no folder {parent}", parent=target.parent), at=Location(str(path)), hint="create it first"
+        ) from None
     except UnicodeEncodeError as error:
         raise DocumentError(
-            f"cannot be written as UTF-8: character {error.start} is a lone surrogate", at=Location(str(path))
+            said("cannot be written as UTF-8: character {start} is a lone surrogate", start=error.start),
+            at=Location(str(path)),
         ) from None
     except OSError as error:
-        raise DocumentError(f"cannot be written: {error.strerror or error}", at=Location(str(path))) from None
+        raise DocumentError(
+            said("cannot be written: {value}", value=error.strerror or error), at=Location(str(path))
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.common.errors import DocumentError
+from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import concealed
 from rlctl.documents.document import Document
 from rlctl.documents.paths import KeyPath, copied, dotted, merged
@@ -200,7 +201,12 @@ class _Resolver:
     def _check(self, used: int, limit: int, what: str, path: KeyPath) -> None:
         if used > limit:
             raise DocumentError(
-                f"the interpolations at '{dotted(path)}' expand to more than {limit} {what}",
+                said(
+                    "the interpolations at '{path}' expand to more than {limit} {what}",
+                    path=dotted(path),
+                    limit=limit,
+                    what=what,
+                ),
                 at=self.document.at(path),
                 hint="write the value out",
             )
@@ -253,7 +259,12 @@ class _Resolver:
     def _malformed(self, text: str, path: KeyPath, reason: str) -> DocumentError:
         shown = text if len(text) <= 100 else f"{text[:80]}..."
         return DocumentError(
-            f"the interpolation {shown!r} of '{dotted(path)}' cannot be read: {reason}",
+            said(
+                "the interpolation {shown!r} of '{path}' cannot be read: {reason}",
+                shown=shown,
+                path=dotted(path),
+                reason=reason,
+            ),
             at=self.document.at(path),
             hint="expected ${a.b}, ${oc.env:NAME,default} or another OmegaConf form; write a literal one as \\${",
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.messages.reasons import said
 from rlctl.documents.document import Document
 from rlctl.documents.paths import KeyPath, copied, dotted, merged
 
@@ -61,7 +62,9 @@ def read_overrides(lines: Iterable[str | tuple[str, Location]], name: str) -> li
     """
     placed = [(line, Location(name, number)) if isinstance(line, str) else line for number, line in enumerate(lines, 1)]
     if len(placed) > MAX_OVERRIDES:
-        raise DocumentError(f"{len(placed)} overrides; at most {MAX_OVERRIDES} are read", at=Location(name))
+        raise DocumentError(
+            said("{count} overrides; at most {most} are read", count=len(placed), most=MAX_OVERRIDES), at=Location(name)
+        )
     if not placed:
         return []
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -74,7 +77,7 @@ def _read(parser: Any, text: str, at: Location) -> Override:
     parsed = _parse(parser, text, at)
     if parsed.is_sweep_override():
         raise DocumentError(
-            f"the override {_short(text)} is a sweep over several values; one run takes one",
+            said("the override {short} is a sweep over several values; one run takes one", short=_short(text)),
             at=at,
             hint="for a list write key=[a,b]; for a string with commas write key='a,b'",
         )
@@ -89,7 +92,9 @@ def _read(parser: Any, text: str, at: Location) -> Override:
     _check_keys(value, text, at)
     key = parsed.key_or_group
     if not key:
-        raise DocumentError(f"the override {_short(text)} cannot be read: it names no key", at=at, hint=_EXPECTED)
+        raise DocumentError(
+            said("the override {short} cannot be read: it names no key", short=_short(text)), at=at, hint=_EXPECTED
+        )
     return Override(kind, key, tuple(_KEY_PART.findall(key)), value, text, at, parsed.package)
 
 
@@ -98,18 +103,28 @@ def _parse(parser: Any, text: str, at: Location) -> Any:
 
     if len(text) > MAX_LENGTH or _nesting(text) > _MAX_NESTING:
         limits = f"at most {MAX_LENGTH} characters and {_MAX_NESTING} levels of brackets are read"
-        raise DocumentError(f"the override {_short(text)} is too long or nested too deep", at=at, hint=limits)
+        raise DocumentError(
+            said("the override {short} is too long or nested too deep", short=_short(text)), at=at, hint=limits
+        )
     try:
         return parser.parse_rule(text, "override")
     except HydraException as error:
         reason, column = _reason(error)
         where = f" at character {column + 1}" if column is not None else ""
         raise DocumentError(
-            f"the override {_short(text)} cannot be read{where}: {reason}", at=at, hint=_EXPECTED
+            said(
+                "the override {short} cannot be read{where}: {reason}", short=_short(text), where=where, reason=reason
+            ),
+            at=at,
+            hint=_EXPECTED,
         ) from None
     except (RecursionError, ValueError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise DocumentError(f"the override {_short(text)} cannot be read: {reason}", at=at, hint=_EXPECTED) from None
+        raise DocumentError(
+            said("the override {short} cannot be read: {reason}", short=_short(text), reason=reason),
+            at=at,
+            hint=_EXPECTED,
+        ) from None
 
 
 def _reason(error: Exception) -> tuple[str, int | None]:
@@ -142,7 +157,9 @@ def _check_keys(value: Any, text: str, at: Location) -> None:
             if isinstance(key, bool) or not isinstance(key, str | int):
                 hint = f"write it in quotes: '{key}'"
                 raise DocumentError(
-                    f"the key {key!r} in the override {_short(text)} is not a valid name", at=at, hint=hint
+                    said("the key {key!r} in the override {short} is not a valid name", key=key, short=_short(text)),
+                    at=at,
+                    hint=hint,
                 )
             _check_keys(item, text, at)
     elif isinstance(value, list):
@@ -165,7 +182,10 @@ def apply_overrides(document: Document, overrides: Sequence[Override]) -> Docume
     for override in overrides:
         if override.is_group:
             raise DocumentError(
-                f"the override {_short(override.text)} chooses from a config group, which this file does not have",
+                said(
+                    "the override {short} chooses from a config group, which this file does not have",
+                    short=_short(override.text),
+                ),
                 at=override.at,
             )
         _apply(changed, override)
@@ -205,7 +225,7 @@ def _apply(document: Document, override: Override) -> None:
 def _delete(document: Document, container: Any, path: KeyPath, override: Override) -> None:
     if isinstance(container, list):
         raise DocumentError(
-            f"the override {_short(override.text)} deletes an item of a list",
+            said("the override {short} deletes an item of a list", short=_short(override.text)),
             at=override.at,
             hint="write the list without the item: key=[a,b]",
         )
@@ -214,9 +234,13 @@ def _delete(document: Document, container: Any, path: KeyPath, override: Overrid
     found = container[path[-1]]
     if override.value is not None and override.value != found:
         raise DocumentError(
-            f"the override {_short(override.text)} deletes a value that '{dotted(path)}' does not have",
+            said(
+                "the override {short} deletes a value that '{path}' does not have",
+                short=_short(override.text),
+                path=dotted(path),
+            ),
             at=override.at,
-            hint=f"write ~{override.key}",
+            hint=said("write ~{key}", key=override.key),
         )
     del container[path[-1]]
     _forget(document, path)
@@ -229,7 +253,12 @@ def _key_in(container: Any, part: str | int, override: Override) -> str | int:
         if str(part).isdecimal() and int(part) < len(container):
             return int(part)
         raise DocumentError(
-            f"the override {_short(override.text)} names item {part!r} of a list of {len(container)}",
+            said(
+                "the override {short} names item {part!r} of a list of {count}",
+                short=_short(override.text),
+                part=part,
+                count=len(container),
+            ),
             at=override.at,
             hint="items count from 0; to replace the list write key=[a,b]",
         )

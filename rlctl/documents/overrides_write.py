@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.common.errors import DocumentError
+from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath, dotted
 
 _KEY = re.compile(r"[A-Za-z_$][\w$-]*|0|[1-9]\d*", re.ASCII)
@@ -49,7 +50,9 @@ def changes(values: Mapping[Any, Any], prefix: Callable[[KeyPath], str] = lambda
     """
     for path, value in _leaves(values, ()):
         if not all(_KEY.fullmatch(str(part)) for part in path):
-            raise DocumentError(f"'{dotted(path)}' cannot be written as an override", hint="write YAML: --format yaml")
+            raise DocumentError(
+                said("'{path}' cannot be written as an override", path=dotted(path)), hint="write YAML: --format yaml"
+            )
         yield Change(path, value, prefix(path))
 
 
@@ -96,7 +99,9 @@ def _dict_key(key: Any) -> str:
     escaped = re.sub(r"([\\()\[\]{}:=, \t])", r"\\\1", text)
     reserved = _RESERVED.fullmatch(text) and not isinstance(key, int)
     if reserved or not _KEY_TEXT.fullmatch(escaped):
-        raise DocumentError(f"the key {text!r} cannot be written as an override", hint="write YAML: --format yaml")
+        raise DocumentError(
+            said("the key {text!r} cannot be written as an override", text=text), hint="write YAML: --format yaml"
+        )
     return escaped
 
 

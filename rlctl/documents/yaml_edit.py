@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlctl.common.errors import DocumentError
+from rlctl.common.messages.reasons import said
 from rlctl.documents.document import Document, holds_mapping
 from rlctl.documents.paths import KeyPath, copied, dotted
 from rlctl.documents.yaml_read import Reader, Span, read_yaml
@@ -254,7 +255,7 @@ def _with(values: dict[Any, Any], path: KeyPath, value: Any, document: Document)
 
 def _without(values: dict[Any, Any], path: KeyPath, document: Document) -> dict[Any, Any]:
     if not path or not _lookup(values, path):
-        raise DocumentError(f"there is no '{dotted(path)}' to delete", at=document.at(path))
+        raise DocumentError(said("there is no '{path}' to delete", path=dotted(path)), at=document.at(path))
     result: dict[Any, Any] = copied(values)
     del _get(result, path[:-1])[path[-1]]
     return result
@@ -262,7 +263,11 @@ def _without(values: dict[Any, Any], path: KeyPath, document: Document) -> dict[
 
 def _wrong_path(document: Document, path: KeyPath, found: KeyPath) -> DocumentError:
     return DocumentError(
-        f"'{dotted(path)}' cannot be set: '{dotted(found)}' is neither a mapping nor a list that long",
+        said(
+            "'{path}' cannot be set: '{found}' is neither a mapping nor a list that long",
+            path=dotted(path),
+            found=dotted(found),
+        ),
         at=document.at(found),
     )
 

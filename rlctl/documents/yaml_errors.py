@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.messages.reasons import said
 
 _PLAIN_WORDS: tuple[tuple[str, str, str], ...] = (
     (
@@ -59,18 +60,26 @@ def parse_error(error: Any, text: str, name: str) -> DocumentError:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
     if mark is None:
-        return DocumentError(f"is not YAML: {problem}", at=Location(name))
+        return DocumentError(said("is not YAML: {problem}", problem=problem), at=Location(name))
     opened = getattr(error, "context_mark", None)
     if opened is not None and any(key in problem for key in _BLAME_THE_START):
         mark = opened
     at = Location(name, mark.line + 1, mark.column + 1)
     if (tab := _tab_near(text, mark.line)) is not None:
         return DocumentError(
-            f"line {tab} is indented with a tab", at=Location(name, tab, 1), hint="YAML allows spaces only: replace it"
+            said("line {tab} is indented with a tab", tab=tab),
+            at=Location(name, tab, 1),
+            hint="YAML allows spaces only: replace it",
         )
-    message, hint = next(((said, fix) for key, said, fix in _PLAIN_WORDS if key in problem), (problem, ""))
-    since = f" (it started on line {opened.line + 1})" if opened is not None and opened.line != mark.line else ""
-    return DocumentError(f"column {mark.column + 1}: {message}{since}", at=at, hint=hint)
+    message, hint = next(((plain, fix) for key, plain, fix in _PLAIN_WORDS if key in problem), (problem, ""))
+    since = (
+        said(" (it started on line {line})", line=opened.line + 1)
+        if opened is not None and opened.line != mark.line
+        else ""
+    )
+    return DocumentError(
+        said("column {value}: {message}{since}", value=mark.column + 1, message=message, since=since), at=at, hint=hint
+    )
 
 
 def _tab_near(text: str, line: int) -> int | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.messages.reasons import said
 from rlctl.documents.document import Document
 from rlctl.documents.files import MAX_BYTES
 from rlctl.documents.paths import KeyPath, copied, dotted
@@ -102,7 +103,9 @@ class Reader:
         if not isinstance(self._root, dict):
             kind = "a list" if isinstance(self._root, list) else "a single value"
             at = self.marks.get((), Location(self.name, 1, 1))
-            raise DocumentError(f"the top level is {kind}", at=at, hint="expected a mapping: lines 'key: value'")
+            raise DocumentError(
+                said("the top level is {kind}", kind=kind), at=at, hint="expected a mapping: lines 'key: value'"
+            )
         return Document(self.name, self._root, self.marks, self._comments.found, self.text)
 
     def _check_text(self) -> None:
@@ -372,4 +375,6 @@ class Reader:
         else:
             line, column = where.line, where.column
         at = Location(self.name, line + 1, column + 1)
-        raise DocumentError(f"column {column + 1}: {message}" if where else message, at=at, hint=hint)
+        raise DocumentError(
+            said("column {value}: {message}", value=column + 1, message=message) if where else message, at=at, hint=hint
+        )

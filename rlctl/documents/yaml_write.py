@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.messages.reasons import said
 from rlctl.documents.document import Comment, holds_mapping
 from rlctl.documents.paths import KeyPath, dotted
 from rlctl.documents.scalars import needs_quotes
@@ -139,7 +140,9 @@ class Emitter:
 def check_depth(value: Any, path: KeyPath) -> None:
     """Refuse a tree of more than 100 levels, and so one that holds itself."""
     if len(path) > _MAX_DEPTH:
-        raise DocumentError(f"'{dotted(path[:3])}' is nested deeper than {_MAX_DEPTH} levels")
+        raise DocumentError(
+            said("'{path}' is nested deeper than {most} levels", path=dotted(path[:3]), most=_MAX_DEPTH)
+        )
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if is_list(value) else ()
     for key, item in items:
         check_depth(item, (*path, key))
@@ -153,10 +156,19 @@ def is_list(value: Any) -> bool:
 def key_text(key: Any, path: KeyPath) -> str:
     """Return a key as it stands before the colon."""
     if isinstance(key, bool) or not isinstance(key, str | int):
-        raise DocumentError(f"the key {key!r} of '{dotted(path[:-1])}' is {type(key).__name__}; expected a string")
+        raise DocumentError(
+            said(
+                "the key {key!r} of '{path}' is {kind}; expected a string",
+                key=key,
+                path=dotted(path[:-1]),
+                kind=type(key).__name__,
+            )
+        )
     text = inline_text(key, path, in_flow=True)
     if len(text) > _MAX_KEY:
-        raise DocumentError(f"a key of {len(text)} characters cannot be written; at most {_MAX_KEY}")
+        raise DocumentError(
+            said("a key of {count} characters cannot be written; at most {most}", count=len(text), most=_MAX_KEY)
+        )
     return text
 
 
@@ -187,9 +199,11 @@ def _scalar_text(value: Any, path: KeyPath, *, in_flow: bool) -> str:
         try:
             return int.__repr__(value)
         except ValueError:
-            raise DocumentError(f"'{dotted(path)}' is an integer with too many digits to write") from None
+            raise DocumentError(
+                said("'{path}' is an integer with too many digits to write", path=dotted(path))
+            ) from None
     raise DocumentError(
-        f"'{dotted(path)}' is of type {type(value).__name__}, which YAML cannot represent",
+        said("'{path}' is of type {kind}, which YAML cannot represent", path=dotted(path), kind=type(value).__name__),
         hint="expected a mapping, a list, a string, a number, true, false or null",
     )
 
@@ -208,7 +222,8 @@ def string_text(value: str, path: KeyPath = (), *, in_flow: bool) -> str:
     """Return a string on one line: plain where no loader would misread it, else in quotes."""
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise DocumentError(
-            f"'{dotted(path)}' contains a lone surrogate, which is not valid text", at=Location(dotted(path))
+            said("'{path}' contains a lone surrogate, which is not valid text", path=dotted(path)),
+            at=Location(dotted(path)),
         )
     if (value == "???" and not in_flow) or _is_plain(value, in_flow=in_flow):
         return value

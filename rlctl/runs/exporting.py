@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rlctl.common import packages
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config import Stage, revealed, stages_of
 from rlctl.runs.folder import read_config
 from rlctl.runs.inspection import RunInfo
@@ -63,4 +64,6 @@ def _chosen(stages: list[Stage], name: str | None, with_checkpoints: list[Stage]
         if stage.name == name:
             return stage
     names = [stage.name for stage in stages]
-    raise RunError(f"the run has no stage {name!r}", hint=nearest(name, names) or f"it has {', '.join(names)}")
+    raise RunError(
+        said("the run has no stage {name!r}", name=name), hint=nearest(name, names) or f"it has {', '.join(names)}"
+    )

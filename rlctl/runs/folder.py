@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import redacted
 from rlctl.config import Config, Loaded, live_expressions, load, put_at, to_file
 from rlctl.config.inspect import marked_secrets, secrets
@@ -58,7 +59,8 @@ def _writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(
-            f"the run folder {folder} cannot be written: {error.strerror}", hint="choose another run.folder"
+            said("the run folder {folder} cannot be written: {reason}", folder=folder, reason=error.strerror),
+            hint="choose another run.folder",
         ) from error
 
 

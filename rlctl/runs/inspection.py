@@ -16,6 +16,7 @@ from typing import Any
 
 from rlctl.common.errors import RunError, nearest
 from rlctl.common.filenames import is_file, is_there
+from rlctl.common.messages.reasons import said
 from rlctl.common.regular_files import LONGEST_LINE, from_json, open_regular, read_json
 from rlctl.runs.record import NUMBER, Status, is_alive, record_of
 from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
@@ -89,7 +90,7 @@ def find(name_or_path: str, folder: Path) -> RunInfo:
             return inspect(candidate)
     known = [path.parent.name for path in folder.glob("*/run.json")]
     hint = nearest(name_or_path, known) or f"`rlctl runs list` shows the {len(known)} runs of {folder}"
-    raise RunError(f"there is no run {name_or_path!r} in {folder}", hint=hint)
+    raise RunError(said("there is no run {name!r} in {folder}", name=name_or_path, folder=folder), hint=hint)
 
 
 def inspect(folder: Path) -> RunInfo:
@@ -102,7 +103,10 @@ def inspect(folder: Path) -> RunInfo:
         record = record_of(read_json(folder / "run.json"))
     except (OSError, ValueError, TypeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise RunError(f"{folder / 'run.json'} is damaged: {why}", hint=f"remove or repair {folder}") from error
+        raise RunError(
+            said("{value} is damaged: {why}", value=folder / "run.json", why=why),
+            hint=said("remove or repair {folder}", folder=folder),
+        ) from error
     with _readable(folder):
         progress = _progress(folder)
     status, cause = record.status, record.cause
@@ -164,7 +168,7 @@ def _readable(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         message = f"{error.filename or folder / 'events.jsonl'} cannot be read: {error.strerror or error}"
-        raise RunError(message, hint=f"remove or repair {folder}") from error
+        raise RunError(message, hint=said("remove or repair {folder}", folder=folder)) from error
 
 
 def _newest_events(path: Path) -> Iterator[dict[str, Any]]:
@@ -258,11 +262,14 @@ def stop(run: RunInfo, *, now: bool = False) -> None:
     """
     run = inspect(run.folder)  # again: its process may have ended since, and another one may have its number
     if run.status != "running":
-        raise RunError(f"run {run.name} is not running; it is {run.status}")
+        raise RunError(said("run {name} is not running; it is {status}", name=run.name, status=run.status))
     if not now:
         (run.folder / STOP_FILE).touch()
     elif run.host != socket.gethostname():
-        raise RunError(f"run {run.name} runs on {run.host}", hint="stop it there, or without --now from here")
+        raise RunError(
+            said("run {name} runs on {host}", name=run.name, host=run.host),
+            hint="stop it there, or without --now from here",
+        )
     else:
         os.kill(run.pid, signal.SIGINT)
 
@@ -280,7 +287,7 @@ def checkpoint(run: RunInfo) -> None:
     """
     run = inspect(run.folder)
     if run.status != "running":
-        raise RunError(f"run {run.name} is not running; it is {run.status}")
+        raise RunError(said("run {name} is not running; it is {status}", name=run.name, status=run.status))
     (run.folder / CHECKPOINT_FILE).touch()
 
 
@@ -291,5 +298,5 @@ def remove(run: RunInfo) -> None:
         RunError: it is running.
     """
     if run.status == "running":
-        raise RunError(f"run {run.name} is running", hint=f"rlctl runs stop {run.name}")
+        raise RunError(said("run {name} is running", name=run.name), hint=said("rlctl runs stop {name}", name=run.name))
     shutil.rmtree(run.folder)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlctl.common.errors import ExitCode, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.common.regular_files import read_json
 from rlctl.runs.folder import make_folder
 from rlctl.runs.record import record_of
@@ -90,7 +91,8 @@ def place(name: str, ending: str) -> Path:
         made.touch(mode=0o600)
     except OSError as error:
         raise RunError(
-            f"{made} cannot be written: {error.strerror}", hint="set XDG_STATE_HOME to a writable folder"
+            said("{folder} cannot be written: {reason}", folder=made, reason=error.strerror),
+            hint="set XDG_STATE_HOME to a writable folder",
         ) from error
     return made
 
@@ -116,7 +118,7 @@ def begin(words: Sequence[str], output: Path) -> Launched:
                 start_new_session=True,
             )
     except OSError as error:
-        raise RunError(f"rlctl {' '.join(words)} cannot be started: {error}") from error
+        raise RunError(said("rlctl {names} cannot be started: {error}", names=" ".join(words), error=error)) from error
     return Launched(tuple(words), output, began, process)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.planning.plan import Cluster
 
 ANSWER_SECONDS = 20.0
@@ -50,7 +51,7 @@ def _local_gpus() -> list[_Gpu]:
         asked = subprocess.run(query, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise RunError(
-            f"{tool} did not list this machine's GPUs within {ANSWER_SECONDS:g} s",
+            said("{tool} did not list this machine's GPUs within {seconds:g} s", tool=tool, seconds=ANSWER_SECONDS),
             hint="run it to see whether the driver hangs; if its folder is not in PATH, rlctl assumes no GPUs",
         ) from None
     if asked.returncode != 0:

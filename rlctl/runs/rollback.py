@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config, stages_of
 from rlctl.runs.folder import read_config
 
@@ -98,20 +99,27 @@ def go_back(config: Config, folder: Path, step: int) -> None:
     if found is None or step not in [each.step for each in kept]:
         steps = ", ".join(str(each.step) for each in kept) or "none"
         raise RunError(
-            f"there is no complete checkpoint of step {step} to resume from",
-            hint=f"the run's current stage has checkpoints of steps {steps}",
+            said("there is no complete checkpoint of step {step} to resume from", step=step),
+            hint=said("the run's current stage has checkpoints of steps {steps}", steps=steps),
         )
     if step == newest:
         return
     if config.checkpoint.remote is not None:
         raise RunError(
-            f"the run cannot go back to step {step}: {config.checkpoint.remote} has a newer checkpoint",
+            said(
+                "the run cannot go back to step {step}: {remote} has a newer checkpoint",
+                step=step,
+                remote=config.checkpoint.remote,
+            ),
             hint="launch it under another name, with checkpoint.resume path and this checkpoint as checkpoint.resume_path",
         )
     if config.buffer.choice != "memory":
         raise RunError(
-            f"the run cannot go back to step {step}: its {config.buffer.choice} buffer no longer has the responses that it "
-            "has trained on since",
+            said(
+                "the run cannot go back to step {step}: its {choice} buffer has dropped responses that later steps trained on",
+                step=step,
+                choice=config.buffer.choice,
+            ),
             hint="resume from the latest checkpoint",
         )
     _, place = found

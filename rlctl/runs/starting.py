@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import is_there
+from rlctl.common.messages.reasons import said
 from rlctl.common.regular_files import from_json
 from rlctl.config import Config, Loaded, combine, put, put_at, revealed, stages_of, to_plain
 from rlctl.config.inspect import secrets
@@ -92,7 +93,7 @@ def _joined(config: Config, address: str) -> Cluster | None:
     """As many machines as the config asks for, of the kind that the cluster at an address has; None where the config says."""
     if "://" in address:
         raise RunError(
-            f"{address} is not an address that a run can join from here",
+            said("{address} is not an address that a run can join from here", address=address),
             hint="use rlctl launch, which submits it there as a job",
         )
     if config.placement.device != "auto":
@@ -152,11 +153,13 @@ def resume(
     """
     if run.status == "running":
         raise RunError(
-            f"run {run.name} is running (process {run.pid} on {run.host})", hint=f"rlctl runs follow {run.name}"
+            said("run {name} is running (process {pid} on {host})", name=run.name, pid=run.pid, host=run.host),
+            hint=said("rlctl runs follow {name}", name=run.name),
         )
     if run.status == "finished":
         raise RunError(
-            f"run {run.name} is finished; there is nothing to resume", hint="launch with --new to run it again"
+            said("run {name} is finished; there is nothing to resume", name=run.name),
+            hint="launch with --new to run it again",
         )
     with where_it_began(run) as folder, run_lock(folder):
         config = read_config(folder)
@@ -197,7 +200,8 @@ def run_lock(folder: Path) -> Iterator[None]:
     except BlockingIOError as error:
         os.close(file)
         raise RunError(
-            f"run {folder.name} is running: another process has locked {folder}", hint="pass --new to start another run"
+            said("run {name} is running: another process has locked {folder}", name=folder.name, folder=folder),
+            hint="pass --new to start another run",
         ) from error
     except OSError:
         pass  # a file system without locks: run.json still tells of a process that runs
@@ -366,16 +370,20 @@ def _refuse_other(folder: Path, config: Config) -> None:
     info = inspect(folder)
     new = "pass --new to start another run, or --name to give it another name"
     if info.status == "running":
-        raise RunError(f"run {info.name} is running (process {info.pid} on {info.host})", hint=new)
+        raise RunError(
+            said("run {name} is running (process {pid} on {host})", name=info.name, pid=info.pid, host=info.host),
+            hint=new,
+        )
     if info.status == "finished":
-        raise RunError(f"run {info.name} is finished: {folder}", hint=new)
+        raise RunError(said("run {name} is finished: {folder}", name=info.name, folder=folder), hint=new)
     changed = differences(read_config(folder), config)
     if changed:
         listed = "\n  ".join(changed[:10])
         goes_on = f"rlctl runs resume {folder} resumes it with its own config"
         there = "from a checkpoint of it with checkpoint.resume=path and checkpoint.resume_path"
         raise RunError(
-            f"run {info.name} exists with a different config:\n  {listed}", hint=f"{goes_on}; {new}, {there}"
+            f"run {info.name} exists with a different config:\n  {listed}",
+            hint=said("{goes_on}; {new}, {there}", goes_on=goes_on, new=new, there=there),
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.filenames import expanded
+from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import has_password, is_secret_name, is_token
 from rlctl.documents.files import read_text
 from rlctl.shell.conditions import Status
@@ -89,7 +90,7 @@ def call(state: State, words: list[Text], at: Location) -> Known | None:
     if name in ("pushd", "popd"):
         return _folders(state, name, arguments, at)
     if name in UNREAD:
-        raise DocumentError(f"'{name}' is not read here", at=at, hint=TRACE)
+        raise DocumentError(said("'{name}' is not read here", name=name), at=at, hint=TRACE)
     if name == "printf" and arguments and plain(arguments[0]) == "-v":
         return _printf_into(state, arguments[1:], at)
     if name in ("read", "mapfile", "readarray"):
@@ -175,10 +176,14 @@ def _set(state: State, arguments: list[Text], at: Location) -> Known:
         if "o" in flags:
             name = plain(words.pop(0)) if words else ""
             if name and name not in _SET_NAMES:
-                raise DocumentError(f"'set {text} {name}' is not read here", at=at, hint=TRACE)
+                raise DocumentError(
+                    said("'set {text} {name}' is not read here", text=text, name=name), at=at, hint=TRACE
+                )
             flags = flags.replace("o", "") + _SET_NAMES.get(name, "")
         if odd := set(flags) - _SET_FLAGS:
-            raise DocumentError(f"'set {text[0]}{min(odd)}' is not read here", at=at, hint=TRACE)
+            raise DocumentError(
+                said("'set {text}{option}' is not read here", text=text[0], option=min(odd)), at=at, hint=TRACE
+            )
         if "u" in flags:
             state.strict = text[0] == "-"
         if "a" in flags:
@@ -193,7 +198,7 @@ def _shopt(arguments: list[Text], at: Location) -> Known:
     if "-q" in map(plain, arguments):
         return Known(None)
     if odd := [name for name in names if name not in _SHOPT_NAMES]:
-        raise DocumentError(f"'shopt {odd[0]}' is not read here", at=at, hint=TRACE)
+        raise DocumentError(said("'shopt {odd}' is not read here", odd=odd[0]), at=at, hint=TRACE)
     return Known()
 
 
@@ -204,7 +209,7 @@ def _folders(state: State, name: str, arguments: list[Text], at: Location) -> Kn
     if name == "pushd" and len(arguments) == 1 and re.match(r"[^-+]", plain(arguments[0])):
         state.folders.append(state.folder)
         return _cd(state, arguments, at)
-    raise DocumentError(f"'{name}' as it is used here is not read", at=at, hint=TRACE)
+    raise DocumentError(said("'{name}' as it is used here is not read", name=name), at=at, hint=TRACE)
 
 
 def _fills_array(arguments: list[Text]) -> bool:

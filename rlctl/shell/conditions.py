@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.messages.reasons import said
 from rlctl.shell.state import State
 from rlctl.shell.syntax import Script
 from rlctl.shell.text import Text, hidden, plain, problem
@@ -72,7 +73,7 @@ class Conditions:
                 if _tells_of_secret(words[0], words[2])
                 else self._compare(texts[0], texts[1], texts[2], pattern=False, at=at)
             )
-        raise DocumentError(f"the condition '{' '.join(texts)[:60]}' is not read here", at=at)
+        raise DocumentError(said("the condition '{names}' is not read here", names=" ".join(texts)[:60]), at=at)
 
     def _expression(self, script: Script, node: Any) -> Status:
         at = script.at(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.messages.reasons import said
 from rlctl.documents.overrides import Override, read_overrides
 from rlctl.documents.yaml_read import read_yaml
 
@@ -81,7 +82,9 @@ def _of_yaml(text: str, name: str) -> list[tuple[str, Location]]:
     for index, item in enumerate(items):
         at = Location(name, document.at(("overrides", index)).line + before)
         if not isinstance(item, str):
-            raise DocumentError(f"item {index + 1} is no override", at=at, hint="put it in quotes: - 'key=value'")
+            raise DocumentError(
+                said("item {value} is no override", value=index + 1), at=at, hint="put it in quotes: - 'key=value'"
+            )
         found.append((item, at))
     return found
 

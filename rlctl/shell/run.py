@@ -17,6 +17,7 @@ from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.filenames import expanded
+from rlctl.common.messages.reasons import said
 from rlctl.documents.files import read_text
 from rlctl.shell import builtins
 from rlctl.shell.arithmetic import assigned
@@ -236,11 +237,17 @@ class _Reader:
     def statement(self, script: Script, node: Any) -> Status:
         self._steps += 1
         if self._steps > _MAX_STEPS:
-            raise DocumentError(f"the script takes more than {_MAX_STEPS} steps", at=script.at(node), hint=_HINT)
+            raise DocumentError(
+                said("the script takes more than {most} steps", most=_MAX_STEPS), at=script.at(node), hint=_HINT
+            )
         handler = getattr(self, f"_{node.type}", None)
         if handler is None:
             raise DocumentError(
-                f"'{script.text(node).splitlines()[0][:60]}' ({node.type.replace('_', ' ')}) is not read here",
+                said(
+                    "'{line}' ({text}) is not read here",
+                    line=script.text(node).splitlines()[0][:60],
+                    text=node.type.replace("_", " "),
+                ),
                 at=script.at(node),
                 hint=_HINT,
             )
@@ -291,7 +298,7 @@ class _Reader:
     def _declare(self, kind: str, flags: str, word: Text, at: Location) -> None:
         name, sign, value = plain(word).partition("=")
         if hidden(word) is not None or not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise DocumentError(f"the name that '{kind}' sets is not known", at=at, hint=_HINT)
+            raise DocumentError(said("the name that '{kind}' sets is not known", kind=kind), at=at, hint=_HINT)
         if "f" in flags or "F" in flags or "p" in flags:
             return
         if self._is_local(kind, flags):
@@ -353,7 +360,9 @@ class _Reader:
         source = script.text(node)
         match = _ASSIGNMENT.match(source)
         if match is None:
-            raise DocumentError(f"the assignment {source[:40]!r} is not read here", at=script.at(node), hint=_HINT)
+            raise DocumentError(
+                said("the assignment {source!r} is not read here", source=source[:40]), at=script.at(node), hint=_HINT
+            )
         name, value = match["name"], node.child_by_field_name("value")
         append = match["sign"] == "+="
         if value is not None and value.type == "array":
@@ -442,13 +451,19 @@ class _Reader:
         for branch in branches:
             if (launch := self._program_in(script, branch)) is not None:
                 raise DocumentError(
-                    f"whether '{launch}' is started depends on '{shown}', which only running the script can decide",
+                    said(
+                        "whether '{launch}' is started depends on '{shown}', which only running the script can decide",
+                        launch=launch,
+                        shown=shown,
+                    ),
                     at=script.at(branch),
                     hint=_HINT,
                 )
             if (leaving := self._leaving(branch, int(condition.type in _LOOPS))) is not None:
                 raise DocumentError(
-                    f"rlctl cannot tell whether the loop continues: {why}", at=script.at(leaving), hint=_HINT
+                    said("rlctl cannot tell whether the loop continues: {why}", why=why),
+                    at=script.at(leaving),
+                    hint=_HINT,
                 )
             self._taint(script, branch, why)
 
@@ -491,7 +506,7 @@ class _Reader:
                 f"assumed that '{shown}' sets nothing that the command uses ({why})", script.at(node)
             )
         elif name in builtins.UNREAD:
-            raise DocumentError(f"'{name}' is not read here", at=script.at(node), hint=builtins.TRACE)
+            raise DocumentError(said("'{name}' is not read here", name=name), at=script.at(node), hint=builtins.TRACE)
         elif name in _SETTERS:
             for found in _NAMES.findall(script.text(node)[len(name) :]):
                 self.state.assign(found, unknown(why, script.at(node)))
@@ -529,7 +544,9 @@ class _Reader:
                 return None
             if any(self._matches(subject, script, pattern) for pattern in patterns):
                 if (odd := next((child for child in item.children if child.type in (";&", ";;&")), None)) is not None:
-                    raise DocumentError(f"{odd.type!r} in 'case' is not read here", at=script.at(odd), hint=_HINT)
+                    raise DocumentError(
+                        said("{type!r} in 'case' is not read here", type=odd.type), at=script.at(odd), hint=_HINT
+                    )
                 return self._statements(script, item.children[end + 1 :])
         return True
 
@@ -553,7 +570,9 @@ class _Reader:
             self._undecided(script, node, [body])
             return None
         if len(items) > _MAX_TURNS:
-            raise DocumentError(f"the loop takes more than {_MAX_TURNS} turns", at=script.at(node), hint=_HINT)
+            raise DocumentError(
+                said("the loop takes more than {most} turns", most=_MAX_TURNS), at=script.at(node), hint=_HINT
+            )
         for item in items:
             self.state.assign(variable, item)
             if not self._turn(script, body):
@@ -589,7 +608,9 @@ class _Reader:
                 return None
             if bool(status) is until or not self._turn(script, body):
                 return True
-        raise DocumentError(f"the loop takes more than {_MAX_TURNS} turns", at=script.at(node), hint=_HINT)
+        raise DocumentError(
+            said("the loop takes more than {most} turns", most=_MAX_TURNS), at=script.at(node), hint=_HINT
+        )
 
     def _c_style_for_statement(self, script: Script, node: Any) -> Status:
         opening, closing = (next(child for child in node.children if child.type == sign) for sign in ("((", "))"))
@@ -612,7 +633,7 @@ class _Reader:
                 return True
             if update:
                 self._arithmetic_statement(update, at)
-        raise DocumentError(f"the loop takes more than {_MAX_TURNS} turns", at=at, hint=_HINT)
+        raise DocumentError(said("the loop takes more than {most} turns", most=_MAX_TURNS), at=at, hint=_HINT)
 
     def _list(self, script: Script, node: Any) -> Status:
         left, sign, right = node.children[0], script.text(node.children[1]), node.children[-1]
@@ -788,18 +809,22 @@ class _Reader:
     def _left_loops(self, words: list[Text], at: Location) -> int:
         """How many loops ``break`` or ``continue`` leaves."""
         if not self._loops:
-            raise DocumentError(f"'{plain(words[0])}' is in no loop", at=at)
+            raise DocumentError(said("'{words}' is in no loop", words=plain(words[0])), at=at)
         if len(words) == 1:
             return 1
         if hidden(words[1]) is not None or not re.fullmatch(r"[1-9]\d*", plain(words[1])):
-            raise DocumentError(f"how many loops '{plain(words[0])}' leaves is not known", at=at, hint=_HINT)
+            raise DocumentError(
+                said("how many loops '{words}' leaves is not known", words=plain(words[0])), at=at, hint=_HINT
+            )
         return min(int(plain(words[1])), self._loops)
 
     def _let(self, expressions: list[Text], at: Location) -> Status:
         status: Status = False
         for text in expressions:
             if (piece := hidden(text)) is not None:
-                raise DocumentError(f"'let' sets what is not known: {piece.problem}", at=at, hint=_HINT)
+                raise DocumentError(
+                    said("'let' sets what is not known: {problem}", problem=piece.problem), at=at, hint=_HINT
+                )
             status = self._arithmetic_statement(plain(text), at)
         return status
 
@@ -839,7 +864,7 @@ class _Reader:
     def _function(self, name: str, arguments: list[Text], at: Location) -> Status:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise DocumentError(f"the function {name} calls itself too often", at=at)
+            raise DocumentError(said("the function {name} calls itself too often", name=name), at=at)
         script, body = self.state.functions[name]
         kept, self.state.arguments = self.state.arguments, arguments
         loops, self._loops = self._loops, 0
@@ -861,7 +886,7 @@ class _Reader:
         found = self._script_file(name)
         if found is None or hidden(words[1]) is not None:
             raise DocumentError(
-                f"the script reads '{name}', which is not there: what it sets is not known",
+                said("the script reads '{name}', which is not there: what it sets is not known", name=name),
                 at=at,
                 hint="put the file next to the script, or run the script in isolation with --trace",
             )

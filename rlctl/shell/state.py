@@ -9,6 +9,7 @@ from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.filenames import expanded
+from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import is_secret, is_secret_name
 from rlctl.shell.text import Piece, Text, from_environment, from_secret, literal, plain, problem
 
@@ -167,7 +168,7 @@ class State:
             DocumentError: it is readonly, or grows too large.
         """
         if name in self.fixed:
-            raise DocumentError(f"the script sets {name}, which is readonly", at=Location(self.script))
+            raise DocumentError(said("the script sets {name}, which is readonly", name=name), at=Location(self.script))
         if name in self.odd:
             value, append = self.odd[name], False
         if append:
@@ -215,7 +216,9 @@ class State:
         size = sum(len(piece.text) + len(piece.symbol) + _PIECE for item in items for piece in item)
         if len(items) > MAX_ITEMS or size > MAX_TEXT:
             limits = f"at most {MAX_ITEMS} items and {MAX_TEXT} characters are read"
-            raise DocumentError(f"the variable {name} grows too large", at=Location(self.script), hint=limits)
+            raise DocumentError(
+                said("the variable {name} grows too large", name=name), at=Location(self.script), hint=limits
+            )
 
     def _hidden(self, name: str, value: Text) -> Text:
         """A literal secret as the variable that holds it."""

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.messages.reasons import said
 
 _INSIDE_WORD = re.compile(rb"(?<=[^\s\\])\\\n(?=[^\s#])")
 _CONTINUED_BY_NOTHING = re.compile(rb"(?<=\s)\\(?=\s*\Z)")
@@ -56,7 +57,9 @@ def parse(text: str, name: str, first_line: int = 1) -> Script:
     if (node := _first_error(tree.root_node)) is not None:
         shown = script.text(node).strip().split("\n")[0][:60]
         raise DocumentError(
-            f"cannot be read as a bash script from {shown!r} on" if shown else "ends before a statement is complete",
+            said("cannot be read as a bash script from {shown!r} on", shown=shown)
+            if shown
+            else "ends before a statement is complete",
             at=script.at(node),
             hint="check it with bash -n; --trace runs it in isolation instead of reading it",
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.messages.reasons import said
 from rlctl.shell.arithmetic import assigned, evaluate
 from rlctl.shell.state import BLANKS, State
 from rlctl.shell.text import (
@@ -526,7 +527,7 @@ def _closing(source: str, position: int, at: Location) -> int:
             if not depth:
                 return position
         position += 1
-    raise DocumentError(f"a '{opened}' is opened and never closed", at=at)
+    raise DocumentError(said("a '{opened}' is opened and never closed", opened=opened), at=at)
 
 
 def _split_slash(word: str) -> tuple[str, str, str]:

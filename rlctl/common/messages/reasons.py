@@ -7,7 +7,8 @@ A message of the catalogue has an id. The many reasons in the adapters' tables d
     ROLL has no {name}	ROLL 没有 {name}
 
 A constant needs nothing more than its line in that file. A text with values is made by ``said``, which remembers what it was
-made of. Reports and JSON hold the English texts; what shows them to a person calls ``translated``.
+made of. Reports and JSON hold the English texts; what shows them to a person calls ``translated``, and ``spoken`` makes a text
+that is printed immediately.
 ``tests/common/test_reasons.py`` finds reasons without a translation, and lines that no reason needs any more.
 """
 
@@ -46,6 +47,11 @@ def said(template: str, /, **values: Any) -> str:
     made = Said(template.format(**values))
     made.template, made.values = template, values
     return made
+
+
+def spoken(template: str, /, **values: Any) -> str:
+    """A text for the reader at once, in the reader's language: of output that nothing else reads."""
+    return translated(said(template, **values))
 
 
 def together(reasons: Iterable[str], separators: Mapping[str, str] = SEPARATORS) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlctl.common.errors import DocumentError, Location, SandboxUnavailable
+from rlctl.common.messages.reasons import said
 from rlctl.sandbox import SYSTEM, Limits, Mount, Profile, Result, run
 from rlctl.shell.tracing import stand_ins
 
@@ -62,12 +63,16 @@ def trace(script: str, arguments: Sequence[str], environment: Mapping[str, str],
             result = run(command, _profile(script, environment, seconds, Path(folder)))
         except SandboxUnavailable as error:
             raise DocumentError(
-                f"cannot be traced: {error.message}; nothing was run", at=at, hint=f"{error.hint}{_HINT}"
+                said("cannot be traced: {message}; nothing was run", message=error.message),
+                at=at,
+                hint=f"{error.hint}{_HINT}",
             ) from None
         except OSError as error:
-            raise DocumentError(f"cannot be traced: {error}; nothing was run", at=at) from None
+            raise DocumentError(said("cannot be traced: {error}; nothing was run", error=error), at=at) from None
     if result.stopped:
-        raise DocumentError(f"was stopped in the sandbox: it {_STOPPED[result.stopped]}", at=at, hint=_HINT[5:])
+        raise DocumentError(
+            said("was stopped in the sandbox: it {stopped}", stopped=_STOPPED[result.stopped]), at=at, hint=_HINT[5:]
+        )
     return _traced(result, at)
 
 
@@ -138,5 +143,7 @@ def _traced(result: Result, at: Location) -> Traced:
         ended = None if status == b"late" else int(status)
         return Traced(tuple(tuple(call.split("\0")[:-1]) for call in parts[1:]), ended, parts[0])
     except (ValueError, IndexError):
-        said = result.stderr.decode("utf-8", "replace").strip()[-300:]
-        raise DocumentError(f"cannot be traced: the sandbox ended early: {said or 'no output'}", at=at) from None
+        told = result.stderr.decode("utf-8", "replace").strip()[-300:]
+        raise DocumentError(
+            said("cannot be traced: the sandbox ended early: {value}", value=told or "no output"), at=at
+        ) from None
