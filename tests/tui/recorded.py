@@ -1,8 +1,9 @@
-"""A real run of the quickstart, shorter, kept in ``tests/tui/addition`` for pictures of the screens.
+"""A real run of the quickstart, which learns to add, kept in ``tests/tui/addition`` for pictures of the screens.
 
-    python tests/tui/recorded.py            # runs it anew (about two minutes of two cores) and keeps what the app reads
+    python -m tests.tui.recorded            # runs it (about seven minutes of two cores) and keeps what the app reads
 
-Kept are the run's own files without checkpoints, and of its responses a few steps. What names this machine is replaced.
+Kept are the run's own files without checkpoints, and of its responses a few steps. Of the stages before the last every
+tenth step stays, and of phases only the last ones, so that the log is small. What names this machine is replaced.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ from rlctl.cli import quickstart
 
 FOLDER = Path(__file__).parent / "addition"
 KEPT = ("run.json", "config.yaml", "plan.json", "source.yaml", "source1.yaml", "events.jsonl")
-STEPS = {"step-000001", "step-000012", "step-000023", "step-000024"}
+STEPS = {"step-000001", "step-000025", "step-000050", "step-000075", "step-000099", "step-000100"}
 """Whose responses are kept; those of evaluations all are."""
+EVERY = 10
+"""Of the stages before the last, each so-many-th step is kept."""
+PHASES = 20
+"""Events of phases that are kept, the last ones."""
 HOME = "/home/me/addition"
 """In place of the folder that it ran in."""
 
@@ -40,8 +45,7 @@ def record() -> None:
             "--set",
             "run.folder=runs",
         ]
-        shorter = ["--set", "stages.0.schedule.total_steps=30", "--set", "schedule.total_steps=24"]
-        subprocess.run([sys.executable, "-m", "rlctl", *words, *shorter], check=True)
+        subprocess.run([sys.executable, "-m", "rlctl", *words], check=True)
         keep(Path("runs/addition").resolve(), Path(name).resolve())
 
 
@@ -57,7 +61,21 @@ def keep(run: Path, around: Path) -> None:
         target = FOLDER / path.relative_to(run)
         target.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text().replace(str(around), HOME).replace(f'"{host}"', '"node1"')
-        target.write_text(text)
+        target.write_text(thinned(text) if path.name == "events.jsonl" else text)
+
+
+def thinned(log: str) -> str:
+    """The events of a log without most steps of the stages before the last, and most phases."""
+    lines = log.splitlines(keepends=True)
+    events = [json.loads(line) for line in lines]
+    last = [event["stage"] for event in events if event["kind"] == "step"][-1]
+    phases = [place for place, event in enumerate(events) if event["kind"].startswith("phase")][-PHASES:]
+    kept = []
+    for place, event in enumerate(events):
+        is_between = event["kind"] == "step" and event["stage"] != last and event["step"] % EVERY != 1
+        if not is_between and (not event["kind"].startswith("phase") or place in phases):
+            kept.append(lines[place])
+    return "".join(kept)
 
 
 def place(runs_folder: Path) -> Path:
