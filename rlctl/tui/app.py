@@ -273,17 +273,21 @@ class RlctlApp(App[RlctlError]):
 
         self._open(folder.name, read)
 
-    def edit(self, name: str, opening: Opening, given: dict[str, str] | None = None) -> None:
-        """Show the editor of a config that is opened now; a person is asked for what it wants beside ``given``."""
+    def edit(self, name: str, opening: Opening, given: dict[str, str] | None = None, *, changed: bool = False) -> None:
+        """Show the editor of a config that is opened now; a person is asked for what it wants beside ``given``.
+
+        ``changed``: whether it opens at its first change.
+        """
         known = given or {}
 
         def read() -> Make:
             from rlctl.tui.screens.editor import EditorScreen
 
             session = opening(known)
-            return lambda: EditorScreen(session, readonly=self.readonly)
+            at = session.changes[0].path if changed and session.changes else ()
+            return lambda: EditorScreen(session, readonly=self.readonly, at=at)
 
-        self._open(name, read, Asked(known, lambda said: self.edit(name, opening, said)))
+        self._open(name, read, Asked(known, lambda said: self.edit(name, opening, said, changed=changed)))
 
     def edit_file(self, path: Path) -> None:
         """Show the editor of a file."""

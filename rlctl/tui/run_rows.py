@@ -10,9 +10,10 @@ from typing import Any
 
 from rlctl import runs
 from rlctl.common.language import later
+from rlctl.monitor.metrics import EMPTY, Series
 from rlctl.monitor.watching import RunView
 
-COURSE = 24
+COURSE = 16
 """Most values of a run's course."""
 LEARNED = ("reward/mean", "policy/loss")
 """What is told of how well a run learns: the first of them that it has, else what it was last evaluated by."""
@@ -28,6 +29,8 @@ class Row:
     """The newest value of ``metric``."""
     course: tuple[float, ...] = ()
     """Its last values."""
+    series: Series = EMPTY
+    """The same with its steps, as far back as the end of the log has them."""
     seconds_left: float | None = None
     """Of the stage, while it runs; None if that is not known."""
 
@@ -96,7 +99,7 @@ def newest(info: runs.RunInfo) -> Row:
     for name in (*LEARNED, *stage.evaluations.columns):
         found = stage.table_of(name).series(name)
         if len(found):
-            return Row(info, name, found.values[-1], tuple(found.values[-COURSE:]), left)
+            return Row(info, name, found.values[-1], tuple(found.values[-COURSE:]), found, left)
     return Row(info, seconds_left=left)
 
 

@@ -76,7 +76,9 @@ ZH: dict[str, str] = {
     "Events": "事件",
     "What happened": "发生过什么",
     "Stop": "停止",
-    "End the run after its step, with a checkpoint; once more: now": "跑完当前步后结束，并保存检查点；再按一次则立即结束",
+    "End the run after its step, with a checkpoint; once more: now": (
+        "跑完当前步后结束，并保存检查点；再按一次则立即结束"
+    ),
     "{name} was asked to stop, and ends after its step. End it now? What came after its last checkpoint is lost.": (
         "{name} 已被要求停止，将在当前步之后结束。现在就结束吗？最近检查点之后的内容会丢失。"
     ),
@@ -98,7 +100,6 @@ ZH: dict[str, str] = {
     "Step after": "下一步",
     "step {step}": "第 {step} 步",
     "nothing is known of this run yet": "对这次运行还一无所知",
-    "reading {share:.0%}": "正在读取 {share:.0%}",
     "{folder} is not there any more": "{folder} 已经不存在",
     "running": "运行中",
     "finished": "已完成",
@@ -202,7 +203,9 @@ ZH: dict[str, str] = {
     "look at the logs of its processes, or stop the run and resume it from the last checkpoint": (
         "查看各进程的日志；停止该运行再续训，会从最近的检查点继续"
     ),
-    "{metric} is {recent:.3g}, {times:.0f} times its earlier value": "{metric} 为 {recent:.3g}，是之前的 {times:.0f} 倍",
+    "{metric} is {recent:.3g}, {times:.0f} times its earlier value": (
+        "{metric} 为 {recent:.3g}，是之前的 {times:.0f} 倍"
+    ),
     "lower train.optimizer.lr, or raise the coefficient of algorithm.kl_in_loss": (
         "调低 train.optimizer.lr，或调大 algorithm.kl_in_loss 的系数"
     ),
@@ -350,11 +353,8 @@ ZH: dict[str, str] = {
     "smoothed {value}": "平滑后 {value}",
     # the editor's findings, help, plan and preview
     "Fix": "修正",
-    "Set what would mend the finding": "把值改成能消除该问题的值",
     " or ": " 或 ",
-    "enter: to the field   f: apply the fix": "enter：到对应字段   f：应用修正",
     "this finding is about no single field": "该问题不针对某一个字段",
-    "there is no single value that mends it: enter leads to the field": "没有单个值可以修正它：按 enter 到对应字段",
     "nothing is wrong": "没有问题",
     "Go to a field: what it means is told here.": "移到一个字段上，这里会说明它的含义。",
     "This run does not use it.": "本次运行用不到它。",
@@ -432,7 +432,6 @@ ZH: dict[str, str] = {
     "there is no prompt to follow": "没有可跟踪的 prompt",
     "prompt {number} of {source} over the steps": "{source} 的 prompt {number} 在各步的情况",
     "prompt {number} of {source}": "{source} 的 prompt {number}",
-    "drawn by weights {version}": "由权重版本 {version} 生成",
     "answer": "答案",
     "response {place} of {count}": "第 {place} 条回答，共 {count} 条",
     "reward {reward} ({against} to the group's mean)": "奖励 {reward}（比组内均值 {against}）",
@@ -450,7 +449,6 @@ ZH: dict[str, str] = {
     "a reward failed: {error}": "有一项奖励计算失败：{error}",
     "all rewards are equal: nothing is learned from this group": "奖励全部相同：从这一组学不到东西",
     "underlined": "下划线",
-    "drawn though its probability was below 1%: {count}": "概率低于 1% 却被采到的 token：{count} 个",
     "reversed": "反色",
     "rollout and trainer differ by a factor above 1.5: {count}; mean difference {mean} nats": (
         "rollout 与训练的概率相差 1.5 倍以上的 token：{count} 个；平均差异 {mean} nats"
@@ -508,7 +506,9 @@ ZH: dict[str, str] = {
         "直接写入数值，变量不再控制这些键"
     ),
     "Do not save": "不保存",
-    "this config is now what the file says; ctrl+z brings your values back": "配置已改为文件中的值；按 ctrl+z 恢复你的值",
+    "this config is now what the file says; ctrl+z brings your values back": (
+        "配置已改为文件中的值；按 ctrl+z 恢复你的值"
+    ),
     "The file cannot say all of this config. It would say:\n{lines}": "该文件无法表达全部配置，将写成：\n{lines}",
     "Save, and take what the file says; undo brings your values back": "保存，并采用文件中的值；可撤销恢复你的值",
     "Save, and keep your values here, though the file says otherwise": "保存，但这里保留你的值，与文件不一致",
@@ -567,11 +567,9 @@ ZH: dict[str, str] = {
     "newest": "最新值",
     "age": "多久以前",
     "took": "用时",
-    "runs of {folder}": "{folder} 的运行",
     "{shown} of {all} runs": "共 {all} 个运行，显示 {shown} 个",
     "no runs in {folder}; rlctl launch starts one": "{folder} 里没有运行；用 rlctl launch 启动",
     "/ filters: words of a name or a status": "/ 筛选：名称或状态中的字词",
-    "Sort by next column": "换一列排序",
     "Other way round": "反向排序",
     "Mark two runs to compare them": "标记两个运行来对比",
     "Compare": "对比",
@@ -670,4 +668,83 @@ ZH: dict[str, str] = {
     "/ filters by words of a name; enter opens a path: file, run or folder": (
         "/ 按名称中的词筛选；输入文件、任务或目录的路径，回车打开"
     ),
+    "1 error": "1 个错误",
+    "{count} errors": "{count} 个错误",
+    "1 warning": "1 个警告",
+    "{count} warnings": "{count} 个警告",
+    "1 note": "1 条提示",
+    "{count} notes": "{count} 条提示",
+    "Set the value that fixes the finding": "改成能修正该问题的值",
+    "there is no single value that fixes it: enter leads to the field": "没有单个值可以修正它：按 enter 到对应字段",
+    "Go to which of these?": "跳到哪一个？",
+    "{count}: Enter lists them": "{count}：按 Enter 展开",
+    "Open the config of a next run with which change?": "用哪一项改动打开下一个任务的配置？",
+    "Apply advice": "采纳建议",
+    "Open the config of a next run with the change that an advice names, from the last checkpoint": (
+        "打开下一个任务的配置：带上建议的改动，从最近的检查点继续"
+    ),
+    "Accept": "接受",
+    "Accept what the target changes or loses here, and go to the next decision": (
+        "接受目标框架在这里的改动或丢失，并转到下一个待决项"
+    ),
+    "nothing is to be decided here": "这一行不需要决定",
+    "{done} of {all} decided: Enter answers, Space accepts": "已决定 {done}/{all}：Enter 回答，空格接受",
+    "✓ nothing to decide: ready to save with S": "✓ 没有待决项：可以按 S 保存",
+    "✓ all {all} decided: ready to save with S": "✓ {all} 项都已决定：可以按 S 保存",
+    "silent": "无响应",
+    "Worst of run": "全程最差",
+    "compared word by word; v ends it": "逐词对比；按 v 结束",
+    "The responses with the lowest rewards of all steps, and back": "所有步中奖励最低的回答；再按一次返回",
+    "Keep this response, and compare others with it word by word; once more: no longer": (
+        "以这个回答为基准，与其他回答逐词对比；再按一次结束"
+    ),
+    "go to another response; f follows this prompt over the steps": "移到另一个回答；按 f 跟踪该 prompt 的各步",
+    "no response is under the cursor": "光标处没有回答",
+    "the worst of {count} steps": "{count} 步中最差的",
+    "a next run with {changes}; it starts anew. l launches it, u takes a change back": (
+        "下一个任务：{changes}；从头开始训练。按 l 启动，按 u 撤销改动"
+    ),
+    "the next run": "下一个任务",
+    "a next run with {changes}; it resumes from step {step}. l launches it, u takes a change back": (
+        "下一个任务：{changes}；从第 {step} 步继续。按 l 启动，按 u 撤销改动"
+    ),
+    "{name}   reading the run ... {share:.0%}": "{name}   正在读取任务…… {share:.0%}",
+    "the config of the run has this change already": "任务的配置已经包含这项改动",
+    "Delete {folder} with its checkpoints, logs and samples? This cannot be undone.": (
+        "删除 {folder} 及其检查点、日志和样本？删除后无法恢复。"
+    ),
+    "Sort": "排序",
+    "started": "开始时间",
+    "machine": "机器",
+    "folder": "目录",
+    "Delete the folder of a run that does not run": "删除未在运行的任务的目录",
+    "Sort by the next column": "按下一列排序",
+    "Runs in {folder}": "{folder} 中的任务",
+    "Delete": "删除",
+    "● {count} running": "● {count} 个运行中",
+    "{name} is running: stop it first": "{name} 正在运行：请先停止",
+    "{name} is deleted": "已删除 {name}",
+    "process {pid}": "进程 {pid}",
+    "Grid": "网格",
+    "All listed metrics as small charts, and back": "把列出的指标都画成小图；再按一次返回",
+    "Chart before": "上一张图",
+    "Chart after": "下一张图",
+    "Row above": "上一行",
+    "Row below": "下一行",
+    "Large": "放大",
+    "This metric alone": "只看这个指标",
+    "reward {reward}": "奖励 {reward}",
+    "- step {step}, reward {reward}": "- 第 {step} 步，奖励 {reward}",
+    "+ step {step}, reward {reward}": "+ 第 {step} 步，奖励 {reward}",
+    "shown at {count} steps, step {first} to {last}": "在 {count} 步中出现，第 {first} 至 {last} 步",
+    "not trained": "不参与训练",
+    "a new row of training": "训练中另起一行",
+    "{share:.0%} of the text is the same": "文本有 {share:.0%} 相同",
+    "mean reward": "平均奖励",
+    "one of {count} responses": "{count} 个回答之一",
+    "generated by weights {version}": "由权重版本 {version} 生成",
+    "sampled although its probability was below 1%: {count}": "概率低于 1% 却被采到的 token：{count} 个",
+    "{count} tokens, trained": "{count} 个 token，参与训练",
+    "{count} tokens before it, masked": "之前的 {count} 个 token 被屏蔽",
+    "only the first {count} words are compared": "只对比前 {count} 个词",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from rlctl.editing import recovery
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.dialogs.ask import ChooseScreen
+from rlctl.tui.panes.findings import FindingsPane
+from rlctl.tui.panes.preview import PreviewPane
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.field_row import FieldRow, FieldSelect
@@ -119,13 +122,60 @@ def test_a_finding_leads_to_its_field(file: Path) -> None:
         screen.session.set(("batch", "mini_batch_responses"), 5)
         screen.renew()
         await settled(screen, pilot)
-        place = next(n for n, item in enumerate(screen.findings) if item.key == "batch.mini_batch_responses")
+        found = next(item for item in screen.findings if item.key == "batch.mini_batch_responses")
         listed = screen.query_one("#finding-list", OptionList)
-        listed.highlighted = place
+        listed.highlighted = screen.query_one(FindingsPane).line_of(found)
         listed.action_select()
         await settled(screen, pilot)
         assert screen.section == ("batch",)
         assert row(screen, "batch.mini_batch_responses").query_one(Input).has_focus
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_findings_of_one_cause_are_one_entry_and_notes_are_folded(file: Path) -> None:
+    file.write_text(file.read_text().replace("t.parquet}]}", "t.parquet}, {path: u.parquet}]}"))
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        listed = screen.query_one("#finding-list", OptionList)
+
+        def shown() -> list[str]:
+            return [str(option.prompt) for option in listed.options]
+
+        [paths] = [text for text in shown() if "t.parquet" in text]
+        assert "u.parquet" in paths
+        assert paths.startswith("[$warning"), "the run may be for another machine"
+        assert "Enter lists them" in shown()[-1]
+        before = len(shown())
+        await pilot.press("2", "end", "enter")
+        await settled(screen, pilot)
+        assert len(shown()) > before
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_what_a_port_loses_is_decided_one_by_one(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        def head() -> str:
+            return str(screen.query_one("#account-head", Static).render())
+
+        screen.session.set(("schedule", "total_epochs"), 2)
+        screen.session.set(("schedule", "total_steps"), 9)
+        screen.renew(anew=True)
+        await settled(screen, pilot)
+        screen.query_one(PreviewPane).dialect = "roll"
+        await pilot.press("4")
+        await settled(screen, pilot)
+        found = re.match(r"0 of (\d+) decided", head())
+        assert found is not None
+        for number in range(int(found[1])):
+            assert head().startswith(f"{number} of "), number
+            await pilot.press("space")
+            await pilot.pause()
+        assert head().startswith(f"✓ all {found[1]} decided: ready to save with S")
+        await pilot.press("space")
+        await pilot.pause()
+        assert head().startswith(f"{int(found[1]) - 1} of "), "it is taken back"
 
     drive(RlctlApp(session=Session.open(file)), act)
 

@@ -18,6 +18,7 @@ from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.dialogs.ask import ChooseScreen, TextScreen
 from rlctl.tui.dialogs.items import ItemsScreen, NewItemScreen
+from rlctl.tui.panes.findings import FindingsPane
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.launch import LaunchScreen, StartingScreen
 from rlctl.tui.widgets.field_row import completed
@@ -43,10 +44,10 @@ def test_a_fix_is_one_key_and_can_be_taken_back(file: Path) -> None:
         screen.session.set(("batch", "mini_batch_responses"), 5)
         screen.renew()
         await settled(screen, pilot)
-        place = next(n for n, item in enumerate(screen.findings) if item.code == "mini-batch-uneven")
+        found = next(item for item in screen.findings if item.code == "mini-batch-uneven")
         screen.action_tab("findings")
         await settled(screen, pilot)
-        screen.query_one("#finding-list", OptionList).highlighted = place
+        screen.query_one("#finding-list", OptionList).highlighted = screen.query_one(FindingsPane).line_of(found)
         await pilot.press("f")
         await pilot.pause()
         assert isinstance(screen.app.screen, ChooseScreen)

@@ -22,9 +22,10 @@ from rlctl.tui.dialogs.pick_runs import PickRunsScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.monitor import MonitorScreen
 from rlctl.tui.screens.start import StartScreen
+from rlctl.tui.widgets.metric_grid import MetricGrid
 from rlctl.tui.widgets.metric_plot import MetricPlot
 from rlctl.tui.widgets.spark import Spark
-from tests.tui.conftest import drive, settled, text, writer
+from tests.tui.conftest import drive, settled, text, text_of, writer
 
 
 @pytest.fixture
@@ -102,6 +103,51 @@ def test_a_stall_is_told_although_nothing_is_new(run: Path, monkeypatch: pytest.
         screen._poll()
         await settled(screen, pilot)
         assert "the phase rollout has taken 120 minutes" in text(screen, "#advice")
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_an_advice_opens_a_next_run_with_its_change(run: Path) -> None:
+    (run / "config.yaml").write_text(
+        "rlctl: 1\nrun: {name: demo}\nmodel: {path: m}\ndata: {train: [{path: t.parquet}]}\nstages: [{name: grpo}]\n"
+    )
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        assert "f algorithm.filters + zero_variance_groups" in text(screen, "#advice")
+        await pilot.press("f")
+        for _ in range(3):
+            await settled(pilot.app.screen, pilot)
+        editor = pilot.app.screen
+        assert isinstance(editor, EditorScreen)
+        assert [found.choice for found in editor.session.config.algorithm.filters] == ["zero_variance_groups"]
+        assert editor.session.config.run.name == "demo-2"
+        assert editor.session.config.checkpoint.resume == "auto", "nothing was saved that it could go on from"
+        assert editor.section == ("algorithm",), "the change is in sight"
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_metrics_are_a_grid_of_charts_and_open_on_the_reward(run: Path) -> None:
+    writer(run).emit("step", step=9, total_steps=20, metrics={"reward/mean": 1.0, "policy/never": 0.0})
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await pilot.press("2")
+        await settled(screen, pilot)
+        assert screen.query_one("#metric-list", OptionList).highlighted_option.id == "reward/mean"  # type: ignore[union-attr]
+        await pilot.press("g")
+        await settled(screen, pilot)
+        await settled(screen, pilot)
+        grid = screen.query_one(MetricGrid)
+        assert grid.has_focus
+        assert [name for name, _ in grid.charts] == [
+            "group/equal_share", "reward/mean", "time/rollout", "time/step", "time/train",
+        ]  # fmt: skip
+        shown = text_of(screen.app)
+        assert "─ group/equal_share ─" in shown
+        assert "0 throughout: policy/never" in shown
+        await pilot.press("right", "right", "enter")
+        await settled(screen, pilot)
+        assert screen.query_one(MetricPlot).metrics == ["time/rollout"]
 
     drive(RlctlApp(run=run), act)
 

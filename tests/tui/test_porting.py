@@ -195,7 +195,7 @@ def test_the_counts_of_the_head_are_seen_however_long_the_name_is(file: Path) ->
         def head() -> str:
             return text_of(screen.app).splitlines()[0]
 
-        assert re.search(r" run_qwen3\S*…\S*megatron.yaml +rlctl@1   ✗ \d+ error", head())
+        assert re.search(r" run_qwen3\S*…\S*megatron.yaml +rlctl@1   (✗|!) \d+ (error|warning)", head())
         await pilot.resize_terminal(180, 24)
         await settled(screen, pilot)
         assert long.name in head()
@@ -254,7 +254,7 @@ def test_findings_are_at_hand_once_one_goes_there(file: Path) -> None:
         await screen.jump(("run", "name"))
         await pilot.press("alt+2")  # out of a field, where digits are text
         await settled(screen, pilot)
-        assert screen.query_one("#finding-list", OptionList).highlighted == 0
+        assert screen.query_one("#finding-list", OptionList).highlighted == 1, "the first one, below its heading"
         assert screen.session.config.run.name == "demo"
 
     drive(RlctlApp(session=Session.open(file)), act)

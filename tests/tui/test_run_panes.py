@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -172,6 +173,59 @@ def test_responses_that_are_read_again_can_still_be_looked_at(run: Path) -> None
     drive(RlctlApp(run=run), act)
 
 
+def test_the_worst_of_the_run_the_course_of_a_prompt_and_two_steps_compared(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "3")
+        assert "  ████  " in lines(screen, "#sample-list")[0], (
+            "the prompt that every step shows has a strip of its rewards"
+        )
+        assert "mean reward 0.50" in text(screen, "#sample-text")
+        assert "shown at 4 steps, step 1 to 4" in text(screen, "#sample-text")
+        await press(screen, pilot, "W")
+        assert "the worst of 4 steps" in text(screen, "#sample-head")
+        listed = lines(screen, "#sample-list")
+        assert [line.split()[0] for line in listed[:9]] == ["-2.00"] * 8 + ["0.00"]
+        assert ("#4" in listed[0], "step 4" in listed[0]) == (True, True), "of equal ones the newest step"
+        assert "one of 3 responses" in text(screen, "#sample-text")
+        await press(screen, pilot, "escape", "f", "end", "v", "home", "down")
+        shown = text(screen, "#sample-text")
+        assert "- step 4, reward 0" in shown
+        assert "+ step 1, reward 1" in shown
+        assert "it is [-five …-]{+four at 1+}" in shown
+        await press(screen, pilot, "escape")
+        assert "step 1, reward" not in text(screen, "#sample-text")
+        assert "prompt 7 of sums over the steps" in text(screen, "#sample-head"), "one thing less at a time"
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_an_agents_conversation_shows_what_is_trained_and_its_tools(run: Path) -> None:
+    group = shown(1, "What is 2+2?", ("it is four", 1.0))
+    call = {"function": {"name": "add", "arguments": {"a": 2, "b": 2}}}
+    group["details"][0] |= {
+        "turns": [[5, 30, True], [3, 9, False]],
+        "counts": {"calls": 1},
+        "messages": [
+            {"role": "assistant", "content": "I add them.", "tool_calls": [call]},
+            {"role": "tool", "name": "add", "content": "4\nexactly"},
+            {"role": "assistant", "content": "It is four."},
+        ],
+    }
+    SampleFiles(run, "grpo", pytest.fail).write(STEP, 5, [group])
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "3", "down")
+        shown = text(screen, "#sample-text")
+        assert "▶ assistant  5 tokens, trained · 30 tokens before it, masked · a new row of training" in shown
+        assert 'I add them.\n→ add({"a":2,"b":2})' in shown
+        assert "◀ tool  not trained\n│ 4\n│ exactly" in shown
+        assert "▶ assistant  3 tokens, trained · 9 tokens before it, masked" in shown
+        assert "calls 1" in shown
+        assert " A " in lines(screen, "#sample-list")[1]
+
+    drive(RlctlApp(run=run), act)
+
+
 def test_responses_are_sorted_and_filtered(run: Path) -> None:
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         await press(screen, pilot, "3", "o")
@@ -285,6 +339,9 @@ def test_processes_are_listed_and_one_that_is_silent_is_marked(run: Path) -> Non
         assert rollout[1].startswith("! late: 2 min")
         assert "late" not in policy[1]
         assert "2 of 3 processes heard of" in text(screen, "#process-head")
+        rack = text(screen, "#rack")
+        assert re.search(r" 91% +│\n│ █+░+ +│\n│ 20G +│\n│ train_step", rack), rack
+        assert "silent" not in rack, "a process without a GPU is on no device of a run with GPUs"
         await press(screen, pilot, "down")
         process(run, "judge-0")
         screen._poll()

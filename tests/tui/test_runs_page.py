@@ -96,7 +96,7 @@ def test_the_table_is_sorted_filtered_and_opens_a_run(folder: Path) -> None:
         assert names(page) == ["second", "third", "first"]  # newest first
         page._sort([column.title for column in COLUMNS].index("newest"))
         assert names(page) == ["second", "first", "third"]
-        await pilot.press("S")
+        await pilot.press("o")
         await pilot.pause()
         assert names(page) == ["third", "first", "second"]
         await pilot.press("slash", *"fir")
@@ -114,6 +114,34 @@ def test_the_table_is_sorted_filtered_and_opens_a_run(folder: Path) -> None:
         await pilot.pause()
         assert pilot.app.screen is page
         assert len(names(page)) == 3
+
+    drive(RlctlApp(runs_folder=folder), act)
+
+
+def test_the_run_under_the_cursor_is_shown_and_removed(folder: Path) -> None:
+    async def act(screen: Any, pilot: Any) -> None:
+        await pilot.press("a")
+        await settled(pilot.app.screen, pilot)
+        page = pilot.app.screen
+        assert isinstance(page, RunsScreen)
+        facts = str(page.query_one("#run-facts", Static).render())
+        assert "✗ failed" in facts
+        assert "3/9" in facts
+        assert "1.5 reward" in facts
+        await pilot.press("down")
+        await settled(page, pilot)
+        assert "■ stopped" in str(page.query_one("#run-facts", Static).render())
+        await pilot.press("X")
+        await settled(pilot.app.screen, pilot)
+        assert (folder / "third").is_dir(), "a person is asked first"
+        await pilot.press("y")
+        await settled(page, pilot)
+        await settled(page, pilot)
+        assert not (folder / "third").exists()
+        assert names(page) == ["second", "first"]
+        await pilot.press("S")
+        await settled(page, pilot)
+        assert "the run is not running" in [one.message for one in pilot.app._notifications]
 
     drive(RlctlApp(runs_folder=folder), act)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from textual.widgets import Input, OptionList
 
+from rlctl.editing.formats import format_of
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.screens.start import StartScreen
 from tests.tui import recorded
@@ -37,6 +38,23 @@ def test_a_path_that_is_nothing_is_told_and_can_be_corrected(file: Path) -> None
         assert "no name here has these words" in text(screen, "#start-told")
 
     drive(RlctlApp(), act)
+
+
+def test_each_config_has_its_format(tmp_path: Path) -> None:
+    texts = {
+        "a.yaml": "rlctl: 1\nrun: {name: a}\n",
+        "b.yaml": "data: {train_files: t}\nactor_rollout_ref: {}\n",
+        "c.yaml": "explorer: {}\nsynchronizer: {}\n",
+        "d.json": '{"exp_name": "d", "actor_train": {}}',
+        "e.sh": "set -x\npython3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo\n",
+        "f.sh": "python examples/start_rlvr_pipeline.py --config_name f\n",
+        "g.yaml": "services: {web: {}}\n",
+    }
+    for name, written in texts.items():
+        (tmp_path / name).write_text(written)
+    found = {name: format_of(tmp_path / name) for name in texts}
+    assert list(found.values()) == ["rlctl", "verl", "trinity", "roll", "verl", "roll", ""]
+    assert format_of(tmp_path / "gone.yaml") == ""
 
 
 def test_configs_and_runs_of_subfolders_are_there(file: Path) -> None:

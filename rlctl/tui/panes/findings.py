@@ -1,4 +1,4 @@
-"""What the checks say: each finding leads to its field, and what would mend it is one key away."""
+"""What the checks say, one entry a cause as `rlctl check` groups them: each leads to its field, and its fix is one key away."""
 
 from __future__ import annotations
 
@@ -9,20 +9,33 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.markup import escape
 from textual.message import Message
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from rlctl.checks import elsewhere
 from rlctl.common.errors import RlctlError
+from rlctl.common.language import later
 from rlctl.common.messages import has, text
 from rlctl.common.report import Finding, Level
+from rlctl.common.report_lines import Cause, causes
 from rlctl.documents import dotted, parse_dotted
 from rlctl.editing.session import Session
+from rlctl.tui.dialogs.ask import ChooseScreen
 from rlctl.tui.language import LANGUAGE, say
 from rlctl.tui.panes.editor import EditorPane
 
 MARKS = {Level.ERROR: "[$error on $surface]✗[/]", Level.WARNING: "[$warning on $surface]![/]", Level.NOTE: "·"}
 """With a ground of their own, so that they can be read in the chosen row too."""
 ORDER = list(Level)
+COUNTS = {
+    Level.ERROR: (later("1 error"), later("{count} errors")),
+    Level.WARNING: (later("1 warning"), later("{count} warnings")),
+    Level.NOTE: (later("1 note"), later("{count} notes")),
+}
+NOTES = "notes"
+"""The line that unfolds them."""
+OFFERED = 9
+"""Most fields of one cause that are offered."""
 
 
 class FindingsPane(EditorPane):
@@ -31,10 +44,9 @@ class FindingsPane(EditorPane):
     DEFAULT_CSS = """
     FindingsPane OptionList { height: 1fr; padding: 0 0 0 1; }
     FindingsPane OptionList, FindingsPane OptionList:focus { border: none; }
-    FindingsPane Static { height: auto; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f", "fix", say("Fix"), id="findings.fix", tooltip=say("Set what would mend the finding")),
+        Binding("f", "fix", say("Fix"), id="findings.fix", tooltip=say("Set the value that fixes the finding")),
     ]
 
     class Fix(Message):
@@ -47,25 +59,54 @@ class FindingsPane(EditorPane):
     def __init__(self) -> None:
         super().__init__()
         self.findings: list[Finding] = []
+        self.causes: list[Cause] = []
+        """What the lines of the list are, without the heads between them."""
+        self.is_open = False
+        """Whether notes are listed although there are errors or warnings."""
+        self._at: list[Cause | None] = []
+        """The cause of each line; None of a head."""
 
     def compose(self) -> ComposeResult:
-        yield Static(say("enter: to the field   f: apply the fix"), markup=False)
         yield OptionList(id="finding-list")
 
     def read(self, session: Session) -> Any:
-        return sorted(session.findings(), key=lambda item: ORDER.index(item.level))
+        return sorted(map(elsewhere, session.findings()), key=lambda item: ORDER.index(item.level))
 
     def take(self, found: Any) -> None:
         is_shown = found == self.findings and [item.fixes for item in found] == [item.fixes for item in self.findings]
         if is_shown and found:
             return
+        self.findings, self.causes = found, causes(found)
+        self._list()
+
+    def _list(self) -> None:
         listed = self.query_one("#finding-list", OptionList)
         at = listed.highlighted
-        self.findings = found
+        before = self._at[at] if at is not None and at < len(self._at) else None
+        self._at = []
+        options: list[Option] = []
+        folds = not self.is_open and any(cause.level is not Level.NOTE for cause in self.causes)
+        for level in ORDER:
+            of_level = [cause for cause in self.causes if cause.level is level]
+            if not of_level:
+                continue
+            is_folded = folds and level is Level.NOTE
+            options.append(Option(_heading(level, len(of_level), folded=is_folded), disabled=not is_folded,
+                                  id=NOTES if is_folded else None))  # fmt: skip
+            self._at.append(None)
+            if not is_folded:
+                options += [Option(_text(cause)) for cause in of_level]
+                self._at += of_level
         listed.clear_options()
-        listed.add_options([Option(_text(item)) for item in found] or [Option(say("nothing is wrong"), disabled=True)])
-        if found and (at is not None or listed.has_focus):
-            listed.highlighted = min(at or 0, len(found) - 1)
+        listed.add_options(options or [Option(say("nothing is wrong"), disabled=True)])
+        if options and (at is not None or listed.has_focus):
+            known = [place for place, cause in enumerate(self._at) if cause is not None]
+            same = [place for place in known if before is not None and self._at[place] == before]
+            listed.highlighted = next(iter([*same, *(place for place in known if place >= (at or 0)), *known]), None)
+
+    def line_of(self, finding: Finding) -> int:
+        """The line of the list that has a finding."""
+        return next(place for place, cause in enumerate(self._at) if cause is not None and finding in cause.findings)
 
     @property
     def errors(self) -> int:
@@ -74,11 +115,26 @@ class FindingsPane(EditorPane):
     @on(OptionList.OptionSelected)
     def _to_field(self, message: OptionList.OptionSelected) -> None:
         message.stop()
-        item = self.findings[message.option_index]
-        if fact := item.fact:
-            self.post_message(self.Ask(fact))
+        if message.option_id == NOTES:
+            self.is_open = True
+            self._list()
             return
-        key = item.key
+        cause = self._at[message.option_index]
+        if cause is None:
+            return
+        keys = list(dict.fromkeys(item.key for item in cause.findings if item.key))
+        if fact := cause.first.fact:
+            self.post_message(self.Ask(fact))
+        elif len(keys) > 1:
+            answers = [(str(number), key) for number, key in enumerate(keys[:OFFERED], start=1)]
+            self.app.push_screen(
+                ChooseScreen(say("Go to which of these?"), answers),
+                lambda answer: self._go(keys[int(answer) - 1]) if answer else None,
+            )
+        else:
+            self._go(next(iter(keys), ""))
+
+    def _go(self, key: str) -> None:
         try:
             path = parse_dotted(key) if key else ()
         except (ValueError, RlctlError):
@@ -90,12 +146,14 @@ class FindingsPane(EditorPane):
 
     def action_fix(self) -> None:
         at = self.query_one("#finding-list", OptionList).highlighted
-        if at is None or at >= len(self.findings):
+        cause = self._at[at] if at is not None and at < len(self._at) else None
+        fixable = next((item for item in cause.findings if item.fixes), None) if cause is not None else None
+        if cause is None:
             self.notify(say("go to a finding first"))
-        elif self.findings[at].fixes:
-            self.post_message(self.Fix(self.findings[at]))
+        elif fixable is not None:
+            self.post_message(self.Fix(fixable))
         else:
-            self.notify(say("there is no single value that mends it: enter leads to the field"))
+            self.notify(say("there is no single value that fixes it: enter leads to the field"))
 
 
 def counted(findings: list[Finding]) -> list[str]:
@@ -108,21 +166,35 @@ def counted(findings: list[Finding]) -> list[str]:
     return told or [say("✓ no problems")]
 
 
-def _text(item: Finding) -> str:
-    where = f" ({item.at})" if item.at is not None else ""
-    message, advice = _said(item)
-    hint = f"\n  [dim]{escape(advice)}[/dim]" if advice else ""
+def _heading(level: Level, count: int, *, folded: bool) -> str:
+    """How many there are of a level, and how to see them if they are folded."""
+    one, many = COUNTS[level]
+    told = say(one) if count == 1 else say(many).format(count=count)
+    return (
+        f"[$primary]▸[/] {say('{count}: Enter lists them').format(count=told)}" if folded else f"[$text-muted]{told}[/]"
+    )
+
+
+def _text(cause: Cause) -> str:
+    """A cause: where it is, what was found, what to do, and the values that fix it."""
+    item = cause.first
+    place = ""
+    if item.at is not None and len({each.at for each in cause.findings}) == 1:
+        place = f"  [$text-muted]{escape(str(item.at))}[/]"
+    message, advice = _said(cause)
+    hint = f"\n  [$text-muted]{escape(advice)}[/]" if advice else ""
     if way := _way(item):
         hint += f"\n  [b]{escape(way)}[/b]"
-    told = f"{item.key}: {message}" if item.key and item.key not in message else message
-    return f"{MARKS[item.level]} {escape(told + where)}{hint}{_fixes(item)}"
+    told = f"{item.key}: {message}" if item.key and item.key not in message and len(cause.findings) == 1 else message
+    return f"{MARKS[item.level]} {escape(told)}{place}{hint}{_fixes(item)}"
 
 
-def _said(item: Finding) -> tuple[str, str]:
+def _said(cause: Cause) -> tuple[str, str]:
     """Message and hint; before an English message in the Chinese app what its code means."""
+    item = cause.first
     if item.id or LANGUAGE == "en" or not has(f"{item.code}.about"):
-        return item.message, item.hint
-    return f"{text(f'{item.code}.about')}\n  {item.message}", item.hint
+        return cause.message, item.hint
+    return f"{text(f'{item.code}.about')}\n  {cause.message}", item.hint
 
 
 def _way(item: Finding) -> str:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from rlctl.common.errors import RlctlError
 from rlctl.monitor.metrics import EMPTY, Series
 from rlctl.monitor.samples import Group
 from rlctl.monitor.watching import RunView, StageView
 from rlctl.runs import RunInfo
+from rlctl.tui.dialogs.ask import ChooseScreen
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
 from rlctl.tui.widgets.run_texts import advice_card, rewards_text, ribbon, shares_text, tiles
@@ -59,6 +64,25 @@ class OverviewPane(Pane):
     OverviewPane #zero { color: $text-muted; padding: 0 1; }
     """
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "apply", say("Apply advice"), id="overview.apply",
+                tooltip=say("Open the config of a next run with the change that an advice names, from the last checkpoint")),
+    ]  # fmt: skip
+
+    class Apply(Message):
+        """A person wants a next run with the change of an advice."""
+
+        def __init__(self, stage: str, code: str) -> None:
+            self.stage, self.code = stage, code
+            super().__init__()
+
+    class Offered(Message):
+        """It was read what the advices of a stage would change."""
+
+        def __init__(self, asked: tuple[str, tuple[str, ...]], changes: dict[str, str]) -> None:
+            self.asked, self.changes = asked, changes
+            super().__init__()
+
     class Rewards(Message):
         """The groups of a step were read."""
 
@@ -72,6 +96,10 @@ class OverviewPane(Pane):
         """View, version and width of what is drawn."""
         self._last: tuple[RunView, RunInfo | None] | None = None
         self._rewards_of: tuple[str, int] | None = None
+        self._asked: tuple[str, tuple[str, ...]] | None = None
+        """The stage and the advices whose changes were read last."""
+        self._changes: dict[str, str] = {}
+        """What an advice would change in the config, by its code."""
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
@@ -94,9 +122,10 @@ class OverviewPane(Pane):
     def show(self, view: RunView, info: RunInfo | None) -> None:
         self._last = (view, info)
         now = time.time() if info is not None and info.status == "running" else 0.0  # only what runs can stall
-        cards = [
-            advice_card(advice, view.stage.steps if view.stage is not None else None) for advice in view.advice(now)
-        ]
+        advices = view.advice(now)
+        table = view.stage.steps if view.stage is not None else None
+        self._ask_changes(view, tuple(advice.code for advice in advices))
+        cards = [advice_card(advice, table, self._changes.get(advice.code, "")) for advice in advices]
         self._tell("#advice", Content("\n").join(cards))
         if view.stage is None or not len(view.stage.steps):
             self.query_one("#nothing", Static).update(_before_steps(view, info))
@@ -119,6 +148,58 @@ class OverviewPane(Pane):
         self.query_one("#groups").set_class(bool(shares) or self._rewards_of is not None, "-told")
         self._show_curves(stage)
         self._read_rewards(view, stage.name)
+
+    def _ask_changes(self, view: RunView, codes: tuple[str, ...]) -> None:
+        """Read what the advices would change, where they are others than before."""
+        asked = (view.stage.name, codes) if view.stage is not None else None
+        if asked is None or asked == self._asked:
+            return
+        self._asked = asked
+        if asked[1]:
+            self._read_changes(view.folder, asked)
+
+    @work(thread=True, exclusive=True, group="changes")
+    def _read_changes(self, folder: Path, asked: tuple[str, tuple[str, ...]]) -> None:
+        from rlctl.tui.advised import offered
+
+        try:
+            changes = offered(folder, *asked)
+        except (RlctlError, OSError):  # the advice is shown without a change
+            changes = {}
+        self.post_message(self.Offered(asked, changes))
+
+    @on(Offered)
+    def _show_changes(self, message: Offered) -> None:
+        if message.asked == self._asked and message.changes != self._changes:
+            self._changes = message.changes
+            self.refresh_bindings()
+            if self._last is not None:
+                self.show(*self._last)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """An advice is applied where one changes the config."""
+        return action != "apply" or bool(self._offers())
+
+    def _offers(self) -> list[tuple[str, str]]:
+        """The advices in sight that change the config, each with its change."""
+        codes = self._asked[1] if self._asked is not None else ()
+        return [(code, self._changes[code]) for code in codes if code in self._changes]
+
+    def action_apply(self) -> None:
+        """Open the next run, with the one change that is offered, or the one that a person chooses."""
+        offers = self._offers()
+        if len(offers) == 1:
+            self._apply(offers[0][0])
+            return
+        answers = [(str(number), change) for number, (_, change) in enumerate(offers, start=1)]
+        question = say("Open the config of a next run with which change?")
+        self.app.push_screen(
+            ChooseScreen(question, answers), lambda answer: self._apply(offers[int(answer) - 1][0]) if answer else None
+        )
+
+    def _apply(self, code: str) -> None:
+        if self._asked is not None:
+            self.post_message(self.Apply(self._asked[0], code))
 
     def on_resize(self) -> None:
         if self._last is not None:

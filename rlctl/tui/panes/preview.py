@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 
 from rlctl.common.errors import RlctlError
 from rlctl.common.report import Bucket, Entry, Finding, Level, fact_in
-from rlctl.common.report_lines import SHOWN_KEYS, Line, lines
+from rlctl.common.report_lines import SHOWN_KEYS, Line, Part, lines
 from rlctl.common.secrets import redacted
 from rlctl.config.chinese import in_words
 from rlctl.documents import KeyPath, parse_dotted
@@ -27,6 +27,7 @@ from rlctl.translation.difference import Difference
 from rlctl.translation.translate import Translation
 from rlctl.tui.language import say
 from rlctl.tui.panes.editor import EditorPane
+from rlctl.tui.widgets.marks import marked
 from rlctl.tui.widgets.port_table import LEAST, PortLine, drawn, heads, port_lines
 
 DIALECTS = ("rlctl", "verl", "trinity", "roll")
@@ -45,6 +46,10 @@ class ReportRow:
     text: str
     path: KeyPath = ()
     fact: str = ""
+    key: str = ""
+    """What it is about, the same while the config changes; empty for what needs no decision."""
+    heading: str = ""
+    """Above it, if it is the first of its rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +81,10 @@ class PreviewPane(EditorPane):
     PreviewPane #account-head { height: auto; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "accept", say("Accept"), id="preview.accept",
+                tooltip=say("Accept what the target changes or loses here, and go to the next decision")),
         Binding("n", "next", say("Next dialect"), id="preview.next"),
-    ]
+    ]  # fmt: skip
 
     class Renewed(Message):
         """Another dialect was chosen."""
@@ -92,15 +99,20 @@ class PreviewPane(EditorPane):
         self._drawn: tuple[object, int] = ((), 0)
         """The keys that the columns show, and their width."""
         self._heads = "", ""
+        self._shares = ""
+        self._asked: dict[str, dict[str, None]] = {}
+        """By dialect, every decision that was asked for since the file was opened."""
+        self._accepted: dict[str, set[str]] = {}
+        """By dialect, what was accepted."""
 
     def compose(self) -> ComposeResult:
         choices = [(name, name) for name in DIALECTS]
         yield Select(choices, value=self.dialect, allow_blank=False, id="preview-dialect", compact=True)
+        yield Static("", id="account-head", markup=False)
+        yield OptionList(id="account")
         yield Static("", id="port-head")
         yield OptionList(id="port")
         yield TextArea("", read_only=True, soft_wrap=False, show_line_numbers=True, id="preview-text", compact=True)
-        yield Static("", id="account-head", markup=False)
-        yield OptionList(id="account")
 
     def read(self, session: Session) -> Any:
         found = session.preview(self.dialect)
@@ -120,18 +132,72 @@ class PreviewPane(EditorPane):
             place = shown.scroll_offset
             shown.load_text(found.text)
             shown.scroll_to(place.x, place.y, animate=False)
-        self.query_one("#account-head", Static).update(f"{found.dialect}: {found.shares}")
+        self._shares = f"{found.dialect}: {found.shares}"
         self._keys, self._heads = found.keys, (found.source, found.dialect)
         self._show_columns()
-        if found.lines == self._lines:
-            return
-        self._lines = found.lines
+        if found.lines != self._lines:
+            self._lines = found.lines
+            self._asked.setdefault(self.dialect, {}).update(dict.fromkeys(line.key for line in found.lines if line.key))
+            self._list()
+        self._tell_decisions()
+
+    def _list(self, at: int | None = None) -> None:
+        """List the account; each decision has a box, which is ticked once it is accepted."""
         listed = self.query_one("#account", OptionList)
-        at = listed.highlighted
+        before = listed.highlighted if at is None else at
         listed.clear_options()
-        listed.add_options([Option(line.text) for line in found.lines])
-        if found.lines and (at is not None or listed.has_focus):
-            listed.highlighted = min(at or 0, len(found.lines) - 1)
+        listed.add_options([Option(self._marked(line)) for line in self._lines])
+        if self._lines and (before is not None or listed.has_focus):
+            listed.highlighted = min(before or 0, len(self._lines) - 1)
+
+    def _marked(self, line: ReportRow) -> str:
+        box = "" if not line.key else "[$success on $surface]☑[/] " if self._is_accepted(line) else "☐ "
+        head = f"[$text-muted]{line.heading}[/]\n" if line.heading else ""
+        return f"{head}{box}{line.text}"
+
+    def _is_accepted(self, line: ReportRow) -> bool:
+        return line.key in self._accepted.get(self.dialect, ())
+
+    def _tell_decisions(self) -> None:
+        """How many decisions are made: those that were accepted, and those that an answer made needless."""
+        asked = self._asked.get(self.dialect, {})
+        open_ones = [line for line in self._lines if line.key and not self._is_accepted(line)]
+        told = ""
+        if open_ones:
+            told = say("{done} of {all} decided: Enter answers, Space accepts").format(
+                done=len(asked) - len(open_ones), all=len(asked)
+            )
+        elif asked:
+            told = say("✓ all {all} decided: ready to save with S").format(all=len(asked))
+        elif self._keys:
+            told = say("✓ nothing to decide: ready to save with S")
+        self.query_one("#account-head", Static).update(marked("\n".join(filter(None, (told, self._shares)))))
+
+    def action_accept(self) -> None:
+        """Accept the decision under the cursor, or take that back; then the next open one has the cursor."""
+        at = self.query_one("#account", OptionList).highlighted
+        if at is None or at >= len(self._lines) or not self._lines[at].key:
+            self.notify(say("nothing is to be decided here"))
+            return
+        accepted, line = self._accepted.setdefault(self.dialect, set()), self._lines[at]
+        accepted ^= {line.key}
+        following = [*range(at + 1, len(self._lines)), *range(at)]
+        is_open = (place for place in following if self._lines[place].key and not self._is_accepted(self._lines[place]))
+        self._list(next(is_open, at) if line.key in accepted else at)
+        self._tell_decisions()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Something is accepted where something has to be decided, and has the cursor."""
+        return action != "accept" or (any(line.key for line in self._lines) and self.query_one("#account").has_focus)
+
+    @on(OptionList.OptionHighlighted, "#account")
+    def _show_key(self, message: OptionList.OptionHighlighted) -> None:
+        """Bring the key of a line into sight in the columns."""
+        message.stop()
+        line, listed = self._lines[message.option_index], self.query_one("#port", OptionList)
+        place = next((n for n, (_, path) in enumerate(self._keys) if path and path == line.path), None)
+        if place is not None and place < listed.option_count and self.query_one("#account").has_focus:
+            listed.highlighted = place
 
     def on_resize(self) -> None:
         self._show_columns()
@@ -140,8 +206,6 @@ class PreviewPane(EditorPane):
         """Every key in three columns, where there is room for them."""
         width = self.size.width - 3
         is_wide = width >= LEAST and bool(self._keys)
-        if is_wide and not self.has_class("-columns") and self.query_one("#account").has_focus:
-            self.call_after_refresh(self.query_one("#port").focus)
         self.set_class(is_wide, "-columns")
         if width < LEAST or self._drawn == (self._keys, width):
             return
@@ -193,16 +257,20 @@ class PreviewPane(EditorPane):
 def _account(session: Session, found: Translation) -> Iterator[ReportRow]:
     """What is worth a look in a translation, by rank: what is lost or had to be assumed, then what is computed."""
     leads = Leads(session, found)
-    heading = ""
+    listed: list[tuple[Line, ReportRow]] = []
     for line in lines(found.report) if found.text is not None else []:
         if line.finding is not None:
             if line.finding in session.report.findings or line.finding.level is Level.NOTE:
                 continue
             text = f"[$warning]![/] {escape(redacted(_finding_text(line.finding)))}"
-            told = _told(text, f"{line.note} {line.finding.hint}", leads.of_finding(line.finding))
+            row = _told(text, f"{line.note} {line.finding.hint}", leads.of_finding(line.finding))
         else:
-            told = _told(_line_text(line), line.note, leads.of_entry(line.entries[0]))
-        yield told if line.heading == heading else replace(told, text=f"[b]{line.heading}[/b]\n{told.text}")
+            row = _told(_line_text(line), line.note, leads.of_entry(line.entries[0]))
+        key = f"{line.kind} {line.keys or line.note}" if line.part is Part.DECIDE else ""
+        listed.append((line, replace(row, key=key)))
+    heading = ""
+    for line, row in sorted(listed, key=lambda pair: not pair[1].key):
+        yield row if line.heading == heading else replace(row, heading=line.heading)
         heading = line.heading
     for entry in found.report.accounting:
         if entry.bucket is Bucket.DERIVED:

@@ -1,4 +1,4 @@
-"""The tab of processes: what each does and uses, and when it was last heard of."""
+"""The tab of processes: the devices as a rack, and what each process does and uses, and when it was last heard of."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import DataTable, Static
 
 from rlctl.common.language import later
+from rlctl.editing.planning import LETTERS
+from rlctl.monitor.devices import LiveDevice, LiveNode, live_nodes
 from rlctl.monitor.processes import Process, alive, processes_of
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
+from rlctl.tui.widgets.rack import Tile, legend, looks
+from rlctl.tui.widgets.rack import node as rack_node
 from rlctl.tui.widgets.run_texts import duration
 from rlctl.tui.widgets.sample_texts import plain
 
@@ -40,7 +46,9 @@ class ProcessesPane(Pane):
 
     DEFAULT_CSS = """
     ProcessesPane #process-head { height: auto; padding: 0 1; color: $text-muted; }
-    ProcessesPane #process-table { height: 1fr; }
+    ProcessesPane #devices { height: auto; max-height: 60%; padding: 0 1; }
+    ProcessesPane #process-table { height: 1fr; min-height: 5; }
+    .-low ProcessesPane #devices { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "log", say("Its log"), id="processes.log", tooltip=say("The log of the process that is marked")),
@@ -62,7 +70,24 @@ class ProcessesPane(Pane):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="process-head", markup=False)
+        yield VerticalScroll(Static("", id="rack", markup=False), id="devices", can_focus=False)
         yield DataTable[Text](id="process-table", classes="panel", cursor_type="row")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen_last: tuple[Sequence[Process], bool] = ((), False)
+
+    def on_resize(self) -> None:
+        self._draw_devices()
+
+    def _draw_devices(self) -> None:
+        """The devices of the processes that told of themselves, as wide as there is room."""
+        processes, running = self._seen_last
+        nodes = live_nodes(processes)
+        self.query_one("#devices").display = bool(nodes)
+        if nodes and self.size.width:
+            width = max(24, self.size.width - 4)
+            self.query_one("#rack", Static).update(devices_drawn(nodes, width, running=running))
 
     def on_mount(self) -> None:
         table = self.query_one(DataTable)
@@ -90,6 +115,8 @@ class ProcessesPane(Pane):
         for process in message.processes:
             for key, cell in _cells(process, running=message.running).items():
                 table.update_cell(process.name, key, cell, update_width=True)
+        self._seen_last = message.processes, message.running
+        self._draw_devices()
         self.query_one("#process-head", Static).update(_head(message.processes, running=message.running))
 
     def _marked(self) -> str:
@@ -101,6 +128,32 @@ class ProcessesPane(Pane):
     def action_log(self) -> None:
         if name := self._marked():
             self.post_message(self.LogWanted(name))
+
+
+def devices_drawn(nodes: Sequence[LiveNode], width: int, *, running: bool) -> Content:
+    """The nodes as racks: of each device who is on it, its use, its memory, and what it does or which process is silent."""
+    roles = dict.fromkeys(role for node in nodes for device in node.devices for role in device.roles)
+    letters = {LETTERS.get(role, role[:1].upper()): role for role in roles}
+    look = looks(list(letters))
+    lines: list[Content] = []
+    for node in nodes:
+        tiles = [_tile(device, running=running) for device in node.devices]
+        lines += rack_node(say("node {number}").format(number=plain(node.name)), tiles, width, look, None)
+    return Content("\n").join([*lines, legend(letters, look)])
+
+
+def _tile(device: LiveDevice, *, running: bool) -> Tile:
+    is_silent = running and bool(device.silent)
+    told = f"✗ {say('silent')}" if is_silent else device.doing or say("waits")
+    return Tile(
+        name=plain(device.name),
+        letters="".join(LETTERS.get(role, role[:1].upper()) for role in device.roles),
+        gib=device.gib,
+        told=plain(told) if running else "",
+        bad=is_silent,
+        use=device.use,
+        room=device.room,
+    )
 
 
 def _head(processes: Sequence[Process], *, running: bool) -> str:

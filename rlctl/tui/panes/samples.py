@@ -1,4 +1,4 @@
-"""The tab of samples: the responses of a step, group by group or sorted; one prompt followed over the steps; evaluations."""
+"""The tab of samples: the responses of a step, group by group or sorted; one prompt over the steps; the worst of the run."""
 
 from __future__ import annotations
 
@@ -11,18 +11,32 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical, VerticalScroll
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from rlctl.common.language import later
+from rlctl.monitor.courses import Courses
 from rlctl.monitor.samples import EVALUATION, SORTS, STEP, Group, Row, SampleIndex, rows_of, worst
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
 from rlctl.tui.widgets.line import Line
-from rlctl.tui.widgets.sample_texts import HEAD, group_content, group_line, response_content, row_line
+from rlctl.tui.widgets.sample_texts import (
+    HEAD,
+    course_line,
+    difference_content,
+    group_content,
+    group_line,
+    response_content,
+    row_line,
+    strip_of,
+)
+
+LIST_STRIP = 10
+"""Most steps of a strip in the list."""
 
 SORT_NAMES = {
     None: later("by group"),
@@ -44,6 +58,8 @@ class Wanted:
     """None is the newest."""
     prompt: tuple[str, int] | None = None
     """Followed over the steps: its source and number."""
+    worst: bool = False
+    """Whether the worst responses of all steps are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +70,7 @@ class Found:
     step: int | None
     steps: Sequence[int]
     groups: Sequence[tuple[int, Group]]
+    courses: Courses
 
 
 class SamplesPane(Pane):
@@ -63,7 +80,7 @@ class SamplesPane(Pane):
     DEFAULT_CSS = """
     SamplesPane #samples { layout: vertical; height: 1fr; }
     SamplesPane #sample-side { height: 45%; }
-    SamplesPane #sample-head { height: auto; max-height: 4; padding: 0 1; color: $text-muted; }
+    SamplesPane #sample-head { height: auto; max-height: 2; padding: 0 1; color: $text-muted; }
     SamplesPane #sample-filter { display: none; }
     SamplesPane #sample-filter.-open { display: block; }
     SamplesPane #sample-list { height: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -80,6 +97,10 @@ class SamplesPane(Pane):
         Binding("left_square_bracket", "step(-1)", say("Step before"), id="samples.before", key_display="["),
         Binding("right_square_bracket", "step(1)", say("Step after"), id="samples.after", key_display="]"),
         Binding("w", "worst", say("Worst"), id="samples.worst", tooltip=say("Go to the response with the lowest reward")),
+        Binding("W", "worst_of_run", say("Worst of run"), id="samples.worst_of_run",
+                tooltip=say("The responses with the lowest rewards of all steps, and back")),
+        Binding("v", "compare", say("Compare"), id="samples.compare",
+                tooltip=say("Keep this response, and compare others with it word by word; once more: no longer")),
         Binding("o", "sort", say("Order"), id="samples.sort", tooltip=say("By group, reward, length, advantage, mismatch")),
         Binding("slash", "filter", say("Filter"), id="samples.filter", key_display="/", tooltip=say(FILTER)),
         Binding("f", "follow", say("Follow prompt"), id="samples.follow", tooltip=say("This prompt in all steps, and back")),
@@ -99,6 +120,9 @@ class SamplesPane(Pane):
     def __init__(self) -> None:
         super().__init__()
         self.kind, self.step, self.prompt = STEP, None, None  # type: str, int | None, tuple[str, int] | None
+        self.worst_of_run = False
+        self.compared: Row | None = None
+        """The response that others are compared with."""
         self.stage: str | None = None
         """The one that was picked; None is the one that runs, or ran last."""
         self.sort: str | None = None
@@ -114,12 +138,15 @@ class SamplesPane(Pane):
         """The line that was highlighted by no person."""
 
     def compose(self) -> ComposeResult:
+        yield Static("", id="sample-head", markup=False)
         with Container(id="samples"):
             with Vertical(id="sample-side"):
-                yield Static("", id="sample-head", markup=False)
                 yield Line(placeholder=say("words, truncated, wrong, reward<0.5 ..."), id="sample-filter", compact=True)
                 yield OptionList(id="sample-list", classes="panel", markup=False)
             yield VerticalScroll(Static("", id="sample-text", markup=False), id="sample-scroll", classes="panel")
+
+    def on_mount(self) -> None:
+        self.query_one("#sample-list").border_title = say(HEAD)
 
     def focus_first(self) -> None:
         self.screen.set_focus(self.query_one("#sample-list"))
@@ -129,10 +156,13 @@ class SamplesPane(Pane):
         if view.stage is None:
             self._say_nothing()
             return
-        wanted = Wanted(self._stage_of(view), self.kind, self.step, self.prompt)
+        wanted = self._wanted(self._stage_of(view))
         if self._asked != (wanted, view.version):
             self._asked = (wanted, view.version)
             self._read(view.samples, wanted)
+
+    def _wanted(self, stage: str) -> Wanted:
+        return Wanted(stage, self.kind, self.step, self.prompt, self.worst_of_run)
 
     def _stage_of(self, view: RunView) -> str:
         """The stage whose samples are shown; a run begun anew may not have the one that was picked."""
@@ -149,16 +179,19 @@ class SamplesPane(Pane):
         step = min(
             steps, key=lambda known: abs(known - (steps[-1] if wanted.step is None else wanted.step)), default=None
         )
-        if wanted.prompt is not None:
+        if wanted.worst:
+            groups = index.worst(wanted.stage, wanted.kind)
+        elif wanted.prompt is not None:
             groups = index.follow(wanted.stage, wanted.kind, *wanted.prompt)
         else:
             groups = [] if step is None else [(step, group) for group in index.groups(wanted.stage, step, wanted.kind)]
-        self.post_message(self.Loaded(Found(wanted, step, steps, groups)))
+        courses = index.courses(wanted.stage, wanted.kind)
+        self.post_message(self.Loaded(Found(wanted, step, steps, groups, courses)))
 
     @on(Loaded)
     def _loaded(self, message: Loaded) -> None:
         stage = message.found.wanted.stage if self._view is None else self._stage_of(self._view)
-        if message.found.wanted != Wanted(stage, self.kind, self.step, self.prompt):
+        if message.found.wanted != self._wanted(stage):
             return  # another one is on its way
         same = self.found is not None and message.found.groups == self.found.groups
         self.found = message.found
@@ -174,8 +207,9 @@ class SamplesPane(Pane):
             return
         before = listed.highlighted or 0
         wanted = self.query_one("#sample-filter", Input).value
-        rows = rows_of(found.groups, sort=self.sort, wanted=wanted)
-        self.entries = list(rows) if self.sort is not None else _grouped(rows, found.groups, everything=not wanted)
+        sort = self.sort or ("reward" if found.wanted.worst else None)
+        rows = rows_of(found.groups, sort=sort, wanted=wanted)
+        self.entries = list(rows) if sort is not None else _grouped(rows, found.groups, everything=not wanted)
         self._steps = {id(group): step for step, group in found.groups}
         listed.clear_options()
         listed.add_options([Option(self._line(entry)) for entry in self.entries])
@@ -186,10 +220,23 @@ class SamplesPane(Pane):
         else:
             self._say_nothing()
 
-    def _line(self, entry: Group | Row) -> str:
+    def _line(self, entry: Group | Row) -> Content | str:
         if isinstance(entry, Group):
-            return group_line(entry, self._steps[id(entry)] if self.prompt is not None else None)
-        return row_line(entry, of_group=self.sort is None)
+            step = self._steps[id(entry)] if self.prompt is not None else None
+            return group_line(entry, step, self._strip(entry) if step is None else "")
+        return row_line(entry, of_group=self.sort is None and not self.worst_of_run, step=self.worst_of_run)
+
+    def _strip(self, group: Group) -> str:
+        if self.found is None:
+            return ""
+        courses = self.found.courses
+        return strip_of(courses.of(group.source, group.prompt_id), courses.extremes(), LIST_STRIP)
+
+    def _course(self, group: Group) -> Content | None:
+        if self.found is None:
+            return None
+        courses = self.found.courses
+        return course_line(courses.of(group.source, group.prompt_id), courses.extremes())
 
     def _tell_head(self) -> None:
         found = self.found
@@ -202,13 +249,18 @@ class SamplesPane(Pane):
             parts = [
                 say("prompt {number} of {source} over the steps").format(number=self.prompt[1], source=self.prompt[0])
             ]
+        elif self.worst_of_run:
+            parts = [say("the worst of {count} steps").format(count=len(found.steps))]
         elif found.step != found.steps[-1]:
             parts.append(say("newest is {step}").format(step=found.steps[-1]))
         if self._view is not None and len(self._view.stages) > 1:
             parts.insert(0, say("stage {name}").format(name=found.wanted.stage))
         rows = sum(isinstance(entry, Row) for entry in self.entries)
-        parts += [say("{count} responses").format(count=rows), say(SORT_NAMES[self.sort])]
-        self.query_one("#sample-head", Static).update(" · ".join(parts) + "\n" + say(HEAD))
+        parts += [
+            say("{count} responses").format(count=rows),
+            say(SORT_NAMES[self.sort or ("reward" if self.worst_of_run else None)]),
+        ]
+        self.query_one("#sample-head", Static).update(" · ".join(parts))
 
     def _say_nothing(self) -> None:
         """Say why there is nothing to show."""
@@ -225,13 +277,51 @@ class SamplesPane(Pane):
     def _look_at(self, message: OptionList.OptionHighlighted) -> None:
         if message.option_index >= len(self.entries) or self.found is None:
             return
-        if message.option_index != self._chosen_here and self.step is None and self.prompt is None:
+        if message.option_index != self._chosen_here and self.step is None and not (self.prompt or self.worst_of_run):
             self.step = self.found.step  # who reads is not taken away from what is read
         self._chosen_here = -1
-        entry = self.entries[message.option_index]
-        content = response_content(entry) if isinstance(entry, Row) else group_content(entry, self._steps[id(entry)])
+        self._show(self.entries[message.option_index])
+
+    def _show(self, entry: Group | Row) -> None:
+        """Show a group or a response whole, or how it differs from the one that others are compared with."""
+        row = self._row(entry)
+        group = entry.group if isinstance(entry, Row) else entry
+        panel = self.query_one("#sample-scroll", VerticalScroll)
+        panel.border_title = ""
+        if self.compared is not None and row is not None and row.response is not self.compared.response:
+            content = difference_content(self.compared, row)
+            panel.border_title = say("compared word by word; v ends it")
+        elif isinstance(entry, Row):
+            content = response_content(entry, self._course(group))
+        else:
+            content = group_content(entry, self._steps[id(entry)], self._course(group))
         self.query_one("#sample-text", Static).update(content)
-        self.query_one("#sample-scroll", VerticalScroll).scroll_home(animate=False)
+        panel.scroll_home(animate=False)
+
+    def _row(self, entry: Group | Row) -> Row | None:
+        """The response of an entry; of a group its best one."""
+        if isinstance(entry, Row):
+            return entry
+        best = max(entry.responses, key=lambda response: response.reward, default=None)
+        return None if best is None else Row(self._steps[id(entry)], entry, best)
+
+    def _here(self) -> Group | Row | None:
+        """What is under the cursor of the list."""
+        place = self.query_one("#sample-list", OptionList).highlighted
+        return self.entries[place] if place is not None and place < len(self.entries) else None
+
+    def action_compare(self) -> None:
+        """Keep the response under the cursor, so that the next ones are compared with it; or end that."""
+        entry = self._here()
+        if self.compared is not None:
+            self.compared = None
+        elif entry is not None and (row := self._row(entry)) is not None:
+            self.compared = row
+            self.notify(say("go to another response; f follows this prompt over the steps"))
+        else:
+            self.notify(say("no response is under the cursor"))
+        if entry is not None:
+            self._show(entry)
 
     def action_step(self, by: int) -> None:
         found = self.found
@@ -243,7 +333,16 @@ class SamplesPane(Pane):
             self._again()
 
     def action_newest(self) -> None:
+        self._leave_lists()
+        self._again()
+
+    def _leave_lists(self) -> None:
+        """Back to the newest step, by group."""
         self.step = self.prompt = None
+        self.worst_of_run = False
+
+    def action_worst_of_run(self) -> None:
+        self.worst_of_run, self.prompt = not self.worst_of_run, None
         self._again()
 
     def action_worst(self) -> None:
@@ -279,13 +378,12 @@ class SamplesPane(Pane):
         if self.prompt is not None:
             self.prompt = None
         else:
-            place = self.query_one("#sample-list", OptionList).highlighted
-            entry = self.entries[place] if place is not None and place < len(self.entries) else None
+            entry = self._here()
             group = entry.group if isinstance(entry, Row) else entry
             if group is None or group.prompt_id is None:
                 self.notify(say("there is no prompt to follow"))
                 return
-            self.prompt = (group.source, group.prompt_id)
+            self.prompt, self.worst_of_run = (group.source, group.prompt_id), False
         self._again()
 
     def action_stage(self) -> None:
@@ -294,19 +392,20 @@ class SamplesPane(Pane):
         if self._view is None or not names:
             return
         self.stage = names[(names.index(self._stage_of(self._view)) + 1) % len(names)]
-        self.step = self.prompt = None
+        self._leave_lists()
         self._again()
 
     def action_evaluation(self) -> None:
         self.kind = STEP if self.kind == EVALUATION else EVALUATION
-        self.step = self.prompt = None
+        self._leave_lists()
         self._again()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Escape is the screen's where there is nothing to leave here; stages are picked where there are several."""
         if action == "stage":
             return self._view is not None and len(self._view.stages) > 1
-        return action != "back" or self.prompt is not None or self.query_one("#sample-filter").has_class("-open")
+        is_inside = self.prompt is not None or self.worst_of_run or self.compared is not None
+        return action != "back" or is_inside or self.query_one("#sample-filter").has_class("-open")
 
     def action_back(self) -> None:
         """One thing less: the filter, or the prompt that is followed."""
@@ -315,6 +414,10 @@ class SamplesPane(Pane):
             field.remove_class("-open")
             field.value = ""
             self.screen.set_focus(self.query_one("#sample-list"))
+        elif self.compared is not None:
+            self.action_compare()
+        elif self.worst_of_run:
+            self.action_worst_of_run()
         else:
             self.action_follow()
 

@@ -163,8 +163,10 @@ class EditorScreen(EditorFiles):
             self.number, self.findings, self.pane, self.shown, self.flow = number, findings, pane, shown, flow
             super().__init__()
 
-    def __init__(self, session: Session, *, readonly: bool = False) -> None:
+    def __init__(self, session: Session, *, readonly: bool = False, at: KeyPath = ()) -> None:
+        """``at``: the field that is shown first; empty for the first section."""
         super().__init__(session, readonly=readonly)
+        self._first = at
         self.form, self.stage_form = Form(session), StageForm(session)
         self.views: list[FieldView] = []
         self.section: KeyPath = ("run",)
@@ -211,6 +213,8 @@ class EditorScreen(EditorFiles):
         self.query_one(SectionTree).pick(self.section)
         self.watch_files()
         self._learn()
+        if self._first:
+            await self.jump(self._first)
 
     @work(thread=True, group="learn")
     def _learn(self) -> None:

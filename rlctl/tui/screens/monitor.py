@@ -18,7 +18,7 @@ from textual.widgets import Static, TabbedContent, TabPane, Tabs
 from textual.worker import get_current_worker
 
 from rlctl import runs
-from rlctl.common.errors import RlctlError
+from rlctl.common.errors import RlctlError, RunError
 from rlctl.monitor.processes import alive, processes_of
 from rlctl.monitor.watching import Batch, RunView
 from rlctl.tui.language import say
@@ -37,6 +37,7 @@ from rlctl.tui.widgets.pages import Pages, numbered
 from rlctl.tui.widgets.run_texts import head_text
 
 if TYPE_CHECKING:
+    from rlctl.editing.session import Session
     from rlctl.tui.app import RlctlApp
 
 EVERY_SECONDS = 1.0
@@ -101,7 +102,7 @@ class MonitorScreen(RunActions):
     DEFAULT_CSS = """
     MonitorScreen #run-head { height: auto; padding: 0 1; }
     MonitorScreen #tabs { height: 1fr; }
-    MonitorScreen.-low Head { display: none; }
+    MonitorScreen Head { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
@@ -129,7 +130,8 @@ class MonitorScreen(RunActions):
         """All that was there has been read."""
 
     def __init__(self, folder: Path, *, readonly: bool = False) -> None:
-        super().__init__(folder, readonly=readonly)
+        super().__init__(readonly=readonly)
+        self.folder = folder
         self.view = RunView(folder)
         self._whole = RunView(folder)
         """What is shown once it is read; before that nothing is, or, of a long log, the end. Until it is shown the thread
@@ -186,7 +188,9 @@ class MonitorScreen(RunActions):
 
     @on(Progress)
     def _show_progress(self, message: Progress) -> None:
-        self.sub_title = say("reading {share:.0%}").format(share=message.share)
+        self.query_one("#run-head", Static).update(
+            say("{name}   reading the run ... {share:.0%}").format(name=self.folder.name, share=message.share)
+        )
 
     @on(News)
     def _news(self, message: News) -> None:
@@ -195,7 +199,10 @@ class MonitorScreen(RunActions):
         ran, info = self.info is not None and self.info.status == "running", folder.info
         if ran and info is not None and info.status != "running":
             cast("RlctlApp", self.app).tell_ended(info.name, info.status)
+        is_new = (self.info.status if self.info else "") != (info.status if info else "")
         self.view, self.info, self.asked = message.view, folder.info, folder.asked
+        if is_new:
+            self.refresh_bindings()
         shown = self.query_one("#run-head", Static)
         head = head_text(
             self.view,
@@ -204,7 +211,7 @@ class MonitorScreen(RunActions):
             alive=folder.alive,
             problem=folder.problem,
             asked=folder.asked,
-            name=self.folder.name if self.has_class("-low") else "",
+            name=self.folder.name,
             width=shown.content_size.width,
         )
         if self.info is not None and self.info.status == "running":
@@ -213,13 +220,12 @@ class MonitorScreen(RunActions):
             head += "\n" + say("it is started again, and its process comes up; what it says is in {log}").format(
                 log=self.begins
             )
-        shown.update(marked(head))
+        shown.update(marked(head).stylize("bold", 0, len(self.folder.name)))
         self.pane.show(self.view, self.info)
 
     @on(Looked)
     def _looked(self) -> None:
         self._looking = False
-        self.sub_title = ""
 
     @on(TabbedContent.TabActivated, "#tabs")
     def _come_into_sight(self) -> None:
@@ -236,6 +242,31 @@ class MonitorScreen(RunActions):
     def _show_log(self, message: ProcessesPane.LogWanted) -> None:
         self.query_one(LogsPane).open(message.name)
         self.action_tab("logs")
+
+    @on(OverviewPane.Apply)
+    def _open_next(self, message: OverviewPane.Apply) -> None:
+        """Edit the config of a next run with what an advice changes; it is launched from there."""
+        folder, app = self.folder, cast("RlctlApp", self.app)
+
+        def opening(given: dict[str, str]) -> Session:
+            from rlctl.tui.advised import next_run
+
+            try:
+                found = next_run(folder, message.stage, message.code)
+            except OSError as error:
+                raise RunError(f"{error.filename}: {error.strerror}") from error
+            if found is None:
+                raise RunError(say("the config of the run has this change already"))
+            told = say("a next run with {changes}; it starts anew. l launches it, u takes a change back")
+            if found.step is not None:
+                told = say(
+                    "a next run with {changes}; it resumes from step {step}. l launches it, u takes a change back"
+                )
+            text = told.format(changes=", ".join(change.label for change in found.changes), step=found.step)
+            app.call_from_thread(app.notify, text, markup=False)
+            return found.session
+
+        app.edit(say("the next run"), opening, changed=True)
 
     def action_leave(self) -> None:
         cast("RlctlApp", self.app).leave_screen(self)

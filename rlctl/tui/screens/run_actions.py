@@ -27,7 +27,7 @@ OFFERED = 9
 
 
 class RunActions(Screen[None]):
-    """A screen that has a run, and the keys that act on it."""
+    """A screen that has a run, or has one under its cursor, and the keys that act on it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("S", "stop", say("Stop"), id="run.stop",
@@ -39,19 +39,26 @@ class RunActions(Screen[None]):
     class Resumable(Message):
         """What is kept of the run, or why that cannot be read."""
 
-        def __init__(self, found: runs.Standing | RlctlError | OSError, waiting: OpeningScreen) -> None:
-            self.found, self.waiting = found, waiting
+        def __init__(self, folder: Path, found: runs.Standing | RlctlError | OSError, waiting: OpeningScreen) -> None:
+            self.folder, self.found, self.waiting = folder, found, waiting
             super().__init__()
 
-    def __init__(self, folder: Path, *, readonly: bool) -> None:
+    def __init__(self, *, readonly: bool) -> None:
         super().__init__()
-        self.folder, self.readonly = folder, readonly
+        self.readonly = readonly
         self.info: runs.RunInfo | None = None
-        """What run.json said at the last poll; None where it could not be read."""
+        """What run.json of the run said last; None where it could not be read, or there is no run."""
         self.asked: frozenset[str] = frozenset()
         """What it had been asked to do by then."""
         self.begins: Path | None = None
         """Where the process that goes on with it tells what it does, while it is not there yet."""
+
+    def is_useless(self, action: str) -> bool:
+        """Whether a key does nothing to the run as it is, so that the footer does not show it."""
+        status = self.info.status if self.info is not None else ""
+        if action in ("stop", "checkpoint"):
+            return status != "running"
+        return action == "resume" and status in ("", "running", "finished")
 
     def action_stop(self) -> None:
         """Ask it to end after its step; where that was asked before, to end now."""
@@ -108,22 +115,22 @@ class RunActions(Screen[None]):
         else:
             waiting = OpeningScreen(say("reading the checkpoints of {name} ...").format(name=self.info.name))
             self.app.push_screen(waiting)
-            self._find_checkpoints(waiting)
+            self._find_checkpoints(self.info.folder, waiting)
 
     @work(thread=True, group="checkpoints")
-    def _find_checkpoints(self, waiting: OpeningScreen) -> None:
+    def _find_checkpoints(self, folder: Path, waiting: OpeningScreen) -> None:
         try:
-            found: runs.Standing | RlctlError | OSError = runs.standing(self.folder)
+            found: runs.Standing | RlctlError | OSError = runs.standing(folder)
         except (RlctlError, OSError) as error:
             found = error
-        self.post_message(self.Resumable(found, waiting))
+        self.post_message(self.Resumable(folder, found, waiting))
 
     @on(Resumable)
     def _offer(self, message: Resumable) -> None:
         if self.app.screen is not message.waiting:  # nobody waits for it any more
             return
         message.waiting.dismiss()
-        name = self.info.name if self.info is not None else self.folder.name
+        name, folder = message.folder.name, message.folder
         found = message.found
         if not isinstance(found, runs.Standing):
             self.notify(str(found), severity="error", markup=False)
@@ -140,7 +147,7 @@ class RunActions(Screen[None]):
 
             def begin_anew(said: bool | None) -> None:
                 if said:
-                    self._resume(None)
+                    self._resume(folder, None)
 
             self.app.push_screen(AskScreen(question, say("Resume")), begin_anew)
             return
@@ -157,19 +164,19 @@ class RunActions(Screen[None]):
 
         def answered(key: str | None) -> None:
             if key is not None:
-                self._resume(None if key == "1" else offered[int(key) - 1].step)
+                self._resume(folder, None if key == "1" else offered[int(key) - 1].step)
 
         self.app.push_screen(ChooseScreen(question, answers), answered)
 
     @work(thread=True, group="resume")
-    def _resume(self, step: int | None) -> None:
+    def _resume(self, folder: Path, step: int | None) -> None:
         """Start the run's process, and tell why where it does not begin; it outlives this one."""
 
         def tell(text: str, severity: str = "information") -> None:
             self.app.call_from_thread(self.notify, text, severity=severity, markup=False)
 
         try:
-            apart = runs.resume_apart(self.folder, step=step)
+            apart = runs.resume_apart(folder, step=step)
             self.begins = apart.output
             tell(say("the run goes on in a process of its own; what it says is in {log}").format(log=apart.output))
             if why := apart.refused(REFUSED_WITHIN):

@@ -1,7 +1,8 @@
-"""The page of runs: a table of all runs of a folder, sorted and filtered; one opens, two are compared."""
+"""The page of runs: all runs of a folder live in a table, the one under the cursor below it, and what is done to them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -9,26 +10,34 @@ from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
 from textual.coordinate import Coordinate
+from textual.markup import escape
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import DataTable, Input, Static
 
 from rlctl.common.filenames import is_folder
-from rlctl.tui.language import say
+from rlctl.runs import asked_of, remove
+from rlctl.tui.dialogs.ask import AskScreen
+from rlctl.tui.language import padded, say
 from rlctl.tui.run_rows import COLUMNS, COURSE, Row, RunRows, age, matching
+from rlctl.tui.screens.run_actions import RunActions
 from rlctl.tui.widgets.braille import blocks
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
-from rlctl.tui.widgets.run_texts import SIGNS, STATUSES, bar, duration
+from rlctl.tui.widgets.run_texts import ASKED, SIGNS, STATUSES, bar, duration
 from rlctl.tui.widgets.sample_texts import plain
+from rlctl.tui.widgets.spark import Spark
 
 if TYPE_CHECKING:
     from rlctl.tui.app import RlctlApp
 
 EVERY_SECONDS = 2.0
-PROGRESS = 8
+TALL = 30
+"""Fewest lines of a terminal that shows the run under the cursor below the table."""
+PROGRESS = 6
 """Cells of the bar of a run's steps."""
 LOOKS = {
     "running": "primary",
@@ -40,10 +49,16 @@ LOOKS = {
 """The color of each status; its sign and its name say the same."""
 
 
-class RunsScreen(Screen[None]):
+class RunsScreen(RunActions):
     """All runs of a folder."""
 
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
     DEFAULT_CSS = """
+    RunsScreen #run-below { height: 12; }
+    RunsScreen #run-below Spark { width: 2fr; height: 1fr; }
+    RunsScreen #run-facts { width: 1fr; height: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
+    RunsScreen.-low #run-below { display: none; }
+    RunsScreen.-narrow #run-facts { display: none; }
     RunsScreen #runs-filter { margin: 0 1; }
     RunsScreen #runs-told { height: auto; padding: 0 1; color: $text-muted; }
     RunsScreen DataTable { height: 1fr; }
@@ -52,8 +67,9 @@ class RunsScreen(Screen[None]):
         Binding("space", "mark", say("Mark"), id="runs.mark", tooltip=say("Mark two runs to compare them")),
         Binding("c", "compare", say("Compare"), id="runs.compare",
                 tooltip=say("What differs in the configs of two runs, and their metrics over one another")),
-        Binding("s", "sort", say("Sort by next column"), id="runs.sort"),
-        Binding("S", "turn", say("Other way round"), id="runs.turn", show=False),
+        Binding("X", "remove", say("Remove"), id="runs.remove", tooltip=say("Delete the folder of a run that does not run")),
+        Binding("s", "sort", say("Sort"), id="runs.sort", tooltip=say("Sort by the next column")),
+        Binding("o", "turn", say("Other way round"), id="runs.turn", show=False),
         Binding("slash", "filter", say("Filter"), id="runs.filter", key_display="/"),
         Binding("r", "refresh", say("Look again"), id="runs.refresh", show=False),
         Binding("escape", "leave", say("Back"), id="runs.leave"),
@@ -66,8 +82,8 @@ class RunsScreen(Screen[None]):
             self.rows = rows
             super().__init__()
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
+    def __init__(self, folder: Path, *, readonly: bool = False) -> None:
+        super().__init__(readonly=readonly)
         self.folder = folder
         self.sorted_by, self.falling = [column.title for column in COLUMNS].index("age"), True
         self.marked: list[Path] = []
@@ -82,11 +98,14 @@ class RunsScreen(Screen[None]):
         yield Head()
         yield Line(placeholder=say("/ filters: words of a name or a status"), id="runs-filter", compact=True)
         yield DataTable(id="runs-table", classes="panel", cursor_type="row")
+        with Horizontal(id="run-below"):
+            yield Spark("", id="run-course")
+            yield Static("", id="run-facts", classes="panel", markup=False)
         yield Static(say("looking for runs ..."), id="runs-told", markup=False)
         yield Footer()
 
     def on_mount(self) -> None:
-        self.title = say("runs of {folder}").format(folder=self.folder)
+        self.title = say("Runs in {folder}").format(folder=self.folder)
         self.set_focus(self._table)
         self.action_refresh()
         self.set_interval(EVERY_SECONDS, self.action_refresh)
@@ -137,10 +156,37 @@ class RunsScreen(Screen[None]):
         self._shown = sorted(found, key=column.by, reverse=self.falling)
         self.marked = [folder for folder in self.marked if any(row.info.folder == folder for row in self._found)]
         self._fill(under)
+        self._show_below()
         told = say("{shown} of {all} runs") if self._found else say("no runs in {folder}; rlctl launch starts one")
-        self.query_one("#runs-told", Static).update(
-            told.format(shown=len(found), all=len(self._found), folder=self.folder)
-        )
+        self.query_one("#runs-told", Static).display = not self._found
+        self.query_one("#runs-told", Static).update(told.format(shown=0, all=0, folder=self.folder))
+        running = sum(row.info.status == "running" for row in self._found)
+        state = [say("● {count} running").format(count=running)] if running else []
+        self.sub_title = "   ".join([*state, told.format(shown=len(found), all=len(self._found), folder=self.folder)])
+
+    @on(DataTable.RowHighlighted)
+    def _show_below(self) -> None:
+        """Show the run under the cursor: the course of what it learns, and where it is."""
+        row = self._under
+        self.info = row.info if row is not None else None
+        self.refresh_bindings()
+        self.query_one("#run-below").display = row is not None and self._is_tall
+        if row is None:
+            self.asked = frozenset()
+            return
+        self.asked = asked_of(row.info.folder) if row.info.status == "running" else frozenset()
+        chart = self.query_one("#run-course", Spark)
+        chart.display = len(row.series) > 1
+        chart.metric = row.metric
+        chart.show(row.series)
+        facts = self.query_one("#run-facts", Static)
+        facts.border_title = escape(row.info.name)
+        facts.update(run_facts(row, self.asked))
+
+    @property
+    def _is_tall(self) -> bool:
+        """Whether there is room below the table."""
+        return self.app.size.height >= TALL
 
     def _fill(self, under: Row | None) -> None:
         """Show the rows; where they are the same ones, only their cells change, and what is in sight stays there."""
@@ -234,6 +280,23 @@ class RunsScreen(Screen[None]):
 
         self.app.push_screen(CompareScreen(both[0], both[1]))
 
+    def action_remove(self) -> None:
+        """Delete the run under the cursor, once that is confirmed."""
+        info = self.info
+        if info is None or self._only_watched():
+            return
+        if info.status == "running":
+            self.notify(say("{name} is running: stop it first").format(name=info.name), markup=False)
+            return
+        question = say("Delete {folder} with its checkpoints, logs and samples? This cannot be undone.")
+
+        def answered(said: bool | None) -> None:
+            if said:
+                self._do(lambda: remove(info), say("{name} is deleted").format(name=info.name))
+                self.action_refresh()
+
+        self.app.push_screen(AskScreen(question.format(folder=info.folder), say("Delete")), answered)
+
     def action_leave(self) -> None:
         words = self.query_one("#runs-filter", Input)
         if words.has_focus or words.value:
@@ -241,3 +304,24 @@ class RunsScreen(Screen[None]):
             self.set_focus(self._table)
         else:
             cast("RlctlApp", self.app).leave_screen(self)
+
+
+def run_facts(row: Row, asked: Collection[str]) -> Content:
+    """Where a run is, since when, what it was asked to do, and why it failed."""
+    info = row.info
+    step = f"{info.step}/{info.total_steps}" if info.total_steps else str(info.step)
+    facts = [
+        (say("status"), f"{SIGNS[info.status]} {say(STATUSES[info.status])}"),
+        (say("step"), step),
+        (say("newest"), row.learned),
+        (say("time left"), "" if row.seconds_left is None else duration(row.seconds_left)),
+        (say("started"), f"{info.started.astimezone():%Y-%m-%d %H:%M}"),
+        (say("took"), duration(info.seconds)),
+        (say("machine"), f"{info.host}, {say('process {pid}').format(pid=info.pid)}" if info.status == "running" else info.host),
+        (say("folder"), str(info.folder)),
+    ]  # fmt: skip
+    lines = [Content.assemble((padded(name, 11), "$text-muted"), plain(told)) for name, told in facts if told]
+    lines += [Content.styled(say(told), "$warning") for name, told in ASKED.items() if name in asked]
+    if info.cause:
+        lines.append(Content.styled(plain(info.cause), "$error"))
+    return Content("\n").join(lines)

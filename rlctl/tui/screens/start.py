@@ -48,7 +48,7 @@ class StartScreen(Screen[None]):
 
     DEFAULT_CSS = """
     StartScreen #start-filter { margin: 0 1; }
-    StartScreen #choices { height: 1fr; }
+    StartScreen #choices { height: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
     StartScreen #start-told { height: auto; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -72,6 +72,8 @@ class StartScreen(Screen[None]):
         super().__init__()
         self.folder, self.readonly = folder, readonly
         self._found: list[Choice] = []
+        self._formats: dict[Path, tuple[int, str]] = {}
+        """Of each config, when it was written and its format."""
         self._place = Path()
         """The folder that configs and runs are looked for in, and below."""
 
@@ -96,16 +98,28 @@ class StartScreen(Screen[None]):
         from rlctl import runs
         from rlctl.config import presets
         from rlctl.tui.widgets.run_texts import run_line
-        from rlctl.tui.widgets.sample_texts import plain
 
         place = self._place
         configs, folders = configs_and_runs(place)
         listed = runs.list_runs(self.folder) if place == Path() and is_folder(self.folder) else []
         known = runs.with_others(listed, folders)
         found = [Choice("run", str(info.folder), run_line(info)) for info in known[:RUNS]]
-        found += [Choice("file", str(path), plain(str(path))) for path in configs[:FILES]]
+        found += [self._file(path) for path in configs[:FILES]]
         found += [Choice("preset", preset.name, f"{preset.name:<16} {say(preset.title)}") for preset in presets.names()]
         self.post_message(self.Found(found))
+
+    def _file(self, path: Path) -> Choice:
+        """A config with its format, which is read again only if the file has changed."""
+        from rlctl.editing.formats import format_of
+        from rlctl.tui.widgets.sample_texts import plain
+
+        try:
+            written = path.stat().st_mtime_ns
+        except OSError:
+            written = 0
+        if self._formats.get(path, (-1, ""))[0] != written:
+            self._formats[path] = written, format_of(path)
+        return Choice("file", str(path), f"{self._formats[path][1] or '–':<9}{plain(str(path))}")
 
     @on(Found)
     def _take(self, message: Found) -> None:
@@ -196,4 +210,4 @@ class StartScreen(Screen[None]):
     def action_runs(self) -> None:
         from rlctl.tui.screens.runs import RunsScreen
 
-        self.app.push_screen(RunsScreen(self.folder))
+        self.app.push_screen(RunsScreen(self.folder, readonly=self.readonly))

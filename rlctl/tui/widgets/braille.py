@@ -54,9 +54,9 @@ def _dots(places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
             yield x + round((to_x - x) * step / steps), y + round((to_y - y) * step / steps)
 
 
-def blocks(values: Sequence[float], width: int) -> str:
-    """Values in one line, between their lowest and their highest."""
+def blocks(values: Sequence[float], width: int, scale: tuple[float, float] | None = None) -> str:
+    """The last values in one line, between their lowest and their highest, or those of ``scale``."""
     shown = list(values)[-width:]
-    low, high = min(shown, default=0.0), max(shown, default=0.0)
+    low, high = scale or (min(shown, default=0.0), max(shown, default=0.0))
     top = len(BLOCKS) - 1
     return "".join(BLOCKS[round((value - low) / (high - low) * top) if high > low else 0] for value in shown)

@@ -80,7 +80,10 @@ class Footer(Static):
         groups: dict[str, list[ActiveBinding]] = {}
         for active in self.screen.active_bindings.values():
             groups.setdefault(active.binding.action, []).append(active)
+        is_useless = getattr(self.screen, "is_useless", None)
         for action, known in groups.items():
+            if is_useless is not None and is_useless(action):
+                continue
             if not any(active.binding.show and active.binding.description for active in known):
                 continue
             works = [

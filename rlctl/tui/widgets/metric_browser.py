@@ -13,11 +13,15 @@ from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from rlctl.monitor.metrics import names_matching
+from rlctl.monitor.metrics import EMPTY, Series, names_matching
 from rlctl.tui.language import say
 from rlctl.tui.widgets.line import Line
+from rlctl.tui.widgets.metric_grid import MetricGrid
 from rlctl.tui.widgets.metric_plot import MetricPlot, Source
 from rlctl.tui.widgets.sample_texts import plain
+
+FIRST = ("reward/mean", "policy/loss", "sft/loss", "loss")
+"""What is drawn first: the first of these that there is."""
 
 
 class MetricBrowser(Vertical):
@@ -26,6 +30,9 @@ class MetricBrowser(Vertical):
     DEFAULT_CSS = """
     MetricBrowser #metric-list { width: 38; max-width: 50%; text-wrap: nowrap; text-overflow: ellipsis; }
     MetricBrowser MetricPlot { width: 1fr; }
+    MetricBrowser MetricGrid { display: none; width: 1fr; padding: 0 1; }
+    MetricBrowser.-grid MetricGrid { display: block; }
+    MetricBrowser.-grid MetricPlot, MetricBrowser.-grid #metric-list { display: none; }
     MetricBrowser #filter { margin: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -38,6 +45,7 @@ class MetricBrowser(Vertical):
         Binding("m", "smooth", say("Smooth"), id="metrics.smooth", tooltip=say("Not, a little, much")),
         Binding("n", "own_range", say("Own range"), id="metrics.range",
                 tooltip=say("Each curve between its lowest and highest value")),
+        Binding("g", "grid", say("Grid"), id="metrics.grid", tooltip=say("All listed metrics as small charts, and back")),
         Binding("p", "plot", say("To the plot"), id="metrics.plot", tooltip=say("Cursor and zoom; p leads back")),
         Binding("escape", "clear_filter", say("Clear filter"), id="metrics.clear", show=False),
     ]  # fmt: skip
@@ -53,6 +61,7 @@ class MetricBrowser(Vertical):
         with Horizontal():
             yield OptionList(id="metric-list", classes="panel")
             yield MetricPlot(id="curves", classes="panel")
+            yield MetricGrid(id="grid")
 
     def show(self, sources: Sequence[Source], *, always_named: bool = False) -> None:
         """Show the metrics of runs as they are now; with ``always_named`` the run is told where it is the only one."""
@@ -61,8 +70,32 @@ class MetricBrowser(Vertical):
         self._list()
         self._plot()
 
+    @property
+    def is_grid(self) -> bool:
+        """Whether all listed metrics are shown as small charts."""
+        return self.has_class("-grid")
+
     def focus_list(self) -> None:
-        self.screen.set_focus(self.query_one("#metric-list"))
+        self.screen.set_focus(self.query_one(MetricGrid) if self.is_grid else self.query_one("#metric-list"))
+
+    def action_grid(self) -> None:
+        """Show all listed metrics as small charts, or one of them large."""
+        self.set_class(not self.is_grid, "-grid")
+        self._plot()
+        self.call_after_refresh(self.focus_list)
+
+    @on(MetricGrid.Opened)
+    def _open(self, message: MetricGrid.Opened) -> None:
+        message.stop()
+        self._options.highlighted = self._listed.index(message.metric)
+        self.action_grid()
+
+    def _series(self, name: str) -> Series:
+        """A metric of the first run that has it."""
+        for source in self._sources:
+            if len(found := source.stage.table_of(name).series(name)):
+                return found
+        return EMPTY
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "clear_filter":
@@ -84,7 +117,8 @@ class MetricBrowser(Vertical):
         self._options.clear_options()
         self._options.add_options([Option(self._line(name), id=name) for name in found])
         if found:
-            self._options.highlighted = found.index(under) if under in found else 0
+            first = next((name for name in FIRST if name in found), found[0])
+            self._options.highlighted = found.index(under if under in found else first)
 
     @property
     def _under(self) -> str | None:
@@ -96,6 +130,9 @@ class MetricBrowser(Vertical):
         return Content(plain(f"[{'x' if name in self.marked else ' '}] {name}"))
 
     def _plot(self) -> None:
+        if self.is_grid:
+            self.query_one(MetricGrid).show([(name, self._series(name)) for name in self._listed])
+            return
         under = [name for name in [self._under] if name is not None and name not in self.marked]
         self.query_one(MetricPlot).show(self._sources, [*self.marked, *under])
 

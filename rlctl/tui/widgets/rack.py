@@ -26,6 +26,10 @@ class Tile:
     gib: float | None = None
     told: str = ""
     bad: bool = False
+    use: float | None = None
+    """Share of the time that it computes; above 1 for several cores."""
+    room: float | None = None
+    """GiB that it has, where devices differ."""
 
 
 def looks(letters: Sequence[str]) -> dict[str, str]:
@@ -59,6 +63,12 @@ def _tile(tile: Tile, size: int, look: Mapping[str, str], room: float | None) ->
         [Content.styled(letter, f"{look.get(letter, '')} bold") for letter in tile.letters] or ["–"]
     )
     lines = [name, roles]
+    room = tile.room or room
+    if tile.use is not None:
+        told = f" {tile.use:.0%}"
+        lines.append(
+            Content.assemble(_bar(min(1.0, tile.use), max(1, wide - len(told)), "$series-2"), (told, "$text-muted"))
+        )
     if tile.gib is not None:
         share = None if not room else tile.gib / room
         told = f"{tile.gib:.0f}G" if tile.gib >= 10 else f"{tile.gib:.1f}G"
@@ -70,12 +80,12 @@ def _tile(tile: Tile, size: int, look: Mapping[str, str], room: float | None) ->
     return [_padded(line, size) for line in lines]
 
 
-def _bar(share: float, width: int) -> Content:
-    """A bar of memory; one that is over full says so."""
+def _bar(share: float, width: int, look: str = "$primary") -> Content:
+    """A bar of memory or use; one that is over full says so."""
     full = max(0, min(width, round(share * width)))
     if share > 1:
         return Content.styled(FULL * (width - 1) + "✗", "$error")
-    return Content.assemble((FULL * full, "$primary"), (EMPTY * (width - full), "$border-blurred"))
+    return Content.assemble((FULL * full, look), (EMPTY * (width - full), "$border-blurred"))
 
 
 def _padded(line: Content, size: int) -> Content:

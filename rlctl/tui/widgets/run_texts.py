@@ -31,6 +31,8 @@ EVIDENCE = 24
 """Most steps whose values stand beside an advice."""
 METRIC_OF = {rule.code: rule.metric for rule in RULES}
 FAILURE_LINES = 3
+WIDE, WIDE_BAR, NARROW_BAR = 100, 20, 8
+"""Cells of a wide head, and of the bar of progress in it and in others."""
 
 
 SIGNS: dict[Status, str] = {"running": "●", "finished": "✓", "stopped": "■", "failed": "✗", "interrupted": "!"}
@@ -62,8 +64,8 @@ def duration(seconds: float) -> str:
 
 def run_line(info: RunInfo) -> str:
     """A run in a line of a list: its status, how far it is, its name."""
-    step = say("step {step}").format(step=info.step)
-    return plain(f"{say(STATUSES[info.status]):<12} {step:<12} {info.name}")
+    step = f"{info.step}/{info.total_steps}" if info.total_steps else str(info.step)
+    return plain(f"{SIGNS[info.status]} {padded(say(STATUSES[info.status]), 12)}{step:>9}  {info.name}")
 
 
 def head_text(
@@ -90,7 +92,8 @@ def head_text(
         width: cells of a line, which break between two things that are told, not within one; 0 for any.
     """
     named = [name] if name else []
-    lines = _in_lines([*named, *_progress(view, info, now)], [*_at_work(view, info, now, alive)], width)
+    cells = NARROW_BAR if 0 < width < WIDE else WIDE_BAR
+    lines = _in_lines([*named, *_progress(view, info, now, cells)], [*_at_work(view, info, now, alive)], width)
     if info is not None and info.status == "running":
         lines += [say(told) for name, told in ASKED.items() if name in asked]
     if view.failure is not None:
@@ -103,8 +106,8 @@ def head_text(
 
 
 def _in_lines(progress: list[str], work: list[str], width: int) -> list[str]:
-    """A line each, or as many as they need where the first does not fit."""
-    if not width or cell_len("   ".join(progress)) <= width:
+    """All in one line, or in as many as they need; without a width a line each."""
+    if not width:
         return ["   ".join(progress), "   ".join(work)]
     lines = [""]
     for part in [*progress, *work]:
@@ -123,7 +126,7 @@ def _failure(event: Mapping[str, Any]) -> str:
     return f"{told}\n  {event['hint']}" if event.get("hint") else told
 
 
-def _progress(view: RunView, info: RunInfo | None, now: float) -> Iterator[str]:
+def _progress(view: RunView, info: RunInfo | None, now: float, cells: int) -> Iterator[str]:
     stage = view.stage
     yield f"{SIGNS[info.status]} {say(STATUSES[info.status])}" if info is not None else say("no run.json")
     if stage is not None:
@@ -132,7 +135,10 @@ def _progress(view: RunView, info: RunInfo | None, now: float) -> Iterator[str]:
             yield say("stage {name}").format(name=stage.name)
         if stage.total_steps:
             share = min(1.0, done / stage.total_steps)
-            yield say("step {done}/{total}").format(done=done, total=stage.total_steps) + f"  {bar(share)} {share:.0%}"
+            yield (
+                say("step {done}/{total}").format(done=done, total=stage.total_steps)
+                + f"  {bar(share, cells)} {share:.0%}"
+            )
         else:
             yield say("step {step}").format(step=done)
     if info is not None:
@@ -167,13 +173,15 @@ def bar(share: float, width: int = 20) -> str:
     return "━" * full + "╌" * (width - full)
 
 
-def advice_card(advice: Advice, table: StepTable | None) -> Content:
-    """What looks wrong with the values that say so, and below it what to try."""
+def advice_card(advice: Advice, table: StepTable | None, change: str = "") -> Content:
+    """What looks wrong with the values that say so, and below it what to try, and the change of config that a key makes."""
     values = table.latest(METRIC_OF.get(advice.code, str(advice.values.get("metric", ""))), EVIDENCE) if table else []
-    evidence = (f"  {blocks(values, EVIDENCE)}", "$warning") if len(values) > 1 else ""
+    scale = min([0.0, *values]), max([0.0, *values])
+    evidence = (f"  {blocks(values, EVIDENCE, scale)}", "$warning") if len(values) > 1 else ""
+    offer = Content.assemble("\n  ", ("f", "$footer-key-foreground bold"), f" {plain(change)}") if change else ""
     text = say(advice.text).format_map(advice.values)
     return Content.assemble(
-        ("! ", "$warning bold"), (plain(text), "bold"), evidence, "\n  ", (say(advice.remedy), "$text-muted")
+        ("! ", "$warning bold"), (plain(text), "bold"), evidence, "\n  ", (say(advice.remedy), "$text-muted"), offer
     )
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
 from rlctl.common.language import later
 from rlctl.common.terminal import safe
-from rlctl.monitor.samples import Group, Response, Row
+from rlctl.monitor.courses import Shown
+from rlctl.monitor.samples import Group, Message, Response, Row
+from rlctl.monitor.words import MOST, Kind, Words, difference, is_cut
 from rlctl.tui.language import say
+from rlctl.tui.widgets.braille import blocks
 
+STRIP = 48
+"""Most steps of the strip of a prompt's rewards."""
+REMOVED, ADDED = "$error", "$success"
 UNLIKELY, MISMATCHED = "underline $warning", "bold reverse $error"
 """Looks of marked tokens; none is told by its color alone."""
 FINISHES = {
@@ -43,61 +49,102 @@ def number(value: float | None, digits: int = 2) -> str:
     return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.3g}"
 
 
-def group_line(group: Group, step: int | None) -> str:
-    """The head of a group in a list; ``step`` is named where the list is of one prompt over the steps."""
+def group_line(group: Group, step: int | None, strip: str = "") -> Content:
+    """The head of a group in a list.
+
+    Args:
+        group: the group.
+        step: its step, if the list is of one prompt over the steps.
+        strip: the prompt's rewards over the steps.
+    """
     name = say("step {step}").format(step=step) if step is not None else f"#{group.prompt_id}"
     if group.prompt_id is None and step is None:
         name = "#"
-    mean = f"  x̄ {number(group.mean_reward)}{'=' if group.is_equal else ''}" if group.responses else ""
-    return f"{name}{mean}  {in_a_line(group.prompt, 160)}"
+    mean = f"x̄ {number(group.mean_reward)}{'=' if group.is_equal else ''}" if group.responses else ""
+    parts: list[tuple[str, str]] = [(name, "bold"), (f"  {mean}", "$text-muted")]
+    parts += [(f"  {strip}", "$series-2")] if strip else []
+    return Content.assemble(*parts, f"  {in_a_line(group.prompt, 160)}")
+
+
+def strip_of(course: Sequence[Shown], scale: tuple[float, float], width: int) -> str:
+    """The mean rewards of a prompt over the steps that show it, as blocks; nothing for a prompt that was shown once."""
+    return blocks([shown.mean for shown in course], width, scale) if len(course) > 1 else ""
+
+
+def course_line(course: Sequence[Shown], scale: tuple[float, float]) -> Content | None:
+    """How often a prompt was shown, its rewards as a strip, and the first and the last of them."""
+    if len(course) < 2:
+        return None
+    first, last = course[0], course[-1]
+    change = last.mean - first.mean
+    style = "$success" if change > 0 else "$error" if change < 0 else "$text-muted"
+    told = say("shown at {count} steps, step {first} to {last}").format(
+        count=len(course), first=first.step, last=last.step
+    )
+    sign = "▲" if change > 0 else "▼" if change < 0 else "="
+    return Content.assemble(
+        (say("mean reward") + " ", "$text-muted"),
+        (number(first.mean), ""),
+        (f" {strip_of(course, scale, STRIP)} ", "$series-2"),
+        (number(last.mean), "bold"),
+        (f" {sign} {number(abs(change))}" if change else f" {sign}", style),
+        (f"   {told}", "$text-muted"),
+    )
 
 
 HEAD = later(" reward  advant.  tokens")
 
 
-def row_line(row: Row, *, of_group: bool) -> str:
-    """A response in a list under ``HEAD``: T where it is cut off, E where a reward failed, M where rollout and trainer differ."""
+def row_line(row: Row, *, of_group: bool, step: bool = False) -> str:
+    """A response in a list under ``HEAD``.
+
+    T: cut off. E: a reward failed. M: rollout and trainer differ. A: an agent's conversation.
+    """
     response = row.response
     marks = "".join(
         (
             "T" if response.truncated else " ",
             "E" if response.error else " ",
-            "M" if any(token.mismatched for token in response.tokens) else " ",
+            "A" if response.messages else "M" if any(token.mismatched for token in response.tokens) else " ",
         )
     )
+    where = f"#{row.group.prompt_id} " + (say("step {step}").format(step=row.step) + " " if step else "")
     told = f"{number(response.reward):>7} {number(response.advantage):>8} {response.length or '–':>7} {marks} "
-    return told + in_a_line(response.text if of_group else f"#{row.group.prompt_id} {response.text}", 160)
+    return told + in_a_line(response.text if of_group else f"{where}{response.text}", 160)
 
 
-def head_of_group(group: Group, step: int) -> Iterator[Content]:
-    """Which prompt it is, the prompt, and its answer."""
+def head_of_group(group: Group, step: int, course: Content | None = None) -> Iterator[Content]:
+    """Which prompt it is, its rewards over the steps, the prompt, and its answer."""
     parts = [say("step {step}").format(step=step)]
     if group.prompt_id is not None:
         parts.append(say("prompt {number} of {source}").format(number=group.prompt_id, source=group.source))
     if group.weight_version is not None:
-        parts.append(say("drawn by weights {version}").format(version=group.weight_version))
+        parts.append(say("generated by weights {version}").format(version=group.weight_version))
     yield Content.styled(" · ".join(parts), "$text-muted")
+    if course is not None:
+        yield course
     yield Content(plain(group.prompt))
     if group.answer:
         yield Content.assemble((say("answer") + " ", "$text-muted"), plain(group.answer))
 
 
-def group_content(group: Group, step: int) -> Content:
+def group_content(group: Group, step: int, course: Content | None = None) -> Content:
     """A group whole: its prompt, its answer, and its responses from best to worst."""
-    parts = list(head_of_group(group, step))
+    parts = list(head_of_group(group, step, course))
     if group.is_equal:
         parts.append(Content.styled(say("all rewards are equal: nothing is learned from this group"), "$warning"))
     for response in sorted(group.responses, key=lambda response: -response.reward):
-        parts += [_rule(), *_facts(response, group), _text(response)]
+        parts += [_rule(), *_facts(response, group), text_of(response)]
     return Content("\n").join(parts)
 
 
-def response_content(row: Row) -> Content:
+def response_content(row: Row, course: Content | None = None) -> Content:
     """A response whole, with its prompt before it and its tokens marked."""
     place = [id(response) for response in row.group.responses].index(id(row.response)) + 1
     of = say("response {place} of {count}").format(place=place, count=len(row.group.responses))
-    parts = [*head_of_group(row.group, row.step), _rule(), Content.styled(of, "$text-muted")]
-    parts += [*_facts(row.response, row.group), *_legend(row.response), _text(row.response)]
+    of = of if row.group.shown_of is None else say("one of {count} responses").format(count=row.group.shown_of)
+    parts = [*head_of_group(row.group, row.step, course), _rule(), Content.styled(of, "$text-muted")]
+    parts += [*_facts(row.response, row.group), *_legend(row.response), text_of(row.response)]
     return Content("\n").join(parts)
 
 
@@ -108,6 +155,8 @@ def _rule() -> Content:
 def _facts(response: Response, group: Group) -> Iterator[Content]:
     against = response.reward - group.mean_reward
     told = say("reward {reward} ({against} to the group's mean)")
+    if group.shown_of is not None:
+        told = say("reward {reward}")
     facts = [told.format(reward=f"{response.reward:g}", against=f"{against:+.3g}")]
     if response.advantage is not None:
         facts.append(say("advantage {advantage}").format(advantage=f"{response.advantage:+.3g}"))
@@ -119,6 +168,7 @@ def _facts(response: Response, group: Group) -> Iterator[Content]:
     components = [f"{name} {value:g}" for name, value in response.components.items()]
     if response.correct is not None:
         components.append(say("right") if response.correct else say("wrong"))
+    components += [f"{name} {count:g}" for name, count in response.counts.items()]
     if components:
         yield Content(plain(" · ".join(components)))
     if response.failure:
@@ -134,7 +184,7 @@ def _legend(response: Response) -> Iterator[Content]:
     unlikely, apart = sum(token.unlikely for token in response.tokens), sum(t.mismatched for t in response.tokens)
     parts: list[Content | tuple[str, str] | str] = [
         (say("underlined"), UNLIKELY),
-        " " + say("drawn though its probability was below 1%: {count}").format(count=unlikely),
+        " " + say("sampled although its probability was below 1%: {count}").format(count=unlikely),
     ]
     yield Content.assemble(*parts)
     if response.mismatch is None:
@@ -147,9 +197,12 @@ def _legend(response: Response) -> Iterator[Content]:
     )
 
 
-def _text(response: Response) -> Content:
-    if response.turns:
+def text_of(response: Response) -> Content:
+    """A response whole: an agent's as its turns or its conversation, others with their tokens marked."""
+    if any(turn.reward is not None for turn in response.turns) or (response.turns and not response.messages):
         return Content("\n").join(_turns(response))
+    if response.messages:
+        return Content("\n").join(line for message in response.messages for line in _message(message))
     if not response.tokens:
         return Content(plain(response.text))
     parts = []
@@ -167,3 +220,49 @@ def _turns(response: Response) -> Iterator[Content]:
             head += " · " + say("reward {reward}").format(reward=f"{turn.reward:g}")
         yield Content.styled(head, "bold $text-muted")
         yield Content.assemble((plain(turn.inserted), "$text-muted"), plain(turn.generated))
+
+
+def _message(message: Message) -> Iterator[Content]:
+    """A message of an agent: who wrote it, what of it is trained on, its text, and the tools that it calls.
+
+    What the model did not write is behind a bar, as training masks it.
+    """
+    trained = message.tokens is not None
+    told = [say("{count} tokens, trained").format(count=message.tokens) if trained else say("not trained")]
+    if message.inserted:
+        told.append(say("{count} tokens before it, masked").format(count=message.inserted))
+    if message.starts_row:
+        told.append(say("a new row of training"))
+    look = "$series-1 bold" if trained else "$series-3 bold"
+    yield Content.assemble("\n", ("▶ " if trained else "◀ ", look), (plain(message.role), look),
+                           (f"  {' · '.join(told)}", "$text-muted"))  # fmt: skip
+    for line in plain(message.text).splitlines():
+        yield Content(line) if trained else Content.assemble(("│ ", "$text-muted"), (line, "$text-muted"))
+    for call in message.calls:
+        yield Content.assemble(
+            ("→ ", "$series-4 bold"), (plain(call.tool), "$series-4 bold"), f"({plain(call.arguments)})"
+        )
+
+
+def difference_content(before: Row, after: Row) -> Content:
+    """Two responses compared word by word, with what each was worth."""
+    told = say("- step {step}, reward {reward}"), say("+ step {step}, reward {reward}")
+    heads = [
+        Content.styled(text.format(step=row.step, reward=f"{row.response.reward:g}"), style)
+        for text, style, row in zip(told, (REMOVED, ADDED), (before, after), strict=True)
+    ]
+    texts = [plain(row.response.text) for row in (before, after)]
+    found = list(difference(*texts))
+    same = sum(len(words.text) for words in found if words.kind is Kind.SAME)
+    share = say("{share:.0%} of the text is the same").format(share=2 * same / max(1, sum(map(len, texts))))
+    parts = [*heads, Content.styled(share, "$text-muted")]
+    if any(map(is_cut, texts)):
+        parts.append(Content.styled(say("only the first {count} words are compared").format(count=MOST), "$warning"))
+    return Content("\n").join([*parts, _rule(), Content.assemble(*map(_words, found))])
+
+
+def _words(words: Words) -> tuple[str, str]:
+    """Words as git marks them, so that no color is needed."""
+    if words.kind is Kind.SAME:
+        return words.text, ""
+    return (f"[-{words.text}-]", REMOVED) if words.kind is Kind.REMOVED else (f"{{+{words.text}+}}", ADDED)
