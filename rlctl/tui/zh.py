@@ -733,7 +733,6 @@ ZH: dict[str, str] = {
     "Row below": "下一行",
     "Large": "放大",
     "This metric alone": "只看这个指标",
-    "reward {reward}": "奖励 {reward}",
     "- step {step}, reward {reward}": "- 第 {step} 步，奖励 {reward}",
     "+ step {step}, reward {reward}": "+ 第 {step} 步，奖励 {reward}",
     "shown at {count} steps, step {first} to {last}": "在 {count} 步中出现，第 {first} 至 {last} 步",
