@@ -63,5 +63,5 @@ def test_what_cannot_be_said_is_in_the_report_and_what_cannot_be_read_is_raised(
         rlctl.convert("a: [1\nb: 2\n", "verl")
     with pytest.raises(UsageError, match="this conversion does not need it"):
         rlctl.convert(VERL, "verl", assume={"weather": "fine"})
-    with pytest.raises(UsageError, match="there is no dialect"):
+    with pytest.raises(UsageError, match="unknown format"):
         rlctl.convert(VERL, "openrlhf")

@@ -72,6 +72,6 @@ def dialect(name: str) -> Dialect:
             loaded: Dialect = point.load()
             return loaded
     raise UsageError(
-        said("there is no dialect {name!r}; known: {names}", name=name, names=", ".join(names())),
+        said("unknown format {name!r}; known: {names}", name=name, names=", ".join(names())),
         hint=nearest(name, names()),
     )

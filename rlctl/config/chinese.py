@@ -1,16 +1,19 @@
 """The help of keys and options in Chinese, beside the English under each field.
 
 The table is ``chinese.tsv``: what is explained (``Grpo.epsilon``, or ``Grpo`` for the option), a mark of the English that
-the Chinese was made from, and the Chinese. A test fails where the English has changed since. This prints what is to be done:
+the Chinese was made from, and the Chinese. A test fails if the English has changed since. The first command prints the lines to
+check; the second marks lines whose Chinese is still right:
 
     python -m rlctl.config.chinese
+    python -m rlctl.config.chinese --accept Grpo.epsilon Gae.gamma
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Container, Iterator
 from functools import cache
 from inspect import get_annotations
 from pathlib import Path
@@ -79,7 +82,7 @@ WORDS = {
     "as in the run": "同整个运行",
     "The stage's name.": "阶段的名称。",
     "several keys": "多个键",
-    "the dialect's default": "该方言的默认值",
+    "the framework's default": "该框架的默认值",
     "default": "默认值",
     "from the environment": "取自环境变量",
 }
@@ -140,7 +143,17 @@ def english() -> Iterator[tuple[str, str]]:
                 yield name, text
 
 
+def accept(names: Container[str]) -> None:
+    """Mark lines of the table as right for the English of now."""
+    marks = {name: mark_of(text) for name, text in english() if name in names}
+    rows = [(name, marks.get(name, mark), text) for name, (mark, text) in lines().items()]
+    TABLE.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    for name, text in english():
-        if lines().get(name, ("", ""))[0] != mark_of(text):
-            print(name, mark_of(text), text, sep="\t")
+    if sys.argv[1:2] == ["--accept"]:
+        accept(sys.argv[2:])
+    else:
+        for name, text in english():
+            if lines().get(name, ("", ""))[0] != mark_of(text):
+                print(name, mark_of(text), text, sep="\t")

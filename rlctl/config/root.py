@@ -30,46 +30,46 @@ class Config:
     model: Model = Model()
     """The model that is trained."""
     data: Data = Data()
-    """Where prompts come from."""
+    """Datasets for training and evaluation."""
     batch: Batch = Batch()
-    """How much is rolled out and trained on at once."""
+    """Batch sizes of rollout and training."""
     schedule: Schedule = Schedule()
-    """How long, and how often it evaluates."""
+    """Length of the run and evaluation interval."""
     algorithm: Algorithm = Algorithm()
-    """What is learned from what."""
+    """Objective, advantages, loss and reward shaping."""
     rollout: Rollout = Rollout()
     """How responses are generated."""
     train: Train = Train()
     """How the policy is trained."""
     critic: Critic | None = None
-    """The value model; null has none. Needed by gae."""
+    """The value model, needed by gae. null = none."""
     reference: Reference = Reference()
-    """The model that KL is measured against; made only where something measures it."""
+    """The model that KL is measured against. Loaded only if something needs it."""
     rewards: tuple[Reward, ...] = (RuleReward(),)
     """How responses are scored."""
     reward_loop: RewardLoop = RewardLoop()
-    """How scoring is organised."""
+    """How scoring is organized."""
     weight_sync: WeightSync = WeightSync()
-    """How new weights reach rollout."""
+    """How new weights reach the rollout engines."""
     placement: Placement = Placement()
-    """Nodes, devices, and who shares them."""
+    """Nodes, devices, and how roles share them."""
     buffer: Buffer = MemoryBuffer()
-    """Where responses wait to be trained on."""
+    """Where responses wait for training."""
     checkpoint: Checkpoint = Checkpoint()
     """What is saved and resumed."""
     tracking: tuple[Tracker, ...] = (ConsoleTracker(),)
-    """Where metrics go; several at once are fine."""
+    """Services that receive metrics."""
     profiling: Profiling = Profiling()
-    """Traces of chosen steps."""
+    """Traces of selected steps."""
     runtime: RuntimeSettings = RuntimeSettings()
-    """Variables, logs and the cluster."""
+    """Environment variables, logs and the cluster."""
     service: Service = Service()
-    """Helper services beside the run."""
+    """Helper services of the run."""
     stages: tuple[dict[str, Any], ...] = ()
-    """Parts run one after the other, each a ``name`` and the keys that differ. A stage that sets no ``model.path`` goes on
-    from the weights of the one before."""
+    """Stages run in order. Each has a ``name`` and overrides. A stage without ``model.path`` starts from the
+    previous stage's weights."""
     extensions: dict[str, dict[str, Any]] = {}
-    """Keys that only one dialect has, by dialect and dotted key: ``{verl: {trainer.esi_redundant_time: 0}}``."""
+    """Keys that only one framework has, by framework and dotted key: ``{verl: {trainer.esi_redundant_time: 0}}``."""
 
     def carried_for(self, dialect: str) -> dict[str, Any]:
         """The keys of ``extensions`` that only this dialect has; none if there are none."""

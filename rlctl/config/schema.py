@@ -106,7 +106,7 @@ class _Definitions:
             own: list[Node] = [{"enum": list(setting.further)}, {"type": "string", "pattern": _OWN}]
             body["properties"][setting.tag] = {
                 "anyOf": own,
-                "description": "A type without options of its own, or FRAMEWORK.NAME.",
+                "description": "A type without options, or FRAMEWORK.NAME.",
             }
         return body
 

@@ -370,7 +370,7 @@ def origin_of(loaded: Loaded, path: KeyPath) -> str:
         if source.at is not None and source.at.file == EDITED:
             return in_words("changed here")
         if source.kind == "dialect_default":
-            return in_words("the dialect's default")
+            return in_words("the framework's default")
         place = f"{source.at}" if source.at is not None else source.kind
         variable = f", {in_words('from the environment')}" if source.kind == "environment" else ""
         return f"{place}{variable}" + (f" ({source.key})" if source.key else "")

@@ -677,7 +677,7 @@ def _options(cls: type) -> list[type]:
 def _read(text: str, path: Path, dialect: str | None, given: Mapping[str, str] | None = None) -> tuple[Loaded, Report]:
     loaded, report = read_input(gathered(text, str(path), given), dialect=dialect)
     if loaded is None:
-        raise UsageError("\n".join(_errors(report)), hint=f"mend {path} first")
+        raise UsageError("\n".join(_errors(report)), hint=f"fix {path} first")
     return loaded, report
 
 

@@ -136,12 +136,12 @@ SHARED_BY = (
     " expert_parallel_size expert_tensor_parallel_size sequence_parallel"
     " moe.dispatcher moe.grouped_gemm transformer"
 )
-"""Keys of ``engine<megatron>`` that every role goes by."""
+"""Keys of ``engine<megatron>`` that apply to every role."""
 TRAINED_BY = (
     "distributed_optimizer overlap_gradient_reduce overlap_parameter_gather ddp optimizer_overrides recompute_granularity"
     " recompute_method recompute_layers recompute_modules moe.layer_recompute moe.freeze_router"
 )
-"""Those that only a role with an optimizer goes by."""
+"""Those that apply only to a role with an optimizer."""
 MULTIMODAL = "multimodal"
 OPERATORS = "operators"
 OTHER = "other"

@@ -1,4 +1,4 @@
-"""The reference page of what a run honours, what it does not use and what it refuses, from ``rlctl/planning/support.py``.
+"""The reference page of which keys a run supports, ignores or refuses, from ``rlctl/planning/support.py``.
 
 python -m rlctl.planning.support_page > docs/reference/support.md
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rlctl.planning.support import NOTED_VALUES, ONLY_VALUES, REFUSED_VALUES, TABLE, UNTRIED, Row, Status, because
 
 _MEANINGS = {
-    Status.HONOURED: "honoured",
+    Status.HONOURED: "supported",
     Status.DESCRIPTIVE: "recorded; it does not affect results",
     Status.FRONT_END: "acts before the run starts",
     Status.NOTED: "not used",
@@ -24,16 +24,16 @@ def support_page() -> str:
 
 
 def _head() -> Iterator[str]:
-    yield "# What a run honours"
+    yield "# Which keys a run supports"
     yield ""
-    yield "Every canonical key is in one row. All keys are translated between dialects, also those that no run honours."
+    yield "rlctl converts all canonical keys between formats. This page shows what `rlctl launch` does with each one."
     yield ""
-    yield "- *refused*: `rlctl launch` does not start a run that sets it to anything but its default, and says why."
-    yield "- *not used*: no number hangs on it, only speed, memory, or what is kept beside the numbers. The run starts; `rlctl"
-    yield "  check` and `launch` warn before, where you wrote it, `plan.json` and `events.jsonl` list it, and `--strict` does not"
-    yield "  start. Where only a dialect's own default sets it, it is a note."
+    yield "- *supported*: the key takes effect."
+    yield "- *refused*: `rlctl launch` doesn't start a run that sets it to anything but its default, and says why."
+    yield "- *not used*: it affects only speed, memory or logging, so the run starts. If you set it, `rlctl check` and `launch`"
+    yield "  warn, `plan.json` and `events.jsonl` list it, and `--strict` doesn't start. A framework's default is only noted."
     yield ""
-    yield "A name that ends in `*` stands for the key and all below it, `<a|b>` for options of a choice."
+    yield "A name that ends in `*` includes all keys below it; `<a|b>` are options of a choice."
     yield "Printed from `rlctl/planning/support.py`."
 
 
@@ -54,16 +54,16 @@ def _names(row: Row) -> str:
 
 def _meaning(row: Row) -> str:
     if row.elsewhere is not None:
-        but = f"refused where {' or '.join(row.refused_on)} does, " if row.refused_on else ""
-        told = f"{but}{_MEANINGS[row.elsewhere]} where another engine does: {row.reason}"
-        return f"honoured where {' or '.join(row.engines)} generates; {told}"
+        but = f"refused with {' and '.join(row.refused_on)}, " if row.refused_on else ""
+        others = f"{but}{_MEANINGS[row.elsewhere]} with other engines: {row.reason}"
+        return f"supported with {' and '.join(row.engines)}; {others}"
     return f"{_MEANINGS[row.status]}: {row.reason}" if row.reason else _MEANINGS[row.status]
 
 
 def _values() -> Iterator[str]:
     yield from (
         "",
-        "## Values of keys that are otherwise honoured",
+        "## Values of keys that are otherwise supported",
         "",
         "| key | value | in a run |",
         "| --- | --- | --- |",
@@ -77,7 +77,7 @@ def _values() -> Iterator[str]:
 
 
 def _untried() -> Iterator[str]:
-    yield from ("", "## What no test has run", "")
+    yield from ("", "## Not tested", "")
     yield from (f"- {each}" for each in UNTRIED)
 
 

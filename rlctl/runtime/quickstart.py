@@ -140,4 +140,4 @@ def describe(folder: Path) -> str:
     config = json.loads((folder / "model" / "config.json").read_text())
     rows = {name: Dataset.from_parquet(str(folder / f"{name}.parquet")).num_rows for name in ("sft", "train", "test")}
     layers, width = config["num_hidden_layers"], config["hidden_size"]
-    return f"a {layers}-layer model of width {width}; {rows['train']} training and {rows['test']} held-out problems"
+    return f"a {layers}-layer model of width {width}; {rows['train']} training and {rows['test']} evaluation problems"

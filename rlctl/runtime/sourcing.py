@@ -96,7 +96,7 @@ def _when_asked(given: StageContext, roles: Roles) -> GroupSource:
 def _ahead(given: StageContext, roles: Roles) -> GroupSource:
     """Groups that a thread draws while others are trained on."""
     config, materials, rewards = given.stage.config, given.materials, roles.rewards
-    assert roles.rollout is not None, "there are engines to draw from"
+    assert roles.rollout is not None, "there are engines"
     assert rewards is not None, "there are rewards to score with"
     draws, shaping = Draws(materials.stream), Shaping.of(config)  # type: ignore[arg-type]
     fills = arithmetic.fills_buffer(config)

@@ -1,7 +1,7 @@
 """What metrics and presets are, in Chinese, by the English that is said of them."""
 
 METRICS: dict[str, str] = {
-    "Mean total reward of a response.": "一条回答总奖励的平均。",
+    "Mean total reward of a response.": "一条回答总奖励的均值。",
     "Standard deviation of the total reward over the step's responses.": "本步各回答总奖励的标准差。",
     "Lowest total reward of the step.": "本步最低的总奖励。",
     "Highest total reward of the step.": "本步最高的总奖励。",
@@ -94,10 +94,10 @@ METRICS: dict[str, str] = {
     "Model FLOPs utilization of the training devices over the whole step.": "同上，按整步计。",
     "Responses a second of the whole step.": "整步中每秒的回答数。",
     "Completed passes over the training data.": "训练数据已过的轮数。",
-    "Mean total reward of held-out responses.": "评测回答总奖励的平均。",
-    "Share of held-out responses with the right answer, if a reward can tell.": "答案正确的评测回答，前提是有奖励能判断对错。",
-    "Share of held-out prompts with at least one right answer.": "至少答对一次的评测 prompt。",
-    "Mean length of held-out responses.": "评测回答的平均长度。",
+    "Mean total reward of evaluation responses.": "评测回答总奖励的均值。",
+    "Share of evaluation responses with the right answer, if a reward can tell.": "答案正确的评测回答，前提是有奖励能判断对错。",
+    "Share of evaluation prompts with at least one right answer.": "至少答对一次的评测 prompt。",
+    "Mean length of evaluation responses.": "评测回答长度的均值。",
     "Mean reward of the k responses to a prompt.": "一个 prompt 的 k 条回答的平均奖励。",
     "Standard deviation of the rewards of the k responses to a prompt.": "一个 prompt 的 k 条回答的奖励标准差。",
     "Expected highest reward of k responses sampled from a prompt's responses, with replacement.": (

@@ -36,7 +36,7 @@ def test_a_choice_shows_its_options_and_which_runs_refuse(rlctl: Any) -> None:
     shown = rlctl("explain", "algorithm.advantage").out
     for name in ("grpo", "rloo", "gae"):
         assert f"    {name} " in shown
-    assert "with normalize_by_std, epsilon" in shown
+    assert "normalize_by_std, epsilon" in shown
 
 
 def test_a_section_shows_its_keys(rlctl: Any) -> None:

@@ -71,7 +71,7 @@ def test_standard_input_may_be_a_script(rlctl: Any, monkeypatch: pytest.MonkeyPa
         (["--env", "A=1", "--env", "A=2"], "given twice"),
         (["8"], "takes no arguments"),
         (["data.seed=1,2"], "sweep"),
-        (["--from", "nothing"], "no dialect"),
+        (["--from", "nothing"], "unknown format"),
     ],
 )
 def test_what_is_wrong_on_the_command_line_is_told(arguments: list[str], said: str, rlctl: Any, tmp_path: Path) -> None:

@@ -274,10 +274,9 @@ def nearest(key: str, *, limit: int = 3) -> list[str]:
 
 _HEAD = """# The conversion matrix
 
-What each canonical key is called in every dialect, with the dialect's default in brackets, how the value changes where it does,
-and, after a dash, why there is nothing where a dialect has no such key. `rlctl explain KEY` shows one row in the terminal, for
-the keys of any dialect. This page is made from the tables by `python -m rlctl.adapters.engine.matrix`; a test fails where it is
-not current.
+The name of each canonical key in every format, with the format's default in brackets and how the value is converted. After a
+dash: why a format has no such key. `rlctl explain KEY` shows one row in the terminal, for the keys of any format. Generated
+from the tables by `python -m rlctl.adapters.engine.matrix`; a test fails if this page is out of date.
 """
 
 

@@ -554,7 +554,7 @@ def _write_groups(view: Writing, item: Mapping[str, Any], used: tuple[Any, ...])
     else:
         config = {"type": "mean_filter", "filter_args": {"threshold_down": item["low"], "threshold_up": item["high"]}}
     if not domains(view):
-        yield Inexpressible(used, "ROLL filters by the domains of its rewards, and there are none")
+        yield Inexpressible(used, "ROLL filters by the domains of its rewards, but none is defined")
     for name in domains(view):
         yield Flow((*view.path("rewards"), name, FILTERS), config, used, always=True)
     if not item["refill"] and view.config.rollout.oversampling.additional_prompts:

@@ -567,7 +567,7 @@ LOSS: list[Rule] = [
         (KL, f"{KL}.estimator", f"{KL}.coefficient"),
         _read_kl_loss,
         _write_kl_loss,
-        "kl_loss_fn is none if it is off",
+        "kl_loss_fn 'none' means off",
     ),
     CustomRule(
         "KL in the reward",

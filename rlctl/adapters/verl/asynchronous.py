@@ -203,7 +203,7 @@ def _read_evaluation(view: Reading) -> Iterator[Flow]:
 
 RULES: list[Rule] = [
     CustomRule(
-        "old log-probs beside training",
+        "old log-probs of asynchronous training",
         (
             DialectKey(f"{ASYNC}.use_rollout_log_probs", ABSENT),
             DialectKey("actor_rollout_ref.actor.use_rollout_log_probs", ABSENT),
@@ -214,7 +214,11 @@ RULES: list[Rule] = [
         "the rollout engine's if training is fully asynchronous",
     ),
     CustomRule(
-        "evaluation beside training", (DialectKey("rollout.test_freq", ABSENT),), (), _read_evaluation, _nothing
+        "evaluation in asynchronous training",
+        (DialectKey("rollout.test_freq", ABSENT),),
+        (),
+        _read_evaluation,
+        _nothing,
     ),
 ]
 """Before the rules for the same concepts; what they read is written for the trainer of ``trainer.v1``."""

@@ -56,12 +56,12 @@ class PythonTool(Tool, type="python"):
     path: str
     """Python file with it, or ``pkg://`` and an installed module."""
     name: str
-    """Function or class in it. A function's schema comes from its signature and docstring; a class has ``execute``, and
-    optionally ``create`` and ``release`` around each trajectory."""
+    """Function or class in that file. A function's schema comes from its signature and docstring. A class has
+    ``execute``, and optionally ``create`` and ``release`` around each trajectory."""
     args: dict[str, Any] = {}
-    """Arguments that a class is made with."""
+    """Constructor arguments of a class."""
     schema: dict[str, Any] = {}
-    """JSON schema shown to the model, in OpenAI's form; empty derives it from the code."""
+    """JSON schema shown to the model, in OpenAI's form. Empty = derived from the code."""
     trusted: bool = False
     """Run it in the agent worker, with your permissions, instead of in the sandbox. The sandbox has no network; it sees Python,
     its packages, and the modules in the folder of the file."""
@@ -87,13 +87,13 @@ class McpTool(Tool, type="mcp"):
     """The tools of an MCP server: started by a command, or reached by URL."""
 
     command: tuple[str, ...] = ()
-    """Command that starts a server which speaks over its standard streams; empty if ``url`` is set."""
+    """Command that starts a server which communicates over standard input and output. Empty if ``url`` is set."""
     url: str | None = None
-    """Address of a server that runs; null starts ``command``."""
+    """Address of a running server. null = start ``command``."""
     env_vars: dict[str, str] = {}
     """Environment variables of the command."""
     tools: tuple[str, ...] = ()
-    """Tools of the server that the model can call; empty shows all of them."""
+    """Tools of the server that the model can call. Empty = all of them."""
     reward: float = 0.0
     """Reward of a call that succeeds; see ``credit.tool_rewards``."""
 
@@ -105,16 +105,16 @@ class Environment(Choice):
 
 @section
 class RunningEnvironment(Environment):
-    """What all environments have that rlctl runs."""
+    """Settings of every environment that rlctl runs."""
 
     args: dict[str, Any] = {}
-    """Arguments that the environment is made with."""
+    """Arguments for creating the environment."""
     seed: Literal["group", "row", "fixed"] = "group"
     """Seed of ``reset``. group: the same for the responses to one prompt, another one in each step. row: the same for a data
     row whenever it is used. fixed: the same for all. All derive from ``run.seed``."""
     isolation: Literal["process", "thread"] = "process"
-    """Where the environment runs. process: in a process beside the agent worker, which is replaced if it crashes or hangs.
-    thread: in the agent worker; steps are quicker, and a crash loses all trajectories of the worker."""
+    """Where the environment runs. process: in a separate process, which is replaced if it crashes or hangs. thread:
+    in the agent worker; steps are faster, but a crash loses all trajectories of the worker."""
     timeout: Seconds = 60.0
     """Longest reset or step; a longer one fails the trajectory."""
     max_concurrent_steps: Count | None = None
@@ -142,14 +142,14 @@ class PythonEnvironment(RunningEnvironment, type="python"):
 
 @section
 class OtherEnvironment(Environment, type="other"):
-    """An environment of one dialect that rlctl can translate and cannot run."""
+    """An environment that only one framework has. rlctl converts it but cannot run it."""
 
     framework: Framework
     """Framework that has it."""
     kind: str
-    """Its name there (``webshop``)."""
+    """Its name in that framework (``webshop``)."""
     args: dict[str, Any] = {}
-    """Its settings in that dialect, by name."""
+    """Its settings in that framework, by name."""
 
 
 @section
@@ -159,7 +159,7 @@ class Program(Choice):
 
 @section
 class FunctionProgram(Program, type="python"):
-    """A Python function in a process of its own, called with the row and the address of the endpoint."""
+    """A Python function in a separate process, called with the row and the address of the endpoint."""
 
     path: str
     """Python file with it, or ``pkg://`` and an installed module."""
@@ -174,16 +174,18 @@ class CommandProgram(Program, type="command"):
     """A command, in any environment or container."""
 
     command: tuple[str, ...]
-    """Command and arguments. It reads the row as JSON from its standard input, and the address from environment variables."""
+    """Command and arguments. It reads the row as JSON from standard input and the endpoint's address from
+    environment variables."""
     env_vars: dict[str, str] = {}
-    """Environment variables of the command, over those of the agent worker."""
+    """Environment variables of the command. They override those of the agent worker."""
     folder: str | None = None
-    """Folder in which it is started; null is the folder from which the run was started."""
+    """Folder in which the command is started. null = the folder from which the run was started."""
 
 
 @section
 class UrlProgram(Program, type="url"):
-    """A service that runs elsewhere: each trajectory is one POST with the row and the address of the endpoint."""
+    """A service that runs elsewhere. rlctl sends one POST per trajectory, with the row and the address of the
+    endpoint."""
 
     url: str
     """Address of the service."""
@@ -191,7 +193,7 @@ class UrlProgram(Program, type="url"):
 
 @section
 class TrajectoryAgent(Choice):
-    """A program that makes a trajectory of a prompt."""
+    """A program that turns a prompt into a trajectory."""
 
     name: str
     """Name by which ``rollout.default_agent`` and ``data`` select it."""
@@ -199,34 +201,38 @@ class TrajectoryAgent(Choice):
 
 @section
 class RunningAgent(TrajectoryAgent):
-    """What all agents have that rlctl runs."""
+    """Settings of every agent that rlctl runs."""
 
     model: str = "policy"
     """Model that the agent calls: ``policy``; ``random``, which generates random tokens without an engine, to try an agent; or a
     name in ``rollout.auxiliary_models``."""
     max_turns: Count | None = None
-    """Generations per trajectory; calls of the last one are not run. null = until the token limit."""
+    """Generations per trajectory. Calls in the last one are not run. null = no limit but the token limit."""
     max_turn_tokens: Tokens | None = None
-    """Longest generation; null = what is left of ``rollout.max_response_tokens``, which limits the trajectory."""
+    """Longest generation. null = the rest of ``rollout.max_response_tokens``, which limits the trajectory."""
     time_limit: Seconds | None = None
-    """Longest trajectory, waiting included; a longer one ends after its last complete turn. null = no limit."""
+    """Longest duration of a trajectory, including waiting. A longer one ends after its last complete turn. null = no
+    limit."""
     on_token_limit: AtLimit = "train"
-    """Trajectories that the token limit ends: trained on as they are; not trained on, though their reward counts in the group; or
-    trained on with reward 0."""
+    """What happens to a trajectory that reaches the token limit. train: train on it. mask: don't train on it, but
+    count its reward in the group. zero_reward: train on it with reward 0."""
     on_turn_limit: AtLimit = "train"
-    """The same for trajectories that ``max_turns`` or ``time_limit`` ends."""
+    """What happens to a trajectory that reaches ``max_turns`` or ``time_limit``: train, mask or zero_reward, as for
+    ``on_token_limit``."""
     samples: Literal["branch", "trajectory", "turn"] = "branch"
-    """Training sequences of a trajectory. branch: calls whose prompt starts with all tokens of an earlier one continue it.
-    trajectory: one sequence; an agent that rewrites its context fails. turn: a sequence for each call."""
+    """Training sequences of a trajectory. branch: a call whose prompt starts with all tokens of an earlier call
+    continues its sequence. trajectory: one sequence; an agent that rewrites its context fails. turn: one sequence
+    per call."""
     tokens: Literal["exact", "retokenized"] = "exact"
-    """Trained tokens: those that were generated, or the final conversation tokenized again, as Trinity does."""
+    """Which tokens are trained on: the generated ones, or the final conversation tokenized again, as Trinity does."""
     credit: Credit = Credit()
     """How a trajectory is rewarded."""
     on_failure: Literal["retry", "drop_response", "drop_group", "zero"] = "retry"
-    """A trajectory that fails: made again up to ``rollout.timeouts.retries`` times and then dropped with its group; dropped;
-    dropped with its group, which is replaced; or kept with reward 0 as far as it got."""
+    """What happens to a failed trajectory. retry: run it again, up to ``rollout.timeouts.retries`` times, then drop
+    its group. drop_response: drop it. drop_group: drop its group and sample another. zero: keep what it has, with
+    reward 0."""
     stop_run_above_failures: Fraction = 0.5
-    """The run stops if a larger share of a step's trajectories fails. 1 never stops it."""
+    """The run stops if a larger share of a step's trajectories fails. 1 = never."""
 
 
 @section
@@ -236,26 +242,26 @@ class ToolsAgent(RunningAgent, type="tools"):
     tools: tuple[Tool, ...] = ()
     """Tools that the model can call."""
     system_prompt: str | None = None
-    """System message for rows that have none; null adds none."""
+    """System message for rows that have none. null = none."""
     tool_format: ToolFormat = "auto"
     """How the model writes calls. auto = the format that the chat template writes. Before a run, rlctl renders a call with the
     chat template and parses it back."""
     tool_selection_key: str | None = None
-    """Column with the names of the tools that a row may call; null allows all."""
+    """Column with the names of the tools that a row may call. null = all tools."""
     tool_args_key: str | None = None
-    """Column with arguments for ``create`` of a row's tools, by name of the tool; null passes none."""
+    """Column with ``create`` arguments of a row's tools, by tool name. null = none."""
     max_observations: Count | None = None
-    """Turns of tool answers per trajectory; null = no limit."""
+    """Turns with tool answers per trajectory. null = no limit."""
     max_parallel_calls: Count = 1
-    """Calls of one generation that run, at the same time; the others are answered with an error."""
+    """Calls of one generation that run at the same time. Further calls get an error as their answer."""
     max_calls: Count | None = None
-    """Calls per trajectory that run; later ones are answered with an error. null = no limit."""
+    """Most calls per trajectory. Further calls get an error as their answer. null = no limit."""
     max_tool_response_characters: Annotated[int, Unit("characters"), Range(at_least=1)] = 256
     """Characters kept of a tool's answer. Higher values show the model more of it."""
     tool_truncation: Literal["left", "middle", "right"] = "middle"
-    """Part that is cut from a longer answer."""
+    """Which part of a longer answer is cut."""
     tool_timeout: Seconds = 60.0
-    """Longest call; a longer one is answered with an error."""
+    """Longest call. A call that takes longer gets an error as its answer."""
 
 
 @section
@@ -265,7 +271,7 @@ class EnvironmentAgent(RunningAgent, type="environment"):
     environment: Environment
     """The environment; each trajectory has its own."""
     system_prompt: str | None = None
-    """System message for rows that have none; null adds none."""
+    """System message for rows that have none. null = none."""
     opening_template: str | None = None
     """Text of the first message, after the row's prompt if it has one. Fields: ``{observation}``, ``{prompt}`` and those of
     ``template``. null = ``template``."""
@@ -275,16 +281,17 @@ class EnvironmentAgent(RunningAgent, type="environment"):
     history_template: str = "{observation}\n{action}\n"
     """Text of one earlier turn in ``{history}``. Fields: ``{observation}``, ``{action}``, ``{reward}``, ``{turn}``."""
     history_turns: Annotated[int, Unit("turns"), Range(at_least=0)] | None = None
-    """Earlier turns that the model reads as ``{history}`` in a conversation of one message, a training sequence a turn.
-    null = the whole conversation is kept, and a trajectory is one sequence."""
+    """Number of earlier turns shown as ``{history}``. The conversation is then a single message, and each turn is a
+    training sequence. null = keep the whole conversation; a trajectory is one sequence."""
     observation: Literal["auto", "value", "render"] = "auto"
     """Text of an observation: the environment's value, or what ``render()`` returns. auto = the value if it is text, else the
     rendering if ``render_mode`` is ansi, else the value."""
     action_pattern: str | None = None
-    """Regular expression whose last match in a generation is the action: its first group, or all of it. null = the whole text
-    without spaces around it."""
+    """Regular expression that finds the action: the last match in the generation, its first group if it has one.
+    null = the whole text without surrounding spaces."""
     actions: dict[str, Any] = {}
-    """Action of each text, in any case: ``{up: 3}``. Empty hands over the text, or its number if the action space is discrete."""
+    """Action for each text, ignoring case: ``{up: 3}``. Empty = pass the text on, or its number if the action space
+    is discrete."""
     invalid_action_reward: float = 0.0
     """Reward of a turn without a valid action. The environment is not stepped."""
     invalid_action_text: str = "This is not a valid action. Valid actions: {actions}."
@@ -303,10 +310,10 @@ class ProgramAgent(RunningAgent, type="program"):
     """How the model writes the calls of tools that the program names in its requests. auto = the format that the chat template
     writes; if it writes none, requests with tools are refused."""
     max_concurrent: Count | None = None
-    """Programs that run at the same time in one agent worker; null = no limit."""
+    """Most programs that run at the same time in one agent worker. null = no limit."""
     listen: Literal["loopback", "cluster"] = "loopback"
-    """Where the endpoint can be reached. loopback: on the agent worker's machine. cluster: at the machine's address in the Ray
-    cluster, for programs on other machines or in containers; requests are not encrypted."""
+    """Where programs can reach the endpoint. loopback: only on the agent worker's machine. cluster: also from other
+    machines and containers, at the machine's address in the Ray cluster; requests are not encrypted."""
 
 
 @section
@@ -316,18 +323,18 @@ class FunctionAgent(RunningAgent, type="function"):
     path: str
     """Python file with it, or ``pkg://`` and an installed module."""
     function: str = "run"
-    """Coroutine in it, called with the row, the sampling and the model."""
+    """Coroutine in that file, called with the row, the sampling settings and the model."""
     args: dict[str, Any] = {}
     """Further keyword arguments of the coroutine."""
 
 
 @section
 class OtherAgent(TrajectoryAgent, type="other"):
-    """An agent of one dialect that rlctl can translate and cannot run, such as a workflow class."""
+    """An agent that only one framework has, such as a workflow class. rlctl converts it but cannot run it."""
 
     framework: Framework
     """Framework that has it."""
     kind: str
-    """Its name or class there (``alfworld_workflow``)."""
+    """Its name or class in that framework (``alfworld_workflow``)."""
     args: dict[str, Any] = {}
-    """Its settings in that dialect, by name."""
+    """Its settings in that framework, by name."""

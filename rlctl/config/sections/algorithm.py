@@ -25,9 +25,10 @@ class Gae(Advantage, type="gae"):
     """Generalised advantage estimation (Schulman et al. 2016). Needs a critic."""
 
     gamma: Fraction = 1.0
-    """Discount over tokens. Lowered, later rewards count less."""
+    """Discount per token. Lower values give later rewards less weight."""
     lambda_: Fraction = 1.0
-    """Lowered, it leans more on the critic: less variance, more bias. Written ``lambda`` in files."""
+    """Bias-variance trade-off, written ``lambda`` in files. Lower values rely more on the critic: less variance,
+    more bias."""
     whiten: bool = True
     level: Literal["token", "turn"] = "token"
     """Steps over which it discounts: generated tokens, or turns of an agent, whose tokens then share one advantage."""
@@ -35,19 +36,20 @@ class Gae(Advantage, type="gae"):
 
 @section
 class Grpo(Advantage, type="grpo"):
-    """Group-relative advantages (Shao et al. 2024): reward minus the group's mean, over its standard deviation."""
+    """Group-relative advantages (Shao et al. 2024): reward minus the group's mean, divided by its standard
+    deviation."""
 
     normalize_by_std: bool = True
-    """Divide by the group's standard deviation; false is Dr. GRPO (Liu et al. 2025)."""
+    """Divide by the group's standard deviation. false = Dr. GRPO (Liu et al. 2025)."""
     epsilon: Positive = 1e-6
     """Added to the standard deviation."""
     kl_order: Literal["before_normalisation", "after_normalisation"] = "before_normalisation"
-    """Whether KL in the reward is subtracted, and rewards are clipped, before the group is normalised (verl) or after (ROLL)."""
+    """Whether rewards are clipped and KL is subtracted before group normalization (verl) or after it (ROLL)."""
 
 
 @section
 class GrpoPassK(Advantage, type="grpo_passk"):
-    """Only the best response of a group gets an advantage: its lead over the second best."""
+    """Only the best response of a group gets an advantage: its margin over the second best."""
 
     normalize_by_std: bool = True
     """Divide by the group's standard deviation."""
@@ -65,7 +67,7 @@ class ReinforcePlusPlus(Advantage, type="reinforce_plus_plus"):
     """Discounted returns, whitened over the batch (Hu 2025)."""
 
     gamma: Fraction = 1.0
-    """Discount over tokens. Lowered, early tokens get less of the reward at the end."""
+    """Discount per token. Lower values give early tokens less of the final reward."""
     whiten: bool = True
 
 
@@ -81,15 +83,15 @@ class Remax(Advantage, type="remax"):
     """Reward minus the reward of the greedy response (Li et al. 2023)."""
 
     gamma: Fraction = 1.0
-    """Discount over tokens. Lowered, early tokens get less of the reward at the end."""
+    """Discount per token. Lower values give early tokens less of the final reward."""
 
 
 @section
 class Reinforce(Advantage, type="reinforce"):
-    """The reward itself, discounted; normalised where ``reward_shaping`` or the options here say so."""
+    """The discounted reward itself, normalized only if ``reward_shaping`` or ``whiten`` requests it."""
 
     gamma: Fraction = 1.0
-    """Discount over tokens. Lowered, early tokens get less of the reward at the end."""
+    """Discount per token. Lower values give early tokens less of the final reward."""
 
 
 @section
@@ -102,9 +104,9 @@ class Opmd(Advantage, type="opmd"):
     """Online policy mirror descent (Trinity): reward minus a soft baseline of the group."""
 
     baseline: Literal["mean", "logavgexp"] = "mean"
-    """The group's mean, or tau times the log of the mean of exp(reward / tau)."""
+    """mean: the group's mean. logavgexp: tau times the log of the mean of exp(reward / tau)."""
     tau: Positive = 1.0
-    """Temperature of the soft baseline. Raised, it nears the mean."""
+    """Temperature of the soft baseline. Higher values bring it closer to the mean."""
 
 
 @section
@@ -116,7 +118,7 @@ class StepWiseGrpo(Advantage, type="step_wise_grpo"):
     std_over: Literal["group", "batch", "none"] = "group"
     """Over what the standard deviation is taken; none divides by nothing."""
     drop_below_std: NonNegative | None = None
-    """Groups whose standard deviation is at most this are not trained on; null trains on all."""
+    """Groups with at most this standard deviation are not trained on. null = train on all groups."""
     epsilon: Positive = 1e-6
     """Added to the standard deviation."""
 
@@ -130,30 +132,31 @@ class Gigpo(Advantage, type="gigpo"):
     step_weight: NonNegative = 1.0
     """Weight of the steps' advantages."""
     gamma: Fraction = 0.95
-    """Discount over steps. Lower values count only rewards that follow soon."""
+    """Discount per step. Lower values count only rewards that follow soon."""
     normalize_by_std: bool = True
-    """Divide both advantages by their standard deviation; false only subtracts the mean."""
+    """Divide both advantages by their standard deviation. false = only subtract the mean."""
     epsilon: Positive = 1e-6
     """Added to the standard deviation."""
     anchor_scope: Literal["group", "batch"] = "group"
-    """Where equal states are looked for: among the responses to one prompt, as in the paper; or in the whole batch, as ROLL and
-    Trinity do."""
+    """Where equal states are searched: among the responses to one prompt, as in the paper, or in the whole batch, as
+    in ROLL and Trinity."""
 
 
 @section
 class StepReinforce(Advantage, type="step_reinforce"):
-    """Discounted rewards of the turns to come, for each turn of an agent (ROLL)."""
+    """Discounted sum of the rewards of this and all later turns, for each turn of an agent (ROLL)."""
 
     gamma: Fraction = 0.95
-    """Discount over turns. Lower values count only rewards that follow soon."""
+    """Discount per turn. Lower values count only rewards that follow soon."""
 
 
 @section
 class SegmentReinforce(Advantage, type="segment_reinforce"):
-    """Discounted rewards of the turns to come, with the reward at each turn's last token (ROLL's agentic_reinforce)."""
+    """Discounted sum of the rewards of this and all later turns, each at its turn's last token (ROLL's
+    agentic_reinforce)."""
 
     gamma: Fraction = 1.0
-    """Discount over turns. Lower values count only rewards that follow soon."""
+    """Discount per turn. Lower values count only rewards that follow soon."""
 
 
 @section
@@ -166,17 +169,15 @@ class Other(
         *("agentic_reinforce", "grpo_grouped", "duplicate_grpo", "jsd", "on_policy_distill", "opmd_reweight_adv"),
     ),
 ):
-    """An estimator with arguments of its framework: ``{type: gdpo, args: {...}}``; the support page says which are computed.
-
-    A framework's estimator that rlctl does not know follows the framework's name: ``verl.my_estimator``.
-    """
+    """An estimator with its framework's arguments: ``{type: gdpo, args: {...}}``. The support page lists the ones
+    rlctl computes. One that rlctl does not know is written with its framework's name: ``verl.my_estimator``."""
 
     kind: str
     """The type."""
     args: dict[str, Any] = {}
-    """Its arguments in its framework, by name."""
+    """Arguments in its framework, by name."""
     whiten: bool | None = None  # type: ignore[assignment]
-    """Shift and scale advantages to mean 0 and variance 1 over the batch; null = as the estimator's source does."""
+    """Normalize advantages to mean 0 and variance 1 over the batch. null = as the estimator's source does."""
 
 
 @section
@@ -189,11 +190,13 @@ class PpoClip(PolicyLoss, type="ppo_clip"):
     """Clipped surrogate (Schulman et al. 2017), with asymmetric bounds and dual clip (Ye et al. 2020)."""
 
     clip_low: NonNegative = 0.2
-    """The ratio is clipped below 1 minus this. Raised, the policy may move farther per step."""
+    """The ratio is clipped below 1 minus this value. Higher values let the policy move further per step."""
     clip_high: NonNegative = 0.2
-    """The ratio is clipped above 1 plus this. Raised above clip_low, unlikely tokens can grow (DAPO's clip-higher)."""
+    """The ratio is clipped above 1 plus this value. Values above clip_low let unlikely tokens grow (DAPO's
+    clip-higher)."""
     dual_clip: Annotated[float, Range(above=1)] | None = 3.0
-    """Bound on the loss of bad tokens whose ratio explodes: this times the advantage. null is off."""
+    """Upper bound on the loss of tokens with negative advantage and a large ratio: this value times the advantage.
+    null = off."""
     ratio: Literal["token", "segment"] = "token"
     """Ratio that is clipped: each token's, or the geometric mean over a turn of an agent (ROLL)."""
 
@@ -203,11 +206,12 @@ class Gspo(PolicyLoss, type="gspo"):
     """Sequence-level ratio (Zheng et al. 2025)."""
 
     clip_low: NonNegative = 3e-4
-    """The sequence ratio is clipped below 1 minus this."""
+    """The sequence ratio is clipped below 1 minus this value."""
     clip_high: NonNegative = 4e-4
-    """The sequence ratio is clipped above 1 plus this."""
+    """The sequence ratio is clipped above 1 plus this value."""
     dual_clip: Annotated[float, Range(above=1)] | None = None
-    """Bound on the loss of bad responses whose ratio explodes: this times the advantage. null is off."""
+    """Upper bound on the loss of responses with negative advantage and a large ratio: this value times the
+    advantage. null = off."""
 
 
 @section
@@ -215,9 +219,9 @@ class Cispo(PolicyLoss, type="cispo"):
     """Clipped importance weight on the log-prob gradient (MiniMax-M1)."""
 
     clip_low: NonNegative = 1.0
-    """The weight is clipped below 1 minus this."""
+    """The importance weight is clipped below 1 minus this value."""
     clip_high: NonNegative = 0.28
-    """The weight is clipped above 1 plus this."""
+    """The importance weight is clipped above 1 plus this value."""
 
 
 @section
@@ -225,9 +229,9 @@ class Topr(PolicyLoss, type="topr"):
     """Tapered off-policy REINFORCE (Le Roux et al. 2025)."""
 
     positive_weight: NonNegative = 1.0
-    """Weight of good responses."""
+    """Weight of responses with positive advantage."""
     negative_weight: NonNegative = 1.0
-    """Weight of bad responses."""
+    """Weight of responses with negative advantage."""
 
 
 @section
@@ -235,9 +239,9 @@ class Sapo(PolicyLoss, type="sapo"):
     """Soft adaptive gate instead of a clip (Qwen 2025)."""
 
     tau_positive: Positive = 1.0
-    """Sharpness of the gate for good tokens."""
+    """Sharpness of the gate for tokens with positive advantage."""
     tau_negative: Positive = 1.05
-    """Sharpness of the gate for bad tokens."""
+    """Sharpness of the gate for tokens with negative advantage."""
 
 
 @section
@@ -245,9 +249,10 @@ class PolicyGradient(PolicyLoss, type="policy_gradient"):
     """REINFORCE: minus log-prob times advantage, with or without an importance weight."""
 
     importance_weight: Literal["none", "ratio", "truncated_ratio"] = "none"
-    """Multiply by the ratio to the old policy, or by the ratio cut at ``weight_bound``."""
+    """none: no weight. ratio: multiply by the ratio to the old policy. truncated_ratio: that ratio, truncated at
+    ``weight_bound``."""
     weight_bound: Positive = 1.0
-    """Largest importance weight, for truncated_ratio."""
+    """Largest importance weight with truncated_ratio."""
 
 
 @section
@@ -259,32 +264,31 @@ class OtherLoss(
         *("sft", "sft_is", "sft_phi", "sppo", "dpo", "mix", "mix_chord", "segment"),
     ),
 ):
-    """A loss with arguments of its framework: ``{type: geo_mean, args: {...}}``; the support page says which are computed.
-
-    A framework's loss that rlctl does not know follows the framework's name: ``verl.my_loss``.
-    """
+    """A loss with its framework's arguments: ``{type: geo_mean, args: {...}}``. The support page lists the ones
+    rlctl computes. One that rlctl does not know is written with its framework's name: ``verl.my_loss``."""
 
     kind: str
     """The type."""
     args: dict[str, Any] = {}
-    """Its arguments in its framework, by name."""
+    """Arguments in its framework, by name."""
 
 
 @section
 class Aggregation:
-    """How token losses become one number, normalised over the whole mini-batch of all replicas."""
+    """How token losses are reduced to one number, normalized over the whole mini-batch of all replicas."""
 
     mode: Literal["token_mean", "token_sum", "seq_mean_token_sum", "seq_mean_token_mean", "seq_mean_token_sum_norm"] = (
         "token_mean"
     )
-    """Mean over tokens; their sum; mean over responses of token sums; of token means; of token sums over a constant."""
+    """token_mean: mean over tokens. token_sum: sum. seq_mean_*: mean over responses of their token sums, token
+    means, or token sums divided by a constant (norm)."""
     scale_factor: Positive | None = None
-    """The constant of seq_mean_token_sum_norm; null is the longest response allowed."""
+    """The constant of seq_mean_token_sum_norm. null = ``rollout.max_response_tokens``."""
     unit: Literal["row", "trajectory"] = "row"
     """What a response is in these means, if an agent's trajectory has several sequences: each of them, or all together."""
     per_micro_batch: bool = False
-    """Aggregate each micro-batch by itself, weighing as its share of the responses, as Trinity 0.5 does: the loss then
-    depends on how a mini-batch is split."""
+    """Average per micro-batch, weighted by its share of the responses, like Trinity 0.5. The loss then depends on
+    the micro-batch size."""
 
 
 @section
@@ -292,9 +296,10 @@ class KlInLoss:
     """KL to the reference added to the loss."""
 
     estimator: KlEstimator = "k3"
-    """Estimator from log-probs: k1 = x, k2 = x^2/2, k3 = exp(-x)-1+x clamped; ``+`` takes the gradient of k2 under its value."""
+    """Estimator from log-probs: k1 = x, k2 = x^2/2, k3 = exp(-x)-1+x clamped. ``+`` uses the value of the estimator
+    and the gradient of k2."""
     coefficient: NonNegative = 0.001
-    """Raised, the policy stays nearer to the reference."""
+    """KL penalty weight. Higher values keep the policy closer to the reference."""
 
 
 @section
@@ -304,147 +309,146 @@ class KlInReward:
     estimator: KlEstimator = "k1"
     """Estimator from log-probs, as in ``kl_in_loss``."""
     coefficient: NonNegative = 0.001
-    """Raised, the policy stays nearer to the reference."""
+    """KL penalty weight. Higher values keep the policy closer to the reference."""
     adaptive: bool = False
-    """Move the coefficient so that the KL nears ``target`` (Ziegler et al. 2019)."""
+    """Adjust the coefficient so that the KL approaches ``target`` (Ziegler et al. 2019)."""
     target: Positive = 0.1
-    """KL that the adaptive controller steers to."""
+    """Target KL of the adaptive controller."""
     horizon: Annotated[int, Unit("responses"), Range(at_least=1)] = 10000
-    """Responses over which the adaptive coefficient moves. Raised, it moves more slowly."""
+    """Responses over which the adaptive coefficient changes. Higher values make it change more slowly."""
 
 
 @section
 class ImportanceSampling:
-    """Weights on the loss: the probability under the training engine over that under the rollout engine."""
+    """Weights on the loss: probability under the training engine divided by probability under the rollout engine."""
 
     level: Literal["none", "token", "sequence", "segment", "geometric"] = "none"
-    """What a weight is of; none weighs nothing."""
+    """Whether weights are per token, per sequence or per segment. none = no weights."""
     threshold: Positive = 2.0
-    """Weights above this are cut to it. Higher values mean less bias and more variance."""
+    """Weights above this value are truncated to it. Higher values mean less bias and more variance."""
     lower_threshold: Positive | None = None
-    """Weights below this, and then those above ``threshold`` too, become 0 (IcePop); null only cuts."""
+    """Weights below this value, and then also those above ``threshold``, become 0 (IcePop). null = only truncate."""
     normalize: bool = False
     """Scale weights to mean 1 over the step."""
 
 
 @section
 class RolloutCorrection:
-    """Corrects for the difference between the engine that drew a response and the one that trains on it."""
+    """Corrects for the mismatch between the engine that sampled a response and the engine that trains on it."""
 
     importance_sampling: ImportanceSampling = ImportanceSampling()
     """Weights on the loss."""
     rejection: tuple[str, ...] = ()
     """Rejection rules, each ``LEVEL_STATISTIC`` as verl names them (``token_k1``, ``seq_mean_k1``, ``seq_max_k2``)."""
     rejection_bounds: tuple[Positive | tuple[float, float], ...] = ()
-    """One upper bound or ``[low, high]`` for each rule, or one for all. For k1 they bound the ratio rollout / training, and a
-    single number ``x`` means ``[1/x, x]``."""
+    """One upper bound or ``[low, high]`` per rule, or one for all rules. For k1 they bound the ratio rollout /
+    training, and a single number ``x`` means ``[1/x, x]``."""
     veto_threshold: Positive | None = None
-    """A response with a token whose ratio is below this is dropped whole; null is off."""
+    """Drop the whole response if one of its tokens has a ratio below this value. null = off."""
     use_policy_gradient: bool = False
-    """With ``old_log_probs: rollout``: plain policy gradient instead of the clipped loss."""
+    """With ``old_log_probs: rollout``, use the plain policy gradient instead of the clipped loss."""
 
 
 @section
 class Normalization:
-    """Shift by a mean and divide by a standard deviation."""
+    """Subtract a mean and divide by a standard deviation."""
 
     mean: Scope | None = None
-    """Over what the mean is taken; null subtracts nothing."""
+    """Scope of the mean that is subtracted. null = don't subtract."""
     std: Scope | None = None
-    """Over what the standard deviation is taken; null divides by nothing."""
+    """Scope of the standard deviation that rewards are divided by. null = don't divide."""
 
 
 @section
 class OverlongPenalty:
-    """Soft penalty on responses that near the length limit (DAPO)."""
+    """Soft penalty on responses close to the length limit (DAPO)."""
 
     buffer: Tokens = 512
-    """The penalty grows over this many tokens before the limit."""
+    """The penalty grows linearly over this many tokens before the limit."""
     factor: NonNegative = 1.0
-    """Penalty at the limit. Raised, long responses are punished more."""
+    """Penalty at the limit. Higher values punish long responses more."""
     limit: Tokens | None = None
-    """The limit; null is ``rollout.max_response_tokens``."""
+    """Length limit of the penalty. null = ``rollout.max_response_tokens``."""
     clamp: bool = False
-    """Never take more than ``factor`` (Trinity); false goes on growing beyond the limit (verl)."""
+    """Cap the penalty at ``factor`` (Trinity). false = it keeps growing beyond the limit (verl)."""
 
 
 @section
 class RewardShaping:
-    """What happens to response rewards before they become advantages, in this order.
-
-    Penalties on length, shift, scale, normalize, clip; then, token by token, KL in the reward, clip, whiten.
-    """
+    """What happens to rewards before they become advantages, in this order: length penalties, shift, scale,
+    normalize, clip; then per token KL in the reward, clip, whiten."""
 
     shift: float = 0.0
     """Added to each reward."""
     scale: float = 1.0
-    """Each reward is multiplied by this, after the shift."""
+    """Multiplies each reward, after the shift."""
     clip: Annotated[float, Range(above=0)] | None = None
-    """Rewards are cut to plus and minus this, after normalize, and token rewards again after their KL (ROLL); null is off."""
+    """Rewards are clipped to plus or minus this value after normalize, and token rewards again after their KL
+    (ROLL). null = off."""
     normalize: Normalization = Normalization()
-    """Shift and scale by statistics."""
+    """Normalize rewards by their statistics."""
     normalize_per_domain: bool = False
-    """Take every statistic, and move the KL coefficient, for each tag alone, or source where there is no tag (ROLL)."""
+    """Keep every statistic, and the KL coefficient, separately per tag, or per source if there are no tags (ROLL)."""
     whiten: bool = False
     """Whiten token rewards over the batch."""
     overlong_penalty: OverlongPenalty | None = None
-    """Soft penalty on long responses; null is off."""
+    """Soft penalty on long responses. null = off."""
     length_penalty: NonNegative = 0.0
-    """Taken from the reward of a response as long as the limit, and less in proportion from a shorter one."""
+    """Subtracted from the reward of a response as long as the limit; shorter responses lose proportionally less."""
     group_by: Literal["prompt", "trajectory", "tags", "batch"] = "prompt"
-    """What forms a group for normalisation in agentic runs."""
+    """What forms a group for normalization in agentic runs."""
 
 
 @section
 class Filter(Choice):
-    """Groups or responses left out of training."""
+    """Excludes groups or responses from training."""
 
 
 @section
 class ZeroVarianceGroups(Filter, type="zero_variance_groups"):
-    """Leave out groups whose responses all score alike (DAPO's dynamic sampling)."""
+    """Drop groups whose responses all get the same score (DAPO's dynamic sampling)."""
 
     metric: str = "reward"
-    """What is compared: reward, score (without length penalties), acc (whether it is right), or a reward's name."""
+    """What is compared: reward, score (without length penalties), acc (correctness), or the name of a reward."""
     refill: bool = True
-    """Roll out further prompts until the batch is full; false trains on what is left."""
+    """Sample further prompts until the batch is full. false = train on the remaining groups."""
     threshold: NonNegative = 0.0
-    """Standard deviation up to which a group counts as equal."""
+    """Largest standard deviation at which a group still counts as equal."""
 
 
 @section
 class GroupMean(Filter, type="group_mean"):
-    """Leave out groups whose mean reward is outside of bounds (difficulty)."""
+    """Drop groups whose mean reward is out of bounds (too hard or too easy)."""
 
     low: float = 0.1
-    """Groups at or below this mean reward are left out. Raised, more hard prompts are left out."""
+    """Groups with a mean reward at or below this value are dropped. Higher values drop more hard prompts."""
     high: float = 0.95
-    """Groups at or above this mean reward are left out. Lowered, more easy prompts are left out."""
+    """Groups with a mean reward at or above this value are dropped. Lower values drop more easy prompts."""
     refill: bool = False
-    """Roll out further prompts until the batch is full."""
+    """Sample further prompts until the batch is full."""
 
 
 @section
 class Overlong(Filter, type="overlong"):
-    """Leave responses that were cut at the length limit out of the loss."""
+    """Exclude responses that were truncated at the length limit from the loss."""
 
 
 @section
 class DifficultyMask(Filter, type="difficulty_mask"):
-    """Leave responses of prompts that are too easy or too hard out of the loss (ROLL)."""
+    """Exclude responses to prompts that are too easy or too hard from the loss (ROLL)."""
 
     low: Fraction = 0.1
-    """Prompts with a success share at or below this are left out."""
+    """Prompts with a success rate at or below this value are excluded."""
     high: Fraction = 0.95
-    """Prompts with a success share at or above this are left out."""
+    """Prompts with a success rate at or above this value are excluded."""
 
 
 @section
 class LongIncorrect(Filter, type="long_incorrect"):
-    """Leave long wrong responses out of the loss (ROLL's ``error_max_len_clip``)."""
+    """Exclude long wrong responses from the loss (ROLL's ``error_max_len_clip``)."""
 
     max_tokens: Tokens = 1024
-    """Wrong responses this long or longer are left out."""
+    """Wrong responses with at least this many tokens are excluded."""
 
 
 @section
@@ -454,24 +458,24 @@ class LossWeights:
     rl: NonNegative = 1.0
     """Weight of the policy loss and its KL (ROLL's ``rl_loss_coef``)."""
     difficulty: bool = False
-    """Weight samples by the number ``difficulty`` of their extra info (ROLL's ``difficulty_loss_weight``)."""
+    """Weight samples by ``difficulty`` in their extra info (ROLL's ``difficulty_loss_weight``)."""
     length: bool = False
     """Weight samples by length (ROLL's ``length_loss_weight``)."""
 
 
 @section
 class PolicyFiltration:
-    """Draw the training responses anew by score (verl's ``pf_ppo``)."""
+    """Policy filtration (PF-PPO): resample the training responses by score (verl's ``pf_ppo``)."""
 
     reweight: Literal["pow", "max_min", "max_random"] = "pow"
-    """Rule that turns scores into weights."""
+    """How scores become sampling weights."""
     power: NonNegative = 2.0
-    """Power of the pow rule."""
+    """Exponent of the pow rule."""
 
 
 @section
 class Objective(Choice):
-    """What is optimised."""
+    """What is optimized."""
 
 
 @section
@@ -486,14 +490,14 @@ class SftObjective(Objective, type="sft"):
 
 @section
 class DpoObjective(Objective, type="dpo"):
-    """Direct preference optimisation (Rafailov et al. 2023)."""
+    """Direct preference optimization (Rafailov et al. 2023)."""
 
     beta: Positive = 0.1
-    """Raised, the policy stays nearer to the reference."""
+    """DPO temperature. Higher values keep the policy closer to the reference."""
     label_smoothing: Annotated[float, Range(at_least=0, below=0.5)] = 0.0
-    """Share of preferences taken to be wrong."""
+    """Assumed share of wrong preference labels."""
     ipo: bool = False
-    """Squared loss instead (Azar et al. 2023)."""
+    """Use the squared loss of IPO (Azar et al. 2023)."""
 
 
 @section
@@ -501,11 +505,11 @@ class MixObjective(Objective, type="mix"):
     """Rollouts and expert responses in each batch (Trinity's MIX)."""
 
     mu: Fraction = 0.1
-    """Weight of the expert part. Raised, it imitates more."""
+    """Weight of the expert loss. Higher values imitate the expert more."""
     expert_share: Fraction = 0.25
-    """Share of a batch that is expert responses."""
+    """Share of expert responses in a batch."""
     args: dict[str, Any] = {}
-    """Further arguments of the dialect's mix loss."""
+    """Further arguments of the framework's mix loss."""
 
 
 @section
@@ -515,57 +519,58 @@ class Distillation:
     teacher: str = ""
     """Model path of the teacher."""
     loss: str = "reverse_kl"
-    """Which divergence is minimised."""
+    """Divergence that is minimized."""
     coefficient: NonNegative = 1.0
-    """Weight of the divergence in the loss. Raised, the policy nears the teacher faster."""
+    """Weight of the divergence in the loss. Higher values move the policy to the teacher faster."""
     top_k: Count | None = None
-    """Compare only this many likeliest tokens; null compares those drawn."""
+    """Compare only this many most likely tokens. null = compare the sampled tokens."""
     args: dict[str, Any] = {}
-    """Further settings of the dialect."""
+    """Further settings of the framework."""
 
 
 @section
 class Algorithm:
-    """Objective, advantage, loss, and what is done to rewards."""
+    """Objective, advantages, loss, and reward shaping."""
 
     objective: Objective = RlObjective()
-    """What is optimised: rl, sft, dpo or mix."""
+    """What is optimized: rl, sft, dpo or mix."""
     preset: str | None = None
-    """The dialect's own name for this combination (Trinity's ``algorithm_type``); it decides nothing here."""
+    """The source framework's preset name (Trinity's ``algorithm_type``). Informational only."""
     advantage: Advantage = Grpo()
     """How rewards become advantages."""
     policy_loss: PolicyLoss = PpoClip()
     """The loss on the policy's log-probs."""
     loss_aggregation: Aggregation = Aggregation()
-    """How token losses become one number."""
+    """How token losses are reduced to one number."""
     kl_in_loss: KlInLoss | None = None
-    """KL to the reference in the loss; null is off."""
+    """KL to the reference in the loss. null = off."""
     kl_in_reward: KlInReward | None = None
-    """KL to the reference in the reward; null is off."""
+    """KL to the reference in the reward. null = off."""
     entropy_coefficient: float = 0.0
-    """Entropy times this is taken from the loss. Raised, the policy explores more."""
+    """Weight of the entropy bonus. Higher values make the policy explore more."""
     old_log_probs: Literal["recompute", "rollout", "auto"] = "recompute"
-    """The old policy's log-probs: computed again by the training engine, those of the rollout engine, or rollout's
-    where a step is one optimizer step and the engines agree."""
+    """Log-probs of the old policy. recompute: by the training engine. rollout: those of the rollout engine. auto:
+    rollout's if a step is one optimizer step and the engines agree."""
     train_temperature: Literal["sampling", "one"] = "sampling"
-    """Divide training logits by the sampling temperature (verl, Trinity) or not (ROLL)."""
+    """sampling: divide training logits by the sampling temperature (verl, Trinity). one: don't (ROLL)."""
     rollout_correction: RolloutCorrection | None = None
-    """Correction between rollout and training engine; null is off."""
+    """Correction of the mismatch between rollout and training engine. null = off."""
     reward_shaping: RewardShaping = RewardShaping()
     """What happens to rewards before they become advantages."""
     filters: tuple[Filter, ...] = ()
-    """Groups or responses left out of training, in this order."""
+    """Which groups or responses are excluded from training, applied in this order."""
     loss_weights: LossWeights = LossWeights()
     """Weights of loss terms and samples."""
     policy_filtration: PolicyFiltration | None = None
-    """Draw training responses anew by score; null is off."""
+    """Resample training responses by score (PF-PPO). null = off."""
     distillation: Distillation | None = None
-    """Learn from a teacher; null is off."""
+    """Learn from a teacher. null = off."""
     sample_strategy: str = "default"
-    """Rule by which the trainer picks responses from the buffer (Trinity's ``sample_strategy``)."""
+    """How the trainer picks responses from the buffer (Trinity's ``sample_strategy``)."""
     sample_strategy_args: dict[str, Any] = {}
     """Arguments of the sample strategy, by name."""
     experience_operators: tuple[dict[str, Any], ...] = ()
-    """Operators on responses between rollout and training (Trinity's ``experience_pipeline``), each ``name`` and ``args``."""
+    """Operators on responses between rollout and training (Trinity's ``experience_pipeline``), each with ``name``
+    and ``args``."""
     router_replay: Literal["off", "rollout", "recompute"] = "off"
-    """Mixture-of-experts routing replayed in training from the rollout engine or the log-prob pass."""
+    """Replay the expert routing of the rollout engine or of the log-prob pass in training (mixture of experts)."""

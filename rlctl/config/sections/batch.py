@@ -9,12 +9,13 @@ from rlctl.config.fields import Count, Fraction, Interval, Prompts, Range, Respo
 
 @section
 class MicroBatchSize:
-    """The part of a mini-batch that one replica computes at once. It changes memory and speed, never the numbers."""
+    """The part of a mini-batch that one replica computes in one pass. Affects memory and speed, not results."""
 
     unit: Literal["responses", "tokens"] = "tokens"
-    """Count responses, or count tokens and put as many responses together as fit."""
+    """Size micro-batches by number of responses, or by a token budget (dynamic batching)."""
     size: Count = 16384
-    """Responses, or tokens, of one forward and backward pass on one replica. Raised, it is faster and needs more memory."""
+    """Responses or tokens per forward and backward pass on one replica. Higher values are faster and need more
+    memory."""
 
 
 @section
@@ -22,70 +23,72 @@ class Batch:
     """Batch arithmetic, in prompts and responses over all replicas."""
 
     prompts_per_step: Prompts = 1024
-    """Prompts rolled out in one step. Raised, a step is slower and its gradient less noisy."""
+    """Prompts per step. Larger steps are slower and their gradients less noisy."""
     responses_per_prompt: Responses = 1
-    """The group: responses drawn for each prompt. Raised, group baselines are better and rollout costs more."""
+    """Responses sampled per prompt (group size). Higher values give better group baselines and cost more rollout."""
     mini_batch_responses: Responses | None = None
-    """Responses of one optimizer step; null trains on the whole step at once. Raised, there are fewer optimizer steps a step."""
+    """Responses per optimizer step (global, over all replicas). Larger values mean fewer optimizer steps per step.
+    null = the whole step."""
     ppo_epochs: Count = 1
-    """Passes over each step's responses. Raised, more is learnt from them and the policy moves farther from the one that
-    drew them."""
+    """Passes over each step's responses. More passes reuse data but make it more off-policy."""
     micro_batch: MicroBatchSize = MicroBatchSize()
-    """How a mini-batch is cut for training."""
+    """How a mini-batch is split for training."""
     log_prob_micro_batch: MicroBatchSize | None = None
-    """Micro-batch of log-prob passes; null is the training one."""
+    """Micro-batch of log-prob passes. null = ``micro_batch``."""
     shuffle: bool = False
-    """Shuffle the responses of a step over its mini-batches, instead of keeping groups together."""
+    """Shuffle the responses of a step across its mini-batches instead of keeping groups together."""
     shuffle_seed: int | None = None
-    """Seed of that shuffle; null takes ``run.seed``."""
+    """Seed of that shuffle. null = ``run.seed``."""
     balance: bool = True
-    """Give every replica about the same number of tokens. It changes speed only."""
+    """Give every replica about the same number of tokens. Affects speed only."""
     round_tokens_to: Annotated[int, Unit("tokens"), Range(at_least=1)] = 1
-    """Pad micro-batches to a multiple of this many tokens, for kernels that like it."""
+    """Pad micro-batches to a multiple of this many tokens, which some kernels prefer."""
 
 
 @section
 class Schedule:
-    """How long the run is, and how often it evaluates. ROLL and Trinity count differently; their adapters convert."""
+    """Length of the run and evaluation interval. ROLL and Trinity count differently; rlctl converts."""
 
     total_steps: Steps | None = None
-    """End after this many steps; null goes by epochs. Where both are set, the first that is reached ends the run."""
+    """Number of steps. null = use ``total_epochs``. If both are set, the run ends at whichever comes first."""
     total_epochs: Count | None = None
-    """End after this many passes over the training data; null goes by steps."""
+    """Passes over the training data. null = use ``total_steps``."""
     total_optimizer_steps: Annotated[int, Unit("optimizer steps"), Range(at_least=1)] | None = None
-    """End after this many optimizer steps."""
+    """Number of optimizer steps after which the run ends."""
     evaluate_every: Interval | None = None
-    """Evaluate on the held-out sources this often; null does not on the way."""
+    """Evaluation interval. null = no evaluation during training."""
     evaluate_at_start: bool = True
-    """Evaluate before the first step, where there are held-out sources, and an interval or a rollout to learn from."""
+    """Evaluate before the first step, if there are evaluation datasets and either an interval or a rollout."""
     evaluate_at_end: bool = True
-    """Evaluate after the last step, where there are held-out sources and an interval."""
+    """Evaluate after the last step, if there are evaluation datasets and an interval."""
     critic_warmup_steps: Annotated[int, Unit("steps"), Range(at_least=0)] = 0
-    """Steps in which only the critic is trained."""
+    """Steps at the start in which only the critic is trained."""
 
 
 @section
 class DynamicTimeout:
-    """Give up on responses that take much longer than those before."""
+    """Abandons responses that take much longer than earlier ones."""
 
     ratio: Annotated[float, Range(above=1)] = 3.0
-    """Times the mean duration of all responses so far, once there are as many as of a step. Raised, slow responses are waited for
-    longer."""
+    """Limit as a multiple of the mean duration so far, once a step's worth of responses is known. Higher values wait
+    longer for slow responses."""
 
 
 @section
 class Oversampling:
-    """Start more prompts than a step needs and train on those that finish first."""
+    """Starts more prompts than a step needs and trains on those that finish first."""
 
     ratio: Fraction = 0.0
-    """Share of the prompts not waited for. Raised, stragglers cost less and long responses are seen less often."""
+    """Fraction of a step's prompts that may be abandoned as stragglers. Higher values cut waiting but bias training
+    towards short responses."""
     wait_after_minimum: Seconds = 30.0
-    """How long stragglers are still waited for once enough have finished."""
+    """How long to keep waiting for stragglers once enough prompts have finished."""
     additional_prompts: Annotated[int, Unit("prompts"), Range(at_least=0)] = 0
-    """Further prompts kept running, to replace groups that filters throw away."""
+    """Extra prompts kept running to replace groups that filters drop."""
     additional_responses: Annotated[int, Unit("responses"), Range(at_least=0)] = 0
     """Further responses to each prompt; those that finish first are trained on. Higher values wait less and favor short ones."""
     generation_batch_prompts: Prompts | None = None
-    """Prompts generated at once when groups are filtered and refilled (verl's ``gen_batch_size``); null is a step's prompts."""
+    """Prompts generated together if filtered groups are refilled (verl's ``gen_batch_size``). null = a step's
+    prompts."""
     max_generation_batches: Count | None = None
-    """Refill rounds before a step gives up; null goes on until the batch is full."""
+    """Refill rounds before the step fails. null = no limit."""

@@ -20,15 +20,15 @@ from rlctl.config.fields import (
 
 @section
 class WeightSync:
-    """How new weights reach the rollout engine, and how far apart the two may be."""
+    """How new weights reach the rollout engines, and how stale rollout may be."""
 
     every: Annotated[int, Unit("steps"), Range(at_least=1)] = 1
-    """Steps between two synchronisations. Raised, less time is spent on it and responses are staler."""
+    """Steps between weight syncs. Higher values save time and make responses staler."""
     every_optimizer_steps: Count | None = None
-    """The same in optimizer steps, where a run counts these (verl's ``parameter_sync_step``); null goes by steps."""
+    """Optimizer steps between weight syncs (verl's ``parameter_sync_step``). null = use ``every``."""
     max_steps_ahead: NonNegative = 0.0
-    """Steps that rollout may be ahead of training; 0 is synchronous, 1 is one-step-off. Raised, nobody waits and
-    responses are staler."""
+    """How many steps rollout may run ahead of training. 0 = synchronous, 1 = one-step-off. Higher values raise
+    throughput and staleness."""
     max_staleness_steps: Staleness | None = None
     """Limit on staleness: steps between the weights that started a response and the weights trained on it, as in the metric
     ``staleness/max``. Higher values let rollout run further ahead. null = whatever the schedule produces."""
@@ -36,19 +36,22 @@ class WeightSync:
     """Responses beyond ``max_staleness_steps``: drop discards them, wait holds rollout back so that there are none, keep
     trains on them."""
     style: Literal["fixed", "trainer_driven", "explorer_driven", "fully_async"] = "fixed"
-    """Who decides when to synchronise (Trinity's ``sync_style``)."""
+    """Which side starts a weight sync (Trinity's ``sync_style``)."""
     method: Literal["auto", "nccl", "ipc", "checkpoint", "memory", "in_place"] = "auto"
-    """How weights travel: nccl from GPU to GPUs, ipc on the one GPU that training and rollout share, both into vLLM only;
-    checkpoint through files in a folder that all machines see; memory through the host's. auto is the first that can be.
-    What cannot be is told, and goes through memory: no number depends on it."""
+    """Weight-sync transport: nccl (GPU to GPU), ipc (shared GPU), checkpoint (shared folder) or memory (host RAM).
+    auto picks the fastest available. If the chosen transport is unavailable, rlctl warns and uses memory. Results
+    don't change."""
     bucket_mib: Annotated[int, Unit("MiB"), Range(at_least=1)] = 2048
-    """Weights sent at once, at most; a larger tensor travels alone. Raised, fewer messages and more memory."""
+    """Most MiB of weights sent in one message; a larger tensor is sent alone. Higher values send fewer messages and
+    use more memory."""
     timeout: Seconds = 3600.0
-    """Longest wait for the other side in a weight sync, for each bucket; what has not come by then is named."""
+    """Longest wait for the other side in a weight sync, per bucket. After that the run stops and names the missing
+    worker."""
     in_flight_requests: Literal["wait", "abort", "continue"] = "wait"
-    """Responses under way at a weight update are waited for, thrown away, or continued with the new weights."""
+    """What happens to in-flight responses at a weight update: wait, abort, or continue with the new weights (partial
+    rollout)."""
     args: dict[str, Any] = {}
-    """Further settings of the transfer, of a dialect's."""
+    """Further settings of the transfer in the source framework."""
 
 
 @section
@@ -56,51 +59,52 @@ class RolePlacement:
     """Where one role runs."""
 
     devices: tuple[int, ...] = ()
-    """Device numbers over all nodes; empty is CPU only."""
+    """Device numbers over all nodes. Empty = CPU only."""
 
 
 @section
 class Placement:
-    """Nodes, devices, and who shares them."""
+    """Nodes, devices, and how roles share them."""
 
     device: Literal["auto", "cuda", "cpu"] = "auto"
-    """What a device is: a GPU, or on cpu one worker process. auto takes GPUs where there are any."""
+    """Device type: a GPU, or on cpu one worker process. auto uses GPUs if there are any."""
     layout: Literal["colocated", "split", "explicit"] = "colocated"
-    """All roles share all devices and take turns; rollout has devices of its own; or each role's are listed."""
+    """colocated: all roles share all devices and take turns. split: rollout has dedicated devices. explicit:
+    ``roles`` lists the devices of each role."""
     nodes: ParallelSize = 1
-    """Machines of the run. Raised, the work is shared by more devices."""
+    """Number of machines."""
     devices_per_node: Devices = 8
     """Devices used on each machine."""
     rollout_devices: Devices | None = None
-    """Devices of rollout under split; null is half of them."""
+    """Devices of rollout with split. null = half of them."""
     roles: dict[str, RolePlacement] = {}
-    """Devices of each role under explicit: policy, rollout, reference, critic, reward."""
+    """Devices per role with explicit: policy, rollout, reference, critic, reward."""
     cpus_per_worker: Count = 1
-    """CPU cores that each worker process reserves."""
+    """CPU cores reserved per worker process."""
 
 
 @section
 class Replay:
-    """Responses are trained on more than once."""
+    """Trains on responses more than once."""
 
     enabled: bool = False
-    """Whether responses may be drawn again."""
+    """Whether responses may be sampled from the buffer again."""
     priority: str = "linear_decay"
-    """Rule that orders them."""
+    """How responses are prioritized."""
     priority_args: dict[str, Any] = {}
-    """Arguments of that rule, by name."""
+    """Arguments of the priority function, by name."""
     cooldown: Annotated[float, Unit("seconds"), Range(at_least=0)] | None = None
-    """Time before a response is drawn again; null never draws it again."""
+    """Seconds before a response may be sampled again. null = never."""
 
 
 @section
 class AuxiliaryBuffer:
-    """Further training data beside rollouts, such as expert responses of MIX."""
+    """Additional training data, such as the expert responses of MIX."""
 
     path: str
     """File, folder, hub name or database URL."""
     format: Literal["file", "sql", "queue"] = "file"
-    """What the path is."""
+    """File format."""
     prompt_key: str | None = None
     """Column with the prompt."""
     response_key: str | None = None
@@ -110,23 +114,23 @@ class AuxiliaryBuffer:
     prompt_type: Literal["auto", "messages", "text", "raw"] = "auto"
     """Type of the prompt column."""
     settings: dict[str, Any] = {}
-    """Further settings of the dialect."""
+    """Further settings of the source framework."""
 
 
 @section
 class Buffer(Choice):
-    """Where responses wait to be trained on."""
+    """Where responses wait for training."""
 
     label: str | None = None
-    """Name of the buffer, by which another run finds it."""
+    """Name under which another run finds the buffer."""
     capacity: Annotated[int, Unit("responses"), Range(at_least=1)] | None = None
-    """Responses that may wait; writers wait when it is full. null is what the schedule needs."""
+    """Most responses in the buffer; writers wait while it is full. null = what the schedule needs."""
     read_timeout: Seconds = 1800.0
     """Longest wait of a reader for the next batch."""
     replay: Replay = Replay()
     """Train on responses more than once."""
     auxiliary: dict[str, AuxiliaryBuffer] = {}
-    """Further training data, by name."""
+    """Additional training data, by name."""
 
 
 @section
@@ -134,7 +138,7 @@ class MemoryBuffer(Buffer, type="memory"):
     """In the controller's memory; saved with the checkpoint."""
 
     log_path: str | None = None
-    """Database or file that gets a copy of what passes through."""
+    """Database or file that receives a copy of everything in the buffer."""
 
 
 @section
@@ -142,7 +146,7 @@ class SqlBuffer(Buffer, type="sql"):
     """In a database."""
 
     url: str | None = None
-    """SQLAlchemy URL; null is a SQLite file in the run folder."""
+    """SQLAlchemy URL. null = a SQLite file in the run folder."""
 
 
 @section
@@ -158,11 +162,11 @@ class DataJuicer:
     """A Data-Juicer service that runs operators."""
 
     url: str | None = None
-    """Address of the service; null starts one where ``auto_start`` says so."""
+    """Address of the service. null = start one if ``auto_start`` is true."""
     auto_start: bool = False
     """Start it with the run."""
     port: Annotated[int, Range(at_least=0, at_most=65535)] | None = None
-    """Port of a service that is started here; null picks a free one."""
+    """Port of a service that rlctl starts. null = any free port."""
 
 
 @section
@@ -170,4 +174,4 @@ class Service:
     """Helper services."""
 
     data_juicer: DataJuicer | None = None
-    """Data-Juicer; null uses none."""
+    """Data-Juicer. null = not used."""

@@ -27,15 +27,15 @@ Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 @section
 class RolloutEngine(Choice):
-    """The engine that generates."""
+    """The engine that generates responses."""
 
     args: dict[str, Any] = {}
-    """Arguments handed to the engine as they are, checked against its own."""
+    """Arguments passed to the engine unchanged, checked against those it has."""
 
 
 @section
 class AutoEngine(RolloutEngine, type="auto"):
-    """vLLM where there is a GPU, else the built-in engine."""
+    """vLLM if there is a GPU, otherwise the built-in engine."""
 
 
 @section
@@ -50,24 +50,25 @@ class SglangEngine(RolloutEngine, type="sglang"):
 
 @section
 class TransformersEngine(RolloutEngine, type="transformers"):
-    """The built-in engine on Transformers models: no GPU needed, meant for small models."""
+    """The built-in engine on Transformers models. Needs no GPU; for small models."""
 
 
 @section
 class ExternalEngine(RolloutEngine, type="external"):
-    """Any OpenAI-compatible endpoint, for exploration without weight sync."""
+    """Any OpenAI-compatible endpoint, for rollout without weight sync."""
 
     base_url: str | None = None
     """Address of the endpoint."""
     model: str | None = None
-    """Model name to ask for; null takes ``model.path``."""
+    """Model name to request. null = ``model.path``."""
     api_key: Annotated[str | None, Secret()] = None
-    """Key of the endpoint; write ``${oc.env:NAME}``."""
+    """API key of the endpoint. Write ``${oc.env:NAME}``."""
 
 
 @section
 class OtherEngine(RolloutEngine, type="other", further=("trtllm", "tinker")):
-    """An engine that rlctl translates and cannot run; one that it does not know follows its framework's name, ``verl.mine``."""
+    """An engine that rlctl converts but cannot run. One that it does not know is written with its framework's name:
+    ``verl.mine``."""
 
     kind: str
     """The type."""
@@ -75,48 +76,50 @@ class OtherEngine(RolloutEngine, type="other", further=("trtllm", "tinker")):
 
 @section
 class SamplingSettings:
-    """How training responses are drawn."""
+    """How training responses are sampled."""
 
     temperature: Annotated[float, Range(at_least=0)] = 1.0
-    """0 is greedy. Raised, responses vary more; training logits are divided by it too (``algorithm.train_temperature``)."""
+    """0 = greedy. Higher values make responses more diverse. Training logits are divided by it too
+    (``algorithm.train_temperature``)."""
     top_p: Annotated[float, Range(above=0, at_most=1)] = 1.0
-    """Draw from the smallest set of tokens with this probability. Lowered, unlikely tokens are never tried."""
+    """Sample from the smallest set of tokens with this total probability. Lower values exclude unlikely tokens. 1 =
+    off."""
     top_k: Count | None = None
-    """Draw from this many likeliest tokens; null is off."""
+    """Sample from this many most likely tokens. null = off."""
     min_p: Fraction = 0.0
-    """Leave out tokens less likely than this share of the likeliest."""
+    """Exclude tokens less likely than this fraction of the most likely token."""
     repetition_penalty: Positive = 1.0
-    """Above 1, tokens that occurred become less likely."""
+    """Values above 1 make repeated tokens less likely."""
     min_response_tokens: Annotated[int, Unit("tokens"), Range(at_least=0)] = 0
-    """Shortest response: the end token cannot be drawn before. Raised, answers get longer."""
+    """Shortest response: the end token is blocked until then."""
     stop: tuple[str, ...] = ()
-    """Texts that end a response."""
+    """Strings that end a response."""
     include_stop: bool = False
-    """Keep the ending text in the response."""
+    """Keep the stop string in the response."""
     ignore_eos: bool = False
-    """Go on to the limit whatever is drawn."""
+    """Generate up to the limit, ignoring the end token."""
     num_beams: Count = 1
-    """Beams; engines for RL support only 1."""
+    """Beams. Engines for RL support only 1."""
     seed: int | None = 42
-    """Seed of the engine; null takes ``run.seed``. Each response has its own stream under it."""
+    """Sampling seed. Every response gets its own stream derived from it. null = ``run.seed``."""
     log_probs: int | None = 0
-    """How many likeliest alternatives are reported per token beside the one drawn; null reports no log-probs."""
+    """Number of most likely alternatives reported per token in addition to the sampled one. null = no log-probs."""
 
 
 @section
 class RolloutParallel:
-    """How one replica of the engine is spread, and how many there are."""
+    """Parallelism of one engine, and the number of engines."""
 
     tensor_parallel_size: Devices = 1
-    """Devices that share each layer. Raised, larger models fit and short generations get slower."""
+    """Devices that share each layer. Higher values fit larger models and slow down short generations."""
     pipeline_parallel_size: ParallelSize = 1
-    """Pipeline stages of one engine. Raised, larger models fit and single responses get slower."""
+    """Pipeline stages of one engine. Higher values fit larger models and raise latency."""
     data_parallel_size: ParallelSize = 1
     """Data-parallel ranks inside one engine (mixture of experts)."""
     expert_parallel_size: ParallelSize = 1
-    """Devices that share the experts of one engine. Raised, each holds fewer of them."""
+    """Devices that share the experts of one engine."""
     replicas: ParallelSize | Literal["auto"] = "auto"
-    """Engines; auto fills the rollout devices. Raised, more responses are generated at once."""
+    """Number of engines. auto fills the rollout devices."""
 
 
 @section
@@ -124,61 +127,62 @@ class EngineMemory:
     """Memory and batching of the engine."""
 
     gpu_memory_utilization: Fraction | None = None
-    """Share of GPU memory for weights and KV cache; null takes 0.5 colocated and 0.9 alone. Raised, more responses run
-    at once and less is left for training."""
+    """Fraction of GPU memory for weights and KV cache. null = 0.5 colocated, 0.9 on dedicated devices. Higher values
+    run more responses at the same time and leave less for training."""
     max_num_seqs: Count | None = None
-    """Responses decoded at once; null takes the engine's default. Raised, throughput grows until memory runs out."""
+    """Most responses decoded at the same time. Higher values raise throughput until memory runs out. null = the
+    engine's default."""
     max_batched_tokens: Tokens | None = 8192
-    """Tokens of one engine iteration."""
+    """Most tokens per engine iteration."""
     block_size: Tokens | None = None
-    """Tokens of one KV cache block; null takes the engine's."""
+    """Tokens per KV-cache block. null = the engine's default."""
     swap_gib: GiB | None = None
-    """CPU memory for swapped KV blocks; null takes the engine's."""
+    """CPU memory for swapped KV blocks. null = the engine's default."""
     kv_cache_dtype: str = "auto"
-    """Type of the KV cache."""
+    """Data type of the KV cache."""
     prefix_caching: bool = True
-    """Keep the KV cache of common prefixes. Responses to one prompt share it."""
+    """Reuse the KV cache of common prefixes, such as the prompt of a group."""
     chunked_prefill: bool = True
     """Mix prefill and decoding in one iteration."""
     enforce_eager: bool = False
-    """No CUDA graphs: slower decoding, faster start, less memory."""
+    """Disable CUDA graphs: slower decoding, faster start, less memory."""
     sleep: bool = True
-    """Free the KV cache (and weights, where they can be restored) while training, when devices are shared."""
+    """Free the KV cache (and weights, if they can be restored) while training on shared devices."""
     sleep_level: Annotated[int, Range(at_least=1, at_most=2)] | None = None
     """1 keeps weights in CPU memory during sleep, 2 drops them. null = 2 if every step syncs new weights, else 1."""
     load_format: Literal["auto", "dummy", "safetensors"] = "auto"
-    """How first weights are loaded: from the files, or made up because a sync follows at once."""
+    """Initial weight loading: real weights, or dummy weights if a sync follows immediately."""
     quantization: str | None = None
-    """Quantisation of the engine's weights."""
+    """Quantization of the engine's weights."""
     log_statistics: bool = False
-    """Let the engine log its statistics."""
+    """Log the engine's statistics."""
 
 
 @section
 class RolloutTimeouts:
-    """How long responses are waited for."""
+    """Time limits of responses."""
 
     response: Seconds | None = None
-    """Longest wait for the responses to a prompt, which is then given up for another one; null waits as long as it takes. Time in
-    which rollout rests, as it does while devices are trained on, does not count."""
+    """Seconds before a prompt is abandoned and replaced. Paused time (while the devices train) doesn't count. null =
+    no limit."""
     retries: Annotated[int, Unit("retries"), Range(at_least=0)] = 2
-    """How often a failed response is asked for again."""
+    """How often a failed response is retried."""
     dynamic: DynamicTimeout | None = None
-    """Give up on stragglers by how long responses have taken so far; null is off."""
+    """Abandon stragglers based on how long responses took so far. null = off."""
 
 
 @section
 class AuxiliaryModel:
-    """A further model served beside the policy, for judges and agents."""
+    """Another model served during the run, for judges and agents."""
 
     path: str
     """Folder or hub name."""
     name: str | None = None
-    """Name that workflows ask for."""
+    """Name that workflows use."""
     replicas: ParallelSize = 1
-    """Engines that serve it. Raised, more calls are answered at once."""
+    """Engines that serve it. Higher values handle more concurrent calls."""
     tensor_parallel_size: ParallelSize = 1
-    """Devices of each of its engines."""
+    """Devices per engine."""
     settings: dict[str, Any] = {}
     """Further settings of its engines, by name."""
 
@@ -210,45 +214,45 @@ class Rollout:
     engine: RolloutEngine = AutoEngine()
     """The engine that generates."""
     max_response_tokens: Tokens = 512
-    """Longest response. Raised, hard problems fit and steps take longer."""
+    """Longest response. Higher values let hard problems finish and make steps slower."""
     sampling: SamplingSettings = SamplingSettings()
-    """How training responses are drawn."""
+    """How training responses are sampled."""
     precision: Precision = "auto"
-    """Number type of the engine's weights; auto takes the training compute type."""
+    """Data type of the engine's weights. auto = ``train.precision.compute``."""
     parallel: RolloutParallel = RolloutParallel()
-    """How engines are spread."""
+    """Parallelism and number of engines."""
     memory: EngineMemory = EngineMemory()
     """Memory and batching of the engine."""
     timeouts: RolloutTimeouts = RolloutTimeouts()
-    """How long responses are waited for."""
+    """Time limits of responses."""
     oversampling: Oversampling = Oversampling()
-    """Start more than is needed."""
+    """Start more prompts than a step needs."""
     max_running_prompts: Count | None = None
-    """Prompts in flight in one scheduler (ROLL's ``max_running_requests``); null is no limit."""
+    """Most prompts in flight per scheduler (ROLL's ``max_running_requests``). null = no limit."""
     split_groups: bool = True
     """Generate the responses of one prompt as separate requests (ROLL's ``is_num_return_sequences_expand``)."""
     default_agent: str | None = None
-    """Name of the agent in ``rollout.agents`` that makes trajectories if neither a row nor its source names one. null = one
+    """Agent in ``rollout.agents`` that makes trajectories if neither a row nor its dataset names one. null = one
     generation per response."""
     agents: tuple[TrajectoryAgent, ...] = ()
     """Agents of the run."""
     agent_workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 1
     """Processes that run agents. Higher values run more tools at the same time and use more cores."""
     auxiliary_models: tuple[AuxiliaryModel, ...] = ()
-    """Further models served beside the policy."""
+    """Other models served during the run."""
     openai_server: OpenAiServer = OpenAiServer()
     """OpenAI-compatible endpoint on the policy's engines, for agents."""
     runners_per_engine: Annotated[int, Unit("processes"), Range(at_least=1)] = 8
     """Workflow processes of each engine (Trinity's ``runner_per_model``)."""
     report_every: Annotated[float, Unit("seconds"), Range(at_least=0)] = 0.0
-    """How often workflow processes report their state; 0 never."""
+    """Interval at which workflow processes report their state. 0 = never."""
     env_vars: dict[str, str] = {}
     """Environment variables of the processes that generate and score responses."""
     log_responses: bool = True
     """Keep some groups of each step and evaluation in the run folder, and send those of steps to trackers as a table."""
     log_evaluation_responses: Annotated[int, Unit("responses"), Range(at_least=0)] = 0
-    """Responses of each evaluation sent to trackers as a table, to the same prompts every time; 0 sends none."""
+    """Responses per evaluation sent to trackers as a table, for the same prompts every time. 0 = none."""
     responses_folder: str | None = None
-    """Folder for further copies of training responses; null keeps them in the run folder only."""
+    """Folder for additional copies of training responses. null = only in the run folder."""
     evaluation_folder: str | None = None
-    """Folder for further copies of evaluation responses."""
+    """Folder for additional copies of evaluation responses."""

@@ -21,27 +21,28 @@ class Fsdp2(TrainEngine, type="fsdp2"):
     """PyTorch FSDP2 on Transformers models."""
 
     fsdp_size: ParallelSize | Literal["all"] = "all"
-    """Replicas that share one copy of the weights; all is one copy over all. Lowered, it talks less and needs more memory."""
+    """Replicas that share one copy of the weights (HSDP). all = one copy over all replicas. Lower values communicate
+    less and need more memory."""
     offload: Literal["none", "parameters", "optimizer", "both"] = "none"
-    """What moves to CPU memory while unused: less GPU memory, slower steps."""
+    """What moves to CPU memory while unused. Saves GPU memory and slows down steps."""
     cpu_offload_policy: bool = False
-    """Keep parameters in CPU memory and fetch them layer by layer (FSDP2's own offload): slowest, least memory."""
+    """Keep parameters in CPU memory and load them layer by layer (FSDP2's own offload): least memory, slowest."""
     reshard_after_forward: bool = True
-    """Drop gathered weights between forward and backward: less memory, one more gather."""
+    """Free gathered weights between forward and backward. Saves memory and costs one more all-gather."""
     forward_prefetch: bool = False
     """Gather the next layer's weights during the forward pass."""
     wrap_min_parameters: Annotated[int, Unit("parameters"), Range(at_least=0)] = 0
-    """Wrap any module with at least this many parameters; 0 wraps each transformer layer."""
+    """Wrap any module with at least this many parameters. 0 = wrap each transformer layer."""
     wrap_layers: tuple[str, ...] = ()
-    """Class names of the layers to wrap; empty takes the model's own."""
+    """Class names of the layers to wrap. Empty = the model's own."""
     ulysses_sequence_parallel_size: ParallelSize = 1
-    """Devices that share one sequence (Ulysses). Raised, longer sequences fit."""
+    """Devices that share one sequence (Ulysses). Higher values fit longer sequences."""
     expert_parallel_size: ParallelSize = 1
     """Devices that share the experts."""
     source: Literal["fsdp", "fsdp2", "fsdp_turbo", "deepspeed"] = "fsdp2"
-    """The engine the source config names; all of them run as FSDP2."""
+    """Engine named in the source config. All of them run as FSDP2."""
     source_args: dict[str, Any] = {}
-    """Settings of that engine that have no meaning for FSDP2."""
+    """Settings of that engine that don't apply to FSDP2."""
 
 
 @section
@@ -49,15 +50,15 @@ class Moe:
     """Mixture-of-experts settings of Megatron."""
 
     dispatcher: Literal["allgather", "alltoall", "flex"] | None = None
-    """How tokens travel to experts; null takes Megatron's default."""
+    """How tokens are sent to experts. null = Megatron's default."""
     grouped_gemm: bool = False
-    """Compute all experts of a device in one call."""
+    """Compute all experts of a device in one kernel."""
     shared_expert_overlap: bool = False
-    """Compute the shared expert while tokens travel."""
+    """Compute the shared expert while tokens are dispatched."""
     layer_recompute: bool = False
-    """Recompute expert layers in the backward pass: less memory, more time."""
+    """Recompute expert layers in the backward pass. Saves memory and takes more time."""
     freeze_router: bool = False
-    """Leave the router untrained."""
+    """Don't train the router."""
 
 
 @section
@@ -67,25 +68,25 @@ class Megatron(TrainEngine, type="megatron"):
     tensor_parallel_size: ParallelSize = 1
     """Devices that share each layer."""
     pipeline_parallel_size: ParallelSize = 1
-    """Pipeline stages. Raised, larger models fit and stages idle more."""
+    """Pipeline stages. Higher values fit larger models and idle more."""
     virtual_pipeline_parallel_size: ParallelSize | None = None
-    """Chunks of layers on each stage; null is one. Raised, stages idle less."""
+    """Chunks of layers per stage. Higher values idle less. null = one."""
     context_parallel_size: ParallelSize = 1
     """Devices that share one sequence."""
     expert_parallel_size: ParallelSize = 1
     """Devices that share the experts."""
     expert_tensor_parallel_size: ParallelSize | None = None
-    """Devices that share one expert; null is ``tensor_parallel_size``."""
+    """Devices that share one expert. null = ``tensor_parallel_size``."""
     sequence_parallel: bool = True
-    """Split activations between the tensor devices too."""
+    """Also split activations across the tensor-parallel devices."""
     offload: Literal["none", "parameters", "optimizer", "both"] = "none"
     """What moves to CPU memory while unused."""
     offload_gradients: bool = False
-    """Move gradients to CPU memory while unused, too."""
+    """Also move gradients to CPU memory while unused."""
     distributed_optimizer: bool = True
-    """Split the optimizer's state over replicas."""
+    """Shard the optimizer state over replicas."""
     distributed_checkpointing: bool = True
-    """Save in Megatron's own format, which reshards."""
+    """Save in Megatron's distributed format, which can be resharded."""
     checkpoint_path: str | None = None
     """Megatron checkpoint to start from instead of Hugging Face weights."""
     overlap_gradient_reduce: bool = False
@@ -99,34 +100,35 @@ class Megatron(TrainEngine, type="megatron"):
     recompute_layers: Count | None = None
     """Layers per recomputed block."""
     recompute_modules: tuple[str, ...] = ()
-    """Modules recomputed under selective."""
+    """Modules recomputed with selective."""
     moe: Moe = Moe()
     """Settings of mixture-of-experts layers."""
     bridge: Literal["auto", "builtin", "mbridge", "megatron_bridge"] = "auto"
-    """How Hugging Face weights are converted; auto takes what works."""
+    """How Hugging Face weights are converted. auto = whatever works."""
     transformer: dict[str, Any] = {}
-    """Values put over Megatron's TransformerConfig, checked against it."""
+    """Values that override Megatron's TransformerConfig, checked against it."""
     ddp: dict[str, Any] = {}
-    """Values put over Megatron's DDP config, checked against it."""
+    """Values that override Megatron's DDP config, checked against it."""
     optimizer_overrides: dict[str, Any] = {}
-    """Values put over Megatron's optimizer config, checked against it."""
+    """Values that override Megatron's optimizer config, checked against it."""
 
 
 @section
 class OtherTrainEngine(
     TrainEngine, type="other", further=("veomni", "torchtitan", "mindspeed", "mlite", "hf_infer", "tinker")
 ):
-    """An engine that rlctl translates and cannot run; one that it does not know follows its framework's name, ``verl.mine``."""
+    """An engine that rlctl converts but cannot run. One that it does not know is written with its framework's name:
+    ``verl.mine``."""
 
     kind: str
     """The type."""
     args: dict[str, Any] = {}
-    """Its settings in its framework, by name."""
+    """Settings in its framework, by name."""
 
 
 @section
 class PrecisionSettings:
-    """Number types of training."""
+    """Data types of training."""
 
     parameters: FloatType = "float32"
     """Master weights and optimizer state."""
@@ -143,78 +145,79 @@ class Optimizer:
     type: str = "adamw"
     """``adamw``, or the name of another optimizer of the engine or of ``module``."""
     module: str | None = None
-    """Python module that has the optimizer; null is the engine's own."""
+    """Python module with the optimizer. null = the engine's own."""
     lr: NonNegative = 1e-6
-    """Peak learning rate. Raised, it learns faster, until it becomes unstable."""
+    """Peak learning rate. Higher values learn faster and are less stable."""
     weight_decay: NonNegative = 0.01
-    """Pull of weights to 0."""
+    """Weight decay."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """Adam's decay rates of the mean and of the square of gradients."""
+    """Adam's decay rates of the first and second moment."""
     epsilon: Positive = 1e-8
     """Added to Adam's denominator."""
     max_grad_norm: Positive | None = 1.0
-    """Gradients longer than this are scaled down to it; null never clips."""
+    """Gradients with a larger norm are scaled down to it. null = no clipping."""
     weight_decay_style: Literal["constant", "linear", "cosine"] = "constant"
-    """How weight decay moves from start to end over the run."""
+    """How weight decay changes from start to end of the run."""
     start_weight_decay: NonNegative | None = None
-    """Weight decay at the start; null is ``weight_decay``."""
+    """Weight decay at the start. null = ``weight_decay``."""
     end_weight_decay: NonNegative | None = None
-    """Weight decay at the end; null is ``weight_decay``."""
+    """Weight decay at the end. null = ``weight_decay``."""
     decay_norms_and_biases: bool = True
-    """Weight decay pulls on norms and biases too. Megatron-core's own optimizer leaves them out."""
+    """Also apply weight decay to norm and bias parameters. Megatron-core's optimizer never does."""
     args: dict[str, Any] = {}
     """Further arguments of the optimizer."""
 
 
 @section
 class LrScheduler:
-    """How the learning rate moves over the run."""
+    """Learning rate schedule."""
 
     type: Literal["constant", "linear", "cosine", "inverse_sqrt", "wsd", "polynomial"] = "constant"
     """Shape after the warm-up."""
     step_unit: Literal["step", "optimizer_step"] = "step"
-    """What moves it: verl moves it once a step, ROLL and Trinity once an optimizer step. The steps below count this."""
+    """Whether the schedule advances per step (verl) or per optimizer step (ROLL, Trinity). The step counts below use
+    this unit."""
     warmup_steps: Annotated[int, Unit("scheduler steps"), Range(at_least=0)] | None = None
-    """Scheduler steps until the peak; null uses ``warmup_ratio``."""
+    """Scheduler steps until the peak. null = use ``warmup_ratio``."""
     warmup_ratio: Fraction | None = None
-    """Share of the whole schedule until the peak; null uses ``warmup_steps``."""
+    """Warm-up as a share of the schedule. null = use ``warmup_steps``."""
     warmup_start_lr: NonNegative = 0.0
     """Learning rate at which the warm-up starts."""
     min_lr_ratio: Fraction = 0.0
     """Lowest learning rate as a share of the peak."""
     min_lr: NonNegative | None = None
-    """Lowest learning rate; null uses ``min_lr_ratio``."""
+    """Lowest learning rate. null = use ``min_lr_ratio``."""
     num_cycles: Positive = 0.5
-    """Periods of the cosine over the run; 0.5 ends at the lowest point."""
+    """Cosine periods over the run. 0.5 ends at the lowest point."""
     decay_steps: Annotated[int, Unit("scheduler steps"), Range(at_least=1)] | None = None
-    """Scheduler steps until the lowest point; null is the whole run."""
+    """Scheduler steps until the lowest point. null = the whole run."""
     wsd_decay_steps: Annotated[int, Unit("scheduler steps"), Range(at_least=1)] | None = None
-    """Scheduler steps of the decay at the end of wsd."""
+    """Scheduler steps of the final decay of wsd."""
     wsd_decay_style: Literal["exponential", "linear", "cosine", "minus_sqrt"] = "exponential"
     """Shape of that decay."""
     total_steps: Annotated[int, Unit("scheduler steps"), Range(at_least=1)] | None = None
-    """Length of the schedule; null is the run's."""
+    """Length of the schedule. null = the run's."""
     restore_from_checkpoint: bool = True
-    """On resume, take the schedule from the checkpoint rather than from the config: its shape, length and peak. Its
-    position always comes from the checkpoint."""
+    """On resume, use the schedule of the checkpoint (shape, length, peak) instead of the config's. The position
+    always comes from the checkpoint."""
 
 
 @section
 class MemorySettings:
-    """Memory against time."""
+    """Memory-saving options."""
 
     recompute_activations: bool = True
-    """Compute activations again in the backward pass (gradient checkpointing): less memory, about a third more time."""
+    """Recompute activations in the backward pass (gradient checkpointing): less memory, about a third more time."""
     recompute_reentrant: bool = False
-    """Use the older, reentrant kind of recomputation, which some models need."""
+    """Use the older reentrant recomputation, which some models need."""
     offload_activations: bool = False
     """Keep activations in CPU memory between forward and backward."""
     entropy_chunked: bool = False
-    """Compute entropy chunk by chunk: less memory at large vocabularies."""
+    """Compute entropy in chunks: less memory with large vocabularies."""
     entropy_recompute: bool = False
-    """Compute entropy again in the backward pass."""
+    """Recompute entropy in the backward pass."""
     empty_cache: bool = True
-    """Give cached GPU memory back between phases when devices are shared."""
+    """Release cached GPU memory between phases on shared devices."""
 
 
 @section
@@ -222,9 +225,9 @@ class FusedKernels:
     """Kernels that replace parts of the model."""
 
     enabled: bool = False
-    """Use a fused log-prob kernel that never holds all logits."""
+    """Use a fused log-prob kernel that never materializes all logits."""
     backend: Literal["torch", "triton"] = "torch"
-    """Who provides the fused kernel."""
+    """Implementation of the fused kernel."""
     liger: bool = False
     """Use Liger kernels in the model."""
     prefix_grouping: bool | None = None
@@ -239,22 +242,22 @@ class Train:
     engine: TrainEngine = Fsdp2()
     """The engine that trains."""
     precision: PrecisionSettings = PrecisionSettings()
-    """Number types of weights, computation and gradients."""
+    """Data types of weights, computation and gradients."""
     optimizer: Optimizer = Optimizer()
     """The optimizer and its settings."""
     lr_scheduler: LrScheduler = LrScheduler()
-    """How the learning rate moves."""
+    """Learning rate schedule."""
     memory: MemorySettings = MemorySettings()
-    """What is given up to save memory."""
+    """Memory-saving options."""
     fused_kernels: FusedKernels = FusedKernels()
     """Kernels that replace parts of the model."""
     packing: bool = True
-    """Pack sequences end to end instead of padding them, if the attention supports it. Results are the same; false is slower.
-    Megatron always packs."""
+    """Pack sequences without padding if the attention implementation allows it. Results don't change; false is
+    slower. Megatron always packs."""
     compile: bool = True
-    """Compile the log-prob and entropy computation with torch.compile where a compiler is found."""
+    """Compile the log-prob and entropy computation with torch.compile if a compiler is installed."""
     seed: int | None = None
-    """Seed of the training engine (dropout); null takes ``run.seed``."""
+    """Seed of the training engine (dropout). null = ``run.seed``."""
 
 
 @section
@@ -262,35 +265,35 @@ class ValueLoss:
     """The critic's loss."""
 
     clip: NonNegative | None = 0.5
-    """Values are clipped to within this of the old ones, 0 to the old ones themselves; null never clips."""
+    """Value clip range around the old values. null = no clipping."""
     coefficient: NonNegative = 1.0
     """Weight of the loss."""
     aggregation: Literal[
         "token_mean", "token_sum", "seq_mean_token_sum", "seq_mean_token_mean", "seq_mean_token_sum_norm"
     ] = "token_mean"
-    """How token losses become one number."""
+    """How token losses are reduced to one number."""
 
 
 @section
 class Critic(Train):
-    """The value model, trained beside the policy. Needed by gae."""
+    """The value model, trained together with the policy. Needed by gae."""
 
     model: Model | None = None
-    """Its weights; null starts from the policy's."""
+    """Initial weights. null = the policy's."""
     optimizer: Optimizer = Optimizer(lr=1e-5)
     """The critic's optimizer and its settings."""
     value_loss: ValueLoss = ValueLoss()
-    """The loss that the critic is trained with."""
+    """The critic's loss."""
     mini_batch_responses: Annotated[int, Unit("responses"), Range(at_least=1)] | None = None
-    """Responses of one optimizer step; null is the policy's."""
+    """Responses per optimizer step. null = the policy's."""
     ppo_epochs: Count | None = None
-    """Passes over each step's responses; null is the policy's."""
+    """Passes over each step's responses. null = the policy's."""
     micro_batch: MicroBatchSize | None = None
-    """Micro-batch; null is the policy's."""
+    """Micro-batch. null = the policy's."""
     forward_micro_batch: MicroBatchSize | None = None
-    """Micro-batch of value passes; null = ``micro_batch``."""
+    """Micro-batch of value passes. null = ``micro_batch``."""
     shuffle: bool = False
-    """Shuffle responses over mini-batches."""
+    """Shuffle responses across mini-batches."""
     shuffle_seed: int | None = None
     """Seed of that shuffle."""
 
@@ -300,12 +303,12 @@ class Reference:
     """The model that KL is measured against."""
 
     model: Model | None = None
-    """Its weights; null is the policy's start, and its base under LoRA, without a second copy."""
+    """Weights. null = the policy's initial weights; with LoRA, its base weights, without a second copy."""
     engine: TrainEngine | None = None
-    """Its engine; null is the policy's."""
+    """Training engine. null = the policy's."""
     micro_batch: MicroBatchSize | None = None
-    """Micro-batch of its passes; null is the policy's log-prob one."""
+    """Micro-batch of its passes. null = the policy's log-prob micro-batch."""
     precision: PrecisionSettings | None = None
-    """Number types; null is the policy's."""
+    """Data types. null = the policy's."""
     compile: bool | None = None
-    """Compile its log-prob computation; null is as the policy."""
+    """Compile its log-prob computation. null = as the policy."""

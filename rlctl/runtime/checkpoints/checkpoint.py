@@ -153,7 +153,7 @@ class Checkpoints:
         Raises:
             WorkerFailed: it could not be written; what was there before is untouched.
         """
-        assert self.under_way is not None, "a checkpoint was begun"
+        assert self.under_way is not None, "a checkpoint was started"
         step, self.under_way = self.under_way, None
         partial, final = self._partial(step), self.folder / f"step-{step:06d}"
         with self._told(step):

@@ -201,7 +201,7 @@ class PromptSet(RowSet):
             return shown
         if own and shown:
             raise RunError(
-                f"{where}: the row has tools of its own, and the prompts show those of the run's agent",
+                f"{where}: the row names its tools, but the prompts show those of the run's agent",
                 hint=f"set {self._key}.tools_key to null",
             )
         return own

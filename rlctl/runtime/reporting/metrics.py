@@ -134,12 +134,12 @@ METRICS: dict[str, Metric] = {
     "throughput/step_mfu": Metric("share", "Model FLOPs utilization of the training devices over the whole step."),
     "throughput/responses_per_second": Metric("responses/s", "Responses a second of the whole step."),
     "data/epoch": Metric("epochs", "Completed passes over the training data."),
-    "evaluation/<source>/reward": Metric("", "Mean total reward of held-out responses."),
+    "evaluation/<source>/reward": Metric("", "Mean total reward of evaluation responses."),
     "evaluation/<source>/accuracy": Metric(
-        "share", "Share of held-out responses with the right answer, if a reward can tell."
+        "share", "Share of evaluation responses with the right answer, if a reward can tell."
     ),
-    "evaluation/<source>/best": Metric("share", "Share of held-out prompts with at least one right answer."),
-    "evaluation/<source>/length_mean": Metric("tokens", "Mean length of held-out responses."),
+    "evaluation/<source>/best": Metric("share", "Share of evaluation prompts with at least one right answer."),
+    "evaluation/<source>/length_mean": Metric("tokens", "Mean length of evaluation responses."),
     "evaluation/<source>/mean@<k>": Metric("", "Mean reward of the k responses to a prompt."),
     "evaluation/<source>/std@<k>": Metric("", "Standard deviation of the rewards of the k responses to a prompt."),
     "evaluation/<source>/best@<k>": Metric(

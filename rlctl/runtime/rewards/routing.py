@@ -62,7 +62,7 @@ def rewards_for(prompt: Prompt, rewards: Sequence[Reward], *, required: bool = T
         covered = "; ".join(f"{reward.name} applies to {', '.join(reward.applies_to or ())}" for reward in rewards)
         tag = f" with the tag {prompt.extra['tag']!r}" if "tag" in prompt.extra else ""
         raise RunError(
-            f"no reward scores prompts of the data source {prompt.source!r}{tag}: {covered or 'there are none'}",
+            f"no reward scores prompts of the data source {prompt.source!r}{tag}: {covered or 'the config has no rewards'}",
             hint="add it to the applies_to of a reward, or add a reward without applies_to",
         )
     return found

@@ -53,7 +53,7 @@ def number(call: Call, *, tolerance: float = 0.0) -> bool:
     """The last number of the response equals the last number of the answer, up to ``tolerance``; 1,000 is 1000.0."""
     found, wanted = last_number(call.response), last_number(str(call.answer))
     if wanted is None:
-        raise ValueError(f"the answer contains no number: {call.answer!r}")
+        raise ValueError(f"expected a number in the answer, found: {call.answer!r}")
     try:
         return found is not None and abs(found - wanted) <= Decimal(str(tolerance))
     except Overflow:  # 9e9999999 is a number and not the answer

@@ -180,7 +180,7 @@ def test_rewards_score_at_the_same_time(tmp_path: Path) -> None:
 
 def test_a_rule_that_fails_in_process_is_a_failure_too() -> None:
     (found,) = score([RuleReward(rule="number")], item("4", answer="none"))
-    assert "the answer contains no number" in (found.error or "")
+    assert "expected a number in the answer" in (found.error or "")
     with pytest.raises(RunError, match=r"no rule for the data source 's'"):
         score([RuleReward()], item("4"))
 
