@@ -32,7 +32,10 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "rollout.agents.credit": ("rule for the rewards of turns and tools", "rewards score the whole trajectory"),
     "rollout.agents.on_failure": ("rule for failed trajectories", "its own applies; the batch may differ"),
     "rollout.agents.stop_run_above_failures": ("limit on failed trajectories", "the run continues"),
-    "rollout.agents.system_prompt": ("system message of an agent", "rows must bring theirs, or there is none"),
+    "rollout.agents.system_prompt": (
+        "system message of an agent",
+        "rows must bring theirs, or prompts have no system message",
+    ),
     "rollout.agents.tool_selection_key": ("column for the tools of a row", "every row may call all tools"),
     "rollout.agents.tool_args_key": ("column for the arguments of a row's tools", "tools are made without them"),
     "rollout.agents.tool_timeout": ("time limit for one tool call", "a call that hangs delays the step"),

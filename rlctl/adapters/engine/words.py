@@ -64,7 +64,8 @@ def canonical_for(word: str) -> list[str]:
     """
     found = [*_types(word), *_named(word)] or _within(word)
     mine = [path for path in found if not path.startswith(_OF_OTHER_ROLES)]
-    return sorted(dict.fromkeys(mine or found), key=lambda path: -_shared(word, path))
+    known = TRL.get(word) or VLLM.get(word) or ()
+    return sorted(dict.fromkeys(mine or found), key=lambda path: (path not in known, -_shared(word, path)))
 
 
 def _shared(word: str, path: str) -> int:

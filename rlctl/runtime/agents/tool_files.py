@@ -255,7 +255,7 @@ def _stand_in_for_verl() -> None:
         "verl.utils.rollout_trace": {"rollout_trace_op": lambda function: function},
     }
     for name, values in modules.items():
-        module = ModuleType(name, "Stands in for verl, which is not installed: rlctl/runtime/agents/tool_files.py")
+        module = ModuleType(name, "Replaces verl, which is not installed: rlctl/runtime/agents/tool_files.py")
         module.__path__, module.__spec__ = [], ModuleSpec(name, None, is_package=True)
         vars(module).update(values)
         sys.modules[name] = module
