@@ -150,4 +150,4 @@ def _free_name(folder: Path) -> str:
         name = f"{start[0]}-{following}"
         if not (folder.parent / name).exists():
             return name
-    raise RlctlError(f"no name is free beside {folder}", hint="start the app in another folder of runs")
+    raise RlctlError(f"no free name next to {folder}", hint="start the app in another folder of runs")

@@ -88,7 +88,7 @@ ZH: dict[str, str] = {
         "已要求停止：当前步之后保存检查点并结束；再按一次 S 立即结束"
     ),
     "asked for a checkpoint: it is written after this step": "已要求保存检查点：当前步之后写入",
-    "Stop {name} after its step, with a checkpoint to go on from?": "跑完当前步后停止 {name}，并保存可以续训的检查点？",
+    "Stop {name} after its step, with a checkpoint to resume from?": "跑完当前步后停止 {name}，并保存可以续训的检查点？",
     "opened to watch only": "以只读方式打开，只能观察",
     "the run is not running": "该运行不在运行中",
     "Filter": "筛选",
@@ -136,32 +136,32 @@ ZH: dict[str, str] = {
     "responses cut off at the limit": "因达到长度上限而被截断的回答",
     "rewards that failed": "计算失败的奖励",
     "{alive} of {all} processes alive": "{all} 个进程，{alive} 个存活",
-    "its process is gone; resumed, it goes on from its last checkpoint": "进程已经不在；续训会从最近的检查点继续",
+    "its process is gone; you can resume it from its last checkpoint": "进程已经不在；续训会从最近的检查点继续",
     "Checkpoint": "检查点",
-    "Save after this step, and go on": "当前步之后保存检查点，继续运行",
-    "Write a checkpoint of {name} after its step? It goes on.": "在当前步之后保存 {name} 的检查点吗？运行会继续。",
+    "Save after this step, and continue": "当前步之后保存检查点，继续运行",
+    "Write a checkpoint of {name} after its step? The run continues.": "在当前步之后保存 {name} 的检查点吗？运行会继续。",
     "{name} writes a checkpoint after its step": "{name} 将在当前步之后保存检查点",
-    "{name} ends after its step; R goes on with it": "{name} 将在当前步之后结束；按 R 续训",
+    "{name} ends after its step; R resumes it": "{name} 将在当前步之后结束；按 R 续训",
     "Resume": "续训",
-    "Go on with a run that stands, from a checkpoint": "从检查点继续一个已停下的运行",
-    "Go on with {name} from which checkpoint? Later ones are set aside, not deleted.": (
+    "Resume a stopped run from a checkpoint": "从检查点继续一个已停下的运行",
+    "Resume {name} from which checkpoint? Later ones are set aside, not deleted.": (
         "从哪个检查点继续 {name}？更晚的检查点会移到一旁，不会删除。"
     ),
     "the newest": "最新的",
     "step {step}, saved {when}": "第 {step} 步，保存于 {when}",
-    "{name} has saved nothing yet: it begins anew. Go on?": "{name} 还没有保存任何内容：将从头开始。继续吗？",
-    "All stages of {name} are finished: only what comes after them is done. Go on?": (
+    "{name} has saved nothing yet: it starts from scratch. Continue?": "{name} 还没有保存任何内容：将从头开始。继续吗？",
+    "All stages of {name} are finished: only the end of the run is done again. Continue?": (
         "{name} 的所有阶段都已完成：只做其后的收尾。继续吗？"
     ),
-    "{name} has finished {stages}, and saved no step of {stage} yet: it begins {stage}. Go on?": (
+    "{name} has finished {stages} and saved no step of {stage} yet: it starts {stage}. Continue?": (
         "{name} 已完成 {stages}，{stage} 还没有保存任何一步：将开始 {stage}。继续吗？"
     ),
     "the run is running already": "该运行已经在运行中",
     "there is no run here": "这里没有运行",
-    "the run is finished: there is nothing to go on with": "该运行已完成：没有可继续的",
-    "the run goes on in a process of its own; what it says is in {log}": "运行在独立的进程中继续；输出在 {log}",
+    "the run is finished: there is nothing to resume": "该运行已完成：没有可继续的",
+    "the run continues in a separate process; its output is in {log}": "运行在独立的进程中继续；输出在 {log}",
     "it is started again, and its process comes up; what it says is in {log}": "正在重新启动，进程准备中；输出在 {log}",
-    "the run does not go on:\n{why}": "运行没有继续：\n{why}",
+    "the run was not resumed:\n{why}": "运行没有继续：\n{why}",
     # what looks wrong in a run, and what to try
     "{value:.0%} of the groups have equal rewards for all responses, so nothing is learned from them": (
         "{value:.0%} 的组内所有回答奖励相同：从这些组学不到东西"
@@ -234,8 +234,8 @@ ZH: dict[str, str] = {
     "Give it up": "放弃",
     "Give up what was typed here?": "放弃这里输入的内容吗？",
     "a file needs a name": "文件要有名字",
-    "Save as: file, and dialect": "另存为：文件与方言",
-    "go on with that file (off: export a copy)": "之后编辑那个文件（不选：只导出一份）",
+    "Save as: file and format": "另存为：文件与方言",
+    "continue with that file (off: export a copy)": "之后编辑那个文件（不选：只导出一份）",
     "Add": "添加",
     "Remove": "删除",
     "Up": "上移",
@@ -285,8 +285,8 @@ ZH: dict[str, str] = {
     "Take back what was done last": "撤回上一步操作",
     "Do again what was undone last": "重做刚撤回的操作",
     "Search": "搜索",
-    "Find a field by key, help or dialect name": "按键名、说明或方言中的名字查找字段",
-    "search: key, help, or what a dialect calls it": "搜索：键名、说明，或某方言中的名字",
+    "Find a field by key, help or a framework's name for it": "按键名、说明或方言中的名字查找字段",
+    "search: key, help, or a framework's name": "搜索：键名、说明，或某方言中的名字",
     "no field fits": "没有符合的字段",
     "All": "全部",
     "Show every field, or only what is set first": "显示全部字段，或只显示首先要设的",
@@ -299,7 +299,7 @@ ZH: dict[str, str] = {
     "Give the field its default": "恢复该字段的默认值",
     "default: {label}": "恢复默认：{label}",
     "{key} has no default": "{key} 没有默认值",
-    "Preview the run in the next dialect": "用下一种方言预览这次运行",
+    "Preview the run in the next format": "用下一种方言预览这次运行",
     "Beside": "侧栏",
     "Items": "各项",
     "The items of a list or mapping; the whole text of any other field": "列表或映射的各项；其他字段则是完整文本",
@@ -341,8 +341,8 @@ ZH: dict[str, str] = {
     "Own range": "各自范围",
     "To the plot": "到曲线图",
     "Clear filter": "清除筛选",
-    "Draw this metric beside others": "把这个指标和其他的画在一起",
-    "Draw all that are listed, or none": "画出列表中的全部，或全不画",
+    "Plot this metric together with others": "把这个指标和其他的画在一起",
+    "Plot all listed metrics, or none": "画出列表中的全部，或全不画",
     "Each curve between its lowest and highest value": "每条曲线按自己的最低到最高值伸展",
     "Cursor and zoom; p leads back": "光标与缩放；p 返回",
     "log10": "log10",
@@ -356,7 +356,7 @@ ZH: dict[str, str] = {
     " or ": " 或 ",
     "this finding is about no single field": "该问题不针对某一个字段",
     "nothing is wrong": "没有问题",
-    "Go to a field: what it means is told here.": "移到一个字段上，这里会说明它的含义。",
+    "Select a field to see its help here.": "移到一个字段上，这里会说明它的含义。",
     "This run does not use it.": "本次运行用不到它。",
     "default {default}": "默认 {default}",
     "none: it must be set": "无，必须填写",
@@ -392,7 +392,7 @@ ZH: dict[str, str] = {
     "    {gib:.1f} GiB a device: {parts}": "    每个设备 {gib:.1f} GiB：{parts}",
     "a device here has {gib:.0f} GiB": "这里每个设备有 {gib:.0f} GiB",
     "memory is not estimated: the size of the model is not known": "未估计显存：不知道模型的大小",
-    "Next dialect": "下一种方言",
+    "Next format": "下一种方言",
     "Next comparison": "下一种对比",
     "what differs from the file": "与文件的差别",
     "the file's lines, as they would be saved": "文件各行保存后的样子",
@@ -437,7 +437,7 @@ ZH: dict[str, str] = {
     "reward {reward} ({against} to the group's mean)": "奖励 {reward}（比组内均值 {against}）",
     "advantage {advantage}": "优势 {advantage}",
     "{count} tokens": "{count} 个 token",
-    "ended by itself": "自行结束",
+    "ended with the end token": "自行结束",
     "cut off at the longest length": "因达到长度上限而被截断",
     "ended by the limit of turns": "因达到轮数上限而结束",
     "ended by the time limit": "因超过时间上限而结束",
@@ -459,8 +459,8 @@ ZH: dict[str, str] = {
     " reward  advant.  tokens": "   奖励     优势   token",
     # files of the editor
     "Save as": "另存为",
-    "Write the file, in its own dialect, with its look kept": "按原方言写回文件，保留原有格式",
-    "Write another file, in this or another dialect, or export a copy": "写到另一个文件，可换方言，或导出一份",
+    "Save the file in its own format and layout": "按原方言写回文件，保留原有格式",
+    "Save to another file, in this or another format, or export a copy": "写到另一个文件，可换方言，或导出一份",
     "$EDITOR": "$EDITOR",
     "The field in your own editor: $VISUAL, $EDITOR or vi": "用你自己的编辑器编辑该字段：$VISUAL、$EDITOR 或 vi",
     "File in $EDITOR": "用 $EDITOR 编辑文件",
@@ -476,13 +476,13 @@ ZH: dict[str, str] = {
     "{error}. Save over it?": "{error}。要覆盖保存吗？",
     "{path} is there already. Write over it?": "{path} 已经存在。要覆盖吗？",
     "Write over it": "覆盖",
-    "exported to {path}; you go on with this file": "已导出到 {path}；你仍在编辑当前文件",
+    "exported to {path}; you continue with this file": "已导出到 {path}；你仍在编辑当前文件",
     "nothing was changed": "没有改动",
     "What came back cannot be taken:\n{error}": "编辑器返回的内容无法采用：\n{error}",
     "Edit it again": "再次编辑",
     "not taken": "没有采用",
     "{path} is gone.": "{path} 已经不在了。",
-    "{path} was changed by somebody else.": "{path} 被别人改过了。",
+    "{path} was changed by another program.": "{path} 被别人改过了。",
     "Take what is there; what you have is one undo away": "采用磁盘上的；你现在的内容撤销一次即可恢复",
     "Keep mine: saving writes over it": "保留我的：保存时会覆盖磁盘上的",
     "An editor that ended unexpectedly left {what}:\n{told}": "上次编辑器意外退出，留下了{what}：\n{told}",
@@ -491,7 +491,7 @@ ZH: dict[str, str] = {
     "Take it up": "恢复",
     "Later": "以后再说",
     "Throw it away": "丢弃",
-    "not taken up": "没有恢复",
+    "not applied": "没有恢复",
     "the file is another one by now: look at what differs": "文件现在已经不同：请看有哪些差别",
     "read only": "只读",
     "resumed {time} ago": "{time}前续训",
@@ -502,7 +502,7 @@ ZH: dict[str, str] = {
     "line {line}: {key}={word}": "第 {line} 行：{key}={word}",
     "Editing the variables' defaults also changes:": "修改变量默认值会同时改变：",
     "Edit the defaults: {names}": "修改默认值：{names}",
-    "Write the values in place of the variables, which then no longer set these keys": (
+    "Replace the variables with the values; the variables then no longer set these keys": (
         "直接写入数值，变量不再控制这些键"
     ),
     "Do not save": "不保存",
@@ -526,7 +526,7 @@ ZH: dict[str, str] = {
     "planning ...": "正在计算计划……",
     "where": "在哪里",
     "here; or auto, HOST:PORT, http://HOST:8265": "本机；或 auto、HOST:PORT、http://HOST:8265",
-    "start beside a run of the same name, under another (--new)": "与同名的运行并存，另起名称 (--new)",
+    "start a new run under another name (--new)": "与同名的运行并存，另起名称 (--new)",
     "Save and launch": "保存并启动",
     "Launch without saving": "不保存，直接启动",
     "It cannot start yet. In the editor, Findings lead to the fields:": (
@@ -534,8 +534,8 @@ ZH: dict[str, str] = {
     ),
     "it cannot start yet": "现在还不能启动",
     "not started": "没有启动",
-    "{folder} has a run of this name that did not end: it goes on.": "{folder} 里有同名且未结束的运行：将接着运行。",
-    "{folder} has a run of this name ({status}): this one starts beside it, under another name.": (
+    "{folder} has a run of this name that did not end: it will be resumed.": "{folder} 里有同名且未结束的运行：将接着运行。",
+    "{folder} has a run of this name ({status}): this one starts under another name.": (
         "{folder} 里已有同名的运行（{status}）：这次另起名称，与它并存。"
     ),
     "It did not begin (exit code {code}). What it said is below, and in {output}": (
@@ -544,7 +544,7 @@ ZH: dict[str, str] = {
     "It runs on the cluster now. How to follow and stop it is below, and in {output}": (
         "已在集群上运行。如何查看和停止见下方，也在 {output}"
     ),
-    "Back to the editor; what was started goes on": "回到编辑器；已启动的照样运行",
+    "Back to the editor; started runs continue": "回到编辑器；已启动的照样运行",
     # runs: the start page, the table, two of them compared
     "open a run, a file or a preset": "打开运行、文件或预设",
     "Runs": "运行",
@@ -560,7 +560,7 @@ ZH: dict[str, str] = {
     "All runs": "全部运行",
     "A table of runs: sort, filter, compare two": "运行列表：排序、筛选、两两对比",
     "Look again": "刷新",
-    "List runs and files anew": "重新列出运行和文件",
+    "Reload the list of runs and files": "重新列出运行和文件",
     "status": "状态",
     "step": "步",
     "course": "走势",
@@ -626,19 +626,19 @@ ZH: dict[str, str] = {
     "{count} lines": "{count} 行",
     "{count} of {total} lines": "{total} 行中的 {count} 行",
     "What the field is": "字段的含义",
-    "What the checks say, and what would mend it": "检查发现了什么，怎样改好",
+    "Findings of the checks, and how to fix them": "检查发现了什么，怎样改好",
     "The batch, and who is on which device": "批次，以及各设备上有谁",
-    "The run in any dialect, and what becomes of every key": "用任一方言写出的运行，以及每个键的去向",
+    "The run in any format, and what happens to every key": "用任一方言写出的运行，以及每个键的去向",
     "What differs from the file, and from defaults": "与文件、与默认值的差别",
-    "What is beside the form: beside it, alone, or away": "表单旁的内容：并排、独占或收起",
+    "Show the side pane next to the form, alone, or not at all": "表单旁的内容：并排、独占或收起",
     "Facts": "补充信息",
-    "Say what no config says, as how many rows the data has": "说明配置里没有写的事实，如数据有多少行",
+    "Add facts that the config doesn't contain, such as the number of rows in the data": "说明配置里没有写的事实，如数据有多少行",
     "rows of the training data, where epochs must become steps": "训练数据的行数，用于把轮数换算成步数",
     "devices that explore, where all roles share them here and Trinity splits them": (
         "用于探索的设备数：这里各角色共用设备，Trinity 要分开"
     ),
-    "the stage to write, where the dialect has no stages": "方言没有阶段时，要写出的阶段",
-    "What no config says. Plan, preview and saving go by it until the app is left.": (
+    "the stage to write, if the format has no stages": "方言没有阶段时，要写出的阶段",
+    "Facts that the config doesn't contain. Plan, preview and saving use them until you leave the app.": (
         "配置里没有写的事实。计划、预览和保存都以此为准，直到退出应用。"
     ),
     "a number; empty: not known": "一个数；留空表示未知",
@@ -651,7 +651,7 @@ ZH: dict[str, str] = {
     "{count} keys: {names}": "{count} 个键：{names}",
     "as many as the data has": "由数据量决定",
     "F: say how many rows the data has, and the steps are counted": "F：说明数据有多少行，就能算出步数",
-    "starting for {seconds:.0f} s: process {pid}; it goes on when you leave. Its output is kept in {output}": (
+    "starting for {seconds:.0f} s: process {pid}; it continues when you leave. Its output is in {output}": (
         "启动中，已 {seconds:.0f} 秒：进程 {pid}；离开后它继续运行。输出保存在 {output}"
     ),
     "It starts: Ray and the workers come up, the model is loaded. The first step follows. 5 and 6 tell more.": (
@@ -701,7 +701,7 @@ ZH: dict[str, str] = {
     "go to another response; f follows this prompt over the steps": "移到另一个回答；按 f 跟踪该 prompt 的各步",
     "no response is under the cursor": "光标处没有回答",
     "the worst of {count} steps": "{count} 步中最差的",
-    "a next run with {changes}; it starts anew. l launches it, u takes a change back": (
+    "a next run with {changes}; it starts from scratch. l launches it, u undoes a change": (
         "下一个任务：{changes}；从头开始训练。按 l 启动，按 u 撤销改动"
     ),
     "the next run": "下一个任务",

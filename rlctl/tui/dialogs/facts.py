@@ -20,7 +20,7 @@ from rlctl.tui.widgets.line import Line
 MEANINGS = {
     "dataset_rows": say("rows of the training data, where epochs must become steps"),
     "explorer_gpus": say("devices that explore, where all roles share them here and Trinity splits them"),
-    "stage": say("the stage to write, where the dialect has no stages"),
+    "stage": say("the stage to write, if the format has no stages"),
 }
 """Each fact that can be stated, and what it is."""
 
@@ -48,7 +48,9 @@ class FactsScreen(Dialog[bool]):
     def compose(self) -> ComposeResult:
         stages = [str(stage.get("name", "")) for stage in self.session.config.stages]
         with Vertical(classes="box"):
-            yield Static(say("What no config says. Plan, preview and saving go by it until the app is left."))
+            yield Static(
+                say("Facts that the config doesn't contain. Plan, preview and saving use them until you leave the app.")
+            )
             for name, meaning in MEANINGS.items():
                 if name != "stage" or stages:
                     yield Label(f"{name}: {meaning}", markup=False)

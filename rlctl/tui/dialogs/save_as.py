@@ -56,7 +56,7 @@ class SaveAsScreen(Dialog["Named | None"]):
         Binding("pagedown", "read(1)", say("Read on"), id="name.down"),
         Binding(
             "f10", "facts", say("Facts"), id="name.facts",
-            tooltip=say("Say what no config says, as how many rows the data has"),
+            tooltip=say("Add facts that the config doesn't contain, such as the number of rows in the data"),
         ),
     ]  # fmt: skip
 
@@ -81,10 +81,10 @@ class SaveAsScreen(Dialog["Named | None"]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
-            yield Label(say("Save as: file, and dialect"))
+            yield Label(say("Save as: file and format"))
             yield Line(self.file_name, id="name", suggester=PathSuggester())
             yield Select([(name, name) for name in self.dialects], value=self.shown, allow_blank=False, id="dialect")
-            yield Tick(say("go on with that file (off: export a copy)"), True, id="goes-on", compact=True)
+            yield Tick(say("continue with that file (off: export a copy)"), True, id="goes-on", compact=True)
             yield VerticalScroll(Static("", id="lost", markup=False), id="account", can_focus=False)
             with Horizontal(classes="buttons"):
                 yield Button(say("Cancel"), id="cancel")

@@ -23,7 +23,7 @@ class HelpPane(VerticalScroll):
     DEFAULT_CSS = "HelpPane { padding: 0 1; }"
 
     def compose(self) -> ComposeResult:
-        yield Static(say("Go to a field: what it means is told here."), id="help-text", markup=False)
+        yield Static(say("Select a field to see its help here."), id="help-text", markup=False)
 
     def show(self, view: FieldView) -> None:
         """Show all that is known of a field."""

@@ -83,7 +83,7 @@ class PreviewPane(EditorPane):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "accept", say("Accept"), id="preview.accept",
                 tooltip=say("Accept what the target changes or loses here, and go to the next decision")),
-        Binding("n", "next", say("Next dialect"), id="preview.next"),
+        Binding("n", "next", say("Next format"), id="preview.next"),
     ]  # fmt: skip
 
     class Renewed(Message):

@@ -53,9 +53,9 @@ RESULTS = 40
 """Most fields that a search shows."""
 TABS = (
     ("help", say("Help"), HelpPane, say("What the field is")),
-    ("findings", say("Findings"), FindingsPane, say("What the checks say, and what would mend it")),
+    ("findings", say("Findings"), FindingsPane, say("Findings of the checks, and how to fix them")),
     ("plan", say("Plan"), PlanPane, say("The batch, and who is on which device")),
-    ("preview", say("Port"), PreviewPane, say("The run in any dialect, and what becomes of every key")),
+    ("preview", say("Port"), PreviewPane, say("The run in any format, and what happens to every key")),
     ("diff", say("Diff"), DiffPane, say("What differs from the file, and from defaults")),
 )
 """What stands beside the form: its name, title, pane and meaning. A key from 1 on leads to each; with alt also out of a field."""
@@ -115,7 +115,7 @@ class EditorScreen(EditorFiles):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "slash", "search", say("Search"), id="edit.search",
-            tooltip=say("Find a field by key, help or dialect name"),
+            tooltip=say("Find a field by key, help or a framework's name for it"),
         ),
         Binding("ctrl+f", "search", say("Search"), id="edit.search_too", priority=True),
         Binding("u", "undo", say("Undo"), id="edit.undo", tooltip=say("Take back what was done last")),
@@ -133,11 +133,11 @@ class EditorScreen(EditorFiles):
             "a", "toggle_full", say("All"), id="edit.full", tooltip=say("Show every field, or only what is set first")
         ),
         Binding("f2", "toggle_full", say("All"), id="edit.full_too", show=False),
-        Binding("p", "dialect", say("Port"), id="edit.dialect", tooltip=say("Preview the run in the next dialect")),
+        Binding("p", "dialect", say("Port"), id="edit.dialect", tooltip=say("Preview the run in the next format")),
         Binding("f4", "dialect", say("Port"), id="edit.dialect_too", show=False),
         Binding(
             "z", "beside", say("Beside"), id="edit.beside",
-            tooltip=say("What is beside the form: beside it, alone, or away"),
+            tooltip=say("Show the side pane next to the form, alone, or not at all"),
         ),
         Binding("f5", "beside", say("Beside"), id="edit.beside_too", show=False),
         *(
@@ -191,7 +191,7 @@ class EditorScreen(EditorFiles):
         with Horizontal(id="body"):
             yield SectionTree()
             with Vertical(id="middle", classes="panel"):
-                told = say("search: key, help, or what a dialect calls it")
+                told = say("search: key, help, or a framework's name")
                 yield SearchLine(placeholder=told, id="search", compact=True)
                 yield Static("", id="columns")
                 yield VerticalScroll(id="form", can_focus=False)

@@ -60,12 +60,12 @@ class EditorFiles(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "s", "save", say("Save"), id="edit.save",
-            tooltip=say("Write the file, in its own dialect, with its look kept"),
+            tooltip=say("Save the file in its own format and layout"),
         ),
         Binding("ctrl+s", "save", say("Save"), id="edit.save_too"),
         Binding(
             "S", "save_as", say("Save as"), id="edit.save_as",
-            tooltip=say("Write another file, in this or another dialect, or export a copy"),
+            tooltip=say("Save to another file, in this or another format, or export a copy"),
         ),
         Binding("f12", "save_as", say("Save as"), id="edit.save_as_too"),
         Binding("l", "launch", say("Launch"), id="edit.launch", tooltip=say("Plan a run of this, and start it")),
@@ -82,7 +82,7 @@ class EditorFiles(Screen[None]):
         Binding("f8", "edit_file", say("File in $EDITOR"), id="edit.file_outside_too", show=False),
         Binding(
             "F", "facts", say("Facts"), id="edit.facts", show=False,
-            tooltip=say("Say what no config says, as how many rows the data has"),
+            tooltip=say("Add facts that the config doesn't contain, such as the number of rows in the data"),
         ),
         Binding("f10", "facts", say("Facts"), id="edit.facts_too", show=False),
     ]  # fmt: skip
@@ -269,7 +269,7 @@ class EditorFiles(Screen[None]):
             told += [say("Editing the variables' defaults also changes:"), *map(_changed, draft.also)]
         answers = [
             *([("v", say("Edit the defaults: {names}").format(names=names))] if names else []),
-            ("u", say("Write the values in place of the variables, which then no longer set these keys")),
+            ("u", say("Replace the variables with the values; the variables then no longer set these keys")),
             ("c", say("Do not save")),
         ]
 
@@ -352,7 +352,7 @@ class EditorFiles(Screen[None]):
         except RlctlError as error:
             self._ask_over(path, error, None if force else partial(self._export, path, dialect, force=True))
         else:
-            self.notify(say("exported to {path}; you go on with this file").format(path=path), markup=False)
+            self.notify(say("exported to {path}; you continue with this file").format(path=path), markup=False)
 
     def _ask_over(self, path: Path, error: RlctlError, again: Callable[[], None] | None) -> None:
         """Ask whether to write over a file that is there; tell any other error."""
@@ -493,7 +493,7 @@ class EditorFiles(Screen[None]):
         if self.app.screen is not self or file is None or message.text in (file.text, self._told):
             return
         self._told = message.text
-        gone = say("{path} is gone.") if not message.text else say("{path} was changed by somebody else.")
+        gone = say("{path} is gone.") if not message.text else say("{path} was changed by another program.")
         told = f"{gone.format(path=file.path)}\n\n{message.difference}"
         answers = [
             *([("r", say("Take what is there; what you have is one undo away"))] if message.text else []),
@@ -535,7 +535,7 @@ class EditorFiles(Screen[None]):
         try:
             same = recovery.recover(self.session, item)
         except RlctlError as error:
-            self.notify(str(error), title=say("not taken up"), severity="error", markup=False)
+            self.notify(str(error), title=say("not applied"), severity="error", markup=False)
             return
         if not same and self.session.file is not None:
             self.notify(say("the file is another one by now: look at what differs"), severity="warning")

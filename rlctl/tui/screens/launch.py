@@ -93,7 +93,7 @@ class LaunchScreen(Dialog[None]):
                 yield Line(
                     address, id="address", compact=True, placeholder=say("here; or auto, HOST:PORT, http://HOST:8265")
                 )
-            yield Tick(say("start beside a run of the same name, under another (--new)"), id="new", compact=True)
+            yield Tick(say("start a new run under another name (--new)"), id="new", compact=True)
             with Horizontal():
                 if self.session.is_changed:
                     yield Button(say("Save and launch"), id="save", variant="primary", compact=True, disabled=True)
@@ -141,11 +141,13 @@ class LaunchScreen(Dialog[None]):
         there = outlook.before
         if there.is_resumed:
             lines += [
-                say("{folder} has a run of this name that did not end: it goes on.").format(folder=there.folder),
+                say("{folder} has a run of this name that did not end: it will be resumed.").format(
+                    folder=there.folder
+                ),
                 "",
             ]
         elif there.is_in_the_way:
-            told = say("{folder} has a run of this name ({status}): this one starts beside it, under another name.")
+            told = say("{folder} has a run of this name ({status}): this one starts under another name.")
             lines += [
                 told.format(folder=there.folder, status=there.status),
                 *(f"    {line}" for line in there.changed[:5]),
@@ -209,7 +211,7 @@ class StartingScreen(Screen[None]):
             "leave",
             say("Back"),
             id="starting.leave",
-            tooltip=say("Back to the editor; what was started goes on"),
+            tooltip=say("Back to the editor; started runs continue"),
         ),
     ]
 
@@ -248,7 +250,7 @@ class StartingScreen(Screen[None]):
             self.app.switch_screen(MonitorScreen(folder))
             return
         told = say(
-            "starting for {seconds:.0f} s: process {pid}; it goes on when you leave. Its output is kept in {output}"
+            "starting for {seconds:.0f} s: process {pid}; it continues when you leave. Its output is in {output}"
         )
         if code is not None:
             self._poll.stop()

@@ -257,7 +257,7 @@ class MonitorScreen(RunActions):
                 raise RunError(f"{error.filename}: {error.strerror}") from error
             if found is None:
                 raise RunError(say("the config of the run has this change already"))
-            told = say("a next run with {changes}; it starts anew. l launches it, u takes a change back")
+            told = say("a next run with {changes}; it starts from scratch. l launches it, u undoes a change")
             if found.step is not None:
                 told = say(
                     "a next run with {changes}; it resumes from step {step}. l launches it, u takes a change back"

@@ -32,8 +32,8 @@ class RunActions(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("S", "stop", say("Stop"), id="run.stop",
                 tooltip=say("End the run after its step, with a checkpoint; once more: now")),
-        Binding("C", "checkpoint", say("Checkpoint"), id="run.checkpoint", tooltip=say("Save after this step, and go on")),
-        Binding("R", "resume", say("Resume"), id="run.resume", tooltip=say("Go on with a run that stands, from a checkpoint")),
+        Binding("C", "checkpoint", say("Checkpoint"), id="run.checkpoint", tooltip=say("Save after this step, and continue")),
+        Binding("R", "resume", say("Resume"), id="run.resume", tooltip=say("Resume a stopped run from a checkpoint")),
     ]  # fmt: skip
 
     class Resumable(Message):
@@ -68,12 +68,12 @@ class RunActions(Screen[None]):
             )
             self._ask_run(question, say("End it now"), partial(runs.stop, now=True), say("{name} ends now"))
             return
-        question = say("Stop {name} after its step, with a checkpoint to go on from?")
-        told = say("{name} ends after its step; R goes on with it")
+        question = say("Stop {name} after its step, with a checkpoint to resume from?")
+        told = say("{name} ends after its step; R resumes it")
         self._ask_run(question, say("Stop"), runs.stop, told)
 
     def action_checkpoint(self) -> None:
-        question = say("Write a checkpoint of {name} after its step? It goes on.")
+        question = say("Write a checkpoint of {name} after its step? The run continues.")
         told = say("{name} writes a checkpoint after its step")
         self._ask_run(question, say("Checkpoint"), runs.checkpoint, told)
 
@@ -111,7 +111,7 @@ class RunActions(Screen[None]):
         if self.info is None or self.info.status == "running":
             self.notify(say("the run is running already") if self.info else say("there is no run here"))
         elif self.info.status == "finished":
-            self.notify(say("the run is finished: there is nothing to go on with"))
+            self.notify(say("the run is finished: there is nothing to resume"))
         else:
             waiting = OpeningScreen(say("reading the checkpoints of {name} ...").format(name=self.info.name))
             self.app.push_screen(waiting)
@@ -136,12 +136,12 @@ class RunActions(Screen[None]):
             self.notify(str(found), severity="error", markup=False)
             return
         if not found.kept:
-            question = say("{name} has saved nothing yet: it begins anew. Go on?")
+            question = say("{name} has saved nothing yet: it starts from scratch. Continue?")
             if found.stage is None:
-                question = say("All stages of {name} are finished: only what comes after them is done. Go on?")
+                question = say("All stages of {name} are finished: only the end of the run is done again. Continue?")
             elif found.finished:
                 question = say(
-                    "{name} has finished {stages}, and saved no step of {stage} yet: it begins {stage}. Go on?"
+                    "{name} has finished {stages} and saved no step of {stage} yet: it starts {stage}. Continue?"
                 )
             question = question.format(name=name, stages=", ".join(found.finished), stage=found.stage)
 
@@ -157,9 +157,7 @@ class RunActions(Screen[None]):
             for kept in offered
         ]
         texts[0] += f" — {say('the newest')}"
-        question = say("Go on with {name} from which checkpoint? Later ones are set aside, not deleted.").format(
-            name=name
-        )
+        question = say("Resume {name} from which checkpoint? Later ones are set aside, not deleted.").format(name=name)
         answers = [(str(place + 1), text) for place, text in enumerate(texts)]
 
         def answered(key: str | None) -> None:
@@ -178,9 +176,9 @@ class RunActions(Screen[None]):
         try:
             apart = runs.resume_apart(folder, step=step)
             self.begins = apart.output
-            tell(say("the run goes on in a process of its own; what it says is in {log}").format(log=apart.output))
+            tell(say("the run continues in a separate process; its output is in {log}").format(log=apart.output))
             if why := apart.refused(REFUSED_WITHIN):
                 self.begins = None
-                tell(say("the run does not go on:\n{why}").format(why=readable(why)), "error")
+                tell(say("the run was not resumed:\n{why}").format(why=readable(why)), "error")
         except (RlctlError, OSError) as error:
             tell(str(error), "error")

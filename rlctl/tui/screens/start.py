@@ -57,7 +57,9 @@ class StartScreen(Screen[None]):
             "a", "runs", say("All runs"), id="start.runs", tooltip=say("A table of runs: sort, filter, compare two")
         ),
         Binding("slash", "filter", say("Filter"), id="start.filter", key_display="/"),
-        Binding("r", "refresh", say("Look again"), id="start.refresh", tooltip=say("List runs and files anew")),
+        Binding(
+            "r", "refresh", say("Look again"), id="start.refresh", tooltip=say("Reload the list of runs and files")
+        ),
         Binding("escape", "clear", say("Clear filter"), id="start.clear", show=False),
     ]
 

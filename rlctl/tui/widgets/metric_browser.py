@@ -38,9 +38,9 @@ class MetricBrowser(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", say("Filter"), id="metrics.filter", key_display="/",
                 tooltip=say("Pick metrics by expression or letters")),
-        Binding("space", "mark", say("Mark"), id="metrics.mark", tooltip=say("Draw this metric beside others")),
+        Binding("space", "mark", say("Mark"), id="metrics.mark", tooltip=say("Plot this metric together with others")),
         Binding("a", "mark_all", say("Mark all"), id="metrics.mark_all",
-                tooltip=say("Draw all that are listed, or none")),
+                tooltip=say("Plot all listed metrics, or none")),
         Binding("l", "log_scale", say("Log scale"), id="metrics.log"),
         Binding("m", "smooth", say("Smooth"), id="metrics.smooth", tooltip=say("Not, a little, much")),
         Binding("n", "own_range", say("Own range"), id="metrics.range",

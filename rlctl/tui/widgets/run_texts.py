@@ -101,7 +101,7 @@ def head_text(
     elif info is not None and info.cause:
         lines.append(info.cause)
     elif info is not None and info.status == "interrupted":
-        lines.append(say("its process is gone; resumed, it goes on from its last checkpoint"))
+        lines.append(say("its process is gone; you can resume it from its last checkpoint"))
     return plain("\n".join(line for line in [*lines, problem] if line))
 
 

@@ -22,8 +22,8 @@ REMOVED, ADDED = "$error", "$success"
 UNLIKELY, MISMATCHED = "underline $warning", "bold reverse $error"
 """Looks of marked tokens; none is told by its color alone."""
 FINISHES = {
-    "stop": later("ended by itself"),
-    "done": later("ended by itself"),
+    "stop": later("ended with the end token"),
+    "done": later("ended with the end token"),
     "length": later("cut off at the longest length"),
     "turns": later("ended by the limit of turns"),
     "time": later("ended by the time limit"),
