@@ -70,13 +70,20 @@ class Loaded:
         ]
 
     def reason_as_written(self, reason: str) -> str:
-        """A reason that shows the expressions of interpolated values in place of the values, and is still translated."""
-        return with_values(reason, self.text_as_written) if self._written else reason
+        """A reason that shows the expressions of paths that the environment gave, and is still translated."""
+        shown = {value: text for value, text in self._written.items() if "oc.env" in text and "/" in value}
+
+        def as_expressions(part: str) -> str:
+            for value in sorted(shown, key=len, reverse=True):
+                part = part.replace(value, shown[value])
+            return part
+
+        return with_values(reason, as_expressions) if any(value in reason for value in shown) else reason
 
     def _param_as_written(self, value: Any) -> Any:
         """A variable of a message, which stays what it is unless it shows a value."""
         if isinstance(value, str):
-            return self.reason_as_written(value)
+            return with_values(value, self.text_as_written)
         shown = self.text_as_written(str(value))
         return value if shown == str(value) else shown
 

@@ -188,7 +188,7 @@ actor_rollout_ref:
   model: {path: '${oc.env:OURS}/model'}
   rollout: {name: vllm, n: 5}
 custom_reward_function: {path: '${oc.env:OURS}/reward.py', name: f}
-trainer: {project_name: p, experiment_name: e, default_local_dir: '${oc.env:OURS}/saved', total_epochs: 1}
+trainer: {project_name: p, experiment_name: e, total_epochs: 1}
 algorithm: {adv_estimator: grpo}
 """
 

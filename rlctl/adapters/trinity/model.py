@@ -284,8 +284,7 @@ def _write_folder(view: Writing) -> Iterator[Out]:
     key = view.path("checkpoint_root_dir")
     if folder is not None:
         root = folder.removesuffix(inner) if folder.endswith(inner) else folder
-        note = said("Trinity adds {inner} itself", inner=inner)
-        yield Flow(key, root or "/", used, "derived", note, same=root == folder, always=True)
+        yield Flow(key, root or "/", used, "derived", said("Trinity adds {inner} itself", inner=inner), always=True)
         yield Inexpressible((view.to("run.folder"),), "Trinity has one folder, the checkpoint folder", idle=True)
         if not folder.endswith(inner):
             yield Inexpressible(
