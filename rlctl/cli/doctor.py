@@ -26,6 +26,7 @@ ABILITIES: Mapping[str, str | None] = {
     "train with Megatron-core": "megatron",
     "edit configs and watch runs in the terminal (rlctl tui)": "tui",
     "open the app in a browser (rlctl tui --web)": "web",
+    "call tools of MCP servers": "mcp",
     "track with SwanLab": "swanlab",
     "track with Weights & Biases": "wandb",
     "track with MLflow": "mlflow",

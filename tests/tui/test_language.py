@@ -18,6 +18,7 @@ from rich.cells import cell_len
 import rlctl
 from rlctl.checks import check
 from rlctl.common.report import Finding, Level
+from rlctl.common.report_lines import Cause
 from rlctl.config import Config, chinese, config_from, presets
 from rlctl.config.inspect import walk
 from rlctl.runtime.reporting.metrics import METRICS
@@ -103,7 +104,7 @@ def test_tabs_footer_and_help_are_in_chinese(pages: dict[str, dict[str, str]]) -
     assert re.sub(r"\s+", " ", lines[tabs_at(lines)]).strip() == " ".join(
         numbered(int(tab.key), ZH[tab.title]) for tab in PANES
     )
-    assert "停止" in lines[-1]
+    assert "返回" in lines[-1], "a finished run has nothing to stop"
     assert "帮助" in pages["start"]["list"].splitlines()[-1]
     for texts in pages.values():
         assert "本页" in texts["help"]
@@ -135,7 +136,7 @@ def test_a_finding_of_no_message_begins_with_what_its_code_means(monkeypatch: py
     finding = Finding("no-model", Level.ERROR, "no model is named", "model.path")
     monkeypatch.setattr(findings, "LANGUAGE", "zh")
     monkeypatch.setenv("RLCTL_LANGUAGE", "zh")
-    first, second = findings._text(finding).splitlines()
+    first, second = findings._text(Cause((finding,))).splitlines()
     assert "没有设置 model.path" in first
     assert "no model is named" in second
 
@@ -145,6 +146,6 @@ def test_findings_and_what_to_set_are_in_chinese(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("RLCTL_LANGUAGE", "zh")
     change = {"batch": {"prompts_per_step": 64, "responses_per_prompt": 8, "mini_batch_responses": 1024}}
     [finding] = [item for item in check(config_from(change)) if item.code == "mini-batch-too-large"]
-    shown = findings._text(finding)
+    shown = findings._text(Cause((finding,)))
     assert "batch.mini_batch_responses 是 1024，而一步只有 64 个 prompt x 8 = 512 条回答" in shown
     assert "把 batch.mini_batch_responses 设为 512 或更小" in shown
