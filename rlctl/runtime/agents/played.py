@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,14 +61,14 @@ class Observed:
 class Played:
     """An environment that was made and reset."""
 
-    def __init__(self, task: Task) -> None:
-        """Make it.
+    def __init__(self, task: Task, load: Callable[..., Any] = load_object) -> None:
+        """Make it, of a class that ``load`` returns.
 
         Raises:
             RunError: there is no such environment.
         """
         self._task = task
-        self._environment, self._renders = _made(task)
+        self._environment, self._renders = _made(task, load)
         self._by_text = {str(name).strip().lower(): value for name, value in task.actions.items()}
         self._space = getattr(self._environment, "action_space", None)
         self._last = Observed("")
@@ -160,12 +161,12 @@ class Played:
                 self._environment.close()
 
 
-def _made(task: Task) -> tuple[Any, bool]:
+def _made(task: Task, load: Callable[..., Any]) -> tuple[Any, bool]:
     """The environment, and whether observations are what it renders."""
     chosen = task.environment
     if isinstance(chosen, PythonEnvironment):
         where = f"the environment of the agent {task.agent!r}"
-        made = load_object(chosen.path, chosen.name, where=where)(**chosen.args)
+        made = load(chosen.path, chosen.name, where=where)(**chosen.args)
         for method in ("reset", "step"):
             if not callable(getattr(made, method, None)):
                 raise RunError(
@@ -262,6 +263,8 @@ class Held:
 
     def __init__(self) -> None:
         self._played: dict[int, Played] = {}
+        self._loading = threading.Lock()
+        self._loaded: dict[tuple[str, str], Any] = {}
 
     def do(self, operation: str, environment: int, arguments: Sequence[Any]) -> Observed | Failed | None:
         """Carry out one operation."""
@@ -280,5 +283,12 @@ class Held:
         return None
 
     def _open(self, environment: int, task: Task, seed: int) -> Observed:
-        played = self._played[environment] = Played(task)
+        played = self._played[environment] = Played(task, self._load)
         return played.reset(seed)
+
+    def _load(self, path: str, name: str, *, where: str) -> Any:
+        """As ``load_object``, but once: environments share what the module holds."""
+        with self._loading:
+            if (path, name) not in self._loaded:
+                self._loaded[path, name] = load_object(path, name, where=where)
+            return self._loaded[path, name]

@@ -49,7 +49,7 @@ def own(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     file = tmp_path / "world.py"
 
     def made(body: str, **more: Any) -> dict[str, Any]:
-        file.write_text("import os, time\n\nclass World:\n" + body)
+        file.write_text("import os, threading, time\n\nclass World:\n" + body)
         return {"type": "python", "path": str(file), "name": "World", "isolation": "thread", **more}
 
     return made
@@ -284,16 +284,30 @@ def test_samples_are_turns_or_must_be_one_trajectory(own: Callable[..., dict[str
 
 
 SLOW = """
-    running = most = 0
     def reset(self, seed=None):
         return "0", {}
     def step(self, action):
-        World.running += 1
-        World.most = max(World.most, World.running)
         time.sleep(0.2)
-        World.running -= 1
-        return str(World.most), 0.0, action == "9", False, {"most": World.most}
+        return "0", 0.0, action == "9", False, {}
 """
+MEETING = """
+    running = most = 0
+    lock, together = threading.Lock(), threading.Event()
+    def reset(self, seed=None):
+        return "0", {}
+    def step(self, action):
+        with World.lock:
+            World.running += 1
+            World.most = max(World.most, World.running)
+            if World.running == int(action):
+                World.together.set()
+        World.together.wait(60.0)
+        time.sleep(0.2)
+        with World.lock:
+            World.running -= 1
+        return "0", 0.0, False, False, {"most": World.most}
+"""
+"""Steps wait until as many run as the action says, and then for one too many."""
 
 
 def test_a_time_limit_ends_an_episode_after_a_turn(own: Callable[..., dict[str, Any]]) -> None:
@@ -303,16 +317,16 @@ def test_a_time_limit_ends_an_episode_after_a_turn(own: Callable[..., dict[str, 
     assert 1 < len(response.turns) < 10
 
 
-@pytest.mark.parametrize(("limit", "most"), [(1, 1), (None, 3)])
+@pytest.mark.parametrize(("limit", "most"), [(1, 1), (2, 2), (None, 3)])
 def test_steps_at_the_same_time_are_limited(own: Callable[..., dict[str, Any]], limit: int | None, most: int) -> None:
-    config = playing(own(SLOW, max_concurrent_steps=limit), actions={})
+    config = playing(own(MEETING, max_concurrent_steps=limit), actions={})
     task = Task.of(agent_of(config))
 
     async def play() -> Any:
         with ThreadPoolExecutor(8) as threads:
-            host = ThreadHost(threads, 10.0, limit)
+            host = ThreadHost(threads, 100.0, limit)
             opened = [await host.open(task, 1) for _ in range(3)]
-            found = await asyncio.gather(*(host.act(number, "1") for number, _ in opened))
+            found = await asyncio.gather(*(host.act(number, str(most)) for number, _ in opened))
             return max(each.info["most"] for each in found)
 
     assert asyncio.run(play()) == most
