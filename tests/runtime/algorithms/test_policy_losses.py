@@ -161,6 +161,7 @@ def test_on_policy_every_loss_has_the_policy_gradient(name: str) -> None:
     new = old.clone().requires_grad_()
     advantages = tensor(1.5, -0.5, 0)
     tensors = {"log_probs": new, "old_log_probs": old, "advantages": advantages, "lengths": torch.tensor([2, 1])}
+    tensors["segments"] = torch.tensor([0, 1, 0])  # tokens of one segment would share the gradient of their mean
     loss = POLICY_LOSSES[name](tensors)
     assert_close(gradient(loss, new), -advantages)
     assert all(not metric.requires_grad and metric.shape == (3,) for metric in loss.metrics.values())

@@ -19,7 +19,7 @@ from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES, ImportanceWeight
 from rlctl.runtime.algorithms.table import Algorithm
 from rlctl.runtime.algorithms.value_loss import clipped_value_loss
-from rlctl.runtime.experience.selection import FURTHER_ESTIMATORS, TWINS
+from rlctl.runtime.experience.selection import FURTHER_ESTIMATORS, TWINS, estimator_of, loss_of
 
 ADVANTAGE_SECTIONS = {
     section().choice: section() for section in schema.Advantage.__subclasses__() if section.choice != "other"
@@ -29,6 +29,10 @@ LOSS_SECTIONS = {
 }
 
 
+BY_TURNS = {"turn_gae": "gae", "ppo_clip_segments": "ppo_clip"}
+"""Functions that a type of the config chooses by ``level: turn`` or ``ratio: segment``: they have the options of that type."""
+
+
 def defaults(algorithm: Algorithm) -> dict[str, object]:
     parameters = inspect.signature(algorithm.function).parameters
     return {name: parameters[name].default for name in algorithm.options}
@@ -36,10 +40,12 @@ def defaults(algorithm: Algorithm) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", sorted(set(ADVANTAGES) - set(FURTHER_ESTIMATORS)))
 def test_advantage_options(name: str) -> None:
-    options = asdict(ADVANTAGE_SECTIONS[name])
+    options = asdict(ADVANTAGE_SECTIONS[BY_TURNS.get(name, name)])
     options.pop("clip")  # after it
-    options.pop("level", None)  # turns are refused so far
+    options.pop("level", None)  # which function it is
     options.pop("kl_order", None)  # where the caller subtracts the penalty
+    if name == "step_reinforce":  # its turns are what reward_shaping normalizes
+        options |= asdict(schema.Normalization())
     whiten = options.pop("whiten", ADVANTAGES[name].whiten)  # an option of estimate() itself
     assert options == defaults(ADVANTAGES[name])
     assert whiten == ADVANTAGES[name].whiten
@@ -47,9 +53,15 @@ def test_advantage_options(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(POLICY_LOSSES))
 def test_policy_loss_options(name: str) -> None:
-    options = asdict(LOSS_SECTIONS[name])
-    options.pop("ratio", None)  # turns are refused so far
+    options = asdict(LOSS_SECTIONS[BY_TURNS.get(name, name)])
+    options.pop("ratio", None)  # which function it is
     assert options == defaults(POLICY_LOSSES[name])
+
+
+def test_functions_by_turns_are_those_that_the_config_chooses() -> None:
+    turns = schema.Algorithm(advantage=schema.Gae(level="turn"), policy_loss=schema.PpoClip(ratio="segment"))
+    assert estimator_of(turns)[0] == "turn_gae"
+    assert loss_of(turns)[0] is POLICY_LOSSES["ppo_clip_segments"]
 
 
 def test_closed_sets() -> None:

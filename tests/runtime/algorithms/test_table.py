@@ -26,6 +26,7 @@ def test_what_an_estimator_needs_follows_from_what_it_reads() -> None:
         "clipv": (False, False, True, False),
         "gae": (True, True, False, False),
         "gdpo": (False, False, True, False),
+        "gigpo": (False, False, True, False),
         "gpg": (False, False, True, False),
         "none": (True, False, False, False),
         "reward": (False, False, False, False),
@@ -40,6 +41,10 @@ def test_what_an_estimator_needs_follows_from_what_it_reads() -> None:
         "reinforce_plus_plus_baseline": (False, False, True, False),
         "remax": (True, False, False, True),
         "rloo": (False, False, True, False),
+        "segment_reinforce": (True, False, False, False),
+        "step_reinforce": (False, False, False, False),
+        "step_wise_grpo": (False, False, True, False),
+        "turn_gae": (True, True, False, False),
         "tir_optimal_token_baseline": (True, False, True, False),
     }
     old, squared, entropy = "old_log_probs", "squared_probabilities", "entropy"
