@@ -123,8 +123,8 @@ def test_sft_is_the_mean_negative_log_likelihood() -> None:
 @pytest.mark.parametrize(
     ("choice", "wrong"),
     [
-        (OtherLoss(kind="clip_kl"), "kind 'clip_kl'; expected one of clip_cov"),
-        (OtherLoss(), "kind ''; expected"),
+        (OtherLoss(kind="clip_kl"), "type 'clip_kl'; expected one of clip_cov"),
+        (OtherLoss(kind=""), "type ''; expected"),
         (OtherLoss(kind="opmd", args={"tua": 1}), "no argument tua"),
     ],
 )

@@ -146,7 +146,7 @@ def test_the_loss_is_that_of_the_objective() -> None:
 
 
 def test_an_engine_that_is_not_here_is_refused() -> None:
-    with pytest.raises(PlanError, match="other"):
+    with pytest.raises(PlanError, match="torchtitan is not a training engine; expected one of fsdp2, megatron"):
         make_engine(Config(train=Train(engine=OtherTrainEngine(kind="torchtitan"))), "", "cpu", None)
 
 
