@@ -87,7 +87,10 @@ def judge_config(config: Config, reward: JudgeReward, engine: str) -> Config:
             precision=config.rollout.precision,
             parallel=RolloutParallel(tensor_parallel_size=reward.tensor_parallel_size, replicas=reward.replicas),
             memory=EngineMemory(
-                max_num_seqs=reward.max_concurrent, sleep=memory.sleep, log_statistics=memory.log_statistics
+                max_num_seqs=reward.max_concurrent,
+                sleep=memory.sleep,
+                sleep_level=1,  # no sync ever brings a judge's weights back
+                log_statistics=memory.log_statistics,
             ),
             sampling=SamplingSettings(stop=judge_sampling(reward).get("stop", ())),
         ),

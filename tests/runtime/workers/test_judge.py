@@ -11,6 +11,7 @@ from rlctl.checks import check
 from rlctl.common.errors import MissingDependency, PlanError, RunError
 from rlctl.config import Config, config_from
 from rlctl.planning.plan import make_plan
+from rlctl.planning.rollout_schedule import sleep_level
 from rlctl.runtime.judges import Judges, SideBySide
 from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
@@ -163,6 +164,7 @@ def test_what_the_engine_is_made_with() -> None:
     assert (own.model.path, own.model.max_context_tokens) == ("org/judge", 99)
     assert (own.rollout.engine.args, own.rollout.parallel.tensor_parallel_size) == ({"block_size": 32}, 2)
     assert (own.rollout.memory.max_num_seqs, own.rollout.sampling.stop) == (3, ("x",))
+    assert (sleep_level(made), sleep_level(own)) == (2, 1), "the policy's weights come anew every step, a judge's never"
 
 
 def test_what_cannot_be_served_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
