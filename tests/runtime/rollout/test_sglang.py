@@ -312,7 +312,7 @@ def test_arguments_of_the_server() -> None:
         "chunked_prefill_size": -1,
         "log_level": "error",
     }
-    wanted |= {"attention_backend": "fa3", "enable_memory_saver": True, "enable_weights_cpu_backup": True}
+    wanted |= {"attention_backend": "fa3", "enable_memory_saver": True, "enable_weights_cpu_backup": False}
     wanted |= {"skip_tokenizer_init": False, "enable_deterministic_inference": True}
     assert wanted.items() <= found.items()
     assert "page_size" not in found
@@ -320,6 +320,36 @@ def test_arguments_of_the_server() -> None:
         {"tp_size": 2, "disable_radix_cache": True, "trust_remote_code": False, "cuda_graph_bs": [1, 2]}
     )
     assert line == ["--tp-size", "2", "--disable-radix-cache", "--cuda-graph-bs", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "kept"),
+    [
+        ({}, False),
+        ({"weight_sync": {"every": 2}}, True),
+        ({"weight_sync": {"every_optimizer_steps": 1}}, True),
+        ({"rollout": {"memory": {"sleep_level": 1}}}, True),
+        ({"rollout": {"memory": {"sleep_level": 2}}, "weight_sync": {"every": 2}}, False),
+        ({"rollout": {"memory": {"quantization": "fp8"}}}, True),
+    ],
+)
+def test_sleep_keeps_weights_that_the_next_responses_are_drawn_with(changed: dict[str, Any], kept: bool) -> None:
+    found = server_arguments(config(**changed), "folder", "cuda")
+    assert (found["enable_memory_saver"], found["enable_weights_cpu_backup"]) == (True, kept)
+
+
+def test_after_sleep_without_a_copy_nothing_is_generated_until_weights_came(
+    setting: Setting, make_model: MakeModel
+) -> None:
+    engine = setting.engine(sleeps=True, sleep_level=2)
+    weights = AutoModelForCausalLM.from_pretrained(str(make_model(seed=1)), dtype=torch.float32).state_dict()
+    engine.sleep()
+    engine.wake()
+    with pytest.raises(RunError, match="dropped by sleep of level 2"):
+        engine.generate([Request(PROMPTS[0], GREEDY, 1, seed=0)])
+    engine.load_weights(weights.items(), version=1)
+    assert engine.generate([Request(PROMPTS[0], GREEDY, 1, seed=0)])
+    engine.close()
 
 
 def test_the_server_is_told_of_rotary_embeddings_too(tmp_path: Path) -> None:
