@@ -117,6 +117,8 @@ def _of_stage(
         left, right = ours.get(path), theirs.get(path)
         if not _same(left, right):
             sides = (_side(left, path, prefix, first), _side(right, path, prefix, second))
+            if all(side.default for side in sides) and _differs_above(path, ours, theirs):
+                continue
             yield Difference(dotted(prefix + path), str(path[0]), *sides)
 
 
@@ -133,6 +135,11 @@ def _told_above(path: KeyPath, known: Mapping[KeyPath, Any], unknown: Mapping[Ke
         if above in unknown and unknown[above] != known.get(above):
             return True
     return False
+
+
+def _differs_above(path: KeyPath, ours: Mapping[KeyPath, Any], theirs: Mapping[KeyPath, Any]) -> bool:
+    """Whether a setting above a key differs, such as the option that it belongs to: a default of it follows from that."""
+    return any(ours.get(path[:length]) != theirs.get(path[:length]) for length in range(1, len(path)))
 
 
 def effective_values(config: Config, extensions: str = "", rows: int | None = None) -> dict[KeyPath, Any]:

@@ -656,10 +656,11 @@ def _roll_gpus(v: Values, train: list[int], infer: list[int]) -> Replicas:
 
 
 def _roll_episodes(v: Values, infer: str) -> list[Any]:
-    """Episodes of evaluation: the engines' sampling, or that of their manager where the engines have none."""
+    """Episodes of evaluation, those of each tag: the engines' sampling, or that of their manager where the engines have none."""
     role = infer if v.has(f"{infer}.generating_args") else "val_env_manager"
     role = role if v.has(f"{role}.generating_args") else "train_env_manager"
-    return [(v.get("val_env_manager.group_size", 1), *_roll_sampling(v, role))] if v.has("val_env_manager") else []
+    drawn = (v.get("val_env_manager.group_size", 1), *_roll_sampling(v, role))
+    return [drawn] * len(v.get("val_env_manager.tags") or ()) if v.has("val_env_manager") else []
 
 
 def _roll_sampling(v: Values, role: str) -> tuple[float, float, int | None]:
@@ -726,7 +727,7 @@ def canonical(config: Config, rows: int) -> Numbers:
         kl_in_reward=None if penalty is None else (penalty.estimator, penalty.coefficient),
         advantage=TEACHERS
         if algorithm.distillation is not None and algorithm.distillation.args.get("with_rewards") is False
-        else algorithm.advantage.type_name.removeprefix("trinity."),
+        else algorithm.advantage.type_name.removeprefix("trinity.").removeprefix("roll."),
         loss=name,
         clip=(loss.clip_low, loss.clip_high) if name in ("ppo_clip", "gspo", "cispo") else None,  # type: ignore[attr-defined]
         dual_clip=getattr(loss, "dual_clip", None),
