@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rlctl import cli
+from rlctl.common.language import VARIABLE
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +38,12 @@ def rlctl(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(sys, "argv", ["rlctl", *arguments])
         monkeypatch.setenv("NO_COLOR", "1")
         monkeypatch.setenv("COLUMNS", "200")
+        language = os.environ.get(VARIABLE)
         code = cli.main()
+        if language is None:  # --language sets it for the process
+            os.environ.pop(VARIABLE, None)
+        else:
+            os.environ[VARIABLE] = language
         captured = capfd.readouterr()
         return Result(code, captured.out, captured.err)
 

@@ -165,7 +165,7 @@ def test_two_runs_are_compared(folder: Path) -> None:
         assert "earning rate" in str(page.query_one("#key-told", Static).render())
         await pilot.press("2")
         await settled(page, pilot)
-        await pilot.press("down", "enter")
+        await pilot.press("enter")
         await settled(page, pilot)
         assert page.query_one("#compare-tabs", TabbedContent).active == "metrics"
         curves = page.query_one(MetricPlot)._curves
@@ -217,7 +217,7 @@ def test_a_row_says_how_a_run_is_and_where_it_goes(folder: Path) -> None:
         cells = {
             str(row[1]): [str(cell).strip() for cell in row] for row in map(table.get_row_at, range(table.row_count))
         }
-        assert cells["first"][2:6] == ["✓ finished", "9/9 ━━━━━━━━", "0.9 reward", "▁▂▃▄▅▅▆▇█"]
+        assert cells["first"][2:6] == ["✓ finished", "9/9 ━━━━━━", "0.9 reward", "▁▂▃▄▅▅▆▇█"]
         assert cells["second"][2] == "✗ failed"
         assert cells["third"][5] == "▁▁▁▁▁▁"
 

@@ -98,7 +98,7 @@ def test_a_list_stands_beside_what_it_leads_to_where_there_is_room(
 
 def test_each_response_is_one_line_of_the_list_however_long_it_is(tmp_path: Path) -> None:
     run = place(tmp_path)
-    file = run / "samples" / "grpo" / "step-000024.jsonl"
+    file = run / "samples" / "grpo" / "step-000100.jsonl"
     groups = [json.loads(line) for line in file.read_text().splitlines()]
     for group in groups:
         if "responses" in group:

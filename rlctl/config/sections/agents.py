@@ -184,8 +184,7 @@ class CommandProgram(Program, type="command"):
 
 @section
 class UrlProgram(Program, type="url"):
-    """A service that runs elsewhere. rlctl sends one POST per trajectory, with the row and the address of the
-    endpoint."""
+    """A service that runs elsewhere. rlctl sends one POST per trajectory, with the row and the endpoint's address."""
 
     url: str
     """Address of the service."""

@@ -36,8 +36,7 @@ class Gae(Advantage, type="gae"):
 
 @section
 class Grpo(Advantage, type="grpo"):
-    """Group-relative advantages (Shao et al. 2024): reward minus the group's mean, divided by its standard
-    deviation."""
+    """Group-relative advantages (Shao et al. 2024): reward minus the group's mean, over its standard deviation."""
 
     normalize_by_std: bool = True
     """Divide by the group's standard deviation. false = Dr. GRPO (Liu et al. 2025)."""
@@ -152,8 +151,7 @@ class StepReinforce(Advantage, type="step_reinforce"):
 
 @section
 class SegmentReinforce(Advantage, type="segment_reinforce"):
-    """Discounted sum of the rewards of this and all later turns, each at its turn's last token (ROLL's
-    agentic_reinforce)."""
+    """Discounted rewards of this and later turns, each at its turn's last token (ROLL's agentic_reinforce)."""
 
     gamma: Fraction = 1.0
     """Discount per turn. Lower values count only rewards that follow soon."""
@@ -169,8 +167,11 @@ class Other(
         *("agentic_reinforce", "grpo_grouped", "duplicate_grpo", "jsd", "on_policy_distill", "opmd_reweight_adv"),
     ),
 ):
-    """An estimator with its framework's arguments: ``{type: gdpo, args: {...}}``. The support page lists the ones
-    rlctl computes. One that rlctl does not know is written with its framework's name: ``verl.my_estimator``."""
+    """An estimator with its framework's arguments: ``{type: gdpo, args: {...}}``.
+
+    The support page lists the ones that rlctl computes. One that rlctl does not know is written with its framework's name:
+    ``verl.my_estimator``.
+    """
 
     kind: str
     """The type."""
@@ -264,8 +265,11 @@ class OtherLoss(
         *("sft", "sft_is", "sft_phi", "sppo", "dpo", "mix", "mix_chord", "segment"),
     ),
 ):
-    """A loss with its framework's arguments: ``{type: geo_mean, args: {...}}``. The support page lists the ones
-    rlctl computes. One that rlctl does not know is written with its framework's name: ``verl.my_loss``."""
+    """A loss with its framework's arguments: ``{type: geo_mean, args: {...}}``.
+
+    The support page lists the ones that rlctl computes. One that rlctl does not know is written with its framework's name:
+    ``verl.my_loss``.
+    """
 
     kind: str
     """The type."""
@@ -375,8 +379,9 @@ class OverlongPenalty:
 
 @section
 class RewardShaping:
-    """What happens to rewards before they become advantages, in this order: length penalties, shift, scale,
-    normalize, clip; then per token KL in the reward, clip, whiten."""
+    """What happens to rewards before they become advantages, in this order.
+
+    Length penalties, shift, scale, normalize, clip; then per token: KL in the reward, clip, whiten."""
 
     shift: float = 0.0
     """Added to each reward."""

@@ -72,7 +72,7 @@ class Placement:
     """colocated: all roles share all devices and take turns. split: rollout has dedicated devices. explicit:
     ``roles`` lists the devices of each role."""
     nodes: ParallelSize = 1
-    """Number of machines."""
+    """Number of machines used."""
     devices_per_node: Devices = 8
     """Devices used on each machine."""
     rollout_devices: Devices | None = None
@@ -104,7 +104,7 @@ class AuxiliaryBuffer:
     path: str
     """File, folder, hub name or database URL."""
     format: Literal["file", "sql", "queue"] = "file"
-    """File format."""
+    """File format of the path."""
     prompt_key: str | None = None
     """Column with the prompt."""
     response_key: str | None = None

@@ -109,8 +109,10 @@ class MlflowTracker(Tracker, type="mlflow"):
 
 @section
 class OtherTracker(Tracker, type="other", further=("clearml", "vemlp_wandb", "trackio", "file", "ml_tracker")):
-    """A tracker that rlctl converts but cannot run. One that it does not know is written with its framework's name:
-    ``verl.mine``."""
+    """A tracker that rlctl converts but cannot run.
+
+    One that it does not know is written with its framework's name: ``verl.mine``.
+    """
 
     kind: str
     """The type."""

@@ -67,8 +67,10 @@ class ExternalEngine(RolloutEngine, type="external"):
 
 @section
 class OtherEngine(RolloutEngine, type="other", further=("trtllm", "tinker")):
-    """An engine that rlctl converts but cannot run. One that it does not know is written with its framework's name:
-    ``verl.mine``."""
+    """An engine that rlctl converts but cannot run.
+
+    One that it does not know is written with its framework's name: ``verl.mine``.
+    """
 
     kind: str
     """The type."""
@@ -182,7 +184,7 @@ class AuxiliaryModel:
     replicas: ParallelSize = 1
     """Engines that serve it. Higher values handle more concurrent calls."""
     tensor_parallel_size: ParallelSize = 1
-    """Devices per engine."""
+    """Devices of one engine."""
     settings: dict[str, Any] = {}
     """Further settings of its engines, by name."""
 

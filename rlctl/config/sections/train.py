@@ -117,8 +117,10 @@ class Megatron(TrainEngine, type="megatron"):
 class OtherTrainEngine(
     TrainEngine, type="other", further=("veomni", "torchtitan", "mindspeed", "mlite", "hf_infer", "tinker")
 ):
-    """An engine that rlctl converts but cannot run. One that it does not know is written with its framework's name:
-    ``verl.mine``."""
+    """An engine that rlctl converts but cannot run.
+
+    One that it does not know is written with its framework's name: ``verl.mine``.
+    """
 
     kind: str
     """The type."""
@@ -149,7 +151,7 @@ class Optimizer:
     lr: NonNegative = 1e-6
     """Peak learning rate. Higher values learn faster and are less stable."""
     weight_decay: NonNegative = 0.01
-    """Weight decay."""
+    """Weight decay of the optimizer."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Adam's decay rates of the first and second moment."""
     epsilon: Positive = 1e-8
@@ -170,7 +172,7 @@ class Optimizer:
 
 @section
 class LrScheduler:
-    """Learning rate schedule."""
+    """Schedule of the learning rate."""
 
     type: Literal["constant", "linear", "cosine", "inverse_sqrt", "wsd", "polynomial"] = "constant"
     """Shape after the warm-up."""
@@ -204,7 +206,7 @@ class LrScheduler:
 
 @section
 class MemorySettings:
-    """Memory-saving options."""
+    """Options that save memory."""
 
     recompute_activations: bool = True
     """Recompute activations in the backward pass (gradient checkpointing): less memory, about a third more time."""
@@ -246,9 +248,9 @@ class Train:
     optimizer: Optimizer = Optimizer()
     """The optimizer and its settings."""
     lr_scheduler: LrScheduler = LrScheduler()
-    """Learning rate schedule."""
+    """Schedule of the learning rate."""
     memory: MemorySettings = MemorySettings()
-    """Memory-saving options."""
+    """Options that save memory."""
     fused_kernels: FusedKernels = FusedKernels()
     """Kernels that replace parts of the model."""
     packing: bool = True
@@ -283,7 +285,7 @@ class Critic(Train):
     optimizer: Optimizer = Optimizer(lr=1e-5)
     """The critic's optimizer and its settings."""
     value_loss: ValueLoss = ValueLoss()
-    """The critic's loss."""
+    """Loss of the critic."""
     mini_batch_responses: Annotated[int, Unit("responses"), Range(at_least=1)] | None = None
     """Responses per optimizer step. null = the policy's."""
     ppo_epochs: Count | None = None
