@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl.checks.problem import CheckContext, Problem, problem
+from rlctl.common.errors import PlanError
 from rlctl.config import Config
 from rlctl.config.sections.execution import WeightSync
 from rlctl.config.sections.rollout import ExternalEngine
 from rlctl.planning import arithmetic
-from rlctl.planning.support import Status, unhonoured
+from rlctl.planning.agents import check_agents
+from rlctl.planning.support import Status, refusals, unhonoured
 
 
 def supported(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
@@ -50,6 +52,17 @@ def recorded_responses(config: Config, surroundings: CheckContext) -> Iterator[P
             yield problem("not-supported_recorded", ("data", "eval", index, "response_key"))
 
 
+def agents(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    """A run plays its agents, and does with them all that it is told to; what the table refuses of them is told there."""
+    if not arithmetic.needs_rollout(config):
+        return
+    try:
+        check_agents(config)
+    except PlanError as error:
+        if not any(each.key[:2] == ("rollout", "agents") for each in refusals(config)):
+            yield problem("not-supported_agents", ("rollout", "agents"), reason=error.message, advice=error.hint)
+
+
 def buffers(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A run that trains on what another explored names a buffer that both find."""
     key = {"sql": "url", "file": "path"}.get(config.buffer.choice)
@@ -81,4 +94,4 @@ def buffers(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         )
 
 
-RULES = (recorded_responses, outside_endpoint, buffers, supported)
+RULES = (recorded_responses, outside_endpoint, agents, buffers, supported)

@@ -167,6 +167,18 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("not-supported", {"run": {"mode": "train_only"}}, "buffer.type", "not-supported_memory-buffer"),
     (
         "not-supported",
+        {
+            "run": {"skip": {"rollout": "dump"}},
+            "rollout": {
+                "default_agent": "player",
+                "agents": [{"type": "environment", "name": "player", "environment": {"type": "gymnasium", "id": "a"}}],
+            },
+        },
+        "rollout.agents",
+        "not-supported_agents",
+    ),
+    (
+        "not-supported",
         {"run": {"mode": "train_only"}, "buffer": {"type": "sql"}},
         "buffer.url",
         "not-supported_no-buffer",
