@@ -7,12 +7,13 @@ largest layer:
 
     gather    2 root c + 2 L c                    the first layer is gathered while the root's buffer still exists
     loss      root c + L c + saved + logits c     logits [N, vocabulary], worked on in chunks in 4 bytes
-    slope     saved + 2 logits c                  the gradient of the logits, in chunks too; the root is not gathered
-    head      2 root c + saved + logits c         the root is gathered again; then root c + head c
+    slope     root c + saved + 2 logits c + n chunk 4        the gradient of the logits, in chunks too
+    head      root c + head c + saved + logits c
     layer     root c + 3 L c + head c + saved + one layer + temporaries of its MLP; gradients of its experts
     reduce    root c + 3 L c + head c + L r + saved          gradients of a layer before they are scattered
     root      root (c + r)                        gradients of the root, at the end
 
+The root stays gathered from the forward to the backward pass. n is 4 numbers a logit, or 6 if the loss reads the entropy.
 ``saved`` is what autograd keeps: the input of every layer if activations are recomputed, else all of ``saved_bytes``.
 tests/planning/memory/test_fsdp.py compares all of this with the live storages of a real step under FakeTensorMode.
 """
@@ -28,6 +29,8 @@ LOGIT_CHUNK = 2**25
 """Logits that are worked on at a time in 4 bytes, on a GPU (``runtime/algorithms/entropy.py``)."""
 PRODUCT_CHUNK = 2**26
 """Logits of one product of hidden states and head, where they are never whole."""
+SLOPE_NUMBERS, ENTROPY_SLOPE_NUMBERS = 4, 6
+"""Of 4 bytes, for each logit whose gradient is worked out: logits, probabilities, slopes and products of them."""
 FLOAT32_ROUTERS = ("deepseek_v3", "glm4_moe", "glm4_moe_lite", "kimi_k2")
 """Families whose router works on hidden states in float32."""
 
@@ -69,6 +72,8 @@ class Pass:
     """Whether log-probs are computed from hidden states, and logits are never whole."""
     trained: float = 1.0
     """Share of the parameters that have gradients."""
+    reads_entropy: bool = False
+    """Whether the loss has a gradient of the entropy."""
 
 
 def saved_bytes(shape: ModelShape, layer: Layer, compute: int) -> float:
@@ -124,15 +129,17 @@ def training_moments(each: Pass) -> Iterator[Moment]:
     copies = 1 + max(kind.experts_per_token for kind in shape.kinds)  # of a token: one for each of its experts
     temporary = each.tokens * (2 * c * width + 2 * c * shape.hidden * copies)
     gradients = layer * each.trained
+    numbers = ENTROPY_SLOPE_NUMBERS if each.reads_entropy else SLOPE_NUMBERS
     yield Moment(2 * c * root + 2 * c * layer, inputs)
     if each.fused:
         part = min(PRODUCT_CHUNK, wide)
         yield Moment(held + c * layer, kept + final, part * (c + 12))
-        yield Moment(held, kept + final, part * (c + 16) + (4 + c) * shape.head_parameters * each.trained)
+        gradient = shape.head_parameters * each.trained
+        yield Moment(held, kept + final, part * (c + 4 * numbers) + 4 * gradient)
+        yield Moment(held, kept + final, part * (c + 4) + (4 + c) * gradient)
     else:
         yield Moment(held + c * layer, kept + final, c * wide + 2 * chunk)
-        yield Moment(0 if each.reshard else held, kept + final, 2 * c * wide + 6 * chunk)
-        yield Moment(2 * c * root if each.reshard else held, kept + final, c * wide)
+        yield Moment(held, kept + final, 2 * c * wide + numbers * chunk)
         yield Moment(held, kept + final, c * wide + head)
     working = held + (3 if each.reshard else 1) * c * layer + head
     experts = max(kind.experts * kind.expert_parameters for kind in shape.kinds) * c * each.trained

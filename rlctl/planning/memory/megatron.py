@@ -3,12 +3,13 @@
 With the bytes c of the compute type, T tokens of a micro-batch on this worker, N of them counted, t tensor workers, h the hidden
 size, V the vocabulary and s = t under sequence parallelism, else 1, a step has two moments, of which the larger counts:
 
-    loss      saved + final norm h (4 + c) T / s + 2 h c N + 24 min(chunk, N V / t) + 4 h V / t
+    loss      saved + final norm h (4 + c) T / s + 2 h c N + n min(chunk, N V / t) + 4 h V / t
     layer     saved + temporaries of one layer; where activations are recomputed, one layer whole too
 
-The head works on chunks of logits in six numbers of 4 bytes, and on the gradient of its weight in 4 bytes. ``saved`` is what
-autograd keeps of each layer: as many micro-batches at once as there are pipeline stages, each of a stage's share of the layers;
-under virtual pipelining (1 + (p - 1) / (p v)) of all layers (Korthikanti et al., arXiv:2205.05198, section 4.2.3).
+The head works on chunks of logits in four numbers of 4 bytes, the last of them also in c where c is less, or in six numbers if
+the loss reads the entropy: n is 16, 16 + c or 24. The gradient of its weight has 4 bytes. ``saved`` is what autograd keeps of
+each layer: as many micro-batches at once as there are pipeline stages, each of a stage's share of the layers; under virtual
+pipelining (1 + (p - 1) / (p v)) of all layers (Korthikanti et al., arXiv:2205.05198, section 4.2.3).
 tests/runtime/train/megatron/test_memory_of_megatron.py compares this with what real workers allocate.
 """
 
@@ -18,11 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rlctl.config.sections.train import Megatron
-from rlctl.planning.memory.fsdp import PRODUCT_CHUNK, Moment
+from rlctl.planning.memory.fsdp import ENTROPY_SLOPE_NUMBERS, PRODUCT_CHUNK, SLOPE_NUMBERS, Moment
 from rlctl.planning.models import Layer, ModelShape
-
-NUMBERS_OF_LOGITS = 6
-"""Of 4 bytes, for each logit of a chunk: logits, probabilities, slopes and products of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,14 @@ def saved_bytes(engine: Megatron, shape: ModelShape, layer: Layer, compute: int)
 
 
 def training_moments(
-    engine: Megatron, shape: ModelShape, *, tokens: float, counted: float, compute: int, has_head: bool
+    engine: Megatron,
+    shape: ModelShape,
+    *,
+    tokens: float,
+    counted: float,
+    compute: int,
+    has_head: bool,
+    reads_entropy: bool,
 ) -> Iterator[Moment]:
     """Of a forward and a backward pass of micro-batches.
 
@@ -70,6 +75,7 @@ def training_moments(
         counted: those of them whose log-probs are computed.
         compute: bytes of the compute type.
         has_head: whether there are logits; a critic has a value a token.
+        reads_entropy: whether the loss has a gradient of the entropy.
     """
     sharing = engine.tensor_parallel_size if engine.sequence_parallel else 1
     one = tokens * max(saved_bytes(engine, shape, kind, compute).all for kind in shape.kinds)
@@ -88,7 +94,9 @@ def training_moments(
         return
     chunk = min(PRODUCT_CHUNK, counted * shape.vocabulary / engine.tensor_parallel_size)
     gradient = 4 * shape.vocabulary * shape.hidden / engine.tensor_parallel_size
-    yield Moment(0.0, last + 2 * counted * shape.hidden * compute, 4 * NUMBERS_OF_LOGITS * chunk + gradient)
+    narrowed = 4 * SLOPE_NUMBERS + (compute if compute < 4 else 0)
+    slope = 4 * ENTROPY_SLOPE_NUMBERS if reads_entropy else narrowed
+    yield Moment(0.0, last + 2 * counted * shape.hidden * compute, slope * chunk + gradient)
 
 
 def _kept(engine: Megatron, shape: ModelShape, tokens: float, compute: int) -> float:

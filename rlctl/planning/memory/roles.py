@@ -92,6 +92,11 @@ def counted_share(config: Config) -> float:
     return config.rollout.max_response_tokens / (config.data.max_prompt_tokens + config.rollout.max_response_tokens)
 
 
+def _reads_entropy(config: Config) -> bool:
+    """Whether the policy's loss has a gradient of the entropy, as an entropy bonus has."""
+    return config.algorithm.entropy_coefficient != 0 and config.algorithm.objective.choice != "sft"
+
+
 def _trained(role: str, config: Config, train: Train, shape: ModelShape) -> MemoryEstimate:
     critic = isinstance(train, Critic)
     states = list(states_of(config, train, shape).items())
@@ -152,6 +157,7 @@ def pass_of(
         offload_activations=train.memory.offload_activations,
         fused=train.fused_kernels.enabled,
         trained=0.0 if lora is not None else 1.0,
+        reads_entropy=_reads_entropy(config),
     )
 
 
@@ -161,7 +167,13 @@ def _megatron_pass(config: Config, train: Train, engine: Megatron, shape: ModelS
     tokens, compute = micro_tokens(config, micro) / engine.context_parallel_size, BYTES[train.precision.compute]
     moment = peak(
         megatron.training_moments(
-            engine, shape, tokens=tokens, counted=tokens * counted_share(config), compute=compute, has_head=not critic
+            engine,
+            shape,
+            tokens=tokens,
+            counted=tokens * counted_share(config),
+            compute=compute,
+            has_head=not critic,
+            reads_entropy=_reads_entropy(config),
         )
     )
     return [(name, count) for name, count in _parts(moment) if name != "gathered"]

@@ -67,8 +67,11 @@ def _measured(config: Config, live: LiveStorages, trains: bool) -> int:
                 if step:
                     live.peak = live.bytes  # of the second step: its optimizer has its state
                 log_probs, entropies = _log_probs(config, head, fused=train.fused_kernels.enabled)
-                (-log_probs.sum() - 0.01 * entropies.sum()).backward()
-                del log_probs, entropies
+                loss = -log_probs.sum()
+                if config.algorithm.entropy_coefficient != 0:
+                    loss = loss - config.algorithm.entropy_coefficient * entropies.sum()
+                loss.backward()
+                del loss, log_probs, entropies
             optimizer.step()
             if not step:
                 optimizer.zero_grad()
