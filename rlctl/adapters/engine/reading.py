@@ -669,10 +669,19 @@ class Reader:
         found = [(place, value) for index, old in enumerate(kept) for place, value in _leaves_of(old, (*path, index))]
         rowless = {index for index, old in enumerate(kept) if self._is_rowless((*path, index), current[index], old)}
         unsaid = [(place, value) for place, value in found if not self._said(place) or place[len(path)] in rowless]
+        for index in rowless:
+            self._forget_file((*path, index), current[index])
         for place, value in unsaid:
             put(self.tree, place, value)
             self.sources[place] = Source("file", dotted(place), at)
         return bool(unsaid)
+
+    def _forget_file(self, place: KeyPath, item: dict[str, Any]) -> None:
+        """Remove what a source says of its file, and of how to read that: a source without rows has none."""
+        for name in [name for name in item if name in ("path", "split", "subset") or name.endswith("_key")]:
+            del item[name]
+            for known in (self.sources, self.expressions, self.written_as):
+                known.pop((*place, name), None)
 
     def _is_rowless(self, place: KeyPath, item: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
         """Whether a source without rows was kept for one whose file a variable still has to name."""
