@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from rlctl.adapters import names
 from rlctl.checks.megatron import RULES
 from rlctl.checks.problem import CheckContext
+from rlctl.common.errors import PlanError
 from rlctl.config import Config, stages_of
 from rlctl.config.sections.train import Megatron
 from rlctl.documents import dotted
 from rlctl.planning import arithmetic
+from rlctl.planning.agents import check_agents
 from rlctl.planning.megatron.limits import asked_of
 from rlctl.planning.plan import make_plan
 from rlctl.planning.support import refusals, unhonoured
@@ -44,6 +47,23 @@ def with_devices(config: Config) -> Config:
     return replace(config, placement=replace(config.placement, devices_per_node=count))
 
 
+def without_refused_agents(config: Config) -> Config:
+    """A config less agents that no run plays: what Megatron-core does with its layout does not hang on them."""
+    try:
+        check_agents(config)
+    except PlanError:
+        pass
+    else:
+        return config
+    rows: dict[str, Any] = {"agent": None, "agent_key": None, "format": "auto"}
+    data = replace(
+        config.data,
+        train=tuple(replace(source, **rows) for source in config.data.train),
+        eval=tuple(replace(source, **rows) for source in config.data.eval),
+    )
+    return replace(config, data=data, rollout=replace(config.rollout, default_agent=None, agents=()))
+
+
 @pytest.mark.parametrize("dialect", [name for name in names() if name != "rlctl"])
 def test_examples_on_megatron_plan_with_every_key_of_their_layout(dialect: str) -> None:
     problems, planned = {}, 0
@@ -60,7 +80,7 @@ def test_examples_on_megatron_plan_with_every_key_of_their_layout(dialect: str) 
             not_done = [each for each in unhonoured(config) if SIZES.fullmatch(dotted(each.key))]
             refused = [each for each in refusals(config) if each.key[1:2] == ("engine",)]
             wrong += [f"{dotted(each.key)}: {each.reason}" for each in (*not_done, *refused)]
-            plan = make_plan(config).stages[0]
+            plan = make_plan(without_refused_agents(config)).stages[0]
             wrong += [role.role for role in plan.roles if role.engine == "megatron" and role.replicas < 1]
             planned += 1
             known = REFUSED.get(example.name)
