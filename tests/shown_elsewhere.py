@@ -183,6 +183,9 @@ SHOWN_BY: dict[str, str] = {
     "runtime/agents/test_mcp.py::test_a_server_is_reached_by_its_address_and_some_of_its_tools_are_shown": """
         rollout.agents[]<tools>.tools[]<mcp>.url rollout.agents[]<tools>.tools[]<mcp>.tools
     """,
+    "runtime/agents/test_tool_files.py::test_marked_functions_are_tools_with_the_schema_of_their_signature": """
+        rollout.agents[]<tools>.tools[]<file> rollout.agents[]<tools>.tools[]<file>.path
+    """,
     "runtime/agents/test_confined.py::test_a_confined_function_reaches_its_folder_and_nothing_else": """
         rollout.agents[]<tools>.tools[]<python>.trusted
     """,

@@ -136,7 +136,7 @@ def own_sampling(config: Config) -> Any:
     from rlctl.runtime.types import Prompt
 
     def asked(source: Any, sampling: Any) -> Any:
-        extra = RecordedSet._extra(SimpleNamespace(source=source), {})  # type: ignore[arg-type]
+        extra = RecordedSet._extra(SimpleNamespace(source=source, _agent=lambda row: None), {})  # type: ignore[arg-type]
         return requests_for([Prompt(0, "s", (1,), "", extra=extra)], sampling, n=1, seed=1, purpose="p")
 
     data = config.data
@@ -567,7 +567,7 @@ def fed(config: Config) -> Any:
     sizes = {"hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
     with tempfile.TemporaryDirectory() as folder:
         LlamaForCausalLM(LlamaConfig(vocab_size=16, **sizes)).save_pretrained(folder)
-        model = load(
+        model, _ = load(
             replace(config.model, path=folder),
             config.train.memory,
             dtype=torch.float32,

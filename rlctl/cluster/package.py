@@ -52,6 +52,7 @@ PLACES = (
     "profiling.ray_timeline",
     "rewards[]<model>.path",
     "rewards[]<model>.tokenizer",
+    "rollout.agents[]<program>.program<command>.folder",
     "rollout.auxiliary_models[].path",
     "rollout.evaluation_folder",
     "rollout.responses_folder",

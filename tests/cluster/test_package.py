@@ -134,7 +134,8 @@ def test_secrets_stay_names_of_variables_that_are_told(code: Path, monkeypatch: 
 
 def test_every_key_that_names_a_path_is_shipped_expected_or_none() -> None:
     """A new key with a path needs a decision: does it travel, or must it be there?"""
-    no_paths = {"model.chat_template_args"}
+    texts = ("opening_template", "template", "history_template", "invalid_action_text")
+    no_paths = {"model.chat_template_args", *(f"rollout.agents[]<environment>.{name}" for name in texts)}
     ends = (
         "path",
         "folder",
