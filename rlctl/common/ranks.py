@@ -57,9 +57,6 @@ BY_KEY: Mapping[str, Rank] = {
     "model.stage_in_shared_memory": Rank.RESOURCES,
     "model.trust_remote_code": Rank.NAMES,
     "model.import_modules": Rank.NAMES,
-    **dict.fromkeys(
-        (f"train.engine.args.{name}" for name in ("rank", "train_mlp", "train_attn", "train_unembed")), Rank.OBJECTIVE
-    ),
     "data": Rank.DATA,
     "data.loader_workers": Rank.RESOURCES,
     "data.filter_workers": Rank.RESOURCES,
@@ -147,6 +144,10 @@ BY_KEY: Mapping[str, Rank] = {
     "rlctl": Rank.NAMES,
 }
 """The rank of each canonical key, by its beginning; the longest one decides."""
+BY_ARGUMENT: Mapping[str, Rank] = dict.fromkeys(
+    (f"train.engine.args.{name}" for name in ("rank", "train_mlp", "train_attn", "train_unembed")), Rank.OBJECTIVE
+)
+"""The rank of arguments that the schema doesn't list, where it is not that of the mapping they are in: Tinker's adapter."""
 
 BY_CODE: Mapping[str, Rank] = {
     "not-expressible": Rank.BREAKS,
@@ -209,7 +210,7 @@ def rank_of(key: str, table: Mapping[str, Rank] = BY_KEY) -> Rank | None:
 
 @cache
 def _canonical(key: str) -> Rank | None:
-    return _longest(key, BY_KEY)
+    return _longest(key, {**BY_KEY, **BY_ARGUMENT})
 
 
 def _longest(key: str, table: Mapping[str, Rank]) -> Rank | None:

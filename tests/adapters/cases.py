@@ -222,6 +222,14 @@ def _place(key: KeyInfo, tree: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _required(option: str, place: tuple[Any, ...]) -> dict[str, Any]:
+    if place == ("rollout", "agents", 0):
+        others = {
+            "environment": {"environment": {"type": "gymnasium", "id": "CartPole-v1"}},
+            "program": {"program": {"type": "command", "command": ["run"]}},
+            "function": {"path": "agent.py"},
+            "other": {"framework": "verl", "kind": "some_agent"},
+        }
+        return {"name": "some_agent", **others.get(option, {})}
     if place[0] == "rewards":
         return {
             "function": {"path": "reward.py"},

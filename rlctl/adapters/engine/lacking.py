@@ -12,6 +12,7 @@ SHOWN: Mapping[str, str] = {"verl": "verl", "trinity": "Trinity", "roll": "ROLL"
 """The frameworks' own spelling of their names."""
 ENGINE = "the policy's apply; memory and speed may differ"
 SERVER = ("settings for an OpenAI-compatible rollout server", "programs that call that server cannot connect")
+SCALED = "advantages are those of the estimator that is written"
 LACKS: Mapping[str, tuple[str, str]] = {
     "rollout.agents.model": ("other model for an agent than the policy", "the policy generates"),
     "rollout.agents.max_turns": ("limit on the generations of a trajectory", "only its token limit ends it"),
@@ -45,6 +46,15 @@ LACKS: Mapping[str, tuple[str, str]] = {
         "a step waits for its slowest response",
     ),
     "algorithm.advantage.level": ("advantages over turns", "advantages discount over tokens"),
+    "algorithm.advantage.divide_by_steps": (
+        "division of an advantage by a trajectory's sequences",
+        "long trajectories count more than short ones",
+    ),
+    "algorithm.advantage.std_over": ("choice of what the standard deviation is taken over", SCALED),
+    "algorithm.advantage.drop_below_std": ("least standard deviation of a group", "all groups are trained on"),
+    "algorithm.advantage.episode_weight": ("weights of trajectories and steps", SCALED),
+    "algorithm.advantage.step_weight": ("weights of trajectories and steps", SCALED),
+    "algorithm.advantage.anchor_scope": ("comparison of steps from the same state", SCALED),
     "algorithm.loss_aggregation.unit": ("mean over trajectories", "each sequence counts as a response"),
     "algorithm.policy_loss.ratio": ("ratio over a turn", "each token's ratio is clipped"),
     "rollout.auxiliary_models": ("auxiliary models", "workflows and rewards that call it fail"),

@@ -322,6 +322,8 @@ class OrDefault:
 
 
 ENGINE_DTYPES = OrDefault(LONG_DTYPES, "auto")
+BY_STEP = ("gigpo", "step_reinforce", "segment_reinforce")
+"""Estimators whose discount is from step to step, not from token to token."""
 AGGREGATIONS = Names(
     {
         "token-mean": "token_mean",

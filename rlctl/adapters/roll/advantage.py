@@ -22,6 +22,7 @@ from rlctl.adapters.engine.rules import (
     further_type,
     is_further,
 )
+from rlctl.adapters.engine.values import BY_STEP
 from rlctl.adapters.roll.numbers import number
 from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
@@ -224,7 +225,9 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     note = "which REINFORCE++ is" if how == "derived" else ""
     yield Flow(view.path("whiten_advantages"), whiten, places, how, note)
     gamma = advantage.get("gamma", advantage.get("args", {}).get("gamma") if kind in OWN else None)
-    if gamma is not None:
+    if advantage["type"] in BY_STEP:
+        yield Inexpressible(((*to, "gamma"),), "the estimator that is written discounts over tokens, not over steps")
+    elif gamma is not None:
         whole = int(gamma) if gamma == int(gamma) else gamma
         yield Flow(view.path("gamma"), whole, ((*to, "gamma"), (*to, "args")), same=gamma == 1)
     if kind == "gae":

@@ -131,9 +131,20 @@ def written_agent(config: Config) -> int | None:
         own = isinstance(agent, OtherAgent) and agent.framework == "verl"
         if own and agent.name == config.rollout.default_agent:
             return place
-    return tools_agent(config)
+    return _shown_tools(config)
 
 
+def _shown_tools(config: Config) -> int | None:
+    """The place of the agent with tools; one without any is read again only if it is the default."""
+    place = tools_agent(config)
+    if place is None:
+        return None
+    agent = config.rollout.agents[place]
+    assert isinstance(agent, ToolsAgent)
+    return place if agent.tools or agent.name == config.rollout.default_agent else None
+
+
+NO_TOOLS = "it has no tools, and the default agent is another one"
 NOT_VERLS = "verl needs an agent loop class for it; the written run answers each row once and scores the answer"
 
 
@@ -142,8 +153,10 @@ def _write(view: Writing) -> Iterator[Out]:
     for place, agent in enumerate(view.config.rollout.agents):
         if place == chosen:
             continue
-        second = isinstance(agent, ToolsAgent) and chosen is not None
-        yield from lost_agent(view, place, "verl has one list of tools for all rows" if second else NOT_VERLS)
+        reason = NOT_VERLS
+        if isinstance(agent, ToolsAgent):
+            reason = "verl has one list of tools for all rows" if chosen is not None else NO_TOOLS
+        yield from lost_agent(view, place, reason)
     used = (view.to("rollout.default_agent"),)
     if chosen is None:
         lost = default not in (None, SINGLE_TURN)
@@ -244,7 +257,7 @@ RULES: list[Rule] = [
         _write,
         "default_agent_loop, or the row's agent_name",
     ),
-    OfAgent(SETTINGS, has_tools, tools_agent, ""),
+    OfAgent(SETTINGS, has_tools, _shown_tools, ""),
     CustomRule(
         "unused settings of tools",
         (),

@@ -13,16 +13,18 @@ from rlctl.adapters.engine.rules import (
     Dropped,
     Flow,
     Inexpressible,
+    InexpressibleError,
     Key,
     Out,
     Reading,
     Rule,
+    Same,
     Switch,
     VersionedDefault,
     Writing,
     converted,
 )
-from rlctl.adapters.engine.values import AGGREGATIONS, Names, shaping_dropped
+from rlctl.adapters.engine.values import AGGREGATIONS, BY_STEP, Names, shaping_dropped
 from rlctl.adapters.verl import nearest, shaping
 from rlctl.adapters.verl.correction import CORRECTION, C
 from rlctl.adapters.verl.nearest import ChosenOrNearest
@@ -30,6 +32,17 @@ from rlctl.adapters.verl.roles import ACTOR, kind_of_engine
 from rlctl.common.messages.reasons import said
 
 A = "actor_rollout_ref.actor"
+
+
+class PerToken(Same):
+    """A discount, which verl takes from token to token."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if view.get("algorithm.advantage.type") in BY_STEP:
+            raise InexpressibleError("verl discounts over tokens, not over steps")
+        return value
+
+
 ESTIMATORS = {
     "k1": "k1",
     "kl": "k1",
@@ -281,7 +294,7 @@ RULES: list[Rule] = [
         unused=nearest.learns_from_teacher_alone,
         needs=nearest.NEEDS,
     ),
-    Key("algorithm.gamma", "algorithm.advantage.gamma", 1.0),
+    Key("algorithm.gamma", "algorithm.advantage.gamma", 1.0, PerToken()),
     Key("algorithm.lam", "algorithm.advantage.lambda", 1.0),
     Key("algorithm.norm_adv_by_std_in_grpo", "algorithm.advantage.normalize_by_std", True, since="0.4"),
     Dropped("algorithm.advantage.whiten", "in verl the estimator decides: gae, reinforce_plus_plus and gdpo whiten"),

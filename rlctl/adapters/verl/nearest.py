@@ -104,6 +104,9 @@ ESTIMATORS: Mapping[str, Nearest] = {
     "step_reinforce": Nearest(
         "reinforce_plus_plus", said("it whitens advantages over the batch, and {steps}", steps=STEPS)
     ),
+    "segment_reinforce": Nearest(
+        "reinforce_plus_plus", said("it whitens advantages over the batch, and {steps}", steps=STEPS)
+    ),
     "agentic_reinforce": Nearest(
         "reinforce_plus_plus", said("it whitens advantages over the batch, and {steps}", steps=STEPS)
     ),

@@ -272,6 +272,8 @@ def lowest(key: str, schedule: str) -> CustomRule:
         used = (view.to(rule.to), view.to(f"{schedule}min_lr"))
         if view.get(f"{schedule}type") == "constant" and not view.explicit(rule.to):
             yield Flow((), None, used, "mapped", "a constant rate has no minimum")
+        elif _is_number(least) and peak and least > peak:
+            yield Inexpressible(used, "verl's lowest rate is a share of the peak, at most the peak itself")
         elif _is_number(least) and peak:
             note = said("{least:g} / {peak:g}", least=least, peak=peak)
             yield Flow(view.path(key), float(f"{least / peak:.12g}"), used, "derived", note)
