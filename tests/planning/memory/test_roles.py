@@ -257,10 +257,12 @@ def test_logits_that_are_never_whole_need_less(folder: str) -> None:
         for enabled in (False, True)
     )
     vocabulary = shape_in(folder).vocabulary
-    chunks = 6 * 4 * 2**25
+    chunks = 4 * 4 * 2**25
     assert whole.part("logits") * GIB == pytest.approx(2 * 2 * 32_768 * vocabulary + chunks)
     assert fused.part("logits") < whole.part("logits") / 4
     assert fused.gib < whole.gib
+    bonus = memory_of(config_for(folder, batch=micro, algorithm={"entropy_coefficient": 0.01}))[0]
+    assert (bonus.part("logits") - whole.part("logits")) * GIB == pytest.approx(2 * 4 * 2**25)
 
 
 def test_a_critic_has_a_value_head_in_place_of_an_output_head(tmp_path: Path) -> None:
