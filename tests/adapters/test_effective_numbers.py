@@ -46,6 +46,7 @@ CONCERNS: dict[str, tuple[str, ...]] = {
     "tokens of a prompt": ("data.max_prompt_tokens",),
     "tokens of a response": ("rollout.max_response_tokens",),
     "temperature, top_p, top_k": ("rollout.sampling",),
+    "held-out sets": ("data.eval[].path", "data.eval[].responses_per_prompt", "data.eval[].agent"),
     "held-out": (
         *(f"data.eval[].{name}" for name in ("path", "responses_per_prompt")),
         *(f"data.eval[].evaluation_sampling.{name}" for name in ("temperature", "top_p", "top_k")),
@@ -60,7 +61,10 @@ CONCERNS: dict[str, tuple[str, ...]] = {
     "learning rate": ("train.lr_scheduler", "train.optimizer.lr", "schedule.total_", *SIZES),
     "GPUs": ("placement", "rollout.parallel", "rollout.auxiliary_models"),
 }
-"""A number, by the start of its name, may differ where the report says that one of these canonical keys is lost."""
+"""A number, by the start of its name, may differ where the report says that one of these canonical keys is lost.
+
+Sets of episodes are one set, of files that a variable names, where no agent plays them.
+"""
 ASSUMED: dict[str, tuple[str, ...]] = {"GPUs that": ("explorer.rollout_model.engine_num",)}
 """What the source does not hold; the report calls the target's key assumed."""
 ROUNDED: dict[str, str] = {"micro-batch": "batch.micro_batch", "steps between checkpoints": "checkpoint.every"}
