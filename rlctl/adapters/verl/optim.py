@@ -271,7 +271,8 @@ def lowest(key: str, schedule: str) -> CustomRule:
         least, peak = view.get(f"{schedule}min_lr"), _peak(view, schedule)
         used = (view.to(rule.to), view.to(f"{schedule}min_lr"))
         if view.get(f"{schedule}type") == "constant" and not view.explicit(rule.to):
-            yield Flow((), None, used, "mapped", "a constant rate has no minimum")
+            how: Provenance = "derived" if _is_number(least) else "mapped"
+            yield Flow((), None, used, how, "a constant rate has no minimum")
         elif _is_number(least) and peak and least > peak:
             yield Inexpressible(used, "verl's lowest rate is a share of the peak, at most the peak itself")
         elif _is_number(least) and peak:
