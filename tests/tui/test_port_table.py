@@ -40,7 +40,8 @@ def test_the_port_key_shows_the_columns_and_enter_leads_to_the_field(tmp_path: P
         await settled(screen, pilot)
         assert "✓ rollout_batch_size = 64" in text_of(pilot.app)
         listed = screen.query_one("#port", OptionList)
-        assert listed.has_focus
+        assert screen.query_one("#account", OptionList).has_focus, "what needs a decision comes first"
+        listed.focus()
         place = next(n for n, option in enumerate(listed.options) if "rollout_batch_size" in str(option.prompt))
         listed.highlighted = place
         await pilot.press("enter")
