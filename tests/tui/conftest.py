@@ -23,10 +23,19 @@ Act = Callable[[Any, Any], Awaitable[None]]
 async def settled(screen: Any, pilot: Any) -> None:
     """Until what was done has come back from its thread; a newer check cancels an older one."""
     await pilot.pause(getattr(screen, "QUIET_SECONDS", 0) * 1.4 or None)  # an editor waits until nobody types
+    for _ in range(50):  # longer on a busy machine
+        if not is_waiting(getattr(screen, "_quiet", None)):
+            break
+        await pilot.pause(0.02)
     with contextlib.suppress(WorkerCancelled):
         await screen.app.workers.wait_for_complete()
     await pilot.pause()
     await pilot.pause()
+
+
+def is_waiting(timer: Any) -> bool:
+    """Whether a timer has still to go off."""
+    return timer is not None and timer._task is not None and not timer._task.done()
 
 
 ACT_SECONDS = 180

@@ -44,7 +44,7 @@ def test_help_names_every_key_of_the_screen_with_its_meaning(file: Path) -> None
         await pilot.pause()
         assert isinstance(screen.app.screen, HelpScreen)
         shown = text_of(screen.app)
-        assert "Write the file, in its own dialect" in shown
+        assert "Save the file in its own format and layout" in shown
         assert "A letter on every part of the screen" in shown
         await pilot.press("escape")
         await pilot.pause()
