@@ -190,7 +190,9 @@ def test_a_daemon_that_a_reward_started_ends_with_it(scorer: FunctionScorer, end
         if end == "killed":
             psutil.Process(pool.pids[0]).kill()
             until(lambda: is_gone(int(pid.read_text())), "the daemon lives on")
-    until(lambda: is_gone(int(pid.read_text())), "the daemon outlives the pool")  # a killed process may take a moment to end
+    until(
+        lambda: is_gone(int(pid.read_text())), "the daemon outlives the pool"
+    )  # a killed process may take a moment to end
 
 
 def test_a_log_does_not_grow_without_end(
