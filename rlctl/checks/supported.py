@@ -53,7 +53,7 @@ def recorded_responses(config: Config, surroundings: CheckContext) -> Iterator[P
 
 
 def agents(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
-    """A run plays its agents, and does with them all that it is told to; what the table refuses of them is told there."""
+    """A run plays its agents, and does all that the config asks of them; what the table refuses is reported there."""
     if not arithmetic.needs_rollout(config):
         return
     try:

@@ -39,7 +39,7 @@ def in_chinese(message: str) -> str:
 
 
 def run(command: Any) -> None:
-    """Run the command line; what is wrong with it is told in Chinese.
+    """Run the command line; its usage errors are in Chinese.
 
     Raises:
         SystemExit: with the exit code of the command, if it is not 0.

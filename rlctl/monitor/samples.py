@@ -311,7 +311,7 @@ def _call(told: dict[str, Any]) -> Call:
 
 
 def _turns(detail: dict[str, Any]) -> Iterator[Turn]:
-    """The turns of a trajectory whose texts are told."""
+    """The turns of a trajectory whose texts are known."""
     texts = [str(each[1]) for each in _list(detail, "segments") if isinstance(each, list) and len(each) == 2]
     rewards = [*map(_real, _list(detail, "turn_rewards")), *[None] * len(texts)]
     pairs = zip(texts[::2], texts[1::2], strict=False)

@@ -60,7 +60,7 @@ class Next:
     session: Session
     changes: tuple[Change, ...]
     step: int | None
-    """Of the checkpoint that it goes on from; None if it begins anew."""
+    """Of the checkpoint that it resumes from; None if it starts from scratch."""
 
 
 def changes_of(config: Config, stage: str, code: str) -> list[Change]:

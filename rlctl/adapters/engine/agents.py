@@ -96,7 +96,7 @@ ONE_ANSWER = "it scores one answer: put its prompt into the data, and write its 
 
 
 def lost_agent(view: Writing, place: int, reason: str) -> Iterator[Out]:
-    """An agent that a dialect has nothing for: its type is told with the reason, and the rest goes with it."""
+    """An agent that a dialect has nothing for: its type is reported with the reason, and the rest with it."""
     root = (*view.to(AGENTS), place)
     agent = view.config.rollout.agents[place]
     row = WORKFLOWS.get(agent.kind) if isinstance(agent, OtherAgent) and agent.framework == "trinity" else None

@@ -172,7 +172,7 @@ def _plain(schema: Any) -> dict[str, Any]:
     return found
 
 
-# What stands in for verl
+# What replaces verl
 
 
 class ToolResponse:
