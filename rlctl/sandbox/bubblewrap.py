@@ -73,6 +73,11 @@ def _file_system(profile: Profile) -> Iterator[str]:
     yield from ("--perms", "0755", "--dir", "/etc")
     yield from _system()
     yield from ("--proc", "/proc", "--dev", "/dev", "--size", size, "--perms", "1777", "--tmpfs", "/dev/shm")
+    yield from (
+        "--dev-bind",
+        "/dev/full",
+        "/dev/zero",
+    )  # gives zeros too; mapped and shared, /dev/zero is memory of no process
     yield from ("--remount-ro", "/dev")
     made = {"/", "/etc", *SYSTEM}
     for path, words in sorted(parts):  # a folder before what is in it

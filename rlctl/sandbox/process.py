@@ -260,6 +260,7 @@ class Process:
         root = f"/proc/{self._first}/root"
         if self._bwrap and not usage.is_root_of_this_process(root):  # it is, until bwrap has set up the sandbox
             used += sum(usage.memory_of_files(root + folder) for folder in self._in_memory())
+            used += usage.memory_of_sockets(self._first) + usage.memory_of_terminals(f"{root}/dev/pts")
         if used > most:
             self._stop("memory")
         elif threads - 1 > self._limits.processes + 1:

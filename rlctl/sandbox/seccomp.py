@@ -3,7 +3,9 @@
 The filter denies calls that would
 
 - change mounts or make namespaces, in which a program would have capabilities again;
-- hold memory that no process is charged for (``memfd_create``, System V shared memory), out of reach of the memory limit;
+- hold memory that no process is charged for, out of reach of the memory limit: ``memfd_create``, System V shared memory, shared
+  anonymous mappings, whose pages stay when they are unmapped in part, and pages that pipes and sockets hold (``vmsplice``,
+  ``splice``, ``tee``, ``sendfile``; programs copy instead). The buffers of sockets keep their default sizes;
 - read other processes, load kernel code, or use kernel interfaces that only privileged software needs;
 - open a socket of a family that network namespaces don't isolate: a Unix socket in a bound folder, or vsock, which reaches the
   host of a virtual machine. Internet sockets work; they reach nothing but the sandbox itself. Of pairs of Unix sockets those for
@@ -19,7 +21,8 @@ import platform
 import struct
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
+_NUMBER, _ARCHITECTURE = 0, 4
+_FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 """Offsets in ``struct seccomp_data``; the low half of an argument comes first on little-endian machines."""
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _NEW_NAMESPACES = 0x7E020080
@@ -27,6 +30,9 @@ _NEW_NAMESPACES = 0x7E020080
 _AF_INET, _AF_INET6 = 2, 10
 _SOCK_TYPE, _SOCK_DGRAM, _SOCK_RAW = 0xF, 2, 3
 """The bits of a socket's type, and the types that send without a connection; a raw Unix socket is one for datagrams."""
+_SOL_SOCKET, _SO_SNDBUF, _SO_RCVBUF, _SO_ZEROCOPY = 1, 7, 8, 60
+_SHARED_ANONYMOUS = 0x21
+"""MAP_SHARED and MAP_ANONYMOUS."""
 _X32 = 0x40000000
 """System calls of the x32 ABI have this bit, and would pass a filter of the plain numbers."""
 
@@ -82,7 +88,10 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "syslog": (103, 116),
 }
 """System calls that are always denied."""
+MOVES = {"splice": (275, 76), "tee": (276, 77), "vmsplice": (278, 75), "sendfile": (40, 71)}
+"""They fail as for a file that they don't support, so that programs copy instead."""
 CLONE, CLONE3, SOCKET, SOCKETPAIR = (56, 220), (435, 435), (41, 198), (53, 199)
+MMAP, SETSOCKOPT = (9, 222), (54, 208)
 """Denied depending on their arguments. ``clone3`` hides its flags from a filter: it looks unknown, and libc uses ``clone``."""
 
 
@@ -102,6 +111,8 @@ def seccomp_filter(machine: str = "") -> bytes | None:
         program += [(_AT_LEAST, 0, 1, _X32), _fail(errno.ENOSYS)]
     for numbers in NUMBERS.values():
         program += [(_EQUAL, 0, 1, numbers[which]), _fail(errno.EPERM)]
+    for numbers in MOVES.values():
+        program += [(_EQUAL, 0, 1, numbers[which]), _fail(errno.EINVAL)]
     program += [
         (_EQUAL, 0, 1, CLONE3[which]),
         _fail(errno.ENOSYS),
@@ -116,15 +127,36 @@ def seccomp_filter(machine: str = "") -> bytes | None:
         (_EQUAL, 1, 0, _AF_INET6),
         _fail(errno.EAFNOSUPPORT),
         (_RETURN, 0, 0, _ALLOW),
-        (_EQUAL, 0, 5, SOCKETPAIR[which]),
+        (_EQUAL, 0, 6, SOCKETPAIR[which]),
         (_LOAD, 0, 0, _SECOND_ARGUMENT),
         (_AND, 0, 0, _SOCK_TYPE),
         (_EQUAL, 1, 0, _SOCK_DGRAM),
         (_EQUAL, 0, 1, _SOCK_RAW),
         _fail(errno.EPERM),
         (_RETURN, 0, 0, _ALLOW),
+        (_EQUAL, 0, 5, MMAP[which]),
+        (_LOAD, 0, 0, _FOURTH_ARGUMENT),
+        (_AND, 0, 0, _SHARED_ANONYMOUS),
+        (_EQUAL, 0, 1, _SHARED_ANONYMOUS),
+        _fail(errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+        (_EQUAL, 0, 9, SETSOCKOPT[which]),
+        (_LOAD, 0, 0, _SECOND_ARGUMENT),
+        (_EQUAL, 1, 0, _SOL_SOCKET),
+        (_RETURN, 0, 0, _ALLOW),
+        (_LOAD, 0, 0, _THIRD_ARGUMENT),
+        (_EQUAL, 2, 0, _SO_SNDBUF),
+        (_EQUAL, 1, 0, _SO_RCVBUF),
+        (_EQUAL, 1, 2, _SO_ZEROCOPY),
+        _SUCCEED,
+        _fail(errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
     ]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
+_SUCCEED = (_RETURN, 0, 0, _ERRNO)
+"""Skip the call and return 0. The size of a socket's buffer is a wish, which the kernel itself bounds without an error."""
 
 
 def _fail(number: int) -> tuple[int, int, int, int]:

@@ -1,10 +1,11 @@
-"""What a tree of processes uses, read from ``/proc``: memory, and how many processes and threads there are.
+"""What a tree of processes uses, read from ``/proc``: memory, including what the kernel holds for it, and processes.
 
 The kernel limits each process on its own (``RLIMIT_AS``). These sums are what a limit for the whole tree is compared with.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import defaultdict
 from pathlib import Path
@@ -12,6 +13,11 @@ from pathlib import Path
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _INODE_BYTES = 1024
 """What the kernel holds for a file in memory, in addition to its pages."""
+_MESSAGE_BYTES = 64 << 10
+"""By how much a socket's buffers can pass their sizes: the last message is taken whole, and one may be in the making."""
+_TERMINAL_BYTES = 2 * (640 << 10)
+"""What a pseudo-terminal holds in its two directions at most."""
+_TCP = ("tcp", "tcp6")
 
 
 def tree(pid: int) -> tuple[list[int], int]:
@@ -87,6 +93,45 @@ def memory_of_files(folder: str) -> int:
     except OSError:
         return 0
     return (status.f_blocks - status.f_bfree) * status.f_frsize + (status.f_files - status.f_ffree) * _INODE_BYTES
+
+
+def memory_of_sockets(pid: int) -> int:
+    """Return the bytes that the sockets of a process's network namespace can hold; 0 if they cannot be read.
+
+    This memory belongs to no process. Each socket, also one that no process holds anymore, counts as its buffers at their default
+    size; those of TCP grow, so their contents count in addition, twice for what the kernel holds with it.
+    """
+    sockets = f"/proc/{pid}/net/"
+    try:
+        first = Path(sockets, "sockstat").read_text().partition("\n")[0]
+        found = int(first.split()[-1]) * (_socket_bytes() + 2 * _MESSAGE_BYTES)
+    except (OSError, ValueError, IndexError):
+        return 0
+    return found + 2 * sum(_queued(sockets + name) for name in _TCP) if found else 0
+
+
+@functools.cache
+def _socket_bytes() -> int:
+    sizes = (Path(f"/proc/sys/net/core/{name}_default") for name in ("rmem", "wmem"))
+    return max(int(size.read_text()) if size.exists() else 212992 for size in sizes)
+
+
+def _queued(table: str) -> int:
+    """The bytes that the sockets of a table have sent or received and not yet handed over."""
+    try:
+        lines = Path(table).read_text().splitlines()[1:]
+    except OSError:
+        return 0
+    queues = (line.split()[4].partition(":") for line in lines)
+    return sum(int(sent, 16) + int(received, 16) for sent, _, received in queues)
+
+
+def memory_of_terminals(folder: str) -> int:
+    """Return the bytes that the pseudo-terminals of a ``/dev/pts`` can hold."""
+    try:
+        return max(0, len(os.listdir(folder)) - 1) * _TERMINAL_BYTES  # noqa: PTH208 - read many times a second
+    except OSError:
+        return 0
 
 
 def is_root_of_this_process(folder: str) -> bool:

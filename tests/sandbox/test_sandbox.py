@@ -33,7 +33,7 @@ from rlctl.sandbox import (
     supervise,
 )
 from rlctl.sandbox.process import counts_by_namespace
-from rlctl.sandbox.seccomp import CLONE, CLONE3, NUMBERS, SOCKET, SOCKETPAIR, seccomp_filter
+from rlctl.sandbox.seccomp import CLONE, CLONE3, MMAP, MOVES, NUMBERS, SETSOCKOPT, SOCKET, SOCKETPAIR, seccomp_filter
 from tests.waiting import until
 
 NOBODY = 65534
@@ -102,7 +102,7 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 needs_python = pytest.mark.skipif(not Path(SYSTEM_PYTHON).exists(), reason="the system has no Python")
 
 ESCAPES = r"""
-import ctypes, errno, json, os, socket, sys
+import ctypes, errno, json, mmap, os, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
 given = json.loads(sys.stdin.read())
 found = {}
@@ -153,6 +153,20 @@ attempt("netlink", lambda: socket.socket(socket.AF_NETLINK))
 attempt("socket pair", socket.socketpair)
 attempt("datagrams of a pair", lambda: datagram(given["shown"] + "/datagrams", socket.SOCK_DGRAM))
 attempt("raw pair", lambda: datagram(given["shown"] + "/datagrams", socket.SOCK_RAW | socket.SOCK_CLOEXEC))
+attempt("shared anonymous memory", lambda: mmap.mmap(-1, 4096))
+attempt("private anonymous memory", lambda: mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+attempt("/dev/zero as shared memory", lambda: mmap.mmap(os.open("/dev/zero", os.O_RDWR), 4096))
+attempt("pages in a pipe", lambda: call("vmsplice", libc.vmsplice, os.pipe()[1], b"\0" * 16, 1, 0))
+attempt("sendfile", lambda: os.sendfile(socket.socketpair()[0].fileno(), os.open("/usr/bin/env", 0), 0, 1))
+attempt("splice", lambda: os.splice(os.open("/usr/bin/env", 0), os.pipe()[1], 1) if hasattr(os, "splice") else os.sendfile(-1, -1, 0, 0))
+pair = socket.socketpair()
+before = pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+    attempt("larger buffers", lambda: pair[0].setsockopt(socket.SOL_SOCKET, option, 1 << 30))
+found["buffers grew"] = pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > before
+attempt("other options", lambda: pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
+attempt("zero copies", lambda: pair[0].setsockopt(socket.SOL_SOCKET, 60, 1))
+found["zeros"] = list(open("/dev/zero", "rb").read(2))
 attempt("write copy", lambda: open(given["copy"] + "/made", "w"))
 found["environment"] = sorted(set(os.environ) - {"LC_CTYPE", "PWD"})
 found["capabilities"] = [line.split()[1] for line in open("/proc/self/status") if line[:6] in ("CapPrm", "CapEff", "CapAmb")]
@@ -167,7 +181,9 @@ DENIED = {
     "read secret": "ENOENT", "read shadow": "ENOENT", "unix socket": "EAFNOSUPPORT",
     "unix socket in a shown folder": "EAFNOSUPPORT", "network": "ECONNREFUSED", "vsock": "EAFNOSUPPORT",
     "netlink": "EAFNOSUPPORT", "socket pair": "done", "datagrams of a pair": "EPERM", "raw pair": "EPERM",
-    "write copy": "done",
+    "write copy": "done", "shared anonymous memory": "EPERM", "private anonymous memory": "done",
+    "/dev/zero as shared memory": "ENODEV", "vmsplice": "EINVAL", "sendfile": "EINVAL", "splice": "EINVAL",
+    "larger buffers": "done", "buffers grew": False, "other options": "done", "zero copies": "EPERM", "zeros": [0, 0],
 }  # fmt: skip
 
 
@@ -249,6 +265,53 @@ def test_a_copy_of_a_folder_is_memory_too(run: Callable[..., Result], open_folde
     shown = profile(Mount(str(open_folder), kind="copy-on-write"), memory_mib=128)
     assert run(["bash", "-c", code], shown).stopped == "memory"
     assert not list(open_folder.iterdir())
+
+
+SOCKETS = {
+    "pairs": "a, b = socket.socketpair()",
+    "connections": "a = socket.create_connection(server.getsockname()); b = server.accept()[0]",
+    "datagrams": "a = socket.socket(type=socket.SOCK_DGRAM); b = a; a.bind(('127.0.0.1', 0)); a.connect(a.getsockname())",
+}
+
+
+@needs_sandbox
+@needs_python
+@pytest.mark.parametrize("kind", SOCKETS)
+def test_what_sockets_hold_is_memory(kind: str, run: Callable[..., Result]) -> None:
+    code = f"""if True:
+        import os, socket, time
+        os.fork(), os.fork(), os.fork()
+        server = socket.create_server(("127.0.0.1", 0))
+        kept = []
+        try:
+            while True:
+                {SOCKETS[kind]}
+                kept += (a, b)
+                for end in (a, b):
+                    end.setblocking(False)
+                    try:
+                        for _ in range(8): end.send(bytes(60000))
+                    except BlockingIOError: pass
+        except OSError:
+            time.sleep(20)
+    """
+    assert run([SYSTEM_PYTHON, "-c", code], profile(memory_mib=300)).stopped == "memory"
+
+
+@needs_sandbox
+@needs_python
+def test_a_few_sockets_and_a_server_are_within_the_limit(run: Callable[..., Result]) -> None:
+    code = """if True:
+        import http.server, threading, time, urllib.request
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        open("/tmp/x", "w").write("x" * 1000000)
+        for _ in range(20):
+            got = urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/x").read()
+        print(len(got))
+    """
+    result = run([SYSTEM_PYTHON, "-c", code], profile(memory_mib=256))
+    assert result.stdout == b"1000000\n", result
 
 
 @needs_sandbox
@@ -414,6 +477,7 @@ def test_the_numbers_of_system_calls_are_the_kernels(which: int, header: str, pa
     if not Path(header).exists():
         pytest.skip(f"{header} is not installed")
     known = {name: int(number) for name, number in re.findall(pattern, Path(header).read_text())}
-    ours = {name: numbers[which] for name, numbers in NUMBERS.items()}
+    ours = {name: numbers[which] for name, numbers in {**NUMBERS, **MOVES}.items()}
     ours |= {"clone": CLONE[which], "clone3": CLONE3[which], "socket": SOCKET[which], "socketpair": SOCKETPAIR[which]}
+    ours |= {"mmap": MMAP[which], "setsockopt": SETSOCKOPT[which]}
     assert {name: known.get(name) for name in ours} == ours
