@@ -76,7 +76,7 @@ def serve(words: Sequence[str], host: str, port: int) -> None:
             return app
 
         async def on_startup(self, app: web.Application) -> None:
-            told = f"serving rlctl at {address(host, port)}/{token}/; Ctrl-C ends it"
+            told = f"serving rlctl at {address(host, port)}/{token}/ (Ctrl-C ends it)"  # after "/;" the link would be wrong
             print(told, file=sys.stderr, flush=True)
 
         async def handle_index(self, request: web.Request) -> web.Response:

@@ -29,6 +29,7 @@ from rlctl.config import config_from
 from rlctl.planning.arithmetic import Device
 from rlctl.runs.record import Record, write_record
 from rlctl.runs.requirements import TRACKERS, require_packages
+from rlctl.translation.translate import read_many
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -251,6 +252,26 @@ def named(extra: str) -> set[str]:
             {name for each in requirement.extras for name in named(each)} if ours else {canonical(requirement.name)}
         )
     return found
+
+
+PAGES = {
+    "docs/getting-started/first-run.md": ["quickstart/sft.yaml", "quickstart/grpo.yaml"],
+    "docs/getting-started/first-gpu-run.md": ["grpo-1node.yaml"],
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_installs_is_enough_for_what_it_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = re.search(r"pip install '(rlctl\[.*?\])", (ROOT / page).read_text(encoding="utf-8"))
+    assert command
+    brought = {name for extra in Requirement(command[1]).extras for name in named(extra)} | set(packages.base())
+    monkeypatch.setattr(packages, "missing", lambda extra: tuple(sorted(named(extra) - brought)))
+    device: Device = "cuda" if "vllm" in command[1] else "cpu"
+    configs = [ROOT / "presets" / name for name in PAGES[page]]
+    for config in configs:
+        loaded, _ = read_many([config])
+        assert loaded is not None
+        require_packages(loaded.config, device)
 
 
 def test_the_tables_are_those_of_the_project_after_a_fresh_setup() -> None:
