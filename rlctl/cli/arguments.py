@@ -17,6 +17,7 @@ from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file
 from rlctl.common.language import LANGUAGES
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import natural
 
 if TYPE_CHECKING:
     from rlctl.common.report import Report
@@ -200,9 +201,10 @@ def cluster_of(text: str) -> Cluster:
     size, *facts = text.removeprefix("cpu:").split(":")
     size = f"1x{size}" if text.startswith("cpu:") else size
     match = _SIZE.fullmatch(size)
-    if match is None or (text.startswith("cpu:") and facts):
+    nodes, each = (natural(match[part]) for part in ("nodes", "each")) if match else (None, None)
+    if nodes is None or each is None or (text.startswith("cpu:") and facts):
         raise UsageError(said("--cluster {text!r} does not describe any machines", text=text), hint=_CLUSTER_HINT)
-    return _cluster(int(match["nodes"]), int(match["each"]), ["cpu"] if text.startswith("cpu:") else facts, text)
+    return _cluster(nodes, each, ["cpu"] if text.startswith("cpu:") else facts, text)
 
 
 def _cluster(nodes: int, each: int, facts: Sequence[str], text: str) -> Cluster:

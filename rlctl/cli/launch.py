@@ -15,6 +15,7 @@ from rlctl.cli.plan_text import batch_lines, machines, ranges, schedule_line
 from rlctl.common.errors import ExitCode, PlanError, UsageError
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import natural
 
 if TYPE_CHECKING:
     from rlctl.common.report import Report
@@ -167,11 +168,11 @@ def _traced(loaded: Loaded, steps: str) -> Loaded:
             said("--trace-steps and profiling.tool {tool} both write a timeline", tool=profiling.tool),
             hint="set profiling.steps",
         )
-    numbers = [part.strip() for part in steps.split(",")]
-    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
+    numbers = [natural(part.strip()) for part in steps.split(",")]
+    if not all(numbers):
         raise UsageError(said("--trace-steps {steps}: expected step numbers from 1, such as 3,4", steps=steps))
     loaded = put(loaded, ("profiling", "tool"), "timeline", by="--trace-steps")
-    return put(loaded, ("profiling", "steps"), [int(number) for number in numbers], by="--trace-steps")
+    return put(loaded, ("profiling", "steps"), numbers, by="--trace-steps")
 
 
 def checked(

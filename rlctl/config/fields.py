@@ -69,7 +69,8 @@ Prompts = Annotated[int, Unit("prompts"), Range(at_least=1)]
 Responses = Annotated[int, Unit("responses"), Range(at_least=1)]
 Steps = Annotated[int, Unit("steps"), Range(at_least=1)]
 Devices = Annotated[int, Unit("devices"), Range(at_least=1, at_most=MAX_DEVICES)]
-Seconds = Annotated[float, Unit("seconds"), Range(above=0)]
+Seconds = Annotated[float, Unit("seconds"), Range(above=0, at_most=1e9)]
+"""Thirty years, at most: no wait of the operating system takes infinity."""
 GiB = Annotated[float, Unit("GiB"), Range(above=0)]
 Staleness = Annotated[int, Unit("steps"), Range(at_least=0)]
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from rlctl.common.errors import ConfigError, DocumentError, Location
 from rlctl.common.messages.reasons import with_values
+from rlctl.common.numbers import natural
 from rlctl.common.report import Finding, Level, Report, finding
 from rlctl.config.build import build_config
 from rlctl.config.dump import to_plain
@@ -182,8 +183,8 @@ def _indexed(path: KeyPath, values: Any) -> KeyPath:
     """The path of an override as all others are: the numbers of a list's items are numbers."""
     found: list[str | int] = []
     for part in path:
-        number = isinstance(values, list) and isinstance(part, str) and part.isdecimal()
-        found.append(int(part) if number else part)
+        number = natural(part) if isinstance(values, list) and isinstance(part, str) else None
+        found.append(part if number is None else number)
         values = _at(values, (found[-1],))
     return tuple(found)
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import natural
 from rlctl.documents.document import Document
 from rlctl.documents.paths import KeyPath, copied, dotted, merged
 
@@ -250,8 +251,9 @@ def _delete(document: Document, container: Any, path: KeyPath, override: Overrid
 
 def _key_in(container: Any, part: str | int, override: Override) -> str | int:
     if isinstance(container, list):
-        if str(part).isdecimal() and int(part) < len(container):
-            return int(part)
+        number = natural(str(part))
+        if number is not None and number < len(container):
+            return number
         raise DocumentError(
             said(
                 "the override {short} names item {part!r} of a list of {count}",
@@ -262,9 +264,8 @@ def _key_in(container: Any, part: str | int, override: Override) -> str | int:
             at=override.at,
             hint="items count from 0; to replace the list write key=[a,b]",
         )
-    if part not in container and str(part).isdecimal() and int(part) in container:
-        return int(part)
-    return part
+    number = natural(str(part))
+    return number if part not in container and number is not None and number in container else part
 
 
 def _has(container: Any, key: str | int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 KeyPath = tuple[str | int, ...]
 
 _SPECIAL = re.compile(r'([.\[\]\\"])')
-_PART = re.compile(r'\[(?P<index>-?\d+)\]|(?P<dot>\.)?(?:(?P<empty>"")|(?P<key>(?:[^.\[\]\\"]|\\.)+))', re.DOTALL)
+_PART = re.compile(r'\[(?P<index>-?\d{1,18})\]|(?P<dot>\.)?(?:(?P<empty>"")|(?P<key>(?:[^.\[\]\\"]|\\.)+))', re.DOTALL)
 
 
 def dotted(path: KeyPath) -> str:

@@ -297,7 +297,7 @@ def _seq(state: State, arguments: list[Text], at: Location) -> Text:
     texts = [plain(word) for word in arguments]
     if (piece := next((piece for word in arguments if (piece := hidden(word))), None)) is not None:
         return (piece,)
-    if not 1 <= len(texts) <= 3 or not all(re.fullmatch(r"-?\d+", text) for text in texts):
+    if not 1 <= len(texts) <= 3 or not all(re.fullmatch(r"-?\d{1,18}", text) for text in texts):
         return unknown("what seq prints here is not worked out", at)
     first, step, last = {1: (1, 1, 0), 2: (0, 1, 1), 3: (0, 1, 2)}[len(texts)]
     numbers = [int(text) for text in texts]

@@ -18,6 +18,7 @@ from typing import Any
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import natural
 from rlctl.documents.files import read_text
 from rlctl.shell import builtins
 from rlctl.shell.arithmetic import assigned
@@ -173,7 +174,8 @@ def _told_status(words: Sequence[Text]) -> Status:
     """The status that ``exit`` and ``return`` give."""
     if len(words) < 2 or hidden(words[1]) is not None or not plain(words[1]).isdecimal():
         return None
-    return int(plain(words[1])) % 256 == 0
+    number = natural(plain(words[1]))
+    return number is not None and number % 256 == 0
 
 
 def _odd_flags(source: str) -> set[str]:
@@ -393,7 +395,7 @@ class _Reader:
             return
         items = self.state.items(name, at)
         where = self.words.arithmetic(index, at)
-        number = int(plain(where)) if hidden(where) is None and re.fullmatch(r"-?\d+", plain(where)) else -1
+        number = int(plain(where)) if hidden(where) is None and re.fullmatch(r"-?\d{1,18}", plain(where)) else -1
         if not 0 <= number <= len(items):
             why = f"{name}[{index}] is set at line {at.line}, which is not read here"
             self.state.variables[name] = unknown_items(why, at)
@@ -812,7 +814,7 @@ class _Reader:
             raise DocumentError(said("'{words}' is in no loop", words=plain(words[0])), at=at)
         if len(words) == 1:
             return 1
-        if hidden(words[1]) is not None or not re.fullmatch(r"[1-9]\d*", plain(words[1])):
+        if hidden(words[1]) is not None or not re.fullmatch(r"[1-9]\d{0,17}", plain(words[1])):
             raise DocumentError(
                 said("how many loops '{words}' leaves is not known", words=plain(words[0])), at=at, hint=_HINT
             )
@@ -836,8 +838,8 @@ class _Reader:
         if name in ("bash", "sh") and len(words) > 1:
             return self._shell(words[1:], at)
         if name == "shift":
-            count = int(plain(words[1])) if len(words) > 1 and plain(words[1]).isdecimal() else 1
-            if count > len(self.state.arguments):
+            count = natural(plain(words[1])) if len(words) > 1 and plain(words[1]).isdecimal() else 1
+            if count is None or count > len(self.state.arguments):
                 return False
             del self.state.arguments[:count]
             return True

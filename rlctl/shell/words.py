@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import natural
 from rlctl.shell.arithmetic import assigned, evaluate
 from rlctl.shell.state import BLANKS, State
 from rlctl.shell.text import (
@@ -225,10 +226,12 @@ class Words:
         return literal(str(len(items)), at) if end is None else quoted(end[1])
 
     def _argument(self, name: str) -> Text | None:
-        number, end = int(name) - 1, open_end(self.state.arguments)
-        if end is not None and number >= end[0]:
+        number, end = natural(name), open_end(self.state.arguments)
+        if end is not None and (number is None or number > end[0]):
             return quoted(end[1])
-        return self.state.arguments[number] if number < len(self.state.arguments) else None
+        if number is None or not 0 < number <= len(self.state.arguments):
+            return None
+        return self.state.arguments[number - 1]
 
     def _all(self, items: list[Text], at: Location, *, in_double: bool, join: bool) -> list[_Part]:
         if in_double and join:

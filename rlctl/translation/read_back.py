@@ -18,6 +18,7 @@ from rlctl.adapters.engine.requirements import refused, requirements_of
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location, RlctlError
 from rlctl.common.messages.reasons import said, together
+from rlctl.common.numbers import natural
 from rlctl.common.ranks import BY_CODE, Rank, rank_of
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Loaded
@@ -83,8 +84,7 @@ def read_back(loaded: Loaded, file: File, options: Mapping[str, str]) -> Back:
     if again.loaded is None:
         return Back(problem=_unreadable(target.name, again.report.errors[0].message))
     mine, prefix = _of_part(loaded, file)
-    rows = options.get("dataset_rows", "")
-    found = differences(mine, again.loaded, rows=int(rows) if rows.isdecimal() else None)
+    found = differences(mine, again.loaded, rows=natural(options.get("dataset_rows", "")))
     keys = frozenset(_PLACE.sub("", dotted(item.path)) for item in settings(mine.config))
     fates = [(path, fate.lost) for _, written in file.parts for path, fate in written.fates.items() if fate.lost]
     reasons = {prefix + dotted(path): reason for path, reason in fates}

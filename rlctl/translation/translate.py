@@ -24,6 +24,7 @@ from rlctl.adapters.engine.writing import Written
 from rlctl.common.errors import ConfigError, DocumentError, Location, RlctlError, TranslationError, UsageError, nearest
 from rlctl.common.filenames import is_file
 from rlctl.common.messages.reasons import said, together
+from rlctl.common.numbers import natural
 from rlctl.common.ranks import BY_CODE
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding, option_for_fact
 from rlctl.config import EDITED, Loaded, set_keys, to_plain
@@ -65,7 +66,7 @@ def check_facts(facts: Mapping[str, str]) -> None:
                 said("--assume {name}: this conversion does not need it", name=name),
                 hint=said("{nearest}expected one of {known}", nearest=f"{near} " if near else "", known=known),
             )
-        if name in _NUMBERS and not (value.isdecimal() and int(value) > 0):
+        if name in _NUMBERS and not natural(value):
             raise UsageError(said("--assume {name}={value}: it must be a number of at least 1", name=name, value=value))
 
 

@@ -132,3 +132,53 @@ def test_a_damaged_plan_is_refused(rlctl: Any, config_file: Path, content: str) 
     shown = rlctl("launch", str(config_file), "--plan", str(plan), "--set", "placement.device=cpu")
     assert "bug in rlctl" not in shown.err, shown.err
     assert shown.code == 1
+
+
+NINES = "9" * 5000
+"""More digits than Python turns into a number."""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["check", "verl.yaml", f"data.{NINES}=1"], "has no key"),
+        (["check", "verl.yaml", f"data.train_files.{NINES}=1"], "of a list of 1"),
+        (["check", "run.yaml", "--set", f"data.train.{NINES}.path=x"], "of a list of 1"),
+        (["set", "run.yaml", f"data.train.{NINES}.path=x"], "of a list of 1"),
+        (["plan", "run.yaml", "--cluster", f"{NINES}x1:cpu"], "does not describe any machines"),
+        (["plan", "run.yaml", "--cluster", f"1x{NINES}:H100"], "does not describe any machines"),
+        (["explain", f"data.train.{NINES}"], "data.train"),
+        (["explain", f"data.train[{NINES}]"], "data.train"),
+        (["launch", "run.yaml", "--trace-steps", NINES], "expected step numbers"),
+        (["convert", "run.yaml", "--to", "verl", "--assume", f"dataset_rows={NINES}"], "at least 1"),
+        (["check", "run.sh", "--env", f"{NINES}=1"], "without gaps"),
+    ],
+)
+def test_a_number_longer_than_python_reads_is_an_ordinary_mistake(
+    rlctl: Any, words: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.yaml").write_text("rlctl: 1\nmodel: {path: m}\ndata: {train: [{path: a.jsonl}]}\n")
+    (tmp_path / "verl.yaml").write_text("data: {train_files: [a.parquet]}\nactor_rollout_ref: {model: {path: m}}\n")
+    (tmp_path / "run.sh").write_text("python3 -m verl.trainer.main_ppo data.train_batch_size=8\n")
+    monkeypatch.chdir(tmp_path)
+    result = rlctl(*words)
+    shown = result.out + result.err
+    assert "bug in rlctl" not in shown
+    assert expected in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cluster: {node_num: 1}\nbuffer: {name: math}\nsynchronizer: {sync_timeout: 1e400}\n", "at most 1e+09"),
+        ("actor_train: {infer_batch_size: 8}\nrewards: {a: {worker_cls: '${oc.create:{a:1}}'}}\n", "must be text"),
+    ],
+    ids=["a wait without end", "a class that is a mapping"],
+)
+def test_a_value_of_another_kind_is_refused_before_it_is_written(
+    rlctl: Any, text: str, expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    result = rlctl("convert", str(tmp_path / "a.yaml"), "--to", "trinity")
+    assert "bug in rlctl" not in result.err
+    assert expected in result.err

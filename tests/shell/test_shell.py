@@ -489,6 +489,35 @@ def test_a_file_beside_the_script_is_read_as_bash_does(tmp_path: Path, monkeypat
     assert "a=org/model" in expected
 
 
+HUGE = "9" * 5000
+TOO_LARGE = {
+    "argument": (f"trainer x=${{{HUGE}:-4}}", ["trainer", "x=4"]),
+    "shift": (f"set -- 7 8; shift {HUGE}; trainer $1", ["trainer", "7"]),
+    "return": (f"f() {{ return {HUGE}; }}; f || X=6; trainer x=$X", ["trainer", "x=6"]),
+}
+
+
+@needs_bash
+@pytest.mark.parametrize(("script", "expected"), TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_number_larger_than_the_shells_is_what_it_is_to_bash(
+    script: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [plain(word) for word in read_beside(tmp_path, script, monkeypatch)] == expected == as_bash(script, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [f"for i in 1; do break {HUGE}; done", f"for i in 1; do continue {HUGE}; done", f"X=$(seq {HUGE})"],
+    ids=["break", "continue", "seq"],
+)
+def test_a_number_larger_than_the_shells_that_bash_refuses_is_not_guessed(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = pytest.raises(DocumentError, match="not known")
+    with refused if script.startswith("for") else contextlib.nullcontext():
+        assert any(problem(word) for word in read_beside(tmp_path, f"{script}\ntrainer $X", monkeypatch))
+
+
 EMPTY_SUBSTITUTIONS = (
     "$(<a b)",
     "$(<a; echo b)",

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, cast
 
 from rlctl.adapters.engine.lacking import lacking
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import natural
 from rlctl.config import Config
 from rlctl.config.fields import OTHER, Choice
 from rlctl.config.inspect import fields_of, sections_in
@@ -99,7 +100,12 @@ class DialectKey:
 @cache
 def split(key: str) -> KeyPath:
     """A key of a table as a path: parts have no dots, digits are indexes of lists, ``*`` stands for any part."""
-    return tuple(int(part) if part.isdecimal() else part for part in key.split(".")) if key else ()
+    return tuple(_part(part) for part in key.split(".")) if key else ()
+
+
+def _part(text: str) -> str | int:
+    number = natural(text)
+    return text if number is None else number
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.common.errors import nearest
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import natural
 from rlctl.config.fields import Interval
 from rlctl.documents.scalars import plain_value
 from rlctl.planning import arithmetic
@@ -452,8 +453,7 @@ def interval(
 
 def rows(options: Mapping[str, str]) -> int | None:
     """The number of training rows, where an option says it."""
-    text = options.get("dataset_rows", "")
-    return int(text) if text.isdecimal() else None
+    return natural(options.get("dataset_rows", ""))
 
 
 def offload(parameters: Any, optimizer: Any) -> str:

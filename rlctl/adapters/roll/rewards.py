@@ -83,7 +83,7 @@ def _read_one(view: Reading, index: int, name: str, settings: Mapping[str, Any])
         yield from reader(to, place, settings)
     else:
         yield Flow((*to, "type"), "external", (cls,))
-        yield Flow((*to, "kind"), str(kind or "roll"), (cls,), same=True)
+        yield Flow((*to, "kind"), kind or "roll", (cls,), same=True)
     yield Flow((*to, "name"), name, (cls,))
     tags = settings.get("tag_included")
     yield Flow((*to, "applies_to"), list(tags) if tags else None, ((*place, "tag_included"),))

@@ -23,6 +23,7 @@ from rlctl.adapters.trinity.batch import geometry, supervised
 from rlctl.adapters.trinity.distillation import teacher_devices
 from rlctl.adapters.trinity.keys import ROLL
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import natural
 from rlctl.planning import arithmetic
 
 
@@ -172,8 +173,8 @@ def _write_devices(view: Writing) -> Iterator[Out]:
 
 def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
     """The split that a config of shared devices does not hold: about half of them, unless an option says."""
-    asked = view.options.get("explorer_gpus", "")
-    count = max(1, int(asked) // wide) if asked.isdecimal() else _engines(view, total, wide)
+    asked = natural(view.options.get("explorer_gpus", ""))
+    count = _engines(view, total, wide) if asked is None else max(1, asked // wide)
     used = (view.to("placement.layout"), view.to("rollout.parallel.replicas"))
     left, share = total - count * wide, arithmetic.devices_per_replica(view.config.train.engine)
     note = said(

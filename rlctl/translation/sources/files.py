@@ -11,6 +11,7 @@ from rlctl.adapters import names
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.filenames import is_file
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import natural
 from rlctl.common.report import Level, finding
 from rlctl.documents import Document, Override, read_overrides, read_text, read_yaml
 from rlctl.documents.composition import Choice, Composition, compose, has_defaults
@@ -123,7 +124,7 @@ def _step(document: Document, path: Sequence[str | int]) -> list[str | int]:
     found: list[str | int] = []
     value: object = document.values
     for part in path:
-        number = int(part) if str(part).isdecimal() else None
+        number = natural(str(part))
         if isinstance(value, list) and number is not None and number < len(value):
             found.append(number)
             value = value[number]

@@ -17,6 +17,7 @@ from rlctl.adapters.engine.dialect import TrainerProgram
 from rlctl.common.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.common.filenames import is_file
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import natural
 from rlctl.common.report import Finding, Level, finding
 from rlctl.common.secrets import concealed, expression, redacted
 from rlctl.documents import Document, read_overrides, read_text, read_yaml, resolve
@@ -103,11 +104,11 @@ def _with_arguments(how: Script) -> Script:
     Raises:
         UsageError: one is left out, or stands after the script as well.
     """
-    given = {int(name): value for name, value in how.variables.items() if name.isdecimal()}
+    given = {natural(name) or 0: value for name, value in how.variables.items() if name.isdecimal()}
     if not given:
         return how
     if sorted(given) != list(range(1, len(given) + 1)):
-        told = ", ".join(str(place) for place in sorted(given))
+        told = ", ".join(name for name in how.variables if name.isdecimal())
         raise UsageError(
             said("--env gives the arguments {told} of the script; expected 1, 2, ... without gaps", told=told)
         )

@@ -1,0 +1,11 @@
+"""Whole numbers in text that a user or a file gives: indexes, counts, arguments."""
+
+from __future__ import annotations
+
+_MAX_DIGITS = 18
+"""Every number of 18 digits fits 64 bits. Python refuses to read one of more than 4,300 digits."""
+
+
+def natural(text: str) -> int | None:
+    """The number that digits spell; None if it is something else, or larger than any index or count."""
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
