@@ -148,6 +148,13 @@ SHOWN_BY: dict[str, str] = {
     "runtime/agents/test_tools.py::test_a_long_answer_is_cut": """
         rollout.agents[]<tools>.max_tool_response_characters rollout.agents[]<tools>.tool_truncation
     """,
+    "runtime/agents/test_tools.py::test_turns_with_answers_and_calls_are_limited": """
+        rollout.agents[]<tools>.max_observations rollout.agents[]<tools>.max_calls
+    """,
+    "runtime/data/test_prompts.py::test_rows_choose_among_the_tools_of_their_agent_and_give_them_arguments": """
+        rollout.agents[]<tools>.system_prompt rollout.agents[]<tools>.tool_selection_key
+        rollout.agents[]<tools>.tool_args_key
+    """,
     "runtime/agents/test_tools.py::test_a_tool_that_takes_too_long_is_given_up": """
         rollout.agents[]<tools>.tool_timeout
     """,

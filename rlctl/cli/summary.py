@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _TITLES = 12
 """Columns of the titles of what can be done next."""
+LONGEST_PHASES = 3
 
 
 def as_data(result: RunResult) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
 
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for title in ("stage", "steps", "evaluation", "time", "pace", "phases"):
-        made.add_column(text(f"end-{title}"), no_wrap=title != "phases")
+        made.add_column(text(f"end-{title}"), no_wrap=title != "evaluation")
     for name, stage in stages.items():
         made.add_row(*map(escape, (name, str(stage.get("steps", "")), evaluation(stage), *times(stage))))
     return made
@@ -57,14 +58,15 @@ def evaluation(stage: Mapping[str, Any]) -> str:
 
 
 def times(stage: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Whole time, tokens per second of it, and the share of each phase."""
+    """Whole time, tokens per second of it, and the shares of the longest phases, a line each."""
     phases = {name: float(value) for name, value in stage.get("seconds", {}).items()}
     total = sum(phases.values())
     if not total:
         return "-", "-", "-"
     shares = sorted(phases.items(), key=lambda item: -item[1])
     pace = f"{stage['tokens'] / total:,.0f}" if stage.get("tokens") else "-"
-    return progress.duration(total), pace, ", ".join(f"{name} {value / total:.0%}" for name, value in shares)
+    told = "\n".join(f"{name} {value / total:.0%}" for name, value in shares[:LONGEST_PHASES] if value / total >= 0.005)
+    return progress.duration(total), pace, told
 
 
 def ending(result: RunResult) -> str:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 OF_TOKENS = ("details", "components")
 """Parts of a sample that list every token, or repeat its reward."""
+OF_AGENTS = ("prompt", "answer")
+"""Parts of a sample that an agent's trajectories show, or that they may not have."""
+SHOWN_TRAJECTORIES = 2
 OF_LATER = ("never-saved", "tracker")
 """Findings about what a trial does not do: save and track."""
 
@@ -116,12 +119,16 @@ def sample_text(index: int, sample: Mapping[str, Any]) -> str:
     lines = [f"--- {index} ---"]
     responses, rewards = sample.get("responses"), sample.get("rewards")
     details = [*sample.get("details", ()), *[{}] * len(responses or ())]
+    acted = any(detail.get("segments") for detail in details)
     for name, value in sample.items():
-        if name in OF_TOKENS or (name == "rewards" and responses):
+        if name in OF_TOKENS or (name == "rewards" and responses) or (acted and name in OF_AGENTS):
             continue
         if name == "responses" and rewards and len(value) == len(rewards):
-            for number, (text, reward, detail) in enumerate(zip(value, rewards, details, strict=False), 1):
+            shown = SHOWN_TRAJECTORIES if acted else len(value)
+            for number, (text, reward, detail) in enumerate(zip(value[:shown], rewards, details, strict=False), 1):
                 lines += _response_lines(number, text, reward, detail)
+            if shown < len(value):
+                lines.append(said("{count} more responses: --json shows them", count=len(value) - shown))
             continue
         lines.append(f"{name}: {value}" if "\n" not in str(value) else f"{name}:\n{value}")
     return "\n".join(lines)

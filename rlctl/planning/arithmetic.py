@@ -15,7 +15,14 @@ from typing import Literal
 from rlctl.common.errors import PlanError, nearest
 from rlctl.config.fields import Interval
 from rlctl.config.root import Config
-from rlctl.config.sections.agents import SINGLE_TURN, EnvironmentAgent, RunningAgent, TrajectoryAgent
+from rlctl.config.sections.agents import (
+    SINGLE_TURN,
+    EnvironmentAgent,
+    FunctionAgent,
+    ProgramAgent,
+    RunningAgent,
+    TrajectoryAgent,
+)
 from rlctl.config.sections.algorithm import MixObjective
 from rlctl.config.sections.algorithm import Other as OtherAdvantage
 from rlctl.config.sections.batch import Batch
@@ -390,9 +397,11 @@ def agents_of(config: Config) -> dict[str, TrajectoryAgent]:
 
 
 def agent_rewards(config: Config) -> bool:
-    """Whether agents give rewards of their own, so that there need be no other."""
+    """Whether agents give rewards of their own, or programs and functions may return some, so that there need be no other."""
     return any(
-        isinstance(agent, RunningAgent) and credit_of(agent) != "function" for agent in agents_of(config).values()
+        isinstance(agent, ProgramAgent | FunctionAgent)
+        or (isinstance(agent, RunningAgent) and credit_of(agent) != "function")
+        for agent in agents_of(config).values()
     )
 
 

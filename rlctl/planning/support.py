@@ -345,11 +345,7 @@ TABLE: tuple[Row, ...] = (
     ),
     refused("rollout.agents[]<environment>", "environment<other>*", OTHER),
     refused("rollout.agents[]<tools>", "tools[]<python>.reward", "turn-rewards"),
-    refused(
-        "rollout.agents[]<tools>",
-        "system_prompt tool_selection_key tool_args_key max_observations max_calls",
-        "agents-later",
-    ),
+    honoured("rollout.agents[]<tools>", "system_prompt tool_selection_key tool_args_key max_observations max_calls"),
     honoured("rollout.agents[]<function|environment>", "max_turns max_turn_tokens"),
     honoured("rollout.agents[]<tools|function|environment|program>", "time_limit on_token_limit on_turn_limit"),
     honoured(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.config import Config, Loaded, stages_of
+from rlctl.config.sections.agents import RunningAgent
 from rlctl.config.sections.algorithm import DifficultyMask, GroupMean, LongIncorrect, Overlong, ZeroVarianceGroups
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import JudgeReward, ModelReward
@@ -22,7 +23,9 @@ from rlctl.planning.scaling import Change, Edit, cpu_edits, edited
 
 WORKERS = 2
 MAX_RESPONSE = 32
-"""Tokens of a response: a random model hardly ever ends one."""
+"""Tokens of a response, or of an agent's turn: a random model hardly ever ends one."""
+MAX_TRAJECTORY = 1024
+"""Tokens of an agent's trajectory: enough for several turns."""
 MAX_ROWS = 256
 """Rows read of each source."""
 MICRO_TOKENS = 2048
@@ -123,7 +126,12 @@ def _model(path: tuple[str, ...], model: Model, place: Callable[..., str]) -> It
 
 def _lengths(config: Config) -> Iterator[Edit]:
     rollout = config.rollout
-    new = min(rollout.max_response_tokens, MAX_RESPONSE)
+    agents = arithmetic.agents_of(config)
+    new = min(rollout.max_response_tokens, MAX_TRAJECTORY if agents else MAX_RESPONSE)
+    for index, agent in enumerate(rollout.agents):
+        if isinstance(agent, RunningAgent) and agent.name in agents:
+            turn = min(agent.max_turn_tokens or MAX_RESPONSE, MAX_RESPONSE)
+            yield Edit(("rollout", "agents", index, "max_turn_tokens"), turn, SHORT)
     yield Edit(("rollout", "max_response_tokens"), new, SHORT)
     least = min(rollout.sampling.min_response_tokens, new)
     yield Edit(("rollout", "sampling", "min_response_tokens"), least, SHORT)

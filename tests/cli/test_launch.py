@@ -119,5 +119,5 @@ def test_a_name_that_is_no_folder_is_a_usage_error(rlctl: Any, ready_file: Path,
 
 
 def test_the_summary_has_shares_and_pace() -> None:
-    assert summary.times(STAGES["main"]) == ("1m 40s", "50", "rollout 60%, train 40%")
+    assert summary.times(STAGES["main"]) == ("1m 40s", "50", "rollout 60%\ntrain 40%")
     assert summary.times({}) == ("-", "-", "-")

@@ -5,7 +5,6 @@ support-weights-in-place = rlctl reads weights from where they are
 support-further-heads = Transformers loads the model without its multi-token prediction heads, so they are neither trained nor exported
 support-agents = multi-turn responses, tools and environments are not supported yet
 support-turn-rewards = rewards of single turns are not supported yet
-support-agents-later = rlctl's agents do not support this setting yet
 support-rows-averaged = a mean over responses in the loss counts each training sequence of a trajectory
 support-agents-tokens = rlctl always trains on the tokens that were generated
 support-whole-evaluation = each evaluation dataset is evaluated in full

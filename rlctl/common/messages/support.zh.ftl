@@ -5,7 +5,6 @@ support-weights-in-place = rlctl 直接从权重所在位置读取
 support-further-heads = Transformers 加载模型时不含多 token 预测头，因此它们既不训练也不导出
 support-agents = 尚不支持多轮回答、工具和环境
 support-turn-rewards = 尚不支持单轮的奖励
-support-agents-later = rlctl 的智能体尚不支持这项设置
 support-rows-averaged = 损失中对回答取的均值，把轨迹的每个训练序列都算作一个回答
 support-agents-tokens = rlctl 总是用生成时的 token 训练
 support-whole-evaluation = 每个评测数据集都完整评测

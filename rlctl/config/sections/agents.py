@@ -35,8 +35,9 @@ class Credit:
     """How a trajectory is rewarded."""
 
     reward: Literal["auto", "function", "sum", "last"] = "auto"
-    """Reward of a trajectory. function: ``rewards`` score it. sum, last: all rewards of its turns, or that of its last turn, plus
-    the scores of ``rewards`` that apply. auto = sum for environments, function for other agents."""
+    """Reward of a trajectory. function: ``rewards`` score it, or the agent returns its reward. sum, last: all rewards of its
+    turns, or that of its last turn, plus the scores of ``rewards`` that apply. auto = sum for environments, function for other
+    agents."""
     turns: Literal["broadcast", "own"] = "broadcast"
     """Place of the reward. broadcast: at the trajectory's end. own: each turn's reward at the end of that turn, for advantages
     that discount; ``rewards`` stay at the trajectory's end."""
@@ -245,12 +246,13 @@ class ToolsAgent(RunningAgent, type="tools"):
     tool_format: ToolFormat = "auto"
     """How the model writes calls. auto = the format that the chat template writes. Before a run, rlctl renders a call with the
     chat template and parses it back."""
-    tool_selection_key: str | None = None
-    """Column with the names of the tools that a row may call. null = all tools."""
-    tool_args_key: str | None = None
-    """Column with ``create`` arguments of a row's tools, by tool name. null = none."""
+    tool_selection_key: str | None = "extra_info.tool_selection"
+    """Column with the names of the tools that a row may call; dots lead into structures. A row without it may call all. null =
+    all rows may call all tools."""
+    tool_args_key: str | None = "extra_info.tools_kwargs"
+    """Column with further arguments of ``create``, by tool name; dots lead into structures. null = none."""
     max_observations: Count | None = None
-    """Turns with tool answers per trajectory. null = no limit."""
+    """Turns with tool answers per trajectory. Calls of the next generation are not run. null = no limit."""
     max_parallel_calls: Count = 1
     """Calls of one generation that run at the same time. Further calls get an error as their answer."""
     max_calls: Count | None = None

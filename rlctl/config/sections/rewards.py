@@ -49,7 +49,7 @@ class RuleReward(Reward, type="rule"):
     ] = "auto"
     """What is compared: the text itself, the last number, a formula, a boxed answer, the text after ``####``, the
     format, the length, a multiple-choice letter, a short answer, or an instruction that code can verify. auto
-    chooses by data source, as verl does."""
+    chooses by data source, as verl does, or nothing if an agent gives the reward."""
     args: dict[str, Any] = {}
     """Arguments of the rule."""
     score_right: float = 1.0

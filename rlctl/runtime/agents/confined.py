@@ -236,14 +236,14 @@ class ConfinedObject:
         self._sandboxed, self._args = Sandboxed(code), args
         self._has: Sequence[str] | None = None
 
-    async def create(self, row: Any) -> None:
-        """Make the object, and tell it of its row."""
+    async def create(self, row: Any, **arguments: Any) -> None:
+        """Make the object, and tell it of its row, with the row's arguments for it."""
         await self._sandboxed.start()
         self._has = await self._sandboxed.ask({"make": dict(self._args)})
         if "create" in self._has:
             fields = ("index", "source", "text", "answer", "extra", "messages")
             task = {name: getattr(row, name) for name in fields}
-            await self._sandboxed.ask({"method": "create", "row": task})
+            await self._sandboxed.ask({"method": "create", "row": task, "call": arguments})
 
     async def execute(self, **arguments: Any) -> Any:
         """Call it."""

@@ -23,8 +23,12 @@ class Renderer:
     """Renders conversations of one agent."""
 
     def __init__(self, chat: Chat, tools: Sequence[Any] | None, *, agent: str) -> None:
-        self._chat, self._tools = chat, list(tools) if tools else None
+        self._chat, self._tools, self._agent = chat, list(tools) if tools else None, agent
         self._where = f"rollout.agents: {agent}"
+
+    def showing(self, tools: Sequence[Any]) -> Renderer:
+        """One for rows that show these tools."""
+        return Renderer(self._chat, tools, agent=self._agent)
 
     @property
     def tokenizer(self) -> Any:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import math
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from typing import Any
 
 from rlctl.runtime.agents.conversation import Message
 from rlctl.runtime.agents.formats import ToolCall
-from rlctl.runtime.agents.kinds import Model, OutOfTokens
+from rlctl.runtime.agents.kinds import Model, OutOfTokens, returned
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.serving.chat import Conversations, answer_of
@@ -82,7 +81,10 @@ class Session:
             ApiError: it is something else, or the trajectory has ended.
         """
         self._check_open()
-        self.given |= returned(body)
+        try:
+            self.given |= returned(body)
+        except ValueError as error:
+            raise ApiError(400, str(error)) from error
 
     async def chat(self, asked: Asked, heard: Heard | None) -> list[Generated]:
         """Answer a chat request.
@@ -224,34 +226,6 @@ class Session:
             return False
         messages, ids, conversations, tools = self.last
         return conversations.renderer(tools).rendered(messages)[: len(ids)] != ids
-
-
-def returned(value: Any) -> dict[str, Any]:
-    """What a program returned, checked: nothing, a reward, a text, or an object with ``reward`` and ``text``.
-
-    Raises:
-        ApiError: it is something else.
-    """
-    if value is None:
-        return {}
-    if isinstance(value, str):
-        return {"text": value}
-    if isinstance(value, bool | int | float):
-        value = {"reward": value}
-    if not isinstance(value, dict) or not value.keys() <= {"reward", "text", "error"}:
-        raise ApiError(400, f"expected a reward, a text, or an object with reward and text; found {str(value)[:200]}")
-    found: dict[str, Any] = {}
-    if value.get("reward") is not None:
-        reward = value["reward"]
-        if not isinstance(reward, bool | int | float) or not math.isfinite(reward):
-            raise ApiError(400, f"reward is {reward!r}; expected a finite number", param="reward")
-        found["reward"] = float(reward)
-    for name in ("text", "error"):
-        if value.get(name) is not None:
-            if not isinstance(value[name], str):
-                raise ApiError(400, f"{name} is {value[name]!r}; expected a text", param=name)
-            found[name] = value[name]
-    return found
 
 
 class Endpoint:

@@ -7,6 +7,7 @@ trajectory ended.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -187,6 +188,36 @@ class Ended:
     """The environment's last."""
 
 
+def returned(value: Any) -> dict[str, Any]:
+    """What the code of an agent returned, checked: nothing, a reward, a text, or an object with ``reward`` and ``text``.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if hasattr(value, "item"):
+        value = value.item()
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return {"text": value}
+    if isinstance(value, bool | int | float):
+        value = {"reward": value}
+    if not isinstance(value, dict) or not value.keys() <= {"reward", "text", "error"}:
+        raise ValueError(f"expected a reward, a text, or an object with reward and text; found {str(value)[:200]}")
+    found: dict[str, Any] = {}
+    if value.get("reward") is not None:
+        reward = value["reward"]
+        if not isinstance(reward, bool | int | float) or not math.isfinite(reward):
+            raise ValueError(f"reward is {reward!r}; expected a finite number")
+        found["reward"] = float(reward)
+    for name in ("text", "error"):
+        if value.get(name) is not None:
+            if not isinstance(value[name], str):
+                raise ValueError(f"{name} is {value[name]!r}; expected a text")
+            found[name] = value[name]
+    return found
+
+
 class Agent(Protocol):
     """What makes trajectories."""
 
@@ -222,14 +253,17 @@ class Tools:
     threads: ThreadPoolExecutor
 
     async def run(self, row: Prompt, model: Model) -> Ended:
-        box = Toolbox(self.config, {tool.name: tool for tool in self.tools}, self.threads)
+        names = row.extra.get("tools")
+        tools = [tool for tool in self.tools if names is None or tool.name in names]
+        box = Toolbox(self.config, {tool.name: tool for tool in tools}, self.threads)
+        chat_of = self.chat_of if names is None else self.chat_of.showing([tool.schema for tool in tools])
         messages: list[Message] = []
         ids = list(row.token_ids)
         try:
             text = await self._turns(row, ids, model, box, messages)
         finally:
             await box.release()
-        drifted = self.chat_of.rendered([*row.messages, *messages])[: len(ids)] != ids
+        drifted = chat_of.rendered([*row.messages, *messages])[: len(ids)] != ids
         return Ended(text, messages, {**box.counts, "token_drift": float(drifted)})
 
     def expected_texts(self) -> list[str]:
@@ -255,7 +289,7 @@ class Tools:
             messages.append(_assistant(text, parsed, self.tool_format, model.recorder.calls))
             if not parsed.calls or response.finish_reason == "length":
                 return text
-            if self.config.max_turns is not None and model.recorder.calls >= self.config.max_turns:
+            if self._had_all_turns(model):
                 box.counts["stopped_by_turns"] += 1
                 model.stopped = "turns"
                 return text
@@ -266,6 +300,11 @@ class Tools:
                 return text
             messages += answers
             ids += inserted
+
+    def _had_all_turns(self, model: Model) -> bool:
+        """Whether calls of the last generation are not run: it was the last one, or all turns with answers are used."""
+        calls, most = model.recorder.calls, self.config.max_observations
+        return calls == self.config.max_turns or (most is not None and calls > most)
 
 
 def _assistant(text: str, parsed: Parsed, tool_format: str, number: int) -> Message:
@@ -293,27 +332,27 @@ class Function:
     chat_of: Renderer
 
     async def run(self, row: Prompt, model: Model) -> Ended:
-        """Run it; its result is the text that rewards score, None takes the last generation.
+        """Run it. Its result is a reward, the text that rewards score, or both; without a text it is the last generation.
 
         Raises:
-            RunError: it made no call, or its result is not a text.
+            RunError: it made no call, or its result is something else.
         """
-        text = None
+        result = None
         with suppress(OutOfTokens):
-            text = await self.function(row, model.sampling, model, **self.config.args)
+            result = await self.function(row, model.sampling, model, **self.config.args)
         if not model.recorder.calls:
             raise RunError(
                 f"the agent {self.config.name!r} ended without a call of the model for prompt {row.index} of {row.source}",
                 hint="call model.generate or model.chat at least once",
             )
-        if text is None:
-            text = model.last_text
-        if not isinstance(text, str):
+        try:
+            given = returned(result)
+        except ValueError as error:
             raise RunError(
-                f"the agent {self.config.name!r} returned a {type(text).__name__}; expected a text or None",
-                hint="return the text that rewards score, or nothing for the last generation",
-            )
-        return Ended(text, model.messages_after(row))
+                f"the agent {self.config.name!r} returned a {type(result).__name__}: {error}",
+                hint="return the reward, the text that rewards score, or nothing for the last generation",
+            ) from error
+        return Ended(given.get("text", model.last_text), model.messages_after(row), reward=given.get("reward"))
 
     async def close(self) -> None:
         """The coroutine ends with its trajectory."""

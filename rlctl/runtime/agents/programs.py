@@ -27,9 +27,9 @@ from rlctl.common.secrets import without_secrets
 from rlctl.config.sections.agents import CommandProgram, FunctionProgram, ProgramAgent, UrlProgram
 from rlctl.runtime.agents import program_child
 from rlctl.runtime.agents.conversation import Renderer
-from rlctl.runtime.agents.endpoint import MODEL, Endpoint, Session, returned
+from rlctl.runtime.agents.endpoint import MODEL, Endpoint, Session
 from rlctl.runtime.agents.formats import AUTO, LOOKUP, format_of
-from rlctl.runtime.agents.kinds import Ended, Model
+from rlctl.runtime.agents.kinds import Ended, Model, returned
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.serving.protocol import ApiError
 from rlctl.runtime.types import Prompt
@@ -186,8 +186,8 @@ def _result_of(said: str) -> Mapping[str, Any]:
         return {}
     try:
         return returned({name: found[name] for name in ("reward", "text") if name in found})
-    except ApiError as error:
-        raise ProgramFailed(f"the program's last line is {lines[-1][:200]}: {error.message}") from error
+    except ValueError as error:
+        raise ProgramFailed(f"the program's last line is {lines[-1][:200]}: {error}") from error
 
 
 class Url:

@@ -151,9 +151,8 @@ def _instances_of(tool: Any) -> type:
         def __init__(self) -> None:
             self._arguments: Mapping[str, Any] = {}
 
-        def create(self, row: Prompt) -> None:
-            of_tools = (row.extra.get("extra_info") or {}).get("tools_kwargs") or {}
-            self._arguments = (of_tools.get(tool.name) or {}).get("create_kwargs") or {}
+        def create(self, _: Prompt, **arguments: Any) -> None:
+            self._arguments = arguments
 
         async def execute(self, **arguments: Any) -> str:
             instance, _ = await tool.create(create_kwargs=dict(self._arguments))

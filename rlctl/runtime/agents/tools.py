@@ -35,6 +35,7 @@ from rlctl.runtime.agents.confined import ConfinedFunction, ConfinedObject, code
 from rlctl.runtime.agents.formats import Schema, ToolCall, Unreadable
 from rlctl.runtime.agents.mcp_tools import offered
 from rlctl.runtime.agents.tool_files import listed_tools
+from rlctl.runtime.data.chat import AgentPrompt
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.user_code import PACKAGE, load_object
 
@@ -155,15 +156,20 @@ def _schema_of(run: Any, name: str, where: str) -> Schema:
     return {**schema, "function": {**schema["function"], "name": shown.rpartition(".")[2]}}
 
 
-def agent_schemas(config: Config) -> dict[str, list[Schema]]:
-    """What prompts show of the tools of each agent of a run; nothing of agents that call none.
+def agent_prompts(config: Config) -> dict[str, AgentPrompt]:
+    """What prompts show of each agent of a run; nothing of agents that call no tools.
 
     Raises:
         RunError: a tool cannot be loaded.
     """
     agents = arithmetic.agents_of(config) if config.algorithm.objective.choice == "rl" else {}
     return {
-        name: [tool.schema for tool in load_tools(agent)]
+        name: AgentPrompt(
+            [tool.schema for tool in load_tools(agent)],
+            agent.system_prompt,
+            agent.tool_selection_key,
+            agent.tool_args_key,
+        )
         for name, agent in agents.items()
         if isinstance(agent, ToolsAgent)
     }
@@ -193,12 +199,16 @@ class Toolbox:
     async def _message(self, place: int, call: ToolCall | Unreadable, row: Prompt) -> dict[str, Any]:
         name = call.name if isinstance(call, ToolCall) else "unknown"
         self.counts["calls"] += 1
-        if place >= self.agent.max_parallel_calls:
+        most = self.agent.max_calls
+        if most is not None and self.counts["calls"] > most:
+            text = self._failed("surplus_calls", f"only {most} calls are run in a trajectory")
+        elif place >= self.agent.max_parallel_calls:
             text = self._failed("surplus_calls", f"only {self.agent.max_parallel_calls} calls are run in a turn")
         elif isinstance(call, Unreadable):
             text = self._failed("unreadable_calls", f"the call could not be read: {call.why}")
         elif call.name not in self.tools:
-            text = self._failed("unknown_tools", f"no tool {call.name}; there are {', '.join(self.tools)}")
+            known = ", ".join(self.tools) or "none"
+            text = self._failed("unknown_tools", f"no tool {call.name}; there are {known}")
         else:
             text = await self._run(self.tools[call.name], call.arguments, row)
         return {"role": "tool", "name": name, "content": self._cut(text)}
@@ -232,7 +242,7 @@ class Toolbox:
         made = await self._called(tool.run, **tool.args)
         self._made.append(made)
         if hasattr(made, "create"):
-            await self._called(made.create, row)
+            await self._called(made.create, row, **row.extra.get("tool_args", {}).get(tool.name, {}))
         return made
 
     async def _called(self, function: Callable[..., Any], *args: Any, **arguments: Any) -> Any:

@@ -3,11 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rlctl.common.errors import RunError
+from rlctl.common.errors import RunError, nearest
 from rlctl.runtime.data.images import ImageReader
 from rlctl.runtime.data.messages import Messages
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPrompt:
+    """What the prompts of an agent's rows show besides their messages."""
+
+    tools: Sequence[Any] = ()
+    """Schemas of the tools that the model may call."""
+    system_prompt: str | None = None
+    """Of rows that have none."""
+    selection_key: str | None = None
+    """Column with the names of the tools of a row; dots lead into structures."""
+    args_key: str | None = None
+    """Column with the arguments of a row's tools."""
+
+    def selected(self, names: Sequence[str] | None, *, where: str) -> list[Any]:
+        """The schemas of the tools with these names; None stands for all.
+
+        Raises:
+            RunError: there is no tool of a name.
+        """
+        if names is None:
+            return list(self.tools)
+        known = {tool["function"]["name"]: tool for tool in self.tools}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise RunError(
+                f"{where}: {self.selection_key} names the tool {unknown[0]!r}; the agent has {', '.join(known)}",
+                hint=nearest(unknown[0], known) or "correct the row, or add the tool to the agent",
+            )
+        return [known[name] for name in names]
 
 
 class Chat:
@@ -19,14 +51,14 @@ class Chat:
         *,
         template_args: Mapping[str, Any] | None = None,
         images: ImageReader | None = None,
-        tools: Sequence[Any] = (),
-        tools_of: Mapping[str, list[Any]] | None = None,
+        default: AgentPrompt = AgentPrompt(),
+        agents: Mapping[str, AgentPrompt] | None = None,
     ) -> None:
-        """``tools`` are schemas that every conversation shows which has none of its own; ``tools_of`` are those of agents."""
+        """``default`` is what rows show that name no agent; ``agents`` are what the others show, by name."""
         self.tokenizer = tokenizer
         self.images = images
-        self.tools = list(tools)
-        self.tools_of = dict(tools_of or {})
+        self.default = default
+        self.agents = dict(agents or {})
         self._args = dict(template_args or {})
 
     def render(
@@ -53,7 +85,7 @@ class Chat:
         try:
             return self.tokenizer.apply_chat_template(
                 messages,
-                tools=(self.tools if tools is None else tools) or None,
+                tools=(list(self.default.tools) if tools is None else tools) or None,
                 add_generation_prompt=generate,
                 tokenize=False,
                 **self._args,

@@ -12,8 +12,8 @@ from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.data import Data, EvaluationSource
 from rlctl.planning import arithmetic
-from rlctl.runtime.agents.tools import agent_schemas
-from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.agents.tools import agent_prompts
+from rlctl.runtime.data.chat import AgentPrompt, Chat
 from rlctl.runtime.data.difficulty import Pacing
 from rlctl.runtime.data.experts import expert_source
 from rlctl.runtime.data.images import reader_of
@@ -48,13 +48,13 @@ def make_chat(config: Config, tokenizer: Any) -> Chat:
     Raises:
         RunError: the model reads none, or has no image processor; or a tool of the run's agent cannot be loaded.
     """
-    tools = agent_schemas(config)
+    agents = agent_prompts(config)
     return Chat(
         tokenizer,
         template_args=config.model.chat_template_args,
         images=reader_of(config.model),
-        tools=tools.get(config.rollout.default_agent or "", ()),
-        tools_of=tools,
+        default=agents.get(config.rollout.default_agent or "", AgentPrompt()),
+        agents=agents,
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from rlctl.common.errors import RunError
 from rlctl.config.sections.data import Data, DataSource
-from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.chat import AgentPrompt, Chat
 from rlctl.runtime.data.custom import open_rows
 from rlctl.runtime.data.images import check_columns, row_images, undecoded, with_places
 from rlctl.runtime.data.messages import Messages, as_messages
@@ -26,6 +26,7 @@ from rlctl.runtime.types import Prompt
 
 BATCH_ROWS = 1024
 """Rows measured at once: the tokenizer encodes them on all cores."""
+NO_AGENT = AgentPrompt()
 TEXT_FIELDS = ("system_prompt_key", "tools_key")
 
 
@@ -153,7 +154,7 @@ class PromptSet(RowSet):
     ) -> Prompt:
         reader = self._chat.images
         ids = self._filled(ids, reader.counts(images) if reader else [], number)
-        extra = self._extra(row)
+        extra = self._extra(row) | self._of_tools(row)
         if len(ids) > self._limits.tokens:
             extra["truncated"] = True
             ids = cut(ids, self._limits.tokens, self._limits.truncation)
@@ -191,20 +192,53 @@ class PromptSet(RowSet):
             )
         messages = [{"role": "user", "content": value}] if is_text else as_messages(value, where=where)
         own = row[source.system_prompt_key] if source.system_prompt_key else None
-        return with_system(messages, own or source.system_prompt, where=where, key=self._key)
+        messages = with_system(messages, own or source.system_prompt, where=where, key=self._key)
+        of_agent = self._shown(row).system_prompt
+        if of_agent is not None and messages[0]["role"] != "system":
+            return [{"role": "system", "content": of_agent}, *messages]
+        return messages
+
+    def _shown(self, row: Mapping[str, Any]) -> AgentPrompt:
+        agent = self._agent(row)
+        return self._chat.default if agent is None else self._chat.agents.get(agent, NO_AGENT)
+
+    def _of_tools(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The names of the tools that a row may call, if not all, and what their objects are made with."""
+        found: dict[str, Any] = {}
+        shown = self._shown(row)
+        names, given = value_at(row, shown.selection_key), value_at(row, shown.args_key)
+        if names is not None:
+            found["tools"] = list(names)
+        if given:
+            found["tool_args"] = {name: _arguments(each) for name, each in given.items() if each}
+        return found
 
     def _tools(self, row: Mapping[str, Any], where: str) -> list[Any] | None:
         own = as_tools(row.get(self.source.tools_key), where=where) if self.source.tools_key else None
-        agent = self._agent(row)
-        shown = self._chat.tools if agent is None else self._chat.tools_of.get(agent, [])
-        if not own and agent is not None:
+        agent = self._shown(row)
+        shown = agent.selected(value_at(row, agent.selection_key), where=where)
+        if not own:
             return shown
-        if own and shown:
+        if shown:
             raise RunError(
                 f"{where}: the row names its tools, but the prompts show those of the run's agent",
                 hint=f"set {self._key}.tools_key to null",
             )
         return own
+
+
+def value_at(row: Mapping[str, Any], key: str | None) -> Any:
+    """What a row has at a key whose dots lead into structures; None if it has nothing there."""
+    value: Any = row if key else None
+    for part in (key or "").split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row gives to ``create``; verl keeps it under ``create_kwargs``. Arrow has None where other rows have values."""
+    found = given.get("create_kwargs") or given
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def with_system(messages: Messages, system: str | None, *, where: str, key: str) -> Messages:

@@ -39,7 +39,7 @@ class SetReport:
     """Overlong prompts that are used and cut."""
 
     def __str__(self) -> str:
-        parts = [f"{self.name}: {self.rows} prompts from {self.path}"]
+        parts = [f"{self.name}: {self.rows} prompts" + (f" from {self.path}" if self.path else "")]
         parts += [f"{self.dropped} overlong dropped"] if self.dropped else []
         parts += [f"{self.cut} overlong cut"] if self.cut else []
         return ", ".join(parts)

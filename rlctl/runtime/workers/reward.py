@@ -99,8 +99,11 @@ class RewardItem:
         )
 
     def applying(self, rewards: Sequence[Reward]) -> list[int]:
-        """The positions of the rewards that score it."""
-        return [] if self.failure else rewards_for(self.prompt, rewards, required=self.own is None)
+        """The positions of the rewards that score it. Rule auto does not score a response to which an agent gave a reward."""
+        if self.failure:
+            return []
+        found = rewards_for(self.prompt, rewards, required=self.own is None)
+        return found if self.own is None else [i for i in found if not _is_auto(rewards[i])]
 
     def whole(self, score: Score) -> Score:
         """The score of the config's rewards with what the agent gives."""
@@ -222,6 +225,10 @@ class RewardWorker:
         return score_by_service(
             scorer, calls, max_concurrent=reward.max_concurrent, timeout=reward.timeout, secret=secret
         )
+
+
+def _is_auto(reward: Reward) -> bool:
+    return isinstance(reward, RuleReward) and reward.rule == "auto"
 
 
 def scored_by_workers(reward: Reward) -> bool:

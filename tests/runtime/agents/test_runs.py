@@ -39,6 +39,14 @@ async def summarises(row, sampling, model):
 async def fails(row, sampling, model):
     raise ValueError("the agent broke")
 
+async def scores_itself(row, sampling, model):
+    answer = await model.chat(list(row.messages))
+    return {"reward": 0.25 * len(answer["content"]), "text": "never scored"}
+
+async def returns_a_list(row, sampling, model):
+    await model.chat(list(row.messages))
+    return [1.0]
+
 async def silent(row, sampling, model):
     return "1"
 """
@@ -166,6 +174,7 @@ def test_trained_tokens_are_those_that_were_generated(
     assert steps(seen)[2]["agent/turns"] == calls
 
 
+@pytest.mark.soak  # test_killed.py resumes a run with an environment
 def test_a_resumed_run_is_the_one_that_was_not_interrupted(task: Task, tmp_path: Path, agent: Any) -> None:
     changes: dict[str, Any] = {"schedule": {"total_steps": 3, "evaluate_every": 3}}
     whole: Seen = []
@@ -221,8 +230,19 @@ def test_a_lost_worker_changes_no_result(
     assert made[0].calls > 30
 
 
+def test_an_agent_that_returns_rewards_needs_no_others(task: Task, tmp_path: Path, agent: Any) -> None:
+    seen = run_here(short(task, tmp_path, agent("scores_itself"), rewards=[]), tmp_path / "run")
+    metrics = steps(seen)[2]
+    assert metrics["reward/agent"] == metrics["reward/mean"] > 0
+
+
 @pytest.mark.parametrize(
-    ("function", "message"), [("fails", "the agent broke"), ("silent", "ended without a call of the model")]
+    ("function", "message"),
+    [
+        ("fails", "the agent broke"),
+        ("silent", "ended without a call of the model"),
+        ("returns_a_list", "expected a reward, a text, or an object"),
+    ],
 )
 def test_an_agent_that_fails_ends_the_run(task: Task, tmp_path: Path, agent: Any, function: str, message: str) -> None:
     with pytest.raises((RunError, ValueError), match=message):

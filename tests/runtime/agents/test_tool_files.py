@@ -90,9 +90,7 @@ def test_a_class_is_made_with_its_config_and_each_call_has_an_instance(
     [count] = listed_tools(tool_file(tmp_path, "tools.yaml", LIST), "tools[0]")
     assert count.schema["function"]["description"] == "Count on."
     made: Any = count.run()
-    made.create(
-        Prompt(0, "a", (), "", extra={"extra_info": {"tools_kwargs": {"count": {"create_kwargs": {"more": 5}}}}})
-    )
+    made.create(Prompt(0, "a", (), ""), more=5)
     assert asyncio.run(made.execute(by=2)) == "17"
     import counters_of_the_test  # type: ignore[import-not-found]
 

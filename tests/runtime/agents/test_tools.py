@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from rlctl.common.errors import RunError
 from rlctl.runtime.agents.formats import ToolCall, Unreadable, parse, prove_format
-from rlctl.runtime.agents.tools import agent_schemas
+from rlctl.runtime.agents.tools import agent_prompts
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.types import Request, Response, Sampling
 from tests.runtime.agents.made import (
@@ -68,8 +69,9 @@ class Memory:
     def __init__(self, start=0):
         self.total = start
         made.append(start)
-    def create(self, row):
+    def create(self, row, more=0):
         self.row = row.index
+        self.total += more
     def execute(self, expression: str) -> int:
         """Add to a sum.
 
@@ -117,7 +119,7 @@ def all_tokens(response: Response) -> list[int]:
 def test_a_call_is_answered_and_the_answer_read() -> None:
     said = [call("12*34") + "<end>", "408<end>"]
     config = config_of(solver())
-    response, asked = trajectory(config, saying(*said), prompt(tools=agent_schemas(config)["solver"]))
+    response, asked = trajectory(config, saying(*said), prompt(tools=agent_prompts(config)["solver"].tools))
     assert answers_of(response) == ["408"]
     assert response.text == "408"
     assert response.finish_reason == "stop"
@@ -199,6 +201,28 @@ def test_calls_of_the_last_turn_are_not_run() -> None:
     assert len(asked) == 2
     assert answers_of(response) == ["6"]
     assert response.counts["stopped_by_turns"] == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "turns", "answers"),
+    [
+        ({"max_observations": 1}, 2, ["408"]),
+        ({"max_calls": 1}, 3, ["408", "Error: only 1 calls are run in a trajectory"]),
+    ],
+)
+def test_turns_with_answers_and_calls_are_limited(limit: dict[str, int], turns: int, answers: list[str]) -> None:
+    said = saying(call("12*34") + "<end>", call("1*2") + "<end>", "408<end>")
+    response, asked = trajectory(config_of(solver(**limit)), said)
+    assert len(asked) == turns
+    assert answers_of(response) == answers
+
+
+def test_a_row_chooses_tools_and_gives_their_objects_arguments(tools: Any) -> None:
+    config = config_of(solver(tools=[*tools("Memory"), *solver()["tools"]]))
+    row = replace(prompt(), extra={"tools": ["memory"], "tool_args": {"memory": {"more": 5}}})
+    said = saying(call("2", "memory") + "<end>", call("1*2") + "<end>", "0<end>")
+    response, _ = trajectory(config, said, row)
+    assert answers_of(response) == ["7", "Error: no tool calculate; there are memory"]
 
 
 @pytest.mark.parametrize(
@@ -334,7 +358,7 @@ def test_a_format_is_read(name: str, text: str, content: str, calls: list[Any]) 
 
 
 def test_a_format_that_the_template_does_not_write_is_refused() -> None:
-    schemas = agent_schemas(config_of(solver()))["solver"]
+    schemas = agent_prompts(config_of(solver()))["solver"].tools
     prove_format(chat(), "hermes", schemas, agent="solver")
     with pytest.raises(RunError, match="parses tool calls as qwen3_coder, but the chat template writes a call"):
         prove_format(chat(), "qwen3_coder", schemas, agent="solver")
@@ -343,7 +367,7 @@ def test_a_format_that_the_template_does_not_write_is_refused() -> None:
 def test_a_template_without_calls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizer(), "chat_template", "{% for m in messages %}<user>{{ m.content }}{% endfor %}")
     with pytest.raises(RunError, match="does not parse back"):
-        prove_format(Chat(tokenizer()), "hermes", agent_schemas(config_of(solver()))["solver"], agent="solver")
+        prove_format(Chat(tokenizer()), "hermes", agent_prompts(config_of(solver()))["solver"].tools, agent="solver")
 
 
 @pytest.mark.parametrize(
@@ -359,15 +383,15 @@ def test_a_template_without_calls_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_a_tool_that_cannot_be_loaded_is_refused(tool: dict[str, Any], message: str) -> None:
     with pytest.raises(RunError, match=message):
-        agent_schemas(config_of(solver(tools=[tool])))
+        agent_prompts(config_of(solver(tools=[tool])))
 
 
 def test_tools_without_a_schema_or_with_one_name_are_refused(tools: Any) -> None:
     with pytest.raises(RunError, match="no schema can be made"):
-        agent_schemas(config_of(solver(tools=tools("undocumented"))))
+        agent_prompts(config_of(solver(tools=tools("undocumented"))))
     with pytest.raises(RunError, match="2 tools of the agent 'solver' are called long"):
-        agent_schemas(config_of(solver(tools=tools("long") * 2)))
+        agent_prompts(config_of(solver(tools=tools("long") * 2)))
     with pytest.raises(RunError, match="has no tools"):
-        agent_schemas(config_of(solver(tools=[])))
-    (given,) = agent_schemas(config_of(solver(tools=tools("undocumented", schema=SCHEMA))))["solver"]
+        agent_prompts(config_of(solver(tools=[])))
+    (given,) = agent_prompts(config_of(solver(tools=tools("undocumented", schema=SCHEMA))))["solver"].tools
     assert given == SCHEMA

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from rlctl.common.errors import RunError
 from rlctl.config.sections.data import DataSource
-from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.chat import AgentPrompt, Chat
 from rlctl.runtime.data.prompts import Limits, PromptSet, cut
 
 USER = [{"role": "user", "content": "what is one plus two?"}]
@@ -72,7 +72,8 @@ def test_a_row_names_its_agent_whose_tools_its_prompt_shows(tokenizer: Any) -> N
         [{"prompt": "x", "who": "solver"}, {"prompt": "x", "who": None}, {"prompt": "x", "who": "other"}]
     )
     tokenizer.chat_template = "{{ tools[0]['name'] if tools else 'none' }}"
-    chat = Chat(tokenizer, tools=[{"name": "default"}], tools_of={"solver": [{"name": "calculator"}]})
+    agents = {"solver": AgentPrompt([{"name": "calculator"}])}
+    chat = Chat(tokenizer, default=AgentPrompt([{"name": "default"}]), agents=agents)
     found = PromptSet(rows, DataSource(path="r", agent_key="who"), chat, Limits(99), key="k")
     assert [(each.extra.get("agent"), each.text) for each in found] == [
         ("solver", "calculator"),
@@ -81,6 +82,25 @@ def test_a_row_names_its_agent_whose_tools_its_prompt_shows(tokenizer: Any) -> N
     ]
     named = PromptSet(rows, DataSource(path="r", agent="solver", agent_key="who"), chat, Limits(99), key="k")
     assert [each.extra["agent"] for each in named] == ["solver", "solver", "other"]
+
+
+def test_rows_choose_among_the_tools_of_their_agent_and_give_them_arguments(tokenizer: Any) -> None:
+    schemas = [{"function": {"name": name}} for name in ("add", "look")]
+    shown = AgentPrompt(schemas, "Use tools.", "extra_info.tool_selection", "extra_info.tools_kwargs")
+    given = {"look": {"create_kwargs": {"page": 3}}, "add": None}
+    rows = [
+        {"prompt": "x", "extra_info": {"tool_selection": ["look"], "tools_kwargs": given}},
+        {"prompt": "x", "extra_info": {"tool_selection": None, "tools_kwargs": {"look": {"page": 4}}}},
+    ]
+    tokenizer.chat_template = "{{ messages[0].content }}{% for t in tools %} {{ t.function.name }}{% endfor %}"
+    chat = Chat(tokenizer, default=shown)
+    found = PromptSet(Dataset.from_list(rows), DataSource(path="r"), chat, Limits(99), key="k")
+    assert [each.text for each in found] == ["Use tools. look", "Use tools. add look"]
+    assert found[0].extra["tools"] == ["look"]
+    assert [each.extra["tool_args"]["look"]["page"] for each in found] == [3, 4]
+    rows[0]["extra_info"]["tool_selection"] = ["loook"]
+    with pytest.raises(RunError, match="'loook'; the agent has add, look"):
+        PromptSet(Dataset.from_list(rows), DataSource(path="r"), chat, Limits(99), key="k")
 
 
 def test_no_template_and_a_template_that_refuses(tokenizer: Any) -> None:

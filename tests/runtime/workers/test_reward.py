@@ -70,6 +70,14 @@ def test_a_source_may_name_its_reward() -> None:
         score(rewards, item("4", reward="c"))
 
 
+def test_rule_auto_does_not_score_what_an_agent_rewarded() -> None:
+    rewarded = replace(item("#### 4", "4", "openai/gsm8k"), own=0.5)
+    assert [each.total for each in score([RuleReward()], rewarded)] == [0.5]
+    assert [each.total for each in score([RuleReward(rule="gsm8k")], rewarded)] == [1.5]
+    with pytest.raises(RunError, match="no rule for the data source"):
+        score([RuleReward()], item("4"))
+
+
 def test_arguments_of_a_source_reach_rules_and_functions(tmp_path: Path) -> None:
     rule = RuleReward(rule="number", args={"tolerance": 0.0})
     assert score([rule], item("4.4", reward_args={"tolerance": 0.5}))[0].total == 1.0
