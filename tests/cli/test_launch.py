@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rlctl import runs
-from rlctl.cli import summary
+from rlctl.cli import summary, try_out
 from rlctl.planning.plan import Plan
 from rlctl.runs import RunResult
 
@@ -121,3 +121,12 @@ def test_a_name_that_is_no_folder_is_a_usage_error(rlctl: Any, ready_file: Path,
 def test_the_summary_has_shares_and_pace() -> None:
     assert summary.times(STAGES["main"]) == ("1m 40s", "50", "rollout 60%\ntrain 40%")
     assert summary.times({}) == ("-", "-", "-")
+
+
+def test_trajectories_are_shown_with_what_is_trained_on_and_two_are_enough() -> None:
+    detail = {"segments": [(False, "1+1=\n"), (True, "2")], "turn_rewards": [0.5], "stop": "done"}
+    sample = {"prompt": "", "answer": None, "responses": ["2"] * 3, "rewards": [0.5] * 3, "details": [detail] * 3}
+    found = try_out.sample_text(1, sample).splitlines()
+    first = "response 1, reward 0.5, ended by done; > generated, trained on; | inserted, not trained on"
+    assert found[:6] == ["--- 1 ---", first, "  | 1+1=", "  | ", "  > 2", "    reward 0.5"]
+    assert found[-1] == "1 more responses: --json shows them"
