@@ -128,7 +128,7 @@ def sample_text(index: int, sample: Mapping[str, Any]) -> str:
             for number, (text, reward, detail) in enumerate(zip(value[:shown], rewards, details, strict=False), 1):
                 lines += _response_lines(number, text, reward, detail)
             if shown < len(value):
-                lines.append(said("{count} more responses: --json shows them", count=len(value) - shown))
+                lines.append(said("{count} more: --json shows them", count=len(value) - shown))
             continue
         lines.append(f"{name}: {value}" if "\n" not in str(value) else f"{name}:\n{value}")
     return "\n".join(lines)

@@ -129,4 +129,4 @@ def test_trajectories_are_shown_with_what_is_trained_on_and_two_are_enough() -> 
     found = try_out.sample_text(1, sample).splitlines()
     first = "response 1, reward 0.5, ended by done; > generated, trained on; | inserted, not trained on"
     assert found[:6] == ["--- 1 ---", first, "  | 1+1=", "  | ", "  > 2", "    reward 0.5"]
-    assert found[-1] == "1 more responses: --json shows them"
+    assert found[-1] == "1 more: --json shows them"

@@ -6,13 +6,14 @@ trajectory ended.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -31,6 +32,12 @@ Ask = Callable[[Request], Awaitable[Response]]
 
 class OutOfTokens(Exception):
     """The trajectory has no room for another token."""
+
+
+class TooLong(Exception):
+    """A trajectory had all its time before the model was called."""
+
+    cause = "timeout"
 
 
 class OutOfTurns(OutOfTokens):
@@ -80,6 +87,25 @@ class Model:
         if self.max_turns is not None and self.recorder.calls >= self.max_turns:
             return "turns"
         return "time" if self.deadline is not None and time.monotonic() >= self.deadline else ""
+
+    @asynccontextmanager
+    async def within_time(self) -> AsyncIterator[None]:
+        """Within, code is cancelled when the trajectory has had its time.
+
+        Raises:
+            TooLong: it made no call until then.
+        """
+        left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+        limit = asyncio.timeout(left)
+        try:
+            async with limit:
+                yield
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self.stopped = "time"
+            if not self.recorder.calls:
+                raise TooLong("it made no call of the model within time_limit of the agent") from None
 
     @property
     def last_text(self) -> str:
@@ -339,7 +365,8 @@ class Function:
         """
         result = None
         with suppress(OutOfTokens):
-            result = await self.function(row, model.sampling, model, **self.config.args)
+            async with model.within_time():
+                result = await self.function(row, model.sampling, model, **self.config.args)
         if not model.recorder.calls:
             raise RunError(
                 f"the agent {self.config.name!r} ended without a call of the model for prompt {row.index} of {row.source}",

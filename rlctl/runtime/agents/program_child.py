@@ -32,7 +32,7 @@ TRACEBACK_CHARACTERS = 4000
 def load(path: str, name: str) -> Any:
     if path.startswith(PACKAGE):
         return getattr(importlib.import_module(path.removeprefix(PACKAGE).strip("/").replace("/", ".")), name)
-    sys.path.append(os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120 - starts fast without pathlib
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120 - starts fast without pathlib
     spec = importlib.util.spec_from_file_location("rlctl_program", path)
     assert spec is not None, f"{path} is not a Python file"
     assert spec.loader is not None, f"{path} is not a Python file"

@@ -237,7 +237,12 @@ class Function:
         self._errors = b""
 
     async def run(self, session: Session, base_url: str) -> Mapping[str, Any]:
-        """Call the function."""
+        """Call the function.
+
+        Raises:
+            ProgramFailed: it raised, or its process ended.
+            RunError: its file cannot be imported.
+        """
         process = await self._started(base_url, session)
         number = next(self._numbers)
         ended = self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -264,7 +269,8 @@ class Function:
         async with self._starting:
             if self._process is not None and self._process.returncode is None:
                 return self._process
-            child = (sys.executable, program_child.__file__, self._path, self._name)
+            # -P: the modules beside program_child.py must not hide those beside the program.
+            child = (sys.executable, "-P", program_child.__file__, self._path, self._name)
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", str(REAPER), "--", *child),
                 stdin=asyncio.subprocess.PIPE,
@@ -278,8 +284,9 @@ class Function:
             errors = asyncio.create_task(self._keep_errors(process.stderr))
             if not await process.stdout.readline():
                 await errors
-                raise ProgramFailed(
-                    f"{self._where} cannot be imported:\n{_shown(self._errors.decode(errors='replace'))}"
+                raise RunError(
+                    f"{self._where} cannot be imported:\n{_shown(self._errors.decode(errors='replace'))}",
+                    hint=f"run python {self._path} to see whether it can be imported by itself",
                 )
             self._process = process
             self._reading = asyncio.create_task(self._read(process))
@@ -342,7 +349,8 @@ class Program:
         )
         base_url, given = await self.endpoint.open(session), {}
         try:
-            given = {**session.given, **await self.launcher.run(session, base_url)}
+            async with model.within_time():
+                given = await self.launcher.run(session, base_url)
         except ProgramFailed:
             # A program that a limit stopped may well end with an error: the trajectory is as long as it may be.
             if not session.ended_by or not model.recorder.calls:

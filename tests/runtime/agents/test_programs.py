@@ -33,8 +33,9 @@ LONG = 120.0
 PROGRAM = '''
 import asyncio, json, os, time
 from openai import APIStatusError, AsyncOpenAI, OpenAI
+from relay import DESCRIPTION
 
-TOOLS = [{"type": "function", "function": {"name": "calculate", "description": "Calculate.", "parameters": {
+TOOLS = [{"type": "function", "function": {"name": "calculate", "description": DESCRIPTION, "parameters": {
     "type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}}}]
 
 def solve(row):
@@ -92,6 +93,9 @@ def hangs(row, pid_file):
     open(pid_file, "w").write(str(os.getpid()))
     time.sleep(600)
 
+def sleeps(row):
+    time.sleep(600)
+
 def wrong(row):
     OpenAI().chat.completions.create(model="any", messages=list(row["messages"]))
     return {"score": 3}
@@ -129,6 +133,7 @@ def once(row):
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written = tmp_path_factory.mktemp("program") / "agent.py"
     written.write_text(PROGRAM)
+    (written.parent / "relay.py").write_text('DESCRIPTION = "Calculate."\n')  # rlctl has a module of this name
     return written
 
 
@@ -315,6 +320,16 @@ def test_a_program_that_hangs_is_killed_with_its_trajectory(
     assert ran("once", saying("1<end>"))[0].text == "1", "the next trajectory finds everything as it was"
 
 
+def test_a_program_ends_at_its_time_limit(ran: Run, tmp_path: Path) -> None:
+    limited: dict[str, Any] = {"time_limit": 6.0, "on_failure": "drop_response"}
+    while ran("once", saying("1<end>"), **limited)[0].failure:
+        """The process that starts programs is slow only at first."""
+    response, _ = ran("hangs", saying("1<end>"), args={"pid_file": str(tmp_path / "pid")}, **limited)
+    assert (response.stop, response.text, response.failure) == ("time", "1", "")
+    response, _ = ran("sleeps", saying(), **limited)
+    assert response.failure == "timeout: it made no call of the model within time_limit of the agent"
+
+
 def test_a_token_opens_the_trajectory_that_it_was_made_for_and_only_while_it_runs(ran: Run, tmp_path: Path) -> None:
     kept = {"file": str(tmp_path / "kept.json")}
     ran("foreign", saying("1<end>"), args=kept)
@@ -376,6 +391,13 @@ def test_a_command_that_is_not_there_is_refused_before_the_run(tmp_path: Path) -
     made_of = {"type": "command", "command": ["no-such-agent"]}
     config = config_of({"type": "program", "program": made_of})
     with pytest.raises(RunError, match="there is no command no-such-agent"):
+        trajectory(config, saying())
+
+
+def test_a_program_that_cannot_be_imported_ends_the_run(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("import not_there\n")
+    config = config_of({"type": "program", "program": {"type": "python", "path": str(tmp_path / "agent.py")}})
+    with pytest.raises(RunError, match="No module named 'not_there'"):
         trajectory(config, saying())
 
 
