@@ -311,7 +311,7 @@ class ProgramAgent(RunningAgent, type="program"):
     """How the model writes the calls of tools that the program names in its requests. auto = the format that the chat template
     writes; if it writes none, requests with tools are refused."""
     max_concurrent: Count | None = None
-    """Most programs that run at the same time in one agent worker. null = no limit."""
+    """Most programs that run at the same time in one agent worker. null = 16 per CPU core."""
     listen: Literal["loopback", "cluster"] = "loopback"
     """Where programs can reach the endpoint. loopback: only on the agent worker's machine. cluster: also from other
     machines and containers, at the machine's address in the Ray cluster; requests are not encrypted."""

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -45,6 +45,8 @@ SHOWN_CHARACTERS = 1500
 ENDING_SECONDS = 5.0
 """How long a killed program may take to end."""
 LINE_BYTES = 1 << 20
+PER_CORE = 16
+"""Programs at the same time by default: the official client alone takes 70 ms of a core to start."""
 DIRECT = "127.0.0.1,localhost"
 """Addresses that programs reach without a proxy."""
 
@@ -326,7 +328,7 @@ class Program:
     launcher: Launcher
     endpoint: Endpoint
     chat_of: Renderer
-    gate: asyncio.Semaphore | None
+    gate: asyncio.Semaphore
 
     async def run(self, row: Prompt, model: Model) -> Ended:
         """Run the program for a row.
@@ -334,7 +336,7 @@ class Program:
         Raises:
             ProgramFailed: it crashed before a limit ended its trajectory, or made no call.
         """
-        async with self.gate or nullcontext():
+        async with self.gate:
             return await self._run(row, model)
 
     async def _run(self, row: Prompt, model: Model) -> Ended:
@@ -379,7 +381,7 @@ def make_program(agent: ProgramAgent, chat: Chat) -> Program:
         RunError: its code cannot be loaded, its command is not there, or its tool format is not that of the chat template.
     """
     where = f"the program of the agent {agent.name!r}"
-    gate = None if agent.max_concurrent is None else asyncio.Semaphore(agent.max_concurrent)
+    gate = asyncio.Semaphore(agent.max_concurrent or PER_CORE * len(os.sched_getaffinity(0)))
     return Program(
         agent,
         chat,
