@@ -349,7 +349,8 @@ class Program:
             max_turns=self.config.max_turns,
             max_turn_tokens=self.config.max_turn_tokens,
         )
-        base_url, given = await self.endpoint.open(session), {}
+        base_url = await self.endpoint.open(session)
+        given: Mapping[str, Any] = {}
         try:
             async with model.within_time():
                 given = await self.launcher.run(session, base_url)
