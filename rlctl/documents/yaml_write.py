@@ -33,6 +33,7 @@ def write_yaml(
     comments: Mapping[KeyPath, Comment] | None = None,
     head: Sequence[str] = (),
     tail: Sequence[str] = (),
+    as_comment: bool = False,
 ) -> str:
     """Return ``values`` as YAML, keys in their order.
 
@@ -42,6 +43,7 @@ def write_yaml(
             document, where ``head`` and ``tail`` are not given.
         head: Comment lines that start the text.
         tail: Comment lines that end it.
+        as_comment: The lines become comments, which lose blank lines and blanks at their ends: strings that have them are quoted.
 
     Raises:
         DocumentError: a value YAML has no form for, a key that is not a valid name, or a tree deeper than 100 levels.
@@ -52,7 +54,7 @@ def write_yaml(
     lines: list[str] = []
     if top := list(head or document.above):
         lines += [*(comment_line(line) for line in top), ""]
-    Emitter(notes, lines).mapping(values, (), 0)
+    Emitter(notes, lines, as_comment=as_comment).mapping(values, (), 0)
     if bottom := list(tail or document.below):
         lines += ["", *(comment_line(line) for line in bottom)]
     return "\n".join(lines) + "\n"
@@ -67,9 +69,10 @@ def comment_line(text: str) -> str:
 class Emitter:
     """Appends lines of block-style YAML."""
 
-    def __init__(self, comments: Mapping[KeyPath, Comment], lines: list[str]) -> None:
+    def __init__(self, comments: Mapping[KeyPath, Comment], lines: list[str], *, as_comment: bool = False) -> None:
         self.comments = comments
         self.lines = lines
+        self.as_comment = as_comment
         self._commented = {path[:length] for path in comments for length in range(len(path))}
 
     def mapping(self, values: Mapping[Any, Any], path: KeyPath, indent: int) -> None:
@@ -90,11 +93,16 @@ class Emitter:
         elif is_list(value) and value and self._needs_lines(value, path, len(start)):
             self.lines.append(start + beside)
             self.items(value, path, indent + _INDENT)
-        elif isinstance(value, str) and (block := block_text(value, indent + _INDENT)) is not None:
+        elif isinstance(value, str) and (block := self._block(value, indent + _INDENT)) is not None:
             header, *body = block
             self.lines += [f"{start} {header}{beside}", *body]
         else:
             self.lines.append(f"{start} {inline_text(value, path, in_flow=False)}{beside}")
+
+    def _block(self, value: str, indent: int) -> list[str] | None:
+        lines = block_text(value, indent)
+        trimmed = self.as_comment and any(not line or line.endswith((" ", "\t")) for line in lines or ())
+        return None if trimmed else lines
 
     def items(self, values: Sequence[Any], path: KeyPath, indent: int) -> None:
         """Append the items of a list at ``indent``."""

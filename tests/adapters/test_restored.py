@@ -154,6 +154,34 @@ def test_environments_come_back_whole_by_way_of_trinity() -> None:
     assert values["train_env_manager"]["tags"] == ["Sokoban"]
 
 
+NAMED_WHOLE = (
+    AGENTIC.split("train_env_manager:", maxsplit=1)[0]
+    + """
+blocks:
+  Sokoban: {env_type: sokoban, max_steps: 10, agent_template: "See: \\n\\n{observation} \\nAct."}
+  Larger: {env_type: sokoban, max_steps: 20, env_config: {dim_room: [8, 8]}}
+train_env_manager: {num_env_groups: 16, group_size: 8, tags: [Sokoban], num_groups_partition: [16]}
+val_env_manager: {num_env_groups: 64, group_size: 1, tags: [Sokoban, Larger], num_groups_partition: [32, 32]}
+custom_envs: {Sokoban: "${blocks.Sokoban}", Larger: "${blocks.Larger}"}
+"""
+)
+
+
+@pytest.mark.parametrize("middle", ["verl", "trinity"])
+def test_environments_that_are_named_as_whole_blocks_come_back(middle: str) -> None:
+    """As in ROLL's examples; the spaces at the ends of a template's lines are tokens of the prompt."""
+    before, after, _ = there_and_back(NAMED_WHOLE, "roll", middle)
+    assert after.rollout.agents == before.rollout.agents
+    assert after.data == before.data
+    assert len(after.data.eval) == 2
+
+
+def test_environments_that_are_named_as_whole_blocks_are_reported_as_lost() -> None:
+    entries = convert(NAMED_WHOLE, "verl", dialect="roll", environment={}).report.accounting
+    lost = {entry.key: entry.note for entry in entries if entry.loses}
+    assert lost["custom_envs.Sokoban"] == "an agent that acts in an environment: verl has no environments"
+
+
 def test_rolls_own_reward_is_none_of_trinitys() -> None:
     away = convert(RLVR, "trinity", dialect="roll", environment={}).text or ""
     back = convert(away, "trinity", dialect="trinity", environment={}).text or ""

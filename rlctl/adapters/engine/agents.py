@@ -95,18 +95,18 @@ ONE_ANSWER = "it scores one answer: put its prompt into the data, and write its 
 """What to do for a workflow without further turns."""
 
 
-def lost_agent(view: Writing, place: int, reason: str) -> Iterator[Out]:
-    """An agent that a dialect has nothing for: its type is reported with the reason, and the rest with it."""
+def lost_agent(view: Writing, place: int, reason: str, *, implies: bool = True) -> Iterator[Out]:
+    """An agent that a dialect has nothing for: all of it is reported with one reason, and with what its name implies."""
     root = (*view.to(AGENTS), place)
     agent = view.config.rollout.agents[place]
     row = WORKFLOWS.get(agent.kind) if isinstance(agent, OtherAgent) and agent.framework == "trinity" else None
     if row is not None and row.one_answer:
         reason = ONE_ANSWER
-    shown = said("{name}, which {what}: {reason}", name=agent.name, what=WHAT[agent.choice], reason=reason)
-    implied = told(WORKFLOWS, agent.kind) if isinstance(agent, OtherAgent) else told(ENVIRONMENTS, game_of(agent))
-    yield Inexpressible(((*root, "type"),), f"{shown}{implied}")
-    rest = [leaf for leaf in _leaves(view.get(AGENTS)[place], root) if leaf != (*root, "type")]
-    yield Flow((), None, tuple(rest), "derived", said("part of the agent {name}", name=agent.name))
+    shown = said("an agent that {what}: {reason}", what=WHAT[agent.choice], reason=reason)
+    if implies:
+        rows = (WORKFLOWS, agent.kind) if isinstance(agent, OtherAgent) else (ENVIRONMENTS, game_of(agent))
+        shown = f"{shown}{told(*rows)}"
+    yield Inexpressible(((*root, "type"), *_leaves(view.get(AGENTS)[place], root)), shown)
 
 
 def _leaves(value: Any, place: KeyPath) -> Iterator[KeyPath]:

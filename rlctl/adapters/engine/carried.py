@@ -32,14 +32,13 @@ def block(kept: Mapping[str, Mapping[str, Any]]) -> list[str]:
     values = {dialect: keys for dialect, keys in values.items() if keys}
     if not values:
         return []
-    return [HEAD, *write_yaml(values).rstrip("\n").split("\n"), END]
+    return [HEAD, *write_yaml(values, as_comment=True).rstrip("\n").split("\n"), END]
 
 
 def kept_in(text: str) -> dict[str, dict[str, Any]]:
     """The keys that a text keeps, by dialect; nothing where the block is missing or was damaged."""
-    lines = _between(
-        [line.strip().removeprefix("#").removeprefix(" ") for line in text.splitlines() if line.strip().startswith("#")]
-    )
+    shown = (line.strip() for line in text.splitlines())
+    lines = _between([line.removeprefix("#").removeprefix(" ") for line in shown if line.startswith("#") or not line])
     if not lines:
         return {}
     try:

@@ -298,7 +298,12 @@ class Reader:
             self._remember(flow, written, explicit)
 
     def _leaves_at(self, key: KeyPath) -> list[KeyPath]:
-        return self._below.get(key, [])
+        """The leaves at or below a key; for one inside a block that is named as a whole, ``${block}``, the leaf that names it."""
+        found = self._below.get(key, [])
+        if found or isinstance(find(self.resolved.values, key), Absent):
+            return found
+        above = (key[:length] for length in range(len(key) - 1, 0, -1))
+        return next(([leaf] for leaf in above if self._below.get(leaf) == [leaf]), [])
 
     @property
     def _below(self) -> dict[KeyPath, list[KeyPath]]:
@@ -654,8 +659,13 @@ class Reader:
     def _restore_items(self, path: KeyPath, kept: list[Any], at: Location) -> bool:
         """Put back what the text does not say of the items of a list, if the list has the same items still."""
         current = find(self.tree, path)
-        if not isinstance(current, list) or len(current) != len(kept):
+        if not isinstance(current, list):
             return False
+        if len(current) != len(kept):
+            if len(current) != 1 or not all(self._is_rowless((*path, 0), current[0], old) for old in kept):
+                return False
+            put(self.tree, path, [dict(current[0]) for _ in kept])  # one file stands for all sources without rows
+            current = find(self.tree, path)
         for index, (item, old) in enumerate(zip(current, kept, strict=True)):
             if not isinstance(item, dict) or not isinstance(old, dict):
                 return False
@@ -685,6 +695,8 @@ class Reader:
 
     def _is_rowless(self, place: KeyPath, item: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
         """Whether a source without rows was kept for one whose file a variable still has to name."""
+        if not isinstance(kept, dict) or not isinstance(item, dict):
+            return False
         file = self.expressions.get((*place, "path"), str(item.get("path") or ""))
         return kept.get("format") == "episodes" and (not file or file.startswith("${oc.env:"))
 

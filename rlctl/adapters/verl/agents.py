@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.agents import AGENTS, OfAgent, lost_agent, of_other_agents, sources_of_rows, tools_agent
+from rlctl.adapters.engine.agents import (
+    AGENTS,
+    OfAgent,
+    is_played,
+    lost_agent,
+    of_other_agents,
+    sources_of_rows,
+    tools_agent,
+)
 from rlctl.adapters.engine.rules import (
     ABSENT,
     CustomRule,
@@ -145,6 +153,7 @@ def _shown_tools(config: Config) -> int | None:
 
 
 NO_TOOLS = "it has no tools, and the default agent is another one"
+NO_ENVIRONMENTS = "verl has no environments"
 NOT_VERLS = "verl needs an agent loop class for it; the written run answers each row once and scores the answer"
 
 
@@ -156,7 +165,8 @@ def _write(view: Writing) -> Iterator[Out]:
         reason = NOT_VERLS
         if isinstance(agent, ToolsAgent):
             reason = "verl has one list of tools for all rows" if chosen is not None else NO_TOOLS
-        yield from lost_agent(view, place, reason)
+        played = is_played(agent)
+        yield from lost_agent(view, place, NO_ENVIRONMENTS if played else reason, implies=not played)
     used = (view.to("rollout.default_agent"),)
     if chosen is None:
         lost = default not in (None, SINGLE_TURN)
