@@ -144,10 +144,14 @@ BY_KEY: Mapping[str, Rank] = {
     "rlctl": Rank.NAMES,
 }
 """The rank of each canonical key, by its beginning; the longest one decides."""
-BY_ARGUMENT: Mapping[str, Rank] = dict.fromkeys(
-    (f"train.engine.args.{name}" for name in ("rank", "train_mlp", "train_attn", "train_unembed")), Rank.OBJECTIVE
-)
-"""The rank of arguments that the schema doesn't list, where it is not that of the mapping they are in: Tinker's adapter."""
+BY_ARGUMENT: Mapping[str, Rank] = {
+    **dict.fromkeys(
+        (f"train.engine.args.{name}" for name in ("rank", "train_mlp", "train_attn", "train_unembed")), Rank.OBJECTIVE
+    ),
+    "algorithm.distillation.args.teacher_engine": Rank.RESOURCES,
+}
+"""The rank of arguments that the schema doesn't list, where it is not that of the mapping they are in: Tinker's adapter, and the
+engine of a teacher."""
 
 BY_CODE: Mapping[str, Rank] = {
     "not-expressible": Rank.BREAKS,
@@ -214,7 +218,7 @@ def _canonical(key: str) -> Rank | None:
 
 
 def _longest(key: str, table: Mapping[str, Rank]) -> Rank | None:
-    parts = _PLACE.sub("", _STAGE.sub("", key)).split(".")
+    parts = _PLACE.sub("", _STAGE.sub("", key)).replace("\\", "").split(".")
     for length in range(len(parts), 0, -1):
         for first in (parts[0], "*"):
             if (found := table.get(".".join([first, *parts[1:length]]))) is not None:

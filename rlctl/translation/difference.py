@@ -154,13 +154,20 @@ def effective_values(config: Config, extensions: str = "", rows: int | None = No
         elif isinstance(value, Interval):
             found[setting.path] = to_plain(_in_steps(value, config))
         elif isinstance(value, tuple) and any(hasattr(item, "__dataclass_fields__") for item in value):
-            found[setting.path] = f"{len(value)} entries"
+            found[setting.path] = _listed(value)
         elif hasattr(value, "__dataclass_fields__"):
             found[setting.path] = "set"
         else:
             found[setting.path] = to_plain(value)
     kept = config.carried_for(extensions)
     return _normal(found, config, rows) | {("extensions", extensions, name): value for name, value in kept.items()}
+
+
+def _listed(items: tuple[Any, ...]) -> str:
+    """What a list holds: the types of its items where they have types, or how many there are; the items are compared alone."""
+    if all(isinstance(item, Choice) for item in items):
+        return ", ".join(item.type_name for item in items)
+    return f"{len(items)} {'entry' if len(items) == 1 else 'entries'}"
 
 
 def _in_steps(interval: Interval, config: Config) -> Interval:

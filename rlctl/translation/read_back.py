@@ -6,8 +6,9 @@ is found here, with both values.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,6 +57,8 @@ NOTED = frozenset({"silent-difference", "micro-batches-added"})
 """Findings of a writer on what its framework does otherwise; a conversion warns of them if training changes."""
 LENGTHS = ("schedule.total_steps", "schedule.total_epochs", "schedule.total_optimizer_steps")
 """The length of a run, which one of them says: a line about one is about all."""
+TELLS: Mapping[str, str] = {"cut-responses-masked": "algorithm.filters"}
+"""Findings of a writer that tell how a key differs, by their code."""
 INTERVALS = ("checkpoint.every",)
 """Intervals that no training depends on, whose rounding is reported too."""
 _PLACE = re.compile(r"\[[^\]]*\]")
@@ -177,26 +180,40 @@ def accounted(
         names: of the source's and the target's dialect.
     """
     told = [key for finding, key in findings if key and finding.code in NOTED]
+    told += [TELLS[finding.code] for finding, _ in findings if finding.code in TELLS]
     lost = {key for entry, read in zip(entries, before, strict=True) if entry.loses for key, _ in read.targets}
     places: dict[str, list[int]] = {}
     for place, read in enumerate(before):
         for key, _ in read.targets:
             places.setdefault(key, []).append(place)
     made, more = list(entries), []
-    for item in back.found:
+    for item in itertools.chain.from_iterable(map(by_name, back.found)):
         rank = rank_of(item.key) or Rank.NAMES
-        if _overlaps(item.key, lost) or (item.key in LENGTHS and lost.intersection(LENGTHS)):
+        if _overlaps(item.key, lost) or (item.key in LENGTHS and {*lost, *told}.intersection(LENGTHS)):
             continue
         own = places.get(item.key, [])
         rounded = (rank.changes_training or item.key.endswith(INTERVALS)) and _rounded(item, back.found)
         if own and (rounded or rank.changes_training) and not _overlaps(item.key, told):
             for place in own:
-                made[place] = _changed(made[place], _both(item, names, back), rounded=rounded)
+                explained = item.key in LENGTHS and made[place].note
+                made[place] = _changed(made[place], explained or _both(item, names, back), rounded=rounded)
         elif rank.changes_training and not _overlaps(item.key, told):
             more.append(finding("silent-difference", Level.WARNING, item.key, reason=_both(item, names, back)))
     if back.problem is not None:
         more.append(back.problem)
     return made, [*(_raised(finding, key, back, names) for finding, key in findings), *more]
+
+
+def by_name(item: Difference) -> Iterator[Difference]:
+    """A difference between two mappings as one for each name in them, such as the arguments of a framework's own class."""
+    ours, theirs = item.first.value, item.second.value
+    if not (isinstance(ours, dict) and isinstance(theirs, dict)) or _is_quantity(ours) or _is_quantity(theirs):
+        yield item
+        return
+    for name in dict.fromkeys([*ours, *theirs]):
+        one, other = (replace(side, value=side.value.get(name)) for side in (item.first, item.second))
+        if one.value != other.value:
+            yield replace(item, key=dotted((*parse_dotted(item.key), name)), first=one, second=other)
 
 
 def _overlaps(key: str, others: Iterable[str]) -> bool:

@@ -20,7 +20,7 @@ from rlctl.config import Config, Loaded, Source, config_from, to_plain
 from rlctl.config.inspect import KeyInfo, walk
 from rlctl.documents import dotted, read_yaml
 from rlctl.translation.difference import differences
-from rlctl.translation.read_back import LENGTHS
+from rlctl.translation.read_back import LENGTHS, TELLS, by_name
 from rlctl.translation.translate import Translation, read_document, translate_loaded, write
 
 from .cases import BASE, leaves, together, values
@@ -55,11 +55,12 @@ def _unreported(loaded: Loaded, report: Report, target: str) -> list[str]:
         if fates[entry.key].bucket in (Bucket.UNSUPPORTED, Bucket.APPROXIMATED)
         for key, _ in entry.targets
     ]
+    warned = [finding for finding in made.report.findings if finding.level is Level.WARNING]
+    told += [TELLS.get(finding.code, finding.key) for finding in warned]
     told += LENGTHS if set(told) & set(LENGTHS) else []
-    told += [finding.key for finding in made.report.findings if finding.level is Level.WARNING]
     return [
         f"{item.key}: {item.first.value!r} became {item.second.value!r}"
-        for item in differences(loaded, back, rows=ROWS)
+        for item in itertools.chain.from_iterable(map(by_name, differences(loaded, back, rows=ROWS)))
         if (rank_of(item.key) or Rank.NAMES).changes_training and not any(_overlap(item.key, key) for key in told)
     ]
 

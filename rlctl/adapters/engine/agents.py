@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from rlctl.adapters.engine.implied import ENVIRONMENTS, WORKFLOWS, told
+from rlctl.adapters.engine.lacking import SHOWN
 from rlctl.adapters.engine.rules import (
     NO_KEY,
     CustomRule,
@@ -87,26 +88,36 @@ WHAT: Mapping[str, str] = {
     "environment": "acts in an environment",
     "program": "runs a program against the policy's endpoint",
     "function": "runs a Python coroutine",
-    "other": "runs another framework's class",
 }
 
 
-ONE_ANSWER = "it scores one answer: put its prompt into the data, and write its reward as a reward function"
+ONE_ANSWER = (
+    "{kind} of {framework} scores one answer: put its prompt into the data, and write its reward as a reward function"
+)
 """What to do for a workflow without further turns."""
 
 
 def lost_agent(view: Writing, place: int, reason: str, *, implies: bool = True) -> Iterator[Out]:
     """An agent that a dialect has nothing for: all of it is reported with one reason, and with what its name implies."""
-    root = (*view.to(AGENTS), place)
+    root, default = (*view.to(AGENTS), place), view.to("rollout.default_agent")
     agent = view.config.rollout.agents[place]
-    row = WORKFLOWS.get(agent.kind) if isinstance(agent, OtherAgent) and agent.framework == "trinity" else None
-    if row is not None and row.one_answer:
-        reason = ONE_ANSWER
-    shown = said("an agent that {what}: {reason}", what=WHAT[agent.choice], reason=reason)
+    used = (default,) if agent.name == view.config.rollout.default_agent else ()
+    shown = _lacking(agent, reason)
     if implies:
         rows = (WORKFLOWS, agent.kind) if isinstance(agent, OtherAgent) else (ENVIRONMENTS, game_of(agent))
         shown = f"{shown}{told(*rows)}"
-    yield Inexpressible(((*root, "type"), *_leaves(view.get(AGENTS)[place], root)), shown)
+    yield Inexpressible(((*root, "type"), *_leaves(view.get(AGENTS)[place], root), *used), shown)
+
+
+def _lacking(agent: TrajectoryAgent, reason: str) -> str:
+    """What an agent is, and why it is not written."""
+    if not isinstance(agent, OtherAgent):
+        return said("an agent that {what}: {reason}", what=WHAT[agent.choice], reason=reason)
+    framework = SHOWN.get(agent.framework, agent.framework)
+    row = WORKFLOWS.get(agent.kind) if agent.framework == "trinity" else None
+    if row is not None and row.one_answer:
+        return said(ONE_ANSWER, kind=agent.kind, framework=framework)
+    return said("{kind} is a class of {framework}: {reason}", kind=agent.kind, framework=framework, reason=reason)
 
 
 def _leaves(value: Any, place: KeyPath) -> Iterator[KeyPath]:

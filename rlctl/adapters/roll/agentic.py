@@ -38,7 +38,7 @@ from rlctl.adapters.roll.templates import (
     write_template,
 )
 from rlctl.common.messages.reasons import said
-from rlctl.config.sections.agents import EnvironmentAgent, OtherAgent
+from rlctl.config.sections.agents import SINGLE_TURN, EnvironmentAgent, OtherAgent
 from rlctl.documents import dotted
 from rlctl.documents.paths import KeyPath
 
@@ -690,9 +690,8 @@ def _write_alone(view: Writing) -> Iterator[Out]:
     """Agents in a run that answers prompts."""
     for place, _ in enumerate(view.config.rollout.agents):
         yield from lost_agent(view, place, ALONE)
-    default = view.config.rollout.default_agent
-    used = (view.to("rollout.default_agent"),)
-    yield Inexpressible(used, ALONE) if default else Flow((), None, used, "mapped", "a prompt has one answer")
+    if view.config.rollout.default_agent in (None, SINGLE_TURN):
+        yield Flow((), None, (view.to("rollout.default_agent"),), "mapped", "a prompt has one answer")
 
 
 NO_AGENTS: list[Rule] = [

@@ -134,7 +134,10 @@ def _read_online(view: Reading) -> Iterator[Flow]:
     yield Flow((*to, "loss"), "reverse_kl", ())
     value = view.get(WEIGHT)
     yield Flow((*to, "coefficient"), 1.0 if value is None else number(value), (view.path(WEIGHT),), same=True)
-    yield Flow((*to, "args", "estimator"), view.get("kl_penalty"), (view.path("kl_penalty"),))
+    if view.get("kl_penalty") == "kl":
+        yield Flow((), None, (view.path("kl_penalty"),), "mapped", "the reverse KL of the sampled tokens")
+    else:
+        yield Flow((*to, "args", "estimator"), view.get("kl_penalty"), (view.path("kl_penalty"),))
     yield Flow((*to, "args", "policy_gradient"), True, ())
     yield Flow((*to, "args", "with_rewards"), mixed, (view.path("use_opd"), view.path("is_pure_opd")))
 

@@ -141,7 +141,7 @@ class Shards(Same):
         if value != "all":
             return value
         shared = view.get(f"{self.to}.ulysses_sequence_parallel_size", 1)
-        return arithmetic.train_devices(view.config) if isinstance(shared, int) and shared > 1 else 1
+        return max(shared, arithmetic.train_devices(view.config)) if isinstance(shared, int) and shared > 1 else 1
 
 
 def _shards(key: str, to: str) -> CustomRule:

@@ -182,9 +182,7 @@ def write_agents(view: Writing) -> Iterator[Out]:
         else:
             yield from lost_agent(view, place, NOT_TRINITYS)
     default = named_agent(config, config.rollout.default_agent)
-    if default is not None and not workflow_of(default):
-        yield Inexpressible(used, NOT_TRINITYS)
-    else:
+    if default is None or workflow_of(default):
         yield Flow((), None, used, "mapped", "the default workflow")
 
 

@@ -292,15 +292,9 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
             continue
         path = (view.to(f"algorithm.advantage.{field}"),)
         if value != usual.get(field, value):
-            yield Inexpressible(
-                path,
-                said(
-                    "Trinity's {name} has no {field}; it behaves like {usual}",
-                    name=name,
-                    field=field,
-                    usual=usual[field],
-                ),
-            )
+            lacks = said("Trinity's {name} has no {field}", name=name, field=field)
+            fixed = said("{lacks}; it computes with {usual}", lacks=lacks, usual=usual[field])
+            yield Inexpressible(path, lacks if usual[field] is None else fixed)
         else:
             yield Flow((), None, path, "mapped", "Trinity always does this")
     threshold = _threshold(view) if name == "grpo" else None
@@ -485,7 +479,7 @@ RULES: list[Rule] = [
         _read_overlong,
         _write_overlong,
     ),
-    *shaping_dropped("Trinity shapes rewards with experience operators"),
+    *shaping_dropped("Trinity has no key for it; an operator in data_processor.experience_pipeline can change rewards"),
     Dropped("algorithm.loss_weights.**", "Trinity weighs losses only by their coefficients"),
     Dropped("algorithm.policy_filtration", "pf_ppo is verl's", None),
     Dropped("algorithm.policy_filtration.**", "pf_ppo is verl's"),

@@ -42,6 +42,7 @@ from rlctl.adapters.trinity.workflows import (
     taught,
 )
 from rlctl.common.messages.reasons import said
+from rlctl.documents import dotted
 
 FORMAT = {
     "prompt_key": ("prompt_key", "prompt"),
@@ -57,7 +58,9 @@ def _whole(value: Any) -> Any:
     return value if value is not None and value > 0 else None
 
 
-def _source(view: Reading, to: tuple[Any, ...], this: Task, reward: str, *, evaluation: bool) -> Iterator[Flow]:
+def _source(
+    view: Reading, to: tuple[Any, ...], this: Task, reward: str, *, first: Reading | None = None
+) -> Iterator[Flow]:
     """One task set, with keys counted from it.
 
     Args:
@@ -65,7 +68,7 @@ def _source(view: Reading, to: tuple[Any, ...], this: Task, reward: str, *, eval
         to: the canonical place.
         this: what the task set means.
         reward: the reward that scores it; empty where all task sets have one.
-        evaluation: whether it is of evaluation.
+        first: the first task set of training; None for one of evaluation.
     """
     for key, field in (("name", "name"), ("path", "path"), ("split", "split"), ("subset_name", "subset")):
         default = {"split": "train", "name": None, "subset_name": None, "path": ""}[key]
@@ -80,7 +83,7 @@ def _source(view: Reading, to: tuple[Any, ...], this: Task, reward: str, *, eval
     yield Flow((*to, "source_key"), by_row or None, (view.path("format.reward_fn_key"),))
     yield from _prompt(view, to, this)
     yield from _arguments(view, this)
-    yield from _sampling(view, to, evaluation=evaluation)
+    yield from _evaluation_sampling(view, to) if first is None else _sampling(view, to, first)
     if reward and not by_row:
         yield Flow((*to, "reward"), reward, this.reward_keys)
 
@@ -111,45 +114,57 @@ def _arguments(view: Reading, this: Task) -> Iterator[Flow]:
         yield Flow((), None, used, "mapped" if known else "dead", note)
 
 
-def _sampling(view: Reading, to: tuple[Any, ...], *, evaluation: bool) -> Iterator[Flow]:
+def _sampling(view: Reading, to: tuple[Any, ...], first: Reading) -> Iterator[Flow]:
+    """Sampling of a task set of training, where it is not that of the first one, which is the run's."""
+    if to[-1] == 0:
+        return
+    given: dict[str, Any] = {}
+    for name, default in (("temperature", 1.0), ("top_p", 1.0), ("top_k", -1)):
+        key = f"rollout_args.{name}"
+        usual = default if name == "top_k" else _model(view, name, default)
+        own, shared = (found if found is not None else usual for found in (view.get(key, None), first.get(key, None)))
+        if own != shared:
+            given[name] = own
+        else:
+            yield Flow((), None, (view.path(key),), "mapped", "that of the first task set")
+    yield Flow((*to, "sampling"), given, tuple(view.path(f"rollout_args.{name}") for name in given))
+    for name in ("logprobs", "max_tokens", "n"):
+        place = view.path(f"rollout_args.{name}")
+        kept = ("extensions", "trinity", dotted(place))
+        if view.written(f"rollout_args.{name}"):
+            yield Flow(kept, view.get(f"rollout_args.{name}"), (place,), note="only the first task set's is the run's")
+
+
+def _evaluation_sampling(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
     def value(name: str, default: Any) -> Any:
         given = view.get(f"rollout_args.{name}", None)
         return given if given is not None else default
 
-    top = view.inside((), ())
-    if evaluation:
-        place = (*to, "evaluation_sampling")
-        yield Flow(
-            (*place, "temperature"),
-            value("temperature", _model(view, "temperature", 1.0)),
-            (view.path("rollout_args.temperature"),),
-            same=True,
-        )
-        yield Flow(
-            (*place, "top_p"), value("top_p", _model(view, "top_p", 1.0)), (view.path("rollout_args.top_p"),), same=True
-        )
-        yield Flow((*place, "top_k"), _whole(value("top_k", -1)), (view.path("rollout_args.top_k"),))
-        yield Flow(
-            (*place, "max_response_tokens"),
-            value("max_tokens", None),
-            (view.path("rollout_args.max_tokens"),),
-            same=True,
-        )
-        yield Flow((*to, "responses_per_prompt"), view.get("repeat_times", 1), (view.path("repeat_times"),), same=True)
-        yield Flow(
-            (),
-            None,
-            (view.path("rollout_args.logprobs"), view.path("rollout_args.n")),
-            "dead",
-            "not used in evaluation",
-        )
-        return
-    del top
-    if to[-1] == 0:
-        return
-    given = {name: view.get(f"rollout_args.{name}", None) for name in ("temperature", "top_p", "top_k")}
-    given = {name: item for name, item in given.items() if item is not None}
-    yield Flow((*to, "sampling"), given, (view.path("rollout_args"),))
+    place = (*to, "evaluation_sampling")
+    yield Flow(
+        (*place, "temperature"),
+        value("temperature", _model(view, "temperature", 1.0)),
+        (view.path("rollout_args.temperature"),),
+        same=True,
+    )
+    yield Flow(
+        (*place, "top_p"), value("top_p", _model(view, "top_p", 1.0)), (view.path("rollout_args.top_p"),), same=True
+    )
+    yield Flow((*place, "top_k"), _whole(value("top_k", -1)), (view.path("rollout_args.top_k"),))
+    yield Flow(
+        (*place, "max_response_tokens"),
+        value("max_tokens", None),
+        (view.path("rollout_args.max_tokens"),),
+        same=True,
+    )
+    yield Flow((*to, "responses_per_prompt"), view.get("repeat_times", 1), (view.path("repeat_times"),), same=True)
+    yield Flow(
+        (),
+        None,
+        (view.path("rollout_args.logprobs"), view.path("rollout_args.n")),
+        "dead",
+        "not used in evaluation",
+    )
 
 
 def _model(view: Reading, name: str, default: Any) -> Any:
@@ -166,7 +181,7 @@ def _read_train(view: Reading) -> Iterator[Flow]:
     for index, place in enumerate(tasksets(view)):
         to = ("data", "train", index)
         inside, this = view.inside(place, ()), task(view, place, evaluation=False)
-        yield from _source(inside, to, this, rewards.get(place, ""), evaluation=False)
+        yield from _source(inside, to, this, rewards.get(place, ""), first=view.inside(tasksets(view)[0], ()))
         yield from read_agent_of(view, to, this, place)
         if index:
             continue
@@ -183,7 +198,7 @@ def _read_eval(view: Reading) -> Iterator[Flow]:
     for index, place in enumerate(eval_tasksets(view)):
         this = task(view, place, evaluation=True)
         to = ("data", "eval", index)
-        yield from _source(view.inside(place, ()), to, this, rewards.get(place, ""), evaluation=True)
+        yield from _source(view.inside(place, ()), to, this, rewards.get(place, ""))
         yield from read_agent_of(view, to, this, place)
 
 

@@ -169,8 +169,8 @@ def _write(view: Writing) -> Iterator[Out]:
         yield from lost_agent(view, place, NO_ENVIRONMENTS if played else reason, implies=not played)
     used = (view.to("rollout.default_agent"),)
     if chosen is None:
-        lost = default not in (None, SINGLE_TURN)
-        yield Inexpressible(used, NOT_VERLS) if lost else Flow((), None, used, "mapped", "one answer for each row")
+        if default in (None, SINGLE_TURN):
+            yield Flow((), None, used, "mapped", "one answer for each row")
         return
     agent, root = view.config.rollout.agents[chosen], (*view.to(AGENTS), chosen)
     if isinstance(agent, OtherAgent):

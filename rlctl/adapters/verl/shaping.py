@@ -53,7 +53,10 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         return
     known = [item for item in filters if item["type"] == "zero_variance_groups"]
     if len(known) != len(filters) or len(known) != 1:
-        yield Inexpressible(used, "verl filters only zero-variance groups")
+        names = ", ".join(item["type"] for item in filters if item not in known[:1])
+        yield Inexpressible(
+            used, said("verl filters only zero-variance groups, and trains on the others: {names}", names=names)
+        )
     if known:
         item = known[0]
         if not item["refill"] or item["threshold"]:

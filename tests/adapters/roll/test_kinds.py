@@ -141,7 +141,7 @@ def test_a_teacher_is_a_distillation() -> None:
 def test_on_policy_distillation_is_the_same_in_verl() -> None:
     distillation = read_yaml(convert(STUDENT, to="verl").text, "verl.yaml").values["distillation"]
     assert distillation["teacher_models"] == {"teacher_model": {"model_path": "org/teacher"}}
-    loss = {"loss_mode": "kl", "use_task_rewards": False, "use_policy_gradient": True}
+    loss = {"loss_mode": "k1", "use_task_rewards": False, "use_policy_gradient": True}
     assert distillation["distillation_loss"] == loss
     assert (distillation["nnodes"], distillation["n_gpus_per_node"]) == (1, 8)
     assert set(distillation) == {"enabled", "teacher_models", "distillation_loss", "nnodes", "n_gpus_per_node"}

@@ -96,6 +96,12 @@ def test_ulysses_is_written_with_a_size_that_fsdp2_accepts() -> None:
     assert values["actor_train"]["strategy_args"]["strategy_config"]["fsdp_size"] == 8
 
 
+def test_ulysses_over_more_devices_than_there_are_is_written_and_read_as_one_size() -> None:
+    """Such a run is refused by its checks; the text still says one thing."""
+    values, _ = written(train__engine={"type": "fsdp2", "ulysses_sequence_parallel_size": 16})
+    assert values["actor_train"]["strategy_args"]["strategy_config"]["fsdp_size"] == 16
+
+
 def test_shards_of_verl_that_are_smaller_than_a_sequences_devices_are_widened() -> None:
     """``fsdp size should be greater than cp size``, says ROLL."""
     text = """
