@@ -176,6 +176,15 @@ def test_environments_that_are_named_as_whole_blocks_come_back(middle: str) -> N
     assert len(after.data.eval) == 2
 
 
+def test_sources_without_rows_come_back_where_the_variable_of_their_file_is_set() -> None:
+    away = convert(NAMED_WHOLE, "verl", dialect="roll", environment={}).text or ""
+    files = {"VERL_TRAIN_FILES": "a.parquet", "VERL_VAL_FILES": "b.parquet"}
+    loaded, report = read_document(read_yaml(away, "x.yaml"), dialect="verl", environment=files)
+    assert loaded is not None, report.errors
+    assert [source.agent for source in loaded.config.data.eval] == ["Sokoban", "Larger"]
+    assert {source.path for source in loaded.config.data.eval} == {""}
+
+
 def test_environments_that_are_named_as_whole_blocks_are_reported_as_lost() -> None:
     entries = convert(NAMED_WHOLE, "verl", dialect="roll", environment={}).report.accounting
     lost = {entry.key: entry.note for entry in entries if entry.loses}

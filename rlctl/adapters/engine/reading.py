@@ -664,8 +664,7 @@ class Reader:
         if len(current) != len(kept):
             if len(current) != 1 or not all(self._is_rowless((*path, 0), current[0], old) for old in kept):
                 return False
-            put(self.tree, path, [dict(current[0]) for _ in kept])  # one file stands for all sources without rows
-            current = find(self.tree, path)
+            current = self._repeated(path, current[0], len(kept))
         for index, (item, old) in enumerate(zip(current, kept, strict=True)):
             if not isinstance(item, dict) or not isinstance(old, dict):
                 return False
@@ -685,6 +684,14 @@ class Reader:
             put(self.tree, place, value)
             self.sources[place] = Source("file", dotted(place), at)
         return bool(unsaid)
+
+    def _repeated(self, path: KeyPath, item: dict[str, Any], count: int) -> list[dict[str, Any]]:
+        """A list of one item several times: one file stands for all sources without rows."""
+        put(self.tree, path, [dict(item) for _ in range(count)])
+        file = self.expressions.get((*path, 0, "path"))
+        self.expressions |= {(*path, index, "path"): file for index in range(count) if file is not None}
+        repeated: list[dict[str, Any]] = find(self.tree, path)
+        return repeated
 
     def _forget_file(self, place: KeyPath, item: dict[str, Any]) -> None:
         """Remove what a source says of its file, and of how to read that: a source without rows has none."""
