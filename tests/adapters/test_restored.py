@@ -176,6 +176,17 @@ def test_environments_that_are_named_as_whole_blocks_come_back(middle: str) -> N
     assert len(after.data.eval) == 2
 
 
+def test_environments_that_trinity_plays_in_its_own_way_come_back_with_the_others() -> None:
+    """Its workflow of one of them is read as the only agent, and as the default one."""
+    text = NAMED_WHOLE.replace(
+        "Sokoban: {env_type: sokoban, max_steps: 10,", "Sokoban: {env_type: frozen_lake, max_steps: 10,"
+    )
+    before, after, values = there_and_back(text, "roll", "trinity")
+    assert after.rollout == before.rollout
+    assert after.data == before.data
+    assert list(values["custom_envs"]) == ["Sokoban", "Larger"]
+
+
 def test_sources_without_rows_come_back_where_the_variable_of_their_file_is_set() -> None:
     away = convert(NAMED_WHOLE, "verl", dialect="roll", environment={}).text or ""
     files = {"VERL_TRAIN_FILES": "a.parquet", "VERL_VAL_FILES": "b.parquet"}

@@ -33,6 +33,7 @@ from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Config, Loaded, Source, build_config
 from rlctl.config.build import shown
 from rlctl.config.load import put as link
+from rlctl.config.sections.agents import SINGLE_TURN
 from rlctl.documents import Comment, Document, KeyPath, Resolved, dotted, escaped, parse_dotted, resolve
 from rlctl.documents.paths import copied
 from rlctl.documents.scalars import plain_value
@@ -40,6 +41,8 @@ from rlctl.documents.yaml_write import inline_text
 
 _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 _MAX_SUGGESTIONS = 25
+AGENTS = ("rollout", "agents")
+"""Agents are put back together: another framework plays several of them in its own way, as fewer."""
 _KINDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a mapping"}
 
 
@@ -121,10 +124,11 @@ class Read:
     """Canonical values that the text states, with the keys that state them."""
 
     def causes_of(self, place: KeyPath, kept: Any) -> Iterator[KeyPath]:
-        """The text's keys that a value kept for a canonical place overrules; lists are put back item by item."""
+        """The text's keys that a value kept for a canonical place overrules; lists but agents are put back item by item."""
         for path, keys in self.implied.items():
             yield from keys if path[: len(place)] == place else ()
-        yield from () if isinstance(kept, list) else keys_below(place, self.stated)
+        by_item = isinstance(kept, list) and place != AGENTS
+        yield from () if by_item else keys_below(place, self.stated)
 
 
 @dataclass
@@ -613,7 +617,7 @@ class Reader:
         own = {
             path: value
             for path, value in self._apart(own)
-            if not self._said(path) or self._is_approximated(path, value)
+            if not self._said(path) or (dotted(path) not in restored and self._is_approximated(path, value))
         }
         for path, value in sorted(own.items(), key=lambda item: _sections_first(item[0], item[1])):
             if problem := missing_section(path, self.tree):
@@ -631,6 +635,7 @@ class Reader:
                 said = [place for place, inner in _leaves_of(value, path) if inner not in (None, {}, [])]
                 self.sources |= {place: Source("file", dotted(place), at) for place in said}
             restored.append(dotted(path))
+        self._forget_absent_agent()
         if restored:
             told: dict[str, Any] = {"count": len(restored), "keys": ", ".join(restored)}
             if replaced := self._replaced([parse_dotted(key) for key in restored], causes):
@@ -693,6 +698,14 @@ class Reader:
         repeated: list[dict[str, Any]] = find(self.tree, path)
         return repeated
 
+    def _forget_absent_agent(self) -> None:
+        """Take back the default agent of the text, if the agents that were put back replace it."""
+        default, agents = (*AGENTS[:1], "default_agent"), find(self.tree, AGENTS)
+        names = {item.get("name") for item in agents} if isinstance(agents, list) and AGENTS in self.sources else None
+        if names is not None and find(self.tree, default) not in {*names, SINGLE_TURN}:
+            put(self.tree, default, None)
+            self.sources.pop(default, None)
+
     def _forget_file(self, place: KeyPath, item: dict[str, Any]) -> None:
         """Remove what a source says of its file, and of how to read that: a source without rows has none."""
         for name in [name for name in item if name in ("path", "split", "subset") or name.endswith("_key")]:
@@ -740,9 +753,9 @@ class Reader:
     def _is_approximated(self, path: KeyPath, value: Any) -> bool:
         """Whether the text states only the nearest value that its framework has, as it was written beside the kept one.
 
-        Lists are put back item by item.
+        Lists but agents are put back item by item.
         """
-        if isinstance(value, list):
+        if isinstance(value, list) and path != AGENTS:
             return False
         keys, written = list(keys_below(path, self.stated)), self.restored.get(AS_WRITTEN, {})
         return bool(keys) and all(dotted(key) in written for key in keys) and not self._is_changed(path, keys)
