@@ -58,6 +58,7 @@ BY_KEY: Mapping[str, Rank] = {
     "model.trust_remote_code": Rank.NAMES,
     "model.import_modules": Rank.NAMES,
     "data": Rank.DATA,
+    "data.curriculum.order": Rank.SCHEDULE,
     "data.loader_workers": Rank.RESOURCES,
     "data.filter_workers": Rank.RESOURCES,
     "data.stage_in_shared_memory": Rank.RESOURCES,

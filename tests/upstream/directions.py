@@ -258,6 +258,8 @@ def passed(name: str, before: dict[str, Any], loaded: Loaded | None, report: Rep
         if made.text is None:
             told = "; ".join(finding.message for finding in made.report.errors)
             return Outcome(name, judged=False, error=f"rlctl writes nothing: {told}")
+        if unread := [finding.message for finding in made.report.findings if finding.code == "not-readable"]:
+            return Outcome(name, judged=True, error=f"rlctl cannot read its own text: {unread[0]}")
         reports.append(made.report)
         if number < len(way) - 1:
             loaded, report = read_again(made.text, target)
