@@ -57,8 +57,8 @@ def test_sampling_that_all_task_sets_share_is_the_runs() -> None:
     text = TASKSETS.replace("WORKFLOW", "math_workflow")
     _, same = told(text.replace("SECOND", "0.9"), "trinity", "roll")
     report, other = told(text.replace("SECOND", "0.5"), "trinity", "roll")
-    assert [line for line in same if "sampling of one file" in line] == []
-    assert [line for line in other if "sampling of one file" in line]
+    assert [line for line in same if "samples for all files alike" in line] == []
+    assert [line for line in other if "samples for all files alike" in line]
     (entry,) = [entry for entry in report.accounting if entry.key.endswith("tasksets[1].rollout_args.temperature")]
     assert entry.loses
 

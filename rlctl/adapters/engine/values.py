@@ -323,6 +323,14 @@ class OrDefault:
 
 
 ENGINE_DTYPES = OrDefault(LONG_DTYPES, "auto")
+FILTERED: Mapping[str, str] = {
+    "zero_variance_groups": "groups of equal scores",
+    "group_mean": "groups by their mean reward",
+    "overlong": "responses that were cut at the length limit",
+    "difficulty_mask": "responses to prompts that are too easy or too hard",
+    "long_incorrect": "long wrong responses",
+}
+"""What the filters leave out of training, by type."""
 BY_STEP = ("gigpo", "step_reinforce", "segment_reinforce")
 """Estimators whose discount is from step to step, not from token to token."""
 AGGREGATIONS = Names(

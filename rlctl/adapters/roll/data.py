@@ -215,6 +215,8 @@ READ = {
 ALONE = {
     **dict.fromkeys(("agent", "agent_key"), "ROLL's RLVR runs have no agents: each prompt has one answer"),
     "max_samples": "ROLL reads all rows of a file: cut the file",
+    "sampling": "ROLL samples for all files alike, by actor_infer.generating_args",
+    "system_prompt": "ROLL has no key for a system prompt: put it into the messages of the rows",
 }
 """What one file cannot have for itself."""
 IMITATED = ("response_key", "messages_key")
@@ -248,7 +250,7 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
                 yield Inexpressible(((*place, field),), MEDIA[field])
         else:
             yield Inexpressible(
-                ((*place, field),), ALONE.get(field, said("ROLL has no {field} of one file", field=field))
+                ((*place, field),), ALONE.get(field, said("ROLL has no {field} for one file alone", field=field))
             )
 
 

@@ -22,13 +22,13 @@ from rlctl.adapters.engine.rules import (
     further_type,
     is_further,
 )
-from rlctl.adapters.engine.values import Names, OrDefault, shaping_dropped
+from rlctl.adapters.engine.values import FILTERED, Names, OrDefault, shaping_dropped
 from rlctl.adapters.trinity import distillation
 from rlctl.adapters.trinity.batch import SUPERVISED, supervised
 from rlctl.adapters.trinity.data import function_scoring, masked_by_workflow
 from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.trinity.workflows import DAPO, takes_overlong, task, tasksets, taught, teaches
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.config.fields import Choice
 from rlctl.documents.paths import KeyPath
 
@@ -330,15 +330,12 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     ]
     grouped = chosen_type(view) in TYPES and TYPES[chosen_type(view)].advantage == "grpo"
     if len(plain) != len(filters) or len(filters) > 1 or not grouped:
-        names = ", ".join(item["type"] for item in filters)
-        reason = "Trinity's grpo can drop zero-variance groups (std_threshold) without refilling the batch; it cannot do this"
+        others = [item for item in filters if item["type"] != "zero_variance_groups" or not grouped]
+        reason = said("Trinity trains on {names}", names=together([FILTERED[item["type"]] for item in others], COMMAS))
+        if not others:
+            reason = "Trinity's grpo drops zero-variance groups (std_threshold) without refilling the batch"
         yield Inexpressible(
-            used,
-            said(
-                "{reason}: {names}. Operators in data_processor.experience_pipeline can do more",
-                reason=reason,
-                names=names,
-            ),
+            used, said("{reason}. Operators in data_processor.experience_pipeline can do more", reason=reason)
         )
 
 

@@ -147,7 +147,9 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
         elif field == "name":
             yield Inexpressible((place,), "verl names datasets by their data_source column", idle=True)
         elif value is not None:
-            yield Inexpressible((place,), OTHERWISE.get(field, said("verl has no {field} of one file", field=field)))
+            yield Inexpressible(
+                (place,), OTHERWISE.get(field, said("verl has no {field} for one file alone", field=field))
+            )
 
 
 OTHERWISE = {
@@ -155,6 +157,8 @@ OTHERWISE = {
     "split": "verl reads files, not splits: name the file of this split",
     "subset": "verl reads files, not subsets: name the file of this subset",
     "prompt_type": "verl reads prompts as chat messages",
+    "sampling": "verl samples for all files alike, by the rollout's temperature, top_p and top_k",
+    "system_prompt": "verl has no key for a system prompt: put it into the messages of the rows",
 }
 """What verl does instead."""
 

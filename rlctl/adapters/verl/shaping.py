@@ -19,7 +19,8 @@ from rlctl.adapters.engine.rules import (
     VersionedDefault,
     Writing,
 )
-from rlctl.common.messages.reasons import said
+from rlctl.adapters.engine.values import FILTERED
+from rlctl.common.messages.reasons import COMMAS, said, together
 
 UNLIMITED: Version = (0, 9)
 """The release whose trainer filters groups itself: without a limit of batches, and by a metric that must be named."""
@@ -53,10 +54,8 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         return
     known = [item for item in filters if item["type"] == "zero_variance_groups"]
     if len(known) != len(filters) or len(known) != 1:
-        names = ", ".join(item["type"] for item in filters if item not in known[:1])
-        yield Inexpressible(
-            used, said("verl filters only zero-variance groups, and trains on the others: {names}", names=names)
-        )
+        names = together([FILTERED[item["type"]] for item in filters if item not in known[:1]], COMMAS)
+        yield Inexpressible(used, said("verl filters only zero-variance groups, and trains on {names}", names=names))
     if known:
         item = known[0]
         if not item["refill"] or item["threshold"]:
