@@ -143,8 +143,11 @@ def _rows(config: Config) -> Iterator[Problem]:
     """The training data has prompts for a step."""
     key = ("batch", "prompts_per_step")
     rows, step = count_rows(config), config.batch.prompts_per_step
-    if rows is not None and rows < step and config.data.last_batch == "drop" and config.data.mixing == "concatenate":
-        yield problem("data-rows", key, [(key, rows)], rows=rows, step=step)
+    if rows is None or config.data.mixing != "concatenate":
+        return
+    epochs = 1 if config.data.last_batch == "drop" else config.schedule.total_epochs
+    if epochs is not None and epochs * rows < step:
+        yield problem("data-rows", key, [(key, epochs * rows)], rows=rows, step=step)
 
 
 RULES = (sources,)

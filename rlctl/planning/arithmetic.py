@@ -158,9 +158,15 @@ def drained_steps(config: Config) -> int | None:
 
 
 def _steps_in_epochs(config: Config, epochs: int, rows: int) -> int:
-    if config.data.last_batch == "carry":
-        return epochs * rows // config.batch.prompts_per_step
-    return epochs * steps_per_epoch(config, rows)
+    if config.data.last_batch != "carry":
+        return epochs * steps_per_epoch(config, rows)
+    per_step = config.batch.prompts_per_step
+    if rows and epochs * rows < per_step:
+        raise PlanError(
+            f"the training data has {rows} prompts and a step needs {per_step}: schedule.total_epochs {epochs} gives no step",
+            hint=f"set batch.prompts_per_step to {epochs * rows} or less, or schedule.total_epochs to {-(-per_step // rows)}",
+        )
+    return epochs * rows // per_step
 
 
 def interval_in_steps(interval: Interval | None, config: Config, rows: int | None) -> int | None:

@@ -66,6 +66,15 @@ def test_what_is_wrong_is_named(
     assert finding.hint
 
 
+@pytest.mark.parametrize(("step", "expected"), [(11, ["data-rows"]), (10, [])])
+def test_rows_that_carry_over_epochs_are_counted_over_all_epochs(
+    tmp_path: Path, step: int, expected: list[str]
+) -> None:
+    data = {"train": [{"path": str(written(tmp_path, "jsonl", ROWS))}], "last_batch": "carry"}
+    problems = found({}, data=data, batch={"prompts_per_step": step}, schedule={"total_epochs": 2})
+    assert [finding.code for finding in problems] == expected
+
+
 @pytest.mark.parametrize(
     ("name", "text", "code"),
     [

@@ -69,6 +69,14 @@ def test_the_first_limit_that_is_reached_ends_the_run() -> None:
     assert arithmetic.total_steps(changed(schedule={}), 7473) is None
 
 
+def test_epochs_that_do_not_fill_one_step_are_refused_with_what_would() -> None:
+    config = changed(data={"last_batch": "carry"})
+    with pytest.raises(PlanError, match="total_epochs 15 gives no step") as caught:
+        arithmetic.total_steps(config, 68)  # 15 * 68 = 1020 of 1024
+    assert caught.value.hint == "set batch.prompts_per_step to 1020 or less, or schedule.total_epochs to 16"
+    assert arithmetic.total_steps(config, 69) == 1
+
+
 def test_less_data_than_a_step_is_refused_with_what_would_fit() -> None:
     with pytest.raises(PlanError, match="100 prompts and a step needs 1024") as raised:
         arithmetic.total_steps(changed(), 100)
