@@ -23,6 +23,7 @@ from rlctl.common.errors import RunError
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 ADDRESS = "RAY_ADDRESS"
 AUTO = "auto"
+_OWN_FOLDER = "rlctl-{user}"
 _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's switch for addresses that other machines reach; without them its processes listen on the loopback interface only."""
 _RAYS = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [A-Z] \d+ \d+\] ")
@@ -39,7 +40,7 @@ def private_folder() -> Path:
     Raises:
         RunError: another user has made it.
     """
-    folder = Path(os.environ.get("RAY_TMPDIR") or "/tmp") / f"rlctl-{os.getuid()}"
+    folder = Path(os.environ.get("RAY_TMPDIR") or "/tmp") / _OWN_FOLDER.format(user=os.getuid())
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
@@ -237,7 +238,6 @@ def clusters_of_this_node() -> list[str]:
     """Addresses of the Ray clusters that processes of this user on this machine belong to, without those of runs."""
     import psutil
 
-    own = str(Path(os.environ.get("RAY_TMPDIR") or "/tmp") / f"rlctl-{os.getuid()}")
     found: set[str] = set()
     for process in psutil.process_iter(["name", "uids", "cmdline"]):
         info: Mapping[str, Any] = process.info
@@ -245,6 +245,7 @@ def clusters_of_this_node() -> list[str]:
             continue
         options = dict(word.lstrip("-").partition("=")[::2] for word in info["cmdline"] or () if word.startswith("--"))
         address = options.get("gcs-address") or options.get("gcs_address")
-        if address and not (options.get("session_dir") or options.get("session-dir") or "").startswith(own):
+        session = options.get("session_dir") or options.get("session-dir") or ""
+        if address and _OWN_FOLDER.format(user=os.getuid()) not in Path(session).parts:  # under any RAY_TMPDIR
             found.add(address)
     return sorted(found)

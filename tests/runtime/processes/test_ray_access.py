@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pytest
 
@@ -104,6 +106,18 @@ def test_files_are_private_before_ray_makes_them(home: Path) -> None:
     with pytest.raises(RunError, match="another user"):
         ray_access.private_folder()
     folder.unlink()
+
+
+@pytest.mark.parametrize(
+    ("session", "found"), [("/scratch/rlctl-{user}/ray/session_1", []), ("/scratch/ray/session_1", ["10.0.0.1:6379"])]
+)
+def test_the_ray_of_a_run_is_no_cluster_to_join_wherever_its_folder_is(
+    session: str, found: list[str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["raylet", "--gcs-address=10.0.0.1:6379", "--session-dir=" + session.format(user=os.getuid())]
+    info = {"name": "raylet", "uids": SimpleNamespace(real=os.getuid()), "cmdline": words}
+    monkeypatch.setattr("psutil.process_iter", lambda fields: [SimpleNamespace(info=info)])
+    assert ray_access.clusters_of_this_node() == found
 
 
 def test_what_an_auto_address_means(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
