@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from difflib import unified_diff
@@ -22,6 +23,7 @@ from rlctl.documents import Document, KeyPath, dotted, parse_dotted, read_text, 
 from rlctl.editing.saving import Disconnected, Edited, edited_text, gathered, reread
 from rlctl.planning.arithmetic import Cluster
 from rlctl.runs import symbolic
+from rlctl.shell.clock import at_moment
 from rlctl.translation.advice import expressible_fixes
 from rlctl.translation.difference import Difference, differences
 from rlctl.translation.sources import is_script
@@ -108,6 +110,8 @@ class Session:
     """What the file is given where it is a launch script: its variables, and by number its arguments."""
     readonly: bool = False
     """Whether every change is refused."""
+    moment: float = field(default_factory=time.time)
+    """When it was opened: a script that prints the time is read as at this moment until it is closed."""
 
     # Opening
 
@@ -131,10 +135,12 @@ class Session:
             raise UsageError(
                 f"--env sets a variable of a launch script, but {path} is not one", hint="set it before rlctl"
             )
-        loaded, report = _read(text, path, dialect, given)
+        moment = time.time()
+        with at_moment(moment):
+            loaded, report = _read(text, path, dialect, given)
         file = OnDisk(path, text, loaded)
         states = [_State(loaded, base=file)]
-        session = cls(file, report.dialect, report, _silence(report.dialect), states, given=given or {})
+        session = cls(file, report.dialect, report, _silence(report.dialect), states, given=given or {}, moment=moment)
         if assignments:
             session._assign(assignments)
         return session
@@ -298,7 +304,7 @@ class Session:
             RlctlError: it cannot be read, or holds no config; every problem is named.
         """
         self._refuse_if_readonly()
-        loaded, report = _read(text, self.place, self.dialect, self.given)
+        loaded, report = self._read(text, self.place, self.dialect)
         self._push(loaded, (Change((), symbolic(loaded)),), OnDisk(self.place, text, loaded))
         self.report = report
 
@@ -406,9 +412,13 @@ class Session:
         """
         self.apply([Change(path, value) for path, _, value in draft.also])
 
+    def _read(self, text: str, path: Path, dialect: str | None) -> tuple[Loaded, Report]:
+        with at_moment(self.moment):
+            return _read(text, path, dialect, self.given)
+
     def _unsaid_by(self, text: str, place: Path, dialect: str | None = None) -> tuple[Difference, ...]:
         moved = self._moved()
-        said = _read(text, place, dialect or self.dialect, self.given)[0]
+        said = self._read(text, place, dialect or self.dialect)[0]
         return tuple(item for item in differences(self.loaded, said) if item.key not in moved)
 
     def _edited(self) -> Edited | None:
@@ -418,7 +428,8 @@ class Session:
             return None
         base = state.base
         name = str(base.path)
-        return edited_text(base.text, name, self.dialect, base.loaded, state.loaded, self.facts, self.given)
+        with at_moment(self.moment):
+            return edited_text(base.text, name, self.dialect, base.loaded, state.loaded, self.facts, self.given)
 
     def text_for(self, path: Path, dialect: str | None = None) -> str:
         """The text for a file of another name, in this or another dialect: a script where it is called as one.
@@ -442,7 +453,7 @@ class Session:
             RlctlError: the text cannot be read.
         """
         name = "anew.yaml" if self.file is None else str(self.file.path)
-        return self._unsaid(_read(text, Path(name), self.dialect, self.given)[0])
+        return self._unsaid(self._read(text, Path(name), self.dialect)[0])
 
     def _unsaid(self, said: Loaded) -> list[tuple[str, Any, Any]]:
         return [(item.key, item.first.value, item.second.value) for item in differences(self.loaded, said)]
@@ -451,7 +462,8 @@ class Session:
         """What the text that this was read from says otherwise by now, as a name with a time in it."""
         if (base := self.base) is None:
             return frozenset()
-        today = reread(base.text, str(base.path), self.dialect, base.loaded, self.given)
+        with at_moment(self.moment):
+            today = reread(base.text, str(base.path), self.dialect, base.loaded, self.given)
         return frozenset(item.key for item in differences(base.loaded, today))
 
     @property
@@ -492,7 +504,7 @@ class Session:
             return
         text = read_text(self.file.path) if self.file.path.exists() else ""
         is_there = bool(text.strip())
-        loaded = _read(text, self.file.path, self.dialect, self.given)[0] if is_there else Loaded(self.defaults)
+        loaded = self._read(text, self.file.path, self.dialect)[0] if is_there else Loaded(self.defaults)
         if loaded is not None and is_there:
             loaded = self._as_here(loaded, self._moved())
         self.file = OnDisk(self.file.path, text, loaded)
@@ -552,7 +564,7 @@ class Session:
         return path
 
     def _saved_as(self, path: Path, text: str) -> None:
-        loaded, report = _read(text, path, self.dialect, self.given)
+        loaded, report = self._read(text, path, self.dialect)
         moved = self._moved()
         self.lost = [item for item in self._unsaid(loaded) if item[0] not in moved]
         here = self._states[self._now]
@@ -579,7 +591,7 @@ class Session:
         if self.file is None:
             raise UsageError("this config has no file yet", hint="save it under a name")
         text = read_text(self.file.path)
-        loaded, self.report = _read(text, self.file.path, self.dialect, self.given)
+        loaded, self.report = self._read(text, self.file.path, self.dialect)
         self.file = OnDisk(self.file.path, text, loaded)
         self._push(loaded, (Change((), symbolic(loaded)),), self.file)
         self._saved = self._now

@@ -14,6 +14,7 @@ from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import has_password, is_secret_name, is_token
 from rlctl.documents.files import read_text
+from rlctl.shell.clock import now
 from rlctl.shell.conditions import Status
 from rlctl.shell.state import State
 from rlctl.shell.text import Text, changed, hidden, joined, literal, plain, problem, unknown, unknown_items
@@ -262,8 +263,8 @@ def _date(state: State, arguments: list[Text], at: Location) -> Text:
     wanted = [text for text in texts if text.startswith("+")]
     if len(wanted) != 1 or set(texts) - {"-u", *wanted}:
         return unknown("what date prints here is not worked out", at)
-    pattern = wanted[0][1:].replace("%F", "%Y-%m-%d").replace("%T", "%H:%M:%S").replace("%s", str(int(time.time())))
-    return changed(arguments[-1], time.strftime(pattern, time.gmtime() if utc else time.localtime()), at)
+    pattern = wanted[0][1:].replace("%F", "%Y-%m-%d").replace("%T", "%H:%M:%S").replace("%s", str(int(now())))
+    return changed(arguments[-1], time.strftime(pattern, time.gmtime(now()) if utc else time.localtime(now())), at)
 
 
 _PLAIN_OPTIONS = frozenset({"-f", "-e", "-m", "-q", "--"})

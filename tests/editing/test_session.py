@@ -325,6 +325,25 @@ def test_a_script_that_says_the_time_is_changed_only_where_a_person_changed_it(t
     assert "trainer.experiment_name=mine" in path.read_text()
 
 
+def test_a_variable_of_a_script_that_says_the_time_is_edited_and_nothing_else_moves(tmp_path: Path) -> None:
+    text = (
+        "LR=1e-6\npython3 -m verl.trainer.main_ppo \\\n    actor_rollout_ref.actor.optim.lr=$LR \\\n"
+        "    trainer.experiment_name=run_$(date +%s) \\\n    trainer.total_epochs=1\n"
+    )
+    path = tmp_path / "train.sh"
+    path.write_text(text)
+    session = Session.open(path)
+    session.set(RATE, 2e-6)
+    while Session.open(path).config.run.name == session.config.run.name:
+        time.sleep(0.1)
+    draft = session.draft()
+    assert draft.also == ()
+    assert draft.disconnected == ()
+    session.save(draft)
+    assert path.read_text() == text.replace("LR=1e-6", "LR=2e-6")
+    assert [dotted(view.path) for view in fields(session) if view.edited] == []
+
+
 def test_a_name_with_the_time_in_it_is_not_edited_where_another_value_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "train.sh"
     path.write_text(
