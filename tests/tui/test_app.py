@@ -276,6 +276,23 @@ def test_fields_are_told_from_text_in_256_colours(theme: Any) -> None:
     assert shown["background"] != shown["panel"]
 
 
+@pytest.mark.parametrize("depth", ["truecolor", "256", "standard"])
+def test_a_value_is_told_from_its_name_in_every_depth(depth: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_depth(monkeypatch, depth)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("run", "name"))
+        await pilot.press("escape")
+        await settled(screen, pilot)
+        rows = [row for row in screen.query(FieldRow) if row.display]
+        values = [value for row in rows for value in row.query("FieldInput, SelectCurrent #label")]
+        assert len({type(value) for value in values}) > 1, "typed and chosen ones"
+        for value in values:
+            assert value.styles.color == Color.parse(screen.app.get_css_variables()["primary"]) != screen.styles.color
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
 def test_a_field_has_the_ground_of_a_field(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await screen.jump(("run", "name"))
