@@ -65,7 +65,7 @@ test-upstream: setup $(UPSTREAM)  ## Ask verl, Trinity-RFT and, with ROLL=/path/
 # Packages that conflict with rlctl's, one environment each: what is installed is in tests/external/requirements.
 EXTERNAL := $(patsubst tests/external/requirements/%.txt,.venv-external/%/.ready,$(wildcard tests/external/requirements/*.txt))
 
-test-external: setup $(EXTERNAL)  ## Test agents and operators with packages that need environments of their own (OpenEnv).
+test-external: setup $(EXTERNAL)  ## Test agents and operators with packages that need environments of their own (OpenEnv, verifiers).
 	$(PYTEST) -m external tests/external
 
 .venv-external/%/.ready: tests/external/requirements/%.txt | $(READY)

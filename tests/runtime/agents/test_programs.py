@@ -160,11 +160,13 @@ def request_of(max_tokens: int = 300, row: Any = None) -> Request:
 Answers = Callable[[Any], Response]
 
 
-def run(loop: AgentLoop, answers: Answers, request: Request, ticket: int = 1) -> tuple[Response, list[Request]]:
+def run(
+    loop: AgentLoop, answers: Answers, request: Request, ticket: int = 1, *, seconds: float = LONG
+) -> tuple[Response, list[Request]]:
     """A trajectory whose calls are answered, and the requests that it made."""
     asked: list[Request] = []
     loop.submit({ticket: request}, {})
-    until = time.monotonic() + LONG
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         progress = loop.collect(1.0)
         if progress.finished:
