@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -20,6 +20,23 @@ Result = tuple[str, float, bool, bool, dict[str, Any]]
 SPECIAL = ("<|im_start|>", "<|im_end|>")
 PATTERN = "<answer>(.*?)</answer>"
 Cell = tuple[int, int]
+
+
+class Wording(TypedDict, total=False):
+    """Arguments of both worlds: how they are shown, and how an action is read."""
+
+    action_pattern: str
+    """Regular expression of an action."""
+    special_token_list: Sequence[str] | None
+    """Removed from a text first."""
+    grid_lookup: Mapping[Any, str] | None
+    """Symbol of each kind of cell, by number."""
+    grid_vocab: Mapping[str, str] | None
+    """Meaning of each symbol."""
+    action_lookup: Mapping[Any, str] | None
+    """Name of each action."""
+    env_instruction: str | None
+    """The task in words."""
 
 
 class _Texts:
@@ -30,22 +47,13 @@ class _Texts:
     actions: Mapping[int, str]
     instruction: str
 
-    def __init__(
-        self,
-        *,
-        grid_lookup: Mapping[Any, str] | None,
-        grid_vocab: Mapping[str, str] | None,
-        action_lookup: Mapping[Any, str] | None,
-        env_instruction: str | None,
-        action_pattern: str,
-        special_token_list: Sequence[str] | None,
-    ) -> None:
-        self.symbols = {int(kind): symbol for kind, symbol in (grid_lookup or self.symbols).items()}
-        self.meanings = grid_vocab or self.meanings
-        self.actions = {int(number): name for number, name in (action_lookup or self.actions).items()}
-        self.instruction = env_instruction or self.instruction
-        self._pattern = re.compile(action_pattern, re.DOTALL)
-        self._special = tuple(special_token_list or ())
+    def __init__(self, **words: Unpack[Wording]) -> None:
+        self.symbols = {int(kind): symbol for kind, symbol in (words.get("grid_lookup") or self.symbols).items()}
+        self.meanings = words.get("grid_vocab") or self.meanings
+        self.actions = {int(number): name for number, name in (words.get("action_lookup") or self.actions).items()}
+        self.instruction = words.get("env_instruction") or self.instruction
+        self._pattern = re.compile(words.get("action_pattern", PATTERN), re.DOTALL)
+        self._special = tuple(words.get("special_token_list", SPECIAL) or ())
 
     def instructions(self) -> str:
         """The task, what the symbols mean, and the actions."""
@@ -104,13 +112,8 @@ class FrozenLake(_Texts):
         is_slippery: bool = True,
         max_steps: int = 20,
         format_penalty: float = 0.0,
-        action_pattern: str = PATTERN,
-        special_token_list: Sequence[str] | None = SPECIAL,
         map_lookup: Mapping[Any, int] | None = None,
-        grid_lookup: Mapping[Any, str] | None = None,
-        grid_vocab: Mapping[str, str] | None = None,
-        action_lookup: Mapping[Any, str] | None = None,
-        env_instruction: str | None = None,
+        **words: Unpack[Wording],
     ) -> None:
         """Make a lake.
 
@@ -120,22 +123,10 @@ class FrozenLake(_Texts):
             is_slippery: whether a step may go to a side instead.
             max_steps: after which an episode that fails counts as truncated.
             format_penalty: reward of a text without an action.
-            action_pattern: regular expression of an action.
-            special_token_list: removed from a text first.
             map_lookup: number of each kind of cell, by gymnasium's letter.
-            grid_lookup: symbol of each number.
-            grid_vocab: meaning of each symbol.
-            action_lookup: name of each action.
-            env_instruction: the task in words.
+            words: see ``Wording``.
         """
-        super().__init__(
-            grid_lookup=grid_lookup,
-            grid_vocab=grid_vocab,
-            action_lookup=action_lookup,
-            env_instruction=env_instruction,
-            action_pattern=action_pattern,
-            special_token_list=special_token_list,
-        )
+        super().__init__(**words)
         named = {
             (key.decode() if isinstance(key, bytes) else str(key)): kind for key, kind in (map_lookup or {}).items()
         }
@@ -241,12 +232,7 @@ class Sokoban(_Texts):
         search_depth: int = 300,
         max_steps: int = 20,
         format_penalty: float = 0.0,
-        action_pattern: str = PATTERN,
-        special_token_list: Sequence[str] | None = SPECIAL,
-        grid_lookup: Mapping[Any, str] | None = None,
-        grid_vocab: Mapping[str, str] | None = None,
-        action_lookup: Mapping[Any, str] | None = None,
-        env_instruction: str | None = None,
+        **words: Unpack[Wording],
     ) -> None:
         """Make a room.
 
@@ -256,21 +242,9 @@ class Sokoban(_Texts):
             search_depth: pulls that lead from the solved room to the first one, at most.
             max_steps: after which an episode is over.
             format_penalty: reward of a text without an action, beside the -0.1 of the step.
-            action_pattern: regular expression of an action.
-            special_token_list: removed from a text first.
-            grid_lookup: symbol of each kind of cell.
-            grid_vocab: meaning of each symbol.
-            action_lookup: name of each action.
-            env_instruction: the task in words.
+            words: see ``Wording``.
         """
-        super().__init__(
-            grid_lookup=grid_lookup,
-            grid_vocab=grid_vocab,
-            action_lookup=action_lookup,
-            env_instruction=env_instruction,
-            action_pattern=action_pattern,
-            special_token_list=special_token_list,
-        )
+        super().__init__(**words)
         self._shape = (int(dim_room[0]), int(dim_room[1]))
         self._count, self._depth = num_boxes, search_depth
         self._max_steps, self._penalty = max_steps, format_penalty
