@@ -24,9 +24,10 @@ SEED_BITS = 31
 """Of seeds of environments: numpy's and most others take no more."""
 _AROUND = re.compile(r"([^()\\[\]{}.*+?|^$\\]*)\(.*\)([^()\\[\]{}.*+?|^$\\]*)")
 """A pattern with plain text around one group."""
+_OF_TURNS = ("observation", "turn", "turns_done", "turns_left", "reward", "history", "history_length", "info")
 FIELDS: Mapping[str, tuple[str, ...]] = {
-    "template": ("observation", "turn", "turns_left", "reward", "history", "info"),
-    "opening_template": ("observation", "turn", "turns_left", "reward", "history", "info", "prompt"),
+    "template": _OF_TURNS,
+    "opening_template": (*_OF_TURNS, "prompt"),
     "history_template": ("observation", "action", "reward", "turn"),
     "invalid_action_text": ("actions", "observation"),
 }
@@ -194,9 +195,11 @@ class Acting:
         values = {
             "observation": episode.seen.text,
             "turn": episode.turn + 1,
+            "turns_done": episode.turn,
             "turns_left": "unlimited" if limit is None else limit - episode.turn,
             "reward": f"{episode.reward:g}",
             "history": "".join(self.config.history_template.format(**each) for each in shown),
+            "history_length": len(shown),
             "info": episode.seen.info,
             "prompt": prompt,
         }

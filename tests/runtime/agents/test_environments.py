@@ -112,13 +112,14 @@ def test_the_last_turns_are_shown_in_one_message_and_each_turn_is_a_row(own: Cal
     config = playing(
         own(COUNTS),
         history_turns=1,
-        template="{history}={observation}",
+        template="{history}={observation}*{turns_done}*{history_length}",
         history_template="{observation}*{action}",
         actions={},
     )
     response, asked = trajectory(config, saying("7", "8", "9"), EPISODE)
     shown = [tokenizer().decode(request.token_ids) for request in asked]
     assert [text[text.index("=") - 3 : text.index("=") + 2] for text in shown[1:]] == ["0*7=1", "1*8=2"]
+    assert [text[text.index("=") + 2 :][:4] for text in shown[1:]] == ["*1*1", "*2*1"]
     assert [turn.starts_row for turn in response.turns] == [True, True, True]
     assert response.info["success"] is True
 
