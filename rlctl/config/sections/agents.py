@@ -278,8 +278,8 @@ class EnvironmentAgent(RunningAgent, type="environment"):
     ``template``. null = ``template``."""
     template: str = "{observation}"
     """Text of each observation. Fields: ``{observation}``, ``{turn}`` (from 1), ``{turns_done}``, ``{turns_left}``, ``{reward}``
-    (of the last action), ``{history}`` (of ``history_turns``), ``{history_length}`` (turns in it), and ``{info[KEY]}`` of what the
-    environment returned."""
+    (of the last action), ``{history}`` (of ``history_turns``), ``{history_length}`` (turns in it), and ``{info[KEY]}`` of what
+    the environment returned."""
     history_template: str = "{observation}\n{action}\n"
     """Text of one earlier turn in ``{history}``. Fields: ``{observation}``, ``{action}``, ``{reward}``, ``{turn}``."""
     history_turns: Annotated[int, Unit("turns"), Range(at_least=0)] | None = None
