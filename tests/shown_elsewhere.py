@@ -312,6 +312,31 @@ SHOWN_BY: dict[str, str] = {
     "runtime/experience/test_shaping.py::test_groups_are_left_out_before_they_are_trained_on": """
         algorithm.filters[]<zero_variance_groups> algorithm.filters[]<group_mean> algorithm.filters[]<overlong>
     """,
+    "runtime/experience/test_operators.py::test_filters_keep_what_trinitys_keep": """
+        algorithm.experience_operators algorithm.experience_operators[]<reward_filter> algorithm.experience_operators[]<reward_filter>.threshold
+        algorithm.experience_operators[]<reward_std_filter> algorithm.experience_operators[]<reward_std_filter>.threshold
+        algorithm.experience_operators[]<dapo_dynamic_sampling> algorithm.experience_operators[]<dapo_dynamic_sampling>.metric
+        algorithm.experience_operators[]<dapo_dynamic_sampling>.correct_threshold
+    """,
+    "runtime/experience/test_operators.py::test_rewards_are_shaped_as_trinity_shapes_them": """
+        algorithm.experience_operators[]<reward_shaping_mapper> algorithm.experience_operators[]<reward_shaping_mapper>.reward_shaping_configs
+        algorithm.experience_operators[]<reward_shaping_mapper>.reward_shaping_configs[].stats_key
+        algorithm.experience_operators[]<reward_shaping_mapper>.reward_shaping_configs[].op_type
+        algorithm.experience_operators[]<reward_shaping_mapper>.reward_shaping_configs[].weight
+    """,
+    "runtime/experience/test_operators.py::test_pass_rates_are_measured_at_their_place_and_reported_as_trinity_does": """
+        algorithm.experience_operators[]<pass_rate_calculator>
+    """,
+    "runtime/experience/test_operators.py::test_a_reward_that_failed_or_is_no_number_is_invalid": """
+        algorithm.experience_operators[]<invalid_reward_filter>
+    """,
+    "runtime/experience/test_operators.py::test_an_operator_of_the_users_keeps_changes_and_counts": """
+        algorithm.experience_operators[]<function> algorithm.experience_operators[]<function>.path algorithm.experience_operators[]<function>.function algorithm.experience_operators[]<function>.args
+    """,
+    "runtime/experience/test_operators.py::test_dropped_groups_are_made_up_for_where_that_is_asked": """
+        algorithm.experience_operators[]<reward_filter>.refill algorithm.experience_operators[]<reward_std_filter>.refill algorithm.experience_operators[]<dapo_dynamic_sampling>.refill
+        algorithm.experience_operators[]<invalid_reward_filter>.refill algorithm.experience_operators[]<function>.refill
+    """,
     "runtime/experience/test_shaping.py::test_masks_of_roll": """
         algorithm.filters[]<difficulty_mask> algorithm.filters[]<long_incorrect>
     """,

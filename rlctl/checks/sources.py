@@ -9,6 +9,7 @@ from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.errors import PlanError
 from rlctl.common.filenames import expanded, is_there
 from rlctl.config import Config
+from rlctl.config.sections.algorithm import FunctionOperator
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
@@ -75,6 +76,9 @@ def _paths(config: Config) -> Iterator[tuple[KeyPath, str]]:
     for name in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, name)):
             yield ("data", name, index, "path"), source.path
+    for index, operator in enumerate(config.algorithm.experience_operators):
+        if isinstance(operator, FunctionOperator):
+            yield ("algorithm", "experience_operators", index, "path"), operator.path
     for index, reward in enumerate(config.rewards):
         if isinstance(reward, FunctionReward):
             yield ("rewards", index, "path"), reward.path

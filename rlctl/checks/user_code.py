@@ -14,6 +14,7 @@ from rlctl.common.errors import closest
 from rlctl.common.filenames import expanded
 from rlctl.config import Config
 from rlctl.config.reward_signatures import Parameters, arguments_of, form_of, missing_arguments
+from rlctl.config.sections.algorithm import FunctionOperator
 from rlctl.config.sections.rewards import FunctionReward
 from rlctl.documents.paths import KeyPath
 
@@ -86,6 +87,20 @@ def datasets(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         return
     yield from _imports(code, key)
     yield from _defined(code, custom.class_name, ("data", "custom", "class_name"), "class")
+
+
+def operators(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    """The functions of experience operators are in their files."""
+    for index, operator in enumerate(config.algorithm.experience_operators):
+        if not isinstance(operator, FunctionOperator) or operator.path.startswith(PACKAGE):
+            continue
+        place: KeyPath = ("algorithm", "experience_operators", index)
+        code = _read(operator.path, (*place, "path"), "the operator")
+        if not isinstance(code, _Code):
+            yield from code
+            continue
+        yield from _imports(code, (*place, "path"))
+        yield from _defined(code, operator.function, (*place, "function"), "function")
 
 
 def _read(path: str, key: KeyPath, what: str) -> _Code | list[Problem]:
@@ -193,4 +208,4 @@ def _of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Parameters:
     return Parameters(frozenset(argument.arg for argument in names), args.kwarg is not None)
 
 
-RULES = (rewards, datasets)
+RULES = (rewards, datasets, operators)

@@ -29,6 +29,7 @@ SIZE_LIMIT = 20 * 2**20
 """Bytes of code that a run may bring; more is data, or the wrong folder."""
 
 SHIPPED = (
+    "algorithm.experience_operators[]<function>.path",
     "data.custom.path",
     "runtime.plugins",
     "model.chat_template",

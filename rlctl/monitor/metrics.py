@@ -205,3 +205,19 @@ def names_matching(names: Iterable[str], pattern: str) -> list[str]:
 def _has_letters(name: str, letters: str) -> bool:
     rest = iter(name)
     return all(letter in rest for letter in letters)
+
+
+def operated(table: StepTable, step: int) -> list[tuple[str, int, int]]:
+    """The experience operators of a step, by place and type, with the responses that went in and came out."""
+    try:
+        row = table.steps.index(step)
+    except ValueError:
+        return []
+    found: list[tuple[str, int, int]] = []
+    for column, values in table.columns.items():
+        group, _, rest = column.partition("/")
+        name, _, number = rest.partition("/")
+        after = table.columns.get(f"operator/{name}/out")
+        if group == "operator" and number == "in" and after is not None and not math.isnan(values[row] + after[row]):
+            found.append((name, int(values[row]), int(after[row])))
+    return sorted(found, key=lambda each: int(each[0].partition("_")[0]))

@@ -267,7 +267,21 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm", "distillation"),
     honoured("algorithm.distillation", "teacher loss coefficient top_k args"),
     honoured("algorithm", "sample_strategy sample_strategy_args"),
-    refused("algorithm", "experience_operators", OPERATORS),
+    honoured(
+        "algorithm",
+        "experience_operators experience_operators[]<reward_filter|reward_std_filter|dapo_dynamic_sampling"
+        "|invalid_reward_filter|reward_shaping_mapper|pass_rate_calculator|function>",
+    ),
+    honoured("algorithm.experience_operators[]<reward_filter|reward_std_filter>", "threshold refill"),
+    honoured("algorithm.experience_operators[]<dapo_dynamic_sampling>", "metric correct_threshold refill"),
+    honoured("algorithm.experience_operators[]<invalid_reward_filter>", "refill"),
+    honoured(
+        "algorithm.experience_operators[]<reward_shaping_mapper>",
+        "reward_shaping_configs reward_shaping_configs[].stats_key reward_shaping_configs[].op_type"
+        " reward_shaping_configs[].weight",
+    ),
+    honoured("algorithm.experience_operators[]<function>", "path function args refill"),
+    refused("algorithm", "experience_operators[]<external>*", OTHER),
     honoured("algorithm", "router_replay"),
     # rollout
     honoured("rollout", "engine engine<auto|transformers|vllm|sglang> engine<vllm|sglang>.args"),
@@ -624,6 +638,10 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
             "rollout.max_running_prompts",
         ),
         (_answers_once, "answers-once"),
+    ),
+    "algorithm.experience_operators": (
+        lambda config: _answers_once(config) or arithmetic.drains_buffer(config),
+        "operators-explore",
     ),
     "algorithm.router_replay": (
         lambda config: config.algorithm.objective.choice in ("sft", "dpo"),

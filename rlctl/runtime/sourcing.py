@@ -54,7 +54,7 @@ def make_gather(given: StageContext, roles: Roles, groups: GroupSource | None) -
         policy=roles.policy,
         reference=roles.reference,
         old_is_current=old_is_current(config, given.plan),
-        shaping=Shaping.of(config),
+        shaping=Shaping.of(config, explores=False),
         critic=roles.critic,
     )
     return drawn if given.materials.experts is None else MixBatchBuilder(drawn, given.materials.experts)
@@ -65,7 +65,8 @@ def make_groups(given: StageContext, roles: Roles) -> GroupSource | None:
     config, place = given.stage.config, given.place
     if roles.policy is not None and arithmetic.drains_buffer(config):
         buffer = shared_buffer(config, place, given.stop.now)
-        return BufferReader(config, buffer, roles.policy, place / "weights", Shaping.of(config), given.events.advise)
+        shaping = Shaping.of(config, explores=False)
+        return BufferReader(config, buffer, roles.policy, place / "weights", shaping, given.events.advise)
     draws = given.materials.stream is not None and config.algorithm.objective.choice in ("rl", "mix")
     if not draws or roles.rollout is None or roles.rewards is None:
         return None
@@ -85,7 +86,7 @@ def _when_asked(given: StageContext, roles: Roles) -> GroupSource:
         training_sampling(config, materials.stop_token_ids),
         with_skips(config, roles.rollout, given.place),  # type: ignore[arg-type]
         roles.rewards,  # type: ignore[arg-type]
-        Shaping.of(config),
+        Shaping.of(config, tokenizer=roles.rewards.tokenizer),  # type: ignore[union-attr]
         _keeper(config),
         Failures(config, given.events.advise),
     )
@@ -98,7 +99,8 @@ def _ahead(given: StageContext, roles: Roles) -> GroupSource:
     config, materials, rewards = given.stage.config, given.materials, roles.rewards
     assert roles.rollout is not None, "there are engines"
     assert rewards is not None, "there are rewards to score with"
-    draws, shaping = Draws(materials.stream), Shaping.of(config)  # type: ignore[arg-type]
+    draws = Draws(materials.stream)  # type: ignore[arg-type]
+    shaping = Shaping.of(config, tokenizer=rewards.tokenizer)
     fills = arithmetic.fills_buffer(config)
     buffer = MemoryBuffer(stopped=given.stop.now) if fills else make_buffer(config, given.place, given.stop.now)
     scheduler = Scheduler(

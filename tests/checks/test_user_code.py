@@ -116,3 +116,13 @@ def test_a_dataset_class_is_in_its_file(tmp_path: Path) -> None:
     [finding] = [item for item in check(config, more=RULES) if item.code.startswith("code-")]
     assert (finding.code, finding.key) == ("code-name", "data.custom.class_name")
     assert "did you mean 'Rows'?" in finding.hint
+
+
+def test_an_operator_is_in_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text("def keep(responses): ...\n")
+    operator = {"type": "function", "path": str(path), "function": "kep"}
+    config = config_from({"algorithm": {"experience_operators": ["reward_filter", operator]}})
+    [finding] = [item for item in check(config, more=RULES) if item.code.startswith("code-")]
+    assert (finding.code, finding.key) == ("code-name", "algorithm.experience_operators[1].function")
+    assert "did you mean 'keep'?" in finding.hint

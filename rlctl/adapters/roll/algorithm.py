@@ -276,7 +276,8 @@ COMMON: list[Rule] = [
     Dropped("algorithm.policy_filtration.**", "ROLL does not resample responses"),
     Dropped("algorithm.sample_strategy", "ROLL trains only on the responses of the current step"),
     Dropped("algorithm.sample_strategy_args", "ROLL trains only on the responses of the current step"),
-    Dropped("algorithm.experience_operators", "ROLL has none"),
+    Dropped("algorithm.experience_operators", "ROLL has no experience operators"),
+    Dropped("algorithm.experience_operators[].**", "ROLL has no experience operators"),
 ]
 WEIGHTS: list[Rule] = [
     Key("rl_loss_coef", "algorithm.loss_weights.rl", 1.0),

@@ -23,7 +23,7 @@ from rlctl.adapters.engine.rules import (
     is_further,
 )
 from rlctl.adapters.engine.values import FILTERED, Names, OrDefault, shaping_dropped
-from rlctl.adapters.trinity import distillation
+from rlctl.adapters.trinity import distillation, operators
 from rlctl.adapters.trinity.batch import SUPERVISED, supervised
 from rlctl.adapters.trinity.data import function_scoring, masked_by_workflow
 from rlctl.adapters.trinity.keys import train_places
@@ -220,6 +220,10 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
     if masking:
         filters.append({"type": "overlong"})
         used += masking[0].workflow_keys
+    masked = operators.masking(view)
+    if masked is not None and not masking:
+        filters.append({"type": "overlong"})
+        used.append(masked)
     note = "math_boxed_workflow does not train on responses that were cut at the limit" if masking else ""
     if filters or grouped:
         yield Flow(view.to("algorithm.filters"), filters, tuple(used), "derived" if masking else "mapped", note)
@@ -318,8 +322,8 @@ def _threshold(view: Writing) -> float | None:
 
 def _write_filters(view: Writing) -> Iterator[Out]:
     filters, used = view.get("algorithm.filters"), (view.to("algorithm.filters"),)
-    masks = masked_by_workflow(view)
-    filters = [item for item in filters if not (masks and item["type"] == "overlong")]
+    masks, operated = masked_by_workflow(view), operators.masks(view)
+    filters = [item for item in filters if not ((masks or operated) and item["type"] == "overlong")]
     if not filters:
         yield Flow((), None, used, "mapped", "math_boxed_workflow excludes them" if masks else "")
         return
@@ -493,5 +497,5 @@ RULES: list[Rule] = [
     ),
     Key(f"{X}sample_strategy", "algorithm.sample_strategy", None, OrDefault(STRATEGY, "default")),
     Tree(f"{X}sample_strategy_args", "algorithm.sample_strategy_args", default=None, but=("expert_data_ratio",)),
-    Key("data_processor.experience_pipeline.operators", "algorithm.experience_operators", []),
+    *operators.RULES,
 ]

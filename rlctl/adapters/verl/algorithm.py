@@ -423,4 +423,5 @@ RULES: list[Rule] = [
     Dropped("algorithm.sample_strategy", "verl trains only on its own rollout"),
     Dropped("algorithm.sample_strategy_args", "verl trains only on its own rollout"),
     Dropped("algorithm.experience_operators", "verl has no experience operators"),
+    Dropped("algorithm.experience_operators[].**", "verl has no experience operators"),
 ]

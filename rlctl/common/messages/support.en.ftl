@@ -63,6 +63,7 @@ support-running-cluster = the cluster at runtime.ray.address is already running 
 support-whole-distributions = full distributions are compared within each training micro-batch
 support-ends-with-buffer = a run that trains on a buffer reads no training data; it ends with the buffer or at schedule.total_steps
 support-answers-once = the run generates responses to each dataset once and writes all of them to the file
+support-operators-explore = operators act where responses are generated for training, which this run does not do
 support-no-earlier-pass = SFT and DPO have no earlier pass whose experts could be replayed
 support-whole-rows = prefix grouping needs FSDP2 with packed sequences (model.attention auto) and no router replay
 support-sequence-parallel-packed = sequence parallelism always packs sequences

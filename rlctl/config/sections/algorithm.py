@@ -457,6 +457,103 @@ class LongIncorrect(Filter, type="long_incorrect"):
 
 
 @section
+class ExperienceOperator(Choice):
+    """Drops, scores or changes responses between rollout and training."""
+
+
+@section
+class RewardFilter(ExperienceOperator, type="reward_filter"):
+    """Drop responses whose reward is below a threshold (Trinity)."""
+
+    threshold: float = 0.0
+    """Lowest reward that is kept, with its length penalties."""
+    refill: bool = False
+    """Sample further prompts for groups that lose all their responses."""
+
+
+@section
+class RewardStdFilter(ExperienceOperator, type="reward_std_filter"):
+    """Drop groups whose rewards hardly differ, and groups of one response (Trinity)."""
+
+    threshold: NonNegative = 0.0
+    """Largest population standard deviation at which a group is dropped."""
+    refill: bool = False
+    """Sample further prompts until the batch is full."""
+
+
+@section
+class DapoDynamicSampling(ExperienceOperator, type="dapo_dynamic_sampling"):
+    """Keep groups of which some responses are right and some are wrong (DAPO, as Trinity computes it)."""
+
+    metric: str = "accuracy"
+    """What makes a response right: accuracy, or the name of a reward. The reward itself if a response has no such number."""
+    correct_threshold: float = 0.0
+    """A response is right if the number is above this value."""
+    refill: bool = False
+    """Sample further prompts until the batch is full."""
+
+
+@section
+class InvalidRewardFilter(ExperienceOperator, type="invalid_reward_filter"):
+    """Drop responses whose reward failed or is not a number (Trinity)."""
+
+    refill: bool = False
+    """Sample further prompts for groups that lose all their responses."""
+
+
+@section
+class ShapingRule:
+    """One change of a reward by a number of its response."""
+
+    stats_key: str | None = None
+    """Number of the response: of an operator, of its environment, of its rewards or of its agent. null = no change."""
+    op_type: Literal["ADD", "SUB", "MUL", "DIV"] = "ADD"
+    """What is done to the reward. Dividing by 0 leaves it unchanged."""
+    weight: float = 1.0
+    """Multiplies the number first."""
+
+
+@section
+class RewardShapingMapper(ExperienceOperator, type="reward_shaping_mapper"):
+    """Change rewards by other numbers of the same response (Trinity)."""
+
+    reward_shaping_configs: tuple[ShapingRule, ...] = ()
+    """Changes, applied in this order. Responses without the number keep their reward."""
+
+
+@section
+class PassRateCalculator(ExperienceOperator, type="pass_rate_calculator"):
+    """Measure each prompt's mean reward at this place, for ``data.curriculum`` difficulty (Trinity).
+
+    Without this operator the curriculum uses the rewards before all operators.
+    """
+
+
+@section
+class FunctionOperator(ExperienceOperator, type="function"):
+    """Your own operator: a function that receives the responses and returns those to keep."""
+
+    path: str
+    """Python file with the function, or ``pkg://package.module``. It runs in the controller."""
+    function: str = "operate"
+    """Name of the function."""
+    args: dict[str, Any] = {}
+    """Further arguments of the function, by name."""
+    refill: bool = False
+    """Sample further prompts for groups that lose all their responses."""
+
+
+@section
+class ExternalOperator(ExperienceOperator, type="external"):
+    """An operator that only one framework has, such as a plugin class. rlctl converts it but cannot run it."""
+
+    kind: str
+    """Its name in that framework."""
+    args: dict[str, Any] = {}
+    """Its arguments, by name."""
+
+
+@section
 class LossWeights:
     """Weights of loss terms and samples."""
 
@@ -574,8 +671,8 @@ class Algorithm:
     """How the trainer picks responses from the buffer (Trinity's ``sample_strategy``)."""
     sample_strategy_args: dict[str, Any] = {}
     """Arguments of the sample strategy, by name."""
-    experience_operators: tuple[dict[str, Any], ...] = ()
-    """Operators on responses between rollout and training (Trinity's ``experience_pipeline``), each with ``name``
-    and ``args``."""
+    experience_operators: tuple[ExperienceOperator, ...] = ()
+    """Operators on each step's responses before filters and advantages, applied in this order (Trinity's
+    ``experience_pipeline``)."""
     router_replay: Literal["off", "rollout", "recompute"] = "off"
     """Replay the expert routing of the rollout engine or of the log-prob pass in training (mixture of experts)."""

@@ -153,11 +153,11 @@ class Explorer(SynchronousSource):
         """
         drawn, kept, rounds = self._explore(step, phase)
         self.rollout.sleep()
-        self.stream.feedback(mean_rewards(drawn))
+        self.stream.feedback(dict(self.shaping.operators.pass_rates(mean_rewards(drawn))))
         if self.keeper is not None:
             keep_responses(step, drawn, self.keeper, self.rewards.tokenizer)
-        metrics = {"data/epoch": float(self.stream.epoch), **metrics_of(drawn)}
-        if self.config.algorithm.filters:
+        metrics = {"data/epoch": float(self.stream.epoch), **metrics_of(drawn), **self.shaping.operators.metrics()}
+        if self.shaping.drops:
             metrics |= {"filter/kept_groups_share": len(kept) / len(drawn), "filter/rounds": float(rounds)}
         if self.failures is not None:
             metrics |= self.failures.metrics()

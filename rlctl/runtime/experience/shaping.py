@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -36,11 +36,13 @@ from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
 from rlctl.runtime.algorithms.packed import marked, spread
 from rlctl.runtime.algorithms.value_loss import explained_variance
+from rlctl.runtime.experience.operators import Operators
 from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.selection import corrects_before_loss, estimator_of, has_weights, reward_parts
 from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.roles import texts_of
 from rlctl.runtime.seeds import derive_seed
-from rlctl.runtime.types import Sample, Turn, trajectories_of
+from rlctl.runtime.types import Response, Sample, Turn, trajectories_of
 
 _SHAPED, _SCORE, _RIGHT = {"reward", "seq_reward", "seq_final_reward"}, {"score"}, {"acc", "accuracy"}
 """Names of what a filter compares: the reward with its length penalties, without them, whether the answer is right."""
@@ -54,10 +56,17 @@ class Shaping:
     controller: kl.KLController
     running: dict[str, rewards.RunningMoments] = field(default_factory=dict)
     """By domain; one of the name "" where domains are not told apart."""
+    operators: Operators = field(default_factory=lambda: Operators(()), compare=False)
+    """Those of experiences, which come before the filters."""
 
     @classmethod
-    def of(cls, config: Config) -> Shaping:
+    def of(cls, config: Config, *, explores: bool = True, tokenizer: Any = None) -> Shaping:
         """Begin a stage.
+
+        Args:
+            config: of the stage.
+            explores: whether its operators run here: where responses are generated, not where a buffer is read.
+            tokenizer: of the responses, for operators that read their texts.
 
         Raises:
             PlanError: the config asks for something that is not computed.
@@ -94,7 +103,14 @@ class Shaping:
         controller: kl.KLController = kl.FixedKL(penalty.coefficient if penalty else 0.0)
         if penalty is not None and penalty.adaptive:
             controller = kl.AdaptiveKL(penalty.coefficient, penalty.target, penalty.horizon)
-        return cls(config, controller)
+        shaping = cls(config, controller)
+        if explores and algorithm.experience_operators:
+            shaping.operators = Operators(
+                algorithm.experience_operators,
+                shaping._penalty,
+                None if tokenizer is None else partial(_texts, tokenizer=tokenizer),
+            )
+        return shaping
 
     def state(self) -> dict[str, Any]:
         """What the next step depends on, as plain data."""
@@ -109,11 +125,16 @@ class Shaping:
     @property
     def refills(self) -> bool:
         """Whether groups that a filter leaves out are made up for by further prompts."""
-        return any(getattr(each, "refill", False) for each in self.config.algorithm.filters)
+        return self.operators.refills or any(getattr(each, "refill", False) for each in self.config.algorithm.filters)
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything may leave groups out."""
+        return bool(self.operators or self.config.algorithm.filters)
 
     def kept_groups(self, answered: Sequence[RolloutGroup]) -> list[RolloutGroup]:
-        """The groups that all filters of groups let pass."""
-        kept = list(answered)
+        """The groups as operators leave them, of which all filters of groups let pass."""
+        kept = self.operators.applied(answered)
         for each in self.config.algorithm.filters:
             if isinstance(each, ZeroVarianceGroups | GroupMean) and kept:
                 groups = _groups(kept)
@@ -149,6 +170,10 @@ class Shaping:
         """Rewards with their penalties on length. [B]."""
         lengths = torch.tensor([len(response.token_ids) for item in answered for response in item.responses])
         return _totals(answered) + self._penalties(lengths)
+
+    def _penalty(self, response: Response) -> float:
+        """Of one response."""
+        return float(self._penalties(torch.tensor([len(response.token_ids)])))
 
     def _penalties(self, lengths: Tensor) -> Tensor:
         """Of responses of these lengths. [B]."""
@@ -515,6 +540,10 @@ _OF_TURNS = {
     "turn_states": torch.int64,
 }
 """Numbers of turns, and their types."""
+
+
+def _texts(answered: Sequence[RolloutGroup], tokenizer: Any) -> list[list[str]]:
+    return texts_of([item.responses for item in answered], tokenizer)
 
 
 def _totals(answered: Sequence[RolloutGroup]) -> Tensor:

@@ -50,6 +50,9 @@ METRICS: dict[str, Metric] = {
         "share", "Share of generated groups that pass the filters, without groups beyond a full step."
     ),
     "filter/rounds": Metric("", "Rounds of prompts generated to fill the step."),
+    "operator/<name>/in": Metric("responses", "Responses that an experience operator received, by its place and type."),
+    "operator/<name>/out": Metric("responses", "Responses that an experience operator passed on."),
+    "operator/<name>/<number>": Metric("", "Mean of another number that an experience operator returns."),
     "filter/trained_share": Metric("share", "Share of the kept groups' responses that stay in the loss."),
     "correction/rejected_share": Metric("share", "Share of tokens that the rollout correction rejects."),
     "correction/weight_mean": Metric("", "Mean importance weight of a token."),

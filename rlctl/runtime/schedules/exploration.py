@@ -119,16 +119,18 @@ class Exploration:
                 self._scheduler.sleep()
         with self._pumping:
             left_out, self._scheduler.left_out = self._scheduler.left_out, []
-            self._draws.feedback(mean_rewards([*groups, *left_out]))
-        kept = groups if self._shaping.refills else self._shaping.kept_groups(groups)
-        drawn = [*groups, *left_out]
+            drawn = [*groups, *left_out]
+            kept = groups if self._shaping.refills else self._shaping.kept_groups(groups)
+            operated = self._shaping.operators.metrics()
+            self._draws.feedback(dict(self._shaping.operators.pass_rates(mean_rewards(drawn))))
         if self._keeper is not None:
             keep_responses(step, drawn, self._keeper, self._tokenizer)
         metrics = {"data/epoch": float(self._draws.epoch), **metrics_of(drawn), **self._buffer.statistics().metrics()}
         metrics |= {f"rollout/{name}_prompts": float(self._scheduler.counts[name]) for name in ("abandoned", "again")}
         metrics |= self._scheduler.failures.metrics()
         metrics["time/rollout_idle"], self._idle_seconds = self._idle_seconds, 0.0
-        if self._config.algorithm.filters:
+        metrics |= operated
+        if self._shaping.drops:
             metrics["filter/kept_groups_share"] = len(kept) / len(drawn)
         return StepRollouts(kept, drawn, metrics)
 
@@ -180,6 +182,7 @@ class Exploration:
                 "buffer": self._saved,
                 "there": self._scheduler.handed_on - self._dropped(),
                 "taken": self._taken,
+                "operators": self._shaping.operators.state(),
             }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -188,6 +191,8 @@ class Exploration:
         self._buffer.restore(state["buffer"])
         self._scheduler.start_from(state["there"] + self._dropped())
         self._taken = state["taken"]
+        if "operators" in state:  # checkpoints before 0.2 have none
+            self._shaping.operators.restore(state["operators"])
 
     def saved(self) -> None:
         """The checkpoint with the last state is on the disk."""

@@ -351,15 +351,15 @@ class Scheduler:
             self._score(wait=True)
 
     def settle(self, flight: Flight, group: RolloutGroup) -> None:
-        """A group is scored: where left-out groups are made up for, filters say whether it is trained on."""
-        kept = not self._shaping.refills or bool(self._shaping.kept_groups([group]))
-        if kept:
+        """A group is scored: where left-out groups are made up for, operators and filters say what of it is trained on."""
+        kept = next(iter(self._shaping.kept_groups([group])), None) if self._shaping.refills else group
+        if kept is not None:
             self._fruitless = 0
         else:
             self.left_out.append(group)
             self._fruitless += 1
             self._check_fruitful()
-        self._settle(flight.number, group if kept else None)
+        self._settle(flight.number, kept)
 
     def _check_fruitful(self) -> None:
         """End a run whose filters leave nothing: as many groups in a row as the rounds of a step."""

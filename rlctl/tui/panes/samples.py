@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 
 from rlctl.common.language import later
 from rlctl.monitor.courses import Courses
+from rlctl.monitor.metrics import operated
 from rlctl.monitor.samples import EVALUATION, SORTS, STEP, Group, Row, SampleIndex, rows_of, worst
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
@@ -260,6 +261,9 @@ class SamplesPane(Pane):
             say("{count} responses").format(count=rows),
             say(SORT_NAMES[self.sort or ("reward" if self.worst_of_run else None)]),
         ]
+        if self._view is not None and self.kind == STEP and self.prompt is None and not self.worst_of_run:
+            steps = self._view.stages[found.wanted.stage].steps
+            parts += [f"{name} {before} → {after}" for name, before, after in operated(steps, found.step)]
         self.query_one("#sample-head", Static).update(" · ".join(parts))
 
     def _say_nothing(self) -> None:
