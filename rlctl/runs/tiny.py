@@ -14,7 +14,15 @@ from typing import Any
 
 from rlctl.config import Config, Loaded, stages_of
 from rlctl.config.sections.agents import RunningAgent
-from rlctl.config.sections.algorithm import DifficultyMask, GroupMean, LongIncorrect, Overlong, ZeroVarianceGroups
+from rlctl.config.sections.algorithm import (
+    DifficultyMask,
+    GroupMean,
+    LongIncorrect,
+    Overlong,
+    PassRateCalculator,
+    RewardShapingMapper,
+    ZeroVarianceGroups,
+)
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import JudgeReward, ModelReward
 from rlctl.config.sections.train import Critic, Megatron
@@ -38,6 +46,8 @@ FULL_SIZE = "applies only to the full-size model"
 NEVER = "a random model's responses score alike and don't end, so filters would leave nothing to train on"
 LEFT_OUT = (ZeroVarianceGroups, GroupMean, Overlong, DifficultyMask, LongIncorrect)
 """Filters that a random model's responses do not pass."""
+KEEPING = (RewardShapingMapper, PassRateCalculator)
+"""Experience operators that drop nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +154,8 @@ def _lengths(config: Config) -> Iterator[Edit]:
         yield Edit(("algorithm", "reward_shaping", "overlong_penalty", "limit"), limit, "scaled with the limit")
     kept = tuple(each for each in config.algorithm.filters if not isinstance(each, LEFT_OUT))
     yield Edit(("algorithm", "filters"), kept, NEVER)
+    operators = tuple(each for each in config.algorithm.experience_operators if isinstance(each, KEEPING))
+    yield Edit(("algorithm", "experience_operators"), operators, NEVER)
 
 
 def _batch(config: Config, prompts: int) -> Iterator[Edit]:

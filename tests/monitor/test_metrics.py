@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlctl.monitor.metrics import Series, StepTable, names_matching
+from rlctl.monitor.metrics import Series, StepTable, names_matching, operated
 
 rows = st.lists(st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.floats(-1e6, 1e6))), max_size=30)
 
@@ -103,3 +103,13 @@ def test_a_window_and_the_point_nearest_to_a_step() -> None:
     assert series.at(5) == (3, 30.0)
     assert series.at(100) == (9, 90.0)
     assert Series([], []).at(1) is None
+
+
+def test_operators_of_a_step_are_told_in_their_order() -> None:
+    table = StepTable()
+    for step, kept in ((1, 48.0), (2, 64.0)):
+        counts = {"operator/10_function/in": kept, "operator/10_function/out": 32.0}
+        counts |= {"operator/2_reward_filter/in": 64.0, "operator/2_reward_filter/out": kept}
+        table.add(step, {"reward/mean": 0.5, **counts, "operator/10_function/seen": 1.0})
+    assert operated(table, 1) == [("2_reward_filter", 64, 48), ("10_function", 48, 32)]
+    assert operated(table, 3) == []
