@@ -6,7 +6,7 @@ import re
 
 LATER = {
     "the agentic pipeline": r"rollout\.(default_agent|agents|auxiliary_models|openai_server|oversampling\.additional_responses)\b|data\.(train|eval)\[\d*\]\.(agent|format)",
-    "the data processor": r"data\.task_pipeline|service\.data_juicer|algorithm\.experience_operators",
+    "the data processor": r"data\.operators|service\.data_juicer|algorithm\.experience_operators",
 }
 """Key patterns, and keys, that begin so: not run yet."""
 

@@ -288,6 +288,26 @@ SHOWN_BY: dict[str, str] = {
     "runtime/data/test_custom.py::test_its_rows_are_prompts_with_their_answers": """
         data.loader_workers data.custom data.custom.path data.custom.class_name
     """,
+    "runtime/data/test_operators.py::test_filters_of_rows": """
+        data.operators data.operators[]<length> data.operators[]<length>.min data.operators[]<length>.max data.operators[]<length>.unit data.operators[]<length>.column
+        data.operators[]<language> data.operators[]<language>.scripts data.operators[]<language>.min_share data.operators[]<language>.column
+        data.operators[]<duplicates> data.operators[]<duplicates>.lowercase data.operators[]<duplicates>.ignore_non_character data.operators[]<duplicates>.column
+        data.operators[]<alphanumeric> data.operators[]<alphanumeric>.min_ratio data.operators[]<alphanumeric>.max_ratio data.operators[]<alphanumeric>.column
+        data.operators[]<special_characters> data.operators[]<special_characters>.min_ratio data.operators[]<special_characters>.max_ratio
+        data.operators[]<special_characters>.column data.operators[]<repetition> data.operators[]<repetition>.rep_len data.operators[]<repetition>.min_ratio
+        data.operators[]<repetition>.max_ratio data.operators[]<repetition>.column
+        data.operators[]<pass_rate> data.operators[]<pass_rate>.min data.operators[]<pass_rate>.max data.operators[]<pass_rate>.column
+    """,
+    "runtime/data/test_operators.py::test_an_operator_of_the_users_changes_rows": """
+        data.operators[]<function> data.operators[]<function>.path data.operators[]<function>.function data.operators[]<function>.args
+    """,
+    "runtime/data/test_operators.py::test_priority_sorts_and_cuts": """
+        data.priority data.priority.keep data.priority.weights.difficulty data.priority.weights.diversity
+        data.priority.weights.usage_frequency data.priority.weights.quality
+    """,
+    "runtime/data/test_operators.py::test_files_stand_for_the_first_data_set_and_a_copy_is_written": """
+        data.operators_input data.operators_output
+    """,
     "runtime/data/test_open.py::test_easy_to_hard_reads_its_columns": """
         data.curriculum.keys
     """,

@@ -10,6 +10,7 @@ from rlctl.common.errors import PlanError
 from rlctl.common.filenames import expanded, is_there
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import FunctionOperator
+from rlctl.config.sections.data import FunctionDataOperator
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
@@ -75,10 +76,16 @@ def _paths(config: Config) -> Iterator[tuple[KeyPath, str]]:
             yield (role, "model", "path"), section.model.path
     for name in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, name)):
-            yield ("data", name, index, "path"), source.path
+            if index or name != "train" or not config.data.operators_input:
+                yield ("data", name, index, "path"), source.path
     for index, operator in enumerate(config.algorithm.experience_operators):
         if isinstance(operator, FunctionOperator):
             yield ("algorithm", "experience_operators", index, "path"), operator.path
+    for index, file in enumerate(config.data.operators_input):
+        yield ("data", "operators_input", index), file
+    for index, each in enumerate(config.data.operators):
+        if isinstance(each, FunctionDataOperator):
+            yield ("data", "operators", index, "path"), each.path
     for index, reward in enumerate(config.rewards):
         if isinstance(reward, FunctionReward):
             yield ("rewards", index, "path"), reward.path

@@ -15,6 +15,7 @@ from rlctl.common.filenames import expanded
 from rlctl.config import Config
 from rlctl.config.reward_signatures import Parameters, arguments_of, form_of, missing_arguments
 from rlctl.config.sections.algorithm import FunctionOperator
+from rlctl.config.sections.data import FunctionDataOperator
 from rlctl.config.sections.rewards import FunctionReward
 from rlctl.documents.paths import KeyPath
 
@@ -90,11 +91,17 @@ def datasets(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 
 
 def operators(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
-    """The functions of experience operators are in their files."""
-    for index, operator in enumerate(config.algorithm.experience_operators):
-        if not isinstance(operator, FunctionOperator) or operator.path.startswith(PACKAGE):
+    """The functions of operators are in their files."""
+    places: list[tuple[KeyPath, object]] = [
+        *(
+            (("algorithm", "experience_operators", at), each)
+            for at, each in enumerate(config.algorithm.experience_operators)
+        ),
+        *((("data", "operators", at), each) for at, each in enumerate(config.data.operators)),
+    ]
+    for place, operator in places:
+        if not isinstance(operator, FunctionOperator | FunctionDataOperator) or operator.path.startswith(PACKAGE):
             continue
-        place: KeyPath = ("algorithm", "experience_operators", index)
         code = _read(operator.path, (*place, "path"), "the operator")
         if not isinstance(code, _Code):
             yield from code

@@ -19,6 +19,7 @@ from rlctl.cli import (
     check,
     cluster,
     convert,
+    data,
     diagnostics,
     diff,
     doctor,
@@ -64,6 +65,7 @@ command(app, panel=BEFORE)(batch.batch)
 command(app, panel=BEFORE)(plan.plan)
 command(app, "try", panel=BEFORE)(try_out.try_out)
 app.add_typer(presets.app, name="presets", rich_help_panel=BEFORE)
+app.add_typer(data.app, name="data", rich_help_panel=BEFORE)
 command(app, panel=RUNNING)(quickstart.quickstart)
 command(app, panel=RUNNING)(launch.launch)
 command(app, "eval", panel=RUNNING)(evaluate.evaluate)

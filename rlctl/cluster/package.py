@@ -31,6 +31,7 @@ SIZE_LIMIT = 20 * 2**20
 SHIPPED = (
     "algorithm.experience_operators[]<function>.path",
     "data.custom.path",
+    "data.operators[]<function>.path",
     "runtime.plugins",
     "model.chat_template",
     "rewards[]<function>.path",
@@ -47,6 +48,8 @@ PLACES = (
     "checkpoint.folder",
     "checkpoint.resume_path",
     "data.eval[].path",
+    "data.operators_input",
+    "data.operators_output",
     "data.train[].path",
     "runtime.log_folder",
     "profiling.folder",

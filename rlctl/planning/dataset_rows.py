@@ -29,8 +29,10 @@ MOST_BYTES = 2**28
 
 
 def count_rows(config: Config) -> int | None:
-    """Rows of all training sources, before prompts are filtered; None if one of them cannot be counted."""
+    """Rows of all training sources, before prompts are filtered; None if one cannot be counted, or operators drop some."""
     total = 0
+    if config.data.operators or config.data.priority is not None:
+        return None  # what operators leave is known when they have run
     for source in config.data.train:
         found = rows_of_source(source)
         if found is None:

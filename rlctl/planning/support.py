@@ -194,7 +194,24 @@ TABLE: tuple[Row, ...] = (
     honoured("data.train[]", "chosen_key rejected_key"),
     noted("data.eval[]", "weight", "whole-evaluation"),
     refused("data.eval[]", "messages_key chosen_key rejected_key", "scores-generated"),
-    refused("data", "task_pipeline*", OPERATORS),
+    honoured(
+        "data",
+        "operators operators[]<length|language|duplicates|alphanumeric|special_characters|repetition|pass_rate|function>"
+        " operators_input operators_output priority priority.keep",
+    ),
+    honoured(
+        "data.operators[]<length|language|duplicates|alphanumeric|special_characters|repetition|pass_rate>", "column"
+    ),
+    noted("data.operators[]<function>", "column", "whole-row"),
+    honoured("data.operators[]<length>", "min max unit"),
+    honoured("data.operators[]<language>", "scripts min_share"),
+    honoured("data.operators[]<duplicates>", "lowercase ignore_non_character"),
+    honoured("data.operators[]<alphanumeric|special_characters>", "min_ratio max_ratio"),
+    honoured("data.operators[]<repetition>", "rep_len min_ratio max_ratio"),
+    honoured("data.operators[]<pass_rate>", "min max"),
+    honoured("data.operators[]<function>", "path function args"),
+    honoured("data.priority.weights", "difficulty diversity usage_frequency quality"),
+    refused("data", "operators[]<external>*", OPERATORS),
     noted("data", "stage_in_shared_memory", "data-in-place"),
     # batch and schedule
     honoured(
@@ -501,7 +518,7 @@ TABLE: tuple[Row, ...] = (
     descriptive("buffer<file>", "label"),
     noted("buffer<file>", "capacity", FILES_ONCE),
     refused("buffer<file>", "replay.enabled replay.priority replay.priority_args replay.cooldown", FILES_ONCE),
-    refused("service", "data_juicer*", OPERATORS),
+    noted("service", "data_juicer*", "no-data-juicer"),
     # checkpoint, tracking, profiling, environment
     honoured("checkpoint", "every at_end resume resume_path keep_last keep_last_critic export folder remote"),
     honoured("checkpoint", "save_contents load_contents delete_after_load delete_previous asynchronous writers"),

@@ -27,6 +27,7 @@ from rlctl.runtime.data.open import (
     open_prompt_stream,
     open_sft_stream,
 )
+from rlctl.runtime.data.operators import prepare, tokens_by, with_operators
 from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.endpoints import check_endpoints
@@ -96,7 +97,12 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     if plan.role("agent"):
         check_agent_code(config, tokenizer)
     stop_token_ids = _stop_tokens(tokenizer)
-    stream, reports = _open_stream(config, plan, tokenizer)
+    reads = plan.role("policy") is not None or plan.role("rollout") is not None
+    data, operated = prepare(config, tokens_by(tokenizer)) if reads and config.data.train else (config, [])
+    for each in operated:
+        events.emit("data_operators", data=each.key, file=str(each.file), counts=[vars(one) for one in each.counts])
+        events.advise(str(each))
+    stream, reports = _open_stream(data, plan, tokenizer)
     held_out, more = open_held_out(config, plan, tokenizer, stop_token_ids)
     drawn = stream is not None or arithmetic.drains_buffer(config)
     experts, expert_reports = open_experts(config, tokenizer) if drawn else (None, [])
@@ -112,7 +118,9 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
             check_section(section_of(config), scheduler_steps=critic_scheduler_steps(config, clock))
     if experts is not None:
         check_experts_last(config, experts, clock.total_steps)
-    return StageInputs(tokenizer, stop_token_ids, stream, held_out, clock, experts, inputs_of(config))
+    return StageInputs(
+        tokenizer, stop_token_ids, stream, held_out, clock, experts, with_operators(inputs_of(config), operated)
+    )
 
 
 def _check_engine(config: Config, engine: str) -> None:

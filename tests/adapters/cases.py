@@ -47,7 +47,7 @@ NEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("algorithm.reward_shaping.overlong_penalty", {"algorithm.reward_shaping.overlong_penalty": {"limit": 400}}),
     ("algorithm.policy_filtration", {"algorithm.policy_filtration": {}}),
     ("data.custom", {"data.custom": {"path": "a.py", "class_name": "A"}}),
-    ("data.task_pipeline", {"data.task_pipeline": {}}),
+    ("data.priority", {"data.priority": {}}),
     ("batch.log_prob_micro_batch", {"batch.log_prob_micro_batch": {"unit": "tokens", "size": 2048}}),
     ("reference.micro_batch", {"reference.micro_batch": {"unit": "tokens", "size": 2048}}),
     ("reference.engine", {"reference.engine": {"type": "fsdp2", "offload": "parameters"}}),

@@ -18,7 +18,6 @@ from rlctl.adapters.engine.rules import (
     Provenance,
     Reading,
     Rule,
-    Tree,
     Writing,
 )
 from rlctl.adapters.engine.values import SOURCE_FIELDS, Partly
@@ -511,28 +510,4 @@ RULES: list[Rule] = [
     Dropped("data.custom.**", "in Trinity, data readers are plug-ins"),
     Dropped("data.stage_in_shared_memory", "Trinity does not copy data", idle=True),
     Dropped("data.trust_remote_code", "Trinity decides it"),
-    *[
-        Key(f"data_processor.task_pipeline.{key}", f"data.task_pipeline.{field}")
-        for key, field in (
-            ("operators", "operators"),
-            ("inputs", "inputs"),
-            ("target_fields", "text_keys"),
-            ("num_process", "num_processes"),
-        )
-    ],
-    Tree("data_processor.task_pipeline.priority_weights", "data.task_pipeline.priority_weights", but=("diversity",)),
-    Key("data_processor.task_pipeline.top_k", "data.task_pipeline.top_k", ABSENT, Partly({-1: None})),
-    Key("data_processor.task_pipeline.output.path", "data.task_pipeline.output"),
-    CustomRule(
-        "task pipeline",
-        (DialectKey("data_processor.task_pipeline", None),),
-        ("data.task_pipeline",),
-        lambda view: _pipeline(view),
-        lambda view: iter(()),
-    ),
 ]
-
-
-def _pipeline(view: Reading) -> Iterator[Flow]:
-    there = isinstance(view.get("data_processor.task_pipeline"), Mapping)
-    yield Flow(view.to("data.task_pipeline"), {} if there else None, ())

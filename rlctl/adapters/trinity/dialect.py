@@ -33,6 +33,7 @@ from rlctl.adapters.trinity import (
     rewards,
     rollout,
     sampling,
+    tasks,
     train,
 )
 from rlctl.adapters.trinity.ranks import RANKS
@@ -61,6 +62,7 @@ RULES = joined(
     output.OUTPUT,
     batch.RULES,
     data.RULES,
+    tasks.RULES,
     rewards.REWARD,
 )
 

@@ -479,8 +479,12 @@ RULES: list[Rule] = [
     Dropped("data.mixing", "verl concatenates its files"),
     Dropped("data.curriculum.keys", "verl has no order by difficulty"),
     Dropped("data.curriculum.args", "verl has no order by difficulty"),
-    Dropped("data.task_pipeline.**", "verl has no data operators", None),
-    Dropped("data.task_pipeline", "verl has no data operators", None),
+    Dropped("data.operators", "verl has no data operators"),
+    Dropped("data.operators[].**", "verl has no data operators"),
+    Dropped("data.operators_input", "verl has no data operators"),
+    Dropped("data.operators_output", "verl has no data operators"),
+    Dropped("data.priority", "verl has no data operators", None),
+    Dropped("data.priority.**", "verl has no data operators"),
     *[
         Dropped(f"data.{name}", "of sft and dpo only")
         for name in ("max_sequence_tokens", "sequence_truncation", "multi_turn_loss")

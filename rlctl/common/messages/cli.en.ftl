@@ -57,6 +57,13 @@ batch-where = where
 batch-default = default
 batch-stage = stage { $name }
 
+data-operator = operator
+data-in = in
+data-out = out
+data-dropped = dropped by { $operator }
+data-kept = kept
+data-no-operators = the config has no data.operators and no data.priority; add an operator to inspect
+
 # rlctl diff
 
 diff-key = key

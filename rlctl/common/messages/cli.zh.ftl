@@ -57,6 +57,13 @@ batch-where = 位置
 batch-default = 默认值
 batch-stage = 阶段 { $name }
 
+data-operator = 算子
+data-in = 输入
+data-out = 输出
+data-dropped = 被 { $operator } 丢弃
+data-kept = 保留
+data-no-operators = 配置中没有 data.operators，也没有 data.priority；请先添加算子
+
 # rlctl diff
 
 diff-key = 键

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Count, Positive, Range, Tokens, Unit, section
+from rlctl.config.fields import Choice, Count, Fraction, Positive, Range, Tokens, Unit, section
 
 
 @section
@@ -121,22 +121,130 @@ class CustomDataset:
 
 
 @section
-class TaskPipeline:
-    """Operators that prepare prompts before the run (Trinity's ``task_pipeline``)."""
+class DataOperator(Choice):
+    """Drops or changes rows before training."""
 
-    operators: tuple[dict[str, Any], ...] = ()
-    """Operators, each with ``name`` and ``args``."""
-    inputs: tuple[str, ...] = ()
-    """Files that the operators read. Training datasets are not read automatically."""
-    output: str | None = None
-    """Folder for the result, a file ``output.jsonl``. null = the path of the first training dataset."""
-    text_keys: tuple[str, ...] = ()
-    """Text columns that the operators process."""
-    num_processes: Count = 4
-    """Worker processes. Higher values are faster and use more cores."""
-    priority_weights: dict[str, float] = {}
-    """Weight of each statistic in a row's priority."""
-    top_k: int | None = None
+    column: str | None = None
+    """Column with the text; of chat messages, their contents, one per line. null = ``prompt_key`` of the dataset."""
+
+
+@section
+class LengthFilter(DataOperator, type="length"):
+    """Keep rows whose text has a length within bounds."""
+
+    min: Annotated[int, Range(at_least=0)] = 10
+    """Shortest text that is kept."""
+    max: Annotated[int, Range(at_least=0)] | None = None
+    """Longest text that is kept. null = no limit."""
+    unit: Literal["characters", "tokens"] = "characters"
+    """What is counted: characters, or tokens of the model's tokenizer without the chat template."""
+
+
+@section
+class LanguageFilter(DataOperator, type="language"):
+    """Keep rows whose letters are mostly of some writing systems."""
+
+    scripts: tuple[str, ...]
+    """Writing systems as Unicode names them, such as latin, cjk, hiragana, hangul, cyrillic or arabic."""
+    min_share: Fraction = 0.5
+    """Smallest share of the letters that must be of these writing systems."""
+
+
+@section
+class DuplicateFilter(DataOperator, type="duplicates"):
+    """Keep the first of several rows with the same text."""
+
+    lowercase: bool = False
+    """Treat upper and lower case as equal."""
+    ignore_non_character: bool = False
+    """Ignore white space, digits and punctuation."""
+
+
+@section
+class AlphanumericFilter(DataOperator, type="alphanumeric"):
+    """Keep rows whose share of letters and digits is within bounds."""
+
+    min_ratio: float = 0.25
+    """Smallest share that is kept."""
+    max_ratio: float | None = None
+    """Largest share that is kept. null = no limit."""
+
+
+@section
+class SpecialCharacterFilter(DataOperator, type="special_characters"):
+    """Keep rows whose share of characters other than letters is within bounds."""
+
+    min_ratio: float = 0.0
+    """Smallest share that is kept."""
+    max_ratio: float = 0.25
+    """Largest share that is kept. Digits, punctuation, white space and symbols count."""
+
+
+@section
+class RepetitionFilter(DataOperator, type="repetition"):
+    """Keep rows of which only a small share repeats itself (BLOOM's measure)."""
+
+    rep_len: Count = 10
+    """Characters of the sequences that are compared."""
+    min_ratio: float = 0.0
+    """Smallest share of repeated sequences that is kept."""
+    max_ratio: float = 0.5
+    """Largest share of repeated sequences that is kept."""
+
+
+@section
+class PassRateFilter(DataOperator, type="pass_rate"):
+    """Keep rows whose recorded pass rate is within bounds; 1 minus the pass rate is the difficulty of a row."""
+
+    min: Fraction = 0.0
+    """Smallest pass rate that is kept."""
+    max: Fraction = 1.0
+    """Largest pass rate that is kept."""
+
+
+@section
+class FunctionDataOperator(DataOperator, type="function"):
+    """Your own operator: a function that receives all rows and returns the new ones."""
+
+    path: str
+    """Python file with the function, or ``pkg://package.module``. It runs in the controller."""
+    function: str = "operate"
+    """Name of the function."""
+    args: dict[str, Any] = {}
+    """Further arguments of the function, by name."""
+
+
+@section
+class ExternalDataOperator(DataOperator, type="external"):
+    """An operator of Data-Juicer that rlctl does not have. rlctl converts it but cannot run it."""
+
+    kind: str
+    """Its name in Data-Juicer."""
+    args: dict[str, Any] = {}
+    """Its arguments, by name."""
+
+
+@section
+class PriorityWeights:
+    """What each score of a row counts."""
+
+    difficulty: float = -0.7
+    """Weight of the difficulty: 1 minus the pass rate of the operator pass_rate, or 0.5 without it."""
+    diversity: float = 0.8
+    """Weight of the diversity: how rare the sequences of 5 characters of a text are in the dataset, from 0 to 1."""
+    usage_frequency: float = -0.5
+    """Weight of the number in the column ``consumed_cnt``, or 0 if there is none."""
+    quality: float = 1.0
+    """Weight of the quality: the mean of the shares that operators measured, each as 0 (bad) to 1 (good), or 0.5 without any."""
+
+
+@section
+class Priority:
+    """Sorts the rows that operators leave by a weighted sum of scores, highest first."""
+
+    weights: PriorityWeights = PriorityWeights()
+    """What each score of a row counts."""
+    keep: Count | None = None
     """Keep this many rows with the highest priority. null = all rows."""
 
 
@@ -182,8 +290,14 @@ class Data:
     """Which assistant turns of a conversation sft trains on."""
     custom: CustomDataset | None = None
     """Your own dataset class instead of the built-in reader. Its file runs in the controller."""
-    task_pipeline: TaskPipeline | None = None
-    """Operators that prepare prompts before the run."""
+    operators: tuple[DataOperator, ...] = ()
+    """Operators on the training datasets before the run, applied to each dataset in this order. Results are cached."""
+    operators_input: tuple[str, ...] = ()
+    """Files that the operators read instead of the first training dataset, which then names only the columns."""
+    operators_output: str | None = None
+    """Folder for a copy of the first dataset's result, a file ``output.jsonl``. null = none."""
+    priority: Priority | None = None
+    """Sorting and cutting after the operators. null = off."""
     stage_in_shared_memory: bool = False
     """Copy data files to /dev/shm once per node before reading."""
     trust_remote_code: bool = False

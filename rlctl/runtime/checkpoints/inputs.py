@@ -55,7 +55,7 @@ ACCEPTED = "accepted-changes.json"
 """Beside the checkpoints of a stage: what was accepted, and when."""
 _CODE = re.compile(
     r"rewards\[\]<function>\.path|algorithm\.experience_operators\[\]<function>\.path"
-    r"|data\.custom\.path|environment\.plugins|(.+\.)?import_modules|.+\.chat_template"
+    r"|data\.operators\[\]<function>\.path|data\.custom\.path|environment\.plugins|(.+\.)?import_modules|.+\.chat_template"
 )
 _MODEL = re.compile(
     r"((critic|reference)\.)?model\.(path|tokenizer|lora\.adapter_path)|rewards\[\]<model>\.(path|tokenizer)"

@@ -1,0 +1,89 @@
+"""``rlctl data``: what the operators of a config make of its training data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlctl.cli import arguments, diagnostics, output
+from rlctl.cli.commands import command, group
+from rlctl.common.errors import UsageError
+from rlctl.common.messages import text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from rlctl.runtime.data.operators import Prepared
+
+app = group("Look at training data before a run.\n\nRuns the operators of [bold]data.operators[/bold], as a run does.")
+
+
+@command(app)
+def inspect(
+    inputs: arguments.Inputs,
+    *,
+    dialect: arguments.Dialect = None,
+    assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    variables: arguments.Variables = [],  # noqa: B006
+    samples: Annotated[
+        int, typer.Option(help="Rows to show of each result, and of those that were dropped.", min=0)
+    ] = 2,
+    json: arguments.Json = False,
+) -> None:
+    """Run the data operators of a config and show what they keep.
+
+    Shows the rows in and out of each operator, some rows that it dropped, and the first rows of the result. The result is cached,
+    so that a run with the same data and operators starts without computing it again.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl data inspect run.yaml[/cyan]
+
+    [cyan]rlctl data inspect run.yaml --samples 5 --json[/cyan]
+    """
+    from rlctl.runtime.data.operators import prepare, shown_rows, tokens_by
+    from rlctl.runtime.data.tokenizer import load_tokenizer
+
+    loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments, variables=variables)
+    diagnostics.findings(report.findings)
+    config = loaded.config
+    if not config.data.operators and config.data.priority is None:
+        raise UsageError(text("data-no-operators"))
+
+    def counted(value: str) -> int:
+        return tokens_by(load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code))(value)
+
+    _, done = prepare(config, counted)
+    first = {each.key: list(shown_rows(each.file, _column(config, each.key), samples)) for each in done}
+    if json:
+        output.data([{**vars(each), "counts": [vars(one) for one in each.counts], "file": str(each.file),
+                      "first": first[each.key]} for each in done])  # fmt: skip
+        return
+    for each in done:
+        output.show(*_shown(each, first[each.key], samples))
+
+
+def _column(config: object, key: str) -> str:
+    """The column of the prompts of a source."""
+    sources = config.data.train  # type: ignore[attr-defined]
+    return str(sources[int(key.partition("[")[2].rstrip("]"))].prompt_key)
+
+
+def _shown(each: Prepared, first: list[str], samples: int) -> list[RenderableType]:
+    """The counts as a table, and rows as text."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("operator", "in", "out"):
+        table.add_column(text(f"data-{title}"), justify="left" if title == "operator" else "right")
+    for place, one in enumerate(each.counts, start=1):
+        table.add_row(Text(f"{place} {one.name}"), str(one.before), str(one.after))
+    told: list[RenderableType] = [Text(f"{each.key}: {each.file}", no_wrap=True, overflow="ignore"), table]
+    for place, one in enumerate(each.counts, start=1):
+        told += [
+            Text(f"{text('data-dropped', operator=f'{place} {one.name}')}: {row}") for row in one.dropped[:samples]
+        ]
+    return [*told, *(Text(f"{text('data-kept')}: {row}") for row in first)]

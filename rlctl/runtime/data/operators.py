@@ -1,0 +1,429 @@
+"""Operators on training data: rows are dropped, changed, sorted and cut once, before a run.
+
+    data.train[i] ──▶ operator 1 ──▶ operator 2 ──▶ ... ──▶ priority ──▶ a Parquet file in the cache
+
+The file is named by a hash of the rows, the operators and the code that they call, so it is made again only when one of these
+changes. Beside it are the rows in and out of each operator, and some of the rows that each dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache as remembered
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlctl.common.errors import RunError
+from rlctl.config import Config, to_plain
+from rlctl.config.sections.data import (
+    AlphanumericFilter,
+    DataOperator,
+    DataSource,
+    DuplicateFilter,
+    FunctionDataOperator,
+    LanguageFilter,
+    LengthFilter,
+    PassRateFilter,
+    Priority,
+    RepetitionFilter,
+    SpecialCharacterFilter,
+)
+from rlctl.runtime.data.sources import load_source, require_column, source_name
+from rlctl.runtime.remote.files import cache
+from rlctl.runtime.user_code import PACKAGE, last_lines, load_object
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+VERSION = 1
+"""Raised when an operator computes something else, so that files of before are not used."""
+SHOWN = 3
+"""Dropped rows of each operator that are kept to be shown."""
+BLOCK = 10_000
+"""Rows that are hashed at a time."""
+
+
+@dataclass
+class Row:
+    """A row under way, with what operators measured of it."""
+
+    values: dict[str, Any]
+    stats: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What an operator did."""
+
+    name: str
+    before: int
+    after: int
+    dropped: tuple[str, ...] = ()
+    """Texts of some of the rows that it dropped."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The result for one data set."""
+
+    key: str
+    """``data.train[0]``."""
+    file: Path
+    counts: tuple[Counted, ...]
+    digest: str
+    """Of the rows, the operators and their code."""
+    made: bool
+    """Whether it was made now, not found."""
+
+    def __str__(self) -> str:
+        steps = ", ".join(f"{each.name} {each.before} -> {each.after}" for each in self.counts)
+        return f"{self.key}: {steps} rows ({'made' if self.made else 'found'} {self.file})"
+
+
+Tokens = Callable[[str], int]
+"""The number of tokens of a text."""
+
+
+def prepare(config: Config, tokens: Tokens) -> tuple[Config, list[Prepared]]:
+    """Run the operators of a config on its training data.
+
+    Args:
+        config: of a stage.
+        tokens: of the model's tokenizer.
+
+    Returns:
+        The config whose training sources are the results, and what was done; the same config if it has no operators.
+
+    Raises:
+        RunError: a file cannot be read, an operator fails, or no row is left.
+    """
+    data = config.data
+    if not data.operators and data.priority is None:
+        return config, []
+    if data.custom is not None:
+        raise RunError(
+            "data.operators and data.custom are both set", hint="let the class of data.custom filter its rows"
+        )
+    done = [_prepared(config, index, tokens) for index in range(len(data.train))]
+    train = tuple(
+        replace(
+            source,
+            path=str(each.file),
+            name=source_name(source),
+            format="parquet",
+            split=None,
+            subset=None,
+            max_samples=None,
+        )
+        for source, each in zip(data.train, done, strict=True)
+    )
+    return replace(config, data=replace(data, train=train)), done
+
+
+def tokens_by(tokenizer: Any) -> Tokens:
+    """Counts the tokens of a text, without those that a tokenizer adds."""
+    return lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def with_operators(inputs: dict[str, Any], done: Sequence[Prepared]) -> dict[str, Any]:
+    """What a checkpoint keeps of a stage's inputs, with that of prepared data: its change is one of the training data."""
+    if not done:
+        return inputs
+    found = {f"data.operators of {each.key}": {"": {"sha256": each.digest}} for each in done}
+    return {**inputs, "data": {**inputs["data"], **found}}
+
+
+def _prepared(config: Config, index: int, tokens: Tokens) -> Prepared:
+    source, key = config.data.train[index], f"data.train[{index}]"
+    rows = _rows(config, index, key)
+    digest = _digest(config, source, rows)
+    folder = cache() / "operators"
+    file, record = folder / f"{digest}.parquet", folder / f"{digest}.json"
+    made = not (file.is_file() and record.is_file())
+    if made:
+        kept, counts = _operated(config, source, rows, tokens, key)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(_table(kept, rows), file)
+        record.write_text(json.dumps([vars(each) for each in counts], ensure_ascii=False))
+    counts = [Counted(**{**each, "dropped": tuple(each["dropped"])}) for each in json.loads(record.read_text())]
+    if index == 0 and config.data.operators_output:
+        _copy(file, Path(config.data.operators_output).expanduser())
+    return Prepared(key, file, tuple(counts), digest, made)
+
+
+def _rows(config: Config, index: int, key: str) -> Dataset:
+    """The rows of a source, or of the files that stand for it."""
+    source, files = config.data.train[index], config.data.operators_input
+    if index or not files:
+        return load_source(source, key=key)
+    from datasets import concatenate_datasets
+
+    parts = [
+        load_source(replace(source, path=file, format="auto", split=None), key=f"data.operators_input[{place}]")
+        for place, file in enumerate(files)
+    ]
+    return concatenate_datasets(parts)
+
+
+def _digest(config: Config, source: DataSource, rows: Dataset) -> str:
+    data = config.data
+    code = {
+        operator.path: hashlib.sha256(Path(operator.path).expanduser().read_bytes()).hexdigest()
+        for operator in data.operators
+        if isinstance(operator, FunctionDataOperator)
+        and not operator.path.startswith(PACKAGE)
+        and Path(operator.path).expanduser().is_file()
+    }
+    counts_tokens = any(isinstance(each, LengthFilter) and each.unit == "tokens" for each in data.operators)
+    about = {
+        "version": VERSION,
+        "operators": [{"type": each.choice, **to_plain(each)} for each in data.operators],
+        "priority": None if data.priority is None else to_plain(data.priority),
+        "prompt_key": source.prompt_key,
+        "code": code,
+        "tokenizer": (config.model.tokenizer or config.model.path) if counts_tokens else None,
+    }
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    digest.update(json.dumps(rows.column_names).encode())
+    table = rows.with_format("arrow")
+    for start in range(0, rows.num_rows, BLOCK):
+        for row in table[start : start + BLOCK].to_pylist():
+            digest.update(repr(row).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:32]
+
+
+def _operated(
+    config: Config, source: DataSource, rows: Dataset, tokens: Tokens, key: str
+) -> tuple[list[Row], list[Counted]]:
+    """The rows that are left, and the counts."""
+    kept, counts = [Row(dict(row)) for row in rows], list[Counted]()
+    for place, operator in enumerate(config.data.operators):
+        where, before = f"data.operators[{place}]", kept
+        column = operator.column or (source.prompt_key if not isinstance(operator, PassRateFilter) else "pass_rate")
+        if not isinstance(operator, FunctionDataOperator):
+            require_column(rows, column, source=source, key=f"{where}.column")
+        kept = _apply(operator, kept, column, tokens, where)
+        left = {id(row) for row in kept}
+        gone = [row for row in before if id(row) not in left] if not isinstance(operator, FunctionDataOperator) else []
+        shown = tuple(text_of(row.values.get(source.prompt_key))[:500] for row in gone[:SHOWN])
+        counts.append(Counted(operator.choice, len(before), len(kept), shown))
+        if not kept:
+            raise RunError(
+                f"no row of {key} is left after {where} ({operator.choice})", hint="loosen its bounds or remove it"
+            )
+    if config.data.priority is not None:
+        before, kept = kept, prioritized(kept, config.data.priority, source.prompt_key)
+        counts.append(Counted("priority", len(before), len(kept)))
+    return kept, counts
+
+
+def _apply(operator: DataOperator, rows: list[Row], column: str, tokens: Tokens, where: str) -> list[Row]:
+    if isinstance(operator, FunctionDataOperator):
+        return _function(operator, rows, where)
+    if isinstance(operator, DuplicateFilter):
+        return _first_ones(operator, rows, column)
+    if isinstance(operator, PassRateFilter):
+        return [row for row in rows if operator.min <= _pass_rate(row, column, where) <= operator.max]
+    measure, name, low, high = _measured(operator, tokens)
+    for row in rows:
+        row.stats[name] = measure(text_of(row.values.get(column)))
+    return [row for row in rows if low <= row.stats[name] <= high]
+
+
+def _measured(operator: DataOperator, tokens: Tokens) -> tuple[Callable[[str], float], str, float, float]:
+    """What a filter measures of a text, the name of the number, and its bounds."""
+    match operator:
+        case LengthFilter(unit="tokens"):
+            return tokens, "tokens", operator.min, math.inf if operator.max is None else operator.max
+        case LengthFilter():
+            return len, "text_len", operator.min, math.inf if operator.max is None else operator.max
+        case LanguageFilter():
+            scripts = frozenset(name.upper() for name in operator.scripts)
+            return lambda text: script_share(text, scripts), "script_share", operator.min_share, 1.0
+        case AlphanumericFilter():
+            high = math.inf if operator.max_ratio is None else operator.max_ratio
+            return alphanumeric_share, "alnum_ratio", operator.min_ratio, high
+        case SpecialCharacterFilter():
+            return special_share, "special_char_ratio", operator.min_ratio, operator.max_ratio
+        case RepetitionFilter():
+            return (
+                lambda text: repeated_share(text, operator.rep_len),
+                "char_rep_ratio",
+                operator.min_ratio,
+                operator.max_ratio,
+            )
+    raise AssertionError(f"{operator.choice} is refused before a run")
+
+
+def text_of(value: Any) -> str:
+    """The text of a cell: itself, or of chat messages their contents, one a line."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Sequence):
+        contents = [each.get("content", "") for each in value if isinstance(each, Mapping)]
+        return "\n".join(text_of(content) if not isinstance(content, str) else content for content in contents)
+    if isinstance(value, Mapping):
+        return str(value.get("text", ""))
+    return "" if value is None else str(value)
+
+
+def script_share(text: str, scripts: frozenset[str]) -> float:
+    """The share of the letters of a text that are of some writing systems; 0 of a text without letters."""
+    counts = Counter(_script(character) for character in text if character.isalpha())
+    total = sum(counts.values())
+    return sum(counts[name] for name in scripts) / total if total else 0.0
+
+
+@remembered
+def _script(character: str) -> str:
+    """The writing system of a letter: the first word of its Unicode name."""
+    return unicodedata.name(character, "").partition(" ")[0].partition("-")[0]
+
+
+def alphanumeric_share(text: str) -> float:
+    """The share of letters and digits; 0 of an empty text."""
+    return sum(map(str.isalnum, text)) / len(text) if text else 0.0
+
+
+def special_share(text: str) -> float:
+    """The share of characters that are neither letters nor marks on letters; 0 of an empty text."""
+    return sum(unicodedata.category(each)[0] not in "LM" for each in text) / len(text) if text else 0.0
+
+
+def repeated_share(text: str, length: int) -> float:
+    """How much of a text the commonest of its repeated sequences of ``length`` characters are.
+
+    As many sequences as the root of the number of different ones count, of those that occur more than once.
+    Source: the filter of the ROOTS corpus, arXiv:2303.03915, appendix on character repetition.
+    """
+    counts = Counter(text[start : start + length] for start in range(len(text) - length + 1))
+    if not counts:
+        return 0.0
+    found = sorted(counts.values(), reverse=True)
+    most = min(math.isqrt(len(found)), sum(count > 1 for count in found))
+    return sum(found[:most]) / sum(found)
+
+
+_NO_LETTERS = re.compile(rf"\s+|\d+|[{re.escape(string.punctuation)}]")
+
+
+def _first_ones(operator: DuplicateFilter, rows: list[Row], column: str) -> list[Row]:
+    seen: set[str] = set()
+    kept = []
+    for row in rows:
+        text = text_of(row.values.get(column))
+        text = text.lower() if operator.lowercase else text
+        text = (_NO_LETTERS.sub("", text) if operator.ignore_non_character else text).strip()
+        if text not in seen:
+            seen.add(text)
+            kept.append(row)
+    return kept
+
+
+def _pass_rate(row: Row, column: str, where: str) -> float:
+    value = row.values.get(column)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise RunError(
+            f"column {column!r} has the value {value!r}; {where} expects a pass rate from 0 to 1",
+            hint=f"set {where}.column to the column with pass rates",
+        )
+    row.stats["difficulty"] = 1.0 - value
+    return float(value)
+
+
+def _function(operator: FunctionDataOperator, rows: list[Row], where: str) -> list[Row]:
+    function = load_object(operator.path, operator.function, where=where)
+    what = f"{operator.function} of {operator.path} ({where})"
+    try:
+        found = function([{**row.values, "stats": dict(row.stats)} for row in rows], **operator.args)
+    except (Exception, SystemExit) as error:  # whatever the user's function raises is shown to the user
+        raise RunError(f"{what} fails:\n{last_lines(error)}", hint="correct the function or its args") from error
+    if not isinstance(found, list) or not all(isinstance(row, Mapping) for row in found):
+        raise RunError(f"{what} returned {type(found).__name__}; expected a list of rows, each a mapping of columns")
+    return [
+        Row({name: value for name, value in row.items() if name != "stats"}, dict(row.get("stats") or {}))
+        for row in found
+    ]
+
+
+QUALITY: Mapping[str, bool] = {"alnum_ratio": True, "char_rep_ratio": False, "special_char_ratio": False}
+"""Shares that say how good a text is, and whether more is better."""
+NGRAM = 5
+
+
+def prioritized(rows: list[Row], chosen: Priority, column: str) -> list[Row]:
+    """Rows by priority, highest first and equal ones in their order; the first ``keep`` of them."""
+    weights = chosen.weights
+    diversity = (
+        diversities([text_of(row.values.get(column)) for row in rows]) if weights.diversity else [0.0] * len(rows)
+    )
+    scores = [
+        weights.usage_frequency * float(row.values.get("consumed_cnt") or 0)
+        + weights.quality * _quality(row)
+        + weights.difficulty * row.stats.get("difficulty", 0.5)
+        + weights.diversity * each
+        for row, each in zip(rows, diversity, strict=True)
+    ]
+    order = sorted(range(len(rows)), key=lambda place: -scores[place])
+    return [rows[place] for place in order[: chosen.keep]]
+
+
+def _quality(row: Row) -> float:
+    found = [row.stats[name] if more else 1.0 - row.stats[name] for name, more in QUALITY.items() if name in row.stats]
+    return sum(found) / len(found) if found else 0.5
+
+
+def diversities(texts: Sequence[str]) -> list[float]:
+    """How rare each text is among all: the mean, over its different sequences of 5 characters, of 1 over the texts that
+    have the sequence. 1 of a text that shares none, 1/n of one that occurs n times and is all there is."""
+    grams = [{text[start : start + NGRAM] for start in range(max(1, len(text) - NGRAM + 1))} for text in texts]
+    counts = Counter(gram for each in grams for gram in each)
+    return [sum(1 / counts[gram] for gram in sorted(each)) / len(each) for each in grams]
+
+
+def _table(kept: list[Row], rows: Dataset) -> Dataset:
+    """The rows that are left as a table, of the columns' types where they have those of before."""
+    from datasets import Dataset
+
+    values = [row.values for row in kept]
+    same = all(list(each) == rows.column_names for each in values)
+    return Dataset.from_list(values, features=rows.features if same else None)
+
+
+def _write(rows: Dataset, file: Path) -> None:
+    """Write rows as Parquet, whole or not at all."""
+    import pyarrow.parquet
+
+    partial = file.with_suffix(".partial")
+    pyarrow.parquet.write_table(rows.data.table, partial)
+    partial.replace(file)
+
+
+def _read(file: Path, count: int | None = None) -> list[dict[str, Any]]:
+    import pyarrow.parquet
+
+    found: list[dict[str, Any]] = pyarrow.parquet.read_table(file).slice(0, count).to_pylist()
+    return found
+
+
+def _copy(file: Path, folder: Path) -> None:
+    """Write a result as JSON lines."""
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / "output.jsonl.partial"
+    lines = [json.dumps(row, ensure_ascii=False, default=str) for row in _read(file)]
+    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    partial.replace(folder / "output.jsonl")
+
+
+def shown_rows(file: Path, column: str, count: int = SHOWN) -> Iterator[str]:
+    """The texts of the first rows of a result."""
+    for row in _read(file, count):
+        yield text_of(row.get(column))[:500]

@@ -1,0 +1,48 @@
+"""``rlctl data inspect``: rows in and out of each operator, and samples before and after."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONFIG = """rlctl: 1
+model: {path: absent}
+data:
+  train: [{path: rows.jsonl, prompt_key: question}]
+  operators: [{type: length, min: 3}, duplicates]
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RLCTL_CACHE", str(tmp_path / "cache"))
+    Path("rows.jsonl").write_text("".join(json.dumps({"question": text}) + "\n" for text in ("aaaa", "bb", "aaaa")))
+    Path("run.yaml").write_text(CONFIG)
+    return "run.yaml"
+
+
+def test_what_operators_keep_and_drop_is_shown(rlctl: Any, config: str) -> None:
+    shown = rlctl("data", "inspect", config)
+    assert shown.code == 0
+    lines = [line.split() for line in shown.out.splitlines()]
+    assert ["1", "length", "3", "2"] in lines
+    assert ["2", "duplicates", "2", "1"] in lines
+    assert "dropped by 1 length: bb" in shown.out
+    assert "kept: aaaa" in shown.out
+    [told] = json.loads(rlctl("data", "inspect", config, "--json").out)
+    assert (told["made"], told["first"]) == (False, ["aaaa"])
+    assert [(one["name"], one["before"], one["after"]) for one in told["counts"]] == [
+        ("length", 3, 2),
+        ("duplicates", 2, 1),
+    ]
+
+
+def test_without_operators_there_is_nothing_to_inspect(rlctl: Any, config: str) -> None:
+    Path(config).write_text(CONFIG.replace("[{type: length, min: 3}, duplicates]", "[]"))
+    shown = rlctl("data", "inspect", config)
+    assert shown.code == 2
+    assert "no data.operators" in shown.err
