@@ -350,6 +350,11 @@ def _outlives(config: Config) -> bool:
     return not isinstance(config.buffer, MemoryBuffer) or config.buffer.log_path is not None
 
 
+def reads_no_rows(config: Config) -> bool:
+    """Whether a run draws nothing from the training data, or answers each of its rows once."""
+    return config.run.mode == "evaluate_only" or writes_responses(config) or drains_buffer(config)
+
+
 def writes_responses(config: Config) -> bool:
     """Whether the training data is answered once, into a file of responses."""
     return config.run.mode == "rollout_only" and not _outlives(config)

@@ -656,6 +656,7 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
         ),
         (_answers_once, "answers-once"),
     ),
+    **dict.fromkeys(("data.operators", "data.priority"), (arithmetic.reads_no_rows, "operators-train")),
     "algorithm.experience_operators": (
         lambda config: _answers_once(config) or arithmetic.drains_buffer(config),
         "operators-explore",

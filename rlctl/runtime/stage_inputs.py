@@ -84,7 +84,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     if plan.role("policy"):
         make_loss(config)
         if plan.objective in ("rl", "mix"):
-            Shaping.of(config)
+            Shaping.of(config, explores=not arithmetic.drains_buffer(config))
     if plan.role("critic"):
         check_critic(config)
     copies_of(stage, Path())
@@ -97,8 +97,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     if plan.role("agent"):
         check_agent_code(config, tokenizer)
     stop_token_ids = _stop_tokens(tokenizer)
-    reads = plan.role("policy") is not None or plan.role("rollout") is not None
-    data, operated = prepare(config, tokens_by(tokenizer)) if reads and config.data.train else (config, [])
+    data, operated = (config, []) if arithmetic.reads_no_rows(config) else prepare(config, tokens_by(tokenizer))
     for each in operated:
         events.emit("data_operators", data=each.key, file=str(each.file), counts=[vars(one) for one in each.counts])
         events.advise(str(each))

@@ -65,6 +65,7 @@ support-running-cluster = the cluster at runtime.ray.address is already running 
 support-whole-distributions = full distributions are compared within each training micro-batch
 support-ends-with-buffer = a run that trains on a buffer reads no training data; it ends with the buffer or at schedule.total_steps
 support-answers-once = the run generates responses to each dataset once and writes all of them to the file
+support-operators-train = this run does not sample prompts from its training data, so data operators do not run
 support-operators-explore = operators act where responses are generated for training, which this run does not do
 support-no-earlier-pass = SFT and DPO have no earlier pass whose experts could be replayed
 support-whole-rows = prefix grouping needs FSDP2 with packed sequences (model.attention auto) and no router replay

@@ -65,6 +65,7 @@ support-running-cluster = runtime.ray.address 的集群已在运行，核数已�
 support-whole-distributions = 完整分布在每个训练 micro-batch 内比较
 support-ends-with-buffer = 从缓冲区训练的任务不读取训练数据；缓冲区用完或到 schedule.total_steps 时结束
 support-answers-once = 任务对每个数据集各生成一遍回答，并全部写入文件
+support-operators-train = 本任务不从训练数据中采样 prompt，因此数据算子不执行
 support-operators-explore = 算子在为训练生成回答的任务中执行，本任务不生成这些回答
 support-no-earlier-pass = SFT 和 DPO 没有可供重放专家选择的前一遍
 support-whole-rows = 前缀合并需要 FSDP2 打包序列（model.attention auto），且不重放专家路由
