@@ -25,6 +25,7 @@ Kind = Literal[
     "run_started",
     "resumed",
     "changes_accepted",
+    "data_operators",
     "stage_started",
     "phase",
     "phase_ended",
