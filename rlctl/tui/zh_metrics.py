@@ -18,6 +18,9 @@ METRICS: dict[str, str] = {
     "Share of generated groups that pass the filters, without groups beyond a full step.": (
         "生成的组中通过过滤的比例，填满一步之后多出的不算。"
     ),
+    "Responses that an experience operator received, by its place and type.": "经验算子收到的回答数，按其位置和类型区分。",
+    "Responses that an experience operator passed on.": "经验算子放行的回答数。",
+    "Mean of another number that an experience operator returns.": "经验算子返回的其他数值的均值。",
     "Rounds of prompts generated to fill the step.": "为填满本步生成了几轮 prompt。",
     "Share of the kept groups' responses that stay in the loss.": "保留的组中，过滤后仍计入损失的回答。",
     "Share of tokens that the rollout correction rejects.": "被两引擎间的修正拒绝的 token。",
