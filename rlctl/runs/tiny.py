@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.config import Config, Loaded, stages_of
-from rlctl.config.sections.agents import RunningAgent
+from rlctl.config.sections.agents import ProgramAgent, RunningAgent, ToolsAgent
 from rlctl.config.sections.algorithm import (
     DifficultyMask,
     GroupMean,
@@ -142,6 +142,8 @@ def _lengths(config: Config) -> Iterator[Edit]:
         if isinstance(agent, RunningAgent) and agent.name in agents:
             turn = min(agent.max_turn_tokens or MAX_RESPONSE, MAX_RESPONSE)
             yield Edit(("rollout", "agents", index, "max_turn_tokens"), turn, SHORT)
+        if isinstance(agent, ToolsAgent | ProgramAgent):
+            yield Edit(("rollout", "agents", index, "tool_format"), "auto", "as the chat template writes calls")
     yield Edit(("rollout", "max_response_tokens"), new, SHORT)
     least = min(rollout.sampling.min_response_tokens, new)
     yield Edit(("rollout", "sampling", "min_response_tokens"), least, SHORT)
