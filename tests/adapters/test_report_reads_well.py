@@ -5,6 +5,8 @@ from __future__ import annotations
 from rlctl.common.report import Report
 from rlctl.translation.translate import convert
 
+from .roll.texts import AGENTIC
+
 TASKSETS = """
 algorithm: {algorithm_type: grpo, repeat_times: 8}
 model: {model_path: org/model, max_model_len: 2048}
@@ -89,3 +91,10 @@ def test_the_length_of_a_run_is_reported_once() -> None:
     _, lines = told(VERL.replace("total_epochs: 10, total_training_steps: 200, ", ""), "verl", "roll")
     (line,) = [line for line in lines if "500" in line]
     assert "30 epochs depend on the number of training rows" in line
+
+
+def test_an_environment_that_a_workflow_plays_is_no_list_of_missing_keys() -> None:
+    text = AGENTIC.replace("Sokoban: {env_type: sokoban,", "Sokoban: {env_type: frozen_lake,")
+    _, lines = told(text, "roll", "trinity")
+    assert [line for line in lines if "frozen_lake_workflow" in line]
+    assert [line for line in lines if "rollout.agents" in line] == []

@@ -106,7 +106,7 @@ def lost_agent(view: Writing, place: int, reason: str, *, implies: bool = True) 
     if implies:
         rows = (WORKFLOWS, agent.kind) if isinstance(agent, OtherAgent) else (ENVIRONMENTS, game_of(agent))
         shown = f"{shown}{told(*rows)}"
-    yield Inexpressible(((*root, "type"), *_leaves(view.get(AGENTS)[place], root), *used), shown)
+    yield Inexpressible(((*root, "type"), *leaves(view.get(AGENTS)[place], root), *used), shown)
 
 
 def _lacking(agent: TrajectoryAgent, reason: str) -> str:
@@ -120,12 +120,12 @@ def _lacking(agent: TrajectoryAgent, reason: str) -> str:
     return said("{kind} is a class of {framework}: {reason}", kind=agent.kind, framework=framework, reason=reason)
 
 
-def _leaves(value: Any, place: KeyPath) -> Iterator[KeyPath]:
+def leaves(value: Any, place: KeyPath) -> Iterator[KeyPath]:
     """Every place in a value, those of mappings and lists too."""
     inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, item in inner:
         yield (*place, name)
-        yield from _leaves(item, (*place, name))
+        yield from leaves(item, (*place, name))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.adapters.engine.agents import AGENTS, game_of, lost_agent
+from rlctl.adapters.engine.agents import AGENTS, game_of, leaves, lost_agent
 from rlctl.adapters.engine.implied import WORKFLOWS
 from rlctl.adapters.engine.rules import Flow, Inexpressible, Out, Reading, Writing
 from rlctl.adapters.trinity.workflows import E, Task, eval_tasksets, one_turn, task, tasksets
@@ -190,7 +190,7 @@ def _write_played(view: Writing, place: int, workflow: str) -> Iterator[Out]:
     """An environment that one of Trinity's workflows plays in its own way, which a warning of the file tells."""
     root, plain = (*view.to(AGENTS), place), view.get(AGENTS)[place]
     reason = said("Trinity's {workflow} has its own prompts, steps and rewards", workflow=workflow)
-    yield Inexpressible(tuple((*root, name) for name in plain), reason, idle=True)
+    yield Inexpressible(tuple(leaves(plain, root)), reason, idle=True)
 
 
 def played_args(agent: TrajectoryAgent | None) -> dict[str, Any]:
