@@ -24,8 +24,10 @@ from textual.widgets import Input, Static
 
 from rlctl.common.errors import RlctlError, UsageError
 from rlctl.common.language import LANGUAGES
+from rlctl.common.messages.reasons import said
 from rlctl.tui import settings, themes
 from rlctl.tui.language import LANGUAGE, say
+from rlctl.tui.navigation import Opening
 from rlctl.tui.safe_lines import SafeLines
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
@@ -56,8 +58,6 @@ MOVES = (
 """Letters that do what an arrow or other key does where the cursor is."""
 Make = Callable[[], "Screen[Any]"]
 """Makes a screen; what it needs is imported and read."""
-Opening = Callable[["dict[str, str]"], "Session"]
-"""Opens a config, given what a person said that a launch script wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,10 @@ class RlctlApp(App[RlctlError]):
     def _dress(self, asked: str | None) -> None:
         if asked is not None and themes.whole_name(asked) not in self.available_themes:
             names = ", ".join(sorted(self.available_themes))
-            raise UsageError(f"there is no theme {asked!r}", hint=f"dark, light, contrast, or one of {names}")
+            raise UsageError(
+                said("there is no theme {name!r}", name=asked),
+                hint=said("dark, light, contrast, or one of {names}", names=names),
+            )
         wanted = themes.whole_name(asked or settings.read().get("theme", ""))
         self.theme = wanted if wanted in self.available_themes else themes.FIRST
 
@@ -379,7 +382,7 @@ class RlctlApp(App[RlctlError]):
 
     def _tell_refused(self, name: str, error: RlctlError) -> None:
         title = say("{name} cannot be opened").format(name=name)
-        self.notify(str(error), title=title, severity="error", markup=False)
+        self.notify(error.shown, title=title, severity="error", markup=False)
 
     def _ask(self, asked: Asked, name: str, error: RlctlError, wanted: Iterable[str]) -> None:
         """Ask for the variables that a script wants, with the values given before; without an answer, show the start page."""
@@ -392,7 +395,7 @@ class RlctlApp(App[RlctlError]):
                 self.push_screen(self._start_page()())
                 self._tell_refused(name, error)
 
-        told = error.account if wanted else str(error)
+        told = error.shown_account if wanted else error.shown
         self.push_screen(WantedScreen(told, {**asked.given, **dict.fromkeys(wanted, "")}), answered)
 
     def _back_to(self, shown: Screen[Any]) -> bool:

@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.fuzzy import Matcher
 from textual.markup import escape
 
+from rlctl.common.messages.reasons import translated
 from rlctl.tui.language import say
-
-if TYPE_CHECKING:
-    from rlctl.tui.app import RlctlApp
+from rlctl.tui.navigation import navigation
 
 CALLED = 1000.0
 """How well what is called as it was typed fits: better than what has the letters of that."""
@@ -118,7 +117,7 @@ class Places(Provider):
         from rlctl.config import presets
         from rlctl.tui.widgets.sample_texts import plain
 
-        app = cast("RlctlApp", self.app)
+        app = navigation(self.app)
         configs, folders = configs_and_runs(Path())
         listed = runs.list_runs(app.runs_folder) if is_folder(app.runs_folder) else []
         for info in runs.with_others(listed, folders):
@@ -126,6 +125,6 @@ class Places(Provider):
             yield Command(title, info.status, partial(app.watch_run, info.folder))
         for preset in presets.names():
             title = say("preset {name}").format(name=preset.name)
-            yield Command(title, preset.title, partial(app.edit_preset, preset.name))
+            yield Command(title, translated(preset.title), partial(app.edit_preset, preset.name))
         for path in configs[:FILES]:
             yield Command(say("file {name}").format(name=plain(str(path))), "", partial(app.edit_file, path))

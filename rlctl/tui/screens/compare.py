@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 from textual import on, work
@@ -14,9 +14,10 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 
-from rlctl.common.errors import RlctlError
+from rlctl.common.errors import RlctlError, shown
 from rlctl.monitor.watching import RunView
 from rlctl.tui.language import say
+from rlctl.tui.navigation import navigation
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.metric_browser import MetricBrowser
@@ -25,7 +26,6 @@ from rlctl.tui.widgets.pages import Pages
 
 if TYPE_CHECKING:
     from rlctl.translation.difference import Difference
-    from rlctl.tui.app import RlctlApp
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ def compare(first: Path, second: Path) -> Compared:
     try:
         found = differences(Loaded(read_config(first)), Loaded(read_config(second)))
     except (RlctlError, OSError) as error:
-        problem = str(error)
+        problem = shown(error)
     sources = []
     for folder in (first, second):
         try:
             stage = RunView(folder).read_whole().stage
         except OSError as error:
-            problem = "\n".join(part for part in (problem, str(error)) if part)
+            problem = "\n".join(part for part in (problem, shown(error)) if part)
         else:
             sources += [Source(folder.name, stage)] if stage is not None else []
     return Compared(found, problem, sources)
@@ -100,7 +100,7 @@ class CompareScreen(Screen[None]):
         yield Footer()
 
     def action_leave(self) -> None:
-        cast("RlctlApp", self.app).leave_screen(self)
+        navigation(self.app).leave_screen(self)
 
     def on_mount(self) -> None:
         self.title = say("{first} and {second}").format(first=self.first.name, second=self.second.name)

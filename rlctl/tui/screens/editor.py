@@ -377,7 +377,7 @@ class EditorScreen(EditorFiles):
             shown = pane.read(self.session) if pane is not None and not isinstance(pane, FindingsPane) else None
             flow = _flow(self.session)
         except RlctlError as error:
-            self.app.call_from_thread(self.notify, str(error), severity="error", markup=False)
+            self.app.call_from_thread(self.notify, error.shown, severity="error", markup=False)
             return
         self.post_message(self.Checked(number, findings, pane, shown, flow))
 
@@ -499,7 +499,7 @@ class EditorScreen(EditorFiles):
         try:
             self._set(row.view, text)
         except ConfigError as error:
-            row.tell(str(error))
+            row.tell(error.shown)
             return False
         row.tell("")
         return True
@@ -570,7 +570,7 @@ class EditorScreen(EditorFiles):
         try:
             self.session.set(change.path, change.value)
         except ConfigError as error:
-            self.notify(str(error), severity="error", markup=False)
+            self.notify(error.shown, severity="error", markup=False)
             return
         self.run_worker(self._done(change, say("set: {label}")), group="shown")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from textual import work
 from textual.binding import Binding, BindingType
@@ -16,6 +16,7 @@ from textual.screen import Screen
 
 from rlctl.common.errors import DocumentError, RlctlError
 from rlctl.common.filenames import YAML_ENDINGS, expanded, is_file
+from rlctl.common.messages.reasons import translated
 from rlctl.common.secrets import redacted
 from rlctl.documents import KeyPath, dotted, read_text
 from rlctl.editing import items, recovery
@@ -29,11 +30,9 @@ from rlctl.tui.dialogs.items import ItemsScreen
 from rlctl.tui.dialogs.save_as import Named, SaveAsScreen
 from rlctl.tui.external import edited
 from rlctl.tui.language import say, shortened
+from rlctl.tui.navigation import navigation
 from rlctl.tui.panes.preview import DIALECTS
 from rlctl.tui.widgets.field_row import FieldRow
-
-if TYPE_CHECKING:
-    from rlctl.tui.app import RlctlApp
 
 LOOK_SECONDS = 2.0
 """How often the file is looked at."""
@@ -178,7 +177,7 @@ class EditorFiles(Screen[None]):
             self._save_then(self._go)
 
     def _go(self) -> None:
-        cast("RlctlApp", self.app).leave_screen(self)
+        navigation(self.app).leave_screen(self)
 
     def on_unmount(self) -> None:
         if self._given_up or not recovery.is_at_stake(self.session):
@@ -212,7 +211,7 @@ class EditorFiles(Screen[None]):
             path = self.session.save(draft, force=force)
         except FileChangedError as error:
             self.app.push_screen(
-                AskScreen(say("{error}. Save over it?").format(error=error.message), say("Save over it")),
+                AskScreen(say("{error}. Save over it?").format(error=translated(error.message)), say("Save over it")),
                 lambda yes: self._write(draft, after, keep=keep, force=True) if yes else None,
             )
         except RlctlError as error:
@@ -221,7 +220,7 @@ class EditorFiles(Screen[None]):
             self._saved(path, after, keep=keep)
 
     def _not_saved(self, error: RlctlError) -> None:
-        self.notify(in_app(str(error)), title=say("not saved"), severity="error", timeout=15, markup=False)
+        self.notify(in_app(error.shown), title=say("not saved"), severity="error", timeout=15, markup=False)
 
     def _saved(self, path: Path, after: Callable[[], Any], *, keep: bool) -> None:
         """Tell what was saved, and take what the file says unless the user keeps other values here."""
@@ -425,7 +424,7 @@ class EditorFiles(Screen[None]):
         try:
             text = self.session.text()
         except RlctlError as error:
-            self.notify(str(error), severity="error", markup=False)
+            self.notify(error.shown, severity="error", markup=False)
             return
         is_yaml = self.session.place.suffix in YAML_ENDINGS
         self._outside(text, f"config{self.session.place.suffix if not is_yaml else '.yaml'}", self.session.take_text)
@@ -436,7 +435,7 @@ class EditorFiles(Screen[None]):
         try:
             typed = edited(self.app, text, name)
         except RlctlError as error:
-            self.notify(str(error), severity="error", markup=False)
+            self.notify(error.shown, severity="error", markup=False)
         if typed is None and refused:
             typed = text
         if typed is None or (typed == text and not refused):
@@ -448,7 +447,7 @@ class EditorFiles(Screen[None]):
         try:
             take(typed)
         except RlctlError as error:
-            told = say("What came back cannot be taken:\n{error}").format(error=error)
+            told = say("What came back cannot be taken:\n{error}").format(error=error.shown)
             answers = [("e", say("Edit it again")), ("g", say("Give it up"))]
             self.app.push_screen(
                 ChooseScreen(told, answers),
@@ -508,7 +507,7 @@ class EditorFiles(Screen[None]):
             elif answer == "k":
                 self.session.keep_mine()
         except RlctlError as error:
-            self.notify(str(error), title=say("not taken"), severity="error", markup=False)
+            self.notify(error.shown, title=say("not taken"), severity="error", markup=False)
         if answer is not None:
             self._shown()
 
@@ -535,7 +534,7 @@ class EditorFiles(Screen[None]):
         try:
             same = recovery.recover(self.session, item)
         except RlctlError as error:
-            self.notify(str(error), title=say("not applied"), severity="error", markup=False)
+            self.notify(error.shown, title=say("not applied"), severity="error", markup=False)
             return
         if not same and self.session.file is not None:
             self.notify(say("the file is another one by now: look at what differs"), severity="warning")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -29,13 +29,11 @@ from rlctl.runs.launching import Launched, begin, place
 from rlctl.tui.dialogs.ask import Tick
 from rlctl.tui.dialogs.dialog import Dialog
 from rlctl.tui.language import say
+from rlctl.tui.navigation import navigation
 from rlctl.tui.panes.plan import drawn
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
-
-if TYPE_CHECKING:
-    from rlctl.tui.app import RlctlApp
 
 QUIET_SECONDS = 0.4
 """How long nobody types an address before the plan is made for it."""
@@ -182,12 +180,12 @@ class LaunchScreen(Dialog[None]):
             words = launch_words(self.session, file, address=address, new=new, detach=is_job)
             launched = begin(words, place(self.session.config.run.name, ".log"))
         except RlctlError as error:
-            self.notify(str(error), title=say("not started"), severity="error", markup=False)
+            self.notify(error.shown, title=say("not started"), severity="error", markup=False)
             return
         folder = Path(self.session.config.run.folder)
-        app = cast("RlctlApp", self.app)
+        app = navigation(self.app)
         app.launched.append(launched)
-        app.switch_screen(StartingScreen(launched, None if is_job else folder))
+        self.app.switch_screen(StartingScreen(launched, None if is_job else folder))
 
 
 def _is_job(address: str) -> bool:
@@ -246,7 +244,7 @@ class StartingScreen(Screen[None]):
             from rlctl.tui.screens.monitor import MonitorScreen
 
             self._poll.stop()
-            cast("RlctlApp", self.app).watched.add(folder)
+            navigation(self.app).watched.add(folder)
             self.app.switch_screen(MonitorScreen(folder))
             return
         told = say(
@@ -262,4 +260,4 @@ class StartingScreen(Screen[None]):
         self.query_one("#starting-head", Static).update(head)
 
     def action_leave(self) -> None:
-        cast("RlctlApp", self.app).leave_screen(self)
+        navigation(self.app).leave_screen(self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -18,10 +18,11 @@ from textual.widgets import Static, TabbedContent, TabPane, Tabs
 from textual.worker import get_current_worker
 
 from rlctl import runs
-from rlctl.common.errors import RlctlError, RunError
+from rlctl.common.errors import RlctlError, RunError, shown
 from rlctl.monitor.processes import alive, processes_of
 from rlctl.monitor.watching import Batch, RunView
 from rlctl.tui.language import say
+from rlctl.tui.navigation import navigation
 from rlctl.tui.panes.events import EventsPane
 from rlctl.tui.panes.logs import LogsPane
 from rlctl.tui.panes.metrics import MetricsPane
@@ -38,7 +39,6 @@ from rlctl.tui.widgets.run_texts import head_text
 
 if TYPE_CHECKING:
     from rlctl.editing.session import Session
-    from rlctl.tui.app import RlctlApp
 
 EVERY_SECONDS = 1.0
 PROGRESS_SECONDS = 0.3
@@ -88,7 +88,7 @@ def look_at(folder: Path) -> FolderState:
         info = runs.inspect(folder)
     except (RlctlError, OSError) as error:
         gone = say("{folder} is not there any more").format(folder=folder)
-        return FolderState(None, problem=str(error) if folder.is_dir() else gone)
+        return FolderState(None, problem=shown(error) if folder.is_dir() else gone)
     if info.status != "running":
         return FolderState(info)
     processes = processes_of(folder, time.time())
@@ -198,7 +198,7 @@ class MonitorScreen(RunActions):
         folder = message.folder
         ran, info = self.info is not None and self.info.status == "running", folder.info
         if ran and info is not None and info.status != "running":
-            cast("RlctlApp", self.app).tell_ended(info.name, info.status)
+            navigation(self.app).tell_ended(info.name, info.status)
         is_new = (self.info.status if self.info else "") != (info.status if info else "")
         self.view, self.info, self.asked = message.view, folder.info, folder.asked
         if is_new:
@@ -246,7 +246,7 @@ class MonitorScreen(RunActions):
     @on(OverviewPane.Apply)
     def _open_next(self, message: OverviewPane.Apply) -> None:
         """Edit the config of a next run with what an advice changes; it is launched from there."""
-        folder, app = self.folder, cast("RlctlApp", self.app)
+        folder, app = self.folder, navigation(self.app)
 
         def opening(given: dict[str, str]) -> Session:
             from rlctl.tui.advised import next_run
@@ -263,10 +263,10 @@ class MonitorScreen(RunActions):
                     "a next run with {changes}; it resumes from step {step}. l launches it, u takes a change back"
                 )
             text = told.format(changes=", ".join(change.label for change in found.changes), step=found.step)
-            app.call_from_thread(app.notify, text, markup=False)
+            self.app.call_from_thread(self.app.notify, text, markup=False)
             return found.session
 
         app.edit(say("the next run"), opening, changed=True)
 
     def action_leave(self) -> None:
-        cast("RlctlApp", self.app).leave_screen(self)
+        navigation(self.app).leave_screen(self)

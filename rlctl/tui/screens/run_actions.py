@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from rlctl import runs
-from rlctl.common.errors import RlctlError
+from rlctl.common.errors import RlctlError, shown
 from rlctl.monitor.logs import readable
 from rlctl.runtime.stopping import STOP_FILE
 from rlctl.tui.dialogs.ask import AskScreen, ChooseScreen
@@ -97,7 +97,7 @@ class RunActions(Screen[None]):
             action()
             self.notify(told, markup=False)
         except (RlctlError, OSError) as error:
-            self.notify(str(error), severity="error", markup=False)
+            self.notify(shown(error), severity="error", markup=False)
 
     def _only_watched(self) -> bool:
         if self.readonly:
@@ -181,4 +181,4 @@ class RunActions(Screen[None]):
                 self.begins = None
                 tell(say("the run was not resumed:\n{why}").format(why=readable(why)), "error")
         except (RlctlError, OSError) as error:
-            tell(str(error), "error")
+            tell(shown(error), "error")

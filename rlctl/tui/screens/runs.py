@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from rich.text import Text
 from textual import on, work
@@ -21,6 +21,7 @@ from rlctl.common.filenames import is_folder
 from rlctl.runs import asked_of, remove
 from rlctl.tui.dialogs.ask import AskScreen
 from rlctl.tui.language import padded, say
+from rlctl.tui.navigation import navigation
 from rlctl.tui.run_rows import COLUMNS, COURSE, Row, RunRows, age, matching
 from rlctl.tui.screens.run_actions import RunActions
 from rlctl.tui.widgets.braille import blocks
@@ -30,9 +31,6 @@ from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.run_texts import ASKED, SIGNS, STATUSES, bar, duration
 from rlctl.tui.widgets.sample_texts import plain
 from rlctl.tui.widgets.spark import Spark
-
-if TYPE_CHECKING:
-    from rlctl.tui.app import RlctlApp
 
 EVERY_SECONDS = 2.0
 TALL = 30
@@ -145,7 +143,7 @@ class RunsScreen(RunActions):
         ran = {row.info.folder for row in before if row.info.status == "running"}
         for row in now:
             if row.info.folder in ran and row.info.status != "running":
-                cast("RlctlApp", self.app).tell_ended(row.info.name, row.info.status)
+                navigation(self.app).tell_ended(row.info.name, row.info.status)
 
     def _show(self) -> None:
         if self._found is None:
@@ -233,7 +231,7 @@ class RunsScreen(RunActions):
     @on(DataTable.RowSelected)
     def _open(self) -> None:
         if (row := self._under) is not None:
-            cast("RlctlApp", self.app).watch_run(row.info.folder)
+            navigation(self.app).watch_run(row.info.folder)
 
     @on(DataTable.HeaderSelected)
     def _sort_by(self, message: DataTable.HeaderSelected) -> None:
@@ -303,7 +301,7 @@ class RunsScreen(RunActions):
             words.value = ""
             self.set_focus(self._table)
         else:
-            cast("RlctlApp", self.app).leave_screen(self)
+            navigation(self.app).leave_screen(self)
 
 
 def run_facts(row: Row, asked: Collection[str]) -> Content:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -17,14 +17,13 @@ from textual.widgets.option_list import Option
 
 from rlctl.common.filenames import configs_and_runs, expanded, is_file, is_folder
 from rlctl.common.language import later
+from rlctl.common.messages.reasons import translated
 from rlctl.tui.language import say
+from rlctl.tui.navigation import navigation
 from rlctl.tui.widgets.field_row import PathSuggester
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
-
-if TYPE_CHECKING:
-    from rlctl.tui.app import RlctlApp
 
 FILES = 200
 """Most files that are listed."""
@@ -107,7 +106,9 @@ class StartScreen(Screen[None]):
         known = runs.with_others(listed, folders)
         found = [Choice("run", str(info.folder), run_line(info)) for info in known[:RUNS]]
         found += [self._file(path) for path in configs[:FILES]]
-        found += [Choice("preset", preset.name, f"{preset.name:<16} {say(preset.title)}") for preset in presets.names()]
+        found += [
+            Choice("preset", preset.name, f"{preset.name:<16} {translated(preset.title)}") for preset in presets.names()
+        ]
         self.post_message(self.Found(found))
 
     def _file(self, path: Path) -> Choice:
@@ -157,7 +158,7 @@ class StartScreen(Screen[None]):
 
     @on(OptionList.OptionSelected)
     def _open(self, message: OptionList.OptionSelected) -> None:
-        app = cast("RlctlApp", self.app)
+        app = navigation(self.app)
         kind, _, name = (message.option_id or "").partition(":")
         if kind == "run":
             app.watch_run(Path(name))
@@ -172,7 +173,7 @@ class StartScreen(Screen[None]):
 
     @on(Input.Submitted, "#start-filter")
     def _filtered(self, message: Input.Submitted) -> None:
-        app, typed, choices = cast("RlctlApp", self.app), message.value.strip(), self.query_one("#choices", OptionList)
+        app, typed, choices = navigation(self.app), message.value.strip(), self.query_one("#choices", OptionList)
         path = expanded(typed)
         if typed and is_file(path):
             app.edit_file(path)
@@ -207,7 +208,7 @@ class StartScreen(Screen[None]):
     def action_new(self) -> None:
         from rlctl.editing.session import Session
 
-        cast("RlctlApp", self.app).edit(say("a new config"), lambda given: Session.new())
+        navigation(self.app).edit(say("a new config"), lambda given: Session.new())
 
     def action_runs(self) -> None:
         from rlctl.tui.screens.runs import RunsScreen
