@@ -53,7 +53,7 @@ app = typer.Typer(
     invoke_without_command=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": usage.HELP_OPTIONS},
 )
 
 BEFORE, RUNNING, ABOUT = "Before a run", "Runs", "About"
@@ -84,6 +84,16 @@ def _show_version(asked: bool) -> None:
     if asked:
         version.version()
         raise typer.Exit
+
+
+def _language_of(words: list[str]) -> str:
+    """The language of a command line, which ``--language`` before the command chooses."""
+    for option, value in zip(words, [*words[1:], ""], strict=False):
+        if not option.startswith("-"):
+            break
+        if option == "--language=zh" or (option == "--language" and value == "zh"):
+            return "zh"
+    return chosen()
 
 
 def _speak(language: str | None) -> None:
@@ -130,7 +140,7 @@ def first_steps() -> str:
 def main() -> int:
     """The console script: run a command; errors that a user can act on are shown without a traceback."""
     try:
-        if chosen() == "zh":
+        if _language_of(sys.argv[1:]) == "zh":
             usage.run(get_command(app))
         else:
             get_command(app)(prog_name="rlctl")

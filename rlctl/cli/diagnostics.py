@@ -31,10 +31,20 @@ from rlctl.common.errors import (
 )
 from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import translated
+from rlctl.common.messages.reasons import spoken, translated
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report, without_requests
-from rlctl.common.report_lines import RUNTIME_CODES, Cause, Line, Part, causes, framework, lines, release
+from rlctl.common.report_lines import (
+    OF_THE_READING,
+    RUNTIME_CODES,
+    Cause,
+    Line,
+    Part,
+    causes,
+    framework,
+    lines,
+    release,
+)
 from rlctl.common.terminal import safe
 
 if TYPE_CHECKING:
@@ -169,10 +179,13 @@ def bug(problem: BaseException) -> Path | None:
     except OSError:  # nowhere to write to: the summary is still shown
         path = None
     summary = " ".join(f"{type(problem).__name__}: {problem}".split())
-    _line("this is a bug in rlctl, not in your config", _coloured(f"{text('level-error')}: ", "31;1"))
+    _line(spoken("this is a bug in rlctl, not in your config"), _coloured(f"{text('level-error')}: ", "31;1"))
     _line(f"  {summary[:300]}")
-    _line(f"  the traceback is in {path}" if path else "  RLCTL_DEBUG=1 shows the traceback")
-    _line("  please report it with the command and the file that led here")
+    _line(
+        "  "
+        + (spoken("the traceback is in {path}", path=path) if path else spoken("RLCTL_DEBUG=1 shows the traceback"))
+    )
+    _line("  " + spoken("please report it with the command and the file that led here"))
     return path
 
 
@@ -307,7 +320,7 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
 def _harm(line: Line) -> int:
     """How soon a line comes: by rank; a mistyped key as what changes training, whatever it was meant to set."""
     if line.finding is not None:
-        return line.finding.rank.place
+        return len(Rank) if line.finding.code in OF_THE_READING else line.finding.rank.place
     ranks = [entry.rank.place for entry in line.entries]
     mistyped = line.entries[0].bucket is Bucket.UNKNOWN and line.note
     return min([*ranks, Rank.SCHEDULE.place] if mistyped else ranks)
@@ -318,7 +331,8 @@ def _ranked(heading: str, found: Sequence[Line], report: Report, to: layout.Scre
     if found:
         _write(["", to.styled(heading, layout.BOLD)])
     for place, group in groupby(found, _harm):
-        _write([f"  {to.styled(tuple(Rank)[place].heading, layout.DIM)}"])
+        name = tuple(Rank)[place].heading if place < len(Rank) else text("rank-reading")
+        _write([f"  {to.styled(name, layout.DIM)}"])
         for line in group:
             _write(_item(line, report, every=every).lines(to))
 

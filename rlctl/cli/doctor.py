@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rlctl.cli import arguments, output
+from rlctl.cli import arguments, layout, output
 from rlctl.common import packages
 from rlctl.common.errors import SandboxUnavailable
+from rlctl.common.messages.reasons import spoken, translated
 
 ABILITIES: Mapping[str, str | None] = {
     "convert, check, plan": None,
@@ -124,23 +125,37 @@ def gpus() -> list[str] | str:
     return asked.stdout.strip().splitlines() if asked.returncode == 0 else "unknown"
 
 
+def _lacking(ability: Ability) -> str:
+    """What an ability lacks, and how to get it."""
+    from rich.markup import escape
+
+    if not ability.missing:
+        return ""
+    missing = ", ".join(map(translated, ability.missing))
+    needs = missing if ability.name == SANDBOX else spoken("needs {packages}", packages=missing)
+    return f"  [dim]{escape(needs)}: {escape(translated(ability.hint))}[/]"
+
+
 def _lines(about: dict[str, Any], versions: dict[str, str | None], able: list[Ability]) -> list[str]:
     from rich.markup import escape
 
     found = about["gpus"]
-    shown = found if isinstance(found, str) else ", ".join(found) or "none: runs use the CPU"
-    lines = [
-        f"[bold]machine[/]    {about['system']}, {about['cpu_cores']} cores, {about['memory_gib']} GiB",
-        f"[bold]python[/]     {about['python']}  {about['executable']}",
-        f"[bold]GPUs[/]       {shown}",
-        f"[bold]compiler[/]   {about['c_compiler'] or 'none: on CPU, train.compile has no effect'}",
-        "",
-    ]
+    shown = found if isinstance(found, str) else ", ".join(found) or spoken("none: runs use the CPU")
+    facts = {
+        "machine": spoken(
+            "{system}, {cores} cores, {memory} GiB",
+            system=about["system"],
+            cores=about["cpu_cores"],
+            memory=about["memory_gib"],
+        ),
+        "python": f"{about['python']}  {about['executable']}",
+        "GPUs": shown,
+        "compiler": about["c_compiler"] or spoken("none: on CPU, train.compile has no effect"),
+    }
+    lines = [f"[bold]{layout.padded(translated(name), 10)}[/] {escape(value)}" for name, value in facts.items()]
+    lines.append("")
+    yes, no = (layout.padded(spoken(word), 3) for word in ("yes", "no"))
     for ability in able:
-        mark = "[green]yes[/]" if ability.available else "[yellow]no [/]"
-        needs = "" if ability.name == SANDBOX else "needs "
-        why = (
-            f"  [dim]{needs}{escape(', '.join(ability.missing))}: {escape(ability.hint)}[/]" if ability.missing else ""
-        )
-        lines.append(f"  {mark}  {ability.name}{why}")
+        mark = f"[green]{yes}[/]" if ability.available else f"[yellow]{no}[/]"
+        lines.append(f"  {mark}  {translated(ability.name)}{_lacking(ability)}")
     return [*lines, "", "  ".join(f"{name} {version}" for name, version in versions.items() if version)]

@@ -30,6 +30,7 @@ def main() -> int:
     from rlctl import cli
     from rlctl.cli import diagnostics
     from rlctl.common.errors import RunError
+    from rlctl.common.messages.reasons import said
 
     home, *words = sys.argv[1:]
     command = [str(Path(word).absolute()) if Path(word).is_file() else word for word in words]
@@ -37,7 +38,7 @@ def main() -> int:
         place(Path(FILES), Path(home))
         os.chdir(Path(home).parent)
     except OSError as error:
-        problem = f"the run's files cannot be written to {home}: {error.strerror}"
+        problem = said("the run's files cannot be written to {home}: {reason}", home=home, reason=error.strerror)
         diagnostics.error(RunError(problem, hint="run.folder must be on a disk that the cluster can write to"))
         return 1
     sys.argv = ["rlctl", *command]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlctl.cli import arguments, diagnostics, output, progress
+from rlctl.cli import arguments, diagnostics, layout, output, progress
 from rlctl.common.errors import ExitCode, RunError, UsageError
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, spoken
 
 if TYPE_CHECKING:
     from rlctl.cluster.address import Address
@@ -133,7 +133,12 @@ def tell_needs(package: Package, variables: Sequence[str] | dict[str, str]) -> N
     from rlctl import __version__
 
     files = ", ".join(sorted(package.files))
-    diagnostics.note(f"the job includes rlctl {__version__}, the config" + (f" and {files}" if files else ""))
+    if files:
+        diagnostics.note(
+            said("the job includes rlctl {version}, the config and {files}", version=__version__, files=files)
+        )
+    else:
+        diagnostics.note(said("the job includes rlctl {version} and the config", version=__version__))
     diagnostics.note("every node of the cluster needs, under the same path:")
     diagnostics.note("  Python with the packages of rlctl[runtime]")
     for place in package.places:
@@ -158,7 +163,8 @@ def watch(server: JobServer, identity: str, *, detach: bool = False, json: bool 
     try:
         ended = server.follow(identity, diagnostics.passage)
     except KeyboardInterrupt:
-        diagnostics.note(f"\nno longer following; the run continues as job {identity}")
+        diagnostics.passage("\n")
+        diagnostics.note(said("no longer following; the run continues as job {identity}", identity=identity))
         _tell_handles(server, run)
         raise typer.Exit(INTERRUPTED) from None
     diagnostics.note(said("{status}: job {identity} on {url}", status=ended.status, identity=identity, url=server.url))
@@ -171,7 +177,8 @@ def watch(server: JobServer, identity: str, *, detach: bool = False, json: bool 
 
 def _tell_handles(server: JobServer, run: Job) -> None:
     for word, what in (("follow", "follow it"), ("stop", "end it")):
-        diagnostics.note(f"  {what + ':':<12} rlctl runs {word} {run.run} --address {server.url}")
+        title = layout.padded(f"{spoken(what)}:", 12)
+        diagnostics.note(f"  {title} rlctl runs {word} {run.run} --address {server.url}")
 
 
 def show(server: JobServer, *, json: bool) -> None:

@@ -14,7 +14,7 @@ from rlctl.cli import arguments, diagnostics, jobs, output, progress, scaled, su
 from rlctl.cli.plan_text import batch_lines, machines, ranges, schedule_line
 from rlctl.common.errors import ExitCode, PlanError, UsageError
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import lines_of, said
 from rlctl.common.numbers import natural
 
 if TYPE_CHECKING:
@@ -227,7 +227,9 @@ def _plan(loaded: Loaded, saved: Path | None, cluster: Cluster | None) -> Plan:
     different = differences(shape(kept), shape(fresh))
     if different:
         raise PlanError(
-            f"the plan in {saved} does not match this config on these machines:\n" + "\n".join(different[:10]),
+            lines_of(
+                different[:10], said("the plan in {saved} does not match this config on these machines:", saved=saved)
+            ),
             hint="plan again, with --cluster local or for the cluster it is to run on",
         )
     return kept

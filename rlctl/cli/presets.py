@@ -9,7 +9,7 @@ import typer
 
 from rlctl.cli import arguments, completion, diagnostics, output
 from rlctl.cli.commands import command, group
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, spoken, translated
 
 app = group(
     "List, show and write the configs that come with rlctl.\n\nEach preset sets only the keys that differ from the defaults."
@@ -37,9 +37,11 @@ def list_presets(*, json: arguments.Json = False) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("name", "what it is for", "needs", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(
+        *map(spoken, ("name", "what it is for", "needs")), box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False
+    )
     for preset in found:
-        table.add_row(*map(escape, (preset.name, preset.title, preset.needs)))
+        table.add_row(*map(escape, (preset.name, translated(preset.title), translated(preset.needs))))
     output.show(table)
 
 

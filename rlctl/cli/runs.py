@@ -13,7 +13,7 @@ from rlctl.cli.commands import command, group
 from rlctl.cli.launch import EXIT_CODES
 from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import said, spoken
+from rlctl.common.messages.reasons import said, spoken, translated
 from rlctl.common.terminal import safe
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def show(name: Name, *, folder: Folder = RUNS, json: arguments.Json = False) -> 
     lines = [*_description(info), *_accepted_lines(accepted), *([_now_line(at)] if at else [])]
     output.show(*lines, *([summary.table(stages)] if stages else []))
     for item in advice:
-        diagnostics.note(f"{item.message}\n  {item.remedy}")
+        diagnostics.note(f"{translated(item.message)}\n  {translated(item.remedy)}")
     for line in summary.next_steps(info.status, info.folder)[1:]:
         diagnostics.note(line)
 
@@ -261,11 +261,11 @@ def resume(
     if info.directory and Path(info.directory) != Path.cwd():
         is_there = Path(info.directory).is_dir()
         told = (
-            "where it was started"
+            "in {folder}, where it was started"
             if is_there
-            else "the folder where it was started no longer exists: relative paths start from the current folder"
+            else "{folder}, where it was started, no longer exists: relative paths start from the current folder"
         )
-        diagnostics.note(f"{'in ' if is_there else ''}{info.directory}, {told}")
+        diagnostics.note(said(told, folder=info.directory))
     every = runs.read_config(info.folder).runtime.log_every
     with progress.Progress(quiet=quiet, every=every) as watch:
         result = runs.resume(info, observer=watch, address=address, step=step, accept_changes=accept_changes)

@@ -12,7 +12,7 @@ import typer
 from rlctl.cli import arguments, diagnostics, progress
 from rlctl.cli.doctor import memory_gib
 from rlctl.common.errors import ExitCode, UsageError
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, translated
 
 if TYPE_CHECKING:
     from rlctl.common.report import Finding
@@ -44,7 +44,7 @@ def offer(words: Sequence[str]) -> None:
     )
     for command, what in ways:
         diagnostics.note(said("  rlctl {command} {names}", command=command, names=shlex.join(words)))
-        diagnostics.note(f"      {what}")
+        diagnostics.note(f"      {translated(what)}")
 
 
 def ask_for_paths(found: Sequence[Finding]) -> None:
@@ -95,14 +95,23 @@ def outlook(config: Config, cores: int, gib: float | None) -> list[str]:
         needed = sum(each.gib * max(1, len(arithmetic.devices_of(stage.config, each.role))) for each in estimates)
         if gib is not None and needed > gib:
             lines.append(
-                f"warning: stage {stage.name} needs about {needed:.0f} GiB of memory, this machine has {gib:g}; "
-                "rlctl try --tiny needs less than 4"
+                said(
+                    "warning: stage {name} needs about {needed:.0f} GiB of memory, but this machine has {gib:g}; "
+                    "rlctl try --tiny needs less than 4",
+                    name=stage.name,
+                    needed=needed,
+                    gib=gib,
+                )
             )
         cost = cost_of(stage.config)
         if cost is not None:
             seconds = cost.flops / (cores * OPERATIONS_OF_A_CORE)
             lines.append(
-                f"stage {stage.name}: a step takes about {progress.duration(seconds)} if all responses have full length"
+                said(
+                    "stage {name}: a step takes about {duration} if all responses have full length",
+                    name=stage.name,
+                    duration=progress.duration(seconds),
+                )
             )
     return lines or ["no estimate of memory and time: the model is not in a local folder, or its family is unknown"]
 
@@ -114,7 +123,7 @@ def show_changes(changes: Sequence[Change], loaded: Loaded) -> None:
             diagnostics.shown(loaded.text_as_written(value) if isinstance(value, str) else value)
             for value in (change.old, change.new)
         )
-        diagnostics.note(f"  {change.key}: {old} -> {new}, {change.why}")
+        diagnostics.note(f"  {change.key}: {old} -> {new}, {translated(change.why)}")
 
 
 def _ask(what: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlctl.cli import arguments, diagnostics, output, progress, scaled
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, spoken, translated
 
 if TYPE_CHECKING:
     from rlctl.common.report import Report
@@ -130,6 +130,7 @@ def sample_text(index: int, sample: Mapping[str, Any]) -> str:
             if shown < len(value):
                 lines.append(said("{count} more: --json shows them", count=len(value) - shown))
             continue
+        name = translated(name)
         lines.append(f"{name}: {value}" if "\n" not in str(value) else f"{name}:\n{value}")
     return "\n".join(lines)
 
@@ -138,12 +139,17 @@ def _response_lines(number: int, text: str, reward: float, detail: Mapping[str, 
     """A response in a line; a trajectory of an agent turn by turn, with ``>`` before what it is trained on."""
     if not detail.get("segments"):
         failed = f" ({detail['failure']})" if detail.get("failure") else ""
-        yield f"response {number}, reward {reward:g}: {text!r}{failed}"
+        yield spoken("response {number}, reward {reward:g}: {text!r}", number=number, reward=reward, text=text) + failed
         return
-    yield f"response {number}, reward {reward:g}, ended by {detail['stop']}; > generated, trained on; | inserted, not trained on"
+    yield spoken(
+        "response {number}, reward {reward:g}, ended by {stop}; > generated, trained on; | inserted, not trained on",
+        number=number,
+        reward=reward,
+        stop=detail["stop"],
+    )
     rewards = iter(detail["turn_rewards"])
     for generated, part in detail["segments"]:
         mark = ">" if generated else "|"
         yield from (f"  {mark} {line}" for line in part.split("\n"))
         if generated and (own := next(rewards)):
-            yield f"    reward {own:g}"
+            yield "    " + spoken("reward {reward:g}", reward=own)

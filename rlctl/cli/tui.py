@@ -112,7 +112,7 @@ def _run(target: str, folder: Path) -> Path | None:
     places = [place for place in (Path(target), folder / target) if is_folder(place)]
     found = next((place for place in places if any(is_file(place / name) for name in RUN_FILES)), None)
     if found is None and is_folder(target):
-        hint = f"name a run, a file or a preset; rlctl tui --folder {target} lists the runs in it"
+        hint = said("name a run, a file or a preset; rlctl tui --folder {target} lists the runs in it", target=target)
         raise UsageError(said("{target} is a folder without run.json, so it is not a run", target=target), hint=hint)
     return found
 

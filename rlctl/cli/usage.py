@@ -1,8 +1,16 @@
-"""A wrong command line in Chinese: click's own messages, which are English, in the form of rlctl's other errors."""
+"""The command line in Chinese: its help, and click's messages about a wrong one, in the form of rlctl's other errors.
+
+``help.zh.tsv`` has the Chinese help next to the English one, paragraph by paragraph; ``tests/cli/test_help.py`` finds what
+lacks it.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import typer
@@ -38,12 +46,67 @@ def in_chinese(message: str) -> str:
     return message
 
 
+HELP_OPTIONS = ["-h", "--help"]
+LABELS = (
+    "ARGUMENTS_PANEL_TITLE",
+    "OPTIONS_PANEL_TITLE",
+    "COMMANDS_PANEL_TITLE",
+    "DEFAULT_STRING",
+    "REQUIRED_LONG_STRING",
+)
+"""What typer itself writes into help."""
+COMMAND_LINE = re.compile(r"\[cyan\]")
+"""How a paragraph begins that is an example."""
+
+
+@cache
+def chinese_help() -> Mapping[str, str]:
+    """The Chinese paragraphs by the English ones."""
+    lines = (files(__package__) / "help.zh.tsv").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("\t") for line in lines)
+
+
+def paragraphs_of(command: Any) -> Iterator[str]:
+    """The paragraphs of the help of a command, of its options, and of the commands in it, without examples."""
+    for owner in (command, *command.params):
+        for paragraph in (getattr(owner, "help", None) or "").split("\n\n"):
+            if paragraph and not COMMAND_LINE.match(paragraph):
+                yield paragraph
+    for inner in getattr(command, "commands", {}).values():
+        yield from paragraphs_of(inner)
+
+
+def localized(command: Any) -> Any:
+    """A command whose help, and that of the commands in it, is Chinese."""
+    known = chinese_help()
+    asked = command.get_help_option(typer.Context(command, help_option_names=HELP_OPTIONS))
+    for owner in (command, asked, *command.params):
+        if owner is not None and getattr(owner, "help", None):
+            owner.help = "\n\n".join(known.get(part, part) for part in owner.help.split("\n\n"))
+    command.rich_help_panel = known.get(command.rich_help_panel or "", command.rich_help_panel)
+    for inner in getattr(command, "commands", {}).values():
+        localized(inner)
+    return command
+
+
+def shows_help(command: Any, words: list[str]) -> bool:
+    """Whether a command line prints help: it asks for it, or names a group of commands alone."""
+    last = command.commands.get(words[-1]) if words else None
+    return any(word in HELP_OPTIONS for word in words) or bool(getattr(last, "no_args_is_help", False))
+
+
 def run(command: Any) -> None:
-    """Run the command line; its usage errors are in Chinese.
+    """Run the command line; its help and its usage errors are in Chinese.
 
     Raises:
         SystemExit: with the exit code of the command, if it is not 0.
     """
+    if shows_help(command, sys.argv[1:]):
+        from typer import rich_utils
+
+        for label in LABELS:
+            setattr(rich_utils, label, chinese_help()[getattr(rich_utils, label)])
+        localized(command)
     try:
         code = command(prog_name="rlctl", standalone_mode=False)
     except _UsageError as error:

@@ -134,6 +134,8 @@ def test_the_likeliest_key_of_a_word_comes_first() -> None:
         "gdpo": "algorithm.advantage.type",
         "fsdp2": "train.engine.type",
         "wandb": "tracking[].type",
+        "kl": "algorithm.kl_in_loss.coefficient",
+        "tp": "rollout.parallel.tensor_parallel_size",
     }.items():
         assert canonical_for(word)[0] == key, word
     assert canonical_for("nonsense") == []
@@ -145,10 +147,10 @@ def test_the_words_of_trl_and_vllm_are_theirs() -> None:
     from trl import GRPOConfig
     from vllm.engine.arg_utils import EngineArgs
 
-    from rlctl.adapters.engine.words import TRL, VLLM
+    from rlctl.adapters.engine.words import COMMON, TRL, VLLM
     from rlctl.config.explain import explain
 
     assert TRL.keys() <= {field.name for field in fields(GRPOConfig)}
     assert VLLM.keys() <= {field.name for field in fields(EngineArgs)}
-    for path in (path for table in (TRL, VLLM) for paths in table.values() for path in paths):
+    for path in (path for table in (COMMON, TRL, VLLM) for paths in table.values() for path in paths):
         assert explain(path.removesuffix(".type"))
