@@ -372,7 +372,7 @@ def _ray(
             raise
         except Exception as error:  # Ray raises that class itself where its node does not come up in time
             raise RunError(
-                f"Ray failed to start: {error}", hint="see Ray's output in logs/ray.log of the run folder"
+                f"Ray failed to start: {error}", hint="read Ray's output in logs/ray.log of the run folder"
             ) from error
         if address is None:
             make_session_private()

@@ -90,7 +90,7 @@ class Acting:
         except EnvironmentFailed as error:
             raise RunError(
                 f"the environment of the agent {self.config.name!r} fails at its first reset: {error}",
-                hint="see environment of the agent in rollout.agents",
+                hint="correct the environment of the agent in rollout.agents",
             ) from error
         self._opening(_Episode(Prompt(0, "", (), ""), seen))
         await self.host.close(number)

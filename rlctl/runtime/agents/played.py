@@ -203,7 +203,7 @@ def _registered(task: Task, chosen: GymnasiumEnvironment) -> tuple[Any, bool]:
     except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
         raise RunError(
             f"the agent {task.agent!r}: {chosen.id} cannot be made with {args}: {type(error).__name__}: {error}",
-            hint="see environment.args of the agent",
+            hint="correct environment.args of the agent",
         ) from error
     return made, _renders(task, made)
 

@@ -288,7 +288,7 @@ class Function:
                 await errors
                 raise RunError(
                     f"{self._where} cannot be imported:\n{_shown(self._errors.decode(errors='replace'))}",
-                    hint=f"run python {self._path} to see whether it can be imported by itself",
+                    hint=f"run python {self._path} to see why",
                 )
             self._process = process
             self._reading = asyncio.create_task(self._read(process))

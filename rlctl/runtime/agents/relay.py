@@ -86,7 +86,7 @@ class AgentEngines(RolloutEngines):
                     if attempts[ticket] > self._attempts:
                         raise RunError(
                             f"an agent worker was lost {attempts[ticket]} times with the same trajectories",
-                            hint="see agent-*.log under logs/ in the run folder; a tool may end the process",
+                            hint="read agent-*.log under logs/ in the run folder; a tool may end the process",
                         )
                 self._start_all(again)
             for each in self._taken(lambda ticket: ticket < 0):

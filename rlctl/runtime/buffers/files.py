@@ -114,7 +114,8 @@ class FileBuffer:
                 partial.rename(self._path / f"{name}{self._path.suffix or '.jsonl'}")
         except OSError as error:
             raise RunError(
-                f"the buffer {self._path} cannot be written: {error.strerror or error}", hint="see buffer.path"
+                f"the buffer {self._path} cannot be written: {error.strerror or error}",
+                hint="set buffer.path to a folder that this user can write to",
             ) from error
 
     # reading
@@ -200,7 +201,10 @@ class FileBuffer:
             partial.write_text(json.dumps({"version": version, "folder": str(folder)}))
             partial.replace(file)
         except OSError as error:
-            raise RunError(f"{file} cannot be written: {error.strerror or error}", hint="see buffer.path") from error
+            raise RunError(
+                f"{file} cannot be written: {error.strerror or error}",
+                hint="set buffer.path to a folder that this user can write to",
+            ) from error
 
     def announced(self) -> tuple[int, Path] | None:
         try:
@@ -324,7 +328,9 @@ def _parquet_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         table = parquet.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise RunError(f"{path} cannot be read as Parquet: {error}", hint="see buffer.path") from error
+        raise RunError(
+            f"{path} cannot be read as Parquet: {error}", hint="remove the file, or set buffer.path to another folder"
+        ) from error
     for number, row in enumerate(table.to_pylist(), 1):
         where = f"{path}, row {number}"
         yield where, _record(row["record"], where) if "record" in row else row
@@ -334,7 +340,12 @@ def _record(line: bytes | str, where: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except ValueError as error:
-        raise RunError(f"{where} is not JSON: {error}", hint="see buffer.path") from error
+        raise RunError(
+            f"{where} is not JSON: {error}", hint="remove the file, or set buffer.path to another folder"
+        ) from error
     if not isinstance(record, dict):
-        raise RunError(f"{where} is {type(record).__name__}; expected an object", hint="see buffer.path")
+        raise RunError(
+            f"{where} is {type(record).__name__}; expected an object",
+            hint="remove the file, or set buffer.path to another folder",
+        )
     return record

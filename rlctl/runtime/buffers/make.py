@@ -108,4 +108,7 @@ def member_of(place: Path) -> str:
             partial.replace(file)
         return file.read_text()
     except OSError as error:
-        raise RunError(f"{file} cannot be written: {error.strerror or error}", hint="see run.folder") from error
+        raise RunError(
+            f"{file} cannot be written: {error.strerror or error}",
+            hint="set run.folder to a folder that this user can write to",
+        ) from error

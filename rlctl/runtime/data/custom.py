@@ -52,7 +52,7 @@ class CustomRows:
         rows = self._call(lambda: len(self._made), "its length")
         self.num_rows = rows if source.max_samples is None else min(rows, source.max_samples)
         if not self.num_rows:
-            raise RunError(f"{self._name} returned no rows for {source.path}", hint=f"check {key} and {KEY}")
+            raise RunError(f"{self._name} returned no rows for {source.path}", hint=f"correct {key}.path, or {KEY}")
         first = self[0]
         self.column_names = list(first)
         self.features: Mapping[str, Any] = first
@@ -140,7 +140,9 @@ def load_class(path: str, name: str) -> type:
         )
     missing = [method for method in ("__len__", "__getitem__") if not hasattr(found, method)]
     if missing:
-        raise RunError(f"the class {name} of {file} has no {' and no '.join(missing)}", hint=f"see {KEY}")
+        raise RunError(
+            f"the class {name} of {file} has no {' and no '.join(missing)}", hint=f"correct the class, or {KEY}"
+        )
     return found
 
 

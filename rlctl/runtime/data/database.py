@@ -53,7 +53,7 @@ def load_table(source: DataSource, *, key: str) -> Dataset:
             rows = [_row(dict(row._mapping), table) for row in connection.execute(chosen)]
     except sa.exc.SQLAlchemyError as error:
         problem = unusable(shown, error)
-        raise RunError(problem.message, hint=f"check {key}.path") from error
+        raise RunError(problem.message, hint=f"correct {key}.path") from error
     finally:
         engine.dispose()
     if not rows:

@@ -295,7 +295,7 @@ def _guarded(load: Any, path: str, how: str, key: str) -> Any:
         while cause.__cause__ is not None:
             cause = cause.__cause__
         reason = _bad_line(path) or _no_rows(path) or f"cannot read {path} {how}: {_first_line(cause)}"
-        raise RunError(reason, hint=f"check {key}.path and {key}.format") from error
+        raise RunError(reason, hint=f"correct {key}.path, or set {key}.format to what the file contains") from error
     finally:
         if shown:
             enable_progress_bars()

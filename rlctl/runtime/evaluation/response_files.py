@@ -172,5 +172,6 @@ class ParquetFile:
 
 def _unwritable(path: Path, error: OSError) -> RunError:
     return RunError(
-        f"responses cannot be written to {path}: {error.strerror or error}", hint="see rollout.responses_folder"
+        f"responses cannot be written to {path}: {error.strerror or error}",
+        hint="set rollout.responses_folder to a folder that this user can write to",
     )

@@ -75,7 +75,10 @@ def changed_config(model: Model, path: str) -> PreTrainedConfig | None:
         own = AutoConfig.from_pretrained(path, trust_remote_code=model.trust_remote_code)
         values, _ = type(own).get_config_dict(path)
     except (OSError, ValueError) as error:
-        raise RunError(f"the config of {path} cannot be read: {error}", hint="check model.path") from error
+        raise RunError(
+            f"the config of {path} cannot be read: {error}",
+            hint="set model.path to a complete model folder, or to a name on the Hugging Face Hub",
+        ) from error
     _check_names(model.overrides, own, values)
     values = _merged(values, model.overrides)
     _put_rope(values, model.rope, type(own).__name__)

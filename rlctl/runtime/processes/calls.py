@@ -243,7 +243,9 @@ def _value(name: str, call: Any, over: Callable[[str, Usage | None], None]) -> A
     try:
         outcome: Outcome = ray.get(call)
     except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
-        raise WorkerLost(_death(name, error), actor=name, hint=f"see {name} under logs/ in the run folder") from None
+        raise WorkerLost(
+            _death(name, error), actor=name, hint=f"read the log of {name} under logs/ in the run folder"
+        ) from None
     except ray.exceptions.RayTaskError as error:
         raise WorkerFailed(f"{name}: {error.cause}", actor=name, trace=str(error)) from None
     except ray.exceptions.RayError as error:

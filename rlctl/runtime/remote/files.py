@@ -211,7 +211,7 @@ def _told(url: str, key: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise RunError(f"there is nothing at {url} ({key})", hint=f"check {key}") from error
+        raise RunError(f"{key}: {url} does not exist", hint=f"correct the URL in {key}") from error
     except Exception as error:  # file systems raise errors of their own kinds
         if isinstance(error, RunError):
             raise

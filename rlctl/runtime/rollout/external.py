@@ -178,7 +178,9 @@ class ExternalEngine(TakesWeights):
         try:
             return future.result()
         except ServiceError as error:
-            raise RunError(str(error), hint="see rollout.engine.base_url and rollout.timeouts") from error
+            raise RunError(
+                str(error), hint="start the server of rollout.engine.base_url, or raise rollout.timeouts"
+            ) from error
 
     async def _one(self, request: Request, index: int, seconds: float | None) -> Response:
         """One response, asked for again where that fails."""

@@ -50,8 +50,8 @@ def load_model(
     """
     if implementation not in ATTENTIONS:
         raise RunError(
-            f"attention implementation {implementation}; the transformers engine takes {', '.join(ATTENTIONS)}",
-            hint="it builds its own masks, which other implementations ignore; use the vllm engine for those",
+            f"the Transformers engine has no attention {implementation!r}; expected one of {', '.join(ATTENTIONS)}",
+            hint="use one of these, or the vllm engine: other implementations ignore the masks that this engine builds",
         )
     try:
         with files_are_told(f"cannot load a causal language model from {path}"):

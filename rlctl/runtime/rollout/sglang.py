@@ -93,7 +93,8 @@ class SglangServer:
                     return
             time.sleep(0.2)
         raise RunError(
-            f"SGLang's server was not healthy after {START_SECONDS:g} s", hint="see its output in the worker's log"
+            f"SGLang's server was not healthy after {START_SECONDS:g} s",
+            hint="read its output in the worker's log, under logs/ in the run folder",
         )
 
     def check(self) -> None:
@@ -105,7 +106,8 @@ class SglangServer:
         status = status_of(self._process)
         if status is not None:
             raise RunError(
-                f"SGLang's server ended with status {status}", hint="see its output in the rollout worker's log"
+                f"SGLang's server ended with status {status}",
+                hint="read its output in the rollout worker's log, under logs/ in the run folder",
             )
 
     def close(self) -> None:

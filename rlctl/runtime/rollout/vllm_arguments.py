@@ -74,7 +74,7 @@ def check_vllm(config: Config) -> None:
     if parallel.expert_parallel_size not in (1, parallel.tensor_parallel_size):
         raise RunError(
             f"rollout.parallel.expert_parallel_size is {parallel.expert_parallel_size}; vLLM spreads experts over the "
-            f"tensor devices, {parallel.tensor_parallel_size}",
+            f"tensor-parallel devices, so it must be 1 or {parallel.tensor_parallel_size}",
             hint=f"set rollout.parallel.expert_parallel_size to 1 or {parallel.tensor_parallel_size}",
         )
 

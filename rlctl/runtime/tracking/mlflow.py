@@ -39,7 +39,9 @@ class MlflowTracker:
         try:
             from mlflow import MlflowClient
         except ImportError as error:
-            raise MissingDependency("the tracker mlflow needs mlflow", hint=packages.install("mlflow")) from error
+            raise MissingDependency(
+                "tracking with mlflow needs the package mlflow, which is not installed", hint=packages.install("mlflow")
+            ) from error
         if settings.username:
             os.environ["MLFLOW_TRACKING_USERNAME"] = settings.username
         if settings.password:

@@ -30,7 +30,10 @@ class SwanlabTracker:
         try:
             import swanlab
         except ImportError as error:
-            raise MissingDependency("the tracker swanlab needs swanlab", hint=packages.install("swanlab")) from error
+            raise MissingDependency(
+                "tracking with swanlab needs the package swanlab, which is not installed",
+                hint=packages.install("swanlab"),
+            ) from error
         if settings.mode == "local" and importlib.util.find_spec("swanboard") is None:
             raise MissingDependency(
                 "the tracker swanlab in mode local needs its dashboard", hint="pip install 'swanlab[dashboard]'"

@@ -23,7 +23,8 @@ class TensorboardTracker:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise MissingDependency(
-                "the tracker tensorboard needs tensorboard", hint=packages.install("tensorboard")
+                "tracking with tensorboard needs the package tensorboard, which is not installed",
+                hint=packages.install("tensorboard"),
             ) from error
         self._writer = SummaryWriter(log_dir=str(info.folder))
 

@@ -23,7 +23,9 @@ class WandbTracker:
         try:
             import wandb
         except ImportError as error:
-            raise MissingDependency("the tracker wandb needs wandb", hint=packages.install("wandb")) from error
+            raise MissingDependency(
+                "tracking with wandb needs the package wandb, which is not installed", hint=packages.install("wandb")
+            ) from error
         info.folder.mkdir(parents=True, exist_ok=True)
         options = {
             "project": info.project,

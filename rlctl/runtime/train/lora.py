@@ -146,7 +146,10 @@ def _read_config(path: str) -> LoraConfig:
     try:
         config = PeftConfig.from_pretrained(path)
     except (OSError, ValueError, TypeError) as error:
-        raise RunError(f"the adapter {path} cannot be read: {error}", hint="check model.lora.adapter_path") from error
+        raise RunError(
+            f"the adapter {path} cannot be read: {error}",
+            hint="set model.lora.adapter_path to a folder that PEFT wrote (save_pretrained)",
+        ) from error
     wanted = {"peft_type": "LORA", "bias": "none", "modules_to_save": None, "use_dora": False}
     for name, value in wanted.items():
         found = getattr(config, name, value)
@@ -160,7 +163,10 @@ def _take_up(model: PreTrainedModel, path: str) -> None:
     try:
         stored = {_inside(name): tensor for name, tensor in load_peft_weights(path, device="cpu").items()}
     except (OSError, ValueError, SafetensorError) as error:
-        raise RunError(f"the adapter {path} cannot be read: {error}", hint="check model.lora.adapter_path") from error
+        raise RunError(
+            f"the adapter {path} cannot be read: {error}",
+            hint="set model.lora.adapter_path to a folder that PEFT wrote (save_pretrained)",
+        ) from error
     except UnpicklingError as error:
         raise RunError(
             f"the adapter {path} cannot be read: {reason_of(error)}", hint="use an adapter in safetensors format"

@@ -41,7 +41,7 @@ def make_optimizer(parameters: Iterable[torch.nn.Parameter], settings: Optimizer
     except (TypeError, ValueError, RuntimeError) as error:
         raise PlanError(
             f"train.optimizer: {kind.__name__} does not take its arguments: {error}",
-            hint="see train.optimizer.args",
+            hint="correct or remove train.optimizer.args",
         ) from error
     return made
 

@@ -126,7 +126,10 @@ def _model_config(model: Model, policy: Model) -> PreTrainedConfig:
         changed = changed_config(model, path)
         return changed or AutoConfig.from_pretrained(path, trust_remote_code=model.trust_remote_code)
     except (OSError, ValueError) as error:
-        raise RunError(f"the config of {path} cannot be read: {error}", hint="check model.path") from error
+        raise RunError(
+            f"the config of {path} cannot be read: {error}",
+            hint="set model.path to a complete model folder, or to a name on the Hugging Face Hub",
+        ) from error
 
 
 def left_off(config: Config) -> list[str]:

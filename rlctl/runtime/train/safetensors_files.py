@@ -46,7 +46,10 @@ class SafetensorsFiles:
                 self._files[file] = self._opened.enter_context(safe_open(file, framework="pt"))
             return self._files[file].get_slice(name)
         except (OSError, SafetensorError) as error:
-            raise RunError(f"the weights in {file} cannot be read: {error}", hint="check model.path") from error
+            raise RunError(
+                f"the weights in {file} cannot be read: {error}",
+                hint="set model.path to a complete model folder, or to a name on the Hugging Face Hub",
+            ) from error
 
     def __enter__(self) -> SafetensorsFiles:
         return self
@@ -69,7 +72,10 @@ def _places(path: str) -> dict[str, str]:
             with safe_open(single, framework="pt") as file:
                 return dict.fromkeys(file.keys(), str(single))
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise RunError(f"the weights of {path} cannot be read: {error}", hint="check model.path") from error
+        raise RunError(
+            f"the weights of {path} cannot be read: {error}",
+            hint="set model.path to a complete model folder, or to a name on the Hugging Face Hub",
+        ) from error
     raise RunError(
         f"{path} has neither {SINGLE} nor {INDEX}",
         hint="check model.path; save_pretrained of Transformers writes them from other formats",

@@ -81,7 +81,7 @@ class SequenceGroup:
             raise PlanError(
                 f"train.engine.ulysses_sequence_parallel_size is {self.size}, which does not divide {every} heads, "
                 f"{shared} with keys",
-                hint="set it to a divisor of both",
+                hint="set train.engine.ulysses_sequence_parallel_size to a divisor of both",
             )
         if shared < self.size:
             key, value = (tensor.repeat_interleave(self.size // shared, 1) for tensor in (key, value))

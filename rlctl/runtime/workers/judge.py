@@ -60,8 +60,8 @@ def judge_sampling(reward: JudgeReward) -> dict[str, Any]:
             found[NAMES[name]] = value
         elif not (name == "n" and value == 1):
             raise RunError(
-                f"rlctl serves the judge {reward.name!r} without the sampling setting {name}",
-                hint=nearest(name, NAMES) or f"it has {', '.join(NAMES)} and seed",
+                f"the judge {reward.name!r} has the sampling setting {name}, which rlctl does not support for judges",
+                hint=nearest(name, NAMES) or f"use {', '.join(NAMES)} or seed",
             )
     stop = found.get("stop")
     if stop is not None:

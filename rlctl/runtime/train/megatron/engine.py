@@ -440,7 +440,10 @@ def _config_of(model: Model) -> PretrainedConfig:
         changed = changed_config(model, model.path)
         return changed or AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
     except (OSError, ValueError) as error:
-        raise RunError(f"the model {model.path} could not be loaded: {error}", hint="check model.path") from error
+        raise RunError(
+            f"the model {model.path} could not be loaded: {error}",
+            hint="set model.path to a complete model folder, or to a name on the Hugging Face Hub",
+        ) from error
 
 
 def _finalize(chunks: list[Any], tokens: Tensor | None = None, **options: Any) -> None:

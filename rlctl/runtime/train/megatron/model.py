@@ -79,7 +79,7 @@ def build_chunks(
         raise PlanError(
             f"train.engine.context_parallel_size is {engine.context_parallel_size}, which does not divide the "
             f"{hf_config.num_attention_heads} heads over {engine.tensor_parallel_size} tensor workers",
-            hint="set it to a divisor",
+            hint="set train.engine.context_parallel_size to a divisor of the heads of one tensor worker",
         )
     rotary = partial(Rotary, *angles(hf_config))
     _, scaling = angles(hf_config)
