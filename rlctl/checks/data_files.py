@@ -11,6 +11,7 @@ from typing import Any
 from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.errors import closest
 from rlctl.common.filenames import expanded
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.data import DataSource
 from rlctl.documents.paths import KeyPath
@@ -49,7 +50,7 @@ def _parquet(path: Path) -> tuple[str, ...] | None:
     try:
         return tuple(read_schema(path).names)
     except ArrowException as error:
-        raise UnreadableError(f"it is not a Parquet file: {str(error).splitlines()[0]}") from error
+        raise UnreadableError(said("it is not a Parquet file: {reason}", reason=str(error).splitlines()[0])) from error
 
 
 def _json(path: Path) -> tuple[str, ...] | None:
@@ -67,7 +68,7 @@ def _loaded(text: bytes) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise UnreadableError(f"it is not valid JSON: {error}") from error
+        raise UnreadableError(said("it is not valid JSON: {error}", error=error)) from error
 
 
 def _fields(row: Any) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from rlctl.common.errors import UsageError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 
 OPTION = "--allow-unknown"
@@ -43,7 +44,10 @@ def refuse_unused(findings: Iterable[Finding], allowed: Collection[str]) -> None
     unknown = [finding.key for finding in findings if finding.code in ("unknown-key", "mistyped-key", "runner-refuses")]
     for key in allowed:
         if key not in unknown:
-            listed = f"the unknown keys are {', '.join(unknown)}" if unknown else "it has no unknown keys"
+            listed = (
+                said("the unknown keys are {keys}", keys=", ".join(unknown)) if unknown else "it has no unknown keys"
+            )
             raise UsageError(
-                f"{OPTION} {key}: the config has no such unknown key", hint=nearest(key, unknown) or listed
+                said("{option} {key}: the config has no such unknown key", option=OPTION, key=key),
+                hint=nearest(key, unknown) or listed,
             )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from rlctl.common.errors import UsageError
+from rlctl.common.messages.reasons import said
 
 DASHBOARD_PORT = 8265
 """Where Ray's job server listens unless it was told otherwise."""
@@ -50,7 +51,7 @@ def address_of(text: str) -> Address:
             f"{jobs} instead (another port: --address http://{host}:PORT)",
         )
     raise UsageError(
-        f"{text!r} is not the address of a Ray cluster (--address, runtime.ray.address)",
+        said("{text!r} is not the address of a Ray cluster (--address, runtime.ray.address)", text=text),
         hint="write auto or HOST:PORT on a node of the cluster, http://HOST:8265 from anywhere else",
     )
 

@@ -23,6 +23,7 @@ from typing import Any
 import rlctl
 from rlctl.common import packages
 from rlctl.common.errors import MissingDependency, RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.processes.ray_access import refused, use_token
 
 RUN, FOLDER = "rlctl_run", "rlctl_folder"
@@ -145,8 +146,10 @@ class JobServer:
         for job in known:
             if name.rstrip("/") in (job.run, job.folder, job.id):
                 return job
-        hint = nearest(name, {job.run for job in known}) or f"the cluster has {len(known)} jobs that are runs"
-        raise RunError(f"{self.url} has no job for a run {name!r}", hint=hint)
+        hint = nearest(name, {job.run for job in known}) or said(
+            "the cluster has {count} jobs that are runs", count=len(known)
+        )
+        raise RunError(said("{url} has no job for a run {name!r}", url=self.url, name=name), hint=hint)
 
     def follow(self, identity: str, tell: Callable[[str], None]) -> Job:
         """Pass on a job's output as it comes, until the job is over; a connection that breaks is made anew.
@@ -197,14 +200,22 @@ class JobServer:
         while not (job := self.job(identity)).over:
             if time.monotonic() > deadline:
                 raise RunError(
-                    f"`{shlex.join(command)}` was not finished after {within:g} s on {self.url}: job {identity}"
+                    said(
+                        "`{command}` was not finished after {within:g} s on {url}: job {identity}",
+                        command=shlex.join(command),
+                        within=within,
+                        url=self.url,
+                        identity=identity,
+                    )
                 )
             time.sleep(0.5)
-        said = self.output(identity)
+        output = self.output(identity)
         if job.status != "finished":
-            lines = said.rpartition("Running entrypoint for job")[2].strip().splitlines()[1:]
-            raise RunError(f"`{shlex.join(command)}` failed on {self.url}: " + ("\n".join(lines[-5:]) or job.message))
-        return said
+            lines = output.rpartition("Running entrypoint for job")[2].strip().splitlines()[1:]
+            last = "\n".join(lines[-5:]) or job.message
+            command_line = shlex.join(command)
+            raise RunError(said("`{command}` failed on {url}: {last}", command=command_line, url=self.url, last=last))
+        return output
 
 
 class _Told:
@@ -253,9 +264,9 @@ def _told(what: str) -> Iterator[None]:
             raise refusal from error
         if not isinstance(error, (ConnectionError, RuntimeError, OSError, ValueError)):
             raise
-        said = " ".join(str(error).split())[:600]
+        answer = " ".join(str(error).split())[:600]
         raise RunError(
-            f"{what}: {said}",
+            said("{what}: {answer}", what=what, answer=answer),
             hint="--address http://HOST:8265 is the dashboard of a cluster with ray[default]; on Kubernetes or behind a "
             "firewall forward its port",
         ) from error

@@ -15,6 +15,7 @@ from typing import Any
 from rlctl.cluster.machines import Machines
 from rlctl.cluster.package import CONFIG, FILES, Package
 from rlctl.common.errors import PlanError, UsageError
+from rlctl.common.messages.reasons import said
 from rlctl.documents import write_yaml
 
 MOUNT = "/etc/rlctl"
@@ -78,7 +79,10 @@ def toleration(text: str) -> dict[str, str]:
     pair, colon, effect = text.partition(":")
     key, equals, value = pair.partition("=")
     if not key or (colon and effect not in EFFECTS):
-        raise UsageError(f"--toleration {text!r} is not KEY[=VALUE][:EFFECT]", hint=f"EFFECT is {', '.join(EFFECTS)}")
+        raise UsageError(
+            said("--toleration {text!r} is not KEY[=VALUE][:EFFECT]", text=text),
+            hint=said("EFFECT is {effects}", effects=", ".join(EFFECTS)),
+        )
     return {
         "key": key,
         "operator": "Equal" if equals else "Exists",
@@ -98,7 +102,7 @@ def manifest(given: Manifest) -> str:
     name = name_of(given.run)
     if not any(PurePosixPath(given.folder).is_relative_to(path) for _, path in given.volumes):
         raise UsageError(
-            f"the run folder {given.folder} is on no volume and would be deleted with its pod",
+            said("the run folder {folder} is on no volume and would be deleted with its pod", folder=given.folder),
             hint="--volume CLAIM:/PATH mounts a volume that all pods share; put run.folder below it",
         )
     metadata: dict[str, Any] = {"name": name, **({"namespace": given.namespace} if given.namespace else {})}
@@ -127,9 +131,11 @@ def _check_names(given: Manifest) -> None:
     for option, name in named:
         if not NAME.fullmatch(name):
             hint = "Kubernetes allows lower-case letters, digits, '-' and '.'"
-            raise UsageError(f"{option} {name!r} is not a Kubernetes name", hint=hint)
+            raise UsageError(said("{option} {name!r} is not a Kubernetes name", option=option, name=name), hint=hint)
     if given.memory is not None and not QUANTITY.fullmatch(given.memory):
-        raise UsageError(f"--memory {given.memory!r} is not an amount of memory", hint="expected such as 512Gi")
+        raise UsageError(
+            said("--memory {memory!r} is not an amount of memory", memory=given.memory), hint="expected such as 512Gi"
+        )
     if not given.image.strip():
         raise UsageError("--image is empty", hint="name an image with Ray and rlctl[runtime]")
 
@@ -151,12 +157,18 @@ def _texts(package: Package) -> tuple[dict[str, str], list[dict[str, str]]]:
         try:
             texts[key] = content.decode("utf-8")
         except UnicodeDecodeError:
-            raise PlanError(f"{name} is not a text file, so it cannot be put into a ConfigMap") from None
+            raise PlanError(
+                said("{name} is not a text file, so it cannot be put into a ConfigMap", name=name)
+            ) from None
         items.append({"key": key, "path": f"{FILES}/{name}"})
     size = sum(len(text.encode()) for text in texts.values())
     if size > LARGEST_CONFIG_MAP:
         raise PlanError(
-            f"the config and the code next to it are {size:,} bytes; a ConfigMap holds at most {LARGEST_CONFIG_MAP:,}",
+            said(
+                "the config and the code next to it are {size:,} bytes; a ConfigMap holds at most {most:,}",
+                size=size,
+                most=LARGEST_CONFIG_MAP,
+            ),
             hint="put the code into the image or on the shared volume, and use its path there",
         )
     return texts, items

@@ -17,6 +17,7 @@ from typing import Any
 from rlctl.checks.sources import looks_local
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import expanded, is_there
+from rlctl.common.messages.reasons import lines_of, said
 from rlctl.config import Config, Loaded, config_from, put_at, stages_of, to_plain
 from rlctl.config.inspect import secrets, settings
 from rlctl.documents import KeyPath, dotted, write_yaml
@@ -106,9 +107,9 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
         if name := shipped.add(value):
             changed[path] = name
         elif looks_local(value) and not (_is_path(value) or "{" in value or "://" in value.removeprefix("file://")):
-            wrong.append(f"{dotted(path)} is {value!r}, but there is no such local file")
+            wrong.append(said("{key} is {value!r}, but there is no such local file", key=dotted(path), value=value))
     if wrong:
-        raise RunError("local paths, which do not exist on the cluster:\n  " + "\n  ".join(wrong))
+        raise RunError(lines_of(("  " + each for each in wrong), "local paths, which do not exist on the cluster:"))
     literal = [
         dotted(path)
         for path, value in secrets(loaded.config)
@@ -116,7 +117,10 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
     ]
     if literal:
         raise RunError(
-            f"{', '.join(literal)} contains a secret in plain text, which rlctl does not send to a cluster",
+            said(
+                "{names} contains a secret in plain text, which rlctl does not send to a cluster",
+                names=", ".join(literal),
+            ),
             hint="write ${oc.env:NAME}, and set NAME on the cluster",
         )
     plain: dict[str, Any] = to_plain(loaded.config)
@@ -204,7 +208,11 @@ class _Shipped:
                 self._size += file.stat().st_size
                 if self._size > SIZE_LIMIT:
                     raise RunError(
-                        f"the code next to {source} is over {SIZE_LIMIT // 2**20} MiB",
+                        said(
+                            "the code next to {source} is over {limit} MiB",
+                            source=source,
+                            limit=SIZE_LIMIT // 2**20,
+                        ),
                         hint="move the file into a folder with only the modules that it imports",
                     )
                 self.files[name] = file.read_bytes()

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import translated
 from rlctl.common.secrets import without_secrets
 
 
@@ -71,6 +72,17 @@ class RlctlError(Exception):
     def __str__(self) -> str:
         return f"{self.account}\n  {self.hint}" if self.hint else self.account
 
+    @property
+    def shown_account(self) -> str:
+        """Where and what, in the reader's language."""
+        what = translated(self.message)
+        return f"{self.at}: {what}" if self.at else what
+
+    @property
+    def shown(self) -> str:
+        """Where, what, and what to do, in the reader's language."""
+        return f"{self.shown_account}\n  {translated(self.hint)}" if self.hint else self.shown_account
+
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, self.at, self.hint))
 
@@ -111,6 +123,11 @@ class SandboxUnavailable(RlctlError):
 
 class MissingDependency(RlctlError):
     """A package that is not installed; the hint says what to install."""
+
+
+def shown(error: Exception) -> str:
+    """An exception in the reader's language, if it is one of rlctl's."""
+    return error.shown if isinstance(error, RlctlError) else str(error)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from rlctl.common.errors import MissingDependency
+from rlctl.common.messages.reasons import said
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -89,7 +90,7 @@ def require(needs: Mapping[str, str]) -> None:
     absent = {extra: names for extra in needs if (names := missing(extra))}
     if absent:
         listed = "; ".join(f"{needs[extra]} needs {', '.join(names)}" for extra, names in absent.items())
-        raise MissingDependency(f"packages are not installed: {listed}", hint=install(*absent))
+        raise MissingDependency(said("packages are not installed: {listed}", listed=listed), hint=install(*absent))
 
 
 def extra_of(module: str) -> str | None:
@@ -108,7 +109,7 @@ def explained(error: ModuleNotFoundError) -> MissingDependency | None:
     extra = extra_of(error.name or "")
     if extra is None:
         return None
-    return MissingDependency(f"this needs {error.name}, which is not installed", hint=install(extra))
+    return MissingDependency(said("this needs {name}, which is not installed", name=error.name), hint=install(extra))
 
 
 @cache

@@ -12,6 +12,8 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from rlctl.common.messages.reasons import said
+
 LONGEST_LINE = 1 << 24
 """Bytes of a line, or of a JSON file; a longer one is damaged."""
 
@@ -39,7 +41,7 @@ def read_json(path: Path, longest: int = LONGEST_LINE) -> Any:
     with open_regular(path) as file:
         data = file.read(longest + 1)
     if len(data) > longest:
-        raise ValueError(f"it is larger than {longest >> 20} MiB")
+        raise ValueError(said("it is larger than {limit} MiB", limit=longest >> 20))
     return from_json(data)
 
 

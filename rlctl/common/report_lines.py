@@ -22,7 +22,7 @@ SHOWN_KEYS = 3
 RUNTIME_CODES = frozenset({"not-used", "not-applied", "not-supported"})
 """Findings on what ``rlctl launch`` does with a key; the key may be right for the framework that the file is for."""
 OF_THE_READING = frozenset({"releases-differ"})
-"""Notes on a guess of rlctl about the source that only the user can settle."""
+"""Notes on a guess of rlctl about the source that only the user can settle; they come last."""
 CHANGED = (Bucket.UNKNOWN, Bucket.UNSUPPORTED, Bucket.APPROXIMATED)
 """Buckets of keys that the target does not say as they are, the gravest first."""
 WITHOUT_EFFECT = (Bucket.DEAD, Bucket.CARRIED)
@@ -203,6 +203,9 @@ def lines(report: Report, *, every: bool = False, computed: bool = False) -> lis
         elif every or (computed and first.bucket is Bucket.DERIVED):
             found.append(((len(Rank) + 1, 0), Line(text("rank-converted"), group)))
     for finding in _findings(report):
+        if finding.code in OF_THE_READING:
+            found.append(((len(Rank), -1), Line(text("rank-reading"), finding=finding, advice=finding.advice)))
+            continue
         line = Line(finding.rank.heading, finding=finding, advice=finding.advice)
         found.append(((finding.rank.place, len(CHANGED) + _LEVELS[finding.level]), line))
     return [line for _, line in sorted(found, key=lambda pair: pair[0])]

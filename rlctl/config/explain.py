@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, TypeGuard
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.messages.reasons import said
 from rlctl.config.chinese import key_help, option_help
 from rlctl.config.dump import to_plain
 from rlctl.config.fields import Choice
@@ -72,8 +73,8 @@ def explain(key: str) -> Explanation:
     if not patterns:
         near = nearest_keys(key)
         raise ConfigError(
-            f"there is no key {key!r}",
-            hint=f"did you mean {', '.join(near)}?" if near else "'rlctl schema' prints every key",
+            said("there is no key {key!r}", key=key),
+            hint=said("did you mean {near}?", near=", ".join(near)) if near else "'rlctl schema' prints every key",
         )
     first, *others = patterns
     return _explanation(_keys()[first], tuple(others))

@@ -14,7 +14,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from rlctl.common.errors import ConfigError, DocumentError, Location
-from rlctl.common.messages.reasons import with_values
+from rlctl.common.filenames import SCRIPT_ENDINGS
+from rlctl.common.messages.reasons import lines_of, said, with_values
 from rlctl.common.numbers import natural
 from rlctl.common.report import Finding, Level, Report, finding
 from rlctl.config.build import build_config
@@ -30,6 +31,8 @@ EDITED = "edited"
 """Where a value was written that a person changed in an editor: instead of the name of a file."""
 _SHORTEST_SHOWN = 6
 """Characters of an interpolated value that is looked for in messages; shorter ones are words that messages have anyway."""
+_VARIABLE = re.compile(r"\$\{oc\.env:(\w+)(?:,[^{}]*(?:\$\{[^{}]*(?:\$?\{[^{}]*\}[^{}]*)*\}[^{}]*)*)?\}")
+"""An environment variable, with or without a default that may name others."""
 FOREIGN = frozenset({"extensions"})
 """Sections with values of a framework's file: their expressions name its keys, and it resolves them."""
 
@@ -96,10 +99,15 @@ class Loaded:
     def _written(self) -> dict[str, str]:
         values = to_plain(self.config) if self.expressions else {}
         return {
-            value: text
+            value: self._as_in_script(path, text)
             for path, text in self.expressions.items()
             if isinstance(value := _at(values, path), str) and len(value) >= _SHORTEST_SHOWN and value != text
         }
+
+    def _as_in_script(self, path: KeyPath, text: str) -> str:
+        """An expression as its file writes it: a launch script says ``$NAME`` for ``${oc.env:NAME,...}``."""
+        at, match = self.locate(path), _VARIABLE.fullmatch(text)
+        return f"${match[1]}" if match and at is not None and at.file.endswith(SCRIPT_ENDINGS) else text
 
     @cached_property
     def _interpolated(self) -> re.Pattern[str]:
@@ -366,10 +374,16 @@ def _resolved(
     """
     resolved = _resolve(tree, environment)
     unresolved = {at: why for at, why in resolved.unresolved.items() if at not in open_before}
-    problems = [f"{prefix}'{dotted(at)}' cannot be resolved: {why}" for at, why in unresolved.items()]
-    problems += [f"{prefix}'{dotted(at)}' is ???, it must be given a value" for at in resolved.missing]
+    problems = [
+        said("{prefix}'{key}' cannot be resolved: {why}", prefix=prefix, key=dotted(at), why=why)
+        for at, why in unresolved.items()
+    ]
+    problems += [
+        said("{prefix}'{key}' is ???, it must be given a value", prefix=prefix, key=dotted(at))
+        for at in resolved.missing
+    ]
     if problems:
-        raise ConfigError("\n".join(problems))
+        raise ConfigError(lines_of(problems))
     return resolved
 
 
@@ -377,7 +391,7 @@ def _with(config: Config, path: KeyPath, value: Any) -> Config:
     """The config with another value in one of its sections; the others are not built anew."""
     top = fields_of(Config).get(str(path[0]))
     if top is None:
-        raise ConfigError(f"there is no key {dotted(path)!r}")
+        raise ConfigError(said("there is no key {key!r}", key=dotted(path)))
     values = {top.name: to_plain(getattr(config, top.attribute))}
     _set(values, path, copied(value))
     return _replaced(config, values)
@@ -389,7 +403,7 @@ def _set(values: Any, path: KeyPath, value: Any) -> None:
             values = values[part]
         values[path[-1]] = value
     except (LookupError, TypeError) as error:
-        raise ConfigError(f"there is no key {dotted(path)!r}") from error
+        raise ConfigError(said("there is no key {key!r}", key=dotted(path))) from error
 
 
 def _replaced(config: Config, parts: Mapping[str, Any], expressions: Mapping[KeyPath, str] | None = None) -> Config:

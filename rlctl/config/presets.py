@@ -2,7 +2,8 @@
 
 A preset starts with comment lines: what it is, ``needs``, ``run``, ``expect``, ``source`` (where its settings come from),
 ``plan`` (the command that plans it for its cluster), and the schema for editors. To add one: a file of that form, at most 48
-lines, and its title in ``rlctl/tui/zh_metrics.py``. A test checks and plans every preset for the cluster that it names.
+lines, and Chinese of its first two in ``rlctl/common/messages/reasons.zh.tsv``. A test checks and plans every preset for the
+cluster that it names.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlctl.common.errors import UsageError, nearest
+from rlctl.common.messages.reasons import said
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -40,7 +42,7 @@ def text(name: str) -> str:
     known = {preset.name: preset for preset in names()}
     if name not in known:
         raise UsageError(
-            f"there is no preset {name!r}; expected one of {', '.join(known)}",
+            said("there is no preset {name!r}; expected one of {known}", name=name, known=", ".join(known)),
             hint=nearest(name, known) or "rlctl presets list describes each",
         )
     return (folder() / f"{name}.yaml").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.messages.reasons import said
 from rlctl.config.root import Config
 
 _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_]\w*)\}", re.ASCII)
@@ -46,6 +47,7 @@ def _value_of(match: re.Match[str]) -> str:
     name = match[1]
     if name not in os.environ:
         raise ConfigError(
-            f"the environment variable {name}, which the config reads, is not set", hint=f"export {name}=VALUE"
+            said("the environment variable {name}, which the config reads, is not set", name=name),
+            hint=f"export {name}=VALUE",
         )
     return os.environ[name]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.common.errors import DocumentError
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import reason_of, said
 from rlctl.common.secrets import concealed
 from rlctl.documents.document import Document
 from rlctl.documents.paths import KeyPath, copied, dotted, merged
@@ -124,7 +124,7 @@ def _resolve_into(result: Resolved, resolver: _Resolver, value: Any, path: KeyPa
         result.missing += _missing_in(resolved, path)
         return resolved
     except _UnresolvedError as error:
-        result.unresolved[path] = str(error)
+        result.unresolved[path] = reason_of(error)
         if not error.elsewhere:
             result.dangling[path] = error.key
         return value
@@ -165,9 +165,9 @@ class _Resolver:
         if path not in self._known:
             if path in self._active:
                 circle = " -> ".join(dotted(step) for step in [*self._active[self._active.index(path) :], path])
-                raise _UnresolvedError(f"refers to itself: {circle}")
+                raise _UnresolvedError(said("refers to itself: {circle}", circle=circle))
             if len(self._active) >= _MAX_CHAIN:
-                raise _UnresolvedError(f"needs more than {_MAX_CHAIN} steps")
+                raise _UnresolvedError(said("needs more than {limit} steps", limit=_MAX_CHAIN))
             self._steps += 1
             self._check(self._steps, _MAX_STEPS, "evaluations", path)
             self._active.append(path)
@@ -217,7 +217,9 @@ class _Resolver:
         simple = self._simple(text)
         value = self._parsed(text, path) if simple is _NO_DEFAULT else simple
         if isinstance(value, str) and len(value) > _MAX_TEXT:
-            raise _UnresolvedError(f"resolves to {len(value)} characters; the limit is {_MAX_TEXT}")
+            raise _UnresolvedError(
+                said("resolves to {count} characters; the limit is {limit}", count=len(value), limit=_MAX_TEXT)
+            )
         return value
 
     def _simple(self, text: str) -> Any:
@@ -271,13 +273,19 @@ class _Resolver:
 
     def _call(self, name: str, args: tuple[Any, ...], path: KeyPath) -> Any:
         if name not in self._resolvers:
-            owner = "belongs to Hydra's own settings" if name == "hydra" else "is not a resolver that rlctl knows"
             known = ", ".join(self._resolvers)
-            raise _UnresolvedError(f"'{name}' {owner}; known: {known}", elsewhere=name == "hydra")
+            raise _UnresolvedError(
+                said("'{name}' belongs to Hydra's own settings; known: {known}", name=name, known=known)
+                if name == "hydra"
+                else said("'{name}' is not a resolver that rlctl knows; known: {known}", name=name, known=known),
+                elsewhere=name == "hydra",
+            )
         try:
             return self._resolvers[name](path, *args)
         except (TypeError, ValueError) as error:
-            raise _UnresolvedError(f"'{name}' cannot take these arguments: {error}") from None
+            raise _UnresolvedError(
+                said("'{name}' cannot take these arguments: {error}", name=name, error=error)
+            ) from None
 
     # Places
 
@@ -286,9 +294,11 @@ class _Resolver:
         value = self._find(key, path)
         shown = f"'{key}'" if known else "as it builds"
         if value is _NO_DEFAULT:
-            raise _UnresolvedError(f"there is no key {shown}", key=key.lstrip("."))
+            raise _UnresolvedError(said("there is no key {key}", key=shown), key=key.lstrip("."))
         if isinstance(value, str) and value == MISSING:
-            raise _UnresolvedError(f"the key {shown} must be set first: it is '{MISSING}'")
+            raise _UnresolvedError(
+                said("the key {shown} must be set first: it is '{missing}'", shown=shown, missing=MISSING)
+            )
         return value
 
     def _find(self, key: str, path: KeyPath) -> Any:
@@ -311,11 +321,11 @@ class _Resolver:
 
     def _env(self, path: KeyPath, name: Any, default: Any = _NO_DEFAULT) -> str | None:
         if not isinstance(name, str):
-            raise _UnresolvedError(f"an environment variable has a name, not a {type(name).__name__}")
+            raise _UnresolvedError(said("an environment variable has a name, not a {type}", type=type(name).__name__))
         if name in self.environment:
             return concealed(name, self.environment[name])
         if default is _NO_DEFAULT:
-            raise _UnresolvedError(f"the environment variable '{name}' is not set", elsewhere=True)
+            raise _UnresolvedError(said("the environment variable '{name}' is not set", name=name), elsewhere=True)
         return None if default is None else str(default)
 
     def _select(self, path: KeyPath, key: Any, default: Any = None) -> Any:
@@ -326,7 +336,7 @@ class _Resolver:
         if text is None:
             return None
         if not isinstance(text, str):
-            raise _UnresolvedError(f"'oc.decode' takes a string, not {type(text).__name__}")
+            raise _UnresolvedError(said("'oc.decode' takes a string, not {type}", type=type(text).__name__))
         try:
             return self._parsed(text, path, parser_rule="singleElement", lexer_mode="VALUE_MODE")
         except DocumentError:

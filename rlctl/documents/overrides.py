@@ -103,7 +103,11 @@ def _parse(parser: Any, text: str, at: Location) -> Any:
     from hydra.errors import HydraException
 
     if len(text) > MAX_LENGTH or _nesting(text) > _MAX_NESTING:
-        limits = f"at most {MAX_LENGTH} characters and {_MAX_NESTING} levels of brackets are read"
+        limits = said(
+            "at most {characters} characters and {levels} levels of brackets are read",
+            characters=MAX_LENGTH,
+            levels=_MAX_NESTING,
+        )
         raise DocumentError(
             said("the override {short} is too long or nested too deep", short=_short(text)), at=at, hint=limits
         )
@@ -111,7 +115,7 @@ def _parse(parser: Any, text: str, at: Location) -> Any:
         return parser.parse_rule(text, "override")
     except HydraException as error:
         reason, column = _reason(error)
-        where = f" at character {column + 1}" if column is not None else ""
+        where = said(" at character {number}", number=column + 1) if column is not None else ""
         raise DocumentError(
             said(
                 "the override {short} cannot be read{where}: {reason}", short=_short(text), where=where, reason=reason
@@ -135,8 +139,8 @@ def _reason(error: Exception) -> tuple[str, int | None]:
     column = getattr(token, "column", None) if token is not None else getattr(cause, "startIndex", None)
     if type(cause).__name__ == "LexerNoViableAltException":
         return "this character needs quotes here", column
-    said = (str(error).splitlines() or ["it is empty"])[0].replace("'<EOF>'", "the end").replace("<EOF>", "the end")
-    return said, column
+    reason = (str(error).splitlines() or ["it is empty"])[0].replace("'<EOF>'", "the end").replace("<EOF>", "the end")
+    return reason, column
 
 
 def _nesting(text: str) -> int:
@@ -156,7 +160,7 @@ def _check_keys(value: Any, text: str, at: Location) -> None:
     if isinstance(value, Mapping):
         for key, item in value.items():
             if isinstance(key, bool) or not isinstance(key, str | int):
-                hint = f"write it in quotes: '{key}'"
+                hint = said("write it in quotes: '{key}'", key=key)
                 raise DocumentError(
                     said("the key {key!r} in the override {short} is not a valid name", key=key, short=_short(text)),
                     at=at,

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from rlctl.common.messages.reasons import said
+
 KeyPath = tuple[str | int, ...]
 
 _SPECIAL = re.compile(r'([.\[\]\\"])')
@@ -34,7 +36,9 @@ def parse_dotted(text: str) -> KeyPath:
     while position < len(text):
         match = _PART.match(text, position)
         if match is None or (match["index"] is None and bool(match["dot"]) != bool(path)):
-            raise ValueError(f"{text!r} is not a key path from {text[position:]!r} on; write a.b[0].c")
+            raise ValueError(
+                said("{text!r} is not a key path from {rest!r} on; write a.b[0].c", text=text, rest=text[position:])
+            )
         if match["index"] is not None:
             path.append(int(match["index"]))
         else:

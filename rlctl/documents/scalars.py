@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from rlctl.common.messages.reasons import said
+
 Scalar = str | int | float | bool | None
 
 MAX_DIGITS = 4300
@@ -58,7 +60,13 @@ def plain_value(text: str) -> Scalar:
     if text[0] not in "0123456789+-.":
         return text
     if len(text) > MAX_DIGITS and _DIGITS.fullmatch(text):
-        raise ValueError(f"is a number of {len(text)} characters; at most {MAX_DIGITS} are read")
+        raise ValueError(
+            said(
+                "is a number of {count} characters; at most {limit} are read",
+                count=len(text),
+                limit=MAX_DIGITS,
+            )
+        )
     if _FLOAT.fullmatch(text):
         return _float(text)
     return _int(text) if _INT.fullmatch(text) else text
@@ -93,4 +101,4 @@ def _int(text: str) -> int:
     try:
         return sign * (int(digits, base) if digits != "0" else 0)
     except ValueError:
-        raise ValueError(f"{text!r} looks like a number, but has no digits") from None
+        raise ValueError(said("{text!r} looks like a number, but has no digits", text=text)) from None

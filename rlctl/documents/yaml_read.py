@@ -111,15 +111,15 @@ class Reader:
     def _check_text(self) -> None:
         text = self.text
         if len(text) > MAX_BYTES:
-            self._fail(f"holds {len(text)} characters; the limit is {MAX_BYTES}", 0)
+            self._fail(said("holds {count} characters; the limit is {limit}", count=len(text), limit=MAX_BYTES), 0)
         if match := _UNPRINTABLE.search(text):
             self._fail(
-                f"holds the character U+{ord(match[0]):04X}, which YAML does not allow",
+                said("holds the character U+{code:04X}, which YAML does not allow", code=ord(match[0])),
                 match.start(),
                 'delete it, or write it as an escape in double quotes, such as "\\x1b"',
             )
         if max(text.count("\n"), text.count("\r")) > MAX_LINES:
-            self._fail(f"has more than {MAX_LINES} lines", 0, "is it the right file?")
+            self._fail(said("has more than {limit} lines", limit=MAX_LINES), 0, "is it the right file?")
         if len(_DIRECTIVE.findall(text)) > MAX_DIRECTIVES:
             self._fail("has too many lines that start with '%' (YAML directives)", 0, "delete them")
 
@@ -184,11 +184,15 @@ class Reader:
         try:
             return plain_value(event.value)
         except ValueError as error:
-            self._fail(f"'{what}' {error}", event.start_mark, "put it in quotes if it is meant as a string")
+            self._fail(
+                said("'{what}' {error}", what=what, error=error),
+                event.start_mark,
+                "put it in quotes if it is meant as a string",
+            )
 
     def _open(self, event: Any) -> None:
         if len(self._frames) >= MAX_DEPTH:
-            self._fail(f"is nested deeper than {MAX_DEPTH} levels", event.start_mark)
+            self._fail(said("is nested deeper than {limit} levels", limit=MAX_DEPTH), event.start_mark)
         self._refuse_complex_key(event)
         path = self._enter(event)
         container: Any = {} if type(event).__name__ == "MappingStartEvent" else []
@@ -219,24 +223,35 @@ class Reader:
         self._refuse_complex_key(event)
         path = self._enter(event)
         if event.anchor in self._open_anchors:
-            self._fail(f"'*{event.anchor}' refers to a value that contains it", event.start_mark, "write it out")
+            self._fail(
+                said("'*{anchor}' refers to a value that contains it", anchor=event.anchor),
+                event.start_mark,
+                "write it out",
+            )
         if event.anchor not in self._anchors:
             self._fail(
-                f"'*{event.anchor}' refers to nothing: there is no '&{event.anchor}' above it",
+                said("'*{anchor}' refers to nothing: there is no '&{anchor}' above it", anchor=event.anchor),
                 event.start_mark,
                 "a string that starts with '*' needs quotes",
             )
         value, nodes, height = self._anchors[event.anchor]
         self._count(nodes - 1, event.start_mark)
         if len(self._frames) + height > MAX_DEPTH:
-            self._fail(f"is nested deeper than {MAX_DEPTH} levels through '*{event.anchor}'", event.start_mark)
+            self._fail(
+                said(
+                    "is nested deeper than {limit} levels through '*{anchor}'",
+                    limit=MAX_DEPTH,
+                    anchor=event.anchor,
+                ),
+                event.start_mark,
+            )
         self._leave(event, copied(value), path, height)
 
     def _enter(self, event: Any) -> KeyPath:
         """Note the start of a value; return its path."""
         if getattr(event, "tag", None) is not None:
             self._fail(
-                f"the tag '{self._tag_text(event)}' is not allowed",
+                said("the tag '{tag}' is not allowed", tag=self._tag_text(event)),
                 event.start_mark,
                 "configs contain only plain values; delete the tag, or put a string that starts with '!' in quotes",
             )
@@ -285,7 +300,7 @@ class Reader:
     def _key(self, frame: _Frame, event: Any) -> None:
         start = event.start_mark
         if event.tag is not None or event.anchor:
-            self._fail(f"the key '{event.value}' has a tag or an anchor", start, "write the key alone")
+            self._fail(said("the key '{key}' has a tag or an anchor", key=event.value), start, "write the key alone")
         self._count(1, start)
         self._comments.up_to(start.index)
         key: Any = event.value if event.style else self._plain(event, f"the key {event.value}")
@@ -296,7 +311,7 @@ class Reader:
         elif type(key) not in (str, int):
             shown = "an empty key" if not event.value else f"the key '{event.value}'"
             self._fail(
-                f"{shown} means {key!r} to YAML, and is not a valid name",
+                said("{shown} means {key!r} to YAML, and is not a valid name", shown=shown, key=key),
                 start,
                 f'write it in quotes: "{event.value}":',
             )
@@ -312,7 +327,7 @@ class Reader:
 
     def _duplicate(self, frame: _Frame, path: KeyPath, event: Any) -> NoReturn:
         self._fail(
-            f"the key '{dotted(path)}' stands here and on line {frame.lines[path[-1]]}",
+            said("the key '{key}' is set here and on line {line}", key=dotted(path), line=frame.lines[path[-1]]),
             event.start_mark,
             "delete one of the two; which one wins depends on the YAML loader",
         )
@@ -354,7 +369,11 @@ class Reader:
     def _count(self, nodes: int, mark: Any) -> None:
         self._nodes += nodes
         if self._nodes > MAX_NODES:
-            self._fail(f"holds more than {MAX_NODES} values, aliases written out", mark, "is it the right file?")
+            self._fail(
+                said("holds more than {limit} values, aliases written out", limit=MAX_NODES),
+                mark,
+                "is it the right file?",
+            )
 
     def _document_start(self, event: Any) -> None:
         if self._root is not _NO_KEY:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.common.errors import ConfigError, DocumentError
+from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import redacted
 from rlctl.config import Config
 from rlctl.config.fields import Choice
@@ -52,7 +53,7 @@ def _held(session: Session, path: KeyPath) -> Any:
     if value is None and info is not None and kind_of(info) in ("list", "mapping"):
         return {} if kind_of(info) == "mapping" else []
     if not isinstance(value, (dict, list)):
-        raise ConfigError(f"{dotted(path)} is neither a list nor a mapping")
+        raise ConfigError(said("{key} is neither a list nor a mapping", key=dotted(path)))
     return value
 
 
@@ -66,9 +67,12 @@ def add(session: Session, path: KeyPath, value: Any, name: str = "") -> KeyPath:
     if isinstance(held, list):
         session.set(path, [*held, value])
         return (*path, len(held))
-    if not name or name in held:
-        told = f"{dotted(path)} has a key {name!r}" if name else f"a key of {dotted(path)} needs a name"
-        raise ConfigError(told, hint="take another name")
+    if not name:
+        raise ConfigError(said("a key of {key} needs a name", key=dotted(path)), hint="give it a name")
+    if name in held:
+        raise ConfigError(
+            said("{key} already has a key {name!r}", key=dotted(path), name=name), hint="choose another name"
+        )
     session.set(path, {**held, name: value})
     return (*path, name)
 
@@ -81,7 +85,7 @@ def remove(session: Session, path: KeyPath, name: str | int) -> None:
     """
     held = _held(session, path)
     if name not in (held if isinstance(held, dict) else range(len(held))):
-        raise ConfigError(f"{dotted(path)} has no item {name!r}")
+        raise ConfigError(said("{key} has no item {name!r}", key=dotted(path), name=name))
     del held[name]
     session.set(path, held)
 
@@ -94,7 +98,7 @@ def move(session: Session, path: KeyPath, index: int, by: int) -> int:
     """
     held = _held(session, path)
     if not isinstance(held, list):
-        raise ConfigError(f"{dotted(path)} is a mapping: its keys have no order")
+        raise ConfigError(said("{key} is a mapping: its keys have no order", key=dotted(path)))
     target = min(max(index + by, 0), len(held) - 1)
     if target != index:
         held.insert(target, held.pop(index))
@@ -187,8 +191,10 @@ def from_yaml(text: str, path: KeyPath) -> Any:
     try:
         values = read_yaml(text, dotted(path), allow_empty=True).values
     except DocumentError as error:
-        raise ConfigError(f"{error}", hint=error.hint) from error
+        raise ConfigError(error.account, hint=error.hint) from error
     if set(values) != {name}:
         told = ", ".join(map(str, values)) or "nothing"
-        raise ConfigError(f"{dotted(path)}: expected one key, {name!r}, and got {told}")
+        raise ConfigError(
+            said("{key}: expected one key, {name!r}, and got {told}", key=dotted(path), name=name, told=told)
+        )
     return values[name]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlctl.checks import ABOUT_THIS_MACHINE
-from rlctl.common.errors import RlctlError
+from rlctl.common.errors import RlctlError, shown
 from rlctl.common.filenames import is_there
 from rlctl.common.report import Finding, Level
 from rlctl.config import Config, stages_of
@@ -97,7 +97,7 @@ def planned(session: Session, cluster: Cluster | None = None) -> Planned:
         rows = tuple((name, tuple(found)) for name, found in rows_by_stage(loaded, session.report))
         plan = make_plan(loaded.config, cluster=cluster, rows=session.rows)
     except RlctlError as error:
-        refusal = error.message + (f"\n{error.hint}" if error.hint else "")
+        refusal = error.shown
     ends = tuple(
         Limits(arithmetic.drained_steps(stage.config), stage.config.schedule.total_epochs)
         for stage in stages_of(loaded.config)
@@ -137,7 +137,7 @@ def before(config: Config) -> Before:
     try:
         return Before(inspect(folder).status, folder, tuple(differences(read_config(folder), config)))
     except (RlctlError, OSError) as error:
-        return Before("unreadable", folder, (str(error),))
+        return Before("unreadable", folder, (shown(error),))
 
 
 def obstacles(findings: list[Finding], *, elsewhere: bool = False) -> list[Finding]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from rlctl.adapters.engine.tree import GONE, changed_leaves
 from rlctl.common.errors import RlctlError, UsageError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Loaded, to_plain
 from rlctl.config.inspect import settings
 from rlctl.documents import KeyPath, dotted, edit_yaml, read_yaml
@@ -298,7 +299,9 @@ def _in_script(
             added.append(word)
     if added:
         if (last := _last_override(lines, used)) is None:
-            raise UsageError(f"{name} has no override on a separate line, after which new ones could be added")
+            raise UsageError(
+                said("{name} has no override on a separate line, after which new ones could be added", name=name)
+            )
         lines = _after(lines, last, added)
     for path in [path for path, value in changes.items() if value is GONE]:
         if (found := _line_of(lines, dotted(path), used)) is not None:

@@ -13,6 +13,7 @@ from uuid import uuid4
 from rlctl.checks import check, with_mistyped_keys
 from rlctl.common.errors import ConfigError, DocumentError, RlctlError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS
+from rlctl.common.messages.reasons import said, together
 from rlctl.common.report import Finding, Level, Report
 from rlctl.config import Config, Loaded, put, put_at, resolve_stages, set_keys, to_plain
 from rlctl.config.chinese import in_words
@@ -133,7 +134,8 @@ class Session:
         text = read_text(path)
         if given and not is_script(text, str(path)):
             raise UsageError(
-                f"--env sets a variable of a launch script, but {path} is not one", hint="set it before rlctl"
+                said("--env sets a variable of a launch script, but {path} is not one", path=path),
+                hint="set it before rlctl",
             )
         moment = time.time()
         with at_moment(moment):
@@ -379,7 +381,7 @@ class Session:
         base = self.base
         if base is not None and is_script(base.text, str(base.path)):
             raise UsageError(
-                f"{base.path}: rlctl cannot make this change in the script key by key",
+                said("{path}: rlctl cannot make this change in the script key by key", path=base.path),
                 hint="save it under another name, as YAML or as a new script",
             )
         return Edited(self.text_in(self.dialect))
@@ -481,7 +483,8 @@ class Session:
         if found.text is None:
             errors = [item.message for item in found.report.findings if item.level is Level.ERROR]
             raise UsageError(
-                f"{dialect} cannot express this config: {'; '.join(errors)}", hint="save it in another format"
+                said("{dialect} cannot express this config: {errors}", dialect=dialect, errors=together(errors)),
+                hint="save it in another format",
             )
         return found.text
 
@@ -526,7 +529,7 @@ class Session:
             raise UsageError("this config has no file yet", hint="save it under a name")
         if not force and self.changed_on_disk():
             raise FileChangedError(
-                f"{self.file.path} was changed by another program since it was opened",
+                said("{path} was changed by another program since it was opened", path=self.file.path),
                 hint="open it again, save under another name, or save over it",
             )
         text = draft.text if draft is not None and draft.loaded is self.loaded else self.text()
@@ -662,7 +665,7 @@ def _written(loaded: Loaded, path: KeyPath) -> Any:
             is_section = is_dataclass(value)
             value = getattr(value, fields_of(declared)[str(part)].attribute) if is_section else value[part]
     except (LookupError, TypeError) as error:
-        raise ConfigError(f"there is no key {dotted(path)!r}") from error
+        raise ConfigError(said("there is no key {key!r}", key=dotted(path))) from error
     links = {at[len(path) :]: text for at, text in loaded.expressions.items() if at[: len(path)] == path}
     if () in links:
         return links[()]
@@ -689,7 +692,7 @@ def _options(cls: type) -> list[type]:
 def _read(text: str, path: Path, dialect: str | None, given: Mapping[str, str] | None = None) -> tuple[Loaded, Report]:
     loaded, report = read_input(gathered(text, str(path), given), dialect=dialect)
     if loaded is None:
-        raise UsageError("\n".join(_errors(report)), hint=f"fix {path} first")
+        raise UsageError("\n".join(_errors(report)), hint=said("fix {path} first", path=path))
     return loaded, report
 
 

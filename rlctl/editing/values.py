@@ -6,6 +6,7 @@ import types
 from typing import Any, Union, get_args, get_origin
 
 from rlctl.common.errors import ConfigError, DocumentError
+from rlctl.common.messages.reasons import said
 from rlctl.config import to_plain
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import FieldInfo
@@ -36,7 +37,10 @@ def value_of(text: str, info: FieldInfo) -> Any:
     try:
         return read_yaml(f"value: {typed}", info.name).values["value"]
     except DocumentError as error:
-        raise ConfigError(f"{info.name}: {typed!r} cannot be read: {error.message}", hint=error.hint) from error
+        raise ConfigError(
+            said("{name}: {typed!r} cannot be read: {reason}", name=info.name, typed=typed, reason=error.message),
+            hint=error.hint,
+        ) from error
 
 
 def alternatives(hint: Any) -> list[Any]:

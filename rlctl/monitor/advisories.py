@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from rlctl.common.language import later
+from rlctl.common.messages.reasons import said
 from rlctl.monitor.metrics import StepTable
 from rlctl.monitor.phases import Current
 
@@ -35,8 +36,8 @@ class Advice:
 
     @property
     def message(self) -> str:
-        """What is wrong, in English."""
-        return self.text.format_map(self.values)
+        """What is wrong, in English; ``translated`` says it in the reader's language."""
+        return said(self.text, **self.values)
 
 
 @dataclass(frozen=True, slots=True)

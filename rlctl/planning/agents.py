@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.agents import EnvironmentAgent, RunningAgent, ToolsAgent, TrajectoryAgent
 from rlctl.config.sections.rollout import ExternalEngine
@@ -31,17 +32,27 @@ def _check_episodes(config: Config) -> None:
         for index, source in enumerate(getattr(config.data, section)):
             if source.format == "episodes":
                 raise PlanError(
-                    f"data.{section}[{index}].format is episodes, and no agent is selected that has an environment",
+                    said(
+                        "data.{section}[{index}].format is episodes, and no agent is selected that has an environment",
+                        section=section,
+                        index=index,
+                    ),
                     hint="set rollout.default_agent to an agent of type environment",
                 )
 
 
 def _check_agent(config: Config, agent: TrajectoryAgent) -> None:
     used = config.rollout.default_agent == agent.name
-    algorithm, where = config.algorithm, f"{'rollout.default_agent' if used else 'an agent'} is {agent.name!r}"
+    algorithm = config.algorithm
+    named = "rollout.default_agent is {name!r}" if used else "an agent is {name!r}"
+    where = said(named, name=agent.name)
     if algorithm.objective.choice != "rl":
         raise PlanError(
-            f"{where}, and algorithm.objective {algorithm.objective.choice} trains on single responses",
+            said(
+                "{where}, and algorithm.objective {objective} trains on single responses",
+                where=where,
+                objective=algorithm.objective.choice,
+            ),
             hint="set algorithm.objective to rl, or rollout.default_agent to null",
         )
     _check_kind(config, agent)
@@ -55,8 +66,8 @@ def _check_agent(config: Config, agent: TrajectoryAgent) -> None:
     for key, is_set in refused.items():
         if is_set:
             raise PlanError(
-                f"{where}, and {key} is not supported with agents",
-                hint=f"remove {key}, or set rollout.default_agent to null",
+                said("{where}, and {key} is not supported with agents", where=where, key=key),
+                hint=said("remove {key}, or set rollout.default_agent to null", key=key),
             )
     _check_sources(config, agent, where)
 
@@ -64,17 +75,24 @@ def _check_agent(config: Config, agent: TrajectoryAgent) -> None:
 def _check_kind(config: Config, agent: TrajectoryAgent) -> None:
     if not isinstance(agent, RunningAgent):
         raise PlanError(
-            f"the agent {agent.name!r} is of type {agent.choice}, which rlctl does not run",
+            said("the agent {name!r} is of type {type}, which rlctl does not run", name=agent.name, type=agent.choice),
             hint="use an agent of type tools, environment, program or function",
         )
     if agent.model not in MODELS:
         raise PlanError(
-            f"the agent {agent.name!r} calls the model {agent.model!r}; expected policy or random",
+            said(
+                "the agent {name!r} calls the model {model!r}; expected policy or random",
+                name=agent.name,
+                model=agent.model,
+            ),
             hint="set its model to policy; auxiliary models are not supported yet",
         )
     if isinstance(agent, EnvironmentAgent) and agent.history_turns is not None and agent.samples == "trajectory":
         raise PlanError(
-            f"the agent {agent.name!r} has history_turns, so each turn is a training sequence, and its samples is trajectory",
+            said(
+                "the agent {name!r} has history_turns, so each turn is a training sequence, and its samples is trajectory",
+                name=agent.name,
+            ),
             hint="set samples of the agent to branch, or history_turns to null",
         )
 
@@ -84,9 +102,12 @@ def _check_sources(config: Config, agent: TrajectoryAgent, where: str) -> None:
         for index, source in enumerate(getattr(config.data, section)):
             key = f"data.{section}[{index}]"
             if source.image_key is not None and config.model.modality != "text":
-                raise PlanError(f"{where}, and {key}.image_key is not supported with agents", hint="remove it")
+                raise PlanError(
+                    said("{where}, and {key}.image_key is not supported with agents", where=where, key=key),
+                    hint="remove it",
+                )
             if isinstance(agent, ToolsAgent) and source.prompt_type == "raw":
                 raise PlanError(
-                    f"{where}, and {key}.prompt_type raw leaves no place for its tools",
-                    hint=f"set {key}.prompt_type to auto, so that the chat template shows them",
+                    said("{where}, and {key}.prompt_type raw leaves no place for its tools", where=where, key=key),
+                    hint=said("set {key}.prompt_type to auto, so that the chat template shows them", key=key),
                 )

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Literal
 
 from rlctl.common.errors import PlanError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.fields import Interval
 from rlctl.config.root import Config
 from rlctl.config.sections.agents import (
@@ -128,8 +129,12 @@ def steps_per_epoch(config: Config, rows: int) -> int:
     per_step = config.batch.prompts_per_step
     if rows < per_step and config.data.last_batch == "drop":
         raise PlanError(
-            f"the training data has {rows} prompts and a step needs {per_step}: an epoch would have no step",
-            hint=f"set batch.prompts_per_step to {rows} or less, or data.last_batch to carry",
+            said(
+                "the training data has {rows} prompts and a step needs {per_step}: an epoch would have no step",
+                rows=rows,
+                per_step=per_step,
+            ),
+            hint=said("set batch.prompts_per_step to {rows} or less, or data.last_batch to carry", rows=rows),
         )
     return rows // per_step
 
@@ -260,11 +265,14 @@ def replicas_of(config: Config, role: str) -> int:
     total, each = len(devices_of(config, role)), devices_per_replica(engine)
     if total < 1:
         raise PlanError(
-            f"rollout takes {rollout_devices(config)} of {devices(config)} devices; training has none",
+            said(
+                "rollout takes {taken} of {devices} devices; training has none",
+                taken=rollout_devices(config),
+                devices=devices(config),
+            ),
             hint="lower placement.rollout_devices, or give the policy separate devices",
         )
     if total % each:
-        who = "training devices" if role == "policy" else f"devices of the {role}"
         shared = ""
         if isinstance(engine, Megatron):
             tensor, pipeline, context = (
@@ -274,8 +282,23 @@ def replicas_of(config: Config, role: str) -> int:
             )
             shared = f"tensor {tensor} * pipeline {pipeline} * context {context} = {each}; "
         raise PlanError(
-            f"{total} {who} do not divide into replicas of {each} devices ({shared}{total} / {each} = {total / each:g})",
-            hint=f"use {nearest_multiples(total, each)} devices, or change the parallel sizes of {section}.engine",
+            said(
+                "{total} training devices do not divide into replicas of {each} devices "
+                "({shared}{total} / {each} = {quotient:g})"
+                if role == "policy"
+                else "{total} devices of the {role} do not divide into replicas of {each} devices "
+                "({shared}{total} / {each} = {quotient:g})",
+                total=total,
+                role=role,
+                each=each,
+                shared=shared,
+                quotient=total / each,
+            ),
+            hint=said(
+                "use {nearest} devices, or change the parallel sizes of {section}.engine",
+                nearest=str(nearest_multiples(total, each)),
+                section=section,
+            ),
         )
     return total // each
 
@@ -306,14 +329,20 @@ def rollout_engines(config: Config) -> int:
     if isinstance(wanted, int):
         if wanted * each > total:
             raise PlanError(
-                f"{wanted} rollout engines of {each} devices need {wanted * each}; rollout has {total}",
-                hint=f"set rollout.parallel.replicas to {total // each} or less",
+                said(
+                    "{wanted} rollout engines of {each} devices need {needed}; rollout has {total}",
+                    wanted=wanted,
+                    each=each,
+                    needed=wanted * each,
+                    total=total,
+                ),
+                hint=said("set rollout.parallel.replicas to {most} or less", most=total // each),
             )
         return wanted
     if total < each or total % each:
         raise PlanError(
-            f"{total} rollout devices do not divide into engines of {each} devices",
-            hint=f"set rollout.parallel.tensor_parallel_size to a divisor of {total}",
+            said("{total} rollout devices do not divide into engines of {each} devices", total=total, each=each),
+            hint=said("set rollout.parallel.tensor_parallel_size to a divisor of {total}", total=total),
         )
     return total // each
 
@@ -430,14 +459,15 @@ def _agent_named(config: Config, chosen: str | None, key: str) -> TrajectoryAgen
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise PlanError(
-            f"{names.count(twice)} agents are called {twice!r}", hint="give each of rollout.agents its own name"
+            said("{count} agents are called {name!r}", count=names.count(twice), name=twice),
+            hint="give each of rollout.agents its own name",
         )
     if chosen is None or (chosen == SINGLE_TURN and chosen not in names):
         return None
     if chosen not in names:
         listed = ", ".join(names) or "none"
         raise PlanError(
-            f"{key} is {chosen!r}, and rollout.agents has {listed}",
+            said("{key} is {chosen!r}, and rollout.agents has {listed}", key=key, chosen=chosen, listed=listed),
             hint=nearest(chosen, names) or "add an agent of this name to rollout.agents",
         )
     return agents[names.index(chosen)]
@@ -458,9 +488,13 @@ def served_judges(config: Config) -> dict[int, JudgeReward]:
     for name in ("model", "engine", "engine_args", "max_context_tokens", "replicas", "tensor_parallel_size"):
         values = [getattr(each, name) for each in found.values()]
         if any(value != values[0] for value in values):
-            said = ", ".join(f"{each.name}: {getattr(each, name)}" for each in found.values())
+            each_value = ", ".join(f"{each.name}: {getattr(each, name)}" for each in found.values())
             raise PlanError(
-                f"a run serves one judge, and its rewards differ in {name} ({said})",
+                said(
+                    "a run serves one judge, and its rewards differ in {name} ({each_value})",
+                    name=name,
+                    each_value=each_value,
+                ),
                 hint="serve the others behind an OpenAI-compatible endpoint and set their base_url",
             )
     return found
@@ -486,9 +520,17 @@ def judge_devices(config: Config) -> tuple[int, ...]:
     needed = judge.replicas * each
     if needed > len(devices):
         raise PlanError(
-            f"{judge.replicas} engines of {each} devices for the judge {judge.name!r} need {needed}; it has "
-            f"{len(devices)}",
-            hint=f"set its replicas to {max(1, len(devices) // each)}, or placement.roles.judge.devices",
+            said(
+                "{replicas} engines of {each} devices for the judge {name!r} need {needed}; it has {count}",
+                replicas=judge.replicas,
+                each=each,
+                name=judge.name,
+                needed=needed,
+                count=len(devices),
+            ),
+            hint=said(
+                "set its replicas to {count}, or placement.roles.judge.devices", count=max(1, len(devices) // each)
+            ),
         )
     return devices[:needed]
 
@@ -596,7 +638,7 @@ class Neighbours:
     above: int
 
     def __str__(self) -> str:
-        return f"{self.below} or {self.above}" if self.below else str(self.above)
+        return said("{below} or {above}", below=self.below, above=self.above) if self.below else str(self.above)
 
 
 def nearest_multiples(value: int, of: int) -> Neighbours:

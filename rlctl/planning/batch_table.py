@@ -159,7 +159,7 @@ def _micro(config: Config, share: float) -> Iterator[tuple[Row, KeyPath]]:
     ):
         if micro is None:
             continue
-        yield Row(name, micro.size, f"{micro.unit} on a replica"), path
+        yield Row(name, micro.size, said("{unit} on a replica", unit=micro.unit)), path
         if micro.unit == "responses":
             number = -(-_ceil(share) // micro.size)
             yield Row(count, number, "micro-batches", f"ceil({_ceil(share)} / {micro.size})"), ()

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from rlctl.common.errors import PlanError
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config, Stage, stages_of
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Fsdp2, Megatron
@@ -163,12 +164,17 @@ def plan_from(data: Mapping[str, Any]) -> Plan:
         raise PlanError("the saved plan is damaged: it is not a mapping", hint="plan again")
     if data.get("version") != PLAN_VERSION:
         raise PlanError(
-            f"the plan has version {data.get('version')!r}; this rlctl reads {PLAN_VERSION}", hint="plan again"
+            said(
+                "the plan has version {version!r}; this rlctl reads {known}",
+                version=data.get("version"),
+                known=PLAN_VERSION,
+            ),
+            hint="plan again",
         )
     try:
         return Plan(**{**data, "stages": tuple(_stage_from(stage) for stage in data["stages"])})
     except (TypeError, KeyError) as error:
-        raise PlanError(f"the saved plan is damaged: {error}", hint="plan again") from error
+        raise PlanError(said("the saved plan is damaged: {error}", error=error), hint="plan again") from error
 
 
 def _stage_from(data: Mapping[str, Any]) -> StagePlan:
@@ -254,8 +260,12 @@ def _check_cluster(config: Config, cluster: Cluster | None, device: Device) -> N
     if config.placement.nodes > cluster.nodes or config.placement.devices_per_node > cluster.devices_per_node:
         wanted = f"{config.placement.nodes} x {config.placement.devices_per_node}"
         raise PlanError(
-            f"the config needs {wanted} GPUs (nodes x devices_per_node); the cluster has "
-            f"{cluster.nodes} x {cluster.devices_per_node}",
+            said(
+                "the config needs {wanted} GPUs (nodes x devices_per_node); the cluster has {nodes} x {devices_per_node}",
+                wanted=wanted,
+                nodes=cluster.nodes,
+                devices_per_node=cluster.devices_per_node,
+            ),
             hint="change placement.nodes and placement.devices_per_node",
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config, combine, stages_of
 from rlctl.config.fields import Choice
 from rlctl.config.sections.model import Lora, Model
@@ -94,7 +95,7 @@ def _placement(config: Config, workers: int) -> Iterator[Edit]:
     count = min(asked, workers)
     yield Edit(("placement", "device"), "cpu", "a device is one worker process on CPU")
     yield Edit(("placement", "nodes"), 1, "this machine")
-    yield Edit(("placement", "devices_per_node"), count, f"{count} workers on this machine")
+    yield Edit(("placement", "devices_per_node"), count, said("{count} workers on this machine", count=count))
     yield Edit(("placement", "cpus_per_worker"), 1, "the workers share the cores")
     if placement.layout == "colocated":
         return
@@ -105,7 +106,7 @@ def _placement(config: Config, workers: int) -> Iterator[Edit]:
     else:
         yield Edit(("placement", "layout"), "split", "training and rollout have separate devices")
         share = min(max(1, round(count * len(own) / asked)), count - 1)
-        yield Edit(("placement", "rollout_devices"), share, f"of {count} workers")
+        yield Edit(("placement", "rollout_devices"), share, said("of {count} workers", count=count))
     yield Edit(("placement", "roles"), {}, "device numbers of the full-size run")
 
 
@@ -200,7 +201,7 @@ def _rollout(config: Config) -> Iterator[Edit]:
 def _rewards(config: Config, workers: int) -> Iterator[Edit]:
     for index, reward in enumerate(config.rewards):
         if reward.workers > workers:
-            yield Edit(("rewards", index, "workers"), workers, f"{workers} workers on this machine")
+            yield Edit(("rewards", index, "workers"), workers, said("{count} workers on this machine", count=workers))
         if isinstance(reward, JudgeReward) and reward.base_url is None:
             yield Edit(("rewards", index, "engine"), "transformers", "the built-in engine needs no GPU")
             yield Edit(("rewards", index, "engine_args"), {}, "arguments of another engine")

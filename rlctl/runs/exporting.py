@@ -65,5 +65,6 @@ def _chosen(stages: list[Stage], name: str | None, with_checkpoints: list[Stage]
             return stage
     names = [stage.name for stage in stages]
     raise RunError(
-        said("the run has no stage {name!r}", name=name), hint=nearest(name, names) or f"it has {', '.join(names)}"
+        said("the run has no stage {name!r}", name=name),
+        hint=nearest(name, names) or said("it has {names}", names=", ".join(names)),
     )

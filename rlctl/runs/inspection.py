@@ -89,7 +89,9 @@ def find(name_or_path: str, folder: Path) -> RunInfo:
         if is_there(candidate / "run.json"):
             return inspect(candidate)
     known = [path.parent.name for path in folder.glob("*/run.json")]
-    hint = nearest(name_or_path, known) or f"`rlctl runs list` shows the {len(known)} runs of {folder}"
+    listed = said("`rlctl runs list` shows the {count} runs of {folder}", count=len(known), folder=folder)
+    none = "the folder has no runs yet; --folder names another one"
+    hint = nearest(name_or_path, known) or (listed if known else none)
     raise RunError(said("there is no run {name!r} in {folder}", name=name_or_path, folder=folder), hint=hint)
 
 
@@ -167,7 +169,11 @@ def _readable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"{error.filename or folder / 'events.jsonl'} cannot be read: {error.strerror or error}"
+        message = said(
+            "{file} cannot be read: {reason}",
+            file=error.filename or folder / "events.jsonl",
+            reason=error.strerror or error,
+        )
         raise RunError(message, hint=said("remove or repair {folder}", folder=folder)) from error
 
 

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
+from rlctl.common.messages.reasons import said
+
 Status = Literal["running", "finished", "stopped", "failed", "interrupted"]
 ALIVE_FILE = "alive"
 ALIVE_EVERY_SECONDS = 10.0
@@ -57,12 +59,14 @@ def record_of(told: Any) -> Record:
     record = Record(**told)
     for name, kind in _KINDS.items():
         if not isinstance(value := getattr(record, name), kind):
-            raise ValueError(f"{name} is {value!r}")
+            raise ValueError(said("{name} is {value!r}", name=name, value=value))
     for moment in (record.started, record.ended or 0.0, record.first_started):
         if not 0 <= moment < _LAST:
-            raise ValueError(f"a time is {moment!r}")
+            raise ValueError(said("a time is {moment!r}", moment=moment))
     if record.status not in get_args(Status):
-        raise ValueError(f"status is {record.status!r}, not one of {', '.join(get_args(Status))}")
+        raise ValueError(
+            said("status is {status!r}, not one of {known}", status=record.status, known=", ".join(get_args(Status)))
+        )
     return record
 
 

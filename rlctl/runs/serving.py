@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from rlctl.common import packages
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import lines_of, said
 from rlctl.config import Config, Stage, config_from, revealed, stages_of
 from rlctl.planning.support import generating
 from rlctl.runs.folder import read_config
@@ -199,7 +200,12 @@ class _Source:
             [sys.executable, "-m", "rlctl", "export", *where], capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise RunError(f"the weights of step {step} of {self._run.name} cannot be exported:\n{done.stderr.strip()}")
+            raise RunError(
+                lines_of(
+                    [done.stderr.strip()],
+                    said("the weights of step {step} of {name} cannot be exported:", step=step, name=self._run.name),
+                )
+            )
         self._made.append(to)
         for old in self._made[:-2]:  # the last but one may still be read
             shutil.rmtree(old, ignore_errors=True)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import is_there
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import lines_of, said
 from rlctl.common.regular_files import from_json
 from rlctl.config import Config, Loaded, combine, put, put_at, revealed, stages_of, to_plain
 from rlctl.config.inspect import secrets
@@ -378,11 +378,13 @@ def _refuse_other(folder: Path, config: Config) -> None:
         raise RunError(said("run {name} is finished: {folder}", name=info.name, folder=folder), hint=new)
     changed = differences(read_config(folder), config)
     if changed:
-        listed = "\n  ".join(changed[:10])
-        goes_on = f"rlctl runs resume {folder} resumes it with its own config"
+        goes_on = said("rlctl runs resume {folder} resumes it with its own config", folder=folder)
         there = "from a checkpoint of it with checkpoint.resume=path and checkpoint.resume_path"
         raise RunError(
-            f"run {info.name} exists with a different config:\n  {listed}",
+            lines_of(
+                ("  " + each for each in changed[:10]),
+                said("run {name} exists with a different config:", name=info.name),
+            ),
             hint=said("{goes_on}; {new}, {there}", goes_on=goes_on, new=new, there=there),
         )
 

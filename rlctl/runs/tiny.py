@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config, Loaded, stages_of
 from rlctl.config.sections.agents import ProgramAgent, RunningAgent, ToolsAgent
 from rlctl.config.sections.algorithm import (
@@ -168,13 +169,13 @@ def _batch(config: Config, prompts: int) -> Iterator[Edit]:
     if config.batch.mini_batch_responses is not None:
         parts = min(arithmetic.mini_batches_per_epoch(config), count)
         size = max(1, math.ceil(arithmetic.drawn_responses(small) / parts))
-        yield Edit(("batch", "mini_batch_responses"), size, f"{parts} mini-batches a step")
+        yield Edit(("batch", "mini_batch_responses"), size, said("{count} mini-batches a step", count=parts))
     if config.critic is not None and config.critic.mini_batch_responses is not None:
         parts = min(
             arithmetic.critic_steps_per_step(config) // (config.critic.ppo_epochs or config.batch.ppo_epochs), count
         )
         size = max(1, math.ceil(arithmetic.drawn_responses(small) / parts))
-        yield Edit(("critic", "mini_batch_responses"), size, f"{parts} mini-batches a step")
+        yield Edit(("critic", "mini_batch_responses"), size, said("{count} mini-batches a step", count=parts))
     for name, micro in (
         ("micro_batch", config.batch.micro_batch),
         ("log_prob_micro_batch", config.batch.log_prob_micro_batch),
@@ -217,17 +218,29 @@ def make_models(config: Config, wanted: list[Wanted]) -> list[str]:
     first = stages_of(config)[0].config
     name = first.model.tokenizer or first.model.path
     tokenizer: Any = maker.found_tokenizer(name, trust_remote_code=first.model.trust_remote_code)
-    told = [f"tokenizer: {name}'s own"]
+    told = [said("tokenizer: {name}'s own", name=name)]
     if tokenizer is None:
         tokenizer = maker.made_tokenizer(maker.texts_in(_rows(config)))
         told = [
-            f"tokenizer: {name} is not available locally; built one with {len(tokenizer)} tokens from the training data"
+            said(
+                "tokenizer: {name} is not available locally; built one with {count} tokens from the training data",
+                name=name,
+                count=len(tokenizer),
+            )
         ]
     for number, each in enumerate(wanted):
         architecture, source = maker.architecture_of(each.path, trust_remote_code=each.trust_remote_code)
         count = maker.write_tiny(each.folder, architecture, tokenizer, seed=number + 1, scores=each.scores)
         kind = architecture.get("model_type")
-        told.append(f"model: {each.path} -> a random {kind} of {count / 1e6:.1f} M parameters (shape from {source})")
+        told.append(
+            said(
+                "model: {path} -> a random {kind} of {millions:.1f} M parameters (shape from {source})",
+                path=each.path,
+                kind=kind,
+                millions=count / 1e6,
+                source=source,
+            )
+        )
     return told
 
 

@@ -21,6 +21,7 @@ import functools
 from collections.abc import Sequence
 
 from rlctl.common.errors import SandboxUnavailable
+from rlctl.common.messages.reasons import said
 from rlctl.sandbox.bubblewrap import HINT, programs
 from rlctl.sandbox.process import REAPER, Process, Result, supervise
 from rlctl.sandbox.profile import PATH, SYSTEM, Limits, Mount, Profile, python_mounts
@@ -74,8 +75,10 @@ def find_bwrap() -> str:
                 supervise([process])
                 if process.result is not None and process.result.status == 0:
                     return program
-                said = process.result.stderr.decode(errors="replace").strip() if process.result else ""
-                problem = SandboxUnavailable(f"the sandbox does not run programs: {said}", hint=HINT)
+                answer = process.result.stderr.decode(errors="replace").strip() if process.result else ""
+                problem = SandboxUnavailable(
+                    said("the sandbox does not run programs: {answer}", answer=answer), hint=HINT
+                )
         except SandboxUnavailable as error:
             problem = error
     raise problem

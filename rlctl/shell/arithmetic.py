@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from rlctl.common.messages.reasons import said
+
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>0[xX][0-9a-fA-F]+|\d+)|\$?\{?(?P<name>[A-Za-z_]\w*)\}?|(?P<sign>\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%()<>!?:~&|^]))"
 )
@@ -55,7 +57,9 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while position < end:
         match = _TOKEN.match(text, position)
         if match is None:
-            raise ValueError(f"{text[position:].strip()[:20]!r} is no integer arithmetic that is read here")
+            raise ValueError(
+                said("rlctl cannot evaluate {text!r} as integer arithmetic", text=text[position:].strip()[:20])
+            )
         found.append((str(match.lastgroup), match[str(match.lastgroup)]))
         position = match.end()
     return found
@@ -70,7 +74,7 @@ class _Parser:
     def whole(self) -> int:
         value = self._choice()
         if self.place < len(self.tokens):
-            raise ValueError(f"{self.tokens[self.place][1]!r} is not an operator")
+            raise ValueError(said("{token!r} is not an operator", token=self.tokens[self.place][1]))
         return value
 
     def _next(self) -> str:
@@ -107,7 +111,7 @@ class _Parser:
             return base
         power = self._power()
         if not 0 <= power <= _MAX_POWER:
-            raise ValueError(f"the power {power} is not between 0 and {_MAX_POWER}")
+            raise ValueError(said("the power {power} is not between 0 and {limit}", power=power, limit=_MAX_POWER))
         return int(base**power)
 
     def _unary(self) -> int:
@@ -128,7 +132,7 @@ class _Parser:
             return int(text, 16 if text[:2].lower() == "0x" else 8 if text[0] == "0" and len(text) > 1 else 10)
         if kind == "name":
             return self.variable(text)
-        raise ValueError(f"{text!r} is not a number")
+        raise ValueError(said("{text!r} is not a number", text=text))
 
 
 def _applied(sign: str, left: int, right: int) -> int:
@@ -139,7 +143,7 @@ def _applied(sign: str, left: int, right: int) -> int:
         return quotient if sign == "/" else left - quotient * right
     if sign in ("<<", ">>"):
         if not 0 <= right <= _MAX_POWER:
-            raise ValueError(f"the shift {right} is not between 0 and {_MAX_POWER}")
+            raise ValueError(said("the shift {shift} is not between 0 and {limit}", shift=right, limit=_MAX_POWER))
         return left << right if sign == "<<" else left >> right
     results: dict[str, Callable[[], int]] = {
         "||": lambda: int(bool(left) or bool(right)),

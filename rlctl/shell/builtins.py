@@ -97,7 +97,7 @@ def call(state: State, words: list[Text], at: Location) -> Known | None:
     if name in ("read", "mapfile", "readarray"):
         given = [plain(word) for word in arguments if re.fullmatch(r"[A-Za-z_]\w*", plain(word))]
         for variable in given or ["REPLY", "MAPFILE"]:
-            why = f"'{name}' takes it from outside of the script"
+            why = said("'{name}' reads it from outside the script", name=name)
             is_text = name == "read" and not _fills_array(arguments)
             state.assign(variable, unknown(why, at) if is_text else unknown_items(why, at))
         return Known()
@@ -122,21 +122,35 @@ def contents(state: State, name: Text, at: Location) -> Text:
     if (written := state.written(path)) is not None:
         text = state.files[written]
         is_known = text is not None and written == path
-        return changed(name, text or "", at) if is_known else unknown(f"the script itself changes '{shown}'", at)
+        return (
+            changed(name, text or "", at)
+            if is_known
+            else unknown(said("the script itself changes '{shown}'", shown=shown), at)
+        )
     if not Path(state.script).is_file() or not path.is_relative_to(beside):
-        return unknown(f"'{shown}' is outside of the script's folder, so rlctl does not read it", at)
+        return unknown(said("'{shown}' is outside the script's folder, so rlctl does not read it", shown=shown), at)
     if path.name.startswith(".") or any(is_secret_name(part) for part in path.name.split(".")):
-        return unknown(f"'{shown}' may hold a secret, so rlctl does not read it", at)
+        return unknown(said("'{shown}' may hold a secret, so rlctl does not read it", shown=shown), at)
     if not path.is_file():
-        return unknown(f"'{shown}' is not a regular file" if path.exists() else f"'{shown}' does not exist", at)
+        return unknown(
+            said("'{shown}' is not a regular file", shown=shown)
+            if path.exists()
+            else said("'{shown}' does not exist", shown=shown),
+            at,
+        )
     try:
         held = read_text(path) if path.stat().st_size <= MAX_CONTENTS else None
     except (DocumentError, OSError):
-        return unknown(f"'{shown}' cannot be read", at)
+        return unknown(said("'{shown}' cannot be read", shown=shown), at)
     if held is None:
-        return unknown(f"'{shown}' has more than {MAX_CONTENTS} characters, so rlctl does not read it", at)
+        return unknown(
+            said(
+                "'{shown}' has more than {limit} characters, so rlctl does not read it", shown=shown, limit=MAX_CONTENTS
+            ),
+            at,
+        )
     if has_password(held) or is_token(held):
-        return unknown(f"'{shown}' holds a password, so rlctl does not read it", at)
+        return unknown(said("'{shown}' holds a password, so rlctl does not read it", shown=shown), at)
     return changed(name, held, at)
 
 
@@ -156,7 +170,9 @@ def status_of(state: State, words: list[Text], at: Location) -> Status:
         match = _IMPORT.fullmatch(texts[2]) if len(texts) == 3 else None
         if match is None or match[1] not in _PROBES:
             return None
-        state.assumed.setdefault(f"assumed that the Python module {match[1]} is not installed where this runs", at)
+        state.assumed.setdefault(
+            said("assumed that the Python module {name} is not installed where this runs", name=match[1]), at
+        )
         return False
     if re.fullmatch(
         r"python[\d.]*|torchrun|uv|ray|trinity|accelerate|deepspeed|bash|sh|nohup|exec|env|srun|time", texts[0]
@@ -242,7 +258,7 @@ def _echo(state: State, arguments: list[Text], at: Location) -> Text:
         escapes = "e" in plain(arguments[0])
         arguments = arguments[1:]
     if escapes and any("\\" in plain(word) for word in arguments):
-        return unknown("what 'echo -e' prints here is not worked out", at)
+        return unknown("rlctl does not work out what 'echo -e' prints here", at)
     return joined(arguments, " ", at)
 
 
@@ -254,7 +270,7 @@ def _printf(state: State, arguments: list[Text], at: Location) -> Text:
         return arguments[1]
     if "%" not in pattern and "\\" not in pattern:
         return changed(arguments[0], pattern, at)
-    return unknown("what printf prints here is not worked out", at)
+    return unknown("rlctl does not work out what printf prints here", at)
 
 
 def _date(state: State, arguments: list[Text], at: Location) -> Text:
@@ -262,7 +278,7 @@ def _date(state: State, arguments: list[Text], at: Location) -> Text:
     utc = "-u" in texts
     wanted = [text for text in texts if text.startswith("+")]
     if len(wanted) != 1 or set(texts) - {"-u", *wanted}:
-        return unknown("what date prints here is not worked out", at)
+        return unknown("rlctl does not work out what date prints here", at)
     pattern = wanted[0][1:].replace("%F", "%Y-%m-%d").replace("%T", "%H:%M:%S").replace("%s", str(int(now())))
     return changed(arguments[-1], time.strftime(pattern, time.gmtime(now()) if utc else time.localtime(now())), at)
 
@@ -275,7 +291,7 @@ def _one_path(change: Callable[[str], str]) -> Callable[[State, list[Text], Loca
     def printer(state: State, arguments: list[Text], at: Location) -> Text:
         words = [word for word in arguments if plain(word) not in _PLAIN_OPTIONS]
         if len(words) != 1 or plain(words[0]).startswith("-"):
-            return unknown("a command of several paths is not worked out", at)
+            return unknown("rlctl does not work out a command with several paths", at)
         return changed(words[0], change(plain(words[0])), at)
 
     return printer
@@ -284,7 +300,7 @@ def _one_path(change: Callable[[str], str]) -> Callable[[State, list[Text], Loca
 def _basename(state: State, arguments: list[Text], at: Location) -> Text:
     words = [word for word in arguments if plain(word) != "--"]
     if not words or len(words) > 2 or plain(words[0]).startswith("-"):
-        return unknown("what basename prints here is not worked out", at)
+        return unknown("rlctl does not work out what basename prints here", at)
     name = plain(words[0]).rstrip("/").rpartition("/")[2]
     suffix = plain(words[1]) if len(words) > 1 else ""
     return changed(words[0], name.removesuffix(suffix) if suffix else name, at)
@@ -299,7 +315,7 @@ def _seq(state: State, arguments: list[Text], at: Location) -> Text:
     if (piece := next((piece for word in arguments if (piece := hidden(word))), None)) is not None:
         return (piece,)
     if not 1 <= len(texts) <= 3 or not all(re.fullmatch(r"-?\d{1,18}", text) for text in texts):
-        return unknown("what seq prints here is not worked out", at)
+        return unknown("rlctl does not work out what seq prints here", at)
     first, step, last = {1: (1, 1, 0), 2: (0, 1, 1), 3: (0, 1, 2)}[len(texts)]
     numbers = [int(text) for text in texts]
     begin = numbers[0] if len(texts) > 1 else first
@@ -308,7 +324,7 @@ def _seq(state: State, arguments: list[Text], at: Location) -> Text:
         return unknown("seq with a step of 0", at)
     found = range(begin, numbers[last] + (1 if by > 0 else -1), by)
     if len(found) > _MAX_NUMBERS:
-        return unknown(f"seq of more than {_MAX_NUMBERS} numbers", at)
+        return unknown(said("seq of more than {limit} numbers", limit=_MAX_NUMBERS), at)
     return changed(arguments[0], "\n".join(map(str, found)), at)
 
 

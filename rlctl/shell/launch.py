@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rlctl.common.errors import Location
+from rlctl.common.messages.reasons import said
 from rlctl.shell.state import MissingError
 from rlctl.shell.text import Text, plain, problem
 
@@ -158,7 +159,7 @@ def told(program: LaunchProgram) -> ParsedCommand:
         if (piece := problem(word)) is not None:
             shown = text.partition("=")[0] or "a part of the command line"
             raise MissingError(
-                f"'{shown}' is not known: {piece.problem}",
+                said("'{shown}' is not known: {problem}", shown=shown, problem=piece.problem),
                 at=piece.at if piece.at.file else program.at,
                 hint="say what decides it with --env NAME=VALUE, or run the script in isolation with --trace",
                 wanted=sorted(piece.names),

@@ -114,7 +114,9 @@ def read_script(
         wanted = survey(text, name, arguments=arguments, environment=environment, given=given)
         if len(wanted) < 2:
             raise
-        message = f"the script wants {len(wanted)} things that are not given: {listed(wanted, name)}"
+        message = said(
+            "the script needs {count} values that are not given: {names}", count=len(wanted), names=listed(wanted, name)
+        )
         raise MissingError(message, at=error.at, wanted=wanted) from None
 
 
@@ -318,7 +320,7 @@ class _Reader:
         """What becomes of a variable by its flags."""
         if odd := _odd_flags(f"{kind} {flags}"):
             flag = "+" if "+" in odd else f"-{min(odd)}"
-            self.state.odd[name] = unknown(f"'{kind} {flag}' is not read here", at)
+            self.state.odd[name] = unknown(said("rlctl does not evaluate '{kind} {flag}'", kind=kind, flag=flag), at)
             self.state.assign(name, ())
         if kind == "export" and "n" in flags:
             self.state.exported.pop(name, None)
@@ -345,7 +347,7 @@ class _Reader:
         if "[" in name:
             owner = name.partition("[")[0]
             self.state.variables[owner] = unknown_items(
-                f"'unset {name}' leaves a gap in it, which is not read here", at
+                said("'unset {name}' leaves a gap in the array, which rlctl does not evaluate", name=name), at
             )
         elif "f" in flags or (name not in self.state.variables and name in self.state.functions):
             self.state.functions.pop(name, None)
@@ -397,7 +399,11 @@ class _Reader:
         where = self.words.arithmetic(index, at)
         number = int(plain(where)) if hidden(where) is None and re.fullmatch(r"-?\d{1,18}", plain(where)) else -1
         if not 0 <= number <= len(items):
-            why = f"{name}[{index}] is set at line {at.line}, which is not read here"
+            why = said(
+                "{item} is set at line {line} in a way that rlctl does not evaluate",
+                item=f"{name}[{index}]",
+                line=at.line,
+            )
             self.state.variables[name] = unknown_items(why, at)
             return
         if number == len(items):
@@ -449,7 +455,7 @@ class _Reader:
     def _undecided(self, script: Script, condition: Any, branches: Sequence[Any]) -> None:
         """Nobody knows whether these are run: what they set is not known."""
         shown = " ".join(script.text(condition).split("\n")[0].split())[:60]
-        why = f"it depends on '{shown}', which only running the script can decide"
+        why = said("it depends on '{shown}', which only running the script can decide", shown=shown)
         for branch in branches:
             if (launch := self._program_in(script, branch)) is not None:
                 raise DocumentError(
@@ -505,7 +511,8 @@ class _Reader:
         elif name in ("source", "."):
             shown = " ".join(script.text(node).split())
             self.state.assumed.setdefault(
-                f"assumed that '{shown}' sets nothing that the command uses ({why})", script.at(node)
+                said("assumed that '{shown}' sets nothing that the command uses ({why})", shown=shown, why=why),
+                script.at(node),
             )
         elif name in builtins.UNREAD:
             raise DocumentError(said("'{name}' is not read here", name=name), at=script.at(node), hint=builtins.TRACE)
@@ -628,7 +635,9 @@ class _Reader:
             status = self._arithmetic_statement(condition, at) if condition else True
             if status is None:
                 for name in assigned(header):
-                    self.state.assign(name, unknown(f"how often the loop at line {at.line} runs is not known", at))
+                    self.state.assign(
+                        name, unknown(said("how often the loop at line {line} runs is not known", line=at.line), at)
+                    )
                 self._undecided(script, node, [body])
                 return None
             if not status or not self._turn(script, body):
@@ -674,7 +683,9 @@ class _Reader:
                     self.statement(script, stage)
             return None if len(stages) > 1 and self._asks(script, stages[-1]) else True
         shown = " ".join(script.text(node).split())[:60]
-        self.output.append(unknown(f"what '{shown}' prints can only be known by running it", script.at(node)))
+        self.output.append(
+            unknown(said("what '{shown}' prints can only be known by running it", shown=shown), script.at(node))
+        )
         return None
 
     def _asks(self, script: Script, node: Any) -> bool:
@@ -717,7 +728,9 @@ class _Reader:
         text, at = self.words.text(script.text(name), script.at(name)), script.at(name)
         if self.commands and hidden(text) is None:
             shown = plain(text)
-            self.state.assumed.setdefault(f"assumed that no command before this line changes '{shown}'", at)
+            self.state.assumed.setdefault(
+                said("assumed that no command before this line changes '{shown}'", shown=shown), at
+            )
         return builtins.contents(self.state, text, at)
 
     def _write_file(self, script: Script, here: Any, to: Any) -> None:
@@ -861,7 +874,7 @@ class _Reader:
 
     def _only_when_run(self, words: list[Text], at: Location) -> Text:
         shown = " ".join(plain(word) for word in words)[:60]
-        return unknown(f"what '{shown}' prints can only be known by running it", at)
+        return unknown(said("what '{shown}' prints can only be known by running it", shown=shown), at)
 
     def _function(self, name: str, arguments: list[Text], at: Location) -> Status:
         self._depth += 1

@@ -30,8 +30,10 @@ NEVER = frozenset({"RANDOM", "SECONDS", "EPOCHSECONDS", "SRANDOM", "BASHPID", "P
 def given_with(names: Iterable[str]) -> str:
     """How a person gives a script the variables and arguments of these names."""
     wanted = list(names)
-    told = "; a number is an argument of the script" if any(name.isdecimal() for name in wanted) else ""
-    return "give " + " ".join(f"--env {name}=VALUE" for name in wanted) + told
+    options = " ".join(f"--env {name}=VALUE" for name in wanted)
+    if any(name.isdecimal() for name in wanted):
+        return said("give {options}; a number is an argument of the script", options=options)
+    return said("give {options}", options=options)
 
 
 class MissingError(DocumentError):
@@ -117,7 +119,9 @@ class State:
             place, value = Location(f"--env {name}"), self.given[name]
             return from_secret(name, None, place) if is_secret(name, value) else literal(value, place)
         if name in NEVER:
-            return (Piece("", at, names=frozenset({name}), problem=f"${name} has another value each time"),)
+            return (
+                Piece("", at, names=frozenset({name}), problem=said("${name} has another value each time", name=name)),
+            )
         if name == "IFS":
             return literal(BLANKS, at)
         if name == "PWD":
@@ -136,7 +140,9 @@ class State:
         value = self.look_up(name, at)
         if value is None:
             if self.strict:
-                return self.lacks(name, at, "set -u", f"${name} is not set, which ends the script here (set -u)")
+                return self.lacks(
+                    name, at, "set -u", said("${name} is not set, which ends the script here (set -u)", name=name)
+                )
             self.unset.setdefault(name, at)
             return (Piece("", at, names=frozenset({name})),)
         if isinstance(value, list):
@@ -215,7 +221,9 @@ class State:
         items = value if isinstance(value, list) else [value]
         size = sum(len(piece.text) + len(piece.symbol) + _PIECE for item in items for piece in item)
         if len(items) > MAX_ITEMS or size > MAX_TEXT:
-            limits = f"at most {MAX_ITEMS} items and {MAX_TEXT} characters are read"
+            limits = said(
+                "at most {items} items and {characters} characters are read", items=MAX_ITEMS, characters=MAX_TEXT
+            )
             raise DocumentError(
                 said("the variable {name} grows too large", name=name), at=Location(self.script), hint=limits
             )

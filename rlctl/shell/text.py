@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rlctl.common.errors import Location
+from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import expression, is_secret
 
 _PLAIN_DEFAULT = re.compile(r"[A-Za-z0-9_/.%@+:-]*")
@@ -83,7 +84,7 @@ def hidden(text: Text) -> Piece | None:
 def _not_computed(piece: Piece) -> Piece:
     if piece.problem:
         return piece
-    why = f"it is computed from ${piece.secret}, which holds a secret"
+    why = said("it is computed from ${name}, which holds a secret", name=piece.secret)
     return replace(piece, text="", symbol="", secret="", names=frozenset(), problem=why)
 
 

@@ -75,7 +75,7 @@ class Words:
                 current.append(part)
         bare = "".join(part.text if isinstance(part, Piece) else " " for part in parts)
         if _BRACES.search(bare) and _BRACES.search(_without_quotes(source)):
-            why = f"the braces in {source[:40]!r} are expanded by the shell; put the word in quotes"
+            why = said("the shell expands the braces in {word!r}; put the word in quotes", word=source[:40])
             return [unquoted(unknown(why, at))]
         return found
 
@@ -88,7 +88,7 @@ class Words:
             return [(piece,)]
         odd = {*BLANKS, *plain(separators)}
         if any(not piece.quoted and odd & set(piece.text) for piece in text):
-            return [unquoted(unknown("the shell splits it into words as IFS says, which is not read here", at))]
+            return [unquoted(unknown("the shell splits it into words by IFS, which rlctl does not evaluate", at))]
         return words(text)
 
     def text(self, source: str, at: Location, *, tilde: bool = True) -> Text:
@@ -210,13 +210,15 @@ class Words:
         if name.isdecimal():
             found = self._argument(name)
             if found is None and (self.state.strict or (self.state.surveys and not self.state.calls)):
-                return self.state.lacks(name, at, "", f"the script wants an argument ${name}, and none is given")
+                return self.state.lacks(
+                    name, at, "", said("the script needs an argument ${name}, which is not given", name=name)
+                )
             if found is None:
                 self.state.unset.setdefault(name, at)
                 return (Piece("", at, names=frozenset({name})),)
             return found or ()
         if not _NAME.fullmatch(name):
-            return unknown(f"what ${name} is can only be known by running the script", at)
+            return unknown(said("what ${name} is can only be known by running the script", name=name), at)
         if name == "BASH_SOURCE":
             return literal(self.state.script, at)
         return self.state.text(name, at)
@@ -236,7 +238,7 @@ class Words:
     def _all(self, items: list[Text], at: Location, *, in_double: bool, join: bool) -> list[_Part]:
         if in_double and join:
             if len(items) > 1 and plain(self.state.text("IFS", at))[:1] != " ":
-                return [*unknown("items are joined as IFS says, which is not read here", at)]
+                return [*unknown("the shell joins the items by IFS, which rlctl does not evaluate", at)]
             return list(joined(items, " ", at))
         found: list[_Part] = []
         for index, item in enumerate(items):
@@ -249,14 +251,14 @@ class Words:
     def _expansion(self, inside: str, at: Location, *, in_double: bool) -> list[_Part]:
         match = _INSIDE.fullmatch(inside)
         if match is None:
-            return [*unknown(f"the expansion ${{{inside[:40]}}} is not read here", at)]
+            return [*unknown(said("rlctl does not evaluate the expansion ${{{inside}}}", inside=inside[:40]), at)]
         sign, name, index, rest = match["sign"], match["name"], match["index"], match["rest"]
         if sign == "#" and not rest:
             return [*self._length(name, index, at)]
         if sign == "!":
             return self._indirect(name, index, rest, at, in_double=in_double)
         if sign:
-            return [*unknown(f"the expansion ${{{inside[:40]}}} is not read here", at)]
+            return [*unknown(said("rlctl does not evaluate the expansion ${{{inside}}}", inside=inside[:40]), at)]
         if name in ("@", "*") or index in ("@", "*"):
             self.state.wants_arguments = self.state.wants_arguments or name in ("@", "*")
             items = self.state.arguments if name in ("@", "*") else self.state.items(name, at)
@@ -270,7 +272,7 @@ class Words:
     def _items(self, items: list[Text], rest: str, at: Location, *, in_double: bool, join: bool) -> list[_Part]:
         operator = _OPERATOR.match(rest)
         if rest and operator is None:
-            return [*unknown(f"the operation {rest[:20]!r} on an array is not read here", at)]
+            return [*unknown(said("rlctl does not evaluate the operation {rest!r} on an array", rest=rest[:20]), at)]
         if operator and (end := open_end(items)) is not None:
             return [*end[1]]
         if operator and operator[0] in (":-", "-", ":+", "+"):
@@ -281,7 +283,7 @@ class Words:
             first, _, count = rest[1:].partition(":")
             begin, size = self._number(first, at), self._number(count, at) if count else None
             if begin is None or (count and size is None) or begin < 0:
-                return [*unknown(f"the part {rest[:20]!r} of an array is not known", at)]
+                return [*unknown(said("the part {rest!r} of an array is not known", rest=rest[:20]), at)]
             if items is self.state.arguments:
                 items = [literal(self.state.script, at), *items]
             items = items[begin : None if size is None else begin + size]
@@ -295,19 +297,23 @@ class Words:
         number = self._number(index, at)
         items = self.state.items(name, at)
         if number is None:
-            return unknown(f"which item of {name} '{index}' is, is not known", at)
+            return unknown(said("it is not known which item of {name} '{index}' is", name=name, index=index), at)
         if (end := open_end(items)) is not None and not 0 <= number < end[0]:
             return quoted(end[1])
         return items[number] if -len(items) <= number < len(items) else ()
 
     def _indirect(self, name: str, index: str | None, rest: str, at: Location, *, in_double: bool) -> list[_Part]:
         if index is not None or rest:
-            return [*unknown(f"the expansion ${{!{name}{rest[:20]}}} is not read here", at)]
+            return [
+                *unknown(
+                    said("rlctl does not evaluate the expansion ${{!{name}{rest}}}", name=name, rest=rest[:20]), at
+                )
+            ]
         pointed = self._value(name, at)
         if (piece := hidden(pointed)) is not None:
             return [piece]
         if not _NAME.fullmatch(plain(pointed)):
-            return [*unknown(f"${{!{name}}} names no variable", at)]
+            return [*unknown(said("${{!{name}}} names no variable", name=name), at)]
         return _shown(self.state.text(plain(pointed), at), in_double=in_double)
 
     def _length(self, name: str, index: str | None, at: Location) -> Text:
@@ -323,7 +329,9 @@ class Words:
     def _operated(self, name: str, index: str | None, rest: str, at: Location, *, in_double: bool) -> list[_Part]:
         operator = _OPERATOR.match(rest)
         if operator is None:
-            return [*unknown(f"the expansion ${{{name}{rest[:20]}}} is not read here", at)]
+            return [
+                *unknown(said("rlctl does not evaluate the expansion ${{{name}{rest}}}", name=name, rest=rest[:20]), at)
+            ]
         sign, word = operator[0], rest[operator.end() :]
         if sign[-1] in "-=+?" and sign != ":":
             found = self._with_default(name, index, sign, word, at, in_double=in_double)
@@ -348,7 +356,7 @@ class Words:
             if is_there and found is not None:
                 return unquoted(found)
             told = plain(self._word(word, at, in_double=in_double)) or "it is not set"
-            return self.state.lacks(name, at, told, f"the script wants ${name}: {told}")
+            return self.state.lacks(name, at, told, said("the script needs ${name}: {why}", name=name, why=told))
         default = self._word(word, at, in_double=in_double)
         value = default
         if is_there and found is not None:
@@ -399,7 +407,7 @@ class Words:
             first, _, count = word.partition(":")
             begin, size = self._number(first, at), self._number(count, at) if count else None
             if begin is None or (count and size is None):
-                return unknown(f"the part ':{word}' of a text is not known", at)
+                return unknown(said("the part ':{word}' of a text is not known", word=word), at)
             begin = max(len(text) + begin, 0) if begin < 0 else begin
             end = None if size is None else size if size < 0 else begin + size
             return changed(value, text[begin:end], at)
@@ -413,7 +421,7 @@ class Words:
             if (piece := hidden(used)) is not None:
                 return (piece,)
         if (len(text) + 1) * (len(plain(by)) + 1) > _MAX_WORK or is_costly(text, plain(glob)):
-            return unknown("an operation on a text this large is not worked out", at)
+            return unknown("the text is too large for rlctl to evaluate this operation", at)
         return changed(value, _cut(text, sign, plain(glob), plain(by)), at)
 
     def _number(self, text: str, at: Location) -> int | None:
@@ -429,7 +437,9 @@ class Words:
             return (piece,)
         depends.append(inner)
         if sets := assigned(plain(inner)):
-            bad_value = unknown(f"$(({source.strip()[:40]})) sets a variable inside of an expression", at)
+            bad_value = unknown(
+                said("$(({source})) sets a variable inside an expression", source=source.strip()[:40]), at
+            )
             for name in sets:
                 self.state.assign(name, bad_value)
             return bad_value
@@ -448,7 +458,7 @@ class Words:
         try:
             result = evaluate(plain(inner), variable) if plain(inner).strip() else 0
         except (ValueError, RecursionError) as error:
-            return unknown(f"$(({source.strip()[:40]})): {error}", at)
+            return unknown(said("$(({source})): {error}", source=source.strip()[:40], error=error), at)
         if bad:
             return (bad[0],)
         names = frozenset().union(*(_names_of(text) for text in depends))

@@ -70,11 +70,11 @@ def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Dif
     own = {canonical: name for name, canonical in reversed(list(found.tables[taken.kind].plain.items()))}
     texts = [
         said(
-            "{key} is {shown} (in {version} {shown2})",
+            "{key} = {old} ({version}: {new})",
             key=own.get(item.key) or item.first.key or item.second.key or item.key,
-            shown=_shown(item.first.value),
+            old=_shown(item.first.value),
             version=taken.version,
-            shown2=_shown(item.second.value),
+            new=_shown(item.second.value),
         )
         for item in items[:SHOWN]
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rlctl import runs
 from rlctl.common.errors import ConfigError, RlctlError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config, stages_of, to_plain
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing.session import Change, Session
@@ -150,4 +151,6 @@ def _free_name(folder: Path) -> str:
         name = f"{start[0]}-{following}"
         if not (folder.parent / name).exists():
             return name
-    raise RlctlError(f"no free name next to {folder}", hint="start the app in another folder of runs")
+    raise RlctlError(
+        said("no free name next to {folder}", folder=folder), hint="start the app in another folder of runs"
+    )

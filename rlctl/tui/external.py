@@ -12,6 +12,7 @@ from typing import Any
 from textual.app import App, SuspendNotSupported
 
 from rlctl.common.errors import RlctlError
+from rlctl.common.messages.reasons import said
 
 
 class NoEditorError(RlctlError):
@@ -41,5 +42,8 @@ def edited(app: App[Any], text: str, name: str) -> str | None:
                 "there is no terminal that an editor could have", hint="run rlctl tui in one"
             ) from error
         except OSError as error:
-            raise NoEditorError(f"{words[0]} cannot be started: {error.strerror}", hint="set $EDITOR") from error
+            raise NoEditorError(
+                said("{program} cannot be started: {reason}", program=words[0], reason=error.strerror),
+                hint="set $EDITOR",
+            ) from error
         return path.read_text(encoding="utf-8", errors="replace") if code == 0 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from rlctl.common.language import chosen
+from rlctl.common.messages.reasons import translated
 
 LANGUAGE = chosen()
 """Read once, as the app's key bindings are made when its screens are imported."""
@@ -15,7 +16,7 @@ def say(text: str) -> str:
     if LANGUAGE == "zh":
         from rlctl.tui.zh import ZH
 
-        return ZH.get(text, text)
+        return ZH.get(text) or translated(text, "zh")
     return text
 
 

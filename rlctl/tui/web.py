@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from rlctl.common import packages
 from rlctl.common.errors import RlctlError
+from rlctl.common.messages.reasons import said
 from rlctl.tui.language import say
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
@@ -112,7 +113,10 @@ def serve(words: Sequence[str], host: str, port: int) -> None:
         OwnPages(command, host=host, port=port, title="rlctl", templates_path=PAGE).serve()
     except OSError as error:
         hint = "choose another with --port"
-        raise RlctlError(f"cannot serve at {host}:{port}: {error.strerror or error}", hint=hint) from error
+        raise RlctlError(
+            said("cannot serve at {host}:{port}: {reason}", host=host, port=port, reason=error.strerror or error),
+            hint=hint,
+        ) from error
 
 
 def address(host: str, port: int) -> str:

@@ -1,10 +1,9 @@
 """The app's texts in Chinese, by the English that stands in the code; the help of keys is in `rlctl.config.chinese`."""
 
-from rlctl.tui.zh_metrics import METRICS, PRESETS
+from rlctl.tui.zh_metrics import METRICS
 
 ZH: dict[str, str] = {
     **METRICS,
-    **PRESETS,
     # everywhere
     "Quit": "退出",
     "Leave; asks if unsaved; runs continue": "退出；有未保存的内容会先询问；任务继续运行",
@@ -163,65 +162,6 @@ ZH: dict[str, str] = {
     "it is started again, and its process comes up; what it says is in {log}": "正在重新启动，进程准备中；输出在 {log}",
     "the run was not resumed:\n{why}": "运行没有继续：\n{why}",
     # what looks wrong in a run, and what to try
-    "{value:.0%} of the groups have equal rewards for all responses, so nothing is learned from them": (
-        "{value:.0%} 的组内所有回答奖励相同：从这些组学不到东西"
-    ),
-    "add prompts of other difficulty, raise rollout.sampling.temperature, or filter these groups (algorithm.filters)": (
-        "混入其他难度的 prompt，调高 rollout.sampling.temperature，或过滤掉这样的组（algorithm.filters）"
-    ),
-    "{value:.0%} of the responses are truncated at the length limit": "{value:.0%} 的回答因达到长度上限而被截断",
-    "raise rollout.max_response_tokens, or penalize length (algorithm.reward_shaping)": (
-        "调大 rollout.max_response_tokens，或惩罚过长的回答（algorithm.reward_shaping）"
-    ),
-    "{value:.1%} of the rewards failed and count as 0": "{value:.1%} 的奖励计算失败，按 0 计",
-    "look at the reward's log, and try it with `rlctl try`": "查看该奖励的日志，并用 `rlctl try` 试一试",
-    "rollout and training disagree on the log-probs of sampled tokens: a KL of {value:.3g}": (
-        "rollout 与训练对同一批采样算出的 log-prob 不一致：KL 为 {value:.3g}"
-    ),
-    "compare rollout.precision with train.precision, or set algorithm.rollout_correction": (
-        "对比 rollout.precision 与 train.precision，或设置 algorithm.rollout_correction"
-    ),
-    "{value:.1%} of the optimizer steps are skipped because their gradient is not finite": (
-        "梯度出现 NaN 或无穷大，{value:.1%} 的优化器步被跳过"
-    ),
-    "{value:.1%} of the critic's optimizer steps are skipped because their gradient is not finite": (
-        "梯度出现 NaN 或无穷大，critic 的优化器步有 {value:.1%} 被跳过"
-    ),
-    "lower critic.optimizer.lr, or set critic.precision.compute to float32 to see whether precision is the cause": (
-        "调低 critic.optimizer.lr，或把 critic.precision.compute 设为 float32 看是否由精度引起"
-    ),
-    "lower train.optimizer.lr, or set train.precision.compute to float32 to see whether precision is the cause": (
-        "调低 train.optimizer.lr，或把 train.precision.compute 设为 float32 看是否由精度引起"
-    ),
-    "training uses {value:.0%} of the devices' peak compute": "训练只用到设备算力的 {value:.0%}",
-    "raise batch.micro_batch, or reduce recomputation and offloading (train.memory, train.engine)": (
-        "调大 batch.micro_batch，或减少重算与卸载（train.memory、train.engine）"
-    ),
-    "the phase {phase} has taken {minutes:.0f} minutes; it usually takes {usual:.0f} seconds": (
-        "阶段 {phase} 已用 {minutes:.0f} 分钟，平时只需 {usual:.0f} 秒"
-    ),
-    "look at the logs of its processes, or stop the run and resume it from the last checkpoint": (
-        "查看各进程的日志；停止该运行再续训，会从最近的检查点继续"
-    ),
-    "{metric} is {recent:.3g}, {times:.0f} times its earlier value": (
-        "{metric} 为 {recent:.3g}，是之前的 {times:.0f} 倍"
-    ),
-    "lower train.optimizer.lr, or raise the coefficient of algorithm.kl_in_loss": (
-        "调低 train.optimizer.lr，或调大 algorithm.kl_in_loss 的系数"
-    ),
-    "the entropy fell from {before:.3g} to {recent:.3g}: responses are nearly deterministic": (
-        "熵从 {before:.3g} 降到 {recent:.3g}：每次的回答几乎一样"
-    ),
-    "raise algorithm.entropy_coefficient or policy_loss.clip_high, or lower the learning rate": (
-        "调大 algorithm.entropy_coefficient 或 policy_loss.clip_high，或调低学习率"
-    ),
-    "no response of the last steps has a reward above 0": "最近几步没有一条回答的奖励大于 0",
-    "read the responses on the samples page: does the prompt ask for the format that the reward expects?": (
-        "到“样本”页读一读回答：prompt 要求的格式和奖励期望的一致吗？"
-    ),
-    "the phase {phase} has taken {minutes:.0f} minutes; rlctl does not know yet how long it usually takes": (
-        "阶段 {phase} 已用 {minutes:.0f} 分钟，平时要多久还不知道"
-    ),
     # the editor
     "Yes": "是",
     "No": "否",

@@ -1,4 +1,4 @@
-"""What metrics and presets are, in Chinese, by the English that is said of them."""
+"""What metrics are, in Chinese, by the English that is said of them."""
 
 METRICS: dict[str, str] = {
     "Mean total reward of a response.": "一条回答总奖励的均值。",
@@ -6,7 +6,9 @@ METRICS: dict[str, str] = {
     "Lowest total reward of the step.": "本步最低的总奖励。",
     "Highest total reward of the step.": "本步最高的总奖励。",
     "Share of responses whose reward failed and counts as 0.": "有奖励计算失败、按 0 计的回答。",
-    "Mean of one reward, unweighted, over the responses that it scores.": "某一项奖励在它所打分的回答上的平均，未加权。",
+    "Mean of one reward, unweighted, over the responses that it scores.": (
+        "某一项奖励在它所打分的回答上的平均，未加权。"
+    ),
     "Mean of another number that the reward returns.": "该奖励另一项数值的平均。",
     "KL to the reference in the reward: mean over responses of the means of their tokens.": (
         "奖励中相对参考模型的 KL：先在每条回答内对 token 平均，再对回答平均。"
@@ -14,7 +16,9 @@ METRICS: dict[str, str] = {
     "Coefficient of the KL in the reward; changes if it is adaptive.": "上述 KL 所乘的系数；自适应时会变化。",
     "Mean advantage of a trained token.": "参与训练的 token 的优势平均。",
     "Standard deviation of the advantages of trained tokens.": "参与训练的 token 的优势标准差。",
-    "Share of tokens that the estimator excludes from training (clipb, clipv).": "优势估计器排除的 token 占比（clipb、clipv）。",
+    "Share of tokens that the estimator excludes from training (clipb, clipv).": (
+        "优势估计器排除的 token 占比（clipb、clipv）。"
+    ),
     "Share of generated groups that pass the filters, without groups beyond a full step.": (
         "生成的组中通过过滤的比例，填满一步之后多出的不算。"
     ),
@@ -57,9 +61,13 @@ METRICS: dict[str, str] = {
         "训练引擎的策略与 rollout 引擎的策略之间的 KL，用 k1 估计。"
     ),
     "KL from the training engine's policy to the rollout engine's (k3 estimator).": "同上，用 k3 估计。",
-    "Mean difference of a sampled token's probability in the two engines.": "采到的 token 在两个引擎中的概率之差，平均。",
+    "Mean difference of a sampled token's probability in the two engines.": (
+        "采到的 token 在两个引擎中的概率之差，平均。"
+    ),
     "Mean squared probability ratio of the two engines, minus 1.": "两个引擎概率比的平方的平均，减 1。",
-    "Share of tokens that the rollout correction rejects, by current log-probs.": "按当前 log-prob 被修正拒绝的 token。",
+    "Share of tokens that the rollout correction rejects, by current log-probs.": (
+        "按当前 log-prob 被修正拒绝的 token。"
+    ),
     "Mean entropy of the next-token distribution.": "下一个 token 的分布的平均熵。",
     "Optimizer steps skipped because the gradient was not finite.": "因梯度出现 NaN 或无穷大而跳过的优化器步。",
     "Norm of the gradient before clipping.": "裁剪前的梯度范数。",
@@ -71,18 +79,26 @@ METRICS: dict[str, str] = {
     "Share of the returns' variance that the values at the start of the step explain; below 0 is worse than a constant.": (
         "回报的方差中能由本步开始时的价值解释的部分；低于 0 还不如一个常数。"
     ),
-    "Share of tokens whose value moved beyond the clip and has no gradient.": "价值移动超出裁剪范围、学不到东西的 token。",
+    "Share of tokens whose value moved beyond the clip and has no gradient.": (
+        "价值移动超出裁剪范围、学不到东西的 token。"
+    ),
     "Norm of the critic's gradient before clipping.": "critic 裁剪前的梯度范数。",
     "Mean learning rate over the critic's optimizer steps.": "critic 各优化器步的学习率平均。",
-    "The critic's optimizer steps skipped because the gradient was not finite.": "critic 因梯度非有限值而跳过的优化器步。",
+    "The critic's optimizer steps skipped because the gradient was not finite.": (
+        "critic 因梯度非有限值而跳过的优化器步。"
+    ),
     "Wall time of a phase.": "一个阶段的实际用时。",
     "Wall time of the step, without the evaluation and checkpoint after it.": "本步的实际用时，不含之后的评测和保存。",
     "Wall time of the step outside all phases.": "本步中不属于任何阶段的用时。",
-    "Mean share of the step in which the role's workers were busy.": "该角色的 worker 在本步中处于工作状态的时间占比，平均。",
+    "Mean share of the step in which the role's workers were busy.": (
+        "该角色的 worker 在本步中处于工作状态的时间占比，平均。"
+    ),
     "Main memory of the worker that uses most, after a call (also for the controller).": (
         "占用主机内存最多的 worker 在一次调用后的占用；控制器也有此项。"
     ),
-    "GPU memory in tensors of the worker that uses most, after a call.": "占用最多的 worker 在一次调用后 GPU 上张量的大小。",
+    "GPU memory in tensors of the worker that uses most, after a call.": (
+        "占用最多的 worker 在一次调用后 GPU 上张量的大小。"
+    ),
     "GPU memory that the same worker's allocator reserves.": "其分配器占住的显存。",
     "Peak GPU memory allocated during a call, over all workers.": "所有 worker 中，一次调用期间同时分配的最大值。",
     "Trained tokens a second of the whole step.": "整步中每秒训练的 token 数。",
@@ -98,7 +114,9 @@ METRICS: dict[str, str] = {
     "Responses a second of the whole step.": "整步中每秒的回答数。",
     "Completed passes over the training data.": "训练数据已过的轮数。",
     "Mean total reward of evaluation responses.": "评测回答总奖励的均值。",
-    "Share of evaluation responses with the right answer, if a reward can tell.": "答案正确的评测回答，前提是有奖励能判断对错。",
+    "Share of evaluation responses with the right answer, if a reward can tell.": (
+        "答案正确的评测回答，前提是有奖励能判断对错。"
+    ),
     "Share of evaluation prompts with at least one right answer.": "至少答对一次的评测 prompt。",
     "Mean length of evaluation responses.": "评测回答长度的均值。",
     "Mean reward of the k responses to a prompt.": "一个 prompt 的 k 条回答的平均奖励。",
@@ -110,46 +128,8 @@ METRICS: dict[str, str] = {
     "Correctness of the majority answer of k responses sampled in this way, or its reward if no reward says what is right.": (
         "这样抽出的 k 条中多数答案的对错：1 或 0；没有奖励能判断对错时取其奖励。"
     ),
-    "Unbiased estimate of the chance that at least one of k responses is right.": "k 条回答中至少一条正确的概率，无偏估计。",
-}
-
-PRESETS: dict[str, str] = {
-    "Asynchronous DAPO with Qwen2.5-Math-7B: 4 GPUs generate and 4 train; responses continue over weight syncs.": (
-        "用 Qwen2.5-Math-7B 做异步 DAPO：4 张 GPU 生成，4 张训练；权重同步时回答继续生成。"
-    ),
-    "DAPO on DAPO-Math-17k with Qwen2.5-32B: the paper's run, with responses of up to 20,480 tokens.": (
-        "用 Qwen2.5-32B 在 DAPO-Math-17k 上做 DAPO：论文中的训练，回答最长 20,480 token。"
-    ),
-    "DAPO on DAPO-Math-17k with Qwen3-8B-Base: clip-higher, dynamic sampling, token-level loss, overlong penalty.": (
-        "用 Qwen3-8B-Base 在 DAPO-Math-17k 上做 DAPO：clip-higher、动态采样、token 级损失、超长惩罚。"
-    ),
-    "Distillation of Qwen2.5-7B-Instruct into Qwen2.5-1.5B: the answers of the data set, and the teacher's top 64 tokens.": (
-        "把 Qwen2.5-7B-Instruct 蒸馏到 Qwen2.5-1.5B：除数据集的答案外，还学教师概率最高的 64 个 token。"
-    ),
-    "DPO on UltraFeedback with Qwen3-8B: rows with a prompt, a chosen and a rejected response.": (
-        "用 Qwen3-8B 在 UltraFeedback 上做 DPO：每行一个 prompt、一条较好回答和一条较差回答。"
-    ),
-    "GRPO on GSM8K with Qwen2.5-1.5B-Instruct: groups of 8, a small KL loss.": (
-        "用 Qwen2.5-1.5B-Instruct 在 GSM8K 上做 GRPO：每组 8 条，加少量 KL 损失。"
-    ),
-    "GRPO on GSM8K with Qwen3-8B: groups of 5, 4 optimizer steps a step, a small KL loss.": (
-        "用 Qwen3-8B 在 GSM8K 上做 GRPO：每组 5 条，每步 4 次优化器更新，加少量 KL 损失。"
-    ),
-    "GRPO with LoRA on GSM8K with Qwen2.5-1.5B-Instruct: one GPU holds training and rollout.": (
-        "用 Qwen2.5-1.5B-Instruct 和 LoRA 在 GSM8K 上做 GRPO：训练和生成共用一张 GPU。"
-    ),
-    "GRPO with Qwen3-30B-A3B-Base, a mixture of experts, on Megatron-core: tensor, pipeline and expert parallelism.": (
-        "用 Megatron-core 对混合专家模型 Qwen3-30B-A3B-Base 做 GRPO：张量、流水线和专家并行。"
-    ),
-    "MIX with Qwen2.5-1.5B-Instruct: GRPO on the policy's responses, and imitation of expert responses in every mini-batch.": (
-        "用 Qwen2.5-1.5B-Instruct 做 MIX：对策略自己的回答做 GRPO，同时在每个 mini-batch 里模仿专家回答。"
-    ),
-    "PPO on GSM8K with Qwen3-8B and a critic of the same size.": ("用 Qwen3-8B 在 GSM8K 上做 PPO，critic 同样大小。"),
-    "RL with an LLM judge: Qwen2.5-7B answers general questions, and Qwen2.5-7B-Instruct compares with the answer.": (
-        "用 LLM 裁判做强化学习：Qwen2.5-7B 回答通用问题，Qwen2.5-7B-Instruct 与标准答案比对。"
-    ),
-    "Supervised fine-tuning of Qwen3-8B-Base on UltraChat: a column of chat messages, all assistant turns.": (
-        "在 UltraChat 上对 Qwen3-8B-Base 做监督微调（SFT）：一列对话消息，训练所有 assistant 轮次。"
+    "Unbiased estimate of the chance that at least one of k responses is right.": (
+        "k 条回答中至少一条正确的概率，无偏估计。"
     ),
     "Mean model calls of a trajectory.": "每条轨迹调用模型次数的均值。",
     "Share of trajectories whose agent failed; agent/failed_<cause> by cause.": (

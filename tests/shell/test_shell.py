@@ -409,7 +409,7 @@ def test_all_that_a_script_wants_is_told_at_once_and_nothing_that_it_does_not() 
         "set -u\nA=${A:-$ONE}\nif [ $TWO = x ]; then exit 1; fi\n: ${THREE:?where to}\nB=${B:-}\n"
         "f() { echo $1; }\nf $MODEL\ntrainer $ONE $4 ${FIVE:-5} $B"
     )
-    with pytest.raises(DocumentError, match="wants 4 things") as caught:
+    with pytest.raises(DocumentError, match="needs 4 values") as caught:
         read(script)
     assert "$ONE (line 2: set -u), $TWO (line 3: set -u), $THREE (line 4: where to), $4 (line 8)" in str(caught.value)
     assert caught.value.at == Location("run.sh", 2)

@@ -29,7 +29,7 @@ def _read(text: str, asked: str = "verl") -> tuple[Report, list[Finding]]:
 def test_a_file_that_fits_an_old_release_says_what_differs_there() -> None:
     report, (told,) = _read(SCRIPT)
     assert "0.3 to 0.8 also fit" in report.reason
-    assert "entropy_coeff is 0.001 (in 0.9 0" in told.message
+    assert "entropy_coeff = 0.001 (0.9: 0" in told.message
     assert told.rank is Rank.OBJECTIVE
     assert told.option == "--from verl@0.3"
 

@@ -53,6 +53,29 @@ VLLM: Mapping[str, tuple[str, ...]] = {
     "pipeline_parallel_size": ("rollout.parallel.pipeline_parallel_size",),
 }
 """Options of vLLM's ``EngineArgs``; a test looks whether it has them."""
+COMMON: Mapping[str, tuple[str, ...]] = {
+    "async": ("weight_sync.max_steps_ahead", "weight_sync.max_staleness_steps", "checkpoint.asynchronous"),
+    "clip": (f"{_POLICY}.clip_low", f"{_POLICY}.clip_high", f"{_POLICY}.dual_clip", "train.optimizer.max_grad_norm"),
+    "dapo": (
+        f"{_POLICY}.clip_high",
+        "algorithm.filters",
+        "algorithm.loss_aggregation.mode",
+        "algorithm.reward_shaping.overlong_penalty",
+    ),
+    "dataset": ("data.train[].path", "data.eval[].path"),
+    "gpus": ("placement.nodes", "placement.devices_per_node", "placement.layout", "placement.rollout_devices"),
+    "group_size": ("batch.responses_per_prompt",),
+    "kl": ("algorithm.kl_in_loss.coefficient", "algorithm.kl_in_reward.coefficient"),
+    "kl_beta": ("algorithm.kl_in_loss.coefficient",),
+    "kl_coef": ("algorithm.kl_in_loss.coefficient", "algorithm.kl_in_reward.coefficient"),
+    "logger": ("tracking[].type",),
+    "max_length": ("data.max_prompt_tokens", "rollout.max_response_tokens", "model.max_context_tokens"),
+    "model": ("model.path",),
+    "reward": ("rewards[].type", "algorithm.reward_shaping"),
+    "rollout_n": ("batch.responses_per_prompt",),
+    "tp": ("rollout.parallel.tensor_parallel_size", "train.engine.tensor_parallel_size"),
+}
+"""Words of everyday use that many keys have in their names, or none."""
 _OF_OTHER_ROLES = ("critic.", "reference.")
 
 
@@ -62,6 +85,8 @@ def canonical_for(word: str) -> list[str]:
     A word is the name of a key, a type that some key can have (``grpo``), or a part of a name (``max_staleness``). Keys of the
     critic and the reference are left out if the policy has some.
     """
+    if word in COMMON:
+        return list(COMMON[word])
     found = [*_types(word), *_named(word)] or _within(word)
     mine = [path for path in found if not path.startswith(_OF_OTHER_ROLES)]
     known = TRL.get(word) or VLLM.get(word) or ()

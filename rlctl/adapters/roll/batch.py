@@ -477,7 +477,7 @@ SYNC: list[Rule] = [
 
 ALWAYS: list[Rule] = [
     Dropped("batch.shuffle", "ROLL always shuffles the responses of a step over its mini-batches", True, matters=True),
-    Dropped("batch.shuffle_seed", "ROLL shuffles with seed"),
+    Dropped("batch.shuffle_seed", "ROLL shuffles with its `seed`"),
     Dropped("batch.balance", "ROLL always balances tokens across ranks", True, idle=True),
     Key("ppo_epochs", "batch.ppo_epochs", 1, always=True),
     LOG_PROBS,

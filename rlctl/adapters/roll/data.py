@@ -417,7 +417,7 @@ ORDER: list[Rule] = [
     ),
     Dropped("data.truncation", "ROLL drops overlong prompts"),
     Dropped("data.curriculum.order", "ROLL reshuffles each epoch", "shuffle"),
-    Dropped("data.seed", "ROLL shuffles with seed"),
+    Dropped("data.seed", "ROLL shuffles with its `seed`"),
     Dropped("data.loader_workers", "ROLL loads rows in its scheduler process", idle=True),
     Dropped("data.last_batch", "ROLL cycles through its data, so no batch is incomplete", "carry"),
     Dropped("data.**", NO_KEY),

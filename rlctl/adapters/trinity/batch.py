@@ -679,7 +679,7 @@ RULES: list[Rule] = [
         ("batch.prompts_per_step", "batch.responses_per_prompt", "batch.mini_batch_responses", "weight_sync.every"),
         _read_batch,
         _write_batch,
-        "P = batch_size x sync_interval; M = train_batch_size; n = repeat_times",
+        "prompts per step = batch_size x sync_interval; mini-batch = train_batch_size; responses per prompt = repeat_times",
     ),
     Key("trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs", "batch.ppo_epochs", 1),
     Key("trainer.trainer_config.actor_rollout_ref.actor.shuffle", "batch.shuffle", False),

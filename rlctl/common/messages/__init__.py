@@ -118,7 +118,7 @@ def _shown(value: Any, spoken: str) -> Any:
             if isinstance(value, float)
             else translated(value, spoken)
             if isinstance(value, str)
-            else str(value)
+            else translated(str(value), spoken)
         )
         return Long(shown) if len(shown) > MAX_PART_LENGTH else shown
     return fluent_number(value, useGrouping=False)

@@ -243,7 +243,7 @@ memory_hardware = { $reason }
 staleness = rollout runs up to { $ahead } steps ahead, so responses are up to { $made } steps old, but weight_sync.max_staleness_steps is { $most }: most responses generated ahead would be dropped
     .about = The schedule produces responses staler than weight_sync.max_staleness_steps; they would be dropped.
     .hint = { $fix }
-staleness_sync = weights are synced every { $every } steps, so responses are up to { $behind } steps old without running ahead, but weight_sync.max_staleness_steps is { $most }: some steps would have nothing to train on
+staleness_sync = weights are synced every { $every } steps, so responses are up to { $behind } steps old. weight_sync.max_staleness_steps is { $most }, so some steps would have nothing to train on
     .hint = { $fix }
 staleness_strategy = weights are synced every { $every } steps, so responses are up to { $made } versions old, and staleness_control drops whole steps: nothing would be left to train on
     .hint = set its max_staleness to { $made } or more, or weight_sync.every to 1
@@ -328,7 +328,7 @@ clip-range_dual = dual_clip { $dual } is within 1 + clip_high = { $bound }, so i
 
 ## What a run leaves behind
 
-never-saved = checkpoint.every is null, checkpoint.at_end is false and checkpoint.export is never, so the run would not save any weights
+never-saved = the run would not save any weights: it sets no checkpoint interval, no checkpoint at the end and no export
     .about = The run would not save any weights.
     .hint = { $fix }
 

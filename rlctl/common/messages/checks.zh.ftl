@@ -317,7 +317,7 @@ clip-range_dual = dual_clip { $dual } 没有超过 1 + clip_high = { $bound }，
 
 ## 任务留下的内容
 
-never-saved = checkpoint.every 为 null、checkpoint.at_end 为 false 且 checkpoint.export 为 never，任务不会保存任何权重
+never-saved = 任务不会保存任何权重：没有设置保存间隔，结束时不保存，也不导出
     .about = 任务不会保存任何权重。
     .hint = { $fix }
 

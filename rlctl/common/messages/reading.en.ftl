@@ -108,10 +108,10 @@ other-release = { $count ->
     }
     .about = The file has keys of other releases than the one it is read as.
 
-releases-differ = rlctl read the config as { $framework } { $read }; its keys also fit { $release }, where other defaults apply: { $differences }. If it is for { $framework } { $release }, say so
+releases-differ = rlctl assumed { $framework } { $read }. The keys also fit { $framework } { $release }, which has other defaults: { $differences }
     .about = The file fits two releases of its framework whose defaults differ.
 
-tools-unused = '{ $key }' asks for tools, but the agent loop decides, and '{ $loop }' is single_turn_agent: rows without agent_name tool_agent get responses of one turn without tools
+tools-unused = '{ $key }' has no effect: '{ $loop }' is single_turn_agent, which uses no tools. Only rows whose agent_name is tool_agent use them
     .about = The config enables several turns with tools, but verl runs an agent loop that has neither.
     .hint = set { $loop } to tool_agent; rows with an agent_name column choose their own loop
 

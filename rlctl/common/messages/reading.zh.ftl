@@ -99,7 +99,7 @@ detected = 按 { $framework } 读取：{ $reason }
 other-release = { $count } 个键属于 { $release } 以外的版本；rlctl 按那些版本的含义读取
     .about = 文件中有其他版本的键。
 
-releases-differ = rlctl 按 { $framework } { $read } 读取；这些键也符合 { $release }，而它的默认值不同：{ $differences }。如果配置是给 { $framework } { $release } 用的，请指定版本
+releases-differ = rlctl 假定这是 { $framework } { $read }。这些键也符合 { $framework } { $release }，而它的默认值不同：{ $differences }
     .about = 文件同时符合同一框架的两个版本，而它们的默认值不同。
 
 tools-unused = '{ $key }' 要求使用工具，但起作用的是 agent loop，而 '{ $loop }' 是 single_turn_agent：agent_name 不是 tool_agent 的数据行只回答一轮，也不使用工具

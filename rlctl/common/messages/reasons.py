@@ -72,6 +72,17 @@ def _of_parts(parts: tuple[str, ...], separators: Mapping[str, str] = {}) -> Sai
     return made
 
 
+def lines_of(reasons: Iterable[str], first: str = "") -> str:
+    """Reasons one below the other, without those that are empty; ``first`` is a line above them."""
+    return _of_parts(tuple(reason for reason in (first, *reasons) if reason), {"en": "\n", "zh": "\n"})
+
+
+def reason_of(error: BaseException) -> str:
+    """What an exception says, as the reason that it was made with."""
+    message = getattr(error, "message", None) or (error.args[0] if len(error.args) == 1 else None)
+    return message if isinstance(message, str) else str(error)
+
+
 def with_values(text: str, change: Callable[[str], str]) -> str:
     """A reason with its values changed, which is still translated; any other text is changed as a whole."""
     if not isinstance(text, Said):
@@ -96,9 +107,15 @@ def translated(text: str, spoken: str = "") -> str:
     template = reasons(spoken).get(text.template)
     if template is None:
         return text
-    return template.format(
-        **{name: translated(value, spoken) if isinstance(value, str) else value for name, value in text.values.items()}
-    )
+    return template.format(**{name: _shown(value, spoken) for name, value in text.values.items()})
+
+
+def _shown(value: Any, spoken: str) -> Any:
+    if isinstance(value, BaseException):
+        value = reason_of(value)
+    elif not isinstance(value, (str, int, float)):
+        value = str(value) if isinstance(str(value), Said) else value
+    return translated(value, spoken) if isinstance(value, str) else value
 
 
 @cache

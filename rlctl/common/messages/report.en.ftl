@@ -6,6 +6,7 @@ rank-schedule = Schedule and batch
 rank-data = Data and reward
 rank-resources = Memory and speed
 rank-names = Names and files
+rank-reading = How rlctl read the file
 rank-none = No effect on the run
 rank-converted = Converted
 rank-written = Written

@@ -6,6 +6,7 @@ rank-schedule = 调度与 batch
 rank-data = 数据与奖励
 rank-resources = 显存与速度
 rank-names = 名称与文件
+rank-reading = 读取方式
 rank-none = 对训练没有影响
 rank-converted = 已转换
 rank-written = 写出的内容

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from rlctl.common.messages.reasons import said, together, with_values
 from rlctl.config.sections.train import Megatron
 from rlctl.planning.models import ModelShape
 
@@ -50,7 +51,7 @@ def broken(
     if shape is not None:
         found += [*_widths(engine, shape), *_experts(engine, shape)]
     for each in found:
-        yield replace(each, hint=each.hint.replace("train.engine", f"{section}.engine"))
+        yield replace(each, hint=with_values(each.hint, lambda text: text.replace("train.engine", f"{section}.engine")))
 
 
 def _devices(engine: Megatron, devices: int) -> Iterator[Broken]:
@@ -61,20 +62,29 @@ def _devices(engine: Megatron, devices: int) -> Iterator[Broken]:
     if devices % replica == 0 and devices % sharing:
         yield Broken(
             "expert_parallel_size",
-            f"expert {expert} * expert_tensor {expert_tensor} * pipeline {pipeline} = {sharing}, which does not "
-            f"divide {devices} devices",
-            _set(
-                "expert_parallel_size",
-                expert,
-                lambda size: devices % (sharing // expert * size) == 0,
-                devices,
-            )
-            + ", or "
-            + _set(
-                "expert_tensor_parallel_size",
-                expert_tensor,
-                lambda size: devices % (sharing // expert_tensor * size) == 0,
-                devices,
+            said(
+                "expert {expert} * expert_tensor {expert_tensor} * pipeline {pipeline} = {sharing}, which does not divide "
+                "{devices} devices",
+                expert=expert,
+                expert_tensor=expert_tensor,
+                pipeline=pipeline,
+                sharing=sharing,
+                devices=devices,
+            ),
+            said(
+                "{one}, or {other}",
+                one=_set(
+                    "expert_parallel_size",
+                    expert,
+                    lambda size: devices % (sharing // expert * size) == 0,
+                    devices,
+                ),
+                other=_set(
+                    "expert_tensor_parallel_size",
+                    expert_tensor,
+                    lambda size: devices % (sharing // expert_tensor * size) == 0,
+                    devices,
+                ),
             ),
         )
 
@@ -85,7 +95,11 @@ def _nodes(engine: Megatron, per_node: int) -> Iterator[Broken]:
         if per_node % size:
             yield Broken(
                 key,
-                f"layers are shared by {size} devices on nodes of {per_node}: some would span several nodes",
+                said(
+                    "layers are shared by {size} devices on nodes of {per_node}: some would span several nodes",
+                    size=size,
+                    per_node=per_node,
+                ),
                 _set(key, size, lambda value: per_node % value == 0, per_node),
                 slow=True,
             )
@@ -96,8 +110,12 @@ def _pipeline(engine: Megatron, shape: ModelShape | None) -> Iterator[Broken]:
     if chunks > 1 and stages == 1:
         yield Broken(
             "virtual_pipeline_parallel_size",
-            f"{chunks} chunks of layers on each stage, and there is one stage",
-            "set train.engine.pipeline_parallel_size to 2 or more, or train.engine.virtual_pipeline_parallel_size to null",
+            said("{chunks} chunks of layers on each stage, but there is only one stage", chunks=chunks),
+            said(
+                "set {stages} to 2 or more, or {chunks} to null",
+                stages="train.engine.pipeline_parallel_size",
+                chunks="train.engine.virtual_pipeline_parallel_size",
+            ),
         )
     if shape is None or any(engine.transformer.get(name) for name in UNEVEN):
         return
@@ -105,7 +123,8 @@ def _pipeline(engine: Megatron, shape: ModelShape | None) -> Iterator[Broken]:
     layers = shape.layers + len(further)
     if layers % (stages * chunks) == 0:
         return
-    what = " + ".join((f"{shape.layers} layers", *further)) + (f" = {layers}" if further else "")
+    counted = together([said("{count} layers", count=shape.layers), *further], {"en": " + ", "zh": " + "})
+    what = said("{sum} = {layers}", sum=counted, layers=layers) if further else counted
     each = f"pipeline {stages}" + (f" * virtual_pipeline {chunks} = {stages * chunks}" if chunks > 1 else "")
     by_stages = layers % stages == 0
     key, value, most = (
@@ -114,9 +133,12 @@ def _pipeline(engine: Megatron, shape: ModelShape | None) -> Iterator[Broken]:
     other = stages if by_stages else chunks
     yield Broken(
         key,
-        f"{what} do not divide by {each}",
-        _set(key, value, lambda size: layers % (size * other) == 0, most)
-        + ", or set the layers of each stage with train.engine.transformer.pipeline_model_parallel_layout",
+        said("{what} do not divide by {each}", what=what, each=each),
+        said(
+            "{nearest}, or set the layers of each stage with {key}",
+            nearest=_set(key, value, lambda size: layers % (size * other) == 0, most),
+            key="train.engine.transformer.pipeline_model_parallel_layout",
+        ),
     )
 
 
@@ -157,20 +179,30 @@ def _widths(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         dense = shape.intermediate % size == 0 or shape.dense_layers == 0
         return heads % size == 0 and (kv % size == 0 or size % kv == 0) and dense
 
-    whole = {"heads": heads, "numbers of the MLP": shape.intermediate if shape.dense_layers else 0}
-    wrong = [f"{count} {what}" for what, count in whole.items() if count % tensor]
+    whole = {"{count} heads": heads, "{count} numbers of the MLP": shape.intermediate if shape.dense_layers else 0}
+    wrong = [said(what, count=count) for what, count in whole.items() if count % tensor]
     if kv % tensor and tensor % kv:
-        wrong.append(f"{kv} kv heads")
+        wrong.append(said("{count} kv heads", count=kv))
     if wrong:
         yield Broken(
             "tensor_parallel_size",
-            f"{' and '.join(wrong)} do not divide by tensor {tensor}",
+            said(
+                "{counts} do not divide by tensor {tensor}",
+                counts=together(wrong, {"en": " and ", "zh": "、"}),
+                tensor=tensor,
+            ),
             _set("tensor_parallel_size", tensor, fits, heads),
         )
     elif heads // tensor % engine.context_parallel_size:
         yield Broken(
             "context_parallel_size",
-            f"{heads} heads / tensor {tensor} = {heads // tensor}, which do not divide by context {engine.context_parallel_size}",
+            said(
+                "{heads} heads / tensor {tensor} = {each}, which do not divide by context {context}",
+                heads=heads,
+                tensor=tensor,
+                each=heads // tensor,
+                context=engine.context_parallel_size,
+            ),
             _set(
                 "context_parallel_size",
                 engine.context_parallel_size,
@@ -185,14 +217,21 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         if engine.expert_parallel_size > 1:
             yield Broken(
                 "expert_parallel_size",
-                f"experts are split over {engine.expert_parallel_size} devices, but the model has no experts",
-                "set train.engine.expert_parallel_size to 1",
+                said(
+                    "experts are split over {devices} devices, but the model has no experts",
+                    devices=engine.expert_parallel_size,
+                ),
+                said("set {key} to {values}", key="train.engine.expert_parallel_size", values="1"),
             )
         return
     if shape.experts % engine.expert_parallel_size:
         yield Broken(
             "expert_parallel_size",
-            f"{shape.experts} experts do not divide by expert {engine.expert_parallel_size}",
+            said(
+                "{experts} experts do not divide by expert {expert}",
+                experts=shape.experts,
+                expert=engine.expert_parallel_size,
+            ),
             _set(
                 "expert_parallel_size",
                 engine.expert_parallel_size,
@@ -204,7 +243,11 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
     if shape.expert_intermediate % expert_tensor:
         yield Broken(
             "expert_tensor_parallel_size",
-            f"an expert's intermediate size {shape.expert_intermediate} does not divide by expert_tensor {expert_tensor}",
+            said(
+                "an expert's intermediate size {size} does not divide by expert_tensor {expert_tensor}",
+                size=shape.expert_intermediate,
+                expert_tensor=expert_tensor,
+            ),
             _set(
                 "expert_tensor_parallel_size",
                 expert_tensor,
@@ -215,8 +258,11 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
     if engine.tensor_parallel_size > 1 and not engine.sequence_parallel:
         yield Broken(
             "sequence_parallel",
-            f"Megatron trains experts with tensor {engine.tensor_parallel_size} only with sequence parallelism",
-            "set train.engine.sequence_parallel to true",
+            said(
+                "Megatron trains experts with tensor {tensor} only with sequence parallelism",
+                tensor=engine.tensor_parallel_size,
+            ),
+            said("set {key} to {values}", key="train.engine.sequence_parallel", values="true"),
         )
 
 
@@ -226,19 +272,27 @@ def _options(engine: Megatron) -> Iterator[Broken]:
         yield Broken(
             "overlap_parameter_gather",
             "Megatron overlaps parameter gathering only with a distributed optimizer and overlapped gradient reduction",
-            "set train.engine.distributed_optimizer and train.engine.overlap_gradient_reduce to true",
+            said(
+                "set {one} and {other} to true",
+                one="train.engine.distributed_optimizer",
+                other="train.engine.overlap_gradient_reduce",
+            ),
         )
     if engine.moe.dispatcher == "allgather" and engine.pipeline_parallel_size > 1:
         yield Broken(
             "moe.dispatcher",
-            "Megatron's allgather dispatcher needs micro-batches of equal length, and a pipeline's micro-batches differ here",
-            "set train.engine.moe.dispatcher to alltoall",
+            "Megatron's allgather dispatcher needs micro-batches of equal length, but those of a pipeline differ",
+            said("set {key} to {values}", key="train.engine.moe.dispatcher", values="alltoall"),
         )
     if engine.moe.layer_recompute and engine.recompute_granularity == "full":
         yield Broken(
             "moe.layer_recompute",
             "with full recomputation, experts are recomputed too",
-            "set train.engine.moe.layer_recompute to false, or train.engine.recompute_granularity to selective",
+            said(
+                "set {layer} to false, or {granularity} to selective",
+                layer="train.engine.moe.layer_recompute",
+                granularity="train.engine.recompute_granularity",
+            ),
         )
 
 
@@ -247,4 +301,5 @@ def _set(key: str, value: int, fits: Callable[[int], bool], most: int) -> str:
     known = [size for size in range(1, max(most, value) + 1) if fits(size)]
     below = [size for size in known if size < value][-1:]
     above = [size for size in known if size > value][:1]
-    return f"set train.engine.{key} to {' or '.join(map(str, (*below, *above))) or 1}"
+    nearest = together(map(str, (*below, *above)), {"en": " or ", "zh": " 或 "}) or "1"
+    return said("set {key} to {values}", key=f"train.engine.{key}", values=nearest)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from rlctl.common.messages.reasons import said, with_values
 from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Critic, Megatron, Train
@@ -71,7 +72,8 @@ class Row:
     """One limit."""
 
     key: str
-    """``@`` stands for the section of the role's engine, ``@model`` for its model's, ``@train`` for that of its training."""
+    """``@`` stands for the section of the role's engine, ``@model`` for its model's, ``@train`` for that of its training; reasons
+    and hints name them as ``{section}``, ``{model}`` and ``{train}``."""
     asks: Callable[[Asked], Any]
     """What is asked for; false where nothing is."""
     reason: str
@@ -107,8 +109,13 @@ def _falls_at_once(asked: Asked) -> str:
 PARTS = "each worker has only part of the vocabulary, and this loss compares whole distributions"
 
 ROWS: tuple[Row, ...] = (
-    Row("algorithm.kl_in_loss.estimator", _compares, PARTS, "set it to k3, or train.engine to fsdp2"),
-    Row("algorithm.distillation", _teaches, PARTS, "set its args to {policy_gradient: true}, or train.engine to fsdp2"),
+    Row("algorithm.kl_in_loss.estimator", _compares, PARTS, "set it to k3, or set train.engine to fsdp2"),
+    Row(
+        "algorithm.distillation",
+        _teaches,
+        PARTS,
+        "set its args to {{policy_gradient: true}}, or set train.engine to fsdp2",
+    ),
     Row(
         "@model.lora",
         lambda asked: asked.trains and asked.model.lora,
@@ -125,84 +132,92 @@ ROWS: tuple[Row, ...] = (
         "@model.attention",
         lambda asked: asked.model.attention if asked.model.attention != "auto" else "",
         "the engine packs sequences and uses the fastest installed attention",
-        "set @model.attention to auto",
+        "set {model}.attention to auto",
     ),
     Row(
         "@train.precision.parameters",
         _masters,
         "Megatron keeps weights and optimizer state in float32, in addition to the weights that it computes with",
-        "set @train.precision.parameters to float32",
+        "set {train}.precision.parameters to float32",
     ),
     Row(
         "@train.precision.reduce",
         _reduce,
         "Megatron reduces gradients in float32 or in its compute dtype",
-        "set @train.precision.reduce to float32",
+        "set {train}.precision.reduce to float32",
     ),
     Row(
         "@train.memory.offload_activations",
         lambda asked: asked.trains and asked.train.memory.offload_activations,
         "the engine does not offload activations",
-        "set @.engine.recompute_granularity to full",
+        "set {section}.engine.recompute_granularity to full",
     ),
     Row(
         "@train.fused_kernels.liger",
         lambda asked: asked.train.fused_kernels.liger,
         "Liger's kernels work only with Transformers models",
-        "set @train.fused_kernels.liger to false",
+        "set {train}.fused_kernels.liger to false",
     ),
     Row(
         "@train.optimizer.module",
         lambda asked: asked.trains and asked.train.optimizer.module,
         "the engine supports only Megatron-core's optimizers",
-        "leave @train.optimizer.module out",
+        "remove {train}.optimizer.module",
     ),
     Row(
         "@train.lr_scheduler.type",
         _falls_at_once,
         "without warm-up, Megatron-core decays by the root of the step, rlctl (like Transformers) over 10,000 steps",
-        "set @train.lr_scheduler.warmup_steps to 1 and warmup_start_lr to the learning rate, which is Megatron-core's",
+        "set {train}.lr_scheduler.warmup_steps to 1 and warmup_start_lr to the learning rate, which is Megatron-core's",
     ),
     Row(
         "@model.freeze",
         lambda asked: asked.trains and asked.model.freeze,
         "the engine can freeze only the router of experts",
-        "omit @model.freeze; for routers, set @.engine.moe.freeze_router to true",
+        "remove {model}.freeze; for routers, set {section}.engine.moe.freeze_router to true",
     ),
     Row(
         "@train.packing",
         lambda asked: not asked.train.packing,
         "the engine always packs sequences without padding",
-        "leave it out",
+        "remove it",
         noted=True,
     ),
     Row(
         "@train.memory.recompute_reentrant",
         lambda asked: asked.trains and asked.train.memory.recompute_reentrant,
-        "Megatron recomputes as @.engine.recompute_granularity sets",
-        "leave it out",
+        "Megatron recomputes activations as {section}.engine.recompute_granularity says",
+        "remove it",
         noted=True,
     ),
     Row(
         "@train.memory.recompute_activations",
         lambda asked: asked.trains and not asked.train.memory.recompute_activations,
-        "Megatron recomputes only what @.engine.recompute_granularity selects",
-        "leave it out",
+        "Megatron recomputes only the activations that {section}.engine.recompute_granularity selects",
+        "remove it",
         noted=True,
     ),
     Row(
         "@.engine.transformer.attention_backend",
         lambda asked: asked.engine.transformer.get("attention_backend"),
         "the engine packs sequences and uses the fastest installed attention",
-        "leave it out",
+        "remove it",
         noted=True,
     ),
 )
 
 
 def _placed(text: str, asked: Asked) -> str:
-    trained = "critic" if asked.role == "critic" else "train"
-    return text.replace("@model", asked.model_section).replace("@train", trained).replace("@", asked.section)
+    places = {"model": asked.model_section, "train": _trained(asked), "section": asked.section}
+    return said(text, **{name: place for name, place in places.items() if f"{{{name}}}" in text})
+
+
+def _trained(asked: Asked) -> str:
+    return "critic" if asked.role == "critic" else "train"
+
+
+def _key(row: Row, asked: Asked) -> str:
+    return row.key.replace("@model", asked.model_section).replace("@train", _trained(asked)).replace("@", asked.section)
 
 
 def limits(asked: Asked) -> Iterator[Limit]:
@@ -210,9 +225,11 @@ def limits(asked: Asked) -> Iterator[Limit]:
     for row in ROWS:
         value = row.asks(asked)
         if value:
-            key, reason, hint = (_placed(text, asked) for text in (row.key, row.reason, row.hint))
-            shown = f" {value}" if isinstance(value, str) else ""
-            yield Limit(key, f"{key}{shown} on the Megatron engine: {reason}", hint, row.noted)
+            key, reason, hint = _key(row, asked), _placed(row.reason, asked), _placed(row.hint, asked)
+            shown = f"{key} {value}" if isinstance(value, str) else key
+            message = said("{key} on the Megatron engine: {reason}", key=shown, reason=reason)
+            yield Limit(key, message, hint, row.noted)
     for each in misfits(asked.engine):
         key = f"{asked.section}.engine.{each.key}"
-        yield Limit(key, f"{key}: {each.message}", each.hint.replace("train.", f"{asked.section}."))
+        hint = with_values(each.hint, lambda text: text.replace("train.", f"{asked.section}."))
+        yield Limit(key, said("{key}: {reason}", key=key, reason=each.message), hint)

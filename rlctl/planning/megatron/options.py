@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.train import Megatron
 
 FILES = {
@@ -134,15 +135,31 @@ def misfits(engine: Megatron) -> Iterator[Misfit]:
         for name, value in getattr(engine, key).items() if known else ():
             own = OWN[key].get(name)
             if name not in known:
-                message = f"Megatron-core's {kind} has no {name}"
-                yield Misfit(key, name, message, nearest(name, known) or "omit it: nothing would read it")
+                message = said("Megatron-core's {kind} has no {name}", kind=kind, name=name)
+                yield Misfit(key, name, message, nearest(name, known) or "remove it: nothing would read it")
             elif own is not None:
-                yield Misfit(key, name, f"{name} has its own key", f"set {own} instead")
+                yield Misfit(key, name, said("{name} has its own key", name=name), said("set {key} instead", key=own))
             elif (needed := SETTLED.get(key, {}).get(name, value)) != value:
-                yield Misfit(key, name, f"{name} is {value!r}; the engine needs {needed!r}", "leave it out")
+                yield Misfit(
+                    key,
+                    name,
+                    said("{name} is {value!r}; the engine needs {needed!r}", name=name, value=value, needed=needed),
+                    "remove it",
+                )
             elif not fits(known[name], value):
                 expected = ast.unparse(known[name])
-                yield Misfit(key, name, f"{name} is {value!r}; {kind} takes {expected}", f"write it as {expected}")
+                yield Misfit(
+                    key,
+                    name,
+                    said(
+                        "{name} is {value!r}; {kind} takes {expected}",
+                        name=name,
+                        value=value,
+                        kind=kind,
+                        expected=expected,
+                    ),
+                    said("write it as {expected}", expected=expected),
+                )
 
 
 def left_off(engine: Megatron) -> list[str]:

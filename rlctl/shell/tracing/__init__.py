@@ -65,7 +65,7 @@ def trace(script: str, arguments: Sequence[str], environment: Mapping[str, str],
             raise DocumentError(
                 said("cannot be traced: {message}; nothing was run", message=error.message),
                 at=at,
-                hint=f"{error.hint}{_HINT}",
+                hint=error.hint + _HINT,
             ) from None
         except OSError as error:
             raise DocumentError(said("cannot be traced: {error}; nothing was run", error=error), at=at) from None

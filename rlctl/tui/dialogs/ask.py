@@ -147,7 +147,7 @@ class TextScreen(Dialog[bool]):
         try:
             self._take(self.query_one(TextArea).text)
         except RlctlError as error:
-            self.query_one(".problem", Static).update(str(error))
+            self.query_one(".problem", Static).update(error.shown)
         else:
             self.dismiss(True)
 

@@ -71,7 +71,7 @@ class FactsScreen(Dialog[bool]):
         try:
             self.session.assume({str(field.name): field.value for field in self.query(Line)})
         except RlctlError as error:
-            self.query_one(".problem", Static).update(str(error).replace("--assume ", ""))
+            self.query_one(".problem", Static).update(error.shown.replace("--assume ", ""))
         else:
             self.dismiss(True)
 

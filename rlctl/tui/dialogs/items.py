@@ -76,7 +76,7 @@ class ItemsScreen(Dialog["KeyPath | None"]):
         try:
             do()
         except RlctlError as error:
-            told = str(error)
+            told = error.shown
         self.query_one(".problem", Static).update(told)
         self._show(at)
 
@@ -200,7 +200,7 @@ class NewItemScreen(Dialog["KeyPath | None"]):
             value = self._value(given)
             path = items.add(self.session, self.path, value, name)
         except RlctlError as error:
-            self.query_one(".problem", Static).update(str(error))
+            self.query_one(".problem", Static).update(error.shown)
         else:
             self.dismiss(path)
 

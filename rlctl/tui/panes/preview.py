@@ -326,7 +326,7 @@ def _lines(session: Session) -> list[tuple[str, str]]:
     try:
         lines = session.changed_lines()
     except RlctlError as error:
-        lines = str(error).splitlines()
+        lines = error.shown.splitlines()
     shown = [redacted(line) for line in lines]
     return [("", f"[{styles[line[0]]}]{escape(line)}[/]" if line[:1] in styles else escape(line)) for line in shown]
 

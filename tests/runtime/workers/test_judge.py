@@ -173,7 +173,7 @@ def test_what_cannot_be_served_is_refused_before_it_starts(monkeypatch: pytest.M
         check_judges(config({"model": "org/judge", "engine": "vllm"}), "vllm")
     with pytest.raises(RunError, match="no engine_args"):
         check_judges(config({"model": "org/judge", "engine_args": {"block_size": 8}}), "transformers")
-    with pytest.raises(RunError, match="without the sampling setting frequency_penalty"):
+    with pytest.raises(RunError, match="has the sampling setting frequency_penalty, which rlctl does not support"):
         check_judges(config({"model": "org/judge", "sampling": {"frequency_penalty": 1.0}}), "transformers")
     (reward,) = config({"model": "j", "sampling": {"max_completion_tokens": 4, "stop": "x", "n": 1}}).rewards
     assert judge_sampling(reward) == {"max_tokens": 4, "stop": ("x",)}  # type: ignore[arg-type]
