@@ -168,8 +168,17 @@ def _steps_in_epochs(config: Config, epochs: int, rows: int) -> int:
     per_step = config.batch.prompts_per_step
     if rows and epochs * rows < per_step:
         raise PlanError(
-            f"the training data has {rows} prompts and a step needs {per_step}: schedule.total_epochs {epochs} gives no step",
-            hint=f"set batch.prompts_per_step to {epochs * rows} or less, or schedule.total_epochs to {-(-per_step // rows)}",
+            said(
+                "the training data has {rows} prompts and a step needs {per_step}: schedule.total_epochs {epochs} gives no step",
+                rows=rows,
+                per_step=per_step,
+                epochs=epochs,
+            ),
+            hint=said(
+                "set batch.prompts_per_step to {most} or less, or schedule.total_epochs to {epochs}",
+                most=epochs * rows,
+                epochs=-(-per_step // rows),
+            ),
         )
     return epochs * rows // per_step
 

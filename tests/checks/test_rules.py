@@ -323,7 +323,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         ("not-used", {"train": {"engine": {"type": "megatron", **engine}, "memory": memory}}, f"train.{key}", words)
         for key, engine, memory, words in (
             ("memory.recompute_reentrant", {}, {"recompute_reentrant": True}, "as train.engine.recompute_granularity"),
-            ("memory.recompute_activations", {}, {"recompute_activations": False}, "Megatron recomputes only the activations"),
+            (
+                "memory.recompute_activations",
+                {},
+                {"recompute_activations": False},
+                "Megatron recomputes only the activations",
+            ),
             ("engine.transformer.attention_backend", {"transformer": {"attention_backend": "flash"}}, {}, "fastest"),
         )
     ],
