@@ -296,10 +296,15 @@ class Reader:
             taken[flow.to] = explicit
             if flow.implied:
                 self.implied[flow.to] = (find(self.tree, flow.to), flow.keys)
-            put(self.tree, flow.to, flow.value)
+            put(self.tree, flow.to, self._as_it_is(flow, written))
             if explicit:
                 self.stated[flow.to] = tuple(written)
             self._remember(flow, written, explicit)
+
+    def _as_it_is(self, flow: Flow, written: Sequence[KeyPath]) -> Any:
+        """The value of a flow, but the mapping that an expression stands for instead of text made of it, to be refused as one."""
+        resolved = find(self.resolved.values, written[0]) if written and isinstance(flow.value, str) else None
+        return resolved if isinstance(resolved, Mapping) and flow.value == str(resolved) else flow.value
 
     def _leaves_at(self, key: KeyPath) -> list[KeyPath]:
         """The leaves at or below a key; for one inside a block that is named as a whole, ``${block}``, the leaf that names it."""
