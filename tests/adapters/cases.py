@@ -63,6 +63,9 @@ TOGETHER: dict[str, dict[str, Any]] = {
 
 def values(info: FieldInfo) -> st.SearchStrategy[Any]:
     """Values of a field other than its default, as plain values of a file."""
+    few = (True, False) if info.type is bool else get_args(info.type) if get_origin(info.type) is Literal else ()
+    if others := [value for value in few if value != info.default]:
+        return st.sampled_from(others)  # a filter would reject half of what is drawn, of each of many keys
     return _of(info.type, info).filter(lambda value: value != _plain(info.default))
 
 
