@@ -122,7 +122,7 @@ def _write(view: Writing) -> Iterator[Out]:
 
 NO_OPERATOR = "Trinity reads and sorts rows only with operators, and none is written"
 NO_INPUT = (
-    "Trinity's operators read files of their own and write to the path of the first task set, which must not exist: "
+    "Trinity's operators read separate files and write to the path of the first task set, which must not exist: "
     "set data.operators_input"
 )
 

@@ -233,7 +233,7 @@ class PriorityWeights:
     diversity: float = 0.8
     """Weight of the diversity: how rare the sequences of 5 characters of a text are in the dataset, from 0 to 1."""
     usage_frequency: float = -0.5
-    """Weight of the number in the column ``consumed_cnt``, or 0 if there is none."""
+    """Weight of the number in the column ``consumed_cnt``; a row without it counts as 0."""
     quality: float = 1.0
     """Weight of the quality: the mean of the shares that operators measured, each as 0 (bad) to 1 (good), or 0.5 without any."""
 
