@@ -91,6 +91,8 @@ BASES = {"verl": MODEL, "trinity": "mode: both\nalgorithm: {algorithm_type: grpo
     ("dialect", "key"),
     [
         ("verl", "trainer.save_freq"),
+        ("verl", "actor_rollout_ref.actor.ppo_mini_batch_size"),
+        ("verl", "critic.ppo_mini_batch_size"),
         ("verl", "actor_rollout_ref.model.lora_rank"),
         ("trinity", "cluster.node_num"),
         ("trinity", "trainer.save_interval"),

@@ -255,6 +255,8 @@ class Reader:
         if isinstance(error, BadValueError):
             return finding("bad-value_reason", Level.ERROR, name, at, reason=self._as_written(error.args[0], leaf))
         default = self.table.default_at(leaf, self.version)
+        while isinstance(default, DefaultFrom):
+            default = self.table.default_at(split(default.key), self.version)
         kind = _KINDS.get(type(value), "a value")
         expected = _KINDS.get(type(default), "a value of another type")
         if expected == kind:
@@ -470,8 +472,12 @@ class Reader:
         """
         refused = {finding.key for finding in self.findings if finding.level is Level.ERROR}
         for leaf in leaves:
-            effective = self._entry_at[dotted(leaf)].bucket in (Bucket.MAPPED, Bucket.DERIVED)
-            for key in (leaf, leaf[:-1]) if effective and leaf not in self.resolved.missing else ():
+            bucket = self._entry_at[dotted(leaf)].bucket
+            # A rule that cannot compute with a value may leave it: then it is carried, and the default would be used.
+            left = bucket is Bucket.CARRIED and "${" not in str(find(self.resolved.values, leaf))
+            effective = left or bucket in (Bucket.MAPPED, Bucket.DERIVED)
+            inside = (leaf[:-1],) if bucket is not Bucket.DEAD else ()
+            for key in (*((leaf,) if effective else ()), *inside) if leaf not in self.resolved.missing else ():
                 takes_number = self._takes_number(key) and dotted(key) not in refused
                 if takes_number and _is_no_number(find(self.resolved.values, key)):
                     self.findings.append(self._bad_value(key, TypeError()))
@@ -500,6 +506,8 @@ class Reader:
         if key is None or key.words or not key.exists(self.version):
             return False
         default = key.default_in(self.version)
+        while isinstance(default, DefaultFrom):
+            default = self.table.default_at(split(default.key), self.version)
         return isinstance(default, (int, float)) and not isinstance(default, bool)
 
     @cached_property
