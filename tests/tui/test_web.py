@@ -48,7 +48,7 @@ def server(tmp_path: Path) -> Iterator[str]:
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        told = re.search(rf"http://127\.0\.0\.1:{port}/[\w-]{{43}}(?=/; )", process.stderr.readline())
+        told = re.search(rf"http://127\.0\.0\.1:{port}/[\w-]{{43}}(?=/ )", process.stderr.readline())
         assert told is not None
         deadline = time.monotonic() + 60
         while True:

@@ -139,7 +139,7 @@ def test_a_missing_package_is_named_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingDependency, match=rf"the tracker {name}") as refused:
+    with pytest.raises(MissingDependency, match=rf"tracking with {name} needs") as refused:
         make_trackers(config_from({"rlctl": 1, "tracking": [{"type": name}]}), tmp_path, print)
     assert refused.value.hint == packages.install(name)
 
