@@ -105,7 +105,7 @@ def lost_agent(view: Writing, place: int, reason: str, *, implies: bool = True) 
     shown = _lacking(agent, reason)
     if implies:
         rows = (WORKFLOWS, agent.kind) if isinstance(agent, OtherAgent) else (ENVIRONMENTS, game_of(agent))
-        shown = f"{shown}{told(*rows)}"
+        shown += told(*rows)
     yield Inexpressible(((*root, "type"), *leaves(view.get(AGENTS)[place], root), *used), shown)
 
 

@@ -118,7 +118,8 @@ def _on_environments(config: Config, workflow: Any) -> Finding:
         message += said("here {workflow}, with its own prompts, steps and rewards", workflow=workflow)
         hint = said("compare {workflow} with the source's environment, or write your own workflow", workflow=workflow)
     message += "; each row of the task set starts one episode"
-    message += "".join(told(ENVIRONMENTS, kind) for kind in games(config))
+    for kind in games(config):
+        message += told(ENVIRONMENTS, kind)
     advice = said("{hint}; set TRINITY_TASKSET_PATH to the task set", hint=hint)
     return finding("other-environment", Level.WARNING, WORKFLOW, reason=message, advice=advice)
 

@@ -295,7 +295,9 @@ def needs(config: Config) -> list[Finding]:
             "verl has no environments: the written run answers each row of data.train_files once "
             "and scores the answer, and does not play {tags}",
             tags=", ".join(agent.name for agent in played),
-        ) + "".join(told(ENVIRONMENTS, kind) for kind in games(config))
+        )
+        for kind in games(config):
+            message += told(ENVIRONMENTS, kind)
         hint = (
             "write a verl agent loop that plays them, or convert to a framework with environments; set VERL_TRAIN_FILES"
         )
