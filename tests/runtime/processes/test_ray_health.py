@@ -27,12 +27,13 @@ def processes() -> Iterator[Processes]:
     """A head, a node process with a worker, and one that Ray works on without."""
     found = {name: subprocess.Popen(["sleep", "600"]) for name in ("gcs_server", "log_monitor")}
     found["raylet"] = subprocess.Popen(["sh", "-c", "sleep 600 & wait"])
-    while not psutil.Process(found["raylet"].pid).children():
+    while not (workers := psutil.Process(found["raylet"].pid).children()):
         time.sleep(0.01)
     yield found
+    for worker in workers:  # it outlives a raylet that a test kills
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
     for process in found.values():
-        for each in psutil.Process(process.pid).children() if process.poll() is None else []:
-            each.kill()
         process.kill()
         process.wait()
 
