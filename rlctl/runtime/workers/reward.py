@@ -99,10 +99,13 @@ class RewardItem:
         )
 
     def applying(self, rewards: Sequence[Reward]) -> list[int]:
-        """The positions of the rewards that score it. Rule auto does not score a response to which an agent gave a reward."""
+        """The positions of the rewards that score it. Rule auto does not score a response to which an agent gave a reward.
+
+        An agent that a limit stopped may not have given one; if nothing else scores it, its reward is 0.
+        """
         if self.failure:
             return []
-        found = rewards_for(self.prompt, rewards, required=self.own is None)
+        found = rewards_for(self.prompt, rewards, required=self.own is None and self.stop in ("", "done"))
         return found if self.own is None else [i for i in found if not _is_auto(rewards[i])]
 
     def whole(self, score: Score) -> Score:

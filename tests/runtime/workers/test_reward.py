@@ -78,6 +78,12 @@ def test_rule_auto_does_not_score_what_an_agent_rewarded() -> None:
         score([RuleReward()], item("4"))
 
 
+def test_an_agent_that_a_limit_stopped_needs_no_reward() -> None:
+    assert score([], replace(item("4"), stop="turns"))[0].total == 0.0
+    with pytest.raises(RunError, match="no reward scores"):
+        score([], replace(item("4"), stop="done"))
+
+
 def test_arguments_of_a_source_reach_rules_and_functions(tmp_path: Path) -> None:
     rule = RuleReward(rule="number", args={"tolerance": 0.0})
     assert score([rule], item("4.4", reward_args={"tolerance": 0.5}))[0].total == 1.0
