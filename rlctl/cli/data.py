@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +15,7 @@ from rlctl.common.messages import text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from rlctl.runtime.data.operators import Prepared
+    from rlctl.runtime.data.operators import Prepared, Tokens
 
 app = group("Look at training data before a run.\n\nRuns the operators of [bold]data.operators[/bold], as a run does.")
 
@@ -51,23 +52,20 @@ def inspect(
     if not config.data.operators and config.data.priority is None:
         raise UsageError(text("data-no-operators"))
 
-    def counted(value: str) -> int:
-        return tokens_by(load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code))(value)
+    @cache
+    def tokens() -> Tokens:
+        """Loaded by the first operator that counts tokens."""
+        return tokens_by(load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code))
 
-    _, done = prepare(config, counted)
-    first = {each.key: list(shown_rows(each.file, _column(config, each.key), samples)) for each in done}
+    _, done = prepare(config, lambda value: tokens()(value))
+    columns = [source.prompt_key for source in config.data.train]
+    first = {each.key: list(shown_rows(each.file, column, samples)) for each, column in zip(done, columns, strict=True)}
     if json:
         output.data([{**vars(each), "counts": [vars(one) for one in each.counts], "file": str(each.file),
                       "first": first[each.key]} for each in done])  # fmt: skip
         return
     for each in done:
         output.show(*_shown(each, first[each.key], samples))
-
-
-def _column(config: object, key: str) -> str:
-    """The column of the prompts of a source."""
-    sources = config.data.train  # type: ignore[attr-defined]
-    return str(sources[int(key.partition("[")[2].rstrip("]"))].prompt_key)
 
 
 def _shown(each: Prepared, first: list[str], samples: int) -> list[RenderableType]:

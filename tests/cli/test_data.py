@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from rlctl.runtime.data import tokenizer
+from tests.runtime.agents import made
+
 CONFIG = """rlctl: 1
 model: {path: absent}
 data:
@@ -39,6 +42,19 @@ def test_what_operators_keep_and_drop_is_shown(rlctl: Any, config: str) -> None:
         ("length", 3, 2),
         ("duplicates", 2, 1),
     ]
+
+
+def test_the_tokenizer_is_loaded_once(rlctl: Any, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.tokenizer().save_pretrained("model")
+    text = CONFIG.replace("path: absent", "path: model").replace("min: 3}", "min: 1, unit: tokens}")
+    Path(config).write_text(text)
+    loaded: list[str] = []
+    load = tokenizer.load_tokenizer
+    monkeypatch.setattr(
+        tokenizer, "load_tokenizer", lambda model, **how: loaded.append(model.path) or load(model, **how)
+    )
+    assert rlctl("data", "inspect", config).code == 0
+    assert loaded == ["model"]
 
 
 def test_without_operators_there_is_nothing_to_inspect(rlctl: Any, config: str) -> None:

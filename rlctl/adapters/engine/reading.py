@@ -244,7 +244,7 @@ class Reader:
         return True
 
     def _has_expected_type(self, leaf: KeyPath, view: TextView) -> bool:
-        default = self.table.default_at(leaf, self.version)
+        default = self._default_at(leaf)
         return default in (None, ABSENT) or isinstance(find(view.values, leaf), type(default))
 
     def _bad_value(self, leaf: KeyPath, error: Exception) -> Finding:
@@ -254,9 +254,7 @@ class Reader:
             return self._unresolved(name, at)
         if isinstance(error, BadValueError):
             return finding("bad-value_reason", Level.ERROR, name, at, reason=self._as_written(error.args[0], leaf))
-        default = self.table.default_at(leaf, self.version)
-        while isinstance(default, DefaultFrom):
-            default = self.table.default_at(split(default.key), self.version)
+        default = self._default_at(leaf)
         kind = _KINDS.get(type(value), "a value")
         expected = _KINDS.get(type(default), "a value of another type")
         if expected == kind:
@@ -501,13 +499,18 @@ class Reader:
             if live and not any(value in each for each in texts):
                 self.findings.append(self._bad_value(leaf, TypeError()))
 
+    def _default_at(self, path: KeyPath) -> Any:
+        """The default of a key, or of the one that its default follows."""
+        default = self.table.default_at(path, self.version)
+        while isinstance(default, DefaultFrom):
+            default = self.table.default_at(split(default.key), self.version)
+        return default
+
     def _takes_number(self, path: KeyPath) -> bool:
         key = self.table.key_at(path) if path else None
         if key is None or key.words or not key.exists(self.version):
             return False
-        default = key.default_in(self.version)
-        while isinstance(default, DefaultFrom):
-            default = self.table.default_at(split(default.key), self.version)
+        default = self._default_at(path)
         return isinstance(default, (int, float)) and not isinstance(default, bool)
 
     @cached_property

@@ -295,7 +295,8 @@ class Data:
     operators_input: tuple[str, ...] = ()
     """Files that the operators read instead of the first training dataset, which then names only the columns."""
     operators_output: str | None = None
-    """Folder for a copy of the first dataset's result, a file ``output.jsonl``. null = none."""
+    """Folder for a copy of the first dataset's result, a file ``output.jsonl``. If it exists with other rows, the run stops.
+    null = none."""
     priority: Priority | None = None
     """Sorting and cutting after the operators. null = off."""
     stage_in_shared_memory: bool = False

@@ -77,10 +77,15 @@ class Session:
     async def reward(self, body: Any) -> None:
         """Take what the program returns: ``reward``, a number, and ``text``, which ``rewards`` score; either may be missing.
 
+        ``error``, alone, says why the program failed.
+
         Raises:
             ApiError: it is something else, or the trajectory has ended.
         """
         self._check_open()
+        if isinstance(body, dict) and body.keys() == {"error"}:
+            self.given |= {"error": str(body["error"])}
+            return
         try:
             self.given |= returned(body)
         except ValueError as error:

@@ -228,7 +228,7 @@ def returned(value: Any) -> dict[str, Any]:
         return {"text": value}
     if isinstance(value, bool | int | float):
         value = {"reward": value}
-    if not isinstance(value, dict) or not value.keys() <= {"reward", "text", "error"}:
+    if not isinstance(value, dict) or not value.keys() <= {"reward", "text"}:
         raise ValueError(f"expected a reward, a text, or an object with reward and text; found {str(value)[:200]}")
     found: dict[str, Any] = {}
     if value.get("reward") is not None:
@@ -236,11 +236,10 @@ def returned(value: Any) -> dict[str, Any]:
         if not isinstance(reward, bool | int | float) or not math.isfinite(reward):
             raise ValueError(f"reward is {reward!r}; expected a finite number")
         found["reward"] = float(reward)
-    for name in ("text", "error"):
-        if value.get(name) is not None:
-            if not isinstance(value[name], str):
-                raise ValueError(f"{name} is {value[name]!r}; expected a text")
-            found[name] = value[name]
+    if value.get("text") is not None:
+        if not isinstance(value["text"], str):
+            raise ValueError(f"text is {value['text']!r}; expected a text")
+        found["text"] = value["text"]
     return found
 
 

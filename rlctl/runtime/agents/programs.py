@@ -31,7 +31,6 @@ from rlctl.runtime.agents.endpoint import MODEL, Endpoint, Session
 from rlctl.runtime.agents.formats import AUTO, LOOKUP, format_of
 from rlctl.runtime.agents.kinds import Ended, Model, returned
 from rlctl.runtime.data.chat import Chat
-from rlctl.runtime.serving.protocol import ApiError
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.user_code import PACKAGE, load_object
 from rlctl.sandbox import REAPER
@@ -217,7 +216,7 @@ class Url:
             return {}
         try:
             return returned(answer.json())
-        except (ValueError, ApiError) as error:
+        except ValueError as error:
             raise ProgramFailed(f"{self._where}: {self._url} returns {_shown(answer.text)}: {error}") from error
 
     async def close(self) -> None:
@@ -242,7 +241,7 @@ class Function:
         """Call the function.
 
         Raises:
-            ProgramFailed: it raised, or its process ended.
+            ProgramFailed: its process ended without saying why.
             RunError: its file cannot be imported.
         """
         process = await self._started(base_url, session)
@@ -256,9 +255,7 @@ class Function:
             self._waiting.pop(number, None)
             if ended.cancelled():
                 self._send(process, {"kill": number})
-        if "error" in session.given:
-            raise ProgramFailed(f"{self._where} failed:\n{_shown(session.given['error'])}")
-        if status:
+        if status and "error" not in session.given:
             raise ProgramFailed(f"{self._where}: its process ended with status {status}")
         return {}  # it was posted to the endpoint
 
@@ -354,6 +351,9 @@ class Program:
         try:
             async with model.within_time():
                 given = await self.launcher.run(session, base_url)
+            if "error" in session.given:
+                said = _shown(session.given["error"])
+                raise ProgramFailed(f"the program of the agent {self.config.name!r} failed:\n{said}")
         except ProgramFailed:
             # A program that a limit stopped may well end with an error: the trajectory is as long as it may be.
             if not session.ended_by or not model.recorder.calls:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache as remembered
 from pathlib import Path
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 VERSION = 1
-"""Raised when an operator computes something else, so that files of before are not used."""
+"""Of what operators compute: another one when a result changes, so that cached files of before are not used."""
 SHOWN = 3
 """Dropped rows of each operator that are kept to be shown."""
 BLOCK = 10_000
@@ -152,8 +154,12 @@ def _prepared(config: Config, index: int, tokens: Tokens) -> Prepared:
         kept, counts = _operated(config, source, rows, tokens, key)
         folder.mkdir(parents=True, exist_ok=True)
         _write(_table(kept, rows), file)
-        record.write_text(json.dumps([vars(each) for each in counts], ensure_ascii=False))
-    counts = [Counted(**{**each, "dropped": tuple(each["dropped"])}) for each in json.loads(record.read_text())]
+        with _whole(record) as partial:
+            partial.write_text(json.dumps([vars(each) for each in counts], ensure_ascii=False), encoding="utf-8")
+    counts = [
+        Counted(**{**each, "dropped": tuple(each["dropped"])})
+        for each in json.loads(record.read_text(encoding="utf-8"))
+    ]
     if index == 0 and config.data.operators_output:
         _copy(file, Path(config.data.operators_output).expanduser())
     return Prepared(key, file, tuple(counts), digest, made)
@@ -398,13 +404,23 @@ def _table(kept: list[Row], rows: Dataset) -> Dataset:
     return Dataset.from_list(values, features=rows.features if same else None)
 
 
+@contextmanager
+def _whole(file: Path) -> Iterator[Path]:
+    """A path to write to, which replaces the file at the end. Runs that prepare the same data at once use different ones."""
+    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def _write(rows: Dataset, file: Path) -> None:
     """Write rows as Parquet, whole or not at all."""
     import pyarrow.parquet
 
-    partial = file.with_suffix(".partial")
-    pyarrow.parquet.write_table(rows.data.table, partial)
-    partial.replace(file)
+    with _whole(file) as partial:
+        pyarrow.parquet.write_table(rows.data.table, partial)
 
 
 def _read(file: Path, count: int | None = None) -> list[dict[str, Any]]:
@@ -415,12 +431,23 @@ def _read(file: Path, count: int | None = None) -> list[dict[str, Any]]:
 
 
 def _copy(file: Path, folder: Path) -> None:
-    """Write a result as JSON lines."""
+    """Write a result as JSON lines.
+
+    Raises:
+        RunError: there is a file with something else.
+    """
+    output = folder / "output.jsonl"
+    content = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in _read(file))
+    if output.exists():
+        if output.read_text(encoding="utf-8", errors="replace") == content:
+            return
+        raise RunError(
+            f"data.operators_output: {output} exists and has other rows than the operators give now",
+            hint="remove it, or name another folder",
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / "output.jsonl.partial"
-    lines = [json.dumps(row, ensure_ascii=False, default=str) for row in _read(file)]
-    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    partial.replace(folder / "output.jsonl")
+    with _whole(output) as partial:
+        partial.write_text(content, encoding="utf-8")
 
 
 def shown_rows(file: Path, column: str, count: int = SHOWN) -> Iterator[str]:

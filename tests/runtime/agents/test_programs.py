@@ -20,6 +20,7 @@ import pytest
 from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.planning import arithmetic
+from rlctl.runtime.agents.kinds import returned
 from rlctl.runtime.agents.loop import AgentLoop
 from rlctl.runtime.agents.making import make_agent
 from rlctl.runtime.processes.ray_access import address_of_this_machine
@@ -394,6 +395,12 @@ def test_a_command_that_is_not_there_is_refused_before_the_run(tmp_path: Path) -
     config = config_of({"type": "program", "program": made_of})
     with pytest.raises(RunError, match="there is no command no-such-agent"):
         trajectory(config, saying())
+
+
+@pytest.mark.parametrize("value", [{"error": "mine"}, {"reward": float("nan")}, {"text": 3}, [1.0]])
+def test_what_an_agent_may_not_return(value: Any) -> None:
+    with pytest.raises(ValueError, match="expected a"):
+        returned(value)
 
 
 def test_a_program_that_cannot_be_imported_ends_the_run(tmp_path: Path) -> None:

@@ -185,6 +185,10 @@ def test_files_stand_for_the_first_data_set_and_a_copy_is_written(tmp_path: Path
     assert (len(texts), done.counts[0].before) == (5, 6)
     written = [json.loads(line)["prompt"] for line in (tmp_path / "out" / "output.jsonl").read_text().splitlines()]
     assert written == texts
+    assert result(config_from({"data": data}))[0] == texts, "the same copy may be there"
+    shorter = {**data, "operators": [{"type": "length", "min": 0, "max": 20}]}
+    with pytest.raises(RunError, match=r"output\.jsonl exists and has other rows"):
+        result(config_from({"data": shorter}))
 
 
 def test_messages_are_their_contents(tmp_path: Path) -> None:
