@@ -23,7 +23,7 @@ from rlctl.adapters.engine.rules import (
     is_further,
 )
 from rlctl.adapters.engine.values import FILTERED, Names, OrDefault, shaping_dropped
-from rlctl.adapters.trinity import distillation, operators
+from rlctl.adapters.trinity import distillation, experience_pipeline
 from rlctl.adapters.trinity.batch import SUPERVISED, supervised
 from rlctl.adapters.trinity.data import function_scoring, masked_by_workflow
 from rlctl.adapters.trinity.keys import train_places
@@ -220,7 +220,7 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
     if masking:
         filters.append({"type": "overlong"})
         used += masking[0].workflow_keys
-    masked = operators.masking(view)
+    masked = experience_pipeline.masking(view)
     if masked is not None and not masking:
         filters.append({"type": "overlong"})
         used.append(masked)
@@ -322,7 +322,7 @@ def _threshold(view: Writing) -> float | None:
 
 def _write_filters(view: Writing) -> Iterator[Out]:
     filters, used = view.get("algorithm.filters"), (view.to("algorithm.filters"),)
-    masks, operated = masked_by_workflow(view), operators.masks(view)
+    masks, operated = masked_by_workflow(view), experience_pipeline.masks(view)
     filters = [item for item in filters if not ((masks or operated) and item["type"] == "overlong")]
     if not filters:
         yield Flow((), None, used, "mapped", "math_boxed_workflow excludes them" if masks else "")
@@ -497,5 +497,5 @@ RULES: list[Rule] = [
     ),
     Key(f"{X}sample_strategy", "algorithm.sample_strategy", None, OrDefault(STRATEGY, "default")),
     Tree(f"{X}sample_strategy_args", "algorithm.sample_strategy_args", default=None, but=("expert_data_ratio",)),
-    *operators.RULES,
+    *experience_pipeline.RULES,
 ]

@@ -33,7 +33,7 @@ from rlctl.adapters.trinity import (
     rewards,
     rollout,
     sampling,
-    tasks,
+    task_pipeline,
     train,
 )
 from rlctl.adapters.trinity.ranks import RANKS
@@ -62,7 +62,7 @@ RULES = joined(
     output.OUTPUT,
     batch.RULES,
     data.RULES,
-    tasks.RULES,
+    task_pipeline.RULES,
     rewards.REWARD,
 )
 
