@@ -122,6 +122,15 @@ SHOWN_BY: dict[str, str] = {
     "runtime/algorithms/test_turns.py::test_a_segments_ratio_is_the_geometric_mean_of_its_tokens": """
         algorithm.policy_loss<ppo_clip>.ratio
     """,
+    "runtime/train/test_losses.py::test_means_over_trajectories_count_each_once_however_many_rows_it_has": """
+        algorithm.loss_aggregation.unit
+    """,
+    "runtime/agents/test_tools.py::test_rewards_of_tools_are_rewards_of_the_turn_that_called_them": """
+        rollout.agents[]<tools>.credit.tool_rewards rollout.agents[]<tools>.tools[]<python>.reward
+    """,
+    "runtime/agents/test_tool_files.py::test_a_tool_file_rewards_calls_as_it_says_and_as_it_returns": """
+        rollout.agents[]<tools>.tools[]<file>.reward
+    """,
     "runtime/agents/test_tools.py::test_a_call_is_answered_and_the_answer_read": """
         rollout.default_agent rollout.agents rollout.agents[]<tools> rollout.agents[]<tools>.name
         rollout.agents[]<tools>.tools rollout.agents[]<tools>.tools[]<python>
@@ -185,6 +194,7 @@ SHOWN_BY: dict[str, str] = {
     """,
     "runtime/agents/test_mcp.py::test_a_server_is_started_and_its_tools_are_called": """
         rollout.agents[]<tools>.tools[]<mcp> rollout.agents[]<tools>.tools[]<mcp>.command
+        rollout.agents[]<tools>.tools[]<mcp>.reward
         rollout.agents[]<tools>.tools[]<mcp>.env_vars
     """,
     "runtime/agents/test_mcp.py::test_a_server_is_reached_by_its_address_and_some_of_its_tools_are_shown": """

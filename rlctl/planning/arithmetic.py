@@ -459,7 +459,7 @@ def credit_of(agent: RunningAgent) -> str:
     chosen = agent.credit.reward
     if chosen != "auto":
         return chosen
-    return "sum" if isinstance(agent, EnvironmentAgent) else "function"
+    return "sum" if isinstance(agent, EnvironmentAgent) or agent.credit.tool_rewards == "add" else "function"
 
 
 def _agent_named(config: Config, chosen: str | None, key: str) -> TrajectoryAgent | None:

@@ -34,7 +34,7 @@ from rlctl.runtime.serialization.sequences import Values, shared_out
 from rlctl.runtime.sync.bucket import MIB
 from rlctl.runtime.sync.machine import Source, TrainWorkers, WeightSync
 from rlctl.runtime.sync.transport import HostMemory, Transport
-from rlctl.runtime.train.losses import totals_of
+from rlctl.runtime.train.losses import add_trajectory_tokens, counts_trajectories, totals_of
 from rlctl.runtime.train.microbatch import spread
 from rlctl.runtime.types import Prompt, Request, Response, Sample
 from rlctl.runtime.workers.reference import Reference
@@ -86,6 +86,8 @@ class Policy:
 
     def train(self, samples: Sequence[Sample], *, step: int, old_is_current: bool) -> dict[str, float]:
         """All optimizer steps on a step's samples, none where there are none. Returns the means of their metrics."""
+        if counts_trajectories(self._config.algorithm):
+            add_trajectory_tokens(samples)
         parts = self._mini_batches(samples, step)
         each, before = arithmetic.mini_batches_per_epoch(self._config), step - 1
         shares = [
@@ -111,7 +113,8 @@ class Policy:
     def _shares(self, samples: Sequence[Sample], members: Sequence[int], number: int) -> list[Part]:
         """The share of every worker in one mini-batch, which has the samples ``members``; the stage's ``number``-th."""
         chosen = [samples[index] for index in members]
-        totals, costs = totals_of(chosen), [cost(len(sample), self._linear) for sample in chosen]
+        totals = totals_of(chosen, by_trajectory=counts_trajectories(self._config.algorithm))
+        costs = [cost(len(sample), self._linear) for sample in chosen]
         paired = self._config.algorithm.objective.choice == "dpo"
         split = (split_pairs if paired else split_over_replicas)(
             costs, len(self._group), balance=self._config.batch.balance

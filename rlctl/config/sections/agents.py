@@ -36,13 +36,14 @@ class Credit:
 
     reward: Literal["auto", "function", "sum", "last"] = "auto"
     """Reward of a trajectory. function: ``rewards`` score it, or the agent returns its reward. sum, last: all rewards of its
-    turns, or that of its last turn, plus the scores of ``rewards`` that apply. auto = sum for environments, function for other
-    agents."""
+    turns, or that of its last turn, plus the scores of ``rewards`` that apply. auto = sum for environments and with
+    ``tool_rewards: add``, function otherwise."""
     turns: Literal["broadcast", "own"] = "broadcast"
     """Place of the reward. broadcast: at the trajectory's end. own: each turn's reward at the end of that turn, for advantages
     that discount; ``rewards`` stay at the trajectory's end."""
     tool_rewards: Literal["ignore", "add"] = "ignore"
-    """Whether rewards of tools are rewards of the turns that called them."""
+    """Whether rewards of tools are rewards of the turns that called them. ignore: only a reward function sees them, as in verl.
+    A tool gives a reward by its ``reward``, or by returning ``(answer, reward)``."""
 
 
 @section

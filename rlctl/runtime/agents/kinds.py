@@ -289,7 +289,8 @@ class Tools:
         finally:
             await box.release()
         drifted = chat_of.rendered([*row.messages, *messages])[: len(ids)] != ids
-        return Ended(text, messages, {**box.counts, "token_drift": float(drifted)})
+        info = {"tool_rewards": list(box.rewards)} if box.rewards else {}
+        return Ended(text, messages, {**box.counts, "token_drift": float(drifted)}, info=info)
 
     def expected_texts(self) -> list[str]:
         """A call of each tool, as the chat template writes it."""
@@ -318,7 +319,10 @@ class Tools:
                 box.counts["stopped_by_turns"] += 1
                 model.stopped = "turns"
                 return text
+            before = len(box.rewards)
             answers = await box.answer(parsed.calls, row)
+            if self.config.credit.tool_rewards == "add":
+                model.recorder.reward(sum(box.rewards[before:]))
             inserted = self.chat_of.between(answers, response.token_ids)
             if model.room([*ids, *inserted]) < 1:
                 model.truncated = True

@@ -78,30 +78,39 @@ def _verls_registry() -> Mapping[str, Any]:
 
 
 def _answering(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function with a text as its result."""
+    """A function whose result is an answer and its reward."""
     if inspect.iscoroutinefunction(function):
 
-        async def awaited(**arguments: Any) -> str:
-            return answer_text(await function(**arguments))
+        async def awaited(**arguments: Any) -> Rewarded:
+            return rewarded(await function(**arguments))
 
         return awaited
 
-    def called(**arguments: Any) -> str:
-        return answer_text(function(**arguments))
+    def called(**arguments: Any) -> Rewarded:
+        return rewarded(function(**arguments))
 
     return called
 
 
-def answer_text(result: Any) -> str:
-    """The text of a tool's answer: of verl's ``ToolResponse``, of ``(response, reward, metrics)``, or of a plain value.
+Rewarded = tuple[str, float | None]
+"""The text of a tool's answer, and the reward of the call."""
+
+
+def rewarded(result: Any) -> Rewarded:
+    """What a tool of verl's form returned: ``ToolResponse``, ``(response, reward, metrics)``, or a plain value.
 
     Raises:
         ValueError: the answer has an image or a video.
     """
+    reward = None
     if isinstance(result, tuple):
         if not 1 <= len(result) <= 3:
             raise ValueError(f"the tool returned {len(result)} values; expected (response, reward, metrics)")
-        result = result[0]
+        result, reward = result[0], result[1] if len(result) > 1 else None
+    return _text(result), None if reward is None else float(reward)
+
+
+def _text(result: Any) -> str:
     if hasattr(result, "text"):
         if getattr(result, "image", None) or getattr(result, "video", None):
             raise ValueError("images and videos in answers of tools are not supported")
@@ -154,10 +163,10 @@ def _instances_of(tool: Any) -> type:
         def create(self, _: Prompt, **arguments: Any) -> None:
             self._arguments = arguments
 
-        async def execute(self, **arguments: Any) -> str:
+        async def execute(self, **arguments: Any) -> Rewarded:
             instance, _ = await tool.create(create_kwargs=dict(self._arguments))
             try:
-                return answer_text(await tool.execute(instance, arguments))
+                return rewarded(await tool.execute(instance, arguments))
             finally:
                 await tool.release(instance)
 

@@ -9,6 +9,8 @@
 Functions and classes run in the sandbox (``confined.py``) unless the config says that they are trusted.
 
 Whatever goes wrong in a call is the text of its answer, so the model can react; it is counted by kind.
+
+A tool may return a reward with its answer, as verl's do: ``(answer, reward)`` or ``(answer, reward, metrics)``.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import math
 import re
 import types
 from collections import Counter
@@ -52,6 +55,8 @@ class LoadedTool:
     """The function, or the class."""
     args: Mapping[str, Any]
     is_class: bool
+    reward: float = 0.0
+    """Of a call that succeeds, besides what the code returns."""
     close: Callable[[], Awaitable[None]] | None = None
     """Ends what outlives trajectories; tools of one server share it."""
 
@@ -85,12 +90,12 @@ def load_tools(agent: ToolsAgent) -> list[LoadedTool]:
 def _loaded(tool: Tool, where: str) -> list[LoadedTool]:
     if isinstance(tool, McpTool):
         return [
-            LoadedTool(schema["function"]["name"], schema, call, {}, False, server.close)
+            LoadedTool(schema["function"]["name"], schema, call, {}, False, tool.reward, server.close)
             for schema, call, server in offered(tool, where)
         ]
     if isinstance(tool, ToolFile):
         return [
-            LoadedTool(each.schema["function"]["name"], each.schema, each.run, {}, each.is_class)
+            LoadedTool(each.schema["function"]["name"], each.schema, each.run, {}, each.is_class, tool.reward)
             for each in listed_tools(tool, where)
         ]
     assert isinstance(tool, PythonTool), f"tools of type {tool.choice} do not exist"
@@ -113,13 +118,13 @@ def _load(tool: PythonTool, where: str) -> LoadedTool:
     schema = dict(tool.schema) if tool.schema else _schema_of(run, tool.name, where)
     name = str(schema["function"]["name"])
     if tool.trusted:
-        return LoadedTool(name, schema, run, tool.args, is_class)
+        return LoadedTool(name, schema, run, tool.args, is_class, tool.reward)
     file = tool.path if tool.path.startswith(PACKAGE) else str(Path(tool.path).expanduser().resolve())
     code = code_of(file, tool.name, "class" if is_class else "function", tool.memory_limit_mib)
     if is_class:
-        return LoadedTool(name, schema, lambda **args: ConfinedObject(code, args), tool.args, True)
+        return LoadedTool(name, schema, lambda **args: ConfinedObject(code, args), tool.args, True, tool.reward)
     confined = ConfinedFunction(code)
-    return LoadedTool(name, schema, confined.call, {}, False, confined.close)
+    return LoadedTool(name, schema, confined.call, {}, False, tool.reward, confined.close)
 
 
 def check_sandbox(agent: ToolsAgent) -> None:
@@ -184,6 +189,8 @@ class Toolbox:
     threads: ThreadPoolExecutor
     """Runs functions that are not coroutines."""
     counts: Counter[str] = field(default_factory=Counter)
+    rewards: list[float] = field(default_factory=list)
+    """Of the calls that were run, in their order; 0 for one that failed."""
     _objects: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
     """Classes of the trajectory by name; calls of one generation may ask for one at the same time."""
     _made: list[Any] = field(default_factory=list)
@@ -194,9 +201,15 @@ class Toolbox:
 
         Up to ``max_parallel_calls`` run at the same time; each of the others is answered with an error.
         """
-        return list(await asyncio.gather(*(self._message(place, call, row) for place, call in enumerate(calls))))
+        answers = await asyncio.gather(*(self._answered(place, call, row) for place, call in enumerate(calls)))
+        self.rewards += [reward for _, reward in answers if reward is not None]
+        return [message for message, _ in answers]
 
-    async def _message(self, place: int, call: ToolCall | Unreadable, row: Prompt) -> dict[str, Any]:
+    async def _answered(
+        self, place: int, call: ToolCall | Unreadable, row: Prompt
+    ) -> tuple[dict[str, Any], float | None]:
+        """The message that answers a call, and its reward; None if it was not run."""
+        reward = None
         name = call.name if isinstance(call, ToolCall) else "unknown"
         self.counts["calls"] += 1
         most = self.agent.max_calls
@@ -210,24 +223,25 @@ class Toolbox:
             known = ", ".join(self.tools) or "none"
             text = self._failed("unknown_tools", f"no tool {call.name}; there are {known}")
         else:
-            text = await self._run(self.tools[call.name], call.arguments, row)
-        return {"role": "tool", "name": name, "content": self._cut(text)}
+            text, reward = await self._run(self.tools[call.name], call.arguments, row)
+        return {"role": "tool", "name": name, "content": self._cut(text)}, reward
 
     def _failed(self, kind: str, why: str) -> str:
         self.counts[kind] += 1
         return f"Error: {why}"
 
-    async def _run(self, tool: LoadedTool, arguments: Mapping[str, Any], row: Prompt) -> str:
+    async def _run(self, tool: LoadedTool, arguments: Mapping[str, Any], row: Prompt) -> tuple[str, float]:
         try:
             async with asyncio.timeout(self.agent.tool_timeout):
                 function = await self._function(tool, row)
-                return _text(await self._called(function, **arguments))
+                text, reward = told(await self._called(function, **arguments))
+                return text, reward + tool.reward
         except TimeoutError:
-            return self._failed("tool_timeouts", f"{tool.name} took longer than {self.agent.tool_timeout:g} s")
+            return self._failed("tool_timeouts", f"{tool.name} took longer than {self.agent.tool_timeout:g} s"), 0.0
         except (RunError, SandboxUnavailable):
             raise  # it can never be called
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model reads it
-            return self._failed("tool_errors", f"{type(error).__name__}: {error}")
+            return self._failed("tool_errors", f"{type(error).__name__}: {error}"), 0.0
 
     async def _function(self, tool: LoadedTool, row: Prompt) -> Callable[..., Any]:
         if not tool.is_class:
@@ -277,5 +291,20 @@ class Toolbox:
         self._made.clear()
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+def told(value: Any) -> tuple[str, float]:
+    """The answer and the reward in what a tool returned; 0 if it returned no reward.
+
+    Raises:
+        ValueError: the reward is not finite.
+    """
+    reward: Any = None
+    if isinstance(value, tuple) and 2 <= len(value) <= 3 and isinstance(value[0], str) and _may_reward(value[1]):
+        value, reward = value[:2]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if reward is not None and not math.isfinite(reward):
+        raise ValueError(f"the reward of the call is {reward}")
+    return text, float(reward or 0.0)
+
+
+def _may_reward(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))

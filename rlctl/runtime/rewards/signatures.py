@@ -169,7 +169,9 @@ def _roll_outcome(result: Any) -> Outcome:
 def _verl_values(call: Call) -> dict[str, Any]:
     extra = call.extra
     if call.stop and isinstance(extra, Mapping):
-        extra = {**extra, "num_turns": len(call.turn_rewards), "turn_scores": list(call.turn_rewards)}
+        tools = list(call.info.get("tool_rewards", ()))
+        turns = {"num_turns": len(call.turn_rewards), "turn_scores": list(call.turn_rewards), "tool_rewards": tools}
+        extra = {**extra, **turns}
     values = (call.source, call.response, call.answer, extra)
     return dict(zip(VERL_ARGUMENTS, values, strict=True))
 

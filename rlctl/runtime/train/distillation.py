@@ -224,7 +224,7 @@ class DistilledImitation:
     def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
         """See ``LossFunction``. Metrics: imitation, divergence, entropy."""
         imitation = self.imitation(tensors, totals)
-        apart = self.weights.total(tensors["divergence"], tensors["lengths"], totals)
+        apart = self.weights.total(tensors["divergence"], tensors["lengths"], totals, tensors)
         loss = (1 - self.coefficient) * imitation.loss + self.coefficient * apart
         told = {"imitation": imitation.loss.detach(), "divergence": apart.detach()}
         return LossTerms(loss, imitation.metrics | told)
@@ -245,7 +245,8 @@ class DistilledPolicy:
     def columns(self) -> tuple[str, ...]:
         """The columns of a sample that it reads."""
         policy = self.policy.columns if self.teaching.with_rewards else ()
-        return policy if self.teaching.compares else (*policy, "teacher_log_probs")
+        teacher = () if self.teaching.compares else ("teacher_log_probs",)
+        return tuple(dict.fromkeys((*policy, *teacher, *self.weights.columns)))
 
     def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
         """See ``LossFunction``. Metrics: divergence, and those of the policy loss, or entropy."""
@@ -254,7 +255,7 @@ class DistilledPolicy:
             values = teaching.compared(tensors["divergence"])
         else:
             values = teaching.of_log_probs(tensors["log_probs"], tensors["teacher_log_probs"])
-        apart = self.weights.total(values, lengths, totals)
+        apart = self.weights.total(values, lengths, totals, tensors)
         told = {"divergence": apart.detach()}
         if not teaching.with_rewards:
             told["entropy"] = TOKEN_MEAN.total(tensors["entropy"].detach(), lengths, totals)

@@ -5,6 +5,7 @@ Per-token values come from ``runtime.algorithms``; here they are chosen by confi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,11 @@ from rlctl.runtime.algorithms.table import lookup
 from rlctl.runtime.algorithms.value_loss import clipped_value_loss
 from rlctl.runtime.experience.selection import corrects, fixed_aggregation, has_weights, loss_of
 from rlctl.runtime.train.interface import LossTerms
-from rlctl.runtime.types import Sample
+from rlctl.runtime.types import Sample, trajectories_of
+
+TRAJECTORY_TOKENS = "trajectory_tokens"
+"""The column with the counted tokens of a sample's trajectory, all its rows together, at each token."""
+NO_TENSORS: Mapping[str, Tensor] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +44,25 @@ class Weights:
     by_micro_batch: bool = False
     """Each micro-batch is aggregated by itself, and weighs as its share of the sequences, so that the loss depends on how a
     mini-batch is split. Source: ``loss_scale`` in Trinity-RFT 0.5, trinity/trainer/verl/dp_actor.py."""
+    by_trajectory: bool = False
+    """Whether a sequence of these means is a whole trajectory; ``totals`` then count those."""
 
-    def total(self, values: Tensor, lengths: Tensor, totals: Totals) -> Tensor:
-        """Sum values [N] with each token's weight in the mini-batch. A scalar."""
-        share, over = 1.0, totals
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a sample that they read."""
+        return (TRAJECTORY_TOKENS,) if self.by_trajectory and self.mode == "seq_mean_token_mean" else ()
+
+    def total(
+        self, values: Tensor, lengths: Tensor, totals: Totals, tensors: Mapping[str, Tensor] = NO_TENSORS
+    ) -> Tensor:
+        """Sum values [N] with each token's weight in the mini-batch. A scalar. ``tensors`` hold their ``columns``."""
+        share, over, mode = 1.0, totals, self.mode
+        if self.columns:
+            values, mode = values / tensors[TRAJECTORY_TOKENS], "seq_mean_token_sum"
         if self.by_micro_batch:
             over = Totals.of(lengths)
             share = over.sequences / max(totals.sequences, 1)
-        weights = token_weights(self.mode, lengths, over, scale_factor=self.scale_factor, dtype=values.dtype)
+        weights = token_weights(mode, lengths, over, scale_factor=self.scale_factor, dtype=values.dtype)
         return share * aggregate(values, weights, lengths)
 
 
@@ -131,17 +147,19 @@ class Regularizers:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a sample that they read."""
-        return ("reference_log_probs",) if self.kl_estimator and self.kl_estimator != "full" else ()
+        reference = ("reference_log_probs",) if self.kl_estimator and self.kl_estimator != "full" else ()
+        return (*reference, *self.weights.columns)
 
     def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
         """See ``LossFunction``. Metric: kl_loss, without its coefficient."""
         log_probs, lengths = tensors["log_probs"], tensors["lengths"]
         loss, metrics = log_probs.new_zeros(()), {}
         if self.kl_estimator is not None:
-            kl = self.weights.total(self._kl(tensors), lengths, totals)
+            kl = self.weights.total(self._kl(tensors), lengths, totals, tensors)
             loss, metrics["kl_loss"] = loss + self.kl_coefficient * kl, kl.detach()
         if self.entropy_coefficient != 0:
-            loss = loss - self.entropy_coefficient * self.weights.total(tensors["entropy"], lengths, totals)
+            entropy = self.weights.total(tensors["entropy"], lengths, totals, tensors)
+            loss = loss - self.entropy_coefficient * entropy
         return LossTerms(loss, metrics)
 
     def _kl(self, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -199,7 +217,7 @@ class PolicyLoss:
         return cls(
             function=function,
             options=options,
-            weights=Weights(fixed) if fixed else weights,
+            weights=Weights(fixed, by_trajectory=weights.by_trajectory) if fixed else weights,
             regularizers=Regularizers.of(algorithm, weights, kl_weight=algorithm.loss_weights.rl),
             old_is_current=old_is_current,
             old_is_rollout=rollout,
@@ -214,7 +232,8 @@ class PolicyLoss:
         old = () if self.old_is_current else ("old_log_probs",)
         weights: tuple[str, ...] = ("policy_weights",) if self.has_token_weights else ()
         weights += tuple(name for name in ("chosen", "segments") if name in self.function.reads)
-        return ("advantages", "rollout_log_probs", *old, *self.regularizers.columns, *weights)
+        found = ("advantages", "rollout_log_probs", *old, *self.regularizers.columns, *weights, *self.weights.columns)
+        return tuple(dict.fromkeys(found))
 
     def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
         """See ``LossFunction``. Metrics: policy_loss, kl_loss, entropy, mismatch_*, and those of the policy loss."""
@@ -235,7 +254,8 @@ class PolicyLoss:
             factors, kept = self.live.factors(trained - tensors["rollout_log_probs"], lengths)
             values = values * factors
             indicators["rejected_share"] = (~kept).to(values.dtype)
-        policy_loss, further = self.weights.total(values, lengths, totals), self.regularizers(tensors, totals)
+        policy_loss = self.weights.total(values, lengths, totals, tensors)
+        further = self.regularizers(tensors, totals)
         metrics = {"policy_loss": policy_loss.detach(), **further.metrics}
         metrics |= {name: TOKEN_MEAN.total(values, lengths, totals) for name, values in indicators.items()}
         return LossTerms(self.weight * policy_loss + further.loss, metrics)
@@ -287,12 +307,28 @@ class CriticLoss:
 
 
 def weights_of(algorithm: Algorithm, max_response_tokens: int) -> Weights:
-    """How the per-token values of a config add up."""
+    """How the per-token values of a config add up.
+
+    Raises:
+        PlanError: means are over trajectories and taken for each micro-batch, which may have only a part of one.
+    """
     aggregation = algorithm.loss_aggregation
+    by_trajectory = counts_trajectories(algorithm)
+    if by_trajectory and aggregation.per_micro_batch:
+        raise PlanError(
+            "algorithm.loss_aggregation has unit trajectory and per_micro_batch true, but a micro-batch may contain only some "
+            "rows of a trajectory",
+            hint="set per_micro_batch to false",
+        )
     scale = None
     if aggregation.mode == "seq_mean_token_sum_norm":
         scale = aggregation.scale_factor or float(max_response_tokens)
-    return Weights(aggregation.mode, scale, by_micro_batch=aggregation.per_micro_batch)
+    return Weights(aggregation.mode, scale, by_micro_batch=aggregation.per_micro_batch, by_trajectory=by_trajectory)
+
+
+def counts_trajectories(algorithm: Algorithm) -> bool:
+    """Whether means over responses count an agent's trajectory once, however many rows it has."""
+    return algorithm.loss_aggregation.unit == "trajectory" and algorithm.objective.choice in ("rl", "mix")
 
 
 def counted_tokens(samples: Sequence[Sample]) -> list[int]:
@@ -301,9 +337,23 @@ def counted_tokens(samples: Sequence[Sample]) -> list[int]:
     return marked(torch.cat(masks), torch.tensor(list(map(len, masks)))).tolist() if masks else []
 
 
-def totals_of(samples: Sequence[Sample]) -> Totals:
-    """Count a whole mini-batch, over all its replicas; a sample that a filter left out is no sequence of it."""
+def totals_of(samples: Sequence[Sample], *, by_trajectory: bool = False) -> Totals:
+    """Count a whole mini-batch, over all its replicas; a sample that a filter left out is no sequence of it.
+
+    ``by_trajectory``: a sequence is a trajectory, all rows of which are in the mini-batch.
+    """
     counted = [sample for sample in samples if sample.counted]
     lengths = counted_tokens(counted)
     experts = [length for length, sample in zip(lengths, counted, strict=True) if sample.expert]
-    return Totals(sum(lengths), len(lengths), sum(experts), len(experts))
+    sequences = len(set(trajectories_of(counted))) if by_trajectory else len(lengths)
+    return Totals(sum(lengths), sequences, sum(experts), len(experts))
+
+
+def add_trajectory_tokens(samples: Sequence[Sample]) -> None:
+    """Write the column ``trajectory_tokens``."""
+    owners, lengths = trajectories_of(samples), counted_tokens(samples)
+    of_each = Counter[int]()
+    for owner, length in zip(owners, lengths, strict=True):
+        of_each[owner] += length
+    for owner, sample in zip(owners, samples, strict=True):
+        sample.columns[TRAJECTORY_TOKENS] = torch.full((len(sample),), max(1.0, of_each[owner]))

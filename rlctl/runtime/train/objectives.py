@@ -148,7 +148,7 @@ class MixLoss:
             policy=dataclasses.replace(policy, options=_clipped(algorithm, policy, args), regularizers=off),
             mu=mu,
             doubt=chord and bool(args.get("enable_phi_function", True)),
-            expert_weights=weights["sft_loss_agg_mode"],
+            expert_weights=dataclasses.replace(weights["sft_loss_agg_mode"], by_trajectory=False),
             kl=dataclasses.replace(policy.regularizers, entropy_coefficient=0.0),
             entropy=dataclasses.replace(policy.regularizers, kl_estimator=None, kl_coefficient=0.0),
         )
@@ -186,7 +186,8 @@ def _mode(algorithm: Algorithm, name: str | None, longest: int) -> Weights:
         raise PlanError(
             f"algorithm.objective.args of mix names the aggregation {name}", hint=nearest(mode, AGGREGATIONS)
         )
-    return weights_of(dataclasses.replace(algorithm, loss_aggregation=Aggregation(mode=mode)), longest)  # type: ignore[arg-type]
+    aggregation = Aggregation(mode=mode, unit=algorithm.loss_aggregation.unit)  # type: ignore[arg-type]
+    return weights_of(dataclasses.replace(algorithm, loss_aggregation=aggregation), longest)
 
 
 def _clipped(algorithm: Algorithm, policy: PolicyLoss, args: Mapping[str, Any]) -> Mapping[str, Any]:

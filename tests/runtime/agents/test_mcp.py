@@ -69,14 +69,14 @@ def url(server: Path) -> Iterator[str]:
 def answers(tool: dict[str, Any], *texts: str) -> Response:
     """A trajectory whose model calls tools of one server."""
     tools = [{"type": "mcp", **tool}]
-    schemas = [each.schema for each in load_tools(config_of({"type": "tools", "tools": tools}).rollout.agents[0])]  # type: ignore[arg-type]
-    row = made.prompt(tools=schemas)
-    return trajectory(config_of({"type": "tools", "tools": tools}), saying(*texts), row)[0]
+    config = config_of({"type": "tools", "tools": tools, "credit": {"tool_rewards": "add"}})
+    schemas = [each.schema for each in load_tools(config.rollout.agents[0])]  # type: ignore[arg-type]
+    return trajectory(config, saying(*texts), made.prompt(tools=schemas))[0]
 
 
 def test_a_server_is_started_and_its_tools_are_called(server: Path) -> None:
     response = answers(
-        {"command": [sys.executable, str(server)], "env_vars": {"UNIT": " m"}},
+        {"command": [sys.executable, str(server)], "env_vars": {"UNIT": " m"}, "reward": 0.5},
         call("12*34") + "<end>",
         call("x") + "<end>",
         call("", name="dies") + "<end>",
@@ -89,6 +89,7 @@ def test_a_server_is_started_and_its_tools_are_called(server: Path) -> None:
     assert said[2].startswith("Error: ")
     assert said[3] == "6 m", "a server that ended is started again"
     assert response.counts["tool_errors"] == 2
+    assert [turn.reward for turn in response.turns] == [0.5, 0.0, 0.0, 0.5, 0.0]
     assert response.turns[1].inserted == ids("<tool>408 m<assistant>")
 
 

@@ -12,6 +12,7 @@ from rlctl.common.errors import RunError
 from rlctl.config.sections.agents import ToolFile
 from rlctl.runtime.agents.tool_files import listed_tools
 from rlctl.runtime.types import Prompt
+from tests.runtime.agents.made import config_of, saying, trajectory
 
 FUNCTIONS = '''
 from verl.tools.function_tool import function_tool
@@ -78,8 +79,20 @@ def test_marked_functions_are_tools_with_the_schema_of_their_signature(tmp_path:
     double, half = listed_tools(tool_file(tmp_path, "functions.py", FUNCTIONS), "tools[0]")
     assert [each.schema["function"]["name"] for each in (double, half)] == ["double", "half_of"]
     assert double.schema["function"]["parameters"]["required"] == ["number"]
-    assert double.run(number=4) == '{"double": 8}'
-    assert asyncio.run(half.run(number=4)) == "2"
+    assert double.run(number=4) == ('{"double": 8}', 0.5)
+    assert asyncio.run(half.run(number=4)) == ("2", None)
+
+
+def test_a_tool_file_rewards_calls_as_it_says_and_as_it_returns(tmp_path: Path) -> None:
+    file = tool_file(tmp_path, "functions.py", FUNCTIONS).path
+    agent = {"type": "tools", "tools": [{"type": "file", "path": file, "reward": 0.25}]}
+    twice = '<tool_call>{"name": "double", "arguments": {"number": 4}}</tool_call><end>'
+    half = '<tool_call>{"name": "half_of", "arguments": {"number": 4}}</tool_call><end>'
+    config = config_of({**agent, "credit": {"tool_rewards": "add"}})
+    response, _ = trajectory(config, saying(twice, half, "8<end>"))
+    assert [message["content"] for message in response.messages if message["role"] == "tool"] == ['{"double": 8}', "2"]
+    assert response.info == {"tool_rewards": [0.75, 0.25]}
+    assert response.reward == 1.0
 
 
 def test_a_class_is_made_with_its_config_and_each_call_has_an_instance(
@@ -91,7 +104,7 @@ def test_a_class_is_made_with_its_config_and_each_call_has_an_instance(
     assert count.schema["function"]["description"] == "Count on."
     made: Any = count.run()
     made.create(Prompt(0, "a", (), ""), more=5)
-    assert asyncio.run(made.execute(by=2)) == "17"
+    assert asyncio.run(made.execute(by=2)) == ("17", 0.0)
     import counters_of_the_test  # type: ignore[import-not-found]
 
     assert counters_of_the_test.RELEASED == [15]

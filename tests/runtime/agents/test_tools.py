@@ -13,7 +13,7 @@ import pytest
 
 from rlctl.common.errors import RunError
 from rlctl.runtime.agents.formats import ToolCall, Unreadable, parse, prove_format
-from rlctl.runtime.agents.tools import agent_prompts
+from rlctl.runtime.agents.tools import agent_prompts, told
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.types import Request, Response, Sampling
 from tests.runtime.agents.made import (
@@ -61,6 +61,14 @@ def long(expression: str) -> str:
         expression: Anything.
     """
     return "abcdefghij"
+
+def graded(expression: str):
+    """Answer, and grade the call.
+
+    Args:
+        expression: The grade.
+    """
+    return "graded", float(expression), {"calls": 1}
 
 def undocumented(expression):
     return expression
@@ -186,6 +194,50 @@ def test_what_goes_wrong_is_the_answer_and_is_counted(text: str, kind: str, answ
     assert found.startswith("Error: ")
     assert answer in found
     assert response.counts[kind] == 1
+
+
+@pytest.mark.parametrize("trusted", [True, False], ids=["trusted", "sandboxed"])
+@pytest.mark.parametrize(
+    ("credit", "reward", "by_turn"),
+    [
+        ({"tool_rewards": "add"}, 3.5, [3.5, 0.0, 0.0]),
+        ({"tool_rewards": "add", "reward": "function"}, None, [3.5, 0.0, 0.0]),
+        ({}, None, [0.0, 0.0, 0.0]),
+    ],
+)
+def test_rewards_of_tools_are_rewards_of_the_turn_that_called_them(
+    tools: Any, credit: dict[str, Any], reward: float | None, by_turn: list[float], trusted: bool
+) -> None:
+    """Two calls of 1 and 2, and 0.25 for each that succeeds; then one that fails, and one that is not run."""
+    agent = solver(tools=tools("graded", reward=0.25, trusted=trusted), credit=credit, max_parallel_calls=2)
+    first = call("1", name="graded") + call("2", name="graded") + call("9", name="graded") + "<end>"
+    response, _ = trajectory(config_of(agent), saying(first, call("bad", name="graded") + "<end>", "0<end>"))
+    assert answers_of(response)[:2] == ["graded", "graded"]
+    assert [turn.reward for turn in response.turns] == by_turn
+    assert response.reward == reward
+    assert response.info == {"tool_rewards": [1.25, 2.25, 0.0]}, "what verl's reward functions find in extra_info"
+
+
+@pytest.mark.parametrize(
+    ("returned", "answer", "reward"),
+    [
+        (("a", 0.5), "a", 0.5),
+        (("a", None, {}), "a", 0.0),
+        (("a", "b"), '["a", "b"]', 0.0),
+        (("a", True), '["a", true]', 0.0),
+        ((1, 2), "[1, 2]", 0.0),
+        ({"x": 1}, '{"x": 1}', 0.0),
+    ],
+)
+def test_only_an_answer_with_a_number_has_a_reward(returned: Any, answer: str, reward: float) -> None:
+    assert told(returned) == (answer, reward)
+
+
+def test_a_reward_that_is_not_finite_is_an_error_of_the_tool(tools: Any) -> None:
+    agent = solver(tools=tools("graded"), credit={"tool_rewards": "add"})
+    response, _ = trajectory(config_of(agent), saying(call("nan", name="graded") + "<end>", "0<end>"))
+    assert answers_of(response) == ["Error: ValueError: the reward of the call is nan"]
+    assert response.counts["tool_errors"] == 1
 
 
 def test_surplus_calls_are_answered_with_an_error() -> None:

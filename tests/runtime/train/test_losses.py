@@ -27,7 +27,8 @@ from rlctl.config.sections.algorithm import (
 )
 from rlctl.planning.arithmetic import needs_reference
 from rlctl.runtime.algorithms.aggregation import Totals
-from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
+from rlctl.runtime.train.losses import PolicyLoss, SftLoss, add_trajectory_tokens, totals_of
+from rlctl.runtime.types import Sample
 from tests.runtime.train.jobs import make_samples
 
 TOTALS = Totals(tokens=6, sequences=4)
@@ -100,6 +101,45 @@ def test_kl_and_entropy_are_weighted_and_reported() -> None:
 )
 def test_aggregation_by_hand(aggregation: Aggregation, expected: float) -> None:
     assert loss_of(loss_aggregation=aggregation)(tensors(), TOTALS).loss.item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        # Two trajectories: one of two rows with 2 + 1 tokens, and one of a row with 1 token. A token of row i weighs:
+        ("token_mean", [1 / 4, 1 / 4, 1 / 4]),
+        ("seq_mean_token_sum", [1 / 2, 1 / 2, 1 / 2]),
+        ("seq_mean_token_mean", [1 / (2 * 3), 1 / (2 * 3), 1 / 2]),
+        ("seq_mean_token_sum_norm", [1 / 20, 1 / 20, 1 / 20]),
+    ],
+)
+def test_means_over_trajectories_count_each_once_however_many_rows_it_has(mode: Any, expected: list[float]) -> None:
+    loss = loss_of(loss_aggregation=Aggregation(mode=mode, unit="trajectory"), policy_loss=PolicyGradient())
+    counted = [torch.tensor([False, *[True] * length]) for length in (2, 1, 1)]
+    samples = [
+        Sample(torch.zeros(len(mask), dtype=torch.int64), mask, trajectory=owner)
+        for mask, owner in zip(counted, (0, 0, 1), strict=True)
+    ]
+    add_trajectory_tokens(samples)
+    log_probs = torch.zeros(4, requires_grad=True)
+    given = {
+        "log_probs": log_probs,
+        "old_log_probs": torch.zeros(4),
+        "rollout_log_probs": torch.zeros(4),
+        "advantages": torch.ones(4),
+        "entropy": torch.zeros(4),
+        "lengths": torch.tensor([2, 1, 1]),
+        "trajectory_tokens": torch.cat([each.columns["trajectory_tokens"][each.mask] for each in samples]),
+    }
+    assert set(loss.columns) <= {*given, "trajectory_tokens"}
+    [gradient] = torch.autograd.grad(loss(given, totals_of(samples, by_trajectory=True)).loss, log_probs)
+    first, second, third = expected
+    assert (-gradient).tolist() == pytest.approx([first, first, second, third])
+
+
+def test_means_over_trajectories_are_of_whole_mini_batches() -> None:
+    with pytest.raises(PlanError, match="unit trajectory and per_micro_batch true"):
+        loss_of(loss_aggregation=Aggregation(unit="trajectory", per_micro_batch=True))
 
 
 def test_the_current_policy_may_stand_for_the_old_one() -> None:
