@@ -395,7 +395,6 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     *[
         ("not-supported", over({"train": {"engine": {"type": "megatron"}}}, change), key, words)
         for key, change, words in (
-            ("model.lora", {"model": {"lora": {}}}, "only on Transformers models"),
             ("model.modality", {"model": {"modality": "vision"}}, "read text"),
             ("model.attention", {"model": {"attention": "sdpa"}}, "packs sequences"),
             ("train.precision.parameters", {"train": {"precision": {"parameters": "bfloat16"}}}, "in float32"),
@@ -416,7 +415,6 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
                 {"algorithm": {"distillation": {"teacher": "org/t", "loss": "forward_kl"}}},
                 "part of the vocabulary",
             ),
-            ("model.freeze", {"model": {"freeze": ["*"]}}, "only the router"),
             (
                 "train.lr_scheduler.type",
                 {"train": {"lr_scheduler": {"type": "inverse_sqrt"}}},

@@ -106,6 +106,11 @@ def _falls_at_once(asked: Asked) -> str:
     return schedule.type if asked.trains and schedule.type == "inverse_sqrt" and not warms else ""
 
 
+def _adapter_dtype(asked: Asked) -> str:
+    chosen = asked.model.lora.dtype if asked.trains and asked.model.lora is not None else "auto"
+    return chosen if chosen not in ("auto", asked.train.precision.compute) else ""
+
+
 PARTS = "each worker has only part of the vocabulary, and this loss compares whole distributions"
 
 ROWS: tuple[Row, ...] = (
@@ -117,10 +122,11 @@ ROWS: tuple[Row, ...] = (
         "set its args to {{policy_gradient: true}}, or set train.engine to fsdp2",
     ),
     Row(
-        "@model.lora",
-        lambda asked: asked.trains and asked.model.lora,
-        "LoRA is supported only on Transformers models",
-        "set train.engine to fsdp2",
+        "@model.lora.dtype",
+        _adapter_dtype,
+        "adapters are computed with the dtype of the model, and their optimizer keeps them in float32",
+        "remove it",
+        noted=True,
     ),
     Row(
         "@model.modality",
@@ -169,12 +175,6 @@ ROWS: tuple[Row, ...] = (
         _falls_at_once,
         "without warm-up, Megatron-core decays by the root of the step, rlctl (like Transformers) over 10,000 steps",
         "set {train}.lr_scheduler.warmup_steps to 1 and warmup_start_lr to the learning rate, which is Megatron-core's",
-    ),
-    Row(
-        "@model.freeze",
-        lambda asked: asked.trains and asked.model.freeze,
-        "the engine can freeze only the router of experts",
-        "remove {model}.freeze; for routers, set {section}.engine.moe.freeze_router to true",
     ),
     Row(
         "@train.packing",

@@ -216,6 +216,14 @@ def _megatron_states(config: Config, train: Train, engine: Megatron, shape: Mode
     compute = BYTES[train.precision.compute]
     each = 4 * optimizer_moments(train) + (4 if compute < 4 else 0)
     reduced = max(BYTES[train.precision.reduce], compute)
+    lora = None if role == "critic" else config.model.lora
+    if lora is not None:  # half of each adapter is cut over tensor workers, the other half is whole
+        trained = adapter_parameters(lora, shape) / engine.pipeline_parallel_size
+        return {
+            "parameters": compute * (held.all + trained),
+            "gradients": reduced * trained,
+            "optimizer": each * trained / dense,
+        }
     return {
         "parameters": compute * held.all,
         "gradients": reduced * held.all,

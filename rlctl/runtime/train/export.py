@@ -112,7 +112,7 @@ def write(
     plain = _without_weights(model)  # not in a thread: Transformers sets torch's default type meanwhile
 
     def write_beside() -> str:
-        return _write_adapters(adapters, trained, folder / ADAPTER) if adapters is not None else ""
+        return adapter_problem(adapters, trained, folder / ADAPTER) if adapters is not None else ""
 
     return write_state(plain, state, folder, tokenizer=tokenizer, asynchronous=asynchronous, beside=write_beside)
 
@@ -163,8 +163,16 @@ def write_adapters(model: PreTrainedModel, adapters: Adapters, folder: Path) -> 
     Raises:
         RunError: the folder cannot be written, on every worker.
     """
-    state = _adapters_of(model)
-    _raise_together(_write_adapters(adapters, state, folder) if dist.get_rank() == 0 else "", folder)
+    write_adapter_state(adapters, _adapters_of(model), folder)
+
+
+def write_adapter_state(adapters: Adapters, state: Mapping[str, Tensor], folder: Path) -> None:
+    """Write whole adapters, which the first worker has, as peft does.
+
+    Raises:
+        RunError: the folder cannot be written, on every worker.
+    """
+    _raise_together(adapter_problem(adapters, state, folder) if dist.get_rank() == 0 else "", folder)
 
 
 def _adapters_of(model: PreTrainedModel) -> dict[str, Tensor]:
@@ -172,8 +180,8 @@ def _adapters_of(model: PreTrainedModel) -> dict[str, Tensor]:
     return {name: tensor.cpu() for name, tensor in whole(trained)}
 
 
-def _write_adapters(adapters: Adapters, state: Mapping[str, Tensor], folder: Path) -> str:
-    """Return what went wrong, empty where nothing did."""
+def adapter_problem(adapters: Adapters, state: Mapping[str, Tensor], folder: Path) -> str:
+    """Write whole adapters; return what went wrong, empty where nothing did."""
     try:
         adapters.write(state, folder)
     except (OSError, SafetensorError) as error:

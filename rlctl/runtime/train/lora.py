@@ -46,9 +46,10 @@ class Adapters:
 
     @classmethod
     def put_into(cls, model: PreTrainedModel, lora: Lora, *, base: str, seed: int) -> Adapters:
-        """Put adapters into a model that is whole on this worker; from now on only they are trained.
+        """Put adapters into a model that is whole on this worker, or on no device; from now on only they are trained.
 
-        An adapter to start from brings its own rank, alpha and modules. New ones are the same on every worker.
+        Adapters themselves always have memory. An adapter to start from brings its own rank, alpha and modules. New ones are the
+        same on every worker.
 
         Args:
             model: of Transformers.
@@ -69,7 +70,9 @@ class Adapters:
                 inject_adapter_in_model(config, model, NAME)
             except ValueError as error:
                 raise PlanError(f"model.lora: {error}", hint="check the names in model.lora.target_modules") from error
-        if any(isinstance(layer, Embedding) for layer in _layers(model).values()):
+            if any(parameter.is_meta for parameter in model.parameters() if parameter.requires_grad):
+                _give_memory(model, derive_seed(seed, "adapters"))
+        if any(isinstance(layer, Embedding) for layer in layers_of(model).values()):
             raise PlanError(
                 "model.lora puts an adapter on an embedding, which is not supported", hint="name linear layers"
             )
@@ -86,7 +89,7 @@ class Adapters:
 
         peft's own switch would also stop their training, which FSDP2 takes up once, in the first forward pass.
         """
-        layers = _layers(self.model).values()
+        layers = layers_of(self.model).values()
         for layer in layers:
             layer._disable_adapters = True
         try:
@@ -95,12 +98,16 @@ class Adapters:
             for layer in layers:
                 layer._disable_adapters = False
 
+    def tensors(self) -> dict[str, Tensor]:
+        """The adapters' own weights, under the names that they have in the model."""
+        return {name: tensor.detach() for name, tensor in self.model.named_parameters() if tensor.requires_grad}
+
     def merged(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yield whole tensors under the names of the model without adapters, each adapter added to its layer.
 
         W + (alpha / rank) B A, in at least float32 and then in W's type, as peft's ``merge`` does.
         """
-        layers = _layers(self.model)
+        layers = layers_of(self.model)
         held: dict[str, dict[str, Tensor]] = {}
         for name, tensor in tensors:
             owner, part = _part(name, layers)
@@ -128,6 +135,16 @@ class Adapters:
         )
         saved: Any = self.config.to_dict() | {"inference_mode": True}
         LoraConfig(**saved).save_pretrained(folder)
+
+
+def _give_memory(model: PreTrainedModel, seed: int) -> None:
+    """Draw adapters that were put into a model without memory, as peft draws them into one with."""
+    torch.manual_seed(seed)
+    for layer in layers_of(model).values():
+        for matrices in (layer.lora_A, layer.lora_B):
+            old = matrices[NAME]
+            matrices[NAME] = torch.nn.Linear(old.in_features, old.out_features, bias=False, dtype=torch.float32)
+        layer.reset_lora_parameters(NAME, init_lora_weights=True)
 
 
 def _config(lora: Lora) -> LoraConfig:
@@ -194,7 +211,8 @@ def _dtype(lora: Lora, base: torch.dtype) -> torch.dtype:
     return torch.promote_types(base, torch.float32) if lora.dtype == "auto" else getattr(torch, lora.dtype)
 
 
-def _layers(model: PreTrainedModel) -> dict[str, LoraLayer]:
+def layers_of(model: torch.nn.Module) -> dict[str, LoraLayer]:
+    """The layers with an adapter, by name."""
     return {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
 
 

@@ -231,6 +231,17 @@ def test_adapters_are_as_large_as_pefts(folder: str, targets: tuple[str, ...], e
     assert adapter_parameters(lora, shape_in(folder)) == count
 
 
+def test_on_megatron_too_only_adapters_have_gradients(folder: str) -> None:
+    """Two stages of bfloat16; weights and adapters, gradients in float32, and for each adapter its moments and a copy."""
+    train = {"train": {"engine": {"type": "megatron", "pipeline_parallel_size": 2}}, "model": {"path": folder}}
+    [whole, *_] = memory_of(config_from(train))
+    [found, *_] = memory_of(config_from({**train, "model": {"path": folder, "lora": {"rank": 16}}}))
+    each = adapter_parameters(Lora(rank=16), shape_in(folder)) / 2 / GIB
+    assert found.part("parameters") == pytest.approx(whole.part("parameters") + 2 * each)
+    assert found.part("gradients") == pytest.approx(4 * each)
+    assert found.part("optimizer") == pytest.approx((2 * 4 + 4) * each / 4)  # shared by 4 replicas of 8 devices
+
+
 def test_with_adapters_only_they_have_gradients_and_there_is_no_second_copy(folder: str) -> None:
     """8 devices; the base stays, in float32; 3 passes of training, recomputation among them, and none for weights."""
     kl = {"kl_in_loss": {"coefficient": 0.01}}

@@ -54,7 +54,9 @@ from rlctl.runtime.train.checkpoint_reader import (
     ObjectsWithoutCode,
     not_loaded,
 )
+from rlctl.runtime.train.lora import Adapters
 from rlctl.runtime.train.megatron.layout import Layout
+from rlctl.runtime.train.megatron.names import ADAPTERS
 from rlctl.runtime.train.schedule import Curve
 
 
@@ -62,6 +64,7 @@ class Saved(Protocol):
     """What of a Megatron engine a checkpoint holds."""
 
     chunks: list[Any]
+    adapters: Adapters | None
     optimizer: MegatronOptimizer | None
     curve: Curve | None
     layout: Layout
@@ -204,7 +207,7 @@ def _load(engine: Saved, folder: Path, settings: Checkpoint) -> None:
     kept = None if "model" in contents else [p.detach().clone() for p in _parameters(engine)]
     loaded = dist_checkpointing.load(state, str(folder), _Reading(), _Common(), validate_access_integrity=False)
     for name, chunk in _chunks(engine) if "model" in contents else ():
-        chunk.load_state_dict(loaded["model"][name])
+        chunk.load_state_dict(loaded["model"][name], strict=engine.adapters is None)
     for number, part in enumerate(_parts(engine)) if with_optimizer else ():
         _take(part, loaded["optimizer"][str(number)], common["common"])
     if kept is not None and with_optimizer:  # states came with the weights that they are of
@@ -231,10 +234,16 @@ def _parameters(engine: Saved) -> Iterator[torch.nn.Parameter]:
 
 
 def _model(engine: Saved) -> State:
-    """The weights of this worker, by chunk; every layer and every expert under its own name, so that any layout finds it."""
+    """The weights of this worker, by chunk; every layer and every expert under its own name, so that any layout finds it.
+
+    Of a model with adapters only theirs: the rest is where it was loaded from.
+    """
     group = parallel_state.get_data_parallel_group(with_context_parallel=True)
     metadata = {"singleton_local_shards": True, "dp_cp_group": group}
-    return {name: chunk.sharded_state_dict(metadata=metadata) for name, chunk in _chunks(engine)}
+    state = {name: chunk.sharded_state_dict(metadata=metadata) for name, chunk in _chunks(engine)}
+    if engine.adapters is None:
+        return state
+    return {chunk: {name: part for name, part in of.items() if ADAPTERS in name} for chunk, of in state.items()}
 
 
 def _in_full(model: State, found: Mapping[str, Any]) -> None:

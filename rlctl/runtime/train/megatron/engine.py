@@ -49,14 +49,17 @@ from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import export
 from rlctl.runtime.train.checkpoint import DEFAULTS
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing, TellsLogProbs
-from rlctl.runtime.train.megatron import checkpointing, weights
+from rlctl.runtime.train.lora import Adapters
+from rlctl.runtime.train.megatron import adapters, checkpointing, weights
+from rlctl.runtime.train.megatron.adapters import as_peft_names, switched_off
 from rlctl.runtime.train.megatron.arguments import ddp_config, optimizer_config, transformer_config
 from rlctl.runtime.train.megatron.head import Read
 from rlctl.runtime.train.megatron.layout import enter_layout
 from rlctl.runtime.train.megatron.model import PackedInputs, build_chunks, lay_out
+from rlctl.runtime.train.megatron.names import ADAPTERS, Names
 from rlctl.runtime.train.megatron.routing import Replays, Rows
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
-from rlctl.runtime.train.model import VALUE_HEAD
+from rlctl.runtime.train.model import VALUE_HEAD, freeze
 from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of, set_rates
 from rlctl.runtime.train.sequence import SequenceGroup
 from rlctl.runtime.types import Sample
@@ -119,8 +122,15 @@ class MegatronEngine(TellsLogProbs):
         self.config.moe_enable_routing_replay = replays
         self.config.finalize_model_grads_func = _finalize
         chunks = build_chunks(self.hf_config, self.config, train.engine, role=role)
+        names = Names(self.hf_config)
+        frozen = _frozen(self._plain(), model.freeze) if trained else frozenset()
+        self.adapters: Adapters | None = None
+        if trained and model.lora is not None:
+            self.adapters = Adapters.put_into(self._plain(), model.lora, base=model.path, seed=seed)
+            adapters.put_on(chunks, self.adapters, names)
         torch.manual_seed(derive_seed(seed, "weights", role))  # of weights that are not in the files: alike everywhere
-        weights.load_weights(chunks, model.path, self.hf_config)
+        held = {} if self.adapters is None else self.adapters.tensors()
+        weights.load_weights(chunks, model.path, self.hf_config, held)
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
         self.chunks: list[Any] = list(chunks)
         self._replays = Replays(chunks, self.config) if replays else None
@@ -134,6 +144,9 @@ class MegatronEngine(TellsLogProbs):
         else:
             if train.engine.moe.freeze_router:
                 _freeze_routers(self.chunks)
+            _freeze(self.chunks, names, frozen)
+            if self.adapters is not None:
+                adapters.train_only(self.chunks)
             peak = train.optimizer.lr
             self.curve = curve_of(train.lr_scheduler, peak=peak, scheduler_steps=scheduler_steps)
             self.decay = decay_of(train.optimizer, scheduler_steps=scheduler_steps)
@@ -176,8 +189,9 @@ class MegatronEngine(TellsLogProbs):
         micro: MicroBatchSize,
         adapters: bool = True,
     ) -> dict[str, list[Tensor]]:
-        """See ``TrainEngine``. There are no adapters."""
-        return self._each_token(samples, micro, tuple(names), temperature)
+        """See ``TrainEngine``."""
+        with nullcontext() if adapters else switched_off(self.chunks):
+            return self._each_token(samples, micro, tuple(names), temperature)
 
     def values(self, samples: Sequence[Sample], *, micro: MicroBatchSize) -> list[Tensor]:
         """See ``TrainEngine``."""
@@ -353,8 +367,19 @@ class MegatronEngine(TellsLogProbs):
     def export_weights(self) -> Iterator[tuple[str, Tensor]]:
         """See ``TrainEngine``."""
         self._gather_parameters()
-        yield from weights.export_weights(self.chunks, self.hf_config)
+        yield from self._exported()
         self.offload()
+
+    def _exported(self) -> Iterator[tuple[str, Tensor]]:
+        """Whole weights, adapters merged into theirs."""
+        tensors = weights.export_weights(self.chunks, self.hf_config)
+        return tensors if self.adapters is None else self.adapters.merged(as_peft_names(tensors, self.adapters))
+
+    def _adapters(self) -> dict[str, Tensor]:
+        """Whole adapters, under peft's names."""
+        return {
+            name: tensor.cpu() for name, tensor in weights.export_weights(self.chunks, self.hf_config, only=ADAPTERS)
+        }
 
     def _gather_parameters(self) -> None:
         """Have all weights where the next forward pass would have gathered them."""
@@ -365,9 +390,16 @@ class MegatronEngine(TellsLogProbs):
     def export_hf(self, folder: Path, *, tokenizer: str | None, asynchronous: bool = False) -> Future[None]:
         """See ``TrainEngine``."""
         self._gather_parameters()
-        state = {name: tensor.cpu() for name, tensor in weights.export_weights(self.chunks, self.hf_config)}
+        state = {name: tensor.cpu() for name, tensor in self._exported()}
+        held, trained = self.adapters, {} if self.adapters is None else self._adapters()
         self.offload()
-        return export.write_state(self._plain(), state, folder, tokenizer=tokenizer, asynchronous=asynchronous)
+
+        def write_beside() -> str:
+            return export.adapter_problem(held, trained, folder / export.ADAPTER) if held is not None else ""
+
+        return export.write_state(
+            self._plain(), state, folder, tokenizer=tokenizer, asynchronous=asynchronous, beside=write_beside
+        )
 
     def _plain(self) -> PreTrainedModel:
         """The model as Transformers has it, on no device."""
@@ -383,6 +415,8 @@ class MegatronEngine(TellsLogProbs):
         """See ``TrainEngine``."""
         self._gather_parameters()
         written = checkpointing.save(self, folder, settings)
+        if self.adapters is not None and self.role == "policy":
+            export.write_adapter_state(self.adapters, self._adapters(), folder.with_name(export.ADAPTER))
         self.offload()
         return written
 
@@ -449,6 +483,32 @@ def _config_of(model: Model) -> PretrainedConfig:
 def _finalize(chunks: list[Any], tokens: Tensor | None = None, **options: Any) -> None:
     """Add gradients up over the workers that share them; nothing is divided by tokens."""
     finalize_model_grads(chunks, None, **options)
+
+
+def _frozen(plain: PreTrainedModel, patterns: Sequence[str]) -> frozenset[str]:
+    """The parameters of the Transformers model that ``model.freeze`` names."""
+    freeze(plain, patterns)
+    return frozenset(name for name, parameter in plain.named_parameters() if not parameter.requires_grad)
+
+
+def _freeze(chunks: Sequence[torch.nn.Module], names: Names, frozen: frozenset[str]) -> None:
+    """Leave those untrained.
+
+    Raises:
+        PlanError: some of the weights that Megatron-core fuses in one parameter are to be trained, and some not.
+    """
+    for name, parameter in weights.parameters(chunks) if frozen else ():
+        rule = names.rule(name)
+        own = (rule.stacked,) if rule.stacked else rule.hugging_face
+        chosen = [each for each in own if each in frozen]
+        if chosen and len(chosen) < len(own):
+            [other, *_] = (each for each in own if each not in frozen)
+            raise PlanError(
+                f"model.freeze names {chosen[0]} and not {other}, which Megatron-core trains as one parameter",
+                hint=f"name all of {', '.join(own)}, or set train.engine to fsdp2",
+            )
+        if chosen:
+            parameter.requires_grad_(False)
 
 
 def _freeze_routers(chunks: Sequence[torch.nn.Module]) -> None:

@@ -104,8 +104,12 @@ class ValueHead(torch.nn.Module):
         """Values [n] at the places that ``read`` selects."""
         if self._gathers:
             hidden = gather_from_sequence_parallel_region(hidden, tensor_parallel_output_grad=False)
-        values = F.linear(hidden.flatten(0, 1).index_select(0, read.select), self.weight, self.bias).squeeze(-1)
+        values = self.values(hidden.flatten(0, 1).index_select(0, read.select)).squeeze(-1)
         return values.to(torch.promote_types(values.dtype, torch.float32))
+
+    def values(self, hidden: Tensor) -> Tensor:
+        """[n, hidden] to [n, 1]."""
+        return F.linear(hidden, self.weight, self.bias)
 
 
 class _SharedLogProbs(torch.autograd.Function):

@@ -33,9 +33,10 @@ from rlctl.common.errors import PlanError
 from rlctl.config.sections.train import Megatron
 from rlctl.runtime.train.attention import packed_attention
 from rlctl.runtime.train.interface import Role
+from rlctl.runtime.train.megatron.adapters import AdaptedColumns, AdaptedHead, AdaptedRows
 from rlctl.runtime.train.megatron.arguments import padded_vocabulary
 from rlctl.runtime.train.megatron.experts import GroupedExperts
-from rlctl.runtime.train.megatron.head import Read, ValueHead, read_logits
+from rlctl.runtime.train.megatron.head import Read, read_logits
 from rlctl.runtime.train.microbatch import MicroBatch
 from rlctl.runtime.train.rows import Rows
 from rlctl.runtime.train.sequence import SequenceGroup
@@ -118,13 +119,15 @@ class Chunk(GPTModel):
         )
         self.rotary_pos_emb = rotary
         if self.post_process and valued:
-            self.output_layer: Any = ValueHead(config)
+            self.output_layer: Any = AdaptedHead(config)
         elif self.post_process:
             self.output_layer.forward = partial(read_logits, self.output_layer, config)
 
     def forward(self, input_ids: Tensor, packed: Packed, read: Read | None = None) -> Any:
         """Return hidden states [tokens, 1, hidden]; of the last chunk what ``read`` asks of its head."""
         embedded, angles = self._preprocess(input_ids=input_ids, position_ids=None, packed_seq_params=packed)[:2]
+        if torch.is_grad_enabled() and embedded is not None and not embedded.requires_grad and self._goes_back():
+            embedded.requires_grad_()  # else nothing flows back through what is recomputed, or to no stage before
         hidden = self.decoder(
             hidden_states=embedded, attention_mask=None, rotary_pos_emb=angles, packed_seq_params=packed
         )
@@ -132,6 +135,10 @@ class Chunk(GPTModel):
             return hidden
         shared = self.shared_embedding_or_output_weight() if self.share_embeddings_and_output_weights else None
         return self.output_layer(hidden, read, shared)
+
+    def _goes_back(self) -> bool:
+        """Whether Megatron-core takes for granted that a gradient flows to the first layer, with frozen embeddings too."""
+        return self.config.recompute_granularity is not None or self.config.pipeline_model_parallel_size > 1
 
 
 def layer_specs(config: TransformerConfig, stage: int | None) -> TransformerBlockSubmodules:
@@ -158,6 +165,9 @@ def _layer(config: TransformerConfig, of_experts: bool) -> ModuleSpec:
     layer.input_layernorm = layer.pre_mlp_layernorm = RmsNorm
     if of_experts and config.moe_grouped_gemm:
         layer.mlp.submodules.experts.module = GroupedExperts
+    attention.linear_qkv, attention.linear_proj = AdaptedColumns, AdaptedRows
+    if not of_experts:
+        layer.mlp.submodules.linear_fc1, layer.mlp.submodules.linear_fc2 = AdaptedColumns, AdaptedRows
     attention.core_attention = PackedAttention
     if config.qk_layernorm:
         attention.q_layernorm = attention.k_layernorm = RmsNorm

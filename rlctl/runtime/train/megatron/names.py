@@ -179,6 +179,9 @@ FAMILIES: dict[str, tuple[WeightNameRule, ...]] = {
 LAYER = "decoder.layers."
 HUGGING_FACE_LAYER = "model.layers."
 
+ADAPTERS = ".adapters."
+"""What is between a Megatron layer and the Hugging Face name of one of its adapters."""
+
 UNUSED = {
     "rotary_emb.inv_freq": "it is worked out from the config",
     "lm_head.weight": "the output is tied to the embedding, or is a critic's value",
@@ -216,6 +219,8 @@ class Names:
         Raises:
             RunError: the tables do not know it.
         """
+        if ADAPTERS in name:
+            return self._rule_of_adapter(name)
         found = self._edges.get(name)
         if name.startswith(LAYER):
             layer, _, rest = name.removeprefix(LAYER).partition(".")
@@ -228,6 +233,31 @@ class Names:
                 hint="the model's config.json or train.engine.transformer adds a weight that models of this family don't have",
             )
         return found
+
+    def _rule_of_adapter(self, name: str) -> WeightNameRule:
+        """Of ``LAYER.adapters.q_proj.lora_A``: one matrix is cut as the layer's weight is, the other is whole."""
+        layer, _, rest = name.partition(ADAPTERS)
+        of, _, matrix = rest.partition(".")
+        rule = self.rule(f"{layer}.weight")
+        [weight] = (each for each in rule.hugging_face if last_of(each) == of)
+        cut = {"lora_A": COLUMNS if rule.layout.dim else WHOLE, "lora_B": WHOLE if rule.layout.dim else ROWS}[matrix]
+        of_peft = f"{owner_of(weight)}.{matrix}.default.weight"
+        return WeightNameRule(name, (of_peft,), cut if rule.layout.shared else WHOLE)
+
+    def adapted(self) -> set[str]:
+        """The linear layers that may have an adapter, as Hugging Face names them within a layer; and a critic's head."""
+        rules = (rule for rule in self._layer.values() if rule.layout.shared and not rule.stacked)
+        return {owner_of(name) for rule in rules for name in rule.hugging_face if name.endswith(".weight")} | {"score"}
+
+
+def owner_of(weight: str) -> str:
+    """The layer that has a Hugging Face weight."""
+    return weight.removesuffix(".weight")
+
+
+def last_of(weight: str) -> str:
+    """The name of that layer in its parent."""
+    return owner_of(weight).rpartition(".")[2]
 
 
 def _of_layer(rule: WeightNameRule, layer: str) -> WeightNameRule:

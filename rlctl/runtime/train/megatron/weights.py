@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,12 @@ from torch import Tensor
 
 from rlctl.common.errors import RunError
 from rlctl.runtime.train.megatron.head import ValueHead
-from rlctl.runtime.train.megatron.names import LAYER, UNUSED, VALUE_HEAD, Names, WeightNameRule
+from rlctl.runtime.train.megatron.names import ADAPTERS, LAYER, UNUSED, VALUE_HEAD, Names, WeightNameRule
 from rlctl.runtime.train.safetensors_files import SafetensorsFiles
 
 logger = logging.getLogger(__name__)
 
+NONE: Mapping[str, Tensor] = {}
 EXPERT = re.compile(r"mlp\.experts\.local_experts\.(\d+)\.")
 
 
@@ -55,11 +56,18 @@ def parts(chunks: Sequence[torch.nn.Module]) -> Iterator[Part]:
                 hint="remove the setting that adds it from train.engine.transformer",
             )
         for name, parameter in parameters.items():
-            yield _part(_in_the_whole_model(name, chunk), parameter.detach(), chunk.config)
+            yield _part(in_the_whole_model(name, chunk), parameter.detach(), chunk.config)
 
 
-def _in_the_whole_model(name: str, chunk: Any) -> str:
-    """A name with the layer's number in the model, where the chunk counts its own."""
+def parameters(chunks: Sequence[torch.nn.Module]) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """All parameters that this worker has, each under the name that the tables have a rule for."""
+    for chunk in unwrap_model(list(chunks)):
+        for name, parameter in chunk.named_parameters():
+            yield EXPERT.sub("mlp.experts.*.", in_the_whole_model(name, chunk)), parameter
+
+
+def in_the_whole_model(name: str, chunk: Any) -> str:
+    """A parameter's name with the layer's number in the model, where the chunk counts its own."""
     if name.startswith("output_layer.") and isinstance(chunk.output_layer, ValueHead):
         return name.replace("output_layer", "value_head")
     if not name.startswith(LAYER):
@@ -100,8 +108,12 @@ def _shapes(rule: WeightNameRule, share: torch.Size, sharing: int, names: Names)
 # Loading
 
 
-def load_weights(chunks: Sequence[torch.nn.Module], folder: Path | str, hf_config: Any) -> None:
+def load_weights(
+    chunks: Sequence[torch.nn.Module], folder: Path | str, hf_config: Any, adapters: Mapping[str, Tensor] = NONE
+) -> None:
     """Fill the model of all workers from a folder or hub name; every worker calls it.
+
+    Adapters are filled from the whole tensors that are given, under peft's names.
 
     It is to come before the optimizer is made, which copies the weights. A value head that the files lack is drawn from
     torch's generator, as Transformers draws it: seed it alike on every worker.
@@ -110,13 +122,21 @@ def load_weights(chunks: Sequence[torch.nn.Module], folder: Path | str, hf_confi
         RunError: a tensor is missing, unknown, or of another shape, on every worker where it concerns names.
     """
     names = Names(hf_config)
-    mine = list(parts(chunks))
+    found = list(parts(chunks))
+    for part in found:
+        if ADAPTERS in part.name:
+            _fill(part, names.rule(part.name), lambda name: (list(adapters[name].shape), adapters[name]), names)
+    mine = [part for part in found if ADAPTERS not in part.name]
     with SafetensorsFiles(str(folder)) as files:
+
+        def read(name: str) -> tuple[list[int], Any]:
+            return files.tensor(name).get_shape(), files.tensor(name)
+
         _account(_needed(mine, names, hf_config), files)
         for part in mine:
             rule = names.rule(part.name)
             if rule.hugging_face[0] in files.names or not _drawn(rule):
-                _fill(part, rule, files, names)
+                _fill(part, rule, read, names, where=f" in {files.path}")
             else:
                 _draw(part, hf_config)
 
@@ -162,21 +182,24 @@ def _account(needed: dict[str, str], files: SafetensorsFiles) -> None:
             logger.warning("%s of %s is not used: %s", name, files.path, reason)
 
 
-def _fill(part: Part, rule: WeightNameRule, files: SafetensorsFiles, names: Names) -> None:
+def _fill(
+    part: Part, rule: WeightNameRule, read: Callable[[str], tuple[list[int], Any]], names: Names, *, where: str = ""
+) -> None:
+    """Copy this worker's share of the tensors that ``read`` names: the shape of each, and what can be sliced."""
     rank, sharing = _sharing(rule)
     dim, place = rule.layout.dim, 0
     sources = [_numbered(name, part.expert) for name in rule.hugging_face]
     for name, shape in zip(sources, _shapes(rule, part.tensor.shape, sharing, names), strict=True):
-        if (found := files.tensor(name).get_shape()) != shape:
+        if (found := read(name)[0]) != shape:
             raise RunError(
-                f"{name} in {files.path} has the shape {found}; expected {shape}",
+                f"{name}{where} has the shape {found}; expected {shape}",
                 hint="check that config.json belongs to these weights",
             )
     with torch.no_grad():
         for block in rule.layout.blocks(rank, part.tensor.shape[dim], names.heads):
-            length, source = block.stop - block.start, files.tensor(sources[block.tensor])
-            read = source[block.start : block.stop] if dim == 0 else source[:, block.start : block.stop]
-            part.tensor.narrow(dim, place, length).copy_(read)
+            length, (_, source) = block.stop - block.start, read(sources[block.tensor])
+            share = source[block.start : block.stop] if dim == 0 else source[:, block.start : block.stop]
+            part.tensor.narrow(dim, place, length).copy_(share)
             place += length
         part.tensor.narrow(dim, place, part.tensor.shape[dim] - place).zero_()
 
@@ -212,15 +235,21 @@ class _Entry:
         return 2, 0
 
 
-def export_weights(chunks: Sequence[torch.nn.Module], hf_config: Any) -> Iterator[tuple[str, Tensor]]:
-    """See ``TrainEngine.export_weights``. Names are those of the parameters of the Transformers model.
+def export_weights(
+    chunks: Sequence[torch.nn.Module], hf_config: Any, *, only: str = ""
+) -> Iterator[tuple[str, Tensor]]:
+    """See ``TrainEngine.export_weights``. Names are those of the parameters of the Transformers model, of adapters peft's.
+
+    With ``only`` those whose Megatron name contains it.
 
     Of a layer's experts all are together, as Transformers has them; else there is never more than one weight.
     """
     names = Names(hf_config)
     mine: dict[str, list[Part]] = {}
     for part in parts(chunks):
-        mine.setdefault(part.name, []).append(part)
+        if only in part.name:
+            mine.setdefault(part.name, []).append(part)
+    device = next(chunks[0].parameters()).device
     for entry in _entries(mine):
         rule = names.rule(entry.name)
         if hf_config.tie_word_embeddings and entry.name == "output_layer.weight":
@@ -230,7 +259,7 @@ def export_weights(chunks: Sequence[torch.nn.Module], hf_config: Any) -> Iterato
             shares = _gather(_together(own), rule)
         else:
             shares = None
-        shares = _to_first(shares, entry, rule, next(iter(mine.values()))[0].tensor.device)
+        shares = _to_first(shares, entry, rule, device)
         if dist.get_rank() == 0:
             assert shares is not None, "rank 0 is the first of every group"
             yield from _joined(shares, rule, names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,18 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rlctl.config.sections.batch import MicroBatchSize
-from rlctl.config.sections.model import Model
+from rlctl.config.sections.model import Lora, Model
 from rlctl.config.sections.train import Megatron, PrecisionSettings, Train
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, STATISTICS
 from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.train.interface import Comparison, LossFunction, Role, TrainEngine
-from rlctl.runtime.train.losses import totals_of
+from rlctl.runtime.train.losses import SftLoss, totals_of
 from rlctl.runtime.types import Sample
 from tests.runtime.train.jobs import settings
 
 STEPS = 2
+PLAIN: Mapping[str, Any] = {}
+"""Nothing further in section ``model``."""
 
 
 def settings_of(engine: Any) -> Train:
@@ -53,15 +55,22 @@ def replica_of(engine: Any) -> tuple[int, int]:
     return parallel_state.get_data_parallel_rank(), parallel_state.get_data_parallel_world_size()
 
 
-def make(folder: Path, engine: Any, role: Role = "policy") -> TrainEngine:
-    return make_train_engine(Model(path=str(folder)), settings_of(engine), role=role, seed=1, scheduler_steps=10)
+def make(folder: Path, engine: Any, role: Role = "policy", model: Mapping[str, Any] = PLAIN) -> TrainEngine:
+    section = Model(path=str(folder), **model)
+    return make_train_engine(section, settings_of(engine), role=role, seed=1, scheduler_steps=10)
 
 
 def train(
-    folder: Path, engine: Any, role: Role, samples: Sequence[Sample], loss: LossFunction, micro: MicroBatchSize
+    folder: Path,
+    engine: Any,
+    role: Role,
+    samples: Sequence[Sample],
+    loss: LossFunction,
+    micro: MicroBatchSize,
+    model: Mapping[str, Any] = PLAIN,
 ) -> EngineResult:
     """Log-probs and statistics, or values, ``STEPS`` updates, weights, and log-probs or values again."""
-    made = make(folder, engine, role)
+    made = make(folder, engine, role, model)
     replica, replicas = replica_of(engine)
     mine = samples[replica::replicas]
 
@@ -78,6 +87,43 @@ def train(
         made.step_schedule()
     weights = {name: tensor.clone() for name, tensor in made.export_weights()}
     return EngineResult(replica, before, metrics, weights, say())
+
+
+def train_adapters(
+    folder: Path, engine: Any, samples: Sequence[Sample], lora: Lora, micro: MicroBatchSize, target: Path
+) -> tuple[int, list[Tensor], list[Tensor]]:
+    """Steps, a checkpoint and an export; the replica, log-probs with adapters after them, and without."""
+    made = make(folder, engine, model={"lora": lora})
+    replica, replicas = replica_of(engine)
+    mine = samples[replica::replicas]
+    for _ in range(STEPS):
+        made.update(mine, SftLoss(), micro=micro, temperature=1.0, totals=totals_of(samples))
+        made.step_schedule()
+    made.save(target / "engine" / "policy").result()
+    made.export_hf(target / "hf", tokenizer=None).result()
+    plain = made.log_probs(mine, temperature=1.0, micro=micro, adapters=False)
+    return replica, made.log_probs(mine, temperature=1.0, micro=micro), plain
+
+
+def continue_adapters(
+    folder: Path, engine: Any, samples: Sequence[Sample], lora: Lora, micro: MicroBatchSize, source: Path
+) -> tuple[int, list[Tensor], list[Tensor], dict[str, float]]:
+    """Log-probs from a checkpoint, with adapters and without, and the metrics of the next step."""
+    made = make(folder, engine, model={"lora": lora})
+    made.load(source / "engine" / "policy")
+    replica, replicas = replica_of(engine)
+    mine = samples[replica::replicas]
+    found = made.log_probs(mine, temperature=1.0, micro=micro)
+    plain = made.log_probs(mine, temperature=1.0, micro=micro, adapters=False)
+    return (
+        replica, found, plain,
+        made.update(mine, SftLoss(), micro=micro, temperature=1.0, totals=totals_of(samples)),
+    )  # fmt: skip
+
+
+def new_adapters(folder: Path, engine: Any, lora: Lora, target: Path) -> None:
+    """Write adapters that no step has changed."""
+    make(folder, engine, model={"lora": lora}).save(target / "engine" / "policy").result()
 
 
 def train_narrow(

@@ -37,7 +37,7 @@ def config_of(path: str, engine: dict[str, Any], **sections: Any) -> Any:
         ({"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 4}, {}, "4 layers do not divide by pipeline 2 . virtual_pipeline 4 = 8"),
         ({"tensor_parallel_size": 4, "context_parallel_size": 4}, {}, "4 heads / tensor 4 = 1"),
         ({"transformer": {"moe_z_los_coeff": 1.0}}, {}, "has no moe_z_los_coeff"),
-        ({}, {"model": {"lora": {}}}, "model.lora on the Megatron engine"),
+        ({}, {"model": {"attention": "sdpa"}}, "model.attention sdpa on the Megatron engine"),
         ({}, {"train": {"optimizer": {"type": "lion"}}}, "lion; the Megatron engine has"),
         ({}, {"reference": {"engine": {"type": "megatron", "virtual_pipeline_parallel_size": 2}},
               "algorithm": {"kl_in_loss": {"coefficient": 0.1}}}, "reference.engine.virtual_pipeline_parallel_size"),
