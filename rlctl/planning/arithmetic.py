@@ -48,6 +48,9 @@ class Cluster:
     """Name of the GPU, as ``nvidia-smi`` or Ray gives it; the time of a step is estimated only for known ones."""
 
 
+PACKING_ATTENTION = ("auto", "flash_attention_2", "flash_attention_3")
+"""Values of ``model.attention`` that take packed sequences: on a GPU, the flash attention of PyTorch."""
+
 FEWEST_WORKERS = 2
 """A machine with one core runs two workers too: a split layout needs them."""
 

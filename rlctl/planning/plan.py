@@ -387,7 +387,7 @@ def _train_role(role: Role, config: Config, notes: list[str]) -> RolePlan:
     _, engine = arithmetic.engine_of(config, role)
     if isinstance(engine, Fsdp2) and engine.source != "fsdp2":
         notes.append(text("plan-note-fsdp2", role=role, source=engine.source, zero=_zero(engine)))
-    if role == "policy" and config.model.attention != "auto":
+    if role == "policy" and config.model.attention not in arithmetic.PACKING_ATTENTION:
         notes.append(text("plan-note-attention", attention=config.model.attention))
     if isinstance(engine, Megatron):
         notes.append(text("plan-note-megatron", role=role, layout=_layout(engine)))

@@ -573,7 +573,7 @@ def _shares_sequences(train: Train) -> bool:
 def _lays_end_to_end(train: Train, model: Model) -> bool:
     """Whether whole sequences lie end to end before the built-in attention, which can read a prompt for several of them."""
     plain = isinstance(train.engine, Fsdp2) and not _shares_sequences(train)
-    return plain and train.packing and model.attention == "auto"
+    return plain and train.packing and model.attention in arithmetic.PACKING_ATTENTION
 
 
 def _answers_once(config: Config) -> bool:

@@ -52,7 +52,9 @@ class Model:
     tokenizer: str | None = None
     """Folder or hub name of the tokenizer. null = the model's."""
     attention: Literal["auto", "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"] = "auto"
-    """Attention implementation of the training engine. auto = the fastest that is installed."""
+    """Attention implementation of the training engine. auto and flash_attention_2 take packed sequences: with PyTorch's flash
+    attention on GPUs since Ampere in 16 bits, else padded inside attention only. flash_attention_3 needs flash-attn 3.
+    Others pad."""
     chat_template: str | None = None
     """Jinja text, or path of a file with it, that replaces the tokenizer's template."""
     chat_template_args: dict[str, Any] = {}

@@ -227,14 +227,15 @@ class FusedKernels:
     """Kernels that replace parts of the model."""
 
     enabled: bool = False
-    """Use a fused log-prob kernel that never materializes all logits."""
+    """Compute log-probs and entropy from chunks of logits, never all. FSDP2 on a GPU does so if the model allows it; true
+    also does on a CPU, and refuses models that don't allow it."""
     backend: Literal["torch", "triton"] = "torch"
     """Implementation of the fused kernel."""
     liger: bool = False
     """Use Liger kernels in the model."""
     prefix_grouping: bool | None = None
-    """Compute a prompt once for all its responses in a micro-batch. Needs packed sequences (FSDP2, ``model.attention`` auto).
-    Results change by rounding; longer prompts save more. null = on for groups of responses, off with ``run.deterministic``."""
+    """Compute a prompt once for all its responses in a micro-batch. Needs packed sequences (FSDP2, ``model.attention`` auto
+    or flash_attention). Results change by rounding; longer prompts save more. null = on for groups of responses, off with ``run.deterministic``."""
 
 
 @section

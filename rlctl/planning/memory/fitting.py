@@ -139,8 +139,6 @@ def _candidates(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
         yield ("rollout", "parallel", "tensor_parallel_size"), 2 * config.rollout.parallel.tensor_parallel_size
     if not train.memory.recompute_activations and isinstance(train.engine, Fsdp2):
         yield ("train", "memory", "recompute_activations"), True
-    if isinstance(train.engine, Fsdp2) and not train.fused_kernels.enabled:
-        yield ("train", "fused_kernels", "enabled"), True
     for role in ("train", "critic"):
         engine = _get(config, (role, "engine"))
         if isinstance(engine, Fsdp2 | Megatron):

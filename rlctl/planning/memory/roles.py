@@ -155,10 +155,17 @@ def pass_of(
         reshard=not isinstance(engine, Fsdp2) or engine.reshard_after_forward,
         recompute=train.memory.recompute_activations,
         offload_activations=train.memory.offload_activations,
-        fused=train.fused_kernels.enabled,
+        fused=train.fused_kernels.enabled or _chunks_logits(config, shape),
         trained=0.0 if lora is not None else 1.0,
         reads_entropy=_reads_entropy(config),
     )
+
+
+def _chunks_logits(config: Config, shape: ModelShape) -> bool:
+    """Whether FSDP2 never has whole logits, as on a GPU: no loss compares whole distributions, and the model doesn't change logits."""
+    teacher = config.algorithm.distillation is not None and not arithmetic.teacher_is_drawn(config)
+    compares = teacher or arithmetic.reference_is_held(config)
+    return config.placement.device != "cpu" and not shape.softcapped and not compares
 
 
 def _megatron_pass(config: Config, train: Train, engine: Megatron, shape: ModelShape) -> list[tuple[str, float]]:

@@ -303,11 +303,11 @@ class FsdpEngine(TellsLogProbs):
         return {"loss": terms.loss.detach(), **terms.metrics}
 
     def _drawn(self, batch: MicroBatch, temperature: float, *, with_entropy: bool) -> tuple[Tensor, Tensor]:
-        """Log-probs of the counted tokens, and entropy, [N]; without gradient logits are never whole."""
+        """Log-probs of the counted tokens, and entropy, [N]; on a GPU and without gradient from chunks of logits, if the model allows it."""
         part, counts = self._part_of(batch)
         fused = self._train.fused_kernels.enabled
         found = None
-        if fused or not torch.is_grad_enabled():
+        if fused or self.device.type == "cuda" or not torch.is_grad_enabled():
             found = self._head.log_probs(
                 part.inputs, part.select, part.targets, temperature=temperature, with_entropy=with_entropy
             )

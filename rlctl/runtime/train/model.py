@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.nn.attention import activate_flash_attention_impl
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
 
 from rlctl.common.errors import PlanError, RunError, nearest
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import FusedKernels, MemorySettings
+from rlctl.planning import arithmetic
 from rlctl.runtime.models.config import changed_config, files_are_told, import_modules
 from rlctl.runtime.models.vision import auto_class, set_text_attention
 from rlctl.runtime.train import attention
@@ -47,7 +49,8 @@ def load(
     """
     attention.register()
     import_modules(model)
-    wanted = None if model.attention == "auto" else model.attention
+    packing = packing and model.attention in arithmetic.PACKING_ATTENTION
+    wanted = None if packing or model.attention == "auto" else model.attention
     options: dict[str, Any] = {"attn_implementation": wanted, "trust_remote_code": model.trust_remote_code}
     what, hint = f"the model {model.path} could not be loaded", "check model.path and model.attention"
     try:
@@ -62,15 +65,28 @@ def load(
                 loaded = empty.model
             else:
                 loaded = kind.from_pretrained(model.path, config=config, dtype=dtype, **options)
+            if packing and _takes_any_attention(loaded):
+                _pack(loaded, model.attention)
+            elif wanted is None and model.attention != "auto":
+                loaded.set_attn_implementation(model.attention)
     except ImportError as error:
         raise RunError(f"{what}: {error}", hint=hint) from error
-    if wanted is None and packing and _takes_any_attention(loaded):
-        set_text_attention(loaded, attention.PACKED)
     if train and memory.recompute_activations:
         loaded.gradient_checkpointing_enable({"use_reentrant": memory.recompute_reentrant})
     if not train:
         loaded.requires_grad_(False)
     return loaded, empty
+
+
+def _pack(model: PreTrainedModel, wanted: str) -> None:
+    """Have a model take sequences laid end to end, on a GPU by PyTorch's flash attention, of version 3 if that is ``wanted``.
+
+    Raises:
+        ImportError: version 3 is not installed.
+    """
+    if wanted == "flash_attention_3" and torch.cuda.is_available():
+        activate_flash_attention_impl("FA3")
+    set_text_attention(model, attention.PACKED)
 
 
 def freeze(model: PreTrainedModel, patterns: Sequence[str]) -> None:

@@ -18,22 +18,34 @@ class Rows:
     """int64 [count * width]: the token at each place; padding repeats some token."""
     to_tokens: Tensor
     """int64 [tokens]: the place of each token, in the first of the rows that it is in."""
-    shared: bool = False
-    """Whether a token may be in several rows."""
+    starts: Tensor
+    """int32 [count + 1]: where each row begins if rows lie end to end, and where the last ends."""
+    kept: Tensor | None = None
+    """int64 [tokens]: the place of each token in rows end to end, in the first of those that it is in; None where that is its number."""
+    laid: Tensor | None = None
+    """int64 [starts[-1]]: the token at each such place; None as above."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether a token may be in several rows."""
+        return self.laid is not None
 
     @classmethod
     def of(cls, lengths: Tensor) -> Rows:
         """Lay out sequences of these lengths, int64 [B], of which some may be 0."""
         count, width = len(lengths), max(1, int(lengths.max()))
-        starts = lengths.cumsum(0) - lengths
+        ends = lengths.cumsum(0)
+        starts = ends - lengths
         inside = torch.arange(width, device=lengths.device) < lengths[:, None]
         places = starts[:, None] + torch.arange(width, device=lengths.device)
-        return cls(count, width, places.where(inside, 0).flatten(), inside.flatten().nonzero().squeeze(1))
+        from_0 = torch.cat((ends.new_zeros(1), ends)).int()
+        return cls(count, width, places.where(inside, 0).flatten(), inside.flatten().nonzero().squeeze(1), from_0)
 
     def to(self, device: torch.device) -> Rows:
         """Return it on another device."""
-        return Rows(self.count, self.width, self.to_rows.to(device), self.to_tokens.to(device), self.shared)
+        tensors = (self.to_rows, self.to_tokens, self.starts, self.kept, self.laid)
+        return Rows(self.count, self.width, *(None if each is None else each.to(device) for each in tensors))
 
     def sharing(self, kept: Tensor, place: Tensor) -> Rows:
         """The same rows of fewer tokens: those ``kept``, int64 [tokens]; ``place``, int64 [all tokens], is where each is now."""
-        return Rows(self.count, self.width, place[self.to_rows], self.to_tokens[kept], shared=True)
+        return Rows(self.count, self.width, place[self.to_rows], self.to_tokens[kept], self.starts, kept, place)

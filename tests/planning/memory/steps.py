@@ -84,7 +84,8 @@ def _log_probs(config: Config, head: Head, *, fused: bool) -> tuple[torch.Tensor
     width = config.data.max_prompt_tokens + config.rollout.max_response_tokens
     counted = round(tokens * counted_share(config))
     places = torch.zeros(tokens, dtype=torch.int64)
-    rows = Rows(tokens // width, width, places, places)
+    starts = torch.zeros(tokens // width + 1, dtype=torch.int32)
+    rows = Rows(tokens // width, width, places, places, starts)
     ids, positions = torch.zeros(1, tokens, dtype=torch.int64), torch.zeros(1, tokens, dtype=torch.int64)
     inputs = {"input_ids": ids, "position_ids": positions, "rows": rows}
     select, targets = torch.zeros(counted, dtype=torch.int64), torch.zeros(counted, dtype=torch.int64)

@@ -129,8 +129,8 @@ def test_the_problem_names_the_phase_and_the_largest_part() -> None:
     fit = judged(grpo(), 40)
     assert fit.worst.phase == "train"
     assert fit.worst.gib > USABLE * 40
-    assert "train needs 43 GiB" in fit.problem
-    assert "policy logits" in fit.problem
+    assert "train needs 38 GiB" in fit.problem
+    assert "policy activations" in fit.problem
 
 
 def test_a_plan_for_known_gpus_keeps_its_fit_as_plain_data() -> None:
@@ -147,5 +147,5 @@ def test_check_warns_with_the_change_that_fits() -> None:
     [finding] = (
         each for each in check(grpo(), cluster=Cluster(1, 8, "cuda", gib_per_device=40)) if each.code == "memory"
     )
-    assert "train needs 43 GiB" in finding.message
+    assert "train needs 38 GiB" in finding.message
     assert finding.hint == "set batch.micro_batch.size to 16384"

@@ -264,15 +264,20 @@ def test_with_adapters_only_they_have_gradients_and_there_is_no_second_copy(fold
 def test_logits_that_are_never_whole_need_less(folder: str) -> None:
     micro = {"micro_batch": {"unit": "tokens", "size": 65_536}}
     whole, fused = (
-        memory_of(config_for(folder, batch=micro, train={"fused_kernels": {"enabled": enabled}}))[0]
-        for enabled in (False, True)
+        memory_of(config_for(folder, batch=micro, placement={"device": device}))[0] for device in ("cpu", "cuda")
     )
     vocabulary = shape_in(folder).vocabulary
     chunks = 4 * 4 * 2**25
     assert whole.part("logits") * GIB == pytest.approx(2 * 2 * 32_768 * vocabulary + chunks)
     assert fused.part("logits") < whole.part("logits") / 4
     assert fused.gib < whole.gib
-    bonus = memory_of(config_for(folder, batch=micro, algorithm={"entropy_coefficient": 0.01}))[0]
+    asked = {"placement": {"device": "cpu"}, "train": {"fused_kernels": {"enabled": True}}}
+    assert memory_of(config_for(folder, batch=micro, **asked))[0].gib == fused.gib
+    compared = {"kl_in_loss": {"estimator": "full", "coefficient": 0.1}}
+    assert memory_of(config_for(folder, batch=micro, algorithm=compared))[0].part("logits") == whole.part("logits")
+    bonus = memory_of(
+        config_for(folder, batch=micro, placement={"device": "cpu"}, algorithm={"entropy_coefficient": 0.01})
+    )[0]
     assert (bonus.part("logits") - whole.part("logits")) * GIB == pytest.approx(2 * 4 * 2**25)
 
 

@@ -13,9 +13,11 @@ from torch import Tensor
 
 from rlctl.config.sections.model import Lora, Model
 from rlctl.config.sections.train import Fsdp2, FusedKernels, MemorySettings, Train
+from rlctl.runtime.train import attention
 from rlctl.runtime.train.distributed import join, leave
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.losses import totals_of
+from rlctl.runtime.train.rows import Rows
 from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT32, RL_LOSS, make_samples
 from tests.runtime.train.processes import free_port
 
@@ -105,3 +107,33 @@ def test_speed_and_memory_do_not_change_a_step(models: dict[str, Path], other: T
     assert same == pytest.approx(losses, rel=1e-5)
     for name, tensor in found.items():
         torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [None, 64])
+def test_flash_attention_is_that_of_padded_rows(monkeypatch: pytest.MonkeyPatch, window: int | None) -> None:
+    torch.manual_seed(0)
+    lengths = torch.tensor([3, 0, 200, 1, 77])
+    rows = Rows.of(lengths).to(torch.device("cuda"))
+    q, k, v = (
+        torch.randn(1, heads, int(lengths.sum()), 64, device="cuda", dtype=torch.bfloat16).requires_grad_()
+        for heads in (4, 2, 2)
+    )
+    if not attention.runs_flash(q):
+        pytest.skip("no GPU since Ampere")
+    probe = torch.randn(1, int(lengths.sum()), 4, 64, device="cuda", dtype=torch.bfloat16)
+
+    def taken() -> tuple[Tensor, ...]:
+        output, _ = attention.packed_attention(torch.nn.Identity(), q, k, v, None, rows=rows, sliding_window=window)
+        return output, *torch.autograd.grad((output * probe).sum(), (q, k, v))
+
+    found = taken()
+    monkeypatch.setattr(attention, "runs_flash", lambda query: False)
+    for mine, rowwise in zip(found, taken(), strict=True):
+        torch.testing.assert_close(mine, rowwise, rtol=2e-2, atol=2e-2)
+
+
+def test_logits_are_never_whole_on_a_gpu(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(models["qwen2"], PLAIN)
+    monkeypatch.setattr(engine._head, "logits", engine._head.logits)
+    monkeypatch.setattr(engine._head, "_own", None)  # what would make whole logits
+    assert taken(engine)[1]

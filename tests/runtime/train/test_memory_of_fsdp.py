@@ -35,7 +35,7 @@ def test_a_step_on_cpu_allocates_what_is_estimated(folder: Path, two: Workers, c
             "data": {"max_prompt_tokens": PROMPT},
             "rollout": {"max_response_tokens": RESPONSE},
             "batch": {"micro_batch": {"unit": "tokens", "size": SEQUENCES * (PROMPT + RESPONSE)}},
-            "placement": {"nodes": 1, "devices_per_node": 2},
+            "placement": {"nodes": 1, "devices_per_node": 2, "device": "cpu"},
             "train": {"precision": {"compute": compute}, "memory": {"recompute_activations": recompute}},
         }
     )
