@@ -7,7 +7,7 @@
     tests     every test marked gpu
     decode    tokens per second of vLLM through rlctl, and of bare vLLM with the same requests and arguments
     train     tokens per second and MFU of one GPU, with made-up data (training.py)
-    grpo-*    GRPO with vLLM, by training engine and transport of weights: seconds of each phase of a step, weight sync among them
+    grpo-*    GRPO with vLLM, by training engine, transport of weights and GPUs: seconds of each phase of a step
 
 Each part is a process of its own, so that one that fails costs only its own row; its output is in ``gpu-logs/PART.log``. The
 exit status is 1 if a part failed or no part could run.
@@ -70,8 +70,8 @@ def parts(size: str) -> list[Part]:
         Part("train", (str(HERE / "training.py"), *training)),
     ]
     for engine, module in (("fsdp2", "torch"), ("megatron", "megatron.core")):
-        for transport, gpus in (("ipc", 1), ("nccl", 2), ("memory", 1), ("checkpoint", 1)):
-            name = f"grpo-{engine}-{transport}"
+        for transport, gpus in (("ipc", 1), ("ipc", 2), ("nccl", 2), ("memory", 1), ("memory", 2), ("checkpoint", 1)):
+            name = f"grpo-{engine}-{transport}-{gpus}"
             found.append(Part(name, (own, "--run", name, "--size", size), ("vllm", "ray", module), gpus))
     return found
 
@@ -202,7 +202,7 @@ def grpo(name: str, size: str, steps: int = 6) -> None:
     from rlctl import runs
     from rlctl.config import Loaded, config_from
 
-    _, engine, transport = name.split("-")
+    _, engine, transport, gpus = name.split("-")
     seen: list[dict[str, float]] = []
 
     def observe(event: dict[str, Any]) -> None:
@@ -212,7 +212,6 @@ def grpo(name: str, size: str, steps: int = 6) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         make_quickstart_of_size(folder, size)
-        gpus = 2 if transport == "nccl" else 1
         config = config_from(
             {
                 "run": {"name": "gpu", "folder": str(folder / "runs")},
@@ -227,7 +226,7 @@ def grpo(name: str, size: str, steps: int = 6) -> None:
                 "weight_sync": {"method": transport},
                 "placement": {
                     "device": "cuda",
-                    "devices_per_node": gpus,
+                    "devices_per_node": int(gpus),
                     "layout": "split" if transport == "nccl" else "colocated",
                 },
                 "tracking": [],

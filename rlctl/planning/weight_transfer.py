@@ -1,7 +1,7 @@
 """Which way weights take from training to rollout: what ``weight_sync.method`` comes to in a run, and why it is no other.
 
 nccl         from GPU to GPU, by vLLM's weight transfer: the first training worker's, which no engine is on, to all engines'
-ipc          on the one GPU that training and vLLM share: a handle on its memory is all that is sent
+ipc          on GPUs that training and vLLM share: each training worker gives the engine on its GPU a handle on memory there
 checkpoint   files in a folder that all machines see
 memory       the host's memory, from anything to anything
 """
@@ -56,11 +56,10 @@ def _problems(config: Config, engine: str, device: str | None) -> dict[Name, str
         return dict.fromkeys(("nccl", "ipc"), "there are no GPUs")
     if engine != "vllm":
         return dict.fromkeys(("nccl", "ipc"), f"{engine} cannot receive weights from GPU to GPU; vLLM can")
-    first = arithmetic.devices_of(config, "policy")[:1]
-    rollout = arithmetic.devices_of(config, "rollout")
+    policy, rollout = arithmetic.devices_of(config, "policy"), arithmetic.devices_of(config, "rollout")
     return {
         "nccl": "rollout shares the first training worker's GPU, and NCCL needs different GPUs"
-        if not set(first).isdisjoint(rollout)
+        if not set(policy[:1]).isdisjoint(rollout)
         else "",
-        "ipc": "" if first == rollout else "rollout is on other GPUs than the first training worker's",
+        "ipc": "" if set(rollout) <= set(policy) else "rollout has GPUs that no training worker is on",
     }

@@ -50,7 +50,7 @@ def test_a_part_is_skipped_for_what_it_lacks_only(gpu: ModuleType) -> None:
     assert gpu.lacking(needs["train"], 1) == ""
     assert gpu.lacking(gpu.Part("x", (), ("no_such_module.inside",)), 8) == "no_such_module.inside not installed"
     assert "2 GPUs" in gpu.lacking(gpu.Part("x", (), (), 2), 1)
-    assert {"grpo-fsdp2-nccl", "grpo-megatron-ipc", "decode", "tests"} <= needs.keys()
+    assert {"grpo-fsdp2-nccl-2", "grpo-megatron-ipc-1", "grpo-fsdp2-ipc-2", "decode", "tests"} <= needs.keys()
 
 
 def test_the_page_has_a_row_for_each_part_whether_it_ran_or_failed(gpu: ModuleType, tmp_path: Path) -> None:

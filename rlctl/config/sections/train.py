@@ -235,7 +235,8 @@ class FusedKernels:
     """Use Liger kernels in the model."""
     prefix_grouping: bool | None = None
     """Compute a prompt once for all its responses in a micro-batch. Needs packed sequences (FSDP2, ``model.attention`` auto
-    or flash_attention). Results change by rounding; longer prompts save more. null = on for groups of responses, off with ``run.deterministic``."""
+    or flash_attention). Results change by rounding; longer prompts save more. null = on for groups of responses, off with
+    ``run.deterministic``."""
 
 
 @section

@@ -162,7 +162,7 @@ def pass_of(
 
 
 def _chunks_logits(config: Config, shape: ModelShape) -> bool:
-    """Whether FSDP2 never has whole logits, as on a GPU: no loss compares whole distributions, and the model doesn't change logits."""
+    """Whether FSDP2 never has whole logits: on a GPU, if no loss compares whole distributions and the model caps none."""
     teacher = config.algorithm.distillation is not None and not arithmetic.teacher_is_drawn(config)
     compares = teacher or arithmetic.reference_is_held(config)
     return config.placement.device != "cpu" and not shape.softcapped and not compares

@@ -1,7 +1,7 @@
 """Weights from GPU to GPU, as vLLM's weight transfer takes them: what training does at its end.
 
     Nccl   first train worker ──NCCL broadcast──▶ every process of every engine; the message says what is broadcast
-    Ipc    first train worker ──handle of its memory──▶ the engine on the same GPU; the message is the handle
+    Ipc    each train worker on an engine's GPU ──handle of its memory──▶ the engine's process there; the message is all handles
 
 A bucket is one chunk of vLLM's packed layout: bytes end to end, in the order of the names. vLLM's own worker receives it and
 loads it into the model (``update_weights``); what its messages hold is vLLM's (``vllm.distributed.weight_transfer``).
@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.interface import RolloutEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
 from rlctl.runtime.sync.bucket import Named
-from rlctl.runtime.sync.transport import WeightSender
+from rlctl.runtime.sync.transport import FromFirst, WeightSender
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Broadcast:
 
 
 @dataclass(frozen=True)
-class Nccl:
+class Nccl(FromFirst):
     """The message says what is being broadcast."""
 
     processes: int
@@ -157,10 +157,25 @@ class Handles:
         torch.cuda.ipc_collect()
 
 
+@dataclass(frozen=True)
 class Ipc:
-    """The message is a handle on the memory of the GPU that both use."""
+    """The message is a handle for each GPU, on memory there of the train worker that shares it with an engine's process.
 
+    A handle that no process opens would keep its memory, so only workers that share a GPU with an engine that loads make one.
+    """
+
+    workers: tuple[tuple[int, ...], ...] = ((0,),)
+    """By engine, the train workers on the GPUs of its processes."""
     meets = False
+
+    def senders(self, engines: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted({worker for engine in engines for worker in self.workers[engine]}))
+
+    def joined(self, messages: Sequence[Any]) -> Any:
+        if messages[0] is None:
+            return None
+        handles = {uuid: handle for message in messages for uuid, handle in message["ipc_handles"].items()}
+        return {**messages[0], "ipc_handles": handles}
 
     def outlet(self, before: WeightSender | None) -> WeightSender:
         return before if isinstance(before, Handles) else Handles(torch.device("cuda", torch.cuda.current_device()))

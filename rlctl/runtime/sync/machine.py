@@ -45,8 +45,8 @@ class Source(Protocol):
         """Connect both ends, where the way has to (``Transport.meets``) and they are not."""
         ...
 
-    def begin(self, limit: Limit) -> None:
-        """Be ready to give out the weights of now."""
+    def begin(self, engines: Sequence[int], limit: Limit) -> None:
+        """Be ready to give out the weights of now to some engines."""
         ...
 
     def next(self, limit: Limit) -> Waiting:
@@ -60,11 +60,12 @@ class Source(Protocol):
 
 @dataclass
 class TrainWorkers:
-    """The workers of the policy: the first gives out what it gathers from all."""
+    """The workers of the policy: the first, or each on a GPU of an engine, gives out what it gathers from all."""
 
     group: Group
     transport: Transport
     bucket_bytes: int
+    _senders: tuple[int, ...] = (0,)
     _others: Waiting | None = None
 
     def turn(self) -> AbstractContextManager[Any]:
@@ -85,19 +86,35 @@ class TrainWorkers:
         engines.begin(RolloutWorker.meet, calls, limit=limit, beside=coming).wait()
         coming.wait()
 
-    def begin(self, limit: Limit) -> None:
-        arguments = dict.fromkeys(self.group.processes_of(), (self.transport, self.bucket_bytes))
-        first = {0: arguments.pop(0)}
-        self._others = self.group.begin(Trainer.begin_weights, arguments, limit=limit) if arguments else None
+    def begin(self, engines: Sequence[int], limit: Limit) -> None:
+        self._senders = self.transport.senders(engines)
+        arguments = (self.transport, self.bucket_bytes, self._senders)
+        others = dict.fromkeys(sorted(set(self.group.processes_of()) - set(self._senders)), arguments)
+        self._others = self.group.begin(Trainer.begin_weights, others, limit=limit) if others else None
+        first = dict.fromkeys(self._senders, arguments)
         self.group.begin(Trainer.begin_weights, first, limit=limit, beside=self._others).wait()
 
     def next(self, limit: Limit) -> Waiting:
-        return self.group.begin(Trainer.next_bucket, {0: ()}, keep=True, limit=limit, beside=self._others)
+        calls, alone = dict.fromkeys(self._senders, ()), len(self._senders) == 1
+        coming = self.group.begin(Trainer.next_bucket, calls, keep=alone, limit=limit, beside=self._others)
+        return coming if alone else _Joined(coming, self.transport)
 
     def end(self, limit: Limit) -> None:
-        self.group.begin(Trainer.end_weights, {0: ()}, limit=limit, beside=self._others).wait()
+        calls = dict.fromkeys(self._senders, ())
+        self.group.begin(Trainer.end_weights, calls, limit=limit, beside=self._others).wait()
         if self._others is not None:
             self._others.wait()
+
+
+@dataclass
+class _Joined:
+    """The message of a bucket from those of all senders."""
+
+    coming: Waiting
+    transport: Transport
+
+    def wait(self) -> list[Any]:
+        return [self.transport.joined(self.coming.wait())]
 
 
 class UnreadableWeights(RunError):
@@ -119,7 +136,7 @@ class Files:
     def meet(self, engines: Group, indices: Sequence[int], limit: Limit) -> None:
         """Files are met by opening them."""
 
-    def begin(self, limit: Limit) -> None:
+    def begin(self, engines: Sequence[int], limit: Limit) -> None:
         self._sender = Sender(stored(self._folder), self.transport.outlet(None), bucket_bytes=self._bucket_bytes)
 
     def next(self, limit: Limit) -> Waiting:
@@ -202,7 +219,7 @@ class WeightSync:
 
         try:
             source.meet(self.engines, engines, within("training and rollout did not both join the sync"))
-            source.begin(within("training did not start the sync"))
+            source.begin(engines, within("training did not start the sync"))
             coming = gathered()
             while (message := coming.wait()[0]) is not None:
                 opens = (source.transport,) if number == 1 else ()

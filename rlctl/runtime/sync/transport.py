@@ -1,4 +1,4 @@
-"""How a bucket gets from the first train worker to the rollout engines: a class for each way, which says what both ends do.
+"""How a bucket gets from the train workers to the rollout engines: a class for each way, which says what both ends do.
 
 HostMemory   the bucket itself is the message, and Ray hands it over in shared memory
 Folder       a file in a folder that all machines see; the message says which
@@ -8,6 +8,7 @@ Folder       a file in a folder that all machines see; the message says which
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +45,14 @@ class Transport(Protocol):
         """Whether both ends are to be connected first (``Trainer.meet``). One that is lost is then lost to all."""
         ...
 
+    def senders(self, engines: Sequence[int]) -> tuple[int, ...]:
+        """The train workers that give weights out for some engines."""
+        ...
+
+    def joined(self, messages: Sequence[Any]) -> Any:
+        """The message of a bucket, for all engines, from those of all senders."""
+        ...
+
     def outlet(self, before: WeightSender | None) -> WeightSender:
         """The end that sends, for a whole sync; ``before`` is that of the last sync, whose memory it may go on with."""
         ...
@@ -51,6 +60,17 @@ class Transport(Protocol):
     def deliver(self, message: Any, engine: RolloutEngine) -> None:
         """Give an engine the weights of a bucket."""
         ...
+
+
+class FromFirst:
+    """The first train worker gives weights out, for all engines."""
+
+    def senders(self, engines: Sequence[int]) -> tuple[int, ...]:
+        return (0,)
+
+    def joined(self, messages: Sequence[Any]) -> Any:
+        (message,) = messages
+        return message
 
 
 class Packed:
@@ -66,7 +86,7 @@ class Packed:
         """Ray frees what nobody has a handle on."""
 
 
-class HostMemory:
+class HostMemory(FromFirst):
     """The message is the bucket."""
 
     meets = False
@@ -104,7 +124,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(FromFirst):
     """The message is a file's path."""
 
     folder: Path

@@ -109,13 +109,19 @@ def _flash(query: Tensor, key: Tensor, value: Tensor, rows: Rows, scale: float, 
     if rows.laid is not None:
         q, k, v = (tensor.index_select(0, rows.laid) for tensor in (q, k, v))
     before = -1 if window is None else window - 1
-    output: Tensor = varlen_attn(
-        *(q.contiguous(), k.contiguous(), v.contiguous()),
-        *(rows.starts, rows.starts, rows.width, rows.width),
+    output = varlen_attn(
+        q.contiguous(),
+        k.contiguous(),
+        v.contiguous(),
+        rows.starts,
+        rows.starts,
+        rows.width,
+        rows.width,
         scale=scale,
         window_size=(before, 0),
         enable_gqa=q.shape[1] != k.shape[1],
     )
+    assert isinstance(output, Tensor), "nothing else was asked for"
     return (output if rows.kept is None else output.index_select(0, rows.kept)).unsqueeze(0)
 
 

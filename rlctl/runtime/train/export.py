@@ -8,6 +8,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,7 @@ def weights(
     bucket_bytes: int = BUCKET_BYTES,
     own: bool = True,
     dtype: torch.dtype | None = None,
+    everywhere: bool = False,
 ) -> Iterator[tuple[str, Tensor]]:
     """See ``TrainEngine.export_weights``, and for the rest ``gathering.whole``.
 
@@ -66,10 +68,11 @@ def weights(
     kept = model.state_dict().keys()
     parameters = ((name, tensor.detach()) for name, tensor in model.named_parameters())
     buffers = ((name, buffer.detach()) for name, buffer in model.named_buffers() if name in kept)
+    gathered = partial(whole, bucket_bytes=bucket_bytes, own=own, everywhere=everywhere)
     if adapters is None:
-        return whole(itertools.chain(map(cast, parameters), buffers), bucket_bytes=bucket_bytes, own=own)
+        return gathered(itertools.chain(map(cast, parameters), buffers))
     names = {name for name, _ in model.named_buffers()}
-    merged = adapters.merged(whole(itertools.chain(parameters, buffers), bucket_bytes=bucket_bytes, own=own))
+    merged = adapters.merged(gathered(itertools.chain(parameters, buffers)))
     return (item if item[0] in names else cast(item) for item in merged)
 
 

@@ -303,7 +303,7 @@ class FsdpEngine(TellsLogProbs):
         return {"loss": terms.loss.detach(), **terms.metrics}
 
     def _drawn(self, batch: MicroBatch, temperature: float, *, with_entropy: bool) -> tuple[Tensor, Tensor]:
-        """Log-probs of the counted tokens, and entropy, [N]; on a GPU and without gradient from chunks of logits, if the model allows it."""
+        """Log-probs of the counted tokens, and entropy, [N]; from chunks of logits on a GPU and without gradient, if possible."""
         part, counts = self._part_of(batch)
         fused = self._train.fused_kernels.enabled
         found = None
@@ -379,11 +379,16 @@ class FsdpEngine(TellsLogProbs):
         """See ``TrainEngine``."""
         self.ticks += 1
 
-    def export_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def export_weights(self, *, everywhere: bool = False) -> Iterator[tuple[str, Tensor]]:
         """See ``TrainEngine``."""
         self._bring(optimizer=False)
         yield from export.weights(
-            self.model, self.adapters, bucket_bytes=self._gather_bytes, own=False, dtype=self._export_dtype
+            self.model,
+            self.adapters,
+            bucket_bytes=self._gather_bytes,
+            own=False,
+            dtype=self._export_dtype,
+            everywhere=everywhere,
         )
         self.offload()
 

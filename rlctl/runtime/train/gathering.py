@@ -1,5 +1,8 @@
-"""Brings parameters that are spread over the workers together on the first one: many in one message, as latency is what
-the gathering of a small model costs, and few enough that a large one needs little more memory than it has parameters."""
+"""Brings parameters that are spread over the workers together, on the first one or on all.
+
+Many go in one message, as latency is what the gathering of a small model costs, and few enough that a large one needs little
+more memory than it has parameters.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,29 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Shard
 
-from rlctl.runtime.sync.bucket import parts
+from rlctl.runtime.sync.bucket import Table, parts
 
 BUCKET_BYTES = 256 * 2**20
 """Of one message, all workers' parts together; a larger tensor is alone in its own."""
 
 
 def whole(
-    tensors: Iterable[tuple[str, Tensor]], *, bucket_bytes: int = BUCKET_BYTES, own: bool = True
+    tensors: Iterable[tuple[str, Tensor]],
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+    own: bool = True,
+    everywhere: bool = False,
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield every tensor in full on rank 0, none elsewhere, in order. Every worker is to exhaust it.
+    """Yield every tensor in full on rank 0 or ``everywhere``, none elsewhere, in order. Every worker is to exhaust it.
 
     They are copies; without ``own`` those that nobody had to gather are the parameters themselves.
     """
+    here = everywhere or dist.get_rank() == 0
     for together, run in groupby(tensors, key=lambda item: _by_rows(item[1])):
         for bucket in parts(run, bucket_bytes) if together else ([item] for item in run):
             spread = [tensor for _, tensor in bucket if isinstance(tensor, DTensor)]
-            found = _gather(spread) if together else [_alone(bucket[0][1], own=own)]
-            if dist.get_rank() == 0:
+            found = _gather(spread, everywhere) if together else [_alone(bucket[0][1], own=own)]
+            if here:
                 yield from zip((name for name, _ in bucket), found, strict=True)
 
 
@@ -49,8 +57,23 @@ def _alone(tensor: Tensor, *, own: bool) -> Tensor:
     return tensor.clone() if own else tensor
 
 
-def _gather(tensors: list[DTensor]) -> list[Tensor]:
-    """The tensors in full on rank 0. Each worker sends its rows, padded to those of the first, which has the most."""
+def from_first(tensors: list[tuple[str, Tensor]], device: torch.device) -> list[tuple[str, Tensor]]:
+    """What rank 0 has, on every worker, on ``device``."""
+    told = [Table.of(tensors)]
+    dist.broadcast_object_list(told, src=0)
+    (table,) = told
+    if dist.get_rank() == 0:
+        sent = [tensor.contiguous() for _, tensor in tensors]
+    else:
+        alike = zip(table.dtypes, table.shapes, strict=True)
+        sent = [torch.empty(shape, dtype=dtype, device=device) for dtype, shape in alike]
+    for tensor in sent:
+        dist.broadcast(tensor, src=0)
+    return list(zip(table.names, sent, strict=True))
+
+
+def _gather(tensors: list[DTensor], everywhere: bool) -> list[Tensor]:
+    """The tensors in full, on rank 0 or everywhere. Each worker sends its rows, padded to those of the first, which has most."""
     world = dist.get_world_size()
     sizes = [_share(tensor, world) for tensor in tensors]
     local = tensors[0].to_local()
@@ -58,8 +81,11 @@ def _gather(tensors: list[DTensor]) -> list[Tensor]:
     for tensor, place in zip(tensors, sent.split(sizes), strict=True):
         part = tensor.to_local().flatten()
         place[: len(part)] = part
-    received = [torch.empty_like(sent) for _ in range(world)] if dist.get_rank() == 0 else None
-    dist.gather(sent, received)
+    received = [torch.empty_like(sent) for _ in range(world)] if everywhere or dist.get_rank() == 0 else None
+    if everywhere:
+        dist.all_gather(received, sent)
+    else:
+        dist.gather(sent, received)
     if received is None:
         return []
     parts = zip(*(flat.split(sizes) for flat in received), strict=True)

@@ -157,11 +157,11 @@ class TrainEngine(Protocol):
         """Move the learning-rate schedule by one tick."""
         ...
 
-    def export_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def export_weights(self, *, everywhere: bool = False) -> Iterator[tuple[str, Tensor]]:
         """Yield name and full tensor, in Hugging Face names, one at a time, tied weights once.
 
-        Every worker has to run it to its end; only rank 0 is given tensors, on the engine's device. They may be the parameters
-        themselves: to be read before the weights change.
+        Every worker has to run it to its end; only rank 0 is given tensors, or all are ``everywhere``, on the engine's device.
+        They may be the parameters themselves: to be read before the weights change.
         """
         ...
 

@@ -21,7 +21,7 @@ class Rows:
     starts: Tensor
     """int32 [count + 1]: where each row begins if rows lie end to end, and where the last ends."""
     kept: Tensor | None = None
-    """int64 [tokens]: the place of each token in rows end to end, in the first of those that it is in; None where that is its number."""
+    """int64 [tokens]: the place of each token in rows end to end, in the first that it is in; None if that is its number."""
     laid: Tensor | None = None
     """int64 [starts[-1]]: the token at each such place; None as above."""
 
@@ -43,8 +43,9 @@ class Rows:
 
     def to(self, device: torch.device) -> Rows:
         """Return it on another device."""
-        tensors = (self.to_rows, self.to_tokens, self.starts, self.kept, self.laid)
-        return Rows(self.count, self.width, *(None if each is None else each.to(device) for each in tensors))
+        kept, laid = (None if each is None else each.to(device) for each in (self.kept, self.laid))
+        to_rows, to_tokens, starts = (each.to(device) for each in (self.to_rows, self.to_tokens, self.starts))
+        return Rows(self.count, self.width, to_rows, to_tokens, starts, kept, laid)
 
     def sharing(self, kept: Tensor, place: Tensor) -> Rows:
         """The same rows of fewer tokens: those ``kept``, int64 [tokens]; ``place``, int64 [all tokens], is where each is now."""

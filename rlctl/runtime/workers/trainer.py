@@ -208,10 +208,11 @@ class Trainer(EngineWorker):
             )
         return make_loss(self._config, old_is_current=old_is_current, number=share.number)
 
-    def begin_weights(self, transport: Transport, bucket_bytes: int) -> None:
-        """Be ready to give the weights of now out; all workers but the first give it theirs, and return when it has them all."""
-        tensors = self._engine.export_weights()
-        if self._rank:
+    def begin_weights(self, transport: Transport, bucket_bytes: int, senders: Sequence[int] = (0,)) -> None:
+        """Be ready to give the weights of now out; workers that are no ``senders`` give them theirs, and return when they have
+        them all."""
+        tensors = self._engine.export_weights(everywhere=tuple(senders) != (0,))
+        if self._rank not in senders:
             deque(tensors, maxlen=0)
         else:
             self._outlet = transport.outlet(self._outlet)

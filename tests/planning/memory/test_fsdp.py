@@ -36,7 +36,11 @@ def config_of(
             "data": {"max_prompt_tokens": 512},
             "rollout": {"max_response_tokens": 1536},
             "batch": {"micro_batch": {"unit": "tokens", "size": tokens}},
-            "placement": {"nodes": 1, "devices_per_node": devices, "device": "cpu"},  # whole logits, but if it says otherwise
+            "placement": {
+                "nodes": 1,
+                "devices_per_node": devices,
+                "device": "cpu",
+            },  # whole logits, but if it says otherwise
             "train": train or {},
             "algorithm": {"kl_in_loss": {"coefficient": 0.01}, "entropy_coefficient": entropy},
         }

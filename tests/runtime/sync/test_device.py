@@ -102,6 +102,32 @@ def test_what_handles_are_given_on_is_what_vllm_reads(handles: Any, drawn: list[
     assert_loaded(model, tensors)
 
 
+def test_each_engine_reads_the_memory_of_the_worker_on_its_own_gpu(
+    handles: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two train workers share GPUs with an engine of two processes; what each has differs here, to tell them apart."""
+
+    def on(gpu: int) -> None:
+        uuid = SimpleNamespace(uuid=f"GPU-{gpu}")
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: uuid)
+
+    transport, messages, own = Ipc(((0, 1),)), [], []
+    assert transport.senders([0]) == (0, 1)
+    for gpu in transport.senders([0]):
+        on(gpu)
+        own.append([("weight", torch.full((3,), float(gpu))), ("bias", torch.full((2, 2), gpu, dtype=torch.int32))])
+        messages.append(Handles(torch.device("cpu")).send(own[gpu]))
+    message = transport.joined(messages)
+    assert message["ipc_handles"].keys() == {"GPU-0", "GPU-1"}
+    for gpu in (1, 0):
+        on(gpu)
+        worker = receiver("ipc", model := Model())
+        worker.init_transfer_engine(worker.parse_init_info({"packed": True}))
+        worker.update_weights(message)
+        assert_loaded(model, own[gpu])
+    assert transport.joined([None, None]) is None
+
+
 def test_every_process_of_every_engine_has_a_rank_of_its_own(wire: Wire) -> None:
     """Three engines of two processes: ranks 1 to 6, and training is 0."""
     met = meeting(6)
@@ -131,16 +157,16 @@ class Ends:
     def __init__(self, side: str, count: int, log: list[str]) -> None:
         self.side, self.log = side, log
         self.met: list[NcclRendezvous | None] = [None] * count
-        self.turn, self.buckets = nullcontext(), 2
+        self.turn, self.buckets = nullcontext(), [2] * count
+        self.loads = list[Any]()
 
     def __len__(self) -> int:
         return len(self.met)
 
     def processes_of(self) -> range:
-        return range(1)
+        return range(len(self.met))
 
     def begin(self, method: Any, arguments: dict[int, tuple[Any, ...]], **options: Any) -> Any:
-        assert options.get("again") is None, "an engine of an NCCL group cannot be replaced in the middle of a sync"
         values = [self._call(method.__name__, index, given) for index, given in arguments.items()]
         return SimpleNamespace(wait=lambda: values)
 
@@ -154,10 +180,12 @@ class Ends:
             self.met[index] = arguments[0]
             assert self.side == "policy" or arguments[1:] == (index, 2)
         if name == "begin_weights":
-            self.buckets = 2
+            self.buckets[index] = 2 if index in arguments[2] else 0
+        if name == "load_bucket":
+            self.loads.append(arguments[1])
         if name == "next_bucket":
-            self.buckets -= 1
-            return None if self.buckets < 0 else {}
+            self.buckets[index] -= 1
+            return None if self.buckets[index] < 0 else {"ipc_handles": {f"GPU-{index}": self.buckets[index]}}
         return None
 
 
@@ -191,6 +219,25 @@ def test_ends_meet_once_and_again_when_an_engine_is_another() -> None:
     assert len({each.key for each in (*policy.met, *rollout.met)}) == 1
 
 
+def test_all_workers_on_the_gpus_of_engines_send_and_the_others_give_them_theirs() -> None:
+    """The calls of a sync over CUDA IPC: three train workers, the last two of which share GPUs with engines."""
+    log: list[str] = []
+    policy, rollout = Ends("policy", 3, log), Ends("rollout", 2, log)
+    source = TrainWorkers(policy, Ipc(((1,), (2,))), BYTES)  # type: ignore[arg-type]
+    WeightSync(rollout, 60.0).run(source, 1)  # type: ignore[arg-type]
+    both = ["rollout.load_bucket"] * 2
+    assert log == [
+        *["policy.begin_weights"] * 3, *["policy.next_bucket"] * 4, *both, *["policy.next_bucket"] * 2, *both,
+        *["rollout.commit_weights"] * 2, *["policy.end_weights"] * 2,
+    ]  # fmt: skip
+    assert rollout.loads == [{"ipc_handles": {"GPU-1": n, "GPU-2": n}} for n in (1, 1, 0, 0)]
+    log.clear()
+    rollout.loads.clear()
+    WeightSync(rollout, 60.0).run(source, 2, only=[1])  # type: ignore[arg-type]
+    assert log.count("policy.next_bucket") == 3, "a handle that no engine opens would keep its memory"
+    assert rollout.loads == [{"ipc_handles": {"GPU-2": n}} for n in (1, 0)]
+
+
 @pytest.mark.parametrize(
     ("placement", "sync", "engine", "expected"),
     [
@@ -199,7 +246,7 @@ def test_ends_meet_once_and_again_when_an_engine_is_another() -> None:
         ({"device": "cuda", "devices_per_node": 1}, {}, "vllm", Ipc),
         ({"device": "cuda", "layout": "split"}, {"method": "memory"}, "vllm", HostMemory),
         ({"device": "cuda", "layout": "split"}, {"method": "checkpoint"}, "vllm", Folder),
-        ({"device": "cuda"}, {}, "vllm", HostMemory),
+        ({"device": "cuda"}, {}, "vllm", Ipc),
         ({"device": "cuda", "layout": "split"}, {}, "transformers", HostMemory),
     ],
 )
@@ -212,3 +259,27 @@ def test_the_transport_is_that_of_the_way(
     assert type(found) is expected
     if isinstance(found, Nccl):
         assert found.processes == 2
+
+
+@pytest.mark.parametrize(
+    ("layout", "tensor", "expected"),
+    [
+        ({}, 1, ((0,), (1,), (2,), (3,))),
+        ({}, 2, ((0, 1), (2, 3))),
+        ({"layout": "explicit", "roles": {"rollout": {"devices": [0, 2]}}}, 1, ((0,), (2,))),
+        ({"layout": "explicit", "roles": {"policy": {"devices": [1, 2]}, "rollout": {"devices": [1]}}}, 1, ((0,),)),
+        ({"layout": "explicit", "roles": {"policy": {"devices": [1, 2]}, "rollout": {"devices": [2, 3]}}}, 1, None),
+    ],
+)
+def test_engines_on_gpus_of_train_workers_get_weights_there(
+    tmp_path: Path, layout: dict[str, Any], tensor: int, expected: Any
+) -> None:
+    placement = {"device": "cuda", "devices_per_node": 4, **layout}
+    rollout = {"engine": "vllm", "parallel": {"tensor_parallel_size": tensor}}
+    asked = {"method": "ipc"}
+    config = config_from({"model": {"path": "m"}, "placement": placement, "weight_sync": asked, "rollout": rollout})
+    found = transport_of(config, "cuda", tmp_path)
+    if expected is None:
+        assert isinstance(found, HostMemory)
+    else:
+        assert found == Ipc(expected)

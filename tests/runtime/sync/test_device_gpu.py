@@ -23,6 +23,11 @@ pytestmark = [pytest.mark.gpu, pytest.mark.soak, pytest.mark.ray]
             marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
         ),
         pytest.param(
+            "ipc",
+            {"device": "cuda", "devices_per_node": 2, "layout": "colocated"},
+            marks=pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are not 2 GPUs"),
+        ),
+        pytest.param(
             "nccl",
             {"device": "cuda", "devices_per_node": 2, "layout": "split"},
             marks=pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are not 2 GPUs"),

@@ -85,11 +85,13 @@ def gathered(engine: FsdpEngine) -> dict[str, Tensor]:
     return dict(engine.export_weights())
 
 
-def gather_whole(tensors: Mapping[str, Tensor], spread: Collection[str], bucket_bytes: int) -> dict[str, Tensor]:
+def gather_whole(
+    tensors: Mapping[str, Tensor], spread: Collection[str], bucket_bytes: int, everywhere: bool = False
+) -> dict[str, Tensor]:
     """``tensors`` after those in ``spread`` were dealt out over the workers, and all were brought together again."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     dealt = [(name, distribute_tensor(t, mesh, [Shard(0)]) if name in spread else t) for name, t in tensors.items()]
-    return dict(whole(dealt, bucket_bytes=bucket_bytes))
+    return dict(whole(dealt, bucket_bytes=bucket_bytes, everywhere=everywhere))
 
 
 def log_probs(

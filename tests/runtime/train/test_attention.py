@@ -108,6 +108,7 @@ def test_the_kernel_of_torch_takes_what_it_gets(monkeypatch: pytest.MonkeyPatch)
     output, _ = packed_attention(torch.nn.Identity(), q, k, v, None, rows=rows)
     output.sum().backward()
     assert output.shape == (1, 16, 4, 8)
-    assert k.grad is not None and k.grad.shape == k.shape
+    assert k.grad is not None
+    assert k.grad.shape == k.shape
     assert output.grad_fn is not None
     assert "varlen_attn" in str(output.grad_fn.next_functions)

@@ -32,3 +32,9 @@ def test_tensors_come_together_in_order_on_the_first_worker(
     for name, tensor in TENSORS.items():
         assert found[name].dtype == tensor.dtype, name
         assert torch.equal(found[name], tensor), name
+
+
+def test_tensors_come_together_on_all_workers(two: Workers) -> None:
+    for found in two.run(jobs.gather_whole, TENSORS, SPREAD, 100, True):
+        assert list(found) == list(TENSORS)
+        assert all(torch.equal(found[name], tensor) for name, tensor in TENSORS.items())

@@ -30,11 +30,11 @@ def train(config: Config, model: Path, steps: Sequence[Sequence[Sequence[Share]]
     return weights_of(trainer), metrics
 
 
-def weights_of(trainer: Trainer, bucket_bytes: int = 1 << 20) -> dict[str, torch.Tensor]:
-    """The weights that the first worker gives out to rollout engines, all buckets together; none elsewhere."""
-    trainer.begin_weights(HostMemory(), bucket_bytes)
+def weights_of(trainer: Trainer, bucket_bytes: int = 1 << 20, senders: Sequence[int] = (0,)) -> dict[str, torch.Tensor]:
+    """The weights that a worker gives out to rollout engines, all buckets together; none if it is no sender."""
+    trainer.begin_weights(HostMemory(), bucket_bytes, senders)
     found: dict[str, torch.Tensor] = {}
-    while dist.get_rank() == 0 and (bucket := trainer.next_bucket()) is not None:
+    while dist.get_rank() in senders and (bucket := trainer.next_bucket()) is not None:
         assert len(bucket.table.names) == 1 or bucket.table.nbytes <= 1.1 * bucket_bytes
         found |= {name: tensor.clone() for name, tensor in bucket.tensors()}
     return found
@@ -49,6 +49,12 @@ def give_out(config: Config, model: Path, bucket_bytes: int) -> tuple[dict[str, 
         trainer.end_weights()
     sent = weights_of(trainer, bucket_bytes)
     return sent, {name: tensor.clone() for name, tensor in trainer._engine.export_weights()}
+
+
+def give_out_by(config: Config, model: Path, senders: Sequence[int]) -> list[dict[str, torch.Tensor]]:
+    """The weights that this worker gives out in small buckets, twice: the first worker alone, and as one of some senders."""
+    trainer = Trainer(config, str(model), _place(), scheduler_steps=8)
+    return [weights_of(trainer, 4096), weights_of(trainer, 4096, senders)]
 
 
 def policy_and_reference(

@@ -176,3 +176,14 @@ def test_weights_are_given_out_in_buckets_by_the_first_worker(
     assert all(other == ({}, {}) for other in others)
     assert list(sent) == list(expected)
     assert all(torch.equal(sent[name], tensor) for name, tensor in expected.items())
+
+
+@pytest.mark.parametrize("senders", [(0, 1), (1,)])
+def test_every_worker_that_sends_has_all_weights(model: Path, two: Workers, senders: tuple[int, ...]) -> None:
+    """As engines on the GPUs of several train workers are given theirs by each."""
+    found = two.run(jobs.give_out_by, make_config(), model, senders)
+    alone = found[0][0]
+    assert alone
+    for rank, (_, sent) in enumerate(found):
+        assert sent.keys() == (alone.keys() if rank in senders else set())
+        assert all(torch.equal(tensor, alone[name]) for name, tensor in sent.items())

@@ -364,15 +364,15 @@ class MegatronEngine(TellsLogProbs):
         """See ``TrainEngine``."""
         self.ticks += 1
 
-    def export_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def export_weights(self, *, everywhere: bool = False) -> Iterator[tuple[str, Tensor]]:
         """See ``TrainEngine``."""
         self._gather_parameters()
-        yield from self._exported()
+        yield from self._exported(everywhere=everywhere)
         self.offload()
 
-    def _exported(self) -> Iterator[tuple[str, Tensor]]:
+    def _exported(self, *, everywhere: bool = False) -> Iterator[tuple[str, Tensor]]:
         """Whole weights, adapters merged into theirs."""
-        tensors = weights.export_weights(self.chunks, self.hf_config)
+        tensors = weights.export_weights(self.chunks, self.hf_config, everywhere=everywhere)
         return tensors if self.adapters is None else self.adapters.merged(as_peft_names(tensors, self.adapters))
 
     def _adapters(self) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ from megatron.core.utils import unwrap_model
 from torch import Tensor
 
 from rlctl.common.errors import RunError
+from rlctl.runtime.train.gathering import from_first
 from rlctl.runtime.train.megatron.head import ValueHead
 from rlctl.runtime.train.megatron.names import ADAPTERS, LAYER, UNUSED, VALUE_HEAD, Names, WeightNameRule
 from rlctl.runtime.train.safetensors_files import SafetensorsFiles
@@ -236,7 +237,7 @@ class _Entry:
 
 
 def export_weights(
-    chunks: Sequence[torch.nn.Module], hf_config: Any, *, only: str = ""
+    chunks: Sequence[torch.nn.Module], hf_config: Any, *, only: str = "", everywhere: bool = False
 ) -> Iterator[tuple[str, Tensor]]:
     """See ``TrainEngine.export_weights``. Names are those of the parameters of the Transformers model, of adapters peft's.
 
@@ -260,10 +261,13 @@ def export_weights(
         else:
             shares = None
         shares = _to_first(shares, entry, rule, device)
+        found: list[tuple[str, Tensor]] = []
         if dist.get_rank() == 0:
             assert shares is not None, "rank 0 is the first of every group"
-            yield from _joined(shares, rule, names)
+            found = list(_joined(shares, rule, names))
         del shares
+        yield from from_first(found, device) if everywhere else found
+        del found
 
 
 def _entries(mine: dict[str, list[Part]]) -> list[_Entry]:

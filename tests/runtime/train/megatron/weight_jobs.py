@@ -42,15 +42,17 @@ def chunks_of(engine: Megatron, hf_config: Any, role: Role = "policy") -> list[t
 
 
 def there_and_back(engine: Megatron, folders: Mapping[str, Path]) -> dict[str, dict[str, Tensor]]:
-    """Load and export every family; its tensors on rank 0."""
+    """Load and export every family, to rank 0 and everywhere; what is everywhere."""
     found = {}
     for family, folder in folders.items():
         hf_config = AutoConfig.from_pretrained(folder)
         chunks = chunks_of(engine, hf_config)
         load_weights(chunks, folder, hf_config)
         assert all(bool(p.isfinite().all()) for chunk in chunks for p in chunk.parameters())
-        found[family] = dict(export_weights(chunks, hf_config))
-    assert all(bool(each) is (dist.get_rank() == 0) for each in found.values())
+        first = dict(export_weights(chunks, hf_config))
+        assert bool(first) is (dist.get_rank() == 0)
+        found[family] = dict(export_weights(chunks, hf_config, everywhere=True))
+        assert all(torch.equal(found[family][name], tensor) for name, tensor in first.items())
     return found
 
 
