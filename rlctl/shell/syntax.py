@@ -49,6 +49,9 @@ def parse(text: str, name: str, first_line: int = 1) -> Script:
     data = text.replace("\r\n", "\n").encode("utf-8", "replace")
     masked = _masked(data)
     tree = _parser().parse(masked)
+    while (whole := _with_torn_words(tree.root_node, masked)) != masked:
+        masked = whole
+        tree = _parser().parse(masked)
     if ends := list(_line_ends(tree.root_node, data)):
         for position in ends:
             masked = masked[:position] + b";" + masked[position + 1 :]
@@ -101,17 +104,30 @@ def _masked(data: bytes) -> bytes:
     return bytes(found)
 
 
-def _line_ends(root: Any, data: bytes) -> Iterator[int]:
-    """Where lines of several assignments end (``A=1 B=2``): the grammar counts the next lines as part of the same command."""
+def _parts_of_commands(root: Any) -> Iterator[tuple[Any, Any]]:
+    """An assignment before a command, and the part that follows."""
     nodes = [root]
     while nodes:
         node = nodes.pop()
         nodes += node.children
         parts = [child for child in node.children if child.type != "comment"] if node.type == "command" else []
-        for one, other in pairwise(parts):
-            gap = data[one.end_byte : other.start_byte]
-            if one.type == "variable_assignment" and _SAME_LINE.fullmatch(gap) is None:
-                yield one.end_byte
+        yield from ((one, other) for one, other in pairwise(parts) if one.type == "variable_assignment")
+
+
+def _with_torn_words(root: Any, data: bytes) -> bytes:
+    """Ends of values in plain letters if the grammar counts them as the name of a command, as ``/d`` in ``A=$B/$C/d``."""
+    found = bytearray(data)
+    for one, other in _parts_of_commands(root):
+        if one.end_byte == other.start_byte:
+            found[other.start_byte : other.end_byte] = b"x" * (other.end_byte - other.start_byte)
+    return bytes(found)
+
+
+def _line_ends(root: Any, data: bytes) -> Iterator[int]:
+    """Where lines of several assignments end (``A=1 B=2``): the grammar counts the next lines as part of the same command."""
+    for one, other in _parts_of_commands(root):
+        if _SAME_LINE.fullmatch(data[one.end_byte : other.start_byte]) is None:
+            yield one.end_byte
 
 
 def _first_error(node: Any) -> Any:

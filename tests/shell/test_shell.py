@@ -115,6 +115,8 @@ SAME_AS_BASH = {
     "two assignments on two lines": "A=1 \\\nB=2\n\nT=(x y) # c\nU=3\ntrainer $A $B ${T[@]} $U",
     "two assignments and a comment": "A=1 B=2 # of the group\nC=3\ntrainer $A $B $C",
     "two assignments before a command": "A=1 B=2\nA=7 C=8 trainer $A $B $C",
+    "variables and slashes": 'A=x; B=$A/$A/b; C=a/$A/$A-$A/"$A"/$A.c D=$B/$A/d; trainer $B $C $D',
+    "variables and slashes before a command": 'A=x; B=$A/$A/b C=$A-$A/"$(echo c\n)"/$A trainer $A\ntrainer $A $B$C',
     "two assignments before a pipeline": "A=1 B=2\nC=3\necho x | cat\ntrainer $A $B $C",
     "two assignments and a pipeline": "A=1 B=2\nC=3\necho x | trainer $A $B $C",
     "two assignments before a test": "A=1 B=2\nC=3\n[ $A = 1 ] && D=4\ntrainer $A $B $C $D",

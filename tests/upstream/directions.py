@@ -75,7 +75,7 @@ ABOUT: dict[str, tuple[str, ...]] = {
     "evaluation top_p": ("val", "eval"),
     "gamma": ("gamma",),
     "gradient clip": ("grad",),
-    "kind": ("algorithm", "mode", "pipeline"),
+    "kind": ("algorithm", "mode", "objective", "pipeline", "teacher"),
     "lambda": ("lam",),
     "learning rate": ("lr", "learning_rate"),
     "learning rates": ("lr", "learning_rate", "warmup", "warm-up", "decay", "schedule"),
@@ -136,9 +136,17 @@ def name_of(path: Path) -> str:
     return path.stem if "overrides" in path.parts else "/".join(path.parts[-2:])
 
 
+HOME = "/home/me"
+
+
+def value_of(variable: str) -> str:
+    """What a variable of the source's machine stands for here."""
+    return HOME if variable == "HOME" else "org/model"
+
+
 def surroundings(text: str) -> dict[str, str]:
     """Values for the variables that a text has no default for."""
-    return {name: "org/model" for name, default in VARIABLES.findall(text) if not default}
+    return {name: value_of(name) for name, default in VARIABLES.findall(text) if not default}
 
 
 @cache
@@ -162,13 +170,14 @@ def read_again(text: str, dialect: str) -> tuple[Loaded | None, Report]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ("run.sh" if dialect == "verl" else "config.yaml")
         path.write_text(text)
-        around = surroundings(text) | dict.fromkeys(re.findall(r"\$\{?(\w+)", text), "org/model")
-        return read(path, environment=around, variables=dict.fromkeys(unset(text), "org/model"), options=FACTS)
+        around = surroundings(text) | {name: value_of(name) for name in re.findall(r"\$\{?(\w+)", text)}
+        return read(path, environment=around, variables=unset(text), options=FACTS)
 
 
-def unset(text: str) -> list[str]:
-    """Variables that a script reads without a default."""
-    return re.findall(r"\$\{(\w+)\}", text) if text.startswith(("#!", "set ")) else []
+def unset(text: str) -> dict[str, str]:
+    """Values for the variables that a script reads without a default."""
+    found = re.findall(r"\$\{(\w+)\}", text) if text.startswith(("#!", "set ")) else []
+    return {name: value_of(name) for name in found}
 
 
 def launched(script: str) -> tuple[str, list[str]]:
@@ -180,11 +189,11 @@ def launched(script: str) -> tuple[str, list[str]]:
             stub.write_text(STUB)
             stub.chmod(0o755)
         (Path(folder) / "run.sh").write_text(script)
-        around = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": "/home/me", "CAPTURED": str(captured)}
+        around = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": HOME, "CAPTURED": str(captured)}
         done = subprocess.run(
             ["/bin/bash", "run.sh"],
             cwd=folder,
-            env=around | dict.fromkeys(unset(script), "org/model"),
+            env=around | unset(script),
             capture_output=True,
             text=True,
             check=False,

@@ -86,6 +86,8 @@ def sharing(block) -> int:
         return int(block.megatron.context_parallel_size)
     if block.strategy == "veomni":
         return int(block.veomni.get("ulysses_parallel_size", 1))
+    if block.strategy == "torchtitan":
+        return int(block.torchtitan.get("tensor_parallel_size", 1))
     engine = block.get("fsdp_config") or {}
     return max(int(part.get("ulysses_sequence_parallel_size") or 1) for part in (block, engine))
 

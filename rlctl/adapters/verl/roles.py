@@ -50,6 +50,9 @@ class Role:
         kind = self.kind(view)
         if kind == "megatron":
             return _size(view.get(self.context))
+        if kind in SHARED_BY:
+            block = self.key.removesuffix("strategy")
+            return _size(view.get(f"{block}{kind}.{SHARED_BY[kind]}", view.get(f"{block}{SHARED_BY[kind]}")))
         return self.ulysses_size(view) if kind in FSDP_KINDS else 1
 
     def ulysses_size(self, view: Reading) -> int:
@@ -62,12 +65,10 @@ class Role:
         engine = view.get(self.to)
         if not isinstance(engine, Mapping):
             engine = view.get("train.engine")
-        size = (
-            engine.get("ulysses_sequence_parallel_size", 1)
-            if engine["type"] == "fsdp2"
-            else engine.get("context_parallel_size", 1)
-        )
-        return _size(size)
+        kind = own_name(str(engine["type"]), "verl")
+        if kind in SHARED_BY:
+            return _size((engine.get("args") or {}).get(SHARED_BY[kind]))
+        return _size(engine.get("ulysses_sequence_parallel_size" if kind == "fsdp2" else "context_parallel_size"))
 
 
 def _size(value: Any) -> int:
@@ -112,6 +113,8 @@ def kind_of_engine(view: Reading, key: str, groups: tuple[str, ...]) -> str:
     return str(view.get(key)) if kind == "fsdp" and group and view.written(key) else kind
 
 
+SHARED_BY = {"veomni": "ulysses_parallel_size", "torchtitan": "tensor_parallel_size"}
+"""How engines that rlctl only translates name the GPUs by which verl multiplies a micro-batch's tokens."""
 ENGINE_NAMES = {
     "fsdp2": "FSDP",
     "megatron": "Megatron",
