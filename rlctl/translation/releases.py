@@ -19,13 +19,17 @@ SHOWN = 4
 """Differences that are named; of more the number is shown."""
 
 
-def fitting(found: Dialect, document: Document, taken: Detection) -> list[str]:
-    """Older releases that know as many keys of a file as the one it is read as, oldest first."""
+def fitting(found: Dialect, document: Document, taken: Detection, since: str) -> list[str]:
+    """Older releases that know as many keys of a file as the one it is read as, oldest first.
+
+    ``since`` is the first that has the program of the file's launch script, if there is one.
+    """
     if len(found.versions) < 2:
         return []
     table = found.tables[taken.kind]
     older = [name for name in found.versions if version_of(name) < version_of(taken.version)]
     older = [name for name in older if not table.releases_with or name in table.releases_with]
+    older = [name for name in older if not since or version_of(name) >= version_of(since)]
     return [name for name in older if found.detect(document, version=name, kind=taken.kind) == _as(taken, name)]
 
 
@@ -68,13 +72,14 @@ def _training(older: Loaded, newer: Loaded) -> list[Difference]:
 
 def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Difference]) -> Finding:
     own = {canonical: name for name, canonical in reversed(list(found.tables[taken.kind].plain.items()))}
+    items = [item for item in items if item.key in own or item.first.key or item.second.key] or items
     texts = [
         said(
             "{key} = {old} ({version}: {new})",
             key=own.get(item.key) or item.first.key or item.second.key or item.key,
-            old=_shown(item.first.value),
+            old=_shown(item, item.first.value),
             version=taken.version,
-            new=_shown(item.second.value),
+            new=_shown(item, item.second.value),
         )
         for item in items[:SHOWN]
     ]
@@ -90,7 +95,10 @@ def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Dif
     )
 
 
-def _shown(value: object) -> str:
+def _shown(item: Difference, value: object) -> str:
+    """A value as the framework's key has it: a section that is there or not is a switch."""
+    if "set" in (item.first.value, item.second.value):
+        value = value == "set"
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -242,7 +242,7 @@ def read_input(
 
     outcome = read_as(taken)
     report = outcome.report
-    older = [] if _asked(dialect)[1] or outcome.loaded is None else fitting(found, document, taken)
+    older = [] if _asked(dialect)[1] or outcome.loaded is None else fitting(found, document, taken, given.since)
     report.reason = _reason(dialect, given, found, taken, older)
     report.findings[:0] = [*given.findings, *secrets, *_other_release(found, taken, report)]
     if outcome.loaded is not None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from rlctl.adapters import dialect
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Finding, Report
 from rlctl.documents import read_yaml
 from rlctl.translation.releases import spoken
-from rlctl.translation.translate import read_document
+from rlctl.translation.translate import read, read_document
 
 SCRIPT = """
 data: {train_files: train.parquet, val_files: test.parquet, train_batch_size: 1024}
@@ -30,6 +34,8 @@ def test_a_file_that_fits_an_old_release_says_what_differs_there() -> None:
     report, (told,) = _read(SCRIPT)
     assert "0.3 to 0.8 also fit" in report.reason
     assert "entropy_coeff = 0.001 (0.9: 0" in told.message
+    assert "use_kl_in_reward = true (0.9: false)" in told.message
+    assert "kl_order" not in told.message
     assert told.rank is Rank.OBJECTIVE
     assert told.option == "--from verl@0.3"
 
@@ -53,3 +59,18 @@ def test_releases_in_a_row_are_said_as_a_range() -> None:
     versions = dialect("verl").versions
     assert spoken(["0.3"], versions) == "0.3"
     assert spoken(["0.3", "0.4", "0.5", "0.7"], versions) == "0.3 to 0.5 and 0.7"
+
+
+@pytest.mark.parametrize(
+    ("program", "fits"),
+    [
+        ("verl.trainer.main_ppo", "0.3 to 0.8 also fit"),
+        ("verl.experimental.one_step_off_policy.main_ppo", "0.7 to 0.8 also fit"),
+        ("verl.trainer.main_ppo_sync", "0.8 also fit"),
+    ],
+)
+def test_releases_without_a_script_s_program_do_not_fit(tmp_path: Path, program: str, fits: str) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"python3 -m {program} data.train_files=a.parquet actor_rollout_ref.rollout.n=4\n")
+    _, report = read(script, environment={})
+    assert f"; {fits}" in report.reason

@@ -15,9 +15,10 @@ import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-VARIABLE = re.compile(r"oc\.env:(\w+)")
+VARIABLE = re.compile(r"oc\.env:(\w+)\}")
 STEPS = (0, 1, 2, 5, 10, 20, 50, 100)
 """Steps at whose first optimizer step the learning rate is told."""
 TRAINED = {"sft": "sft_train", "distill": "student"}
@@ -66,10 +67,9 @@ def loaded(path: Path) -> tuple[str, Any]:
     from omegaconf import OmegaConf
     from roll.platforms import current_platform
 
-    for name in VARIABLE.findall(path.read_text()):
-        os.environ.setdefault(name, "org/model")
+    around = dict.fromkeys(VARIABLE.findall(path.read_text()), "org/model") | {"HOME": "/home/me"}
     GlobalHydra.instance().clear()
-    with initialize_config_dir(config_dir=str(path.parent), version_base=None):
+    with mock.patch.dict(os.environ, around), initialize_config_dir(config_dir=str(path.parent), version_base=None):
         values = OmegaConf.to_container(compose(config_name=path.stem), resolve=True)
     kind = kind_of(values)
     type(current_platform).device_count = classmethod(lambda cls: values.get("num_gpus_per_node") or 8)

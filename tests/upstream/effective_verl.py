@@ -9,6 +9,8 @@ from formulas import ROUNDS, kl, megatron_rate
 
 NEVER = 1_000_000
 """A bound that no ratio reaches."""
+SUMMED = {"sapo": "seq-mean-token-mean"}
+"""Losses that do not follow ``loss_agg_mode``: ``core_algos.py``."""
 ESTIMATORS = {
     "gae": ("critic", None, True),
     "grpo": ("group", "group", False),
@@ -66,11 +68,21 @@ def numbers(cfg: Any, question: dict[str, Any], rates: Any) -> dict[str, Any]:
     return found
 
 
+def _updates_by_queue(cfg: Any) -> int:
+    """Calls of ``update_actor`` between two syncs of the fully asynchronous trainer, which has no batch; 0 for the others."""
+    own = cfg.get("async_training")
+    return int(own.trigger_parameter_sync_step) if own is not None and not cfg.data.train_batch_size else 0
+
+
 def _batch(cfg: Any, rows: int) -> dict[str, Any]:
     actor, rollout = cfg.actor_rollout_ref.actor, cfg.actor_rollout_ref.rollout
     size, mini = cfg.data.train_batch_size, actor.ppo_mini_batch_size
     steps = cfg.trainer.total_training_steps
-    epochs = rows // size * cfg.trainer.total_epochs
+    if each := _updates_by_queue(cfg):
+        size = mini * cfg.async_training.require_batches * each
+        steps, epochs = None, int(cfg.rollout.total_rollout_steps / size)
+    else:
+        epochs = rows // size * cfg.trainer.total_epochs
     by_tokens = bool(actor.use_dynamic_bsz)
     found = {
         "prompts a round": size,
@@ -90,13 +102,14 @@ def _batch(cfg: Any, rows: int) -> dict[str, Any]:
 def _algorithm(cfg: Any) -> dict[str, Any]:
     actor, algorithm = cfg.actor_rollout_ref.actor, cfg.algorithm
     name = str(getattr(algorithm.adv_estimator, "value", algorithm.adv_estimator))
+    mode = actor.policy_loss.get("loss_mode", "vanilla")
     found: dict[str, Any] = {
         "KL in the loss": kl(actor.kl_loss_type, actor.kl_loss_coef if actor.use_kl_loss else None),
         "KL in the reward": kl(
             algorithm.kl_penalty, algorithm.kl_ctrl.kl_coef if algorithm.get("use_kl_in_reward") else None
         ),
         "entropy": actor.entropy_coeff or 0.0,
-        "aggregation": actor.loss_agg_mode,
+        "aggregation": SUMMED.get(mode, actor.loss_agg_mode),
     }
     if name in ESTIMATORS:
         baseline, deviation, whitened = ESTIMATORS[name]
@@ -105,7 +118,6 @@ def _algorithm(cfg: Any) -> dict[str, Any]:
         found |= {"baseline": baseline, "deviation": deviation, "whitened advantages": whitened}
     if name == "gae":
         found |= {"gamma": algorithm.gamma, "lambda": algorithm.lam}
-    mode = actor.policy_loss.get("loss_mode", "vanilla")
     found["ratio"] = {"vanilla": "token", "gspo": "sequence", "gpg": "policy gradient"}.get(mode, mode)
     if mode in ("vanilla", "gspo"):
         low, high = actor.clip_ratio_low, actor.clip_ratio_high
@@ -117,8 +129,9 @@ def _algorithm(cfg: Any) -> dict[str, Any]:
 
 
 def _rates(cfg: Any, actor: Any, rounds: int, fsdp: Any) -> list[float] | None:
-    """The rate of a step's first update: the scheduler moves once a step."""
-    optim, ticks = actor.optim, [tick for tick in ROUNDS if tick < rounds]
+    """The rate of a round's first update: the scheduler moves once for each ``update_actor``."""
+    optim, each = actor.optim, _updates_by_queue(cfg) or 1
+    ticks = [tick * each for tick in ROUNDS if tick < rounds]
     if actor.strategy in ("fsdp", "fsdp2"):
         found: list[float] = fsdp(optim, rounds, ticks)
         return found

@@ -73,6 +73,8 @@ class TrainerProgram:
     """The kind of file it takes; empty where its keys have to tell."""
     of_launcher: Mapping[str, str] = field(default_factory=dict)
     """Keys that an option of torchrun decides instead, by the option, as ``nproc-per-node``."""
+    since: str = ""
+    """The first release that has it."""
 
 
 @dataclass(frozen=True)

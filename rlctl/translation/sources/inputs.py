@@ -27,6 +27,8 @@ class Input:
     """Variables that are set for this source only."""
     taken: frozenset[str] = frozenset()
     """Overrides of the command line that are in the document already, because its script passed them on."""
+    since: str = ""
+    """The first release that has the program of a launch script."""
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ def read_launch(text: str, name: str, how: Script) -> Input:
         dialect=launch.dialect or given.dialect,
         kind=given.kind or launch.known.kind,
         reason=reason,
+        since=launch.known.since,
         findings=[_started(launch, how), *notes],
         environment=how.variables,
         taken=taken | {word for word in how.arguments if not is_override(word)},
