@@ -10,17 +10,11 @@ LATER = {
 }
 """Key patterns, and keys, that begin so: not run yet."""
 
-_MEGATRONS = (
-    "checkpoints of Megatron-core are rlctl's own here; the weights of another program come as Hugging Face files"
-)
 NEVER = {
     "model.multi_token_prediction": "heads that Transformers does not read; in none of the documents",
     "rollout.sampling.num_beams": "a beam is searched, not drawn; in none of the documents",
     "rollout.engine<other>": "an engine of one framework; in none of the documents",
     "train.engine<other>": "an engine of one framework, or a remote service with an account",
-    "train.engine<megatron>.checkpoint_path": _MEGATRONS,
-    "critic.engine<megatron>.checkpoint_path": _MEGATRONS,
-    "reference.engine<megatron>.checkpoint_path": _MEGATRONS,
 }
 """What else is refused, and why."""
 

@@ -455,6 +455,15 @@ SHOWN_BY: dict[str, str] = {
     "runtime/train/megatron/test_runs_of_megatron.py::test_a_run_has_the_numbers_of_fsdp2": """
         train.engine<megatron>
     """,
+    "runtime/train/megatron/test_starting.py::test_weights_are_those_of_megatron_core": """
+        train.engine<megatron>.checkpoint_path
+    """,
+    "runtime/train/megatron/test_starting.py::test_experts_are_read_too_from_a_folder_of_megatron_lm": """
+        reference.engine<megatron>.checkpoint_path
+    """,
+    "runtime/train/megatron/test_starting.py::test_a_critic_starts_from_a_policy_or_a_critic": """
+        critic.engine<megatron>.checkpoint_path
+    """,
     "runtime/train/megatron/test_engine.py::test_a_router_that_is_frozen_stays": """
         train.engine<megatron>.moe.freeze_router critic.engine<megatron>.moe.freeze_router
     """,

@@ -12,6 +12,7 @@ from rlctl.config import Config
 from rlctl.config.sections.algorithm import FunctionOperator
 from rlctl.config.sections.data import FunctionDataOperator
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward
+from rlctl.config.sections.train import Megatron
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 
@@ -74,6 +75,20 @@ def _paths(config: Config) -> Iterator[tuple[KeyPath, str]]:
     for role, section in (("reference", config.reference), ("critic", config.critic)):
         if section is not None and section.model is not None:
             yield (role, "model", "path"), section.model.path
+    for name, engine in (
+        ("train", config.train.engine),
+        ("critic", config.critic and config.critic.engine),
+        ("reference", config.reference.engine),
+    ):
+        if isinstance(engine, Megatron):
+            yield (name, "engine", "checkpoint_path"), engine.checkpoint_path or ""
+    for name, engine in (
+        ("train", config.train.engine),
+        ("critic", config.critic and config.critic.engine),
+        ("reference", config.reference.engine),
+    ):
+        if isinstance(engine, Megatron):
+            yield (name, "engine", "checkpoint_path"), engine.checkpoint_path or ""
     for name in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, name)):
             if index or name != "train" or not config.data.operators_input:

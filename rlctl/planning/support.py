@@ -117,11 +117,6 @@ def _megatron(section: str) -> tuple[Row, ...]:
         noted(under, "bridge", "bridge"),
         noted(under, "distributed_checkpointing", "megatron-checkpoints"),
         noted(under, "moe.shared_expert_overlap", "shared-experts"),
-        refused(
-            under,
-            "checkpoint_path",
-            "hugging-face-weights",
-        ),
     )
 
 
@@ -134,7 +129,7 @@ FURTHER_HEADS = "further-heads"
 SHARED_BY = (
     "tensor_parallel_size pipeline_parallel_size virtual_pipeline_parallel_size context_parallel_size"
     " expert_parallel_size expert_tensor_parallel_size sequence_parallel"
-    " moe.dispatcher moe.grouped_gemm transformer"
+    " moe.dispatcher moe.grouped_gemm transformer checkpoint_path"
 )
 """Keys of ``engine<megatron>`` that apply to every role."""
 TRAINED_BY = (

@@ -9,6 +9,7 @@ from rlctl.common import packages
 from rlctl.common.errors import RunError, nearest
 from rlctl.common.messages.reasons import said
 from rlctl.config import Stage, revealed, stages_of
+from rlctl.planning.megatron.starting import from_weights
 from rlctl.runs.folder import read_config
 from rlctl.runs.inspection import RunInfo
 
@@ -44,7 +45,7 @@ def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, t
     ):  # what is not in the checkpoint, such as the base of adapters, is where the stage began
         left = place_of(before[-1], run.folder) / "hf"
         model = replace(chosen.config.model, path=str(left) if left.exists() else chosen.config.model.path)
-        chosen = replace(chosen, config=replace(chosen.config, model=model))
+        chosen = replace(chosen, config=replace(from_weights(chosen.config), model=model))
     folder.parent.mkdir(parents=True, exist_ok=True)
     write(chosen, saved, folder)
     return folder

@@ -26,7 +26,7 @@ from rlctl.config.sections.algorithm import (
 )
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import JudgeReward, ModelReward
-from rlctl.config.sections.train import Critic, Megatron
+from rlctl.config.sections.train import Megatron
 from rlctl.planning import arithmetic
 from rlctl.planning.scaling import Change, Edit, cpu_edits, edited
 
@@ -109,8 +109,9 @@ def _models(config: Config, place: Callable[..., str]) -> Iterator[Edit]:
     for section, held in (("critic", config.critic), ("reference", config.reference)):
         if held is not None and held.model is not None:
             yield from _model((section, "model"), held.model, place)
-    for section, engine in (("train", config.train.engine), ("critic", (config.critic or Critic()).engine)):
-        if isinstance(engine, Megatron) and (section == "train" or config.critic is not None):
+    engines = {"train": config.train.engine, "reference": config.reference.engine}
+    for section, engine in {**engines, "critic": config.critic and config.critic.engine}.items():
+        if isinstance(engine, Megatron):
             yield Edit((section, "engine", "checkpoint_path"), None, FULL_SIZE)
     for index, reward in enumerate(config.rewards):
         if isinstance(reward, ModelReward):

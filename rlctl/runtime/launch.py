@@ -24,6 +24,7 @@ from rlctl.common import packages
 from rlctl.common.errors import MissingDependency, RlctlError, RunError
 from rlctl.config import Config, revealed
 from rlctl.config.sections.output import RaySettings
+from rlctl.planning.megatron.starting import from_weights
 from rlctl.planning.plan import Plan, resolved_stages
 from rlctl.planning.support import WORKER_PYTHON
 from rlctl.runtime.checkpoints.checkpoint import newest_here, place_of
@@ -197,9 +198,11 @@ def _run_stages(
                     return Outcome("stopped", stages=summaries)
                 events.enter_stage(stage.name)
                 feeds_next = index + 1 < len(stages) and stages[index + 1].continues
-                model = str(start_from) if stage.continues and start_from else stage.config.model.path
-                read = materials[stage.name]
-                given = StageContext(stage, stage_plan, plan.device, read, folder, events, stop, accept_changes)
+                model, read = stage.config.model.path, materials[stage.name]
+                started = stage
+                if stage.continues and start_from:
+                    model, started = str(start_from), replace(stage, config=from_weights(stage.config))
+                given = StageContext(started, stage_plan, plan.device, read, folder, events, stop, accept_changes)
                 done = _run_with_restarts(given, placement, model, restarts, feeds_next=feeds_next)
             if done is None:
                 return Outcome("stopped", stages=summaries)

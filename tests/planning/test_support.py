@@ -94,11 +94,9 @@ def test_what_is_never_done_is_refused() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"train": {"engine": {"type": "tinker", "args": {"rank": 8}}}}, "train.engine"),
-    ({"critic": {"engine": {"type": "megatron", "checkpoint_path": "a"}}}, "critic.engine.checkpoint_path"),
     ({"algorithm": {"advantage": {"type": "roll.step_reinforce"}}}, "algorithm.advantage"),
     ({"algorithm": {"policy_loss": {"type": "verl.clip_kl"}}}, "algorithm.policy_loss"),
     ({"algorithm": {"sample_strategy": "difficulty"}}, "algorithm.sample_strategy"),
-    ({"train": {"engine": {"type": "megatron", "checkpoint_path": "a"}}}, "train.engine.checkpoint_path"),
     ({"rewards": ["rule", {"type": "external", "kind": "Worker"}]}, "rewards[1]"),
     ({"buffer": {"type": "file", "replay": {"enabled": True}}}, "buffer.replay.enabled"),
     (

@@ -28,7 +28,6 @@ support-megatron-on-device = Megatron's weights and optimizer stay on the device
 support-bridge = rlctl converts weights with its own tables
 support-megatron-checkpoints = checkpoints always use Megatron's distributed format, which can be resharded
 support-shared-experts = none of the models that rlctl trains with Megatron has shared experts
-support-hugging-face-weights = rlctl reads weights from Hugging Face files; use checkpoint.resume_path for a checkpoint of rlctl
 support-entropy = entropy is always computed in chunks
 support-fused-backend = log-probs without full logits are always computed with PyTorch
 support-critic-tokens = the critic uses the policy's tokens

@@ -28,7 +28,6 @@ support-megatron-on-device = Megatron 的权重和优化器一直留在设备上
 support-bridge = 权重按 rlctl 自己的表转换
 support-megatron-checkpoints = 检查点总用 Megatron 的分布式格式，可重新切分
 support-shared-experts = rlctl 用 Megatron 训练的模型都没有共享专家
-support-hugging-face-weights = rlctl 从 Hugging Face 文件读取权重；rlctl 的检查点请用 checkpoint.resume_path
 support-entropy = 熵总是分块计算
 support-fused-backend = 不生成完整 logits 的 log-prob 总是用 PyTorch 计算
 support-critic-tokens = critic 使用策略的 token

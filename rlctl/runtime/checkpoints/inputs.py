@@ -58,7 +58,7 @@ _CODE = re.compile(
     r"|data\.operators\[\]<function>\.path|data\.custom\.path|environment\.plugins|(.+\.)?import_modules|.+\.chat_template"
 )
 _MODEL = re.compile(
-    r"((critic|reference)\.)?model\.(path|tokenizer|lora\.adapter_path)|rewards\[\]<model>\.(path|tokenizer)"
+    r"((critic|reference)\.)?model\.(path|tokenizer|lora\.adapter_path)|.+\.engine<megatron>\.checkpoint_path|rewards\[\]<model>\.(path|tokenizer)"
     r"|rewards\[\]<judge>\.model|rollout\.auxiliary_models\[\]\.path|algorithm\.distillation\..*(model|path)"
 )
 _SECTIONS = (

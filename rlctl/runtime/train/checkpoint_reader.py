@@ -27,11 +27,17 @@ from rlctl.common.errors import RunError
 from rlctl.runtime.pickles import load_objects, reason_of
 
 METADATA = "torch.distributed.checkpoint.metadata"
+PLANNER = "torch.distributed.checkpoint.planner"
+"""Megatron-core keeps the plans of all workers in its ``.metadata``."""
 _ADMITTED = frozenset(
     {
         *((METADATA, name) for name in ("Metadata", "MetadataIndex", "StorageMeta", "TensorProperties")),
         *((METADATA, f"{kind}StorageMetadata") for kind in ("Tensor", "Bytes", "Chunk")),
         (METADATA, "_MEM_FORMAT_ENCODING"),
+        *(
+            (PLANNER, name)
+            for name in ("SavePlan", "WriteItem", "WriteItemType", "TensorWriteData", "BytesIOWriteData")
+        ),
         ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
         ("torch.serialization", "_get_layout"),
         ("torch", "Size"),

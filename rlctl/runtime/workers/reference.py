@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from rlctl.config import Config
+from rlctl.planning.megatron.starting import without_checkpoint
 from rlctl.runtime.serialization.sequences import Values
 from rlctl.runtime.train.engines import make_train_engine, settled
 from rlctl.runtime.types import Sample
@@ -37,9 +38,12 @@ class Reference(EngineWorker):
         self._micro = reference.micro_batch or config.batch.log_prob_micro_batch or config.batch.micro_batch
         self._temperature = training_temperature(config)
         enter(config, place)
+        train = dataclasses.replace(config.train, engine=engine, precision=precision, compile=compiled)
+        if reference.model is not None and reference.engine is None:  # the policy's checkpoint is of another model
+            train = without_checkpoint(train)
         self._engine = make_train_engine(
             dataclasses.replace(reference.model or config.model, path=model_path),
-            settled(dataclasses.replace(config.train, engine=engine, precision=precision, compile=compiled), config),
+            settled(train, config),
             role="reference",
             seed=config.run.seed,
             device=place.device,

@@ -18,6 +18,7 @@ from rlctl.config.sections.algorithm import DpoObjective, MixObjective, SftObjec
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import LrScheduler
+from rlctl.planning.megatron.starting import without_checkpoint
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
@@ -360,7 +361,7 @@ def _frozen(config: Config, model: Model, path: str, device: Device) -> TrainEng
     """A model that is not trained, spread as the policy is."""
     return make_train_engine(
         dataclasses.replace(model, path=path, lora=None, freeze=()),
-        settled(dataclasses.replace(config.train, compile=False), config),
+        settled(without_checkpoint(dataclasses.replace(config.train, compile=False)), config),
         role="reference",
         seed=config.run.seed,
         device=device,

@@ -113,7 +113,7 @@ class _Writing(SaveShardedStrategy):
         self.written = checkpoint.write(state, Path(checkpoint_dir), self._settings, planner=planner, copied=True)
 
 
-class _Reading(TorchDistLoadShardedStrategy):
+class Reading(TorchDistLoadShardedStrategy):
     """Reads Megatron-core's format as its own strategy does, which unpickles whatever the folder holds."""
 
     def load(self, sharded_state_dict: State, checkpoint_dir: Path | str) -> State:
@@ -205,7 +205,7 @@ def _load(engine: Saved, folder: Path, settings: Checkpoint) -> None:
     if "model" in contents and not with_optimizer:
         _in_full(model, found)
     kept = None if "model" in contents else [p.detach().clone() for p in _parameters(engine)]
-    loaded = dist_checkpointing.load(state, str(folder), _Reading(), _Common(), validate_access_integrity=False)
+    loaded = dist_checkpointing.load(state, str(folder), Reading(), _Common(), validate_access_integrity=False)
     for name, chunk in _chunks(engine) if "model" in contents else ():
         chunk.load_state_dict(loaded["model"][name], strict=engine.adapters is None)
     for number, part in enumerate(_parts(engine)) if with_optimizer else ():

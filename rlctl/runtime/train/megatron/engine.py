@@ -50,7 +50,7 @@ from rlctl.runtime.train import export
 from rlctl.runtime.train.checkpoint import DEFAULTS
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing, TellsLogProbs
 from rlctl.runtime.train.lora import Adapters
-from rlctl.runtime.train.megatron import adapters, checkpointing, weights
+from rlctl.runtime.train.megatron import adapters, checkpointing, starting, weights
 from rlctl.runtime.train.megatron.adapters import as_peft_names, switched_off
 from rlctl.runtime.train.megatron.arguments import ddp_config, optimizer_config, transformer_config
 from rlctl.runtime.train.megatron.head import Read
@@ -129,8 +129,12 @@ class MegatronEngine(TellsLogProbs):
             self.adapters = Adapters.put_into(self._plain(), model.lora, base=model.path, seed=seed)
             adapters.put_on(chunks, self.adapters, names)
         torch.manual_seed(derive_seed(seed, "weights", role))  # of weights that are not in the files: alike everywhere
-        held = {} if self.adapters is None else self.adapters.tensors()
-        weights.load_weights(chunks, model.path, self.hf_config, held)
+        if train.engine.checkpoint_path is not None:
+            starting.start_from(chunks, train.engine.checkpoint_path, self.hf_config, critic=role == "critic")
+        else:
+            weights.load_weights(chunks, model.path, self.hf_config)
+        if self.adapters is not None:
+            weights.fill_adapters(chunks, self.adapters.tensors(), self.hf_config)
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
         self.chunks: list[Any] = list(chunks)
         self._replays = Replays(chunks, self.config) if replays else None

@@ -29,7 +29,6 @@ from rlctl.runtime.train.safetensors_files import SafetensorsFiles
 
 logger = logging.getLogger(__name__)
 
-NONE: Mapping[str, Tensor] = {}
 EXPERT = re.compile(r"mlp\.experts\.local_experts\.(\d+)\.")
 
 
@@ -109,12 +108,24 @@ def _shapes(rule: WeightNameRule, share: torch.Size, sharing: int, names: Names)
 # Loading
 
 
-def load_weights(
-    chunks: Sequence[torch.nn.Module], folder: Path | str, hf_config: Any, adapters: Mapping[str, Tensor] = NONE
-) -> None:
-    """Fill the model of all workers from a folder or hub name; every worker calls it.
+def fill_adapters(chunks: Sequence[torch.nn.Module], adapters: Mapping[str, Tensor], hf_config: Any) -> None:
+    """Fill the adapters of a model from whole tensors under peft's names."""
+    names = Names(hf_config)
+    for part in parts(chunks):
+        if ADAPTERS in part.name:
+            _fill(part, names.rule(part.name), lambda name: (list(adapters[name].shape), adapters[name]), names)
 
-    Adapters are filled from the whole tensors that are given, under peft's names.
+
+def drawn_head(chunks: Sequence[torch.nn.Module], hf_config: Any) -> None:
+    """Draw a critic's head from torch's generator, as Transformers draws it: seed it alike on every worker."""
+    names = Names(hf_config)
+    for part in parts(chunks):
+        if ADAPTERS not in part.name and _drawn(names.rule(part.name)):
+            _draw(part, hf_config)
+
+
+def load_weights(chunks: Sequence[torch.nn.Module], folder: Path | str, hf_config: Any) -> None:
+    """Fill the model of all workers from a folder or hub name, but for adapters; every worker calls it.
 
     It is to come before the optimizer is made, which copies the weights. A value head that the files lack is drawn from
     torch's generator, as Transformers draws it: seed it alike on every worker.
@@ -123,11 +134,7 @@ def load_weights(
         RunError: a tensor is missing, unknown, or of another shape, on every worker where it concerns names.
     """
     names = Names(hf_config)
-    found = list(parts(chunks))
-    for part in found:
-        if ADAPTERS in part.name:
-            _fill(part, names.rule(part.name), lambda name: (list(adapters[name].shape), adapters[name]), names)
-    mine = [part for part in found if ADAPTERS not in part.name]
+    mine = [part for part in parts(chunks) if ADAPTERS not in part.name]
     with SafetensorsFiles(str(folder)) as files:
 
         def read(name: str) -> tuple[list[int], Any]:
