@@ -30,6 +30,7 @@ from rlctl.runtime.sync.ways import transport_of
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.tracking.safe import SafeTracker
 from rlctl.runtime.workers.critic import section_of
+from rlctl.runtime.workers.engine import EngineWorker
 from rlctl.runtime.workers.trainer import Trainer
 
 Groups = Mapping[str, Group]
@@ -113,7 +114,9 @@ def make_roles(given: StageContext, groups: Groups, *, renew: Callable[[int], No
     stateless = RetryPolicy(SCORED_AGAIN, lost)
     models = _modelled(config, groups, stateless)
     failed = partial(advise, hint="a reward that fails counts as 0")
-    drawing = RetryPolicy(config.rollout.timeouts.retries, lost, renew)
+    shares = arithmetic.rollout_sleeps(config, given.device)
+    make_room = partial(_make_room, [groups[name] for name in TRAINED if name in groups]) if shares else None
+    drawing = RetryPolicy(config.rollout.timeouts.retries, lost, renew, make_room)
     groups = {name: _replicas(config, name, group) if name in TRAINED else group for name, group in groups.items()}
     return Roles(
         policy=_policy(given, groups["policy"]) if "policy" in groups else None,
@@ -122,6 +125,12 @@ def make_roles(given: StageContext, groups: Groups, *, renew: Callable[[int], No
         rollout=_rollout(config, groups, drawing, stateless, given.device),
         rewards=Rewards(groups["reward"], tokenizer, models, failed, stateless) if "reward" in groups else None,
     )
+
+
+def _make_room(trained: Sequence[Group]) -> None:
+    """Have training leave the GPUs: vLLM starts only if the share of memory that it was given is free."""
+    for group in trained:
+        group.all(EngineWorker.vacate)
 
 
 def _rollout(

@@ -259,7 +259,8 @@ class Train:
     """Pack sequences without padding if the attention implementation allows it. Results don't change; false is
     slower. Megatron always packs."""
     compile: bool = True
-    """Compile the log-prob and entropy computation with torch.compile if a compiler is installed."""
+    """Compile the layers and the log-prob and entropy computation with torch.compile, on GPUs with a compiler. Results change
+    by rounding; the first step takes a minute longer."""
     seed: int | None = None
     """Seed of the training engine (dropout). null = ``run.seed``."""
 

@@ -155,6 +155,8 @@ class RetryPolicy:
     """Told of each lost worker."""
     renew: Callable[[int], None] = lambda index: None
     """Brings a new worker to where the others are."""
+    make_room: Callable[[], None] | None = None
+    """Has others leave the device before a new worker starts there; None if none share it."""
 
 
 @dataclass(frozen=True)
@@ -532,6 +534,8 @@ class RayGroup:
                 raise lost
             left[place] -= 1
             again.tell(lost)
+            if again.make_room is not None:
+                again.make_room()
             self.replace(indices[place])
             again.renew(indices[place])
             return call(place)

@@ -8,7 +8,8 @@
                        └── a failure ──▶ the source is run to its end, engines answer nothing until a whole sync
 
 While the engines load a bucket the next is gathered. An engine that is lost meanwhile is replaced, and gets all weights when
-the others have theirs; over NCCL, where the others wait for it, it is lost to the run as a training worker would be.
+the others have theirs. If it shares its GPU with training, the source is run to its end, training leaves the GPU, the engine
+is replaced, and all begin again. Over NCCL, where the others wait for it, it is lost to the run as a training worker would be.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, Protocol
 from safetensors import SafetensorError, safe_open
 
 from rlctl.common.errors import RunError
-from rlctl.runtime.processes.calls import StopRequested
+from rlctl.runtime.processes.calls import StopRequested, WorkerLost
 from rlctl.runtime.processes.group import Group, Limit, RetryPolicy, Waiting
 from rlctl.runtime.sync.bucket import Named
 from rlctl.runtime.sync.device import Nccl
@@ -193,9 +194,27 @@ class WeightSync:
         """
         engines = sorted(only) or list(range(len(self.engines)))
         with source.turn():
+            if self.again is not None and self.again.make_room is not None and not source.transport.meets:
+                self._in_turns(source, version, engines, self.again)
+                return
             behind = self._attempt(source, version, engines, self.again)
             if behind:
                 self._attempt(source, version, sorted(behind), None)
+
+    def _in_turns(self, source: Source, version: int, engines: list[int], again: RetryPolicy) -> None:
+        """Engines that need the room of the source, which is busy while it gives weights out: replaced between attempts."""
+        for left in reversed(range(again.times + 1)):
+            try:
+                self._attempt(source, version, engines, None)
+            except WorkerLost as lost:
+                if not left or lost.actor not in self.engines.names:
+                    raise
+                calls: dict[int, tuple[Any, ...]] = dict.fromkeys(engines, ())
+                late = Limit(self.timeout, f"it did not start again within {self.timeout:g} s (weight_sync.timeout)")
+                replacing = RetryPolicy(1, again.tell, make_room=again.make_room)
+                self.engines.begin(RolloutWorker.meeting, calls, again=replacing, limit=late).wait()
+            else:
+                return
 
     def _attempt(self, source: Source, version: int, engines: list[int], again: RetryPolicy | None) -> set[int]:
         """One pass over the buckets; the engines that took the place of others after it had begun."""

@@ -2,18 +2,19 @@
 
 What it reads of ``train.engine`` is in ``shard_model``, of ``train.precision`` in ``_mixed_precision``, of
 ``train.optimizer`` in ``optimizer``, of ``train.lr_scheduler`` in ``schedule``, of ``model`` in ``model`` and
-``lora``. Compiled is only the work on logits, and only on GPU: a model small enough for CPU compiles longer than it saves.
+``lora``. Compiled are the layers and the work on logits, only on GPU: a model small enough for CPU compiles longer than it
+saves.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -123,6 +124,13 @@ class FsdpEngine(TellsLogProbs):
         self._routing: Routing = "own"
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
         self._sequence = make_group(train.engine.ulysses_sequence_parallel_size)
+        compiles = train.compile and self.device.type == "cuda" and has_triton()
+        if compiles:
+            compile_rows()
+            if (
+                self._sequence is None and self._routers is None
+            ):  # what those do between workers and to routers is no kernel
+                compile_layers(layers_to_wrap(self.model, train.engine))
         self._copies = shard_model(self.model, train.engine, train.precision, self.device).ndim > 1
         if empty is not None:
             empty.fill(torch.device("cpu") if train.engine.cpu_offload_policy else self.device)
@@ -136,6 +144,8 @@ class FsdpEngine(TellsLogProbs):
             self.optimizer = make_optimizer(self.model.parameters(), train.optimizer)
         self.loss_scale = LossScale() if trained and train.precision.compute == "float16" else None
         self._offloads = "none" if train.engine.cpu_offload_policy else train.engine.offload
+        self._away = set[str]()
+        """What is in CPU memory until it is needed."""
         self.takes_schedule = train.lr_scheduler.restore_from_checkpoint
         self._max_grad_norm = train.optimizer.max_grad_norm
         self._head = Head(self.model)
@@ -149,8 +159,6 @@ class FsdpEngine(TellsLogProbs):
             )
         plain = not self._padded and self._vision is None and self._sequence is None and self._routers is None
         self._shares_prompts = bool(train.fused_kernels.prefix_grouping) and plain
-        if train.compile and self.device.type == "cuda" and has_triton():
-            compile_rows()
         self.offload()
 
     def statistics(
@@ -418,13 +426,24 @@ class FsdpEngine(TellsLogProbs):
 
     def offload(self) -> None:
         """See ``TrainEngine``. What ``train.engine.offload`` names moves; on CPU there is nowhere to move it."""
+        self._leave(self._offloads)
+
+    def vacate(self) -> None:
+        """See ``TrainEngine``. Under ``train.engine.cpu_offload_policy`` all that stays on the device is PyTorch's reserve."""
+        offloaded = isinstance(self._train.engine, Fsdp2) and self._train.engine.cpu_offload_policy
+        self._leave("none" if offloaded else "both")
+
+    def _leave(self, what: Literal["none", "parameters", "optimizer", "both"]) -> None:
+        """Have some of it in CPU memory until ``_bring``."""
         if self.device.type != "cuda":
             return
-        cpu, what = torch.device("cpu"), self._offloads
+        cpu = torch.device("cpu")
         if what in ("parameters", "both"):
             self.model.to(cpu)
+            self._away.add("parameters")
         if what in ("optimizer", "both") and self.optimizer is not None:
             move_optimizer(self.optimizer, cpu)
+            self._away.add("optimizer")
         if self._train.memory.empty_cache:
             torch.cuda.empty_cache()
 
@@ -433,13 +452,13 @@ class FsdpEngine(TellsLogProbs):
         self._bring(optimizer=True)
 
     def _bring(self, *, optimizer: bool) -> None:
-        """Have on the device again what ``offload`` moved."""
-        if self.device.type != "cuda":
-            return
-        if self._offloads in ("parameters", "both"):
+        """Have on the device again what ``_leave`` moved."""
+        if "parameters" in self._away:
             self.model.to(self.device)
-        if optimizer and self._offloads in ("optimizer", "both") and self.optimizer is not None:
+            self._away.discard("parameters")
+        if optimizer and "optimizer" in self._away and self.optimizer is not None:
             move_optimizer(self.optimizer, self.device)
+            self._away.discard("optimizer")
 
     def _micro_batches(self, samples: Sequence[Sample], micro: MicroBatchSize, together: int = 1) -> list[list[int]]:
         """Micro-batches as indices; every replica has as many as any other, some of them empty: passes are collective."""
@@ -510,6 +529,16 @@ def shard_model(
         for layer, following in itertools.pairwise(parts[:-1]):
             layer.set_modules_to_forward_prefetch([following])
     return mesh
+
+
+def compile_layers(layers: Iterable[torch.nn.Module], backend: str | Callable[..., Any] = "inductor") -> None:
+    """Compile what each layer computes, one code for all that are alike and for all lengths, but not what gathers parameters.
+
+    A layer that cannot be compiled runs as it is.
+    """
+    torch._dynamo.config.suppress_errors = True
+    for layer in layers:
+        layer.forward = torch.compile(layer.forward, dynamic=True, backend=backend)
 
 
 def make_mesh(shard: int | str, device: torch.device) -> DeviceMesh:

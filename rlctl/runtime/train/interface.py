@@ -193,6 +193,10 @@ class TrainEngine(Protocol):
         """Free the device's memory for others until the next call; passes, saving and loading do so when they are over."""
         ...
 
+    def vacate(self) -> None:
+        """As ``offload``, whatever the config says: weights and optimizer leave a GPU too, as far as the engine can move them."""
+        ...
+
     def reload(self) -> None:
         """Take the device again, before the next call does."""
         ...

@@ -51,6 +51,10 @@ class EngineWorker:
         """Make room on the device for another role."""
         self._engine.offload()
 
+    def vacate(self) -> None:
+        """Leave the device as far as possible until the engine is used again."""
+        self._engine.vacate()
+
     def reload(self) -> None:
         """Take the device again."""
         self._engine.reload()

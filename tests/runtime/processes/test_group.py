@@ -220,10 +220,14 @@ def test_a_worker_that_is_killed_is_replaced_and_its_call_made_again(workers: Ca
     group.all(Worker.set_number, 5)
     before = group.processes()
     told: list[WorkerLost] = []
-    again = RetryPolicy(1, told.append, lambda index: group.one(index, Worker.set_number, 5))
+    room: list[bool] = []
+    again = RetryPolicy(
+        1, told.append, lambda index: group.one(index, Worker.set_number, 5), lambda: room.append(is_over(before[1]))
+    )
     threading.Timer(1.0, os.kill, (before[1], signal.SIGKILL)).start()
     assert group.each(Worker.sleep, [(3.0,), (3.0,)], again=again) == [5, 5]
     assert [lost.actor for lost in told] == ["rollout-1"]
+    assert room == [True], "asked for once, between the end of the process and the start of the next"
     after = group.processes()
     assert (after[0] == before[0], after[1] == before[1]) == (True, False)
     with pytest.raises(WorkerLost, match=r"^rollout-0: its process died"):

@@ -136,6 +136,7 @@ class Engines:
         self.names = [f"rollout-{index}" for index in range(count)]
         self.model, self.die_at, self.calls = model, die_at, [0] * count
         self.limits: list[Limit] = []
+        self.died: set[int] = set()
 
     def __len__(self) -> int:
         return len(self.workers)
@@ -153,13 +154,22 @@ class Engines:
 
         def call(index: int, args: tuple[Any, ...]) -> Any:
             self.calls[index] += 1
+            if index in self.died:
+                return replaced(index, args)
             if self.calls[index] != self.die_at.get(index):
                 return method(self.workers[index], *args)
-            lost = WorkerLost(f"{self.names[index]}: its process died")
+            self.died.add(index)
+            return replaced(index, args)
+
+        def replaced(index: int, args: tuple[Any, ...]) -> Any:
+            lost = WorkerLost(f"{self.names[index]}: its process died", actor=self.names[index])
             if again is None:
                 raise lost
             again.tell(lost)
+            if again.make_room is not None:
+                again.make_room()
             self.workers[index] = Engine(self.model)
+            self.died.discard(index)
             again.renew(index)
             return method(self.workers[index], *args)
 
@@ -184,6 +194,30 @@ def test_an_engine_that_is_lost_meanwhile_is_replaced_and_gets_all_weights(
     for engine in engines.workers:
         assert answers_with(engine, 5)
         assert all(torch.equal(engine.weights()[name], tensor) for name, tensor in expected.items())
+
+
+@pytest.mark.parametrize("call", [1, 2, 4])
+def test_training_leaves_a_gpu_before_an_engine_starts_there_again(
+    make_trainer: Callable[..., Trainer], model: Path, call: int
+) -> None:
+    """It is asked to when it gives out nothing; all engines then get all weights from the first bucket on."""
+    trainer, engines, told, left = make_trainer(), Engines(model, 2, die_at={1: call}), list[WorkerLost](), list[str]()
+    change(trainer)
+    source = TrainWorkers(LocalGroup("policy-0", trainer), HostMemory(), SMALL)
+    begin, end = source.begin, source.end
+    source.begin = lambda *args: left.append("begin") or begin(*args)  # type: ignore[method-assign,func-returns-value]
+    source.end = lambda limit: end(limit) or left.append("end")  # type: ignore[method-assign,func-returns-value]
+    again = RetryPolicy(1, told.append, make_room=lambda: (trainer.vacate(), left.append("vacate"))[1])
+    WeightSync(engines, 60.0, again).run(source, 5)  # type: ignore[arg-type]
+    assert left == ["begin", "end", "vacate", "begin", "end"]
+    assert len(told) == 1
+    expected = exported(trainer)
+    for engine in engines.workers:
+        assert answers_with(engine, 5)
+        assert all(torch.equal(engine.weights()[name], tensor) for name, tensor in expected.items())
+    engines.die_at = {1: engines.calls[1] + 1, 0: engines.calls[0] + 8}
+    with pytest.raises(WorkerLost, match="rollout-0"):
+        WeightSync(engines, 60.0, again).run(source, 6)  # type: ignore[arg-type]
 
 
 def test_only_the_engines_that_are_named_get_weights(make_trainer: Callable[..., Trainer], model: Path) -> None:

@@ -30,7 +30,7 @@ from rlctl.runtime.train.interface import Role
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, Weights
 from rlctl.runtime.train.scaling import GROWTH_UPDATES, START, LossScale
 from rlctl.runtime.types import Sample
-from tests.runtime.train import jobs
+from tests.runtime.train import compiled_jobs, jobs
 from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT32, FLOAT64, make_samples, settings
 from tests.runtime.train.processes import Workers
 
@@ -423,3 +423,16 @@ def test_weights_for_rollout_are_cast_before_they_are_gathered(two: Workers, mod
         assert weights.keys() == others.keys()
         assert all(torch.equal(tensor.bfloat16(), others[name]) for name, tensor in weights.items())
     assert {tensor.dtype for tensor in narrow[0][0].values()} == {torch.bfloat16}
+
+
+def test_compiled_layers_compute_the_same_by_one_code_for_all(models: dict[str, Path], one: Workers) -> None:
+    """One code with and one without gradient, and one each for a length that is a special case; none for each layer."""
+    samples = jobs.make_samples(8)
+    [(expected, told, codes, _)] = one.run(compiled_jobs.trained, models["qwen2"], samples, False)
+    assert codes == 0
+    [(found, same, codes, breaks)] = one.run(compiled_jobs.trained, models["qwen2"], samples, True)
+    assert (1 <= codes <= 4, breaks) == (True, 0)
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-5, atol=1e-6)
+    for mine, theirs in zip(same, told, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)

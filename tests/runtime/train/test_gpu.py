@@ -78,6 +78,21 @@ def test_an_engine_at_rest_leaves_the_gpu(models: dict[str, Path]) -> None:
     assert rest < (torch.cuda.memory_allocated() - before) / 2
 
 
+def test_an_engine_leaves_the_gpu_to_another_process_and_trains_the_same(models: dict[str, Path]) -> None:
+    expected, losses = taken(engine_of(models["llama"], PLAIN))
+    gc.collect()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    engine = engine_of(models["llama"], PLAIN)
+    first = engine.update(SAMPLES, RL_LOSS, micro=ALL_AT_ONCE, temperature=1.0, totals=totals_of(SAMPLES))["loss"]
+    held = torch.cuda.memory_allocated() - before
+    engine.vacate()
+    assert torch.cuda.memory_allocated() - before < held / 10
+    found, rest = taken(engine, steps=1)
+    assert [first, *rest] == losses
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in found.items())
+
+
 def test_a_checkpoint_is_taken_up_by_an_engine_at_rest(models: dict[str, Path], tmp_path: Path) -> None:
     resting = dataclasses.replace(PLAIN, engine=Fsdp2(offload="both"))
     engine = engine_of(models["qwen2"], resting)

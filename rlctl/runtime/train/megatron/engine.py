@@ -434,6 +434,10 @@ class MegatronEngine(TellsLogProbs):
         if self.device.type == "cuda" and self._empties_cache:
             torch.cuda.empty_cache()
 
+    def vacate(self) -> None:
+        """See ``TrainEngine``. As ``offload``."""
+        self.offload()
+
     def reload(self) -> None:
         """See ``TrainEngine``."""
 
