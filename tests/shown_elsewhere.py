@@ -131,6 +131,13 @@ SHOWN_BY: dict[str, str] = {
     "runtime/agents/test_tool_files.py::test_a_tool_file_rewards_calls_as_it_says_and_as_it_returns": """
         rollout.agents[]<tools>.tools[]<file>.reward
     """,
+    "runtime/test_auxiliary.py::test_a_judge_asks_the_model_by_its_name": """
+        rollout.auxiliary_models rollout.auxiliary_models[].path rollout.auxiliary_models[].name
+        rewards[]<judge>.auxiliary_model
+    """,
+    "runtime/test_auxiliary.py::test_a_model_at_an_endpoint_is_called_with_its_own_name_and_key": """
+        rollout.auxiliary_models[].base_url rollout.auxiliary_models[].api_key
+    """,
     "runtime/agents/test_tools.py::test_a_call_is_answered_and_the_answer_read": """
         rollout.default_agent rollout.agents rollout.agents[]<tools> rollout.agents[]<tools>.name
         rollout.agents[]<tools>.tools rollout.agents[]<tools>.tools[]<python>

@@ -302,6 +302,7 @@ def policy_steps(config: Config) -> Any:
     trained: list[int] = []
     policy = SimpleNamespace(train=lambda samples, step, old_is_current: trained.append(step) or {})
     stage: Any = SimpleNamespace(
+        auxiliary=None,
         config=config,
         policy=policy,
         critic=None,
@@ -614,6 +615,15 @@ def judge_arguments(config: Config) -> Any:
     return engine_arguments(judge_config(config, config.rewards[0], "vllm"), "m", "cuda")  # type: ignore[arg-type]
 
 
+def auxiliary_arguments(config: Config) -> Any:
+    """What vLLM is started with for the first auxiliary model."""
+    from rlctl.runtime.rollout.vllm_arguments import engine_arguments
+    from rlctl.runtime.workers.auxiliary import auxiliary_config
+
+    made = auxiliary_config(config, config.rollout.auxiliary_models[0], "vllm")
+    return engine_arguments(made, "m", "cuda")
+
+
 def pools(config: Config) -> Any:
     """How many processes score for the first reward."""
     from rlctl.runtime.workers.reward import RewardWorker
@@ -638,6 +648,7 @@ WSD = {"train": {"lr_scheduler": {"type": "wsd", "wsd_decay_steps": 5}}}
 RULE = {"rewards": [{"type": "rule", "rule": "number"}]}
 JUDGE = {"rewards": [{"type": "judge", "base_url": "http://a/v1", "model": "m"}]}
 SERVED = {"rewards": [{"type": "judge", "model": "m"}]}
+AUXILIARY = {"rollout": {"auxiliary_models": [{"path": "m"}]}}
 SANDBOX = {"rewards": [{"type": "sandbox", "url": "http://a/run_code"}]}
 HERE = {"rewards": [{"type": "sandbox", "isolation": "limits"}]}
 FUNCTION = {"rewards": [{"type": "function", "path": "a.py"}]}
@@ -909,6 +920,11 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rewards[]<judge>.scoring", "ruler", scorer, JUDGE),
     ("rewards[]<judge>.sampling", {"temperature": 0.0}, scorer, JUDGE),
     ("rewards[]<judge>.engine", "vllm", plan, SERVED),
+    ("rollout.auxiliary_models[].engine", "vllm", plan, AUXILIARY),
+    ("rollout.auxiliary_models[].replicas", 2, plan, AUXILIARY),
+    ("rollout.auxiliary_models[].tensor_parallel_size", 2, plan, AUXILIARY),
+    ("rollout.auxiliary_models[].settings", {"block_size": 8}, auxiliary_arguments, AUXILIARY),
+    ("rollout.auxiliary_models[].max_context_tokens", 64, auxiliary_arguments, AUXILIARY),
     ("rewards[]<judge>.replicas", 2, plan, SERVED),
     ("rewards[]<judge>.tensor_parallel_size", 2, plan, SERVED),
     ("rewards[]<judge>.engine_args", {"block_size": 8}, judge_arguments, SERVED),

@@ -16,7 +16,7 @@ from rlctl.planning.arithmetic import Cluster
 from rlctl.planning.memory import fit_of, known_gpu
 from rlctl.planning.support import generating
 
-ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge")
+ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "auxiliary")
 
 
 def divisible(config: Config, surroundings: CheckContext) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ UNUSED: Mapping[str, tuple[str, ...]] = {
     "torch_memory": ("stack_depth", "name"),
 }
 """What it takes in verl and here not: whole steps are profiled, and the steps are named by ``profiling.steps``."""
-ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge")
+ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "auxiliary")
 
 
 def profiler(config: Config, surroundings: CheckContext) -> Iterator[Problem]:

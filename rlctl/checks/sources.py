@@ -15,6 +15,7 @@ from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelRewa
 from rlctl.config.sections.train import Megatron
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
+from rlctl.planning.auxiliaries import check_auxiliaries
 
 DATA_ENDINGS = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".py", ".jinja")
 
@@ -48,12 +49,17 @@ def reward_names(config: Config, surroundings: CheckContext) -> Iterator[Problem
 def judges(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A judge has a model; one that the run serves has devices, and is the only one."""
     for index, reward in enumerate(config.rewards):
-        if isinstance(reward, JudgeReward) and not reward.model:
+        if isinstance(reward, JudgeReward) and not reward.model and reward.auxiliary_model is None:
             yield problem("judge-model", ("rewards", index, "model"), name=reward.name)
     try:
         arithmetic.judge_devices(config)
     except PlanError as error:
         yield problem("judge-model_devices", ("rewards",), reason=error.message, advice=error.hint)
+    try:
+        check_auxiliaries(config, surroundings.cluster.device if surroundings.cluster is not None else None)
+        arithmetic.auxiliary_devices(config)
+    except PlanError as error:
+        yield problem("auxiliary-models", ("rollout", "auxiliary_models"), reason=error.message, advice=error.hint)
 
 
 def paths(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
@@ -108,6 +114,9 @@ def _paths(config: Config) -> Iterator[tuple[KeyPath, str]]:
             yield ("rewards", index, "path"), reward.path
         if arithmetic.is_served_here(reward):
             yield ("rewards", index, "model"), getattr(reward, "model", "")
+    for index, model in enumerate(config.rollout.auxiliary_models):
+        if model.base_url is None:
+            yield ("rollout", "auxiliary_models", index, "path"), model.path
 
 
 def looks_local(path: str) -> bool:

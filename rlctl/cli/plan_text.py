@@ -139,7 +139,7 @@ def _engine(role: RolePlan) -> str:
     if not role.devices:
         return text("plan-on-cpu", engine=role.engine, count=role.processes)
     group = len(role.devices) // role.processes if role.processes else 1
-    if group > 1 or role.role in ("rollout", "judge"):
+    if group > 1 or role.role in ("rollout", "judge", "auxiliary"):
         return text("plan-engines", engine=role.engine, count=role.processes, each=group)
     return text("plan-replicas", engine=role.engine, count=role.replicas)
 

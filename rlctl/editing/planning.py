@@ -20,7 +20,8 @@ from rlctl.runs import differences, folder_of, inspect, read_config
 from rlctl.runs.launching import place
 
 LETTERS = {
-    "policy": "P", "rollout": "R", "reference": "F", "critic": "C", "reward": "W", "reward_model": "M", "judge": "J", "agent": "A"
+    "policy": "P", "rollout": "R", "reference": "F", "critic": "C", "reward": "W", "reward_model": "M",
+    "judge": "J", "auxiliary": "X", "agent": "A"
 }  # fmt: skip
 """A letter for each role, where a device is drawn."""
 

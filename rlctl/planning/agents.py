@@ -10,7 +10,7 @@ from rlctl.config.sections.rollout import ExternalEngine
 from rlctl.planning import arithmetic
 
 MODELS = ("policy", "random")
-"""What an agent can call."""
+"""What an agent can generate with."""
 
 
 def check_agents(config: Config) -> dict[str, TrajectoryAgent]:
@@ -81,11 +81,11 @@ def _check_kind(config: Config, agent: TrajectoryAgent) -> None:
     if agent.model not in MODELS:
         raise PlanError(
             said(
-                "the agent {name!r} calls the model {model!r}; expected policy or random",
+                "the agent {name!r} generates with the model {model!r}; expected policy or random",
                 name=agent.name,
                 model=agent.model,
             ),
-            hint="set its model to policy; auxiliary models are not supported yet",
+            hint="set its model to policy; the agent's code calls auxiliary models by name",
         )
     if isinstance(agent, EnvironmentAgent) and agent.history_turns is not None and agent.samples == "trajectory":
         raise PlanError(

@@ -30,6 +30,7 @@ from rlctl.config.sections.batch import Batch
 from rlctl.config.sections.data import EvaluationSource
 from rlctl.config.sections.execution import MemoryBuffer
 from rlctl.config.sections.rewards import JudgeReward, Reward
+from rlctl.config.sections.rollout import AuxiliaryModel
 from rlctl.config.sections.train import Critic, Fsdp2, Megatron, TrainEngine
 
 Device = Literal["cuda", "cpu"]
@@ -207,15 +208,25 @@ def devices(config: Config) -> int:
 def devices_of(config: Config, role: str) -> tuple[int, ...]:
     """The device numbers of a role that has devices.
 
-    Split, rollout has the first ones and training the rest. Explicit, a role without a list of its own is where the policy
-    is, rollout on all devices; without a list of the policy's too, every role is on all.
+    Split, rollout has the first ones and training the rest; auxiliary models have the last ones of rollout's, if there are
+    more than they need. Explicit, a role without a list of its own is where the policy is, rollout on all devices; without a
+    list of the policy's too, every role is on all.
     """
     placement, all_devices = config.placement, tuple(range(devices(config)))
     if placement.layout == "split":
         own = placement.rollout_devices or len(all_devices) // 2
-        return all_devices[:own] if role == "rollout" else all_devices[own:]
+        beside = _auxiliary_devices_needed(config)
+        dedicated = own - beside if own > beside else own
+        if role == "auxiliary":
+            return all_devices[dedicated if own > beside else 0 : own]
+        return all_devices[:dedicated] if role == "rollout" else all_devices[own:]
     if placement.layout == "explicit":
-        instead = {"policy": (), "rollout": (), "judge": ("reward", "policy")}
+        instead = {
+            "policy": (),
+            "rollout": (),
+            "judge": ("reward", "policy"),
+            "auxiliary": ("rollout", "policy"),
+        }
         names = (role, *instead.get(role, ("policy",)))
         return next((placement.roles[name].devices for name in names if name in placement.roles), all_devices)
     return all_devices
@@ -485,9 +496,91 @@ def _agent_named(config: Config, chosen: str | None, key: str) -> TrajectoryAgen
     return agents[names.index(chosen)]
 
 
+def auxiliary_models(config: Config) -> dict[str, AuxiliaryModel]:
+    """The models that judges and agents call, by name.
+
+    Raises:
+        PlanError: two have one name.
+    """
+    found: dict[str, AuxiliaryModel] = {}
+    for model in config.rollout.auxiliary_models:
+        name = model.name or model.path
+        if name in found:
+            raise PlanError(
+                said("two of rollout.auxiliary_models are called {name!r}", name=name), hint="give each its own name"
+            )
+        found[name] = model
+    return found
+
+
+def served_auxiliaries(config: Config) -> dict[str, AuxiliaryModel]:
+    """Those of them that engines of the run serve; none if nothing is generated or scored.
+
+    Raises:
+        PlanError: they want different engines.
+    """
+    if not (needs_rollout(config) or scores(config)):
+        return {}
+    found = {name: model for name, model in auxiliary_models(config).items() if model.base_url is None}
+    for field in ("engine", "tensor_parallel_size"):
+        values = {name: getattr(model, field) for name, model in found.items()}
+        if len(set(values.values())) > 1:
+            each_value = ", ".join(f"{name}: {value}" for name, value in values.items())
+            raise PlanError(
+                said("rollout.auxiliary_models differ in {field} ({each_value})", field=field, each_value=each_value),
+                hint=said(
+                    "give those that the run serves the same {field}, or serve some at an endpoint and set base_url",
+                    field=field,
+                ),
+            )
+    return found
+
+
+def auxiliary_engine(config: Config, device: Device) -> str:
+    """The engine of the auxiliary models that the run serves."""
+    first = next(iter(served_auxiliaries(config).values()))
+    return _engine_on(first.engine, device)
+
+
+def auxiliary_of_each_engine(config: Config) -> list[str]:
+    """The name of the model of each engine, in order."""
+    return [name for name, model in served_auxiliaries(config).items() for _ in range(model.replicas)]
+
+
+def auxiliary_devices(config: Config) -> tuple[int, ...]:
+    """The devices of the auxiliary models that the run serves; none if it serves none.
+
+    Raises:
+        PlanError: there are too few.
+    """
+    needed = _auxiliary_devices_needed(config)
+    if not needed:
+        return ()
+    devices = devices_of(config, "auxiliary")
+    if needed > len(devices):
+        raise PlanError(
+            said(
+                "rollout.auxiliary_models need {needed} devices; they have {count}", needed=needed, count=len(devices)
+            ),
+            hint="set placement.roles.auxiliary.devices, or lower their replicas or tensor_parallel_size",
+        )
+    return devices[:needed]
+
+
+def auxiliaries_share(config: Config) -> tuple[str, ...]:
+    """The roles on whose devices auxiliary models are too."""
+    own = set(auxiliary_devices(config))
+    roles = [*(["policy"] if trains(config) else []), *(["rollout"] if needs_rollout(config) else [])]
+    return tuple(role for role in roles if own & set(devices_of(config, role)))
+
+
+def _auxiliary_devices_needed(config: Config) -> int:
+    return sum(model.replicas * model.tensor_parallel_size for model in served_auxiliaries(config).values())
+
+
 def is_served_here(reward: Reward) -> bool:
-    """Whether a reward is a judge that the run serves itself."""
-    return isinstance(reward, JudgeReward) and reward.base_url is None
+    """Whether a reward is a judge that the run serves for this reward alone."""
+    return isinstance(reward, JudgeReward) and reward.base_url is None and reward.auxiliary_model is None
 
 
 def served_judges(config: Config) -> dict[int, JudgeReward]:
@@ -514,8 +607,12 @@ def served_judges(config: Config) -> dict[int, JudgeReward]:
 
 def judge_engine(reward: JudgeReward, device: Device) -> str:
     """The engine of a judge that the run serves."""
-    if reward.engine != "auto":
-        return reward.engine
+    return _engine_on(reward.engine, device)
+
+
+def _engine_on(engine: str, device: Device) -> str:
+    if engine != "auto":
+        return engine
     return "vllm" if device == "cuda" else "transformers"
 
 

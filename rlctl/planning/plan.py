@@ -23,6 +23,7 @@ from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.planning import arithmetic, rollout_schedule
 from rlctl.planning.agents import check_agents
 from rlctl.planning.arithmetic import Cluster, Device, evaluates, needs_critic, needs_reference, needs_rollout, trains
+from rlctl.planning.auxiliaries import check_auxiliaries
 from rlctl.planning.megatron.limits import asked_of, limits
 from rlctl.planning.memory import (
     Change,
@@ -62,7 +63,7 @@ __all__ = [
 ]
 
 PLAN_VERSION = 1
-Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "agent"]
+Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "auxiliary", "agent"]
 
 
 def role_and_number(worker: str) -> tuple[str, int]:
@@ -342,6 +343,7 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
         if check_agents(config):
             count = config.rollout.agent_workers
             roles.append(RolePlan("agent", "python", count, count, (), 1))
+    roles += _auxiliaries(config, device)
     held = arithmetic.reference_is_held(config)
     if needs_reference(config) and arithmetic.reference_is_base(config) and not held:
         notes.append(text("plan-note-adapters-off"))
@@ -354,6 +356,21 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
         roles += _reward_models(config, notes)
         roles += _judges(config, device, notes)
     return roles
+
+
+def _auxiliaries(config: Config, device: Device) -> list[RolePlan]:
+    """The auxiliary models that the run serves, each on one or more engines.
+
+    Raises:
+        PlanError: a judge or agent names one that there is not, they have too few devices, or they share GPUs and don't say
+            how much of them they take.
+    """
+    check_auxiliaries(config, device)
+    count = len(arithmetic.auxiliary_of_each_engine(config))
+    if not count:
+        return []
+    engine, devices = arithmetic.auxiliary_engine(config, device), arithmetic.auxiliary_devices(config)
+    return [RolePlan("auxiliary", engine, count, count, devices, config.placement.cpus_per_worker)]
 
 
 def _judges(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:

@@ -380,7 +380,11 @@ TABLE: tuple[Row, ...] = (
     honoured("rollout.agents[]<tools|function|environment|program>", "credit.turns"),
     honoured("rollout.agents[]<tools>", "credit.tool_rewards"),
     noted("rollout.agents[]<function|environment|program>", "credit.tool_rewards", "calls-no-tools"),
-    refused("rollout", "auxiliary_models*", SERVER),
+    honoured("rollout", "auxiliary_models"),
+    honoured(
+        "rollout.auxiliary_models[]",
+        "path name base_url api_key engine replicas tensor_parallel_size max_context_tokens settings",
+    ),
     refused(
         "rollout.openai_server", "enabled port tool_choice tool_parser reasoning_parser history log_requests", SERVER
     ),
@@ -479,7 +483,7 @@ TABLE: tuple[Row, ...] = (
     honoured("rewards[]<function>", "path function signature"),
     honoured("rewards[]<model>", "path tokenizer chat_template max_tokens micro_batch_size trust_remote_code"),
     descriptive("rewards[]<model>", "overrides"),
-    honoured("rewards[]<judge>", "base_url model api_key prompt scoring sampling max_concurrent"),
+    honoured("rewards[]<judge>", "auxiliary_model base_url model api_key prompt scoring sampling max_concurrent"),
     honoured("rewards[]<judge>", "replicas tensor_parallel_size engine engine_args max_context_tokens"),
     honoured("rewards[]<sandbox>", "url isolation method max_concurrent memory_limit_mib partial_credit"),
     refused(

@@ -10,6 +10,7 @@ from rlctl.config import Config
 from rlctl.planning import arithmetic
 from rlctl.planning.plan import Device
 from rlctl.runtime.agents.relay import AgentEngines
+from rlctl.runtime.auxiliary_engines import Watched
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints
 from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.evaluation.held_out import make_evaluator
@@ -99,6 +100,7 @@ def make_run(given: StageContext, groups: Groups, trackers: Sequence[SafeTracker
         old_is_current=old_is_current(config, given.plan),
         inputs=given.materials.inputs,
         accept_changes=given.accept_changes,
+        auxiliary=_auxiliary(config, groups, events.advise, given.device),
         sample_files=SampleFiles(given.folder, stage.name, events.advise) if config.rollout.log_responses else None,
     )
     return run
@@ -142,6 +144,14 @@ def _rollout(
     sleeps = arithmetic.rollout_sleeps(config, device)
     engines = RolloutEngines(groups["rollout"], drawing, config.weight_sync.timeout, gives_memory=sleeps)
     return AgentEngines(engines, groups["agent"], stateless) if "agent" in groups else engines
+
+
+def _auxiliary(config: Config, groups: Groups, advise: Callable[[str, str], None], device: Device) -> Watched | None:
+    if "auxiliary" not in groups:
+        return None
+    again = RetryPolicy(SCORED_AGAIN, lambda lost: advise(f"{lost.message}; rlctl starts a replacement", lost.hint))
+    sleeps = device == "cuda" and bool(arithmetic.auxiliaries_share(config)) and config.rollout.memory.sleep
+    return Watched(groups["auxiliary"], again, sleeps=sleeps)
 
 
 def _modelled(config: Config, groups: Groups, again: RetryPolicy) -> Modelled | None:

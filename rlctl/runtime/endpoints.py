@@ -49,6 +49,11 @@ def endpoints_of(config: Config, plan: StagePlan) -> Iterator[Endpoint]:
         yield Endpoint(
             "rollout.engine.base_url", engine.base_url, engine.api_key or "", engine.model or config.model.path
         )
+    for index, model in enumerate(config.rollout.auxiliary_models):
+        if model.base_url and (plan.role("reward") is not None or plan.role("rollout") is not None):
+            yield Endpoint(
+                f"rollout.auxiliary_models[{index}].base_url", model.base_url, model.api_key or "", model.path
+            )
     for index, reward in enumerate(config.rewards if plan.role("reward") is not None else ()):
         if isinstance(reward, JudgeReward) and reward.base_url:
             yield Endpoint(f"rewards[{index}].base_url", reward.base_url, reward.api_key or "", reward.model)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlctl.common.errors import PlanError
 from rlctl.config import Config, Stage
-from rlctl.config.sections.rewards import FunctionReward
+from rlctl.config.sections.rewards import FunctionReward, JudgeReward
 from rlctl.config.sections.rollout import TransformersEngine
 from rlctl.planning import arithmetic
 from rlctl.planning.plan import StagePlan
@@ -42,6 +42,7 @@ from rlctl.runtime.rollout.sglang_arguments import check_sglang
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.stage_run import ENDLESS, Clock
 from rlctl.runtime.train.preflight import check_section, check_training, check_vision, left_off
+from rlctl.runtime.workers.auxiliary import check_auxiliary_engines
 from rlctl.runtime.workers.critic import check_critic, section_of, told_of_critic
 from rlctl.runtime.workers.judge import check_judges
 from rlctl.runtime.workers.reward import scored_by_workers, scorer_of
@@ -76,6 +77,9 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     judge = plan.role("judge")
     if judge is not None:
         check_judges(config, judge.engine)
+    auxiliary = plan.role("auxiliary")
+    if auxiliary is not None:
+        check_auxiliary_engines(config, auxiliary.engine)
     rollout = plan.role("rollout")
     if rollout is not None:
         _check_engine(config, rollout.engine)
@@ -141,7 +145,8 @@ def _check_rewards(config: Config) -> None:
     for reward in config.rewards:
         if isinstance(reward, FunctionReward) and not reward.path.startswith(PACKAGE):
             file_of(reward.path)
-        if not scored_by_workers(reward):
+        auxiliary = isinstance(reward, JudgeReward) and reward.auxiliary_model is not None
+        if not scored_by_workers(reward) and not auxiliary:
             scorer_of(reward)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.planning.plan import StagePlan
+from rlctl.runtime.auxiliary_engines import Watched
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, replace_folder, verified
 from rlctl.runtime.checkpoints.inputs import REFUSED, Change, Inputs, accept, changes, check_data
 from rlctl.runtime.checkpoints.resume_path import describe_resume_diff, terms
@@ -127,6 +128,8 @@ class StageRun:
     finished: bool = False
     saved_step: int | None = None
     """The last one after which a checkpoint was begun here."""
+    auxiliary: Watched | None = None
+    """The engines of auxiliary models; None if the run serves none."""
     sample_files: SampleFiles | None = None
     """None of a run that shows no responses."""
     inputs: Inputs = field(default_factory=dict)
@@ -251,6 +254,8 @@ class StageRun:
     def train(self, step: int, samples: Sequence[Sample]) -> dict[str, float]:
         """All optimizer steps of this step; returns their metrics. In its warm-up only the critic is trained."""
         metrics: dict[str, float] = {}
+        if self.auxiliary is not None:
+            self.auxiliary.rest()
         if self.critic is not None:
             with self.phase("train_critic"):
                 metrics |= self.critic.train(samples, step=step)
@@ -446,6 +451,8 @@ class StageRun:
 
     def close(self) -> None:
         """End work in the background."""
+        if self.auxiliary is not None:
+            self.auxiliary.close()
         if self.groups is not None:
             self.groups.close()
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
 from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward
+from rlctl.planning import arithmetic
 from rlctl.planning.plan import Device, StagePlan
+from rlctl.runtime.auxiliary import Auxiliary, outside
 from rlctl.runtime.processes.calls import Calls, WorkerLost, together
 from rlctl.runtime.processes.group import RayGroup
 from rlctl.runtime.processes.ray_access import session_logs
 from rlctl.runtime.stage_inputs import critic_scheduler_steps, scheduler_steps
 from rlctl.runtime.stage_run import Clock
 from rlctl.runtime.workers.agent import AgentWorker
+from rlctl.runtime.workers.auxiliary import AuxiliaryWorker
 from rlctl.runtime.workers.critic import Critic, section_of
 from rlctl.runtime.workers.judge import JudgeWorker
 from rlctl.runtime.workers.reference import Reference
@@ -24,6 +28,7 @@ from rlctl.runtime.workers.rollout import RolloutWorker
 from rlctl.runtime.workers.trainer import Place, Trainer
 
 Groups = Mapping[str, RayGroup]
+LOOPBACK = "127.0.0.1"
 
 
 def start_workers(
@@ -45,10 +50,13 @@ def start_workers(
     """
     _await_processes(groups, config.runtime.ray.startup_timeout)
     building: list[Calls] = []
+    models = outside(config)
+    if "auxiliary" in groups:
+        models |= _start_auxiliaries(groups["auxiliary"], plan, config, device)
     if "reward" in groups:
-        building.append(groups["reward"].build(RewardWorker, [(config.rewards, folder / "logs")]))
+        building.append(groups["reward"].build(RewardWorker, [(config.rewards, folder / "logs", models)]))
     if "agent" in groups:
-        building.append(groups["agent"].build(AgentWorker, [(config,)] * len(groups["agent"])))
+        building.append(groups["agent"].build(AgentWorker, [(config, models)] * len(groups["agent"])))
     if "reward_model" in groups:
         building.append(_build_reward_models(groups["reward_model"], config, device))
     if "judge" in groups and device == "cpu":
@@ -99,6 +107,23 @@ def _build_judges(group: RayGroup, plan: StagePlan, config: Config, device: Devi
     role = plan.role("judge")
     assert role is not None, "there is a group of judges"
     return group.build(JudgeWorker, [(config, role.engine, device)] * len(group))
+
+
+def _start_auxiliaries(group: RayGroup, plan: StagePlan, config: Config, device: Device) -> dict[str, Auxiliary]:
+    """Serve the auxiliary models: on the loopback if all workers are on one machine. Returns where they are called."""
+    role = plan.role("auxiliary")
+    assert role is not None, "there is a group of auxiliary models"
+    names, token = arithmetic.auxiliary_of_each_engine(config), secrets.token_urlsafe(24)
+    hosts = [LOOPBACK] * len(group) if config.placement.nodes == 1 else group.machines()
+    made = [(config, name, role.engine, device, host, 0, token) for name, host in zip(names, hosts, strict=True)]
+    group.build(AuxiliaryWorker, made).wait()
+    ports: list[int] = group.all(AuxiliaryWorker.port)
+    group.made_again_with([(*each[:5], port, token) for each, port in zip(made, ports, strict=True)])
+    urls: dict[str, list[str]] = {}
+    for name, host, port in zip(names, hosts, ports, strict=True):
+        shown = f"[{host}]" if ":" in host else host
+        urls.setdefault(name, []).append(f"http://{shown}:{port}/v1")
+    return {name: Auxiliary(name, name, tuple(each), token, served=True) for name, each in urls.items()}
 
 
 def _build_reward_models(group: RayGroup, config: Config, device: Device) -> Calls:

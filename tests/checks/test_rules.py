@@ -226,6 +226,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "rewards[0].model",
         "name=reward",
     ),
+    (
+        "auxiliary-models",
+        {"rewards": [{"type": "judge", "auxiliary_model": "a"}]},
+        "rollout.auxiliary_models",
+        "rollout.auxiliary_models has none",
+    ),
     ("no-end", {"schedule": {"total_steps": None}}, "schedule", "no-end"),
     (
         "mini-batch-too-large",

@@ -15,8 +15,10 @@ from unittest.mock import patch
 
 from rlctl import runs
 from rlctl.config import Config, Loaded, stages_of
+from rlctl.planning import arithmetic
 from rlctl.planning.plan import Plan, make_plan
 from rlctl.runtime import build, launch, stage_inputs
+from rlctl.runtime.auxiliary import Auxiliary, outside
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.processes import placement
 from rlctl.runtime.processes.group import LocalGroup, _address
@@ -25,6 +27,7 @@ from rlctl.runtime.stage_context import StageContext
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.train.distributed import leave
 from rlctl.runtime.workers.agent import AgentWorker
+from rlctl.runtime.workers.auxiliary import AuxiliaryWorker
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardWorker
 from rlctl.runtime.workers.rollout import RolloutWorker
@@ -113,13 +116,21 @@ def _groups(plan: Any, makers: Mapping[str, Callable[[], Any]]) -> dict[str, Loc
 
 
 def _makers(config: Config, plan: Any, path: str, clock: Any, logs: Path) -> dict[str, Callable[[], Any]]:
-    place = Place(0, 1, *_address())
+    place, models = Place(0, 1, *_address()), outside(config)
+
+    def auxiliary() -> AuxiliaryWorker:
+        (name,) = arithmetic.auxiliary_of_each_engine(config)
+        worker = AuxiliaryWorker(config, name, "transformers", "cpu", "127.0.0.1", 0, "t0ken")
+        models[name] = Auxiliary(name, name, (f"http://127.0.0.1:{worker.port()}/v1",), "t0ken", served=True)
+        return worker
+
     return {
+        "auxiliary": auxiliary,
         "policy": lambda: Trainer(config, path, place, stage_inputs.scheduler_steps(config, plan, clock)),
         "reference": lambda: Reference(config, path, place),
         "rollout": lambda: RolloutWorker(config, "transformers", path, "cpu"),
-        "agent": lambda: AgentWorker(config),
-        "reward": lambda: RewardWorker(config.rewards, logs),
+        "agent": lambda: AgentWorker(config, models),
+        "reward": lambda: RewardWorker(config.rewards, logs, models),
     }
 
 

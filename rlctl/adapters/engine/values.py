@@ -399,6 +399,7 @@ REWARD_FIELDS: tuple[str, ...] = (
     "max_concurrent",
     "memory_limit_mib",
     "partial_credit",
+    "auxiliary_model",
     "base_url",
     "model",
     "api_key",

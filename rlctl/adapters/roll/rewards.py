@@ -370,6 +370,9 @@ def _write_judge(
     view: Writing, reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any, ...]
 ) -> Iterator[Out]:
     yield Flow((*to, "worker_cls"), JUDGE, ((*place, "type"),), "derived", "ROLL's own judge", always=True)
+    if reward["auxiliary_model"] is not None:
+        reward = {**reward, **_auxiliary(view, reward["auxiliary_model"])}
+        yield Flow((), None, ((*place, "auxiliary_model"),), "mapped", "ROLL starts a model for each of its judges")
     kind = "api" if reward["base_url"] else "inference"
     yield Flow((*to, "judge_model_type"), kind, ((*place, "base_url"),), "derived", always=True)
     if reward["scoring"] == "yes_no":
@@ -400,6 +403,15 @@ def _write_judge(
     ):
         if reward[field] != usual:
             yield Inexpressible(((*place, field),), "the endpoint serves the judge")
+
+
+def _auxiliary(view: Writing, name: str) -> dict[str, Any]:
+    """A judge's own settings that say what an auxiliary model does; none of a name that there is not."""
+    model = next((each for each in view.get("rollout.auxiliary_models") if name in (each["name"], each["path"])), None)
+    if model is None:
+        return {}
+    same = ("base_url", "api_key", "engine", "replicas", "tensor_parallel_size", "max_context_tokens")
+    return {**{key: model[key] for key in same}, "model": model["path"], "engine_args": model["settings"]}
 
 
 def _write_served_judge(

@@ -62,6 +62,7 @@ def _read_models(view: Reading) -> Iterator[Flow]:
         "name": "name",
         "engine_num": "replicas",
         "tensor_parallel_size": "tensor_parallel_size",
+        "max_model_len": "max_context_tokens",
     }
     first = 0 if teaches(view) is None else 1
     for index, item in enumerate(several[first:] if isinstance(several, list) else []):
@@ -82,6 +83,7 @@ def _write_models(view: Writing) -> Iterator[Out]:
         "name": "name",
         "replicas": "engine_num",
         "tensor_parallel_size": "tensor_parallel_size",
+        "max_context_tokens": "max_model_len",
     }
     first = 0 if taught(view.config) is None else 1
     for index, item in enumerate(view.get("rollout.auxiliary_models")):
@@ -91,6 +93,10 @@ def _write_models(view: Writing) -> Iterator[Out]:
                 yield Flow((*root, key), item[field], ((*used, field),), same=True, always=True)
         for key, value in item["settings"].items():
             yield Flow((*root, key), value, ((*used, "settings"),), always=True)
+        if item["base_url"] is not None:
+            yield Inexpressible(((*used, "base_url"),), "Trinity serves auxiliary models itself")
+        if item["engine"] != "auto":
+            yield Flow((), None, ((*used, "engine"),), "mapped", "Trinity serves auxiliary models with vLLM")
 
 
 REPEAT = "explorer.max_repeat_times_per_runner"
@@ -175,7 +181,10 @@ EXPLORER: list[Rule] = [
             "rollout.auxiliary_models",
             *(
                 f"rollout.auxiliary_models[].{name}"
-                for name in ["path", "name", "replicas", "tensor_parallel_size", "settings"]
+                for name in [
+                    *("path", "name", "replicas", "tensor_parallel_size", "max_context_tokens", "settings"),
+                    *("base_url", "api_key", "engine"),
+                ]
             ),
         ),
         lambda view: _read_models(view),

@@ -33,6 +33,10 @@ reward-names = { $count } rewards are named '{ $name }', so their metrics would 
     .about = Reward names must be unique; their metrics would collide.
     .hint = give each reward its own name
 
+auxiliary-models = { $reason }
+    .about = An auxiliary model has a name twice or too few devices, or a judge names one that doesn't exist.
+    .hint = { $advice }
+
 judge-model = judge '{ $name }' has no model
     .about = The judge has no model, or its engines don't fit on its devices.
     .hint = set { $key }: the endpoint's name of the model, or without base_url a local folder or a name on the Hub

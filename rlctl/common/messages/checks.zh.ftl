@@ -31,6 +31,10 @@ reward-names = 有 { $count } 个奖励都叫 '{ $name }'，指标会混在一�
     .about = 奖励的名称必须互不相同，否则指标会混在一起。
     .hint = 给每个奖励起不同的名称
 
+auxiliary-models = { $reason }
+    .about = 辅助模型重名、设备不够，或者评审引用了不存在的辅助模型。
+    .hint = { $advice }
+
 judge-model = 评审 '{ $name }' 没有模型
     .about = 评审没有模型，或其引擎与分到的设备不匹配。
     .hint = 设置 { $key }：服务端使用的模型名；没有 base_url 时，设为本地目录或 Hub 上的名称

@@ -205,8 +205,8 @@ class RunningAgent(TrajectoryAgent):
     """Settings of every agent that rlctl runs."""
 
     model: str = "policy"
-    """Model that the agent calls: ``policy``; ``random``, which generates random tokens without an engine, to try an agent; or a
-    name in ``rollout.auxiliary_models``."""
+    """Model that generates the trajectory: ``policy``, or ``random``, which generates random tokens without an engine, to try
+    an agent. The agent's code calls ``rollout.auxiliary_models`` by name."""
     max_turns: Count | None = None
     """Generations per trajectory. Calls in the last one are not run. null = no limit but the token limit."""
     max_turn_tokens: Tokens | None = None

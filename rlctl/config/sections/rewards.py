@@ -97,6 +97,8 @@ class ModelReward(Reward, type="model"):
 class JudgeReward(Reward, type="judge"):
     """A language model scores the response, over an OpenAI-compatible endpoint or on an engine of this run."""
 
+    auxiliary_model: str | None = None
+    """Name of one of ``rollout.auxiliary_models`` that judges. null = the judge has its own ``base_url`` or ``model``."""
     base_url: str | None = None
     """Address of the endpoint. null = start engines for ``model`` on the devices of the role ``judge``."""
     model: str = ""

@@ -175,18 +175,26 @@ class RolloutTimeouts:
 
 @section
 class AuxiliaryModel:
-    """Another model served during the run, for judges and agents."""
+    """Another model that judges and agents call by name: on engines of the run, or at an endpoint."""
 
     path: str
-    """Folder or hub name."""
+    """Folder or hub name; with ``base_url``, the name under which the endpoint serves it."""
     name: str | None = None
-    """Name that workflows use."""
+    """Name by which judges and agents call it. null = ``path``."""
+    base_url: str | None = None
+    """Address of an OpenAI-compatible endpoint that serves it. null = start engines on the devices of the role ``auxiliary``."""
+    api_key: Annotated[str | None, Secret()] = None
+    """API key of the endpoint. Write ``${oc.env:NAME}``."""
+    engine: Literal["auto", "vllm", "transformers"] = "auto"
+    """Engine started if ``base_url`` is null. auto = vllm on GPUs, transformers otherwise."""
     replicas: ParallelSize = 1
     """Engines that serve it. Higher values handle more concurrent calls."""
     tensor_parallel_size: ParallelSize = 1
     """Devices of one engine."""
+    max_context_tokens: Count | None = None
+    """Longest prompt plus answer. null = the model's limit."""
     settings: dict[str, Any] = {}
-    """Further settings of its engines, by name."""
+    """vLLM arguments of its engines, by vLLM's names."""
 
 
 @section
@@ -241,7 +249,7 @@ class Rollout:
     agent_workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 1
     """Processes that run agents. Higher values run more tools at the same time and use more cores."""
     auxiliary_models: tuple[AuxiliaryModel, ...] = ()
-    """Other models served during the run."""
+    """Other models that judges and agents call by name."""
     openai_server: OpenAiServer = OpenAiServer()
     """OpenAI-compatible endpoint on the policy's engines, for agents."""
     runners_per_engine: Annotated[int, Unit("processes"), Range(at_least=1)] = 8

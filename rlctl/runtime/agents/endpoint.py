@@ -24,20 +24,18 @@ from rlctl.runtime.agents.kinds import Model, OutOfTokens, returned
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.serving.chat import Conversations, answer_of
-from rlctl.runtime.serving.http import ApiServer, Heard
+from rlctl.runtime.serving.http import ApiServer, Forward, Heard
 from rlctl.runtime.serving.protocol import ApiError, Asked, FinishReason, Generated
 from rlctl.runtime.types import Prompt, Response
 
 MODEL = "policy"
-"""The name under which programs see the model; any other name that a request has means it as well."""
+"""The name under which programs see the model. Names of auxiliary models mean those; any other name means this one as well."""
 CALL_ID_CHARACTERS = 9
 """Of a call's id; some chat templates demand this length."""
 
 
 class Session:
     """A trajectory as its program sees it: the ``Caller`` of its requests."""
-
-    models = (MODEL,)
 
     def __init__(
         self,
@@ -52,6 +50,7 @@ class Session:
     ) -> None:
         self.path_id, self.token = secrets.token_hex(8), secrets.token_urlsafe(24)
         self.row, self.model, self.counts = row, model, Counter[str]()
+        self.models = (MODEL, *model.clients.models)
         self.given: dict[str, Any] = {}
         """What the program returned over the endpoint: ``reward``, ``text``, ``error``."""
         self.ended_by: FinishReason | str = ""
@@ -73,6 +72,20 @@ class Session:
         self._closed = True
         for request in self._requests:
             request.cancel()
+
+    def elsewhere(self, body: Mapping[str, Any]) -> Forward | None:
+        """Where a request goes that names an auxiliary model; it is no part of the trajectory.
+
+        Raises:
+            ApiError: the trajectory has ended.
+        """
+        name = body.get("model")
+        if not isinstance(name, str) or name not in self.model.clients.models:
+            return None
+        self._check_open()
+        self.counts["auxiliary_calls"] += 1
+        called = self.model.auxiliary(name)
+        return Forward(called.base_url, called.api_key, called.seeded(body))
 
     async def reward(self, body: Any) -> None:
         """Take what the program returns: ``reward``, a number, and ``text``, which ``rewards`` score; either may be missing.

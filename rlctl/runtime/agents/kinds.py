@@ -23,6 +23,7 @@ from rlctl.runtime.agents.conversation import Message, Renderer
 from rlctl.runtime.agents.formats import Parsed, ToolCall, call_id, parse
 from rlctl.runtime.agents.record import Recorder
 from rlctl.runtime.agents.tools import LoadedTool, Toolbox
+from rlctl.runtime.auxiliary import NO_AUXILIARIES, Called, Clients, chosen
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.types import Prompt, Request, Response, Sampling
 
@@ -60,6 +61,8 @@ class Model:
     max_turn_tokens: int | None = None
     deadline: float | None = None
     """Of ``time.monotonic``."""
+    clients: Clients = field(default_factory=lambda: Clients(NO_AUXILIARIES))
+    """Of auxiliary models."""
     counts: Counter[str] = field(default_factory=Counter)
     """What the agent counts."""
     stopped: str = ""
@@ -75,6 +78,22 @@ class Model:
     _ids: list[int] = field(default_factory=list)
     """Its tokens."""
     _text: str = ""
+    _others: dict[str, Called] = field(default_factory=dict)
+
+    def auxiliary(self, name: str) -> Called:
+        """A model of ``rollout.auxiliary_models``. What it generates is not trained on.
+
+        Raises:
+            RunError: there is none of this name.
+        """
+        if name not in self._others:
+            self._others[name] = Called(chosen(self.clients.models, name), self.clients, self.own_seed)
+        return self._others[name]
+
+    @property
+    def own_seed(self) -> int:
+        """Of this trajectory; ``request.seed`` is that of its group."""
+        return derive_seed(self.request.seed, "trajectory", self.index)
 
     @property
     def sampling(self) -> Sampling:

@@ -19,6 +19,7 @@ from rlctl.runtime.agents.credit import own_reward, treatment_of
 from rlctl.runtime.agents.kinds import Agent, Ask, Ended, Model
 from rlctl.runtime.agents.random_model import random_answers
 from rlctl.runtime.agents.record import Recorder
+from rlctl.runtime.auxiliary import NO_AUXILIARIES, Auxiliaries, Clients
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.types import FinishReason, Prompt, Request, Response
 from rlctl.runtime.user_code import last_lines
@@ -56,11 +57,19 @@ class AgentLoop:
         default: name of the agent of rows that name none.
         max_context_tokens: of a prompt with what is generated after it.
         retries: how often a trajectory that failed is made again, if its agent says so.
+        models: auxiliary models.
     """
 
     def __init__(
-        self, agents: Mapping[str, Agent], default: str, *, max_context_tokens: int | None, retries: int = 0
+        self,
+        agents: Mapping[str, Agent],
+        default: str,
+        *,
+        max_context_tokens: int | None,
+        retries: int = 0,
+        models: Auxiliaries = NO_AUXILIARIES,
     ) -> None:
+        self._clients = Clients(models)
         self._agents, self._default, self._retries = agents, default, retries
         self._max_context_tokens = max_context_tokens
         self._changed = threading.Condition()
@@ -187,6 +196,7 @@ class AgentLoop:
             max_turns=limits.max_turns,
             max_turn_tokens=limits.max_turn_tokens,
             deadline=deadline,
+            clients=self._clients,
         )
 
     def close(self) -> None:
@@ -194,6 +204,7 @@ class AgentLoop:
         self.abort_all()
         for agent in self._agents.values():
             asyncio.run_coroutine_threadsafe(agent.close(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._clients.close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

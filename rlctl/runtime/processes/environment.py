@@ -21,7 +21,7 @@ from rlctl.runtime.processes.determinism import VARIABLES
 from rlctl.runtime.user_code import import_file, last_lines
 
 FOLDER, LEVEL, PLUGINS, BY_NODE = "RLCTL_WORKING_FOLDER", "RLCTL_LOG_LEVEL", "RLCTL_PLUGINS", "RLCTL_LOGS_BY_NODE"
-GENERATES = ("rollout", "reward", "agent")
+GENERATES = ("rollout", "reward", "agent", "auxiliary")
 """Roles that ``rollout.env_vars`` is for: they generate responses and score them."""
 LEFT_ALONE = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
 """With it Ray doesn't set CUDA_VISIBLE_DEVICES, so that every actor of a machine sees all of its GPUs."""

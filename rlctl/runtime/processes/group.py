@@ -45,6 +45,10 @@ class Host:
         """This machine's address, and a port of this process that others can meet it at."""
         return _attempt(_address)
 
+    def machine(self) -> Outcome:
+        """This machine's address in the cluster."""
+        return _attempt(_machine)
+
     def build(self, factory: Callable[..., Any], *args: Any) -> Outcome:
         """Make the worker."""
         if self._entered.failed:
@@ -136,12 +140,16 @@ def _attempt(action: Callable[[], Any]) -> Outcome:
         return Outcome(error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
 
 
-def _address() -> tuple[str, int]:
+def _machine() -> str:
     import ray.util
 
+    return str(ray.util.get_node_ip_address())
+
+
+def _address() -> tuple[str, int]:
     from rlctl.runtime.train.distributed import offer
 
-    address = str(ray.util.get_node_ip_address())
+    address = _machine()
     return address, offer(address)
 
 
@@ -443,6 +451,11 @@ class RayGroup:
         calls = [actor.build.remote(factory, *args) for actor, args in zip(self._actors, arguments, strict=True)]
         return self._calls(calls, range(len(self)), noted="build", beats=False)
 
+    def made_again_with(self, arguments: Sequence[tuple[Any, ...]]) -> None:
+        """Let workers in the place of lost ones be made with other arguments."""
+        assert self._made is not None, "the workers were started before"
+        self._made = self._made[0], arguments
+
     def replace(self, index: int) -> None:
         """Put a new worker, made as it was, in the place of one that is lost.
 
@@ -515,6 +528,12 @@ class RayGroup:
     def address(self) -> Calls:
         """Where the first worker can be met: its machine, and a port that is free there."""
         return self._calls([self._actors[0].address.remote()], [0], beats=False)
+
+    def machines(self) -> list[str]:
+        """The address of the machine of each worker in the cluster."""
+        calls = self._calls([actor.machine.remote() for actor in self._actors], range(len(self)), beats=False)
+        found: list[str] = calls.wait()
+        return found
 
     def each(
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None

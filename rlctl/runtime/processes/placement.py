@@ -45,7 +45,7 @@ from rlctl.runtime.processes.waiting import (
 )
 
 Tell = Callable[[str], None]
-ENDED_WITH_THEIR_STAGE = ("rollout", "judge")
+ENDED_WITH_THEIR_STAGE = ("rollout", "judge", "auxiliary")
 TOLD_AFTER_SECONDS = 5.0
 """How long devices are waited for before anything is said of it."""
 NODE_LABEL = "ray.io/node-id"
@@ -157,7 +157,11 @@ class Placement:
         sharing = _sharing(self.plan)
         bundle = self.order[_bundle_of(role, index)]
         share = 1 / sharing if self.plan.device == "cuda" and role.devices else 0
-        several = [self.order[each] for each in _devices_of(role, index)] if share and role.role == "rollout" else []
+        several = (
+            [self.order[each] for each in _devices_of(role, index)]
+            if share and role.role in ("rollout", "auxiliary")
+            else []
+        )
         if len(several) > 1:  # the engine's own workers take the GPUs, by these variables of vLLM's
             environment = {
                 **environment,

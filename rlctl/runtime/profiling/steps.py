@@ -29,7 +29,7 @@ TIMELINE, CONTROLLER = "timeline", "controller"
 TOOLS = {"torch", "torch_memory", "nsys", "npu"}
 RECORDED = (TIMELINE, "torch", "torch_memory")
 """Tools that are started; of another nothing is recorded, which the run is told before it starts."""
-MODELS = ("policy", "critic", "reference", "rollout", "reward_model", "judge")
+MODELS = ("policy", "critic", "reference", "rollout", "reward_model", "judge", "auxiliary")
 """Roles that are profiled where the config names none."""
 
 

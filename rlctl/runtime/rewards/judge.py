@@ -21,8 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rlctl.runtime.auxiliary import Auxiliary
 from rlctl.runtime.rewards.interface import Call, Outcome
 from rlctl.runtime.rewards.service import Service, ServiceError, one_by_one
+from rlctl.runtime.seeds import derive_seed
 
 Scoring = Literal["number", "yes_no", "rubric", "ruler"]
 PLACEHOLDERS = re.compile(r"\{(prompt|question|response|answer|reference|rubric|responses)\}")
@@ -94,6 +96,8 @@ class Judge:
     template: str | None = None
     """What it is asked; None takes the one of its scoring."""
     sampling: dict[str, Any] = field(default_factory=dict)
+    auxiliary: Auxiliary | None = None
+    """The judge, if it is an auxiliary model of the run."""
 
     def groups(self, calls: Sequence[Call]) -> list[list[int]]:
         """See ``groups_of``."""
@@ -103,7 +107,12 @@ class Judge:
         """See ``ServiceScorer``."""
         question = fill(self.template or TEMPLATES[self.scoring], calls)
         body = {"model": self.model, "messages": [{"role": "user", "content": question}], **self.sampling}
-        answer = text_of(await service.post(f"{self.url.rstrip('/')}/chat/completions", body))
+        url = self.url
+        if self.auxiliary is not None:
+            url = self.auxiliary.url(question)
+            if self.auxiliary.served:
+                body = {"seed": derive_seed(0, "judge", question), **body}
+        answer = text_of(await service.post(f"{url.rstrip('/')}/chat/completions", body))
         return READERS[self.scoring](answer, len(calls))
 
 

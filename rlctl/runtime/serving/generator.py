@@ -30,9 +30,10 @@ class _Waiting:
 class Generator:
     """Generates with one engine, which is stepped in a thread. Its coroutines belong to the loop in which it was made."""
 
-    def __init__(self, engine: RolloutEngine) -> None:
+    def __init__(self, engine: RolloutEngine, *, wake: Callable[[], None] | None = None) -> None:
+        """``wake`` is called before the engine is used; a no-op for an engine that is awake."""
         self._engine = engine
-        self._stepper = Stepper(engine)
+        self._stepper = Stepper(engine) if wake is None else Stepper(engine, wake=wake)
         self._loop = asyncio.get_running_loop()
         self._tickets = count(1)
         self._waiting: dict[int, _Waiting] = {}
@@ -108,6 +109,12 @@ class Generator:
                 self._engine.load_weights(weights, version=version)
         finally:
             self._stepper.resume("loading")
+
+    def sleep(self) -> None:
+        """Put the engine to sleep until the next request. Call it in a thread."""
+        self._stepper.rest("asleep")
+        with self._stepper.held():
+            self._engine.sleep()
 
     def close(self) -> None:
         """End the engine."""

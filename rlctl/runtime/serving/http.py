@@ -9,11 +9,12 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
-from aiohttp import web
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from rlctl.runtime.serving.protocol import (
     ApiError,
@@ -36,12 +37,25 @@ Heard = Callable[[int, str], Awaitable[None]]
 """Called with the place of a generation and its text so far while it is generated."""
 
 
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A request that another endpoint answers."""
+
+    base_url: str
+    api_key: str
+    body: Mapping[str, Any]
+
+
 class Caller(Protocol):
     """Whoever sent a request, with what answers it."""
 
     @property
     def models(self) -> Sequence[str]:
         """Names of models; the first answers requests."""
+        ...
+
+    def elsewhere(self, body: Mapping[str, Any]) -> Forward | None:
+        """Where a request goes that this server does not answer itself; None if it does."""
         ...
 
     async def chat(self, asked: Asked, heard: Heard | None) -> list[Generated]:
@@ -89,6 +103,8 @@ class ApiServer:
             app, access_log=None, handler_cancellation=True, shutdown_timeout=CLOSING_SECONDS, handle_signals=False
         )
         self.port = 0
+        self._client: ClientSession | None = None
+        """Of requests that are passed on."""
 
     async def start(self, host: str, port: int = 0) -> None:
         """Listen; port 0 takes a free one.
@@ -103,6 +119,25 @@ class ApiServer:
     async def close(self) -> None:
         """Stop listening."""
         await self._runner.cleanup()
+        if self._client is not None:
+            await self._client.close()
+
+    async def _forwarded(self, request: web.Request, forward: Forward, path: str) -> web.StreamResponse:
+        """Pass a request on, and its answer back as it comes."""
+        if self._client is None:
+            self._client = ClientSession(timeout=ClientTimeout(total=None), connector=TCPConnector(limit=0))
+        headers = {"Authorization": f"Bearer {forward.api_key}"} if forward.api_key else {}
+        try:
+            async with self._client.post(
+                f"{forward.base_url.rstrip('/')}/{path}", json=forward.body, headers=headers
+            ) as answer:
+                response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+                await response.prepare(request)
+                async for part in answer.content.iter_any():
+                    await response.write(part)
+                return response
+        except ClientError as error:
+            raise ApiError(502, f"{forward.base_url} cannot be reached: {error}") from error
 
     def _caller(self, request: web.Request) -> Caller:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -122,8 +157,10 @@ class ApiServer:
         return web.json_response({"ok": True})
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        caller = self._caller(request)
-        asked = read_chat(await _body(request))
+        caller, body = self._caller(request), await _body(request)
+        if (forward := _elsewhere(caller, body)) is not None:
+            return await self._forwarded(request, forward, "chat/completions")
+        asked = read_chat(body)
         number = f"chatcmpl-{next(self._numbers)}"
         chunks = Chunks(number, int(time.time()), _model_of(asked, caller), asked, chat=True)
         if asked.stream:
@@ -132,8 +169,10 @@ class ApiServer:
         return web.json_response(chat_answer(number, int(time.time()), _model_of(asked, caller), generated, asked))
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        caller = self._caller(request)
-        asked = read_completion(await _body(request))
+        caller, body = self._caller(request), await _body(request)
+        if (forward := _elsewhere(caller, body)) is not None:
+            return await self._forwarded(request, forward, "completions")
+        asked = read_completion(body)
         number, model = f"cmpl-{next(self._numbers)}", _model_of(asked, caller)
         if asked.stream:
             chunks = Chunks(number, int(time.time()), model, asked, chat=False)
@@ -141,6 +180,10 @@ class ApiServer:
         generated = await caller.complete(asked, None)
         echoed = asked.prompt if asked.echo and isinstance(asked.prompt, str) else ""
         return web.json_response(completion_answer(number, int(time.time()), model, generated, asked, echoed))
+
+
+def _elsewhere(caller: Caller, body: Any) -> Forward | None:
+    return caller.elsewhere(body) if isinstance(body, dict) else None
 
 
 def _model_of(asked: Asked, caller: Caller) -> str:

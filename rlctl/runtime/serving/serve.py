@@ -9,7 +9,7 @@ import hmac
 import logging
 import secrets
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,9 @@ class Policy:
         if not hmac.compare_digest(self._token.encode(), token.encode()):
             raise ApiError(401, "the token is wrong; use the one that rlctl serve printed", code="invalid_api_key")
         return self
+
+    def elsewhere(self, body: Mapping[str, Any]) -> None:
+        """Every request is answered here."""
 
     async def reward(self, body: Any) -> None:
         """Refused: nothing is trained here.

@@ -9,6 +9,7 @@ from rlctl.config import Config
 from rlctl.config.sections.agents import SINGLE_TURN
 from rlctl.runtime.agents.loop import AgentLoop, Progress
 from rlctl.runtime.agents.making import make_agents
+from rlctl.runtime.auxiliary import NO_AUXILIARIES, Auxiliaries
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.types import Request, Response
@@ -20,8 +21,8 @@ TOOL_THREADS = 128
 class AgentWorker:
     """Runs the trajectories of a run's agents."""
 
-    def __init__(self, config: Config) -> None:
-        """Load the agents.
+    def __init__(self, config: Config, models: Auxiliaries = NO_AUXILIARIES) -> None:
+        """Load the agents; ``models`` are the auxiliary models that they may call.
 
         Raises:
             RunError: its code cannot be loaded, or the chat template does not fit it.
@@ -34,6 +35,7 @@ class AgentWorker:
             config.rollout.default_agent or SINGLE_TURN,
             max_context_tokens=config.model.max_context_tokens,
             retries=config.rollout.timeouts.retries,
+            models=models,
         )
         self._session: int | None = None
 

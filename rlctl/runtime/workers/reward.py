@@ -12,6 +12,7 @@ from typing import Any, Self
 from rlctl.common.errors import RunError
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward, Reward, RuleReward, SandboxReward
 from rlctl.planning import arithmetic
+from rlctl.runtime.auxiliary import NO_AUXILIARIES, Auxiliaries, chosen
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.judge import Judge
 from rlctl.runtime.rewards.local_programs import LocalPrograms
@@ -129,16 +130,21 @@ class RewardWorker:
     Args:
         rewards: of the config.
         log_folder: gets ``reward-<name>.log`` with what user code prints; None sends it to stderr.
+        models: auxiliary models, which judges may be.
 
     Raises:
         RunError: a reward is of a kind that the runtime does not run, or cannot be loaded.
         MissingDependency: a rule needs a package that is not there.
     """
 
-    def __init__(self, rewards: Sequence[Reward], log_folder: Path | None = None) -> None:
+    def __init__(
+        self, rewards: Sequence[Reward], log_folder: Path | None = None, models: Auxiliaries = NO_AUXILIARIES
+    ) -> None:
         self._rewards = tuple(rewards)
         _check_names(self._rewards)
-        self._scorers = {i: scorer_of(each) for i, each in enumerate(self._rewards) if not scored_by_workers(each)}
+        self._scorers = {
+            i: scorer_of(each, models) for i, each in enumerate(self._rewards) if not scored_by_workers(each)
+        }
         self._pools: dict[int, CallPool] = {}
         self._failing: dict[int, set[tuple[str, int]]] = {i: set() for i in range(len(self._rewards))}
         """Of each reward, the prompts on which it has failed since it last gave an outcome."""
@@ -225,6 +231,8 @@ class RewardWorker:
         assert not isinstance(scorer, LocalPrograms), "it has a pool"
         assert isinstance(reward, JudgeReward | SandboxReward), "only these ask services"
         secret = (reward.api_key or "") if isinstance(reward, JudgeReward) else ""
+        if isinstance(scorer, Judge) and scorer.auxiliary is not None:
+            secret = scorer.auxiliary.api_key
         return score_by_service(
             scorer, calls, max_concurrent=reward.max_concurrent, timeout=reward.timeout, secret=secret
         )
@@ -249,8 +257,8 @@ def _check_names(rewards: Sequence[Reward]) -> None:
         )
 
 
-def scorer_of(reward: Reward) -> Scorer:
-    """What computes a reward, of any that ``scored_by_workers`` leaves.
+def scorer_of(reward: Reward, models: Auxiliaries = NO_AUXILIARIES) -> Scorer:
+    """What computes a reward, of any that ``scored_by_workers`` leaves. ``models`` are the auxiliary models of the run.
 
     Raises:
         RunError: the runtime does not run it, or it lacks something.
@@ -280,6 +288,9 @@ def scorer_of(reward: Reward) -> Scorer:
             )
         assert reward.url is not None, "the others run programs here"
         return Sandbox(reward.url, reward.timeout, reward.memory_limit_mib, reward.partial_credit)
+    if isinstance(reward, JudgeReward) and reward.auxiliary_model is not None:
+        model = chosen(models, reward.auxiliary_model)
+        return Judge("", model.model, reward.scoring, reward.prompt, dict(reward.sampling), model)
     if isinstance(reward, JudgeReward):
         if not reward.base_url or not reward.model:
             raise RunError(
