@@ -6,6 +6,18 @@ A test is named by its path below tests/ and its function. ``test_effects.py`` c
 from __future__ import annotations
 
 SHOWN_BY: dict[str, str] = {
+    "external/test_data_juicer.py::test_rows_are_those_that_the_same_filters_of_rlctl_leave": """
+        data.operators[]<external> data.operators[]<external>.kind data.operators[]<external>.args
+        data.operators[]<external>.column
+        service.data_juicer service.data_juicer.auto_start service.data_juicer.python service.data_juicer.port
+    """,
+    "external/test_data_juicer.py::test_responses_are_dropped_and_measured": """
+        algorithm.experience_operators[]<external> algorithm.experience_operators[]<external>.kind
+        algorithm.experience_operators[]<external>.args
+    """,
+    "external/test_data_juicer.py::test_a_service_that_runs_is_used_and_one_that_is_gone_is_named": """
+        service.data_juicer.url
+    """,
     "test_library.py::test_a_path_an_override_list_and_a_script_are_sources": """
         rlctl
     """,

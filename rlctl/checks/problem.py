@@ -113,6 +113,7 @@ LEVELS: Mapping[str, Level] = {
     "evaluation-never": _W,
     "evaluation-without-data": _W,
     "path-missing": _E,
+    "no-data-juicer": _E,
     "code-syntax": _E,
     "code-name": _E,
     "code-signature": _E,

@@ -62,6 +62,13 @@ def judges(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         yield problem("auxiliary-models", ("rollout", "auxiliary_models"), reason=error.message, advice=error.hint)
 
 
+def data_juicer(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    """Operators of Data-Juicer have a service."""
+    service = config.service.data_juicer
+    if arithmetic.uses_data_juicer(config) and (service is None or not (service.url or service.auto_start)):
+        yield problem("no-data-juicer", ("service", "data_juicer"))
+
+
 def paths(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """Files and folders that are local exist."""
     for key, path in _paths(config):
@@ -124,4 +131,4 @@ def looks_local(path: str) -> bool:
     return path.startswith(("/", ".", "~")) or path.count("/") > 1 or path.endswith(DATA_ENDINGS)
 
 
-RULES = (present, reward_names, judges, paths)
+RULES = (present, reward_names, judges, data_juicer, paths)

@@ -402,6 +402,12 @@ def _outlives(config: Config) -> bool:
     return not isinstance(config.buffer, MemoryBuffer) or config.buffer.log_path is not None
 
 
+def uses_data_juicer(config: Config) -> bool:
+    """Whether Data-Juicer runs any operator."""
+    listed = (*config.data.operators, *config.algorithm.experience_operators)
+    return any(operator.choice == "external" for operator in listed)
+
+
 def reads_no_rows(config: Config) -> bool:
     """Whether a run draws nothing from the training data, or answers each of its rows once."""
     return config.run.mode == "evaluate_only" or writes_responses(config) or drains_buffer(config)

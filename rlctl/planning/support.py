@@ -138,7 +138,6 @@ TRAINED_BY = (
 )
 """Those that apply only to a role with an optimizer."""
 MULTIMODAL = "multimodal"
-OPERATORS = "operators"
 OTHER = "other"
 RUNNERS = "runners"
 SERVER = "server"
@@ -206,7 +205,8 @@ TABLE: tuple[Row, ...] = (
     honoured("data.operators[]<pass_rate>", "min max"),
     honoured("data.operators[]<function>", "path function args"),
     honoured("data.priority.weights", "difficulty diversity usage_frequency quality"),
-    refused("data", "operators[]<external>*", OPERATORS),
+    honoured("data", "operators[]<external>"),
+    honoured("data.operators[]<external>", "column kind args"),
     noted("data", "stage_in_shared_memory", "data-in-place"),
     # batch and schedule
     honoured(
@@ -292,7 +292,8 @@ TABLE: tuple[Row, ...] = (
         " reward_shaping_configs[].weight",
     ),
     honoured("algorithm.experience_operators[]<function>", "path function args refill"),
-    refused("algorithm", "experience_operators[]<external>*", OTHER),
+    honoured("algorithm", "experience_operators[]<external>"),
+    honoured("algorithm.experience_operators[]<external>", "kind args"),
     honoured("algorithm", "router_replay"),
     # rollout
     honoured("rollout", "engine engine<auto|transformers|vllm|sglang> engine<vllm|sglang>.args"),
@@ -516,7 +517,8 @@ TABLE: tuple[Row, ...] = (
     descriptive("buffer<file>", "label"),
     noted("buffer<file>", "capacity", FILES_ONCE),
     refused("buffer<file>", "replay.enabled replay.priority replay.priority_args replay.cooldown", FILES_ONCE),
-    noted("service", "data_juicer*", "no-data-juicer"),
+    honoured("service", "data_juicer"),
+    honoured("service.data_juicer", "url auto_start port python"),
     # checkpoint, tracking, profiling, environment
     honoured("checkpoint", "every at_end resume resume_path keep_last keep_last_critic export folder remote"),
     honoured("checkpoint", "save_contents load_contents delete_after_load delete_previous asynchronous writers"),
@@ -655,6 +657,15 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
         (_answers_once, "answers-once"),
     ),
     **dict.fromkeys(("data.operators", "data.priority"), (arithmetic.reads_no_rows, "operators-train")),
+    **dict.fromkeys(
+        ("service.data_juicer.port", "service.data_juicer.python"),
+        (lambda config: config.service.data_juicer is None or not config.service.data_juicer.auto_start, "not-started"),
+    ),
+    "service.data_juicer.url": (
+        lambda config: config.service.data_juicer is not None and config.service.data_juicer.auto_start,
+        "own-service",
+    ),
+    "service.data_juicer": (lambda config: not arithmetic.uses_data_juicer(config), "no-data-juicer"),
     "algorithm.experience_operators": (
         lambda config: _answers_once(config) or arithmetic.drains_buffer(config),
         "operators-explore",
@@ -720,6 +731,7 @@ ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
         ),
         "no-divergence",
     ),
+    "algorithm.experience_operators[]<external>.kind": (("data_juicer",), "plugin-operator"),
     "algorithm.advantage<other>": (
         (
             *("asymre", "asymre_verl", "clipb", "clipv", "gdpo", "gpg", "grpo_verl", "none", "opmd_verl"),

@@ -35,6 +35,7 @@ from rlctl.runtime.evaluation.evaluation import HeldOut
 from rlctl.runtime.evaluation.held_out import open_held_out
 from rlctl.runtime.experience.recorded import check_skips
 from rlctl.runtime.experience.shaping import Shaping
+from rlctl.runtime.juicer.client import check_service
 from rlctl.runtime.remote.checkpoints import copies_of
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.function import PACKAGE, file_of
@@ -85,6 +86,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
         _check_engine(config, rollout.engine)
     check_vision(config, rollout=rollout.engine if rollout is not None else None)
     check_endpoints(config, plan, events.advise)
+    check_service(config)
     if plan.role("policy"):
         make_loss(config)
         if plan.objective in ("rl", "mix"):

@@ -607,6 +607,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("resume-path", {"checkpoint": {"resume_path": "/no"}}, "checkpoint.resume_path", "resume-path_unread resume=auto"),
     ("remote-path", {"checkpoint": {"remote": "oss"}}, "checkpoint.remote", "path=oss"),
     ("remote-path", {"checkpoint": {"folder": "s3://b/c"}}, "checkpoint.folder", "remote-path_folder path=s3://b/c"),
+    (
+        "no-data-juicer",
+        {"data": {"operators": [{"type": "external", "kind": "text_length_filter"}]}},
+        "service.data_juicer",
+        "no-data-juicer",
+    ),
     ("never-saved", {"checkpoint": {"at_end": False, "export": "never"}}, "checkpoint", "never-saved"),
     ("tracker", {"tracking": ["swanlab"]}, "tracking[0].mode", "tracker=swanlab mode=cloud"),
     ("tracker-twice", {"tracking": ["console", "console"]}, "tracking", "tracker=console count=2"),

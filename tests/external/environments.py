@@ -24,12 +24,13 @@ def python_of(name: str) -> Path:
 
 
 @contextmanager
-def served(name: str, script: Path, log: Path) -> Iterator[int]:
-    """A server of an environment on a free port, while it answers."""
+def served(name: str, script: Path, log: Path, *options: str) -> Iterator[int]:
+    """A server of an environment on a free port, which is its last argument, while it answers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
-    with log.open("w") as out, subprocess.Popen([python_of(name), script, str(port)], stdout=out, stderr=out) as server:
+    line = [python_of(name), script, *options, str(port)]
+    with log.open("w") as out, subprocess.Popen(line, stdout=out, stderr=out) as server:
         try:
             waiting.until(lambda: server.poll() is not None or _answers(port), f"{name} does not answer", seconds=120)
             assert server.poll() is None, log.read_text()

@@ -392,6 +392,7 @@ OUTPUT: list[Rule] = [
             Key("service.data_juicer.server_url", "service.data_juicer.url", None),
             Key("service.data_juicer.auto_start", "service.data_juicer.auto_start", False),
             Key("service.data_juicer.port", "service.data_juicer.port", None),
+            Dropped("service.data_juicer.python", "Trinity starts the service in its own Python", idle=True),
         ),
     ),
 ]

@@ -48,6 +48,10 @@ path-missing = { $key }: { $path } does not exist on this machine
     .about = A local file or folder does not exist.
     .hint = correct the path; relative paths start from the folder in which rlctl runs
 
+no-data-juicer = an operator of Data-Juicer is set, but service.data_juicer names no service to run it
+    .about = Operators of Data-Juicer are set without a service that runs them.
+    .hint = set service.data_juicer.url to a service that runs, or auto_start: true and python to the Python that has py-data-juicer
+
 hub-name = { $key }: { $path } is not a local path; the run downloads it from the Hugging Face Hub
     .several = { $count } names are not local paths; the run downloads them from the Hugging Face Hub: { $names }
     .about = Not a local path; will be downloaded from the Hugging Face Hub.

@@ -46,6 +46,10 @@ path-missing = { $key }：本机没有 { $path }
     .about = 本地文件或目录不存在。
     .hint = 请改正路径；相对路径从运行 rlctl 的目录算起
 
+no-data-juicer = 设置了 Data-Juicer 的算子，但 service.data_juicer 没有指定执行它的服务
+    .about = 设置了 Data-Juicer 的算子，却没有执行它们的服务。
+    .hint = 把 service.data_juicer.url 设为正在运行的服务，或设置 auto_start: true，并把 python 设为装有 py-data-juicer 的 Python
+
 hub-name = { $key }：{ $path } 不是本地路径，运行时会从 Hugging Face Hub 下载
     .several = 以下 { $count } 个名称不是本地路径，任务将从 Hugging Face Hub 下载：{ $names }
     .about = 不是本地路径，运行时会从 Hugging Face Hub 下载。

@@ -545,12 +545,12 @@ class FunctionOperator(ExperienceOperator, type="function"):
 
 @section
 class ExternalOperator(ExperienceOperator, type="external"):
-    """An operator that only one framework has, such as a plugin class. rlctl converts it but cannot run it."""
+    """Operators of Data-Juicer, which ``service.data_juicer`` runs; or a plugin class of Trinity, which rlctl only converts."""
 
     kind: str
-    """Its name in that framework."""
+    """Name in Trinity: ``data_juicer``, or that of a plugin class."""
     args: dict[str, Any] = {}
-    """Its arguments, by name."""
+    """Arguments in Trinity. Of ``data_juicer``: ``operators`` (a list of ``{NAME: ARGS}``) or ``config_path``, and ``np``."""
 
 
 @section

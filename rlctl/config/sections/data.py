@@ -216,7 +216,7 @@ class FunctionDataOperator(DataOperator, type="function"):
 
 @section
 class ExternalDataOperator(DataOperator, type="external"):
-    """An operator of Data-Juicer that rlctl does not have. rlctl converts it but cannot run it."""
+    """An operator of Data-Juicer, which ``service.data_juicer`` runs."""
 
     kind: str
     """Its name in Data-Juicer."""

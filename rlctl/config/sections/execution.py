@@ -164,7 +164,9 @@ class DataJuicer:
     url: str | None = None
     """Address of the service. null = start one if ``auto_start`` is true."""
     auto_start: bool = False
-    """Start it with the run."""
+    """Start a service when the first of its operators runs, and end it with the run."""
+    python: str | None = None
+    """Python of the environment with py-data-juicer, for a service that rlctl starts. null = the Python of rlctl."""
     port: Annotated[int, Range(at_least=0, at_most=65535)] | None = None
     """Port of a service that rlctl starts. null = any free port."""
 

@@ -30,6 +30,7 @@ from rlctl.config.sections.data import (
     DataOperator,
     DataSource,
     DuplicateFilter,
+    ExternalDataOperator,
     FunctionDataOperator,
     LanguageFilter,
     LengthFilter,
@@ -39,6 +40,7 @@ from rlctl.config.sections.data import (
     SpecialCharacterFilter,
 )
 from rlctl.runtime.data.sources import load_source, require_column, source_name
+from rlctl.runtime.juicer.client import Service, service_of
 from rlctl.runtime.remote.files import cache
 from rlctl.runtime.user_code import PACKAGE, last_lines, load_object
 
@@ -216,15 +218,17 @@ def _operated(
         column = operator.column or (source.prompt_key if not isinstance(operator, PassRateFilter) else "pass_rate")
         if not isinstance(operator, FunctionDataOperator):
             require_column(rows, column, source=source, key=f"{where}.column")
-        kept = _apply(operator, kept, column, tokens, where)
+        name = operator.kind if isinstance(operator, ExternalDataOperator) else operator.choice
+        if isinstance(operator, ExternalDataOperator):
+            kept = _by_data_juicer(operator, kept, column, service_of(config, where), where)
+        else:
+            kept = _apply(operator, kept, column, tokens, where)
         left = {id(row) for row in kept}
         gone = [row for row in before if id(row) not in left] if not isinstance(operator, FunctionDataOperator) else []
         shown = tuple(text_of(row.values.get(source.prompt_key))[:500] for row in gone[:SHOWN])
-        counts.append(Counted(operator.choice, len(before), len(kept), shown))
+        counts.append(Counted(name, len(before), len(kept), shown))
         if not kept:
-            raise RunError(
-                f"no row of {key} is left after {where} ({operator.choice})", hint="loosen its bounds or remove it"
-            )
+            raise RunError(f"no row of {key} is left after {where} ({name})", hint="loosen its bounds or remove it")
     if config.data.priority is not None:
         before, kept = kept, prioritized(kept, config.data.priority, source.prompt_key)
         counts.append(Counted("priority", len(before), len(kept)))
@@ -360,8 +364,47 @@ def _function(operator: FunctionDataOperator, rows: list[Row], where: str) -> li
     ]
 
 
-QUALITY: Mapping[str, bool] = {"alnum_ratio": True, "char_rep_ratio": False, "special_char_ratio": False}
-"""Shares that say how good a text is, and whether more is better."""
+TEXT = "rlctl_text"
+"""The column that Data-Juicer's operators read: the text of a cell, which may be chat messages."""
+
+
+def _by_data_juicer(
+    operator: ExternalDataOperator, rows: list[Row], column: str, service: Service, where: str
+) -> list[Row]:
+    """Rows that an operator of Data-Juicer leaves; those that it does not change stay the same objects."""
+    own = "text_key" in operator.args  # then it reads the columns as they are
+    texts = [text_of(row.values.get(column)) for row in rows]
+    sent = [{**row.values} if own else {**row.values, TEXT: text} for row, text in zip(rows, texts, strict=True)]
+    args = dict(operator.args) if own else {**operator.args, "text_key": TEXT}
+    found = service.process({"operators": [{operator.kind: args}]}, sent, where=f"{where} ({operator.kind})")
+    kept = []
+    for values, place, statistics in zip(found.rows, found.places, found.statistics, strict=True):
+        before = None if place is None else rows[place]
+        text = values.pop(TEXT, None)
+        if text is not None and (before is None or text != texts[place or 0]):
+            if before is not None and not isinstance(before.values.get(column), str):
+                raise RunError(
+                    f"{where} ({operator.kind}) changes the text of column {column!r}, which holds chat messages",
+                    hint="use operators that only filter, or a column of text",
+                )
+            values[column] = text
+        unchanged = before is not None and {**before.values} == values
+        row = before if before is not None and unchanged else Row(values, dict(before.stats) if before else {})
+        row.stats.update(statistics)
+        kept.append(row)
+    return kept
+
+
+QUALITY: Mapping[str, bool] = {
+    "alnum_ratio": True,
+    "char_rep_ratio": False,
+    "flagged_words_ratio": False,
+    "special_char_ratio": False,
+    "stopwords_ratio": True,
+    "word_rep_ratio": False,
+    "llm_quality_score": True,
+}
+"""Shares that say how good a text is, and whether more is better; also those that only Data-Juicer measures."""
 NGRAM = 5
 
 

@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.config import Config
 from rlctl.config.sections.algorithm import (
     DapoDynamicSampling,
     ExperienceOperator,
+    ExternalOperator,
     FunctionOperator,
     InvalidRewardFilter,
     PassRateCalculator,
@@ -29,6 +31,7 @@ from rlctl.config.sections.algorithm import (
     ShapingRule,
 )
 from rlctl.runtime.experience.samples import RolloutGroup
+from rlctl.runtime.juicer.client import service_of
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Response
 from rlctl.runtime.user_code import last_lines, load_object
@@ -68,16 +71,18 @@ class Operators:
         chosen: Sequence[ExperienceOperator],
         penalty: Penalty = lambda response: 0.0,
         texts: Callable[[Sequence[RolloutGroup]], list[list[str]]] | None = None,
+        config: Config = Config(),
     ) -> None:
         """
         Args:
             chosen: of the config.
             penalty: of a response, by its length.
             texts: of the responses of groups; by default those that the responses have.
+            config: of the stage, which names the service of Data-Juicer.
         """
         self._chosen = tuple(chosen)
         self._given = Given(penalty, texts or _own_texts)
-        self._calls = [_made(each, place) for place, each in enumerate(self._chosen)]
+        self._calls = [_made(each, place, config) for place, each in enumerate(self._chosen)]
         self._counts: dict[str, float] = {}
         self._means: dict[str, list[float]] = {}
         self._pass_rates: dict[int, list[float]] = {}
@@ -296,6 +301,34 @@ def _function(chosen: FunctionOperator, place: int) -> Callable[[list[RolloutGro
     return call
 
 
+def _data_juicer(chosen: ExternalOperator, place: int, config: Config) -> Callable[[list[RolloutGroup], Given], Result]:
+    where = f"algorithm.experience_operators[{place}]"
+
+    def call(groups: list[RolloutGroup], given: Given) -> Result:
+        rows = [
+            {
+                "id": row["id"],
+                "prompt_text": row["prompt"],
+                "response_text": row["response"],
+                "reward": float(row["reward"]),
+                "answer": "" if row["answer"] is None else str(row["answer"]),
+                "truncate_status": "response_truncated" if row["truncated"] else "",
+                "tokens": row["tokens"],
+            }
+            for row in described(groups, given)
+        ]
+        infos = [response.info for item in groups for response in item.responses]
+        found = service_of(config, where).process(chosen.args, rows, where=where)
+        kept = [
+            {"id": values.get("id"), "reward": values.get("reward"), "info": {**infos[values["id"]], **statistics}}
+            for values, place, statistics in zip(found.rows, found.places, found.statistics, strict=True)
+            if place is not None
+        ]
+        return Result(rebuilt(groups, kept, given, what=f"Data-Juicer ({where})"), found.numbers)
+
+    return call
+
+
 OPERATORS: Mapping[type[ExperienceOperator], Callable[[Sequence[RolloutGroup], Any, Given], Result]] = {
     RewardFilter: reward_filter,
     RewardStdFilter: reward_std_filter,
@@ -306,10 +339,12 @@ OPERATORS: Mapping[type[ExperienceOperator], Callable[[Sequence[RolloutGroup], A
 }
 
 
-def _made(chosen: ExperienceOperator, place: int) -> Callable[[list[RolloutGroup], Given], Result]:
+def _made(chosen: ExperienceOperator, place: int, config: Config) -> Callable[[list[RolloutGroup], Given], Result]:
     """An operator, ready to be called."""
     if isinstance(chosen, FunctionOperator):
         return _function(chosen, place)
+    if isinstance(chosen, ExternalOperator):
+        return _data_juicer(chosen, place, config)
     found = OPERATORS[type(chosen)]
     return lambda groups, given: found(groups, chosen, given)
 

@@ -109,6 +109,7 @@ class Shaping:
                 algorithm.experience_operators,
                 shaping._penalty,
                 None if tokenizer is None else partial(_texts, tokenizer=tokenizer),
+                config,
             )
         return shaping
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from rlctl.runtime.data.operators import (
     with_operators,
 )
 from rlctl.runtime.data.sources import load_source
+from rlctl.runtime.juicer.client import check_service
 
 TEXTS = (
     "abcabcabcabcabcabc xyz",
@@ -126,6 +128,25 @@ def test_an_operator_of_the_users_changes_rows(tmp_path: Path) -> None:
     assert [(one.before, one.after) for one in done.counts] == [(5, 5), (5, 4)]
     with pytest.raises(RunError, match="has no 'remove'"):
         result(made(tmp_path, {**own, "function": "remove"}))
+
+
+@pytest.mark.parametrize(
+    ("service", "message", "hint"),
+    [
+        (None, r"data.operators\[0\] is an operator of Data-Juicer", "service.data_juicer.url"),
+        ({"url": "http://127.0.0.1:9"}, "does not answer: .*refused", "auto_start"),
+        ({"auto_start": True, "python": "/no/python"}, "/no/python, which cannot be started", "py-data-juicer"),
+        ({"auto_start": True}, "py-data-juicer is not installed for", "separate environment"),
+    ],
+)
+def test_without_a_service_what_to_do_is_said(tmp_path: Path, service: Any, message: str, hint: str) -> None:
+    """Before anything else of the run starts; rlctl's own Python has no Data-Juicer."""
+    config = made(tmp_path, {"type": "external", "kind": "text_length_filter"})
+    config = replace(config, service=config_from({"service": {"data_juicer": service}}).service)
+    with pytest.raises(RunError, match=message) as refused:
+        check_service(config)
+    assert hint in (refused.value.hint or "")
+    check_service(made(tmp_path, {"type": "length"}))
 
 
 def test_priority_sorts_and_cuts(tmp_path: Path) -> None:
