@@ -44,9 +44,10 @@ def composed(question):
     import verl
     from hydra import compose, initialize_config_dir
 
-    folder = Path(verl.__file__).parent / "trainer" / "config"
+    name = question["config"]
+    parts = ("experimental", "fully_async_policy") if name.startswith("fully_async") else ("trainer",)
+    folder = Path(verl.__file__).parent.joinpath(*parts, "config")
     with initialize_config_dir(config_dir=str(folder), version_base=None):
-        name = question["config"]
         return compose("ppo_trainer" if name == "generation" else name, overrides=question["overrides"])
 
 
@@ -296,7 +297,7 @@ def answer(question):
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever verl raises is its answer
         return {"accepted": False, "stage": "compose", "error": f"{type(error).__name__}: {error}"}
     try:
-        if question["config"].startswith("ppo"):
+        if "ppo" in question["config"]:
             validated(cfg)
             if question.get("effective"):
                 workers_verl.asked(cfg, no_models)
@@ -305,7 +306,7 @@ def answer(question):
     try:
         numbers = {}
         if question.get("effective"):
-            rl = question["config"] == "ppo_trainer"
+            rl = question["config"].endswith("ppo_trainer")
             kind = question["config"].removesuffix("_trainer_engine")
             found = effective_verl.numbers(cfg, question, learning_rates) if rl else {"kind": kind}
             return {"accepted": True, "numbers": [found]}

@@ -68,19 +68,29 @@ def numbers(cfg: Any, question: dict[str, Any], rates: Any) -> dict[str, Any]:
     return found
 
 
-def _updates_by_queue(cfg: Any) -> int:
-    """Calls of ``update_actor`` between two syncs of the fully asynchronous trainer, which has no batch; 0 for the others."""
-    own = cfg.get("async_training")
-    return int(own.trigger_parameter_sync_step) if own is not None and not cfg.data.train_batch_size else 0
+def _is_fully(cfg: Any) -> bool:
+    """Whether the fully asynchronous trainer runs, which has no batch."""
+    return cfg.get("async_training") is not None and not cfg.data.train_batch_size
+
+
+def _updates(cfg: Any) -> int:
+    """Calls of ``update_actor`` between two syncs."""
+    if _is_fully(cfg):
+        return int(cfg.async_training.trigger_parameter_sync_step)
+    trainer = cfg.trainer.get("v1") or {}
+    if trainer.get("trainer_mode") != "separate_async":
+        return 1
+    return int(trainer.separate_async.parameter_sync_step)
 
 
 def _batch(cfg: Any, rows: int) -> dict[str, Any]:
     actor, rollout = cfg.actor_rollout_ref.actor, cfg.actor_rollout_ref.rollout
     size, mini = cfg.data.train_batch_size, actor.ppo_mini_batch_size
     steps = cfg.trainer.total_training_steps
-    if each := _updates_by_queue(cfg):
-        size = mini * cfg.async_training.require_batches * each
-        steps, epochs = None, int(cfg.rollout.total_rollout_steps / size)
+    if _is_fully(cfg):
+        size = mini * cfg.async_training.require_batches * _updates(cfg)
+        most = rows * cfg.trainer.total_epochs
+        steps, epochs = None, min(cfg.rollout.total_rollout_steps or most, most) // size
     else:
         epochs = rows // size * cfg.trainer.total_epochs
     by_tokens = bool(actor.use_dynamic_bsz)
@@ -130,8 +140,9 @@ def _algorithm(cfg: Any) -> dict[str, Any]:
 
 def _rates(cfg: Any, actor: Any, rounds: int, fsdp: Any) -> list[float] | None:
     """The rate of a round's first update: the scheduler moves once for each ``update_actor``."""
-    optim, each = actor.optim, _updates_by_queue(cfg) or 1
+    optim, each = actor.optim, _updates(cfg)
     ticks = [tick * each for tick in ROUNDS if tick < rounds]
+    rounds *= 1 if _is_fully(cfg) else each  # the fully asynchronous trainer gives the scheduler its own steps
     if actor.strategy in ("fsdp", "fsdp2"):
         found: list[float] = fsdp(optim, rounds, ticks)
         return found

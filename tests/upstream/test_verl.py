@@ -42,7 +42,11 @@ def composed_by(item: Mapping[str, Any]) -> tuple[str, list[str]]:
     own = [HOME.sub("/home/me/", text) for text in item["overrides"] if not text.startswith(("--", "hydra.searchpath"))]
     if any("ppo_megatron_trainer" in text for text in item["overrides"]):
         own.insert(0, "model_engine=megatron")
-    programs = {"sft": "sft_trainer_engine", "generation": "generation"}
+    programs = {
+        "sft": "sft_trainer_engine",
+        "generation": "generation",
+        "fully_async": "fully_async_ppo_trainer",
+    }
     return next((config for part, config in programs.items() if part in item["module"]), "ppo_trainer"), own
 
 
