@@ -70,21 +70,24 @@ def _in_double(text: str) -> str:
     return re.sub(r'([\\"$`])', r"\\\1", text)
 
 
-def bash_override(change: Change, *, numeric: bool = False, keep: bool = False) -> str:
+def bash_override(change: Change, *, number: float | None = None, keep: bool = False) -> str:
     """An override as one word of bash.
 
     Args:
         change: the override.
-        numeric: whether the value is one environment variable that holds a number or a boolean, not a text.
+        number: the number or boolean that the value has now, if the value is one environment variable and no text. It is the
+            default of a variable that has none, so that a script under ``set -u`` can be read without the variable.
         keep: leave interpolations to Hydra, so that bash never sees a value.
 
-    A variable without a default is left to Hydra too: the script can then be read, and started for ``--cfg job``, without it.
+    A variable without a default in a text is left to Hydra: the script can then be read, and started for ``--cfg job``,
+    without it.
     """
-    if keep or not _has_environment(change.value) or (not numeric and _needs(change.value)):
+    if keep or not _has_environment(change.value) or (number is None and _needs(change.value)):
         return bash_word(change.text())
     cut = pieces(change.value) if isinstance(change.value, str) else ()
-    if numeric and len(cut) == 1 and isinstance(cut[0], Env):
-        return _word(f"{change.key}=", _expanded(cut[0], ""))
+    if number is not None and len(cut) == 1 and isinstance(cut[0], Env):
+        given = cut[0] if cut[0].default is not None else Env(cut[0].name, (str(number),))
+        return _word(f"{change.key}=", _expanded(given, ""))
     marks: list[str] = []
 
     def spell(text: str) -> str:

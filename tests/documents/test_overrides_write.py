@@ -65,26 +65,30 @@ def test_bash_hands_over_what_was_written(values: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "numeric", "environment", "expected"),
+    ("value", "number", "environment", "expected"),
     [
-        ("${oc.env:N,8}", True, {}, 8),
-        ("${oc.env:N,8}", True, {"N": "16"}, 16),
-        ("${oc.env:N,8}", False, {}, "8"),
-        ("/data/${oc.env:WHO,me}/x", False, {"WHO": "a b"}, "/data/a b/x"),
-        ("/data/${oc.env:WHO}/x", False, {}, "/data/${oc.env:WHO}/x"),
-        ("${oc.env:A,${oc.env:B}}", False, {}, "${oc.env:A,${oc.env:B}}"),
-        (["${oc.env:D,~/my data}/a", "it's", 1, "$HOME"], False, {}, ["~/my data/a", "it's", 1, "$HOME"]),
-        ("${oc.env:A,${oc.env:B,'c d'}}", False, {}, "c d"),
-        ("${oc.env:A,${oc.env:B,'c d'}}", False, {"B": "e=f"}, "e=f"),
-        ("${trainer.name}/${oc.env:U,me}", False, {}, "${trainer.name}/me"),
-        ({"k": "${oc.env:Z,}"}, False, {}, {"k": ""}),
-        ("${oc.env:A,{x}}", False, {}, "{x}"),
+        ("${oc.env:N,8}", 4, {}, 8),
+        ("${oc.env:N}", 4, {}, 4),
+        ("${oc.env:N}", 4, {"N": "16"}, 16),
+        ("${oc.env:N}", True, {}, True),
+        ("${oc.env:N}", 1e-6, {}, 1e-6),
+        ("${oc.env:N,8}", 4, {"N": "16"}, 16),
+        ("${oc.env:N,8}", None, {}, "8"),
+        ("/data/${oc.env:WHO,me}/x", None, {"WHO": "a b"}, "/data/a b/x"),
+        ("/data/${oc.env:WHO}/x", None, {}, "/data/${oc.env:WHO}/x"),
+        ("${oc.env:A,${oc.env:B}}", None, {}, "${oc.env:A,${oc.env:B}}"),
+        (["${oc.env:D,~/my data}/a", "it's", 1, "$HOME"], None, {}, ["~/my data/a", "it's", 1, "$HOME"]),
+        ("${oc.env:A,${oc.env:B,'c d'}}", None, {}, "c d"),
+        ("${oc.env:A,${oc.env:B,'c d'}}", None, {"B": "e=f"}, "e=f"),
+        ("${trainer.name}/${oc.env:U,me}", None, {}, "${trainer.name}/me"),
+        ({"k": "${oc.env:Z,}"}, None, {}, {"k": ""}),
+        ("${oc.env:A,{x}}", None, {}, "{x}"),
     ],
 )
 def test_bash_expands_variables_of_the_environment(
-    value: Any, numeric: bool, environment: dict[str, str], expected: Any
+    value: Any, number: float | None, environment: dict[str, str], expected: Any
 ) -> None:
-    word = bash_override(Change(("a",), value), numeric=numeric)
+    word = bash_override(Change(("a",), value), number=number)
     done = subprocess.run(
         ["bash", "-uc", f"printf %s {word}"], capture_output=True, text=True, env=environment, check=True
     )

@@ -105,8 +105,9 @@ def _array(own: Sequence[Change], file: File, comments: Mapping[KeyPath, Comment
     for change in own:
         above, beside = _comments(change.path, comments, told)
         yield from (f"    {comment_line(line)}" for line in above if line)
-        numeric = change.path in file.resolved and not isinstance(file.resolved[change.path], str)
-        word = bash_override(change, numeric=numeric, keep=is_secret(change.path))
+        now = file.resolved.get(change.path)
+        number = now if isinstance(now, int | float) else None
+        word = bash_override(change, number=number, keep=is_secret(change.path))
         yield f"    {word}" + (f"  {comment_line(beside)}" if beside else "")
 
 
