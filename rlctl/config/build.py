@@ -205,7 +205,7 @@ class Builder:
         if path in self.expressions and expected is str and isinstance(value, (int, float)):
             value = str(value)
         if expected in (int, float) and isinstance(value, int) and abs(value) >= _TOO_LARGE:
-            return self.bad("out-of-range", path, value=self.shown(value, path), expected="less than 64 bits long")
+            return self.bad("out-of-range", path, value=self.shown(value, path), expected="less than 2**53")
         if expected is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
         if isinstance(value, expected) and not (expected in (int, float) and isinstance(value, bool)):
@@ -225,8 +225,8 @@ class Builder:
         return self.expressions.get(path) or shown(value)
 
 
-_TOO_LARGE = 2**63
-"""Integers from here on overflow in what computes with them: torch, numpy and a list's length."""
+_TOO_LARGE = 2**53
+"""Integers from here on are inexact as floats, and products of them overflow 64 bits: in torch, numpy and a list's length."""
 _SCALARS: dict[type, str] = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
 
 

@@ -38,7 +38,7 @@ def in_range(hint: type, bounds: Range | None) -> st.SearchStrategy[Any]:
         )
         high = int(bounds.at_most) if bounds.at_most is not None else None
         high = 300 if high == MAX_DEVICES else high  # so that nodes * devices of a node are allowed too
-        return st.integers(-(2**63) + 1 if low is None else int(low), 2**63 - 1 if high is None else high)
+        return st.integers(-(2**53) + 1 if low is None else int(low), 2**53 - 1 if high is None else high)
     low = bounds.at_least if bounds.above is None else bounds.above
     high = bounds.at_most if bounds.below is None else bounds.below
     return st.floats(low, high, allow_nan=False, allow_infinity=False).filter(lambda value: value in bounds)
