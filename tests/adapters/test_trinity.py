@@ -76,6 +76,45 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
         "trinity.ppo",
     ),
     ("0.6", {"algorithm.advantage_fn_args": {"std_cal_level": "batch"}}, "algorithm.advantage.type", "trinity.grpo"),
+    (
+        "0.6",
+        {"algorithm.algorithm_type": "gigpo", "algorithm.advantage_fn_args": {"omega": 0.5, "fnorm": "std"}},
+        "algorithm.advantage",
+        {
+            "type": "gigpo",
+            "whiten": False,
+            "clip": None,
+            "episode_weight": 1.0,
+            "step_weight": 0.5,
+            "gamma": 1.0,
+            "normalize_by_std": True,
+            "epsilon": 1e-6,
+            "anchor_scope": "batch",
+        },
+    ),
+    (
+        "0.6",
+        {"algorithm.algorithm_type": "gigpo", "algorithm.advantage_fn_args": {"step_reward_key": "own"}},
+        "algorithm.advantage.type",
+        "trinity.gigpo",
+    ),
+    (
+        "0.5",
+        {
+            "algorithm.algorithm_type": "multi_step_grpo",
+            "algorithm.advantage_fn_args": {"enable_step_norm": True, "std_threshold": 0.1, "std_cal_level": "batch"},
+        },
+        "algorithm.advantage",
+        {
+            "type": "step_wise_grpo",
+            "whiten": False,
+            "clip": None,
+            "divide_by_steps": True,
+            "std_over": "batch",
+            "drop_below_std": 0.1,
+            "epsilon": 1e-6,
+        },
+    ),
     # Where no arguments are given mu is 8.5, which is canonical; beside others it is 2.
     ("0.6", {"algorithm.advantage_fn": "clipv"}, "algorithm.advantage.args", {}),
     (

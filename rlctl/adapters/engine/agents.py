@@ -166,9 +166,12 @@ class OfAgent(Rule):
                 yield from rule.write(inside)
 
 
+OF_STEPS = tuple(f"algorithm.advantage.{name}" for name in ("divide_by_steps", "std_over", "drop_below_std"))
+OF_STATES = tuple(f"algorithm.advantage.{name}" for name in ("episode_weight", "step_weight", "anchor_scope"))
 TURNS = (
-    *(f"algorithm.advantage.{name}" for name in ("level", "divide_by_steps", "std_over", "drop_below_std")),
-    *(f"algorithm.advantage.{name}" for name in ("episode_weight", "step_weight", "anchor_scope")),
+    "algorithm.advantage.level",
+    *OF_STEPS,
+    *OF_STATES,
     "algorithm.policy_loss.ratio",
     "algorithm.loss_aggregation.unit",
 )

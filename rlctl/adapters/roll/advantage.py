@@ -33,6 +33,12 @@ OWN = ("gigpo", "step_reinforce", "agentic_reinforce")
 GROUPED = ("grpo", "rloo", "reinforce_plus_plus_baseline")
 """Estimators that are a normalisation of rewards by group."""
 STEP_REWARDS = ("episode_reward_weight", "step_reward_weight", "step_reward_gamma")
+BY_TURN: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "gigpo": ("gigpo", {"episode_weight": STEP_REWARDS[0], "step_weight": STEP_REWARDS[1], "gamma": STEP_REWARDS[2]}),
+    "step_reinforce": ("step_reinforce", {"gamma": STEP_REWARDS[2]}),
+    "segment_reinforce": ("agentic_reinforce", {"gamma": "gamma"}),
+}
+"""Canonical estimators of agents: ROLL's name, and its keys by field. Only agentic runs have them."""
 
 # Advantages. (mean, std) of the normalisation before REINFORCE, and whether advantages are whitened, name the estimator.
 
@@ -48,10 +54,14 @@ class Estimate:
     whiten: bool
     shaped: bool
     """Whether KL or a clip comes between the normalisation and the estimator."""
+    by_turn: str = ""
+    """The canonical estimator of an agentic run."""
 
     @property
     def name(self) -> str:
         """The canonical estimator that these settings are."""
+        if self.by_turn:
+            return self.by_turn
         if self.kind == "gae" or self.kind in OWN:
             return "gae" if self.kind == "gae" else further_type(ADV, self.kind, "roll")
         if self.gamma == 1 and self.mean == "group" and self.std in ("group", None):
@@ -80,13 +90,21 @@ def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) 
     if name != "gae" and view.written("lambd"):
         yield Flow((), None, (view.path("lambd"),), "dead", "only gae reads it")
     place = (view.path("gamma"),)
-    if name in ("gae", "reinforce", "reinforce_plus_plus"):
+    fields = BY_TURN[name][1] if name in BY_TURN else {}
+    for field, key in fields.items():
+        yield Flow((*to, field), number(view.get(key)), (view.path(key),), same=True)
+    if name == "gigpo":
+        yield Flow((*to, "normalize_by_std"), estimate.std == "group", used["norm"])
+        yield Flow((*to, "anchor_scope"), "batch", (), note="ROLL compares the turns from equal states of all groups")
+    if "gamma" in fields.values():
+        pass
+    elif name in ("gae", "reinforce", "reinforce_plus_plus"):
         yield Flow((*to, "gamma"), number(estimate.gamma), place, same=True)
     elif is_further(ADV, name):
         yield Flow((*to, "args", "gamma"), estimate.gamma, place)
     else:
         yield Flow((), None, place, "mapped", "1 means no discount")
-    taken = name in ("grpo", "reinforce_plus_plus_baseline", "reinforce_plus_plus")
+    taken = name in ("grpo", "reinforce_plus_plus_baseline", "reinforce_plus_plus", "gigpo")
     yield Flow(view.to(f"{SHAPE}.normalize.mean"), None if taken else estimate.mean, used["norm"])
     yield Flow(view.to(f"{SHAPE}.normalize.std"), None if taken else estimate.std, used["norm"])
 
@@ -135,8 +153,9 @@ def _read_agentic(view: Reading) -> Iterator[Flow]:
     plain = kind if kind in OWN or kind == "gae" else "reinforce"
     # Statistics of groups that are no prompt's are no GRPO.
     shaped = plain == "reinforce" and "group" in (mean, std) and not grouped
+    by_turn = _by_turn(view, kind, grouped)
     estimate = (_Shaped if shaped else Estimate)(
-        plain, mean, std, view.get("gamma"), bool(view.get("whiten_advantages")), _shapes(view)
+        plain, mean, std, view.get("gamma"), bool(view.get("whiten_advantages")), _shapes(view), by_turn
     )
     used = {"kind": (view.path("adv_estimator"),), "norm": norms, "whiten": (view.path("whiten_advantages"),)}
     yield from _flows(view, estimate, used)
@@ -150,12 +169,26 @@ def _read_agentic(view: Reading) -> Iterator[Flow]:
         to, GROUPINGS.get(grouping, "trajectory"), (view.path(f"{N}.grouping"),), "derived" if note else "mapped", note
     )
     yield Flow(view.to(f"{SHAPE}.normalize_per_domain"), False, ())
+    read = BY_TURN[by_turn][1].values() if by_turn else STEP_REWARDS if kind in OWN[:2] else ()
     for name in STEP_REWARDS:
         place = (view.path(name),)
-        if kind in OWN[:2]:
+        if by_turn and name in read:
+            continue
+        if name in read:
             yield Flow(view.to(f"{ADV}.args.{name}"), view.get(name), place, same=True)
         elif view.written(name):
-            yield Flow((), None, place, "dead", said("{kind} has no step rewards", kind=kind))
+            yield Flow((), None, place, "dead", said("{kind} does not read it", kind=kind))
+
+
+def _by_turn(view: Reading, kind: str, grouped: bool) -> str:
+    """The canonical estimator of an agentic run, if the keys around it say no more than its fields."""
+    name = next((name for name, (own, _) in BY_TURN.items() if own == kind), "")
+    if name in ("gigpo", "step_reinforce") and view.get("gamma") != 1:
+        return ""  # a discount over tokens comes on top of that over turns
+    # Steps are normalised as the method says, whatever the two types say of whole trajectories.
+    deviation = {"mean": None, "mean_std": "group", "asym_clip": "group"}.get(str(view.get(f"{N}.method")), "no")
+    usual = grouped and agentic_norm(view) == ("group", deviation)
+    return "" if name == "gigpo" and not usual else name
 
 
 @dataclass(frozen=True)
@@ -177,7 +210,7 @@ UNDIVIDED = (
 )
 
 
-def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpressible]]:
+def _written(view: Writing, *, agentic: bool) -> tuple[str, str, Any, Any, bool, Iterator[Inexpressible]]:
     """The canonical estimator that is written or the nearest, ROLL's, normalisation and whitening, and what differs."""
     advantage, shaping = view.get(ADV), view.get(SHAPE)
     mean, std = shaping["normalize"]["mean"], shaping["normalize"]["std"]
@@ -199,6 +232,10 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
         mean, std = "group", None
         reason = "ROLL has no rloo. Wrote rewards minus their group's mean, which are (n-1)/n of RLOO's advantages"
         lost.append(Inexpressible((view.to(f"{ADV}.type"),), reason))
+    elif name in BY_TURN and agentic:
+        own = BY_TURN[name][0]
+        if name == "gigpo":
+            mean, std = "group", "group" if advantage["normalize_by_std"] else None
     elif name not in WRITTEN and own not in OWN:
         shown = name
         grouped = view.config.batch.responses_per_prompt > 1 and (mean, std) == (None, None) and shown not in UNGROUPED
@@ -207,14 +244,17 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Inexpres
             name, mean, std = "grpo", "group", "group" if divides else None
         chosen = tuple(view.to(f"{ADV}.{field}") for field in advantage if field not in ("whiten", "clip"))
         nearest = ("grpo" if std else "rewards minus their group's mean") if grouped else "reinforce"
-        lost.append(
-            Inexpressible(
-                chosen,
-                said("ROLL has no estimator {shown}. Wrote the nearest, {nearest}", shown=shown, nearest=nearest),
-            )
-        )
+        reason = said("ROLL has no estimator {shown}. Wrote the nearest, {nearest}", shown=shown, nearest=nearest)
+        if shown in BY_TURN:
+            reason = said("ROLL has {shown} only in agentic runs. Wrote {nearest}", shown=shown, nearest=nearest)
+        lost.append(Inexpressible(chosen, reason))
     kind = name if name == "gae" else own if own in OWN else "reinforce"
     return name, kind, mean, std, whiten, iter(lost)
+
+
+def _whole(value: float) -> float:
+    """A number as ROLL's files have it."""
+    return int(value) if value == int(value) else value
 
 
 def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
@@ -225,13 +265,22 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     note = "which REINFORCE++ is" if how == "derived" else ""
     yield Flow(view.path("whiten_advantages"), whiten, places, how, note)
     gamma = advantage.get("gamma", advantage.get("args", {}).get("gamma") if kind in OWN else None)
-    if advantage["type"] in BY_STEP:
+    fields = BY_TURN[advantage["type"]][1] if advantage["type"] in BY_TURN and kind in OWN else {}
+    for field, key in fields.items():
+        yield Flow(view.path(key), _whole(advantage[field]), ((*to, field),), same=True)
+    if fields:
+        if "gamma" not in fields.values():
+            yield Flow(view.path("gamma"), 1, ())
+    elif advantage["type"] in BY_STEP:
         yield Inexpressible(((*to, "gamma"),), "the estimator that is written discounts over tokens, not over steps")
     elif gamma is not None:
-        whole = int(gamma) if gamma == int(gamma) else gamma
-        yield Flow(view.path("gamma"), whole, ((*to, "gamma"), (*to, "args")), same=gamma == 1)
+        yield Flow(view.path("gamma"), _whole(gamma), ((*to, "gamma"), (*to, "args")), same=gamma == 1)
     if kind == "gae":
         yield Flow(view.path("lambd"), advantage["lambda"], ((*to, "lambda"),), same=True)
+    if fields and "anchor_scope" in advantage:
+        place, reason = (*to, "anchor_scope"), "ROLL compares the turns from equal states of all groups"
+        same = advantage["anchor_scope"] == "batch"
+        yield Flow((), None, (place,), "mapped", reason) if same else Inexpressible((place,), reason)
     if advantage.get("epsilon", 1e-6) != 1e-6:
         yield Inexpressible(((*to, "epsilon"),), "ROLL adds 1e-6 to the standard deviation")
     penalty, shaping = view.get("algorithm.kl_in_reward"), view.get(SHAPE)
@@ -252,7 +301,7 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
 
 
 def _write_rlvr(view: Writing) -> Iterator[Out]:
-    name, kind, mean, std, whiten, lost = _written(view)
+    name, kind, mean, std, whiten, lost = _written(view, agentic=False)
     yield from lost
     used = (view.to(f"{ADV}.type"),)
     norms = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
@@ -283,10 +332,13 @@ def _write_rlvr(view: Writing) -> Iterator[Out]:
 
 
 def _write_agentic(view: Writing) -> Iterator[Out]:
-    chosen, kind, mean, std, whiten, lost = _written(view)
+    chosen, kind, mean, std, whiten, lost = _written(view, agentic=True)
     yield from lost
     used = (view.to(f"{ADV}.type"),)
-    grouped = chosen in GROUPED
+    compared = chosen == "gigpo"
+    grouped = chosen in GROUPED or compared
+    if compared:
+        yield Flow(view.path(f"{N}.method"), "mean_std" if std else "mean", (*used, view.to(f"{ADV}.normalize_by_std")))
     shown = "grpo" if chosen == "grpo" else kind
     yield Flow(view.path("adv_estimator"), shown, used, always=True)
     yield from _write_common(view, kind, whiten)
@@ -320,7 +372,10 @@ ADVANTAGE_FILLS = (
     f"{ADV}.type",
     *(
         f"{ADV}.{name}"
-        for name in ("gamma", "lambda", "whiten", "normalize_by_std", "epsilon", "kl_order", "baseline", "tau", "args")
+        for name in (
+            *("gamma", "lambda", "whiten", "normalize_by_std", "epsilon", "kl_order", "baseline", "tau", "args"),
+            *("episode_weight", "step_weight", "anchor_scope"),
+        )
     ),
     *(f"{SHAPE}.{name}" for name in ("normalize.mean", "normalize.std", "normalize_per_domain", "group_by")),
 )

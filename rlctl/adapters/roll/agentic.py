@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from rlctl.adapters.engine.agents import AGENTS, GAMES, WORLDS, lost_agent, of_other_agents, used_agents
+from rlctl.adapters.engine.agents import AGENTS, GAMES, OF_STATES, WORLDS, lost_agent, of_other_agents, used_agents
 from rlctl.adapters.engine.rules import (
     ABSENT,
     BadValueError,
@@ -679,7 +679,7 @@ AGENTIC: list[Rule] = [
     Dropped("algorithm.filters", "agentic runs filter groups with a class, group_filter_cls"),
     Dropped("algorithm.filters[].**", "agentic runs filter groups with a class, group_filter_cls"),
     Dropped("rollout.agent_workers", "ROLL divides environments over workers by max_env_num_per_worker", idle=True),
-    *of_other_agents("rollout.oversampling.additional_responses"),
+    *of_other_agents("rollout.oversampling.additional_responses", *OF_STATES),
 ]
 
 

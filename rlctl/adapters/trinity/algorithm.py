@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
+    BadValueError,
     CustomRule,
     DialectKey,
     Dropped,
@@ -21,6 +22,7 @@ from rlctl.adapters.engine.rules import (
     bare_name,
     further_type,
     is_further,
+    version_of,
 )
 from rlctl.adapters.engine.values import FILTERED, Names, OrDefault, shaping_dropped
 from rlctl.adapters.trinity import distillation, experience_pipeline
@@ -81,6 +83,8 @@ ADVANTAGES = {
     "reinforce": "reinforce",
     "remax": "remax",
     "opmd": "opmd",
+    "step_wise_grpo": "step_wise_grpo",
+    "gigpo": "gigpo",
 }
 TYPE_OF_ADVANTAGE = {
     "gae": "ppo",
@@ -88,6 +92,8 @@ TYPE_OF_ADVANTAGE = {
     "rloo": "rloo",
     "reinforce_plus_plus": "reinforceplusplus",
     "opmd": "opmd",
+    "step_wise_grpo": "multi_step_grpo",
+    "gigpo": "gigpo",
     "reinforce": "grpo",
     "remax": "reinforceplusplus",
 }
@@ -113,10 +119,8 @@ def chosen_type(view: Writing) -> str:
         return preset if preset in ("mix", "mix_chord") else "mix_chord" if chord else "mix"
     if (teaching := taught(view.config)) is not None:
         return teaching
-    if preset in TYPES and preset not in ("sft", "cpt", "dpo", "mix", "mix_chord"):
-        newer = TYPES[preset].since == "0.6" and view.version < (0, 6)
-        if not newer:
-            return preset
+    if preset in TYPES and preset not in ("sft", "cpt", "dpo", "mix", "mix_chord") and _has_type(view, preset):
+        return preset
     advantage, loss = algorithm.advantage.choice, algorithm.policy_loss.choice
     if loss in TYPE_OF_LOSS and advantage in ("grpo", "reinforce"):
         return TYPE_OF_LOSS[loss]
@@ -124,7 +128,13 @@ def chosen_type(view: Writing) -> str:
         return "grpo_verl"
     kind = _own_kind(algorithm.advantage)
     by_kind = next((name for name, item in TYPES.items() if kind and item.advantage == kind), "grpo")
-    return TYPE_OF_ADVANTAGE.get(advantage, by_kind)
+    found = TYPE_OF_ADVANTAGE.get(advantage, by_kind)
+    return found if _has_type(view, found) else "grpo"
+
+
+def _has_type(view: Writing, name: str) -> bool:
+    """Whether the release has an ``algorithm_type``."""
+    return not TYPES[name].since or view.version >= version_of(TYPES[name].since)
 
 
 def _own_kind(advantage: Choice) -> str:
@@ -170,14 +180,17 @@ def _read_advantage(view: Reading) -> Iterator[Flow]:
     if teaches(view) is not None:
         yield Flow((*to, "type"), "reinforce", keys, "derived", distillation.ALONE)
         return
-    further = {key: args[key] for key in FURTHER if key in args}
+    fields = ARGS.get(name, {})
+    further = {key: args[key] for key in FURTHER if key in args and key not in fields}
     if name in ADVANTAGES and all(value == FURTHER[key] for key, value in further.items()):
         yield Flow((*to, "type"), ADVANTAGES[name], keys)
-        for key, field in ARGS.get(name, {}).items():
+        for key, field in fields.items():
             if key in args:
-                yield Flow((*to, field), args[key], ((*args_key, key),), same=True)
+                yield Flow((*to, field), _from_trinity(key, args[key]), ((*args_key, key),), same=key not in SPELLED)
             else:
-                yield Flow((*to, field), DEFAULTS[key], ())
+                yield Flow((*to, field), _from_trinity(key, DEFAULTS[key]), ())
+        for field, value in FIXED.get(name, {}).items():
+            yield Flow((*to, field), value, ())
         yield Flow((), None, tuple((*args_key, key) for key in further), "mapped", "Trinity's default too")
         if name == "grpo":
             yield Flow((), None, ((*args_key, "std_threshold"),))
@@ -190,16 +203,63 @@ def _read_advantage(view: Reading) -> Iterator[Flow]:
 
 UNSAID: Mapping[str, Mapping[str, tuple[Any, Any]]] = {"clipv": {"mu": (8.5, 2.0)}}
 """Arguments with two defaults: where no arguments are given, and where others are."""
-ARGS = {
+ARGS: Mapping[str, Mapping[str, str]] = {
     "ppo": {"gamma": "gamma", "lam": "lambda"},
     "grpo": {"epsilon": "epsilon"},
     "reinforceplusplus": {"gamma": "gamma"},
     "remax": {"gamma": "gamma"},
     "opmd": {"opmd_baseline": "baseline", "tau": "tau"},
+    "step_wise_grpo": {
+        "epsilon": "epsilon",
+        "enable_step_norm": "divide_by_steps",
+        "std_threshold": "drop_below_std",
+        "std_cal_level": "std_over",
+    },
+    "gigpo": {"omega": "step_weight", "gamma": "gamma", "fnorm": "normalize_by_std", "epsilon": "epsilon"},
 }
-FURTHER = {"duplicate_experiences": False, "rank_penalty": None, "std_cal_level": "group"}
+SPELLED: Mapping[str, Mapping[Any, Any]] = {"fnorm": {"std": True, "none": False}}
+"""Arguments whose values are names, by name."""
+FIXED: Mapping[str, Mapping[str, Any]] = {"gigpo": {"anchor_scope": "batch"}}
+"""What an estimator of Trinity's always does where the canonical one has a choice."""
+FURTHER = {
+    "duplicate_experiences": False,
+    "rank_penalty": None,
+    "std_cal_level": "group",
+    "step_reward_key": "step_reward",
+    "env_state_hash_key": "env_state_hash",
+}
 """Arguments that the canonical estimators do not have, with the values at which nothing is different."""
-DEFAULTS = {"gamma": 1.0, "lam": 1.0, "epsilon": 1e-6, "opmd_baseline": "mean", "tau": 1.0}
+DEFAULTS = {
+    "gamma": 1.0,
+    "lam": 1.0,
+    "epsilon": 1e-6,
+    "opmd_baseline": "mean",
+    "tau": 1.0,
+    "enable_step_norm": False,
+    "std_threshold": None,
+    "std_cal_level": "group",
+    "omega": 1.0,
+    "fnorm": "none",
+}
+
+
+def _from_trinity(key: str, value: Any) -> Any:
+    """An argument's value as the canonical field has it.
+
+    Raises:
+        BadValueError: Trinity does not know the name.
+    """
+    names = SPELLED.get(key)
+    if names is None:
+        return value
+    if value not in names:
+        raise BadValueError(said("is {raw!r}; expected one of {names}", raw=value, names=", ".join(map(str, names))))
+    return names[value]
+
+
+def _to_trinity(key: str, value: Any) -> Any:
+    """A canonical field's value as the argument has it."""
+    return next((name for name, meant in SPELLED.get(key, {}).items() if meant == value), value)
 
 
 def _read_filters(view: Reading) -> Iterator[Flow]:
@@ -244,6 +304,8 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
     further = is_further(P, advantage["type"])
     if further:
         name = bare_name(advantage["type"])
+    if name is not None and not _has_type(view, TYPE_OF_ADVANTAGE.get(advantage["type"], "grpo")):
+        name = None
     if name is None or (further and not any(item.advantage == name for item in TYPES.values()) and name not in EXTRA):
         every = tuple(view.to(f"algorithm.advantage.{field}") for field in advantage)
         yield Inexpressible(
@@ -290,6 +352,8 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
         "kl_order": "before_normalisation",
         "gamma": 1.0,
         "epsilon": 1e-6,
+        "episode_weight": 1.0,
+        **FIXED.get(name, {}),
     }
     for field, value in advantage.items():
         if field == "type" or field in known.values():
@@ -302,11 +366,16 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
         else:
             yield Flow((), None, path, "mapped", "Trinity always does this")
     threshold = _threshold(view) if name == "grpo" else None
-    if threshold is not None or any(advantage[field] != DEFAULTS[key] for key, field in known.items()):
+    if advantage.get("std_over") == "none":
+        reason = "Trinity always divides by a standard deviation. Wrote that of the group"
+        yield Inexpressible((view.to("algorithm.advantage.std_over"),), reason)
+        advantage = {**advantage, "std_over": "group"}
+    if threshold is not None or any(
+        advantage[field] != _from_trinity(key, DEFAULTS[key]) for key, field in known.items()
+    ):
         for key, field in known.items():
-            yield Flow(
-                (*place, key), advantage[field], (view.to(f"algorithm.advantage.{field}"),), same=True, always=True
-            )
+            value, used = _to_trinity(key, advantage[field]), (view.to(f"algorithm.advantage.{field}"),)
+            yield Flow((*place, key), value, used, same=key not in SPELLED, always=True)
     else:
         for field in known.values():
             yield Flow((), None, (view.to(f"algorithm.advantage.{field}"),), "mapped", "Trinity's default too")
@@ -432,7 +501,7 @@ RULES: list[Rule] = [
             DialectKey(f"{X}advantage_fn_args", None),
             *(
                 DialectKey(f"{X}advantage_fn_args.{name}")
-                for name in ("gamma", "lam", "epsilon", "std_threshold", "opmd_baseline", "tau", "**")
+                for name in (*dict.fromkeys(key for fields in ARGS.values() for key in fields), "**")
             ),
         ),
         tuple(
@@ -449,6 +518,12 @@ RULES: list[Rule] = [
                 "kl_order",
                 "baseline",
                 "tau",
+                "episode_weight",
+                "step_weight",
+                "anchor_scope",
+                "divide_by_steps",
+                "std_over",
+                "drop_below_std",
             ]
         ),
         _read_advantage,

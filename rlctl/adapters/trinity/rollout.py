@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl.adapters.engine.agents import AGENTS, of_other_agents, plays
+from rlctl.adapters.engine.agents import AGENTS, OF_STATES, OF_STEPS, of_other_agents, plays
 from rlctl.adapters.engine.rules import (
     BadValueError,
     CustomRule,
@@ -195,6 +195,6 @@ EXPLORER: list[Rule] = [
         for name in ("max_running_prompts", "log_evaluation_responses", "responses_folder", "evaluation_folder")
     ],
     Dropped("rollout.agent_workers", "Trinity's runners are explorer.runner_per_model", idle=True),
-    *of_other_agents(),
+    *of_other_agents(*OF_STEPS, *OF_STATES),
     Key("trainer.enable_preview", "rollout.log_responses", VersionedDefault({"0.5": True, "0.6": False})),
 ]

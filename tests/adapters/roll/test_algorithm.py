@@ -279,3 +279,60 @@ def test_a_dual_clip_of_sequences_is_lost_elsewhere_with_its_bound(target: str) 
     loaded, report = read(RLVR, importance_sampling="seq", dual_clip_loss=True, pg_clip=0.2)
     notes = lost(translate_loaded(loaded, report, target).report)
     assert "1.4" in notes["dual_clip_loss"]
+
+
+GROUPED = {"grouping": "traj_group_id", "method": "mean_std"}
+STEPS = {"episode_reward_weight": 0.5, "step_reward_weight": 2.0, "step_reward_gamma": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (
+            {"adv_estimator": "gigpo", "reward_normalization": GROUPED, **STEPS},
+            {
+                "type": "gigpo",
+                "episode_weight": 0.5,
+                "step_weight": 2.0,
+                "gamma": 0.9,
+                "normalize_by_std": True,
+                "anchor_scope": "batch",
+            },
+        ),
+        (
+            {"adv_estimator": "gigpo", "reward_normalization": {**GROUPED, "method": "mean"}},
+            {"type": "gigpo", "normalize_by_std": False, "gamma": 0.95},
+        ),
+        # Whole trajectories are normalised by the two types, steps by the method alone.
+        (
+            {
+                "adv_estimator": "gigpo",
+                "reward_normalization": {"grouping": "traj_group_id", "norm_mean_type": "group"},
+            },
+            {"type": "roll.gigpo"},
+        ),
+        ({"adv_estimator": "step_reinforce", "step_reward_gamma": 0.9}, {"type": "step_reinforce", "gamma": 0.9}),
+        ({"adv_estimator": "step_reinforce", "gamma": 0.9}, {"type": "roll.step_reinforce"}),
+        ({"adv_estimator": "agentic_reinforce", "gamma": 0.9}, {"type": "segment_reinforce", "gamma": 0.9}),
+    ],
+)
+def test_estimators_of_agents_are_written_as_they_were_read(keys: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = _advantage(AGENTIC, **keys)
+    assert expected.items() <= found.items()
+    loaded, _ = read(AGENTIC, **keys)
+    values, report = written(loaded)
+    assert not [key for key in lost(report) if key.startswith("algorithm.advantage")]
+    own = ("adv_estimator", "gamma", "reward_normalization", *STEPS)
+    again, _ = read(AGENTIC, **{key: values[key] for key in own if key in values})
+    assert to_plain(again.config.algorithm.advantage) == found
+    assert to_plain(again.config.algorithm.reward_shaping) == to_plain(loaded.config.algorithm.reward_shaping)
+
+
+def test_states_of_one_group_are_no_states_of_the_batch() -> None:
+    loaded, _ = read(AGENTIC, adv_estimator="gigpo", reward_normalization=GROUPED)
+    data = to_file(loaded.config)
+    data["algorithm"]["advantage"]["anchor_scope"] = "group"
+    text = json.dumps({"rlctl": 1, **data})
+    again, read_report = read_document(read_yaml(text, "run.yaml"), dialect="rlctl", environment={})
+    report = translate_loaded(again, read_report, "roll").report
+    assert "equal states of all groups" in lost(report)["algorithm.advantage.anchor_scope"]
