@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE = "RLCTL_SERVE_TOKEN"
 LOOPBACK = "127.0.0.1"
+PORT = 8000
 
 
 def serve(
@@ -29,7 +30,12 @@ def serve(
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = LOOPBACK,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="Port; 0 takes a free one. Default: rollout.openai_server.port, else 8000."
+        ),
+    ] = None,
     step: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Serve the checkpoint of this step of a run, and no newer one."),
@@ -43,6 +49,12 @@ def serve(
             metavar="FORMAT", help="How the model writes tool calls, such as hermes; auto asks its chat template."
         ),
     ] = "auto",
+    collect: Annotated[
+        bool,
+        typer.Option(
+            "--collect", help="Take feedback on answers, and write what has it into the config's buffer for training."
+        ),
+    ] = False,
     folder: Folder = RUNS,
     json: arguments.Json = False,
 ) -> None:
@@ -59,6 +71,8 @@ def serve(
     [cyan]rlctl serve runs/gsm8k-grpo/checkpoints/main/step-000040[/cyan]
 
     [cyan]rlctl serve run.yaml --port 9000[/cyan]
+
+    [cyan]rlctl serve serve.yaml --collect[/cyan]
     """
     from rlctl.runs import serving
 
@@ -82,10 +96,11 @@ def serve(
         serving.serve(
             served,
             host=host,
-            port=port,
+            port=port if port is not None else served.config.rollout.openai_server.port or PORT,
             token=os.environ.get(TOKEN_VARIABLE) or None,
             follow=follow,
             tool_format=tool_format,
+            collect=collect,
             ready=ready,
             loaded=lambda version: diagnostics.note(said("serving the weights of step {version}", version=version)),
         )

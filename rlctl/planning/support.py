@@ -386,9 +386,11 @@ TABLE: tuple[Row, ...] = (
         "rollout.auxiliary_models[]",
         "path name base_url api_key engine replicas tensor_parallel_size max_context_tokens settings",
     ),
-    refused(
-        "rollout.openai_server", "enabled port tool_choice tool_parser reasoning_parser history log_requests", SERVER
-    ),
+    front_end("rollout.openai_server", "port"),
+    noted("rollout.openai_server", "enabled history tool_choice", SERVER),
+    noted("rollout.openai_server", "tool_parser", "tool-formats"),
+    noted("rollout.openai_server", "log_requests", "calls-recorded"),
+    refused("rollout.openai_server", "reasoning_parser", "reasoning-kept"),
     noted("rollout", "runners_per_engine report_every", RUNNERS),
     honoured("rollout", "log_responses log_evaluation_responses"),
     honoured("rollout", "responses_folder evaluation_folder"),

@@ -24,6 +24,7 @@ from rlctl.runs.inspection import RunInfo, find
 from rlctl.runs.machine import local_cluster
 
 if TYPE_CHECKING:
+    from rlctl.runtime.buffers.interface import SharedBuffer
     from rlctl.runtime.serving.serve import Weights
 
 FOLLOW_SECONDS = 5.0
@@ -87,6 +88,7 @@ def serve(
     token: str | None,
     follow: bool,
     tool_format: str,
+    collect: bool = False,
     ready: Callable[[Address], None],
     loaded: Callable[[int], None],
 ) -> None:
@@ -99,6 +101,8 @@ def serve(
         token: that clients must send; None makes one.
         follow: load newer weights of a run as it writes checkpoints.
         tool_format: how the model writes tool calls.
+        collect: take feedback, and write what has it into the config's buffer, from which another run trains; that run's
+            newest weights are served.
         ready: called when requests are answered.
         loaded: called with the step of newer weights.
 
@@ -119,6 +123,7 @@ def serve(
         raise RunError(
             "rollout.engine is external, which already is an endpoint", hint="send requests to rollout.engine.base_url"
         )
+    buffer = _buffer_of(config) if collect else None
     with tempfile.TemporaryDirectory(prefix="rlctl-serve-") as made:
         source = _Source(served.run, served.step, Path(made)) if served.run is not None else None
         first = source.first() if source is not None else None
@@ -133,17 +138,48 @@ def serve(
             port=port,
             version=first.version if first is not None else 0,
             tool_format=tool_format,
+            buffer=buffer,
         )
         follows = source is not None and follow and served.step is None
         asyncio.run(
             run_server(
                 service,
                 ready=lambda found: ready(Address(host, found, service.token)),
-                newest=source.newer if source is not None and follows else None,
+                newest=_newest_in(buffer) if buffer else source.newer if source is not None and follows else None,
                 every=FOLLOW_SECONDS,
                 loaded=loaded,
             )
         )
+
+
+def _buffer_of(config: Config) -> SharedBuffer:
+    """The buffer of a config, as a writer that is like no other.
+
+    Raises:
+        RunError: it is in memory, or can't be used.
+    """
+    from rlctl.config.sections.execution import MemoryBuffer
+    from rlctl.runtime.buffers.make import shared_buffer
+
+    section = config.buffer
+    if isinstance(section, MemoryBuffer) or (getattr(section, "url", None) or getattr(section, "path", None)) is None:
+        raise RunError(
+            said("--collect writes into a buffer that a training run reads, and the config's buffer has no address"),
+            hint="set buffer to type sql with a url, or to type file with a path",
+        )
+    place = Path(tempfile.mkdtemp(prefix="rlctl-served-"))
+    return shared_buffer(config, place)
+
+
+def _newest_in(buffer: SharedBuffer) -> Callable[[int], Weights | None]:
+    """What finds the newest weights that the training run announced."""
+    from rlctl.runtime.serving.serve import Weights
+
+    def newest(version: int) -> Weights | None:
+        found = buffer.announced()
+        return Weights(found[1], found[0]) if found is not None and found[0] > version else None
+
+    return newest
 
 
 class _Source:

@@ -33,6 +33,8 @@ from rlctl.adapters.trinity.workflows import limit_of_answers, tasksets
 from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
+SERVES = "rlctl serve FILE --collect does what Trinity's serve mode does"
+
 
 def _mode(view: Reading) -> Iterator[Flow]:
     mode = str(view.get("mode"))
@@ -50,7 +52,7 @@ def _mode(view: Reading) -> Iterator[Flow]:
         value,
         (view.path("mode"),),
         "derived" if mode == "serve" else "mapped",
-        "sft and dpo train on a data set" if supervised(view) else "",
+        "sft and dpo train on a data set" if supervised(view) else SERVES if mode == "serve" else "",
     )
 
 

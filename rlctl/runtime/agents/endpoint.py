@@ -104,6 +104,23 @@ class Session:
         except ValueError as error:
             raise ApiError(400, str(error)) from error
 
+    async def feedback(self, body: Any) -> dict[str, Any]:
+        """Refused: a trajectory is recorded by itself.
+
+        Raises:
+            ApiError: always.
+        """
+        raise ApiError(404, "a trajectory is recorded by itself")
+
+    async def commit(self) -> dict[str, Any]:
+        """See ``feedback``."""
+        return await self.feedback(None)
+
+    async def metrics(self) -> dict[str, float]:
+        """See ``feedback``."""
+        await self.feedback(None)
+        return {}
+
     async def chat(self, asked: Asked, heard: Heard | None) -> list[Generated]:
         """Answer a chat request.
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Protocol
 
@@ -70,6 +71,18 @@ class Caller(Protocol):
         """Take a reward."""
         ...
 
+    async def feedback(self, body: Any) -> dict[str, Any]:
+        """Take feedback on answers."""
+        ...
+
+    async def commit(self) -> dict[str, Any]:
+        """Hand over what has feedback."""
+        ...
+
+    async def metrics(self) -> dict[str, float]:
+        """What was collected."""
+        ...
+
 
 class Callers(Protocol):
     """Finds callers."""
@@ -86,10 +99,15 @@ class Callers(Protocol):
 class ApiServer:
     """Serves the API for the callers that it finds. Starts and ends in an asyncio loop."""
 
-    def __init__(self, callers: Callers, *, by_path: bool) -> None:
-        """``by_path``: every caller has a path of its own, ``/t/ID/v1``; otherwise all use ``/v1``."""
+    def __init__(self, callers: Callers, *, by_path: bool, collects: bool = False) -> None:
+        """
+        Args:
+            callers: who may send requests.
+            by_path: every caller has a path of its own, ``/t/ID/v1``; otherwise all use ``/v1``.
+            collects: take feedback on answers.
+        """
         self._callers = callers
-        self._numbers = count(1)
+        self._numbers, self._started = count(1), secrets.token_hex(4)
         self._created = int(time.time())
         app = web.Application(middlewares=[_errors], client_max_size=MAX_BODY_BYTES)
         base = "/t/{id}/v1" if by_path else "/v1"
@@ -99,6 +117,12 @@ class ApiServer:
         app.router.add_get(f"{base}/models/{{model:.+}}", self._model)
         if by_path:
             app.router.add_post(f"{base}/reward", self._reward)
+        for root in ("", "/v1") if collects else ():
+            app.router.add_post(f"{root}/feedback", self._feedback)
+            app.router.add_post(f"{root}/commit", self._commit)
+            app.router.add_get(f"{root}/metrics", self._metrics)
+        if collects:
+            app.router.add_get("/health", self._health)
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=CLOSING_SECONDS, handle_signals=False
         )
@@ -156,12 +180,29 @@ class ApiServer:
         await self._caller(request).reward(await _body(request))
         return web.json_response({"ok": True})
 
+    def _number(self, kind: str) -> str:
+        """Of an answer; no other server gives the same."""
+        return f"{kind}-{self._started}-{next(self._numbers)}"
+
+    async def _feedback(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response(await self._caller(request).feedback(await _body(request)))
+
+    async def _commit(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response(await self._caller(request).commit())
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response(await self._caller(request).metrics())
+
+    async def _health(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"status": "ok"})
+
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         caller, body = self._caller(request), await _body(request)
         if (forward := _elsewhere(caller, body)) is not None:
             return await self._forwarded(request, forward, "chat/completions")
         asked = read_chat(body)
-        number = f"chatcmpl-{next(self._numbers)}"
+        number = self._number("chatcmpl")
+        asked = replace(asked, number=number)
         chunks = Chunks(number, int(time.time()), _model_of(asked, caller), asked, chat=True)
         if asked.stream:
             return await _streamed(request, chunks, lambda heard: caller.chat(asked, heard))
@@ -173,7 +214,8 @@ class ApiServer:
         if (forward := _elsewhere(caller, body)) is not None:
             return await self._forwarded(request, forward, "completions")
         asked = read_completion(body)
-        number, model = f"cmpl-{next(self._numbers)}", _model_of(asked, caller)
+        number, model = self._number("cmpl"), _model_of(asked, caller)
+        asked = replace(asked, number=number)
         if asked.stream:
             chunks = Chunks(number, int(time.time()), model, asked, chat=False)
             return await _streamed(request, chunks, lambda heard: caller.complete(asked, heard))

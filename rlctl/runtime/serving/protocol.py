@@ -63,6 +63,8 @@ class Asked:
     """A request for generations."""
 
     model: str
+    number: str = ""
+    """Under which it is answered."""
     n: int = 1
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()

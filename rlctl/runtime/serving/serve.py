@@ -18,12 +18,14 @@ from rlctl.common.errors import RlctlError, RunError
 from rlctl.config import Config
 from rlctl.planning.plan import Device
 from rlctl.runtime.agents.formats import AUTO, LOOKUP, ToolCall, format_of
+from rlctl.runtime.buffers.interface import SharedBuffer
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.experience.samples import training_sampling
 from rlctl.runtime.rollout.interface import check_requests
 from rlctl.runtime.rollout.texts import decoded
 from rlctl.runtime.serving.chat import Conversations, answer_of
+from rlctl.runtime.serving.collecting import Collector
 from rlctl.runtime.serving.generator import Generator, HeardTokens
 from rlctl.runtime.serving.http import ApiServer, Heard
 from rlctl.runtime.serving.protocol import ApiError, Asked, FinishReason, Generated
@@ -64,6 +66,8 @@ class Service:
     version: int = 0
     """The step of the weights in ``model_path``."""
     tool_format: str = AUTO
+    buffer: SharedBuffer | None = None
+    """Gets what has feedback; None collects nothing."""
 
 
 class Policy:
@@ -73,6 +77,7 @@ class Policy:
         config = service.config
         self.models = (service.name,)
         self._token, self._generator = service.token, generator
+        self.collector = None if service.buffer is None else Collector(service.buffer)
         self._max_length, self._vocab_size = limits
         self._tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
         self._chat = Chat(self._tokenizer, template_args=config.model.chat_template_args)
@@ -101,7 +106,38 @@ class Policy:
         Raises:
             ApiError: always.
         """
-        raise ApiError(404, "a served policy takes no rewards")
+        raise ApiError(404, "a served policy takes no rewards; start it with --collect and send feedback")
+
+    @property
+    def _collecting(self) -> Collector:
+        if self.collector is None:
+            raise ApiError(404, "nothing is collected here; start the server with --collect")
+        return self.collector
+
+    async def feedback(self, body: Any) -> dict[str, Any]:
+        """Take feedback on answers.
+
+        Raises:
+            ApiError: it is none, or nothing is collected.
+        """
+        return self._collecting.feedback(body)
+
+    async def commit(self) -> dict[str, Any]:
+        """Write what has feedback into the buffer.
+
+        Raises:
+            ApiError: nothing is collected.
+        """
+        collector = self._collecting
+        return await asyncio.to_thread(collector.commit, collector.taken())
+
+    async def metrics(self) -> dict[str, float]:
+        """What was collected.
+
+        Raises:
+            ApiError: nothing is collected.
+        """
+        return self._collecting.metrics(self._generator.weight_version)
 
     async def chat(self, asked: Asked, heard: Heard | None) -> list[Generated]:
         """Answer a chat request.
@@ -111,7 +147,9 @@ class Policy:
         """
         ids = self._conversations.tokens(asked.messages, asked.tools)
         responses = await self._generate(ids, asked, None if asked.tools else heard)
-        return [self._chat_answer(asked, ids, response) for response in responses]
+        answers = [self._chat_answer(asked, ids, response) for response in responses]
+        self._collect(asked, ids, responses, [answer.text for answer in answers])
+        return answers
 
     async def complete(self, asked: Asked, heard: Heard | None) -> list[Generated]:
         """Answer a completion request.
@@ -123,9 +161,16 @@ class Policy:
         ids = list(prompt) if not isinstance(prompt, str) else self._chat.encode([prompt], special=True)[0]
         responses = await self._generate(ids, asked, heard)
         texts = decoded(responses, self._tokenizer)
+        self._collect(asked, ids, responses, texts)
         return [self._generated(text, each, len(ids)) for text, each in zip(texts, responses, strict=True)]
 
+    def _collect(self, asked: Asked, ids: Sequence[int], responses: Sequence[Response], texts: Sequence[str]) -> None:
+        if self.collector is not None:
+            self.collector.record(asked, ids, responses[0], texts[0])
+
     async def _generate(self, ids: Sequence[int], asked: Asked, heard: Heard | None) -> list[Response]:
+        if self.collector is not None and asked.n > 1:
+            raise ApiError(400, f"n is {asked.n}; feedback on one answer needs n 1", param="n")
         sampling, seed = self._sampling_of(ids, asked), asked.sampling.get("seed")
         drawn = int(seed) if seed is not None else secrets.randbits(48)
         requests = [Request(tuple(ids), sampling, 1, drawn, first=place) for place in range(asked.n)]
@@ -154,7 +199,9 @@ class Policy:
         for name in _PENALTIES:
             if asked.sampling.get(name):
                 raise ApiError(400, f"{name} is {asked.sampling[name]}; it is not supported here", param=name)
-        own = {name: value for name, value in asked.sampling.items() if name not in (*_PENALTIES, "seed")}
+        # What is trained on is sampled as the run says: its log-probs are those of this sampling.
+        given = {} if self.collector is not None else asked.sampling
+        own = {name: value for name, value in given.items() if name not in (*_PENALTIES, "seed")}
         limit = min(asked.max_tokens or self._sampling.max_tokens, room)
         return dataclasses.replace(
             self._sampling,
@@ -229,7 +276,8 @@ async def serve(
     engine = await asyncio.to_thread(make_engine, service.config, service.engine, service.model_path, service.device)
     engine.weight_version = service.version
     generator = Generator(engine)
-    server = ApiServer(Policy(service, generator, engine.limits), by_path=False)
+    policy = Policy(service, generator, engine.limits)
+    server = ApiServer(policy, by_path=False, collects=service.buffer is not None)
     following = None
     try:
         try:
@@ -249,6 +297,17 @@ async def serve(
                 await following
         await server.close()
         await asyncio.to_thread(generator.close)
+        if policy.collector is not None:
+            await asyncio.to_thread(_hand_over, policy.collector)
+
+
+def _hand_over(collector: Collector) -> None:
+    """Write what has feedback, and say that no more comes."""
+    try:
+        collector.commit(collector.taken())
+        collector.buffer.end_writing()
+    finally:
+        collector.buffer.close()
 
 
 async def _follow(
