@@ -142,6 +142,7 @@ OTHER = "other"
 RUNNERS = "runners"
 SERVER = "server"
 ONE_DEVICE = "one-device"
+REPLICAS = "engine-replicas"
 BUILT_IN = "built-in"
 
 TABLE: tuple[Row, ...] = (
@@ -317,8 +318,16 @@ TABLE: tuple[Row, ...] = (
     Row(
         Status.HONOURED,
         "rollout.parallel",
-        "tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size",
+        "tensor_parallel_size pipeline_parallel_size expert_parallel_size",
         ONE_DEVICE,
+        ("vllm", "sglang"),
+        Status.NOTED,
+    ),
+    Row(
+        Status.HONOURED,
+        "rollout.parallel",
+        "data_parallel_size",
+        REPLICAS,
         ("vllm",),
         Status.NOTED,
         ("sglang",),

@@ -631,15 +631,15 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "not-supported",
-        {"rollout": {"engine": "sglang", "parallel": {"tensor_parallel_size": 2}}},
-        "rollout.parallel.tensor_parallel_size",
-        "only vLLM engines",
+        {"rollout": {"engine": "sglang", "parallel": {"data_parallel_size": 2}}},
+        "rollout.parallel.data_parallel_size",
+        "only vLLM has replicas",
     ),
     (
         "not-used",
         {"rollout": {"engine": "transformers", "parallel": {"tensor_parallel_size": 2}}},
         "rollout.parallel.tensor_parallel_size",
-        "only vLLM engines",
+        "only vLLM and SGLang engines",
     ),
     (
         "not-supported",

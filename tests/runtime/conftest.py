@@ -89,8 +89,9 @@ def no_orphans() -> Iterator[None]:
 
 
 def _left(mark: str) -> list[str]:
-    """Marked processes but the two of multiprocessing, which end with this one: what tracks memory and what forks workers."""
-    own = ("resource_tracker", "multiprocessing.forkserver")
+    """Marked processes but those that end with this one: multiprocessing's that tracks memory and that forks workers, and
+    torch's that keeps memory under names."""
+    own = ("resource_tracker", "multiprocessing.forkserver", "torch_shm_manager")
     return [command for command in marked(mark, SESSION_MARK) if not any(name in command for name in own)]
 
 

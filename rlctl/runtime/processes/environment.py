@@ -25,6 +25,8 @@ GENERATES = ("rollout", "reward", "agent", "auxiliary")
 """Roles that ``rollout.env_vars`` is for: they generate responses and score them."""
 LEFT_ALONE = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
 """With it Ray doesn't set CUDA_VISIBLE_DEVICES, so that every actor of a machine sees all of its GPUs."""
+ENGINE_GPUS = "RLCTL_ENGINE_GPUS"
+"""The GPUs of an engine that is one program on several of them, as CUDA_VISIBLE_DEVICES has them."""
 COPIED_EVERY_SECONDS = 5.0
 _QUIET = {"debug": "debug", "info": "warning", "warning": "warning", "error": "error"}
 """What Transformers tells of by level: its notes are about its own code."""

@@ -32,6 +32,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from rlctl.common.errors import RunError
 from rlctl.planning.plan import Plan, RolePlan, StagePlan
 from rlctl.runtime.processes.calls import StopRequested
+from rlctl.runtime.processes.environment import ENGINE_GPUS
 from rlctl.runtime.processes.group import RayGroup, spawn
 from rlctl.runtime.processes.vitals import forget
 from rlctl.runtime.processes.waiting import (
@@ -59,6 +60,8 @@ GIVEN_BACK_SECONDS = 5.0
 """Within which a cluster takes devices back; it does so too once it notices that the run is over."""
 
 
+GPUS_SECONDS = 120.0
+"""Within which a task says which GPU its bundle has."""
 SEES_GPUS = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
 """Ray's variable that hides every GPU from an actor without one, unless it is 0."""
 
@@ -162,7 +165,10 @@ class Placement:
             if share and role.role in ("rollout", "auxiliary")
             else []
         )
-        if len(several) > 1:  # the engine's own workers take the GPUs, by these variables of vLLM's
+        if len(several) > 1 and role.engine == "sglang":  # its server takes them
+            environment = {**environment, ENGINE_GPUS: ",".join(_gpus_of(self.bundles, several, share))}
+            share = 0
+        elif len(several) > 1:  # the engine's own workers take the GPUs, by these variables of vLLM's
             environment = {
                 **environment,
                 "VLLM_RAY_BUNDLE_INDICES": ",".join(map(str, several)),
@@ -326,6 +332,20 @@ def _nodes_of(bundles: PlacementGroup) -> list[str]:
     """The node of each bundle."""
     nodes = placement_group_table(bundles)["bundles_to_node_id"]
     return [nodes[index] for index in range(bundles.bundle_count)]
+
+
+def _gpus_of(bundles: PlacementGroup, places: Sequence[int], share: float) -> list[str]:
+    """The GPU of each bundle, by the number that its machine gives it: all shares of a bundle are of one GPU."""
+    ask, asked = ray.remote(_assigned), []
+    for place in places:
+        there = PlacementGroupSchedulingStrategy(bundles, placement_group_bundle_index=place)
+        asked.append(ask.options(num_cpus=0, num_gpus=share, max_retries=0, scheduling_strategy=there).remote())
+    return [gpu for found in ray.get(asked, timeout=GPUS_SECONDS) for gpu in found]
+
+
+def _assigned() -> list[str]:
+    """The GPUs that Ray gave this task."""
+    return [str(gpu) for gpu in ray.get_gpu_ids()]
 
 
 def _devices_of(role: RolePlan, index: int) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
     this worker ──POST /generate (token ids)──▶ python -m sglang.launch_server
                 ◀── tokens, log-probs, weight version
-    weights ──safetensors in a folder──▶ POST /update_weights_from_disk
+    weights ──shared memory──▶ POST /begin_weight_update, /update_weights_from_tensor ..., /end_weight_update
 
 A request is one response. Requests are under way in a thread of their own, so that polling never waits for the server. While
 weights change, generation is paused and what is under way goes back to the queue (``retract``): it goes on from the tokens that
@@ -13,26 +13,27 @@ after penalties (``sglang_arguments.check_sglang``).
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import math
+import os
 import queue
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import httpx
 import torch
-from safetensors.torch import save_file
+import torch.multiprocessing
 from transformers import AutoConfig
 
 from rlctl.common.errors import RunError
@@ -47,8 +48,8 @@ from rlctl.runtime.types import Request, Response, Sampling
 START_SECONDS = 1800.0
 """Within which the server has loaded the model and captured its graphs."""
 WEIGHTS_SECONDS = 1800.0
-SHARD_BYTES = 4 << 30
-"""Of one file of weights."""
+BY_NAME = "file_system"
+"""How torch shares memory with a process that is no child of this one."""
 _WITH_PARENT = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -62,12 +63,15 @@ function between fork and exec would do without it, but may wait forever for a l
 class SglangServer:
     """The server as a child process."""
 
-    def __init__(self, arguments: Mapping[str, Any], *, program: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, arguments: Mapping[str, Any], *, program: Sequence[str] | None = None, gpus: str | None = None
+    ) -> None:
         """Start it and wait until it is healthy.
 
         Args:
             arguments: of the server (``sglang_arguments.server_arguments``).
             program: what is started; None is SGLang's server of this Python.
+            gpus: those that it sees, as CUDA_VISIBLE_DEVICES has them; None are those of this process.
 
         Raises:
             RunError: it ended, or was not healthy in time.
@@ -77,7 +81,10 @@ class SglangServer:
         line = [*(program or (sys.executable, "-m", "sglang.launch_server"))]
         line += command_line({**arguments, "host": "127.0.0.1", "port": port})
         with_parent = [sys.executable, "-I", "-S", "-c", _WITH_PARENT]
-        self._process = subprocess.Popen([*with_parent, *line], stdin=subprocess.DEVNULL, start_new_session=True)
+        seen = None if gpus is None else {**os.environ, "CUDA_VISIBLE_DEVICES": gpus}
+        self._process = subprocess.Popen(
+            [*with_parent, *line], stdin=subprocess.DEVNULL, start_new_session=True, env=seen
+        )
         try:
             self._wait()
         except BaseException:
@@ -145,6 +152,8 @@ class SglangEngine(ByResponse[_Row]):
         sleep_level: int = 1,
         tokenizes: bool = True,
         weight_version: int = 0,
+        tensor_parallel: int = 1,
+        pipeline_parallel: int = 1,
     ) -> None:
         """
         Args:
@@ -159,14 +168,19 @@ class SglangEngine(ByResponse[_Row]):
             sleep_level: 1 keeps the weights in CPU memory while asleep, 2 drops them.
             tokenizes: whether the server has a tokenizer, which stop strings of a response need.
             weight_version: the version that the weights in the folder count as.
+            tensor_parallel: processes of the server that share each layer.
+            pipeline_parallel: its stages.
         """
+        self._shared_by = tensor_parallel, pipeline_parallel
         self._url, self._server, self._timeout = url.rstrip("/"), server, timeout
         config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
         self._shapes = without_memory(config, trust_remote_code=trust_remote_code)
-        self._model_config = config
         self._sleeps, self._sleep_level = sleeps, sleep_level
         self._asleep = self._paused = False
-        self._coming: _Coming | None = None
+        self._coming: tuple[int, Checklist] | None = None
+        """The version of the weights that are being loaded, and what has come of them."""
+        self._session = False
+        """Whether the server waits for weights."""
         self._prefix = uuid.uuid4().hex
         self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
         """Names of what was submitted and is there."""
@@ -208,44 +222,51 @@ class SglangEngine(ByResponse[_Row]):
     def begin_weights(self, version: int) -> None:
         """Be ready for all weights of a version; see ``RolloutEngine``."""
         self._check_open()
-        self._end_weights()  # of a load that was broken off
         self._unusable = f"loading weight version {version} failed half-way; expected a complete load before generate()"
-        self._coming = _Coming(version, Checklist(self._shapes), Path(tempfile.mkdtemp(prefix="rlctl-weights-")))
+        self._wake(("weights",))
+        self._pause()
+        self._end_session()  # of a load that was broken off
+        self._told("/begin_weight_update", {})
+        self._session = True
+        self._coming = version, Checklist(self._shapes)
 
     def add_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Write a part of the weights, under their Hugging Face names, to the folder that the server reads."""
+        """Have the server take a part of the weights, under their Hugging Face names, out of memory that it shares.
+
+        What is cached of the old ones is dropped.
+        """
         assert self._coming is not None, "a load begins with begin_weights"
-        try:
-            self._coming.write(weights)
-        except BaseException:
-            self._end_weights()
-            raise
+        version, checklist = self._coming
+        taken = list(checklist.take(weights))
+        if not taken:
+            return
+        # The server holds what it reads until it has answered; the next part has memory of its own.
+        with _shared_by_name():
+            part = [(name, tensor.detach().to("cpu", copy=True).contiguous().share_memory_()) for name, tensor in taken]
+            named = [_serialized(part, self._shared_by[1]) for _ in range(self._shared_by[0])]
+        body = {"serialized_named_tensors": named, "flush_cache": True, "weight_version": str(version)}
+        self._told("/update_weights_from_tensor", body)
 
     def commit_weights(self) -> None:
-        """All have come: the server loads them, and what is cached of the old ones is dropped."""
+        """All have come: the server goes on with them."""
         assert self._coming is not None, "a load begins with begin_weights"
-        coming = self._coming
-        try:
-            coming.finish(self._model_config)
-            self._wake(("weights",))
-            self._pause()
-            answer = self._post(
-                "/update_weights_from_disk",
-                {
-                    "model_path": str(coming.folder),
-                    "weight_version": str(coming.version),
-                    "flush_cache": True,
-                },
-                WEIGHTS_SECONDS,
-            )
-            if not answer.get("success"):
-                raise RunError(f"SGLang rejected the weights: {answer.get('message')}")
-        finally:
-            self._end_weights()
+        version, checklist = self._coming
+        checklist.finish()
+        self._end_session()
         if not self._asleep:
             self._go_on()
-        self._unusable = ""
-        self.weight_version = coming.version
+        self._coming, self._unusable, self.weight_version = None, "", version
+
+    def _told(self, path: str, body: Mapping[str, Any]) -> None:
+        """Post what concerns weights."""
+        answer = self._post(path, body, WEIGHTS_SECONDS)
+        if not answer.get("success"):
+            raise RunError(f"SGLang rejected the weights at {path}: {answer.get('message')}")
+
+    def _end_session(self) -> None:
+        if self._session:
+            self._session = False
+            self._told("/end_weight_update", {})
 
     def sleep(self) -> None:
         """Free the KV cache and the weights' place on the GPU, where the server was started so that it can; else nothing."""
@@ -271,7 +292,6 @@ class SglangEngine(ByResponse[_Row]):
         if self._unusable == CLOSED:
             return
         self._unusable = CLOSED
-        self._end_weights()
         self._rows.clear()
         with suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result(timeout=5.0)
@@ -362,11 +382,6 @@ class SglangEngine(ByResponse[_Row]):
             self._lacking = [part for part in self._lacking if part not in back]
             self._asleep = bool(self._lacking)
 
-    def _end_weights(self) -> None:
-        if self._coming is not None:
-            shutil.rmtree(self._coming.folder, ignore_errors=True)
-            self._coming = None
-
     def _post(self, path: str, body: Mapping[str, Any] | None, seconds: float | None) -> dict[str, Any]:
         found: dict[str, Any] = asyncio.run_coroutine_threadsafe(self._ask(path, body, seconds), self._loop).result()
         return found
@@ -396,38 +411,26 @@ class SglangEngine(ByResponse[_Row]):
         return found if isinstance(found, dict) else {}
 
 
-class _Coming:
-    """Weights on their way to the server, as safetensors files of a folder."""
+@contextmanager
+def _shared_by_name() -> Iterator[None]:
+    """Share memory under names, which a process that was started by a command can open."""
+    usual = torch.multiprocessing.get_sharing_strategy()
+    torch.multiprocessing.set_sharing_strategy(BY_NAME)
+    try:
+        yield
+    finally:
+        torch.multiprocessing.set_sharing_strategy(usual)
 
-    def __init__(self, version: int, checklist: Checklist, folder: Path) -> None:
-        self.version, self.folder = version, folder
-        self._checklist = checklist
-        self._part: dict[str, torch.Tensor] = {}
-        self._bytes = self._files = 0
 
-    def write(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Keep copies of weights, and write a file whenever there are enough for one."""
-        for name, tensor in self._checklist.take(weights):
-            self._part[name] = tensor.detach().to("cpu", copy=True).contiguous()
-            self._bytes += tensor.nbytes
-            if self._bytes >= SHARD_BYTES:
-                self._flush()
+def _serialized(part: Sequence[tuple[str, torch.Tensor]], readers: int) -> str:
+    """Where tensors are, as SGLang reads it: pickled as for another process, in base64.
 
-    def _flush(self) -> None:
-        if self._part:
-            self._files += 1
-            save_file(self._part, self.folder / f"model-{self._files:05d}.safetensors", metadata={"format": "pt"})
-            self._part, self._bytes = {}, 0
-
-    def finish(self, config: Any) -> None:
-        """Write what is left, and the model's config beside it.
-
-        Raises:
-            RunError: a tensor is missing.
-        """
-        self._checklist.finish()
-        self._flush()
-        config.save_pretrained(self.folder)
+    Each pickling counts one reader, which gives the memory back when it has read.
+    """
+    for _ in range(readers):
+        found = io.BytesIO()
+        ForkingPickler(found).dump(list(part))
+    return base64.b64encode(found.getvalue()).decode()
 
 
 def _params(sampling: Sampling, key: int) -> dict[str, Any]:

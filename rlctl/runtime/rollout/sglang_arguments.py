@@ -28,9 +28,9 @@ RESERVED: Mapping[str, str] = {
     "trust_remote_code": "set model.trust_remote_code",
     "context_length": "set model.max_context_tokens",
     "json_model_override_args": "set model.overrides or model.rope",
-    "tp_size": "each worker sees one GPU; rollout.engine=vllm supports several",
-    "pp_size": "each worker sees one GPU; rollout.engine=vllm supports several",
-    "ep_size": "each worker sees one GPU; rollout.engine=vllm supports several",
+    "tp_size": "set rollout.parallel.tensor_parallel_size",
+    "pp_size": "set rollout.parallel.pipeline_parallel_size",
+    "ep_size": "set rollout.parallel.expert_parallel_size",
     "dp_size": "set rollout.parallel.replicas",
     "enable_memory_saver": "set rollout.memory.sleep",
     "weight_version": "rlctl sends it with every weight update",
@@ -64,14 +64,7 @@ def check_sglang(config: Config) -> None:
             f"model.modality is {config.model.modality}; rlctl sends SGLang only token ids",
             hint="set rollout.engine=transformers, which reads images",
         )
-    parallel = config.rollout.parallel
-    for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size"):
-        if getattr(parallel, name) > 1:
-            raise RunError(
-                f"rollout.parallel.{name} is {getattr(parallel, name)}; each worker sees one GPU, and SGLang starts its "
-                "own processes",
-                hint=f"set rollout.parallel.{name} to 1 and use more replicas, or set rollout.engine=vllm",
-            )
+    _check_parallel(config)
     for name in _given(config):
         if name in RESERVED:
             raise RunError(f"rollout.engine.args sets {name}, which rlctl sets itself", hint=RESERVED[name])
@@ -89,6 +82,33 @@ def check_sglang(config: Config) -> None:
         raise RunError(
             f"rollout.sampling.repetition_penalty is {sampling.repetition_penalty}; SGLang supports up to 2",
             hint="lower it, or set rollout.engine=vllm",
+        )
+
+
+def _check_parallel(config: Config) -> None:
+    """Refuse sizes that SGLang's server, which is one program, does not do here.
+
+    Raises:
+        RunError: names the key.
+    """
+    parallel, each = config.rollout.parallel, arithmetic.devices_per_rollout_engine(config)
+    if parallel.data_parallel_size > 1:
+        raise RunError(
+            f"rollout.parallel.data_parallel_size is {parallel.data_parallel_size}; SGLang's replicas take no weights from "
+            "tensors",
+            hint="set it to 1, and rollout.parallel.replicas to as many engines as fit",
+        )
+    if each > config.placement.devices_per_node:
+        raise RunError(
+            f"an SGLang engine of {each} GPUs (tensor {parallel.tensor_parallel_size} * pipeline "
+            f"{parallel.pipeline_parallel_size}) does not fit on a machine of {config.placement.devices_per_node}",
+            hint="lower rollout.parallel.tensor_parallel_size, or set rollout.engine=vllm, whose engines span machines",
+        )
+    if parallel.tensor_parallel_size % parallel.expert_parallel_size:
+        raise RunError(
+            f"rollout.parallel.expert_parallel_size is {parallel.expert_parallel_size}; SGLang spreads experts over the "
+            f"tensor workers, which are {parallel.tensor_parallel_size}",
+            hint="set it to a divisor of rollout.parallel.tensor_parallel_size",
         )
 
 
@@ -127,6 +147,9 @@ def server_arguments(config: Config, model_path: str, device: Device) -> dict[st
         "context_length": model.max_context_tokens,
         "json_model_override_args": json.dumps(changes) if (changes := changes_of(model, model_path)) else None,
         "weight_version": "0",
+        "tp_size": rollout.parallel.tensor_parallel_size,
+        "pp_size": rollout.parallel.pipeline_parallel_size,
+        "ep_size": rollout.parallel.expert_parallel_size,
         "skip_tokenizer_init": not rollout.sampling.stop,
         "enable_deterministic_inference": True,  # without it no request has a seed of its own
         **_of_memory(config, rollout.memory),

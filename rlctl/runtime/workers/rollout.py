@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from rlctl.planning import arithmetic, rollout_schedule
 from rlctl.planning.plan import Device
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.models.config import changed_config, import_modules
+from rlctl.runtime.processes.environment import ENGINE_GPUS
 from rlctl.runtime.rollout.external import ExternalEngine
 from rlctl.runtime.rollout.interface import Finished, RolloutEngine
 from rlctl.runtime.rollout.sglang import SglangEngine, SglangServer
@@ -205,7 +207,8 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
 
 
 def _sglang(config: Config, model_path: str, device: Device) -> SglangEngine:
-    server = SglangServer(server_arguments(config, model_path, device))
+    parallel = config.rollout.parallel
+    server = SglangServer(server_arguments(config, model_path, device), gpus=os.environ.get(ENGINE_GPUS))
     return SglangEngine(
         server.url,
         model_path,
@@ -216,6 +219,8 @@ def _sglang(config: Config, model_path: str, device: Device) -> SglangEngine:
         sleeps=arithmetic.rollout_sleeps(config, device),
         sleep_level=rollout_schedule.sleep_level(config),
         tokenizes=bool(config.rollout.sampling.stop),
+        tensor_parallel=parallel.tensor_parallel_size,
+        pipeline_parallel=parallel.pipeline_parallel_size,
     )
 
 

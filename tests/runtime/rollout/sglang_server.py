@@ -4,16 +4,44 @@ speaks the protocol, and nothing of SGLang itself.
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import pickle
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file
+import torch
 
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.types import Request, Sampling
+
+ALLOWED = {
+    *(
+        ("torch.multiprocessing.reductions", f"rebuild_{what}")
+        for what in ("tensor", "typed_storage", "storage_filename")
+    ),
+    ("torch.storage", "UntypedStorage"),
+    *(("torch", name) for name in ("Tensor", "Size", "float32", "bfloat16")),
+}
+"""Of the names that SGLang 0.5.23 unpickles (its SafeUnpickler), those that weights in shared memory are made of."""
+
+
+class Reader(pickle.Unpickler):
+    """Unpickles as SGLang does."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in ALLOWED:
+            raise RuntimeError(f"Blocked unsafe global ({module}.{name}) during pickle deserialization")
+        return super().find_class(module, name)
+
+
+def read(payload: str) -> list[tuple[str, torch.Tensor]]:
+    """The tensors of a payload."""
+    found: list[tuple[str, torch.Tensor]] = Reader(io.BytesIO(base64.b64decode(payload))).load()
+    return found
+
 
 REQUIRED = {"rid", "input_ids", "sampling_params", "return_logprob", "stream"}
 
@@ -22,6 +50,9 @@ class Speaker:
     """What stands behind the protocol."""
 
     def __init__(self, model_path: str) -> None:
+        self.tensor_parallel = 1
+        self.coming: dict[str, torch.Tensor] | None = None
+        """The weights of the session that is open."""
         self.engine = TransformersEngine(model_path, tokenizer=model_path)
         self.version = "0"
         self.bodies: list[tuple[str, Any]] = []
@@ -79,15 +110,33 @@ class Speaker:
         }
         return {"text": "", "output_ids": [each[1] for each in drawn], "meta_info": told}
 
-    def update_weights_from_disk(self, body: dict[str, Any]) -> tuple[int, Any]:
-        folder = Path(body["model_path"])
-        if not (folder / "config.json").is_file():
-            return 400, {"success": False, "message": "no config"}
-        weights = {name: each for file in folder.glob("*.safetensors") for name, each in load_file(file).items()}
-        with self.one:
-            self.engine.load_weights(weights.items(), version=int(body["weight_version"]))
+    def begin_weight_update(self, body: dict[str, Any]) -> tuple[int, Any]:
+        if self.coming is not None:
+            return 400, {"success": False, "message": "a weight-update session is already open"}
+        self.coming = {}
+        return 200, {"success": True, "message": "Success"}
+
+    def update_weights_from_tensor(self, body: dict[str, Any]) -> tuple[int, Any]:
+        """One payload a tensor worker, of which each reads its own and takes its part."""
+        if self.coming is None:
+            return 400, {"success": False, "message": "must run between begin_weight_update() and end_weight_update()"}
+        payloads = body["serialized_named_tensors"]
+        if len(payloads) != self.tensor_parallel:
+            return 400, {"success": False, "message": f"{len(payloads)} payloads for {self.tensor_parallel} ranks"}
+        parts = [[(name, tensor.clone()) for name, tensor in read(payload)] for payload in payloads]
+        assert all([name for name, _ in part] == [name for name, _ in parts[0]] for part in parts)
+        self.coming.update(parts[-1])
         self.version = body["weight_version"]
-        return 200, {"success": True, "message": "Succeeded to update model weights.", "num_paused_requests": 0}
+        return 200, {"success": True, "message": "Success"}
+
+    def end_weight_update(self, body: dict[str, Any]) -> tuple[int, Any]:
+        if self.coming is None:
+            return 400, {"success": False, "message": "no weight-update session is open"}
+        whole, self.coming = self.coming, None
+        if whole and len(whole) == len(list(self.engine.model.parameters())):
+            with self.one:
+                self.engine.load_weights(whole.items(), version=int(self.version))
+        return 200, {"success": True, "message": "Success"}
 
     def pause_generation(self, body: Any) -> tuple[int, Any]:
         self.running.clear()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -21,7 +22,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from rlctl.common.errors import MissingDependency, RunError
 from rlctl.config import config_from
 from rlctl.runtime.models.config import changed_config
-from rlctl.runtime.rollout.sglang import SglangEngine, SglangServer
+from rlctl.runtime.rollout.sglang import SglangEngine, SglangServer, _serialized, _shared_by_name
 from rlctl.runtime.rollout.sglang_arguments import check_sglang, command_line, server_arguments
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.types import Request, Sampling
@@ -95,8 +96,9 @@ def test_a_seed_belongs_to_a_response(setting: Setting) -> None:
     engine.close()
 
 
-def test_new_weights_go_through_a_folder_and_count_from_then_on(setting: Setting, make_model: MakeModel) -> None:
-    engine, other = setting.engine(), str(make_model(seed=1))
+def test_new_weights_go_through_shared_memory_and_count_from_then_on(setting: Setting, make_model: MakeModel) -> None:
+    setting.speaker.tensor_parallel = 2
+    engine, other = setting.engine(tensor_parallel=2), str(make_model(seed=1))
     weights = dict(AutoModelForCausalLM.from_pretrained(other, dtype=torch.float32).state_dict())
     before = engine.generate([Request(PROMPTS[0], GREEDY, 1, seed=0)])
     engine.begin_weights(5)
@@ -112,18 +114,48 @@ def test_new_weights_go_through_a_folder_and_count_from_then_on(setting: Setting
     assert after.log_probs == pytest.approx(expected.log_probs, abs=1e-5)
     assert (after.weight_version, after.first_version, engine.weight_version) == (5, None, 5)
     asked = [path for path, _ in setting.speaker.bodies if path != "/generate"]
-    assert asked == ["/pause_generation", "/update_weights_from_disk", "/continue_generation"]
-    update = dict(setting.speaker.bodies)["/update_weights_from_disk"]
-    assert update["weight_version"] == "5"
-    assert not Path(update["model_path"]).exists(), "the folder is gone once it is read"
+    update = "/update_weights_from_tensor"
+    steps = ["/pause_generation", "/begin_weight_update", update, update, "/end_weight_update", "/continue_generation"]
+    assert asked == steps
+    body = dict(setting.speaker.bodies)[update]
+    assert (body["weight_version"], body["flush_cache"]) == ("5", True)
+    assert len(set(body["serialized_named_tensors"])) <= 2, "one payload a tensor worker"
+    assert torch.multiprocessing.get_sharing_strategy() == "file_descriptor", "of this process, as it was"
     with pytest.raises(RunError, match="were not sent"):
         engine.load_weights([(names[0], weights[names[0]])], version=6)
     with pytest.raises(RunError, match="half-way"):
         engine.generate([Request(PROMPTS[0], GREEDY, 1, seed=0)])
-    setting.speaker.replies["/update_weights_from_disk"] = (400, {"success": False, "message": "no room"})
+    setting.speaker.replies[update] = (400, {"success": False, "message": "no room"})
     with pytest.raises(RunError, match="no room"):
         engine.load_weights(weights.items(), version=6)
+    del setting.speaker.replies[update]
+    engine.load_weights(weights.items(), version=7)
+    assert engine.weight_version == 7, "the session that was broken off is ended first"
     engine.close()
+
+
+READS = """
+import sys
+from tests.runtime.rollout.sglang_server import read
+for line in sys.stdin:
+    print(sum(float(tensor.double().sum()) for _, tensor in read(line)), flush=True)
+"""
+
+
+def test_processes_that_are_no_children_read_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pickling is read once: as many as there are readers keep the memory until the last has read."""
+    tensors = [
+        (f"w{index}", torch.randn(50, 3).to(dtype)) for index, dtype in enumerate((torch.float32, torch.bfloat16))
+    ]
+    with _shared_by_name():
+        part = [(name, tensor.clone().share_memory_()) for name, tensor in tensors]
+        payloads = [_serialized(part, 2) for _ in range(2)]
+    expected = sum(float(tensor.double().sum()) for _, tensor in tensors)
+    for _ in range(2):  # two stages of a pipeline read the payload of one tensor rank
+        ran = subprocess.run(
+            [sys.executable, "-c", READS], input="\n".join(payloads), capture_output=True, text=True, check=True
+        )
+        assert [float(line) for line in ran.stdout.split()] == pytest.approx([expected] * 2)
 
 
 def test_what_is_under_way_goes_on_over_new_weights(setting: Setting, make_model: MakeModel) -> None:
@@ -192,7 +224,9 @@ def test_sleep_gives_the_memory_back_and_weights_come_before_the_cache(setting: 
         ("/flush_cache", None),
         ("/release_memory_occupation", None),
         ("/resume_memory_occupation", ["weights"]),
-        ("/update_weights_from_disk", None),
+        ("/begin_weight_update", None),
+        ("/update_weights_from_tensor", None),
+        ("/end_weight_update", None),
         ("/resume_memory_occupation", ["kv_cache"]),
         ("/continue_generation", None),
         ("/generate", None),
@@ -251,6 +285,13 @@ HTTPServer(("127.0.0.1", int(sys.argv[6])), Handler).serve_forever()
 """
 
 
+def test_a_server_on_several_gpus_sees_those_of_the_engine(tmp_path: Path) -> None:
+    write = f"import os; open({str(tmp_path / 'seen')!r}, 'w').write(os.environ['CUDA_VISIBLE_DEVICES'])\n"
+    server = SglangServer({"model_path": "m"}, program=[sys.executable, "-c", write + HEALTHY], gpus="4,6")
+    server.close()
+    assert (tmp_path / "seen").read_text() == "4,6"
+
+
 def test_the_server_is_a_child_that_ends_with_the_engine(setting: Setting) -> None:
     program = [sys.executable, "-c", HEALTHY]
     server = SglangServer({"model_path": "m"}, program=program)
@@ -296,6 +337,7 @@ def test_arguments_of_the_server() -> None:
                     "chunked_prefill": False,
                 },
                 "sampling": {"stop": ["x"]},
+                "parallel": {"tensor_parallel_size": 4, "pipeline_parallel_size": 2, "expert_parallel_size": 2},
             }
         ),
         "folder",
@@ -314,6 +356,7 @@ def test_arguments_of_the_server() -> None:
     }
     wanted |= {"attention_backend": "fa3", "enable_memory_saver": True, "enable_weights_cpu_backup": False}
     wanted |= {"skip_tokenizer_init": False, "enable_deterministic_inference": True}
+    wanted |= {"tp_size": 4, "pp_size": 2, "ep_size": 2}
     assert wanted.items() <= found.items()
     assert "page_size" not in found
     line = command_line(
@@ -388,8 +431,14 @@ def test_what_sglang_cannot_do_is_refused_before_the_run(tmp_path: Path, monkeyp
             check_sglang(config(rollout={"engine": {"type": "sglang", "args": args}}))
     with pytest.raises(RunError, match="only token ids"):
         check_sglang(config(model={"path": "m", "modality": "vision"}))
-    with pytest.raises(RunError, match="sees one GPU"):
-        check_sglang(config(rollout={"engine": {"type": "sglang"}, "parallel": {"tensor_parallel_size": 2}}))
+    for parallel, message in (
+        ({"tensor_parallel_size": 16}, "16 GPUs .* does not fit on a machine of 4"),
+        ({"data_parallel_size": 2}, "replicas take no weights from tensors"),
+        ({"tensor_parallel_size": 2, "expert_parallel_size": 4}, "over the tensor workers, which are 2"),
+    ):
+        with pytest.raises(RunError, match=message):
+            check_sglang(config(rollout={"engine": {"type": "sglang"}, "parallel": parallel}))
+    check_sglang(config(rollout={"engine": {"type": "sglang"}, "parallel": {"tensor_parallel_size": 4}}))
     shaped = {"engine": {"type": "sglang"}, "sampling": {"repetition_penalty": 1.1}}
     check_sglang(config(rollout=shaped, algorithm={"old_log_probs": "recompute"}))
     with pytest.raises(RunError, match="after the repetition penalty"):
