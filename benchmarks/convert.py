@@ -3,8 +3,8 @@
     python benchmarks/convert.py                     # a cold start, a corpus of generated files, a file of 1,000 keys
     python benchmarks/convert.py --corpus DIR        # the YAML files below DIR instead of generated ones
 
-A cold start is processor time of a whole process; its libraries, typer and ruamel.yaml, are imported in a process of their
-own. The corpus is converted in one process, against PyYAML's load and dump of the same
+A cold start is processor time of a whole process; its libraries, typer, omegaconf and ruamel.yaml, are imported in a process of
+their own. The corpus is converted in one process, against PyYAML's load and dump of the same
 files, the pure Python ones and those of libyaml.
 """
 
@@ -31,7 +31,7 @@ from rlctl.config import presets
 from rlctl.documents import write_yaml
 from rlctl.translation.translate import translate
 
-IMPORTS = "import typer, ruamel.yaml"
+IMPORTS = "import typer, omegaconf, ruamel.yaml"
 
 
 def cpu(arguments: list[str]) -> float:

@@ -16,15 +16,20 @@ canonical key must be in each of them, mapped or dropped with a reason, and ever
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rlctl.adapters.engine.dialect import Dialect
 from rlctl.common.errors import UsageError, nearest
 from rlctl.common.messages.reasons import said
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "rlctl.dialects"
 _BUILTIN = {
@@ -46,7 +51,26 @@ SIGNS: Mapping[str, frozenset[str]] = {
 @cache
 def names() -> tuple[str, ...]:
     """The names of all dialects that are installed."""
-    return (*_BUILTIN, *(point.name for point in entry_points(group=GROUP) if point.name not in _BUILTIN))
+    return (*_BUILTIN, *(point.name for point in _installed() if point.name not in _BUILTIN))
+
+
+@cache
+def _installed() -> tuple[EntryPoint, ...]:
+    """The dialects of other distributions; Python's own reader, which is slow to import, looks only if a file names some."""
+    if not any(map(_names_some, sys.path)):
+        return ()
+    from importlib.metadata import entry_points
+
+    return tuple(entry_points(group=GROUP))
+
+
+def _names_some(folder: str) -> bool:
+    """Whether a distribution in a folder that Python imports from has dialects."""
+    for file in Path(folder).glob("*-info/entry_points.txt"):
+        with suppress(OSError):
+            if f"[{GROUP}]".encode() in file.read_bytes():
+                return True
+    return False
 
 
 def signed(tops: Iterable[Any]) -> str:
@@ -67,7 +91,7 @@ def dialect(name: str) -> Dialect:
         module, attribute = _BUILTIN[name]
         found: Dialect = getattr(import_module(module), attribute)
         return found
-    for point in entry_points(group=GROUP):
+    for point in _installed():
         if point.name == name:
             loaded: Dialect = point.load()
             return loaded

@@ -6,12 +6,14 @@ To add a command: a module with a function, and a line below; the help lists the
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from typing import Annotated
 
 import typer
 from typer.main import get_command
+from typer.models import CommandInfo
 
 from rlctl.cli import (
     arguments,
@@ -137,13 +139,26 @@ def first_steps() -> str:
     )
 
 
+def _with_only(word: str) -> typer.Typer:
+    """The app with one command, because making all others takes longer than most commands; with all if none is called so."""
+    slim = copy.copy(app)
+    slim.registered_commands = [each for each in app.registered_commands if _name(each) == word]
+    slim.registered_groups = [each for each in app.registered_groups if each.name == word]
+    return slim if slim.registered_commands or slim.registered_groups else app
+
+
+def _name(command: CommandInfo) -> str:
+    return command.name or getattr(command.callback, "__name__", "").replace("_", "-")
+
+
 def main() -> int:
     """The console script: run a command; errors that a user can act on are shown without a traceback."""
     try:
+        command = get_command(_with_only(next((word for word in sys.argv[1:] if word[:1] != "-"), "")))
         if _language_of(sys.argv[1:]) == "zh":
-            usage.run(get_command(app))
+            usage.run(command)
         else:
-            get_command(app)(prog_name="rlctl")
+            command(prog_name="rlctl")
     except SystemExit as end:
         return _status(end)
     except RlctlError as problem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -241,6 +240,8 @@ def _claim(text: str) -> tuple[str, str]:
 
 
 def _ray_version() -> str | None:
+    from importlib import metadata
+
     try:
         return metadata.version("ray")
     except metadata.PackageNotFoundError:

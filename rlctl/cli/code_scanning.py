@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,8 @@ Found = Sequence[tuple[str, Sequence[Finding]]]
 
 def sarif(found: Found) -> dict[str, Any]:
     """The findings of all files as one run of a SARIF log."""
+    from importlib import metadata
+
     codes = dict.fromkeys(finding.code for _, findings in found for finding in findings)
     driver = {
         "name": "rlctl",

@@ -16,7 +16,7 @@ from typing import TextIO
 from rlctl.common.terminal import safe
 
 RED, YELLOW, CYAN, BOLD, DIM = "31", "33", "36", "1", "2"
-_WORD = re.compile(r"[\u2e80-\uffef][，。；：、！？）,.;:)]*|[^\s\u2e80-\uffef]+|\s+")
+_WORD = r"[\u2e80-\uffef][，。；：、！？）,.;:)]*|[^\s\u2e80-\uffef]+|\s+"
 """What a line is broken between: a word, or a character of a language that is written without spaces."""
 _LEAST_WIDTH = 30
 """Columns that wrapped text keeps on a narrow terminal."""
@@ -114,7 +114,7 @@ def padded(content: str, width: int) -> str:
 def wrapped(content: str, width: int) -> list[str]:
     """Text broken between words; a word that is longer than a line stays whole."""
     lines, used = [""], 0
-    for word in _WORD.findall(content):
+    for word in re.findall(_WORD, content):
         size = cells(word)
         if used and used + size > width:
             lines.append("")

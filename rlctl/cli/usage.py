@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -62,7 +62,7 @@ COMMAND_LINE = re.compile(r"\[cyan\]")
 @cache
 def chinese_help() -> Mapping[str, str]:
     """The Chinese paragraphs by the English ones."""
-    lines = (files(__package__) / "help.zh.tsv").read_text(encoding="utf-8").splitlines()
+    lines = Path(__file__).with_name("help.zh.tsv").read_text(encoding="utf-8").splitlines()
     return dict(line.split("\t") for line in lines)
 
 

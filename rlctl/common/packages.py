@@ -13,7 +13,6 @@ import shlex
 import sys
 from collections.abc import Mapping
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -46,6 +45,8 @@ def extras() -> Mapping[str, tuple[str, ...]]:
 
 def version_of(distribution: str) -> str | None:
     """The version of an installed distribution, or of one that provides the same module; None if there is none."""
+    from importlib import metadata
+
     for name in (distribution, *ANOTHER_NAME.get(distribution, ())):
         try:
             return metadata.version(name)
@@ -115,6 +116,8 @@ def explained(error: ModuleNotFoundError) -> MissingDependency | None:
 @cache
 def _requirements() -> tuple[Requirement, ...]:
     """Everything that rlctl's metadata requires, for the base and for extras."""
+    from importlib import metadata
+
     from packaging.requirements import Requirement
 
     try:
@@ -126,6 +129,8 @@ def _requirements() -> tuple[Requirement, ...]:
 
 @cache
 def _by_extra() -> Mapping[str, tuple[Requirement, ...]]:
+    from importlib import metadata
+
     requirements = _requirements()
     names = sorted(metadata.metadata("rlctl").get_all("Provides-Extra") or ())
     return {
@@ -143,6 +148,8 @@ def _of_extra(extra: str) -> tuple[Requirement, ...]:
 
 def _recorded(file: str) -> str:
     """What the installer wrote into a file of rlctl's metadata; empty if there is none."""
+    from importlib import metadata
+
     try:
         return metadata.distribution("rlctl").read_text(file) or ""
     except metadata.PackageNotFoundError:

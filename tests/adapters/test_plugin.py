@@ -24,7 +24,7 @@ MINI = Dialect(
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     point = EntryPoint("mini", f"{__name__}:MINI", adapters.GROUP)
-    monkeypatch.setattr(adapters, "entry_points", lambda group: [point])
+    monkeypatch.setattr(adapters, "_installed", lambda: (point,))
     adapters.names.cache_clear()
     adapters.dialect.cache_clear()
     yield

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from rlctl.common.errors import ConfigError
-from rlctl.config import build_config, config_from, load
+from rlctl.config import Config, build_config, config_from, load
 from rlctl.config.fields import Interval
+from rlctl.config.inspect import _hints, walk
 from rlctl.config.sections.algorithm import Gae, Grpo
 from rlctl.config.sections.train import Fsdp2
 from rlctl.documents import read_yaml
@@ -209,3 +210,10 @@ def test_a_section_with_a_default_of_its_own_keeps_it() -> None:
     critic = config_from({"critic": {"optimizer": {"weight_decay": 0.1}}}).critic
     assert critic is not None
     assert (critic.optimizer.lr, critic.optimizer.weight_decay) == (1e-5, 0.1)
+
+
+def test_types_of_fields_are_those_that_python_finds() -> None:
+    sections = {info.owner for info in walk(Config)}
+    assert len(sections) > 100
+    for section in sections:
+        assert _hints(section) == get_type_hints(section, include_extras=True), section

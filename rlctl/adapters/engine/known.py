@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
-from importlib.resources import files
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from rlctl.adapters.engine.rules import matches, split
@@ -76,10 +77,19 @@ def releases_in(text: str) -> frozenset[str]:
 @cache
 def known_keys(package: str, kind: str) -> Known:
     """Every key of a kind of file, with the releases that have it."""
-    text = (files(package) / "known.txt").read_text(encoding="utf-8")
     found: dict[str, str] = {}
-    for line in text.splitlines():
-        if line.startswith(f"{kind} "):
-            _, releases, key = line.split(" ", 2)
-            found[key] = f"{found[key]},{releases}" if key in found else releases
+    for releases, key in _lines(package).get(kind, ()):
+        found[key] = f"{found[key]},{releases}" if key in found else releases
     return Known(found)
+
+
+@cache
+def _lines(package: str) -> Mapping[str, list[tuple[str, str]]]:
+    """Releases and key of every line of a package's table, by the kind of file."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    text = Path(import_module(package).__path__[0], "known.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            kind, releases, key = line.split(" ", 2)
+            found.setdefault(kind, []).append((releases, key))
+    return found

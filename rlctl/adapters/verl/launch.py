@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from rlctl.adapters.engine.dialect import File
@@ -205,7 +205,7 @@ def kept_by_default(path: KeyPath) -> bool:
 def _uneven_keys() -> dict[str, list[tuple[frozenset[str], frozenset[str], KeyPath]]]:
     """By kind and first part: the releases, the engines that surely have it, the key."""
     found: dict[str, list[tuple[frozenset[str], frozenset[str], KeyPath]]] = {}
-    text = (files("rlctl.adapters.verl") / "uneven.txt").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("uneven.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
         if line and not line.startswith("#"):
             kind, minors, engines, key = line.split(" ", 3)

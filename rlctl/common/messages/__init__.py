@@ -1,6 +1,7 @@
 """What rlctl says, by id: ``checks.en.ftl`` holds the English texts of an area, ``checks.zh.ftl`` beside it the Chinese ones.
 
-The files are in the syntax of Project Fluent (https://projectfluent.org). A message may have attributes::
+The files are in the syntax of Project Fluent (https://projectfluent.org), the part that ``patterns`` reads. A message may have
+attributes::
 
     mini-batch-too-large = batch.mini_batch_responses is { $mini }, but a step has only { $step }.
         .hint = { $fix }
@@ -15,15 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from rlctl.common import language
+from rlctl.common.messages.patterns import Pattern, formatted, parsed
 from rlctl.common.messages.reasons import translated
-
-if TYPE_CHECKING:
-    from fluent.runtime import FluentBundle
-    from fluent.runtime.resolver import Message
 
 ENTRY = re.compile(r"^(?=[a-zA-Z][\w-]* =)", re.MULTILINE)
 """Where a message of a file begins."""
@@ -61,14 +59,12 @@ def in_language(chosen: str, name: str, /, **values: Any) -> str:
     """A message in a language, in English if that has no translation."""
     id_, _, attribute = name.partition(".")
     spoken = chosen if id_ in catalogue(chosen) else "en"
-    bundle, found = _bundle(spoken), _message(spoken, id_)
-    pattern = found.attributes[attribute] if attribute else found.value
-    if pattern is None:
-        raise KeyError(name)
-    shown, errors = bundle.format_pattern(pattern, {key: _shown(value, spoken) for key, value in values.items()})
-    if errors:
-        raise ValueError(f"message {name}: {errors[0]}")
-    return str(shown)
+    try:
+        return formatted(
+            _message(spoken, id_)[attribute], {key: _shown(value, spoken) for key, value in values.items()}, spoken
+        )
+    except ValueError as error:
+        raise ValueError(f"message {name}: {error}") from error
 
 
 @cache
@@ -78,47 +74,21 @@ def catalogue(chosen: str) -> Mapping[str, str]:
 
 
 def _entries(chosen: str) -> Iterator[tuple[str, str]]:
-    for file in sorted(files(__name__).iterdir(), key=lambda file: file.name):
-        if file.name.endswith(f".{chosen}.ftl"):
-            for entry in ENTRY.split(file.read_text(encoding="utf-8"))[1:]:
-                yield entry.partition(" =")[0], entry
+    for file in sorted(Path(__file__).parent.glob(f"*.{chosen}.ftl")):
+        for entry in ENTRY.split(file.read_text(encoding="utf-8"))[1:]:
+            yield entry.partition(" =")[0], entry
 
 
 @cache
-def _bundle(chosen: str) -> FluentBundle:
-    """The messages of a language that were parsed so far."""
-    from fluent.runtime import FluentBundle
-
-    return FluentBundle([chosen], use_isolating=False)
-
-
-@cache
-def _message(chosen: str, id_: str) -> Message:
+def _message(chosen: str, id_: str) -> Mapping[str, Pattern]:
     """A message parsed: a command says a few of several hundred, and parsing all of them takes longer than the command."""
-    from fluent.runtime import FluentResource
-
-    _bundle(chosen).add_resource(FluentResource(catalogue(chosen)[id_]))
-    return _bundle(chosen).get_message(id_)
+    return parsed(catalogue(chosen)[id_])
 
 
-def _shown(value: Any, spoken: str) -> Any:
-    """Counts choose plurals and are written without separators, as a config writes them; the rest is text, or a reason."""
-    from fluent.runtime.resolver import MAX_PART_LENGTH
-    from fluent.runtime.types import FluentType, fluent_number
-
-    class Long(str, FluentType):
-        """Text that the library would refuse for its length; a path or a list of keys of a user may be as long."""
-
-        def format(self, locale: Any) -> str:  # type: ignore[override]  # the library calls this one
-            return self
-
-    if isinstance(value, bool) or not isinstance(value, int):
-        shown = (
-            f"{value:g}"
-            if isinstance(value, float)
-            else translated(value, spoken)
-            if isinstance(value, str)
-            else translated(str(value), spoken)
-        )
-        return Long(shown) if len(shown) > MAX_PART_LENGTH else shown
-    return fluent_number(value, useGrouping=False)
+def _shown(value: Any, spoken: str) -> int | str:
+    """Counts choose plurals; the rest is text, or a reason."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        return f"{value:g}"
+    return translated(value if isinstance(value, str) else str(value), spoken)

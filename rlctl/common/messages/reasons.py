@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from rlctl.common import language
@@ -121,6 +121,6 @@ def _shown(value: Any, spoken: str) -> Any:
 @cache
 def reasons(spoken: str) -> Mapping[str, str]:
     """The reasons of a language by the English text."""
-    file = files(__package__) / f"reasons.{spoken}.tsv"
+    file = Path(__file__).with_name(f"reasons.{spoken}.tsv")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     return dict(line.split("\t") for line in lines if line and not line.startswith("# "))

@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from rlctl.common.filenames import expanded
@@ -66,7 +66,7 @@ def known_shape(name: str) -> ModelShape | None:
 @cache
 def known_configs() -> Mapping[str, Mapping[str, Any]]:
     """The table: contents of a ``config.json`` by hub name in lower case, as hubs compare names."""
-    table = tomllib.loads(files("rlctl.planning.models").joinpath("known_models.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("known_models.toml").read_text(encoding="utf-8"))
     return {
         name.lower(): config
         for family, section in table.items()

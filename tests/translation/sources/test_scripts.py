@@ -355,7 +355,7 @@ def other_dialect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     other = Dialect("other", ("1",), {"run": table}, programs={"other.main": TrainerProgram("hydra", "run")})
     point = EntryPoint("other", "nowhere:OTHER", adapters.GROUP)
     monkeypatch.setattr(EntryPoint, "load", lambda self: other)
-    monkeypatch.setattr(adapters, "entry_points", lambda group: [point])
+    monkeypatch.setattr(adapters, "_installed", lambda: (point,))
     adapters.names.cache_clear()
     adapters.dialect.cache_clear()
     yield
