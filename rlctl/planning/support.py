@@ -120,7 +120,7 @@ def _megatron(section: str) -> tuple[Row, ...]:
     )
 
 
-AGENTS = "agents"
+BY_TURN = "by-turn"
 FILES_ONCE = "files-once"
 WHOLE_ROWS = "whole-rows"
 END_TO_END = "sequence-parallel-packed"
@@ -557,10 +557,9 @@ UNTRIED = (
 
 REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "model.modality": dict.fromkeys(("audio", "omni"), MULTIMODAL),
-    "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
     "algorithm.advantage<other>": {
-        **dict.fromkeys(("agentic_reinforce", "roll.gigpo", "roll.step_reinforce"), AGENTS),
-        **dict.fromkeys(("trinity.gigpo", "trinity.step_wise_grpo"), AGENTS),
+        **dict.fromkeys(("agentic_reinforce", "roll.gigpo", "roll.step_reinforce"), BY_TURN),
+        **dict.fromkeys(("trinity.gigpo", "trinity.step_wise_grpo"), BY_TURN),
         "jsd": "distill-js",
         "on_policy_distill": "distill-reverse",
     },

@@ -121,6 +121,10 @@ def _read_rlvr(view: Reading) -> Iterator[Flow]:
         if view.written("norm_mean_type", "norm_std_type"):
             yield Flow((), None, norms, "dead", "adv_estimator grpo sets both to group")
         mean, std, norms = "group", "group", ()
+    if kind in OWN[:2]:
+        note = said("ROLL's RLVR runs have no steps: {kind} computes what reinforce does there", kind=kind)
+        yield Flow((), None, (view.path("adv_estimator"),), "derived", note)
+        kind = "reinforce"
     estimate = Estimate(kind, mean, std, view.get("gamma"), bool(view.get("whiten_advantages")), _shapes(view))
     used = {"kind": (view.path("adv_estimator"),), "norm": norms, "whiten": (view.path("whiten_advantages"),)}
     yield from _flows(view, estimate, used)

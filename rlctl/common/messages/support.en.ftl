@@ -3,7 +3,7 @@
 support-merged-weights = adapters are always merged into the weights before they are sent to rollout
 support-weights-in-place = rlctl reads weights from where they are
 support-further-heads = Transformers loads the model without its multi-token prediction heads, so they are neither trained nor exported
-support-agents = multi-turn responses, tools and environments are not supported yet
+support-by-turn = write it as a type with other settings: gigpo, step_reinforce, segment_reinforce (agentic_reinforce) or step_wise_grpo
 support-calls-no-tools = only agents of type tools call tools that rlctl knows
 support-agents-tokens = other tokens than the generated ones have no log-probs of the policy that sampled them, so their ratio would be wrong; agent/token_drift counts the trajectories that would differ
 support-whole-evaluation = each evaluation dataset is evaluated in full

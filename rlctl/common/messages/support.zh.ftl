@@ -3,7 +3,7 @@
 support-merged-weights = LoRA 权重总是合并后再发送给 rollout
 support-weights-in-place = rlctl 直接从权重所在位置读取
 support-further-heads = Transformers 加载模型时不含多 token 预测头，因此它们既不训练也不导出
-support-agents = 尚不支持多轮回答、工具和环境
+support-by-turn = 它有单独的类型和设置：gigpo、step_reinforce、segment_reinforce（即 agentic_reinforce）或 step_wise_grpo
 support-calls-no-tools = 只有 tools 类型的智能体会调用 rlctl 所知的工具
 support-agents-tokens = 重新分词得到的 token 没有采样时的 log-prob，概率比会出错；agent/token_drift 统计会有差异的轨迹
 support-whole-evaluation = 每个评测数据集都完整评测

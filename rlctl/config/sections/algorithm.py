@@ -401,7 +401,8 @@ class RewardShaping:
     length_penalty: NonNegative = 0.0
     """Subtracted from the reward of a response as long as the limit; shorter responses lose proportionally less."""
     group_by: Literal["prompt", "trajectory", "tags", "batch"] = "prompt"
-    """What forms a group for normalization in agentic runs."""
+    """What forms a group for normalization. prompt: the responses to a prompt. trajectory: the turns of one, for
+    ``step_reinforce``. tags, batch: all responses of a tag or source, or of the step."""
 
 
 @section

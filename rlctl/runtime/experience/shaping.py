@@ -100,6 +100,13 @@ class Shaping:
                 "groups are filtered",
                 hint="set the filter's metric to reward",
             )
+        shaped = algorithm.reward_shaping
+        alone = shaped.group_by == "trajectory" and "group" in (shaped.normalize.mean, shaped.normalize.std)
+        if alone and not isinstance(algorithm.advantage, StepReinforce):
+            raise PlanError(
+                "algorithm.reward_shaping.group_by is trajectory, and a trajectory has one reward: normalized, each would be 0",
+                hint="set group_by to prompt, or algorithm.advantage to step_reinforce, which normalizes over turns",
+            )
         controller: kl.KLController = kl.FixedKL(penalty.coefficient if penalty else 0.0)
         if penalty is not None and penalty.adaptive:
             controller = kl.AdaptiveKL(penalty.coefficient, penalty.target, penalty.horizon)
@@ -427,6 +434,8 @@ class Shaping:
         by = self.config.algorithm.reward_shaping.group_by
         if by == "prompt":
             return _groups(answered)
+        if by == "trajectory":
+            return torch.arange(sum(len(item.responses) for item in answered))
         names = ["" if by == "batch" else str(item.prompt.extra.get("tag", item.prompt.source)) for item in answered]
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
         return torch.tensor([numbers[name] for name, item in zip(names, answered, strict=True) for _ in item.responses])

@@ -42,7 +42,7 @@ def _advantage(text: str, **keys: Any) -> dict[str, Any]:
         ({"adv_estimator": "reinforce", "whiten_advantages": True}, "reinforce_plus_plus", {"gamma": 1.0}),
         ({"adv_estimator": "reinforce"}, "reinforce", {"gamma": 1.0, "whiten": False}),
         ({"adv_estimator": "gae"}, "gae", {"lambda": 0.95, "whiten": False}),
-        ({"adv_estimator": "gigpo"}, "roll.gigpo", {}),
+        ({"adv_estimator": "gigpo"}, "reinforce", {"gamma": 1.0}),
     ],
 )
 def test_settings_name_the_estimator_and_are_written_as_such(

@@ -16,7 +16,7 @@ from rlctl.config import Config, config_from
 from rlctl.runtime.experience.samples import RolloutGroup, samples_of
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score
-from rlctl.runtime.types import Prompt, Response, Sample
+from rlctl.runtime.types import Prompt, Response, Sample, Turn
 
 REINFORCE = {"type": "reinforce"}
 
@@ -161,6 +161,29 @@ def test_the_kl_coefficient_moves_for_each_domain_as_in_roll() -> None:
     assert metrics["reward/kl"] == pytest.approx(0.125)
     assert metrics["reward/kl_coefficient"] == 1.0
     assert shaping.controller.coefficient == pytest.approx(1.02 * 0.98)
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        # returns of turns with gamma 0.5: 0.5 and 1; 1.5 and 3
+        ("trajectory", [-0.25, 0.25, -0.75, 0.75]),
+        ("prompt", [-1.0, -0.5, 0.0, 1.5]),
+    ],
+)
+def test_turns_are_compared_within_their_trajectory_or_their_group(by: str, expected: list[float]) -> None:
+    turns = (Turn((1, 2), 1, starts_row=True), Turn((), 1, starts_row=False, number=1))
+    two = dataclasses.replace(response(2), turns=turns)
+    prompt = Prompt(index=0, source="s", token_ids=(1, 2), text="")
+    answered = RolloutGroup(prompt, [two, two], [1.0, 3.0], [Score(1.0), Score(3.0)])
+    shaping = {"normalize": {"mean": "group"}, "group_by": by}
+    samples, _ = shape(config(advantage={"type": "step_reinforce", "gamma": 0.5}, reward_shaping=shaping), answered)
+    assert of(samples) == pytest.approx(expected)
+
+
+def test_a_trajectory_is_not_compared_with_itself_alone() -> None:
+    with pytest.raises(PlanError, match="a trajectory has one reward"):
+        Shaping.of(config(reward_shaping={"normalize": {"mean": "group"}, "group_by": "trajectory"}))
 
 
 @pytest.mark.parametrize(
