@@ -1,4 +1,7 @@
-"""The ``rlctl`` command, and ``python -m rlctl``."""
+"""The ``rlctl`` command, and ``python -m rlctl``; with ``--job`` first, what a job of ``rlctl launch`` runs on a cluster.
+
+A job brings rlctl's code, but not what it imports. So this file imports nothing else before it knows that the packages are there.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,23 @@ import sys
 
 
 def main() -> int:
-    """Run the command; Ctrl-C while it is loaded ends it as later, without a traceback."""
+    """Run the command; neither Ctrl-C nor a missing package while it is loaded shows a traceback."""
     try:
-        from rlctl.cli import main as command
+        if sys.argv[1:2] == ["--job"]:
+            from rlctl.cli.job_entrypoint import main as command
+        else:
+            from rlctl.cli import main as command
     except KeyboardInterrupt:
         return 130
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.partition(".")[0] == "rlctl":
+            raise
+        sys.stderr.write(
+            f"error: {sys.executable} cannot import {missing}, which rlctl needs\n"
+            "  hint: install the packages of rlctl[runtime] in that Python; on a cluster, on each node\n"
+        )
+        return 1
     try:
         return command()
     finally:

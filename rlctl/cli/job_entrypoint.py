@@ -1,6 +1,6 @@
 """What a job does first on the cluster: put the user's files where its config says they are, then be ``rlctl``.
 
-Run as ``python -m rlctl.cli.job_entrypoint HOME launch run.yaml ...``, in the folder that Ray unpacked. That folder is Ray's to
+Run as ``python -m rlctl --job HOME launch run.yaml ...``, in the folder that Ray unpacked. That folder is Ray's to
 delete, and a run that is resumed later needs the files too; so the run works in a folder on the disk that all nodes share.
 """
 
@@ -32,7 +32,7 @@ def main() -> int:
     from rlctl.common.errors import RunError
     from rlctl.common.messages.reasons import said
 
-    home, *words = sys.argv[1:]
+    home, *words = sys.argv[2:]
     command = [str(Path(word).absolute()) if Path(word).is_file() else word for word in words]
     try:
         place(Path(FILES), Path(home))
@@ -43,7 +43,3 @@ def main() -> int:
         return 1
     sys.argv = ["rlctl", *command]
     return cli.main()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

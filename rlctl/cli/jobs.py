@@ -85,7 +85,7 @@ def submit(
         for name, content in package.files.items():
             (directory / FILES / name).parent.mkdir(parents=True, exist_ok=True)
             (directory / FILES / name).write_bytes(content)
-        command = [*PYTHON, "rlctl.cli.job_entrypoint", package.home, "launch", CONFIG, "--address", "auto", *flags]
+        command = [*PYTHON, "rlctl", "--job", package.home, "launch", CONFIG, "--address", "auto", *flags]
         if plan_file is not None:
             (directory / "plan.json").write_bytes(plan_file.read_bytes())
             command += ["--plan", "plan.json"]

@@ -24,7 +24,7 @@ def unpacked(tmp_path: Path, config_file: Path) -> Path:
 
 def arrive(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "rlctl.cli.job_entrypoint", *words],
+        [sys.executable, "-m", "rlctl", "--job", *words],
         cwd=folder, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
 
@@ -45,3 +45,14 @@ def test_a_disk_that_cannot_be_written_is_told(unpacked: Path, tmp_path: Path) -
     assert ended.returncode == 1
     assert "the run's files cannot be written to" in ended.stderr
     assert "run.folder must be on a disk" in ended.stderr
+
+
+def test_a_python_without_the_packages_is_told_what_to_install(unpacked: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-S", "-m", "rlctl", "--job", "home", "launch", "run.yaml"],
+        cwd=unpacked, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[0].startswith(f"error: {sys.executable} cannot import ")
+    assert "rlctl[runtime]" in ended.stderr
+    assert "Traceback" not in ended.stderr
