@@ -252,7 +252,8 @@ class Adviser:
         said = {at: source.key for at, source in self.loaded.sources.items() if source.kind != "dialect_default"}
         for length in range(len(path), 1, -1):
             if key := said.get(path[:length]):
-                return ".".join([key, *map(str, path[length:])])
+                below = "".join(f".{part}" for part in path[length:])
+                return key if below and key.endswith(below) else key + below  # a key of a tree names its own leaf
         inside = {key for at, key in said.items() if at[: len(path)] == path}
         return inside.pop() if len(inside) == 1 else ""
 

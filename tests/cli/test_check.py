@@ -146,6 +146,23 @@ def test_what_only_rlctl_ignores_is_apart_and_without_a_fix(rlctl: Any, tmp_path
     assert not any(line.lstrip().startswith("→") for line in shown[place:])
 
 
+def test_an_engine_over_several_nodes_is_refused_by_rlctl_alone(rlctl: Any, tmp_path: Path) -> None:
+    """verl starts such engines, and keys below a tree are named once."""
+    path = tmp_path / "verl.yaml"
+    path.write_text(
+        "data: {train_files: /gone.parquet, train_batch_size: 8}\n"
+        "actor_rollout_ref: {model: {path: a/b}, rollout: {name: vllm, tensor_model_parallel_size: 16}}\n"
+        "ray_kwargs: {ray_init: {runtime_env: {py_executable: uv run}}}\n"
+        "trainer: {n_gpus_per_node: 8, nnodes: 2, save_freq: 1, total_epochs: 1}\n"
+    )
+    shown = rlctl("check", str(path)).err.splitlines()
+    place = next(number for number, line in enumerate(shown) if line.startswith("Only for rlctl launch (verl"))
+    own = "\n".join(shown[place:])
+    assert "[engine-over-node]" in own
+    assert "'ray_kwargs.ray_init.runtime_env.py_executable'" in own
+    assert "[engine-over-node]" not in "\n".join(shown[:place])
+
+
 def test_notes_are_counted_and_shown_by_an_option(rlctl: Any, config_file: Path) -> None:
     few, all_of_them = rlctl("check", str(config_file)), rlctl("check", str(config_file), "-v")
     assert few.code == all_of_them.code

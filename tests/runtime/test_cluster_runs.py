@@ -71,11 +71,11 @@ def test_an_attached_run_has_workers_on_every_node(cluster: ThreeNodes, task: An
             nodes.update(actor.node_id for actor in found)
 
     address = {"ray": {"address": cluster.address}}
-    ran = run(spread(task, tmp_path, environment=address, profiling={"ray_timeline": True}), watch=watch)
+    ran = run(spread(task, tmp_path, runtime=address, profiling={"ray_timeline": True}), watch=watch)
     assert ran.result.status == "finished", ran.result.cause
     assert len(nodes) == 3
     assert (ran.result.folder / "ray_timeline.json").stat().st_size > 1000
-    plan = runs.prepare(Loaded(spread(task, tmp_path, environment=address)))
+    plan = runs.prepare(Loaded(spread(task, tmp_path, runtime=address)))
     assert plan.device == "cpu", "auto is what the cluster has"
 
 
