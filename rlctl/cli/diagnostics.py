@@ -13,7 +13,6 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -36,7 +35,6 @@ from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report, without_requests
 from rlctl.common.report_lines import (
     OF_THE_READING,
-    RUNTIME_CODES,
     Cause,
     Line,
     Part,
@@ -44,6 +42,7 @@ from rlctl.common.report_lines import (
     framework,
     lines,
     release,
+    without_runtime,
 )
 from rlctl.common.terminal import safe
 
@@ -224,20 +223,15 @@ def checked(report: Report, *, file: str, notes: bool, brief: bool = False) -> N
     _write([f"{to.styled(layout.clean(file), layout.BOLD)}: {head}" if file else head])
     if brief:
         return
-    runtime = [item for item in report.findings if item.code in RUNTIME_CODES and not _is_own(report.dialect)]
-    found = [item for item in report.findings if item not in runtime]
-    _write(_cause_lines(causes(item for item in found if notes or item.level is not Level.NOTE), file, to))
-    kept = [replace(item, hint="", option="") for item in runtime if notes or item.level is not Level.NOTE]
-    if kept:
+    shown = [item for item in report.findings if notes or item.level is not Level.NOTE]
+    found, runtime = without_runtime(shown, report.dialect)
+    _write(_cause_lines(causes(found), file, to))
+    if runtime:
         _write([to.styled(text("check-runtime", framework=framework(report.dialect)), layout.BOLD)])
-        _write(_cause_lines(causes(kept), file, to))
+        _write(_cause_lines(causes(runtime), file, to))
     hidden = 0 if notes else sum(item.level is Level.NOTE for item in report.findings)
     if hidden:
         _write([to.styled(text("check-notes", count=hidden), layout.DIM)])
-
-
-def _is_own(dialect: str) -> bool:
-    return dialect.partition("@")[0] in ("", "rlctl")
 
 
 def verdict(report: Report) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
 
@@ -132,6 +132,22 @@ class Cause:
             if stages
             else told
         )
+
+
+def without_runtime(found: Iterable[Finding], dialect: str) -> tuple[list[Finding], list[Finding]]:
+    """Findings on the config, and those on what only ``rlctl launch`` does with it, which give no advice to change it.
+
+    Args:
+        found: of a check.
+        dialect: what the file was read as, as ``verl@0.9``; rlctl's own files have no findings of the second kind.
+    """
+    if dialect.partition("@")[0] in ("", "rlctl"):
+        return list(found), []
+    own: list[Finding] = []
+    runtime: list[Finding] = []
+    for item in found:
+        (runtime if item.code in RUNTIME_CODES else own).append(item)
+    return own, [replace(item, hint="", option="") for item in runtime]
 
 
 def causes(found: Iterable[Finding]) -> list[Cause]:

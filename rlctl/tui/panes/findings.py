@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from textual import on
@@ -17,7 +18,7 @@ from rlctl.common.errors import RlctlError
 from rlctl.common.language import later
 from rlctl.common.messages import has, text
 from rlctl.common.report import Finding, Level
-from rlctl.common.report_lines import Cause, causes
+from rlctl.common.report_lines import Cause, causes, framework, without_runtime
 from rlctl.documents import dotted, parse_dotted
 from rlctl.editing.session import Session
 from rlctl.tui.dialogs.ask import ChooseScreen
@@ -59,24 +60,24 @@ class FindingsPane(EditorPane):
     def __init__(self) -> None:
         super().__init__()
         self.findings: list[Finding] = []
-        self.causes: list[Cause] = []
-        """What the lines of the list are, without the heads between them."""
         self.is_open = False
         """Whether notes are listed although there are errors or warnings."""
         self._at: list[Cause | None] = []
         """The cause of each line; None of a head."""
+        self._dialect = ""
 
     def compose(self) -> ComposeResult:
         yield OptionList(id="finding-list")
 
     def read(self, session: Session) -> Any:
+        self._dialect = session.dialect
         return sorted(map(elsewhere, session.findings()), key=lambda item: ORDER.index(item.level))
 
     def take(self, found: Any) -> None:
         is_shown = found == self.findings and [item.fixes for item in found] == [item.fixes for item in self.findings]
         if is_shown and found:
             return
-        self.findings, self.causes = found, causes(found)
+        self.findings = found
         self._list()
 
     def _list(self) -> None:
@@ -85,18 +86,21 @@ class FindingsPane(EditorPane):
         before = self._at[at] if at is not None and at < len(self._at) else None
         self._at = []
         options: list[Option] = []
-        folds = not self.is_open and any(cause.level is not Level.NOTE for cause in self.causes)
-        for level in ORDER:
-            of_level = [cause for cause in self.causes if cause.level is level]
-            if not of_level:
-                continue
-            is_folded = folds and level is Level.NOTE
-            options.append(Option(_heading(level, len(of_level), folded=is_folded), disabled=not is_folded,
-                                  id=NOTES if is_folded else None))  # fmt: skip
-            self._at.append(None)
-            if not is_folded:
-                options += [Option(_text(cause)) for cause in of_level]
-                self._at += of_level
+        own, runtime = without_runtime(self.findings, self._dialect)
+        noted = [item for item in runtime if item.level is Level.NOTE]
+        worse = [cause for cause in causes(runtime) if cause.level is not Level.NOTE]
+        by_level = {level: [cause for cause in causes([*own, *noted]) if cause.level is level] for level in ORDER}
+        groups = [(_counted(level, len(found)), found) for level, found in by_level.items() if level is not Level.NOTE]
+        groups.append((text("check-runtime", framework=framework(self._dialect)), worse))
+        folds = not self.is_open and any(found for _, found in groups)
+        for heading, found in groups:
+            if found:
+                self._add(options, Option(f"[$text-muted]{escape(heading)}[/]", disabled=True), found)
+        if notes := by_level[Level.NOTE]:
+            told = _counted(Level.NOTE, len(notes))
+            unfolds = f"[$primary]▸[/] {say('{count}: Enter lists them').format(count=told)}"
+            line = Option(unfolds, id=NOTES) if folds else Option(f"[$text-muted]{told}[/]", disabled=True)
+            self._add(options, line, () if folds else notes)
         listed.clear_options()
         listed.add_options(options or [Option(say("nothing is wrong"), disabled=True)])
         if options and (at is not None or listed.has_focus):
@@ -104,13 +108,22 @@ class FindingsPane(EditorPane):
             same = [place for place in known if before is not None and self._at[place] == before]
             listed.highlighted = next(iter([*same, *(place for place in known if place >= (at or 0)), *known]), None)
 
+    def _add(self, options: list[Option], heading: Option, found: Sequence[Cause]) -> None:
+        options += [heading, *(Option(_text(cause)) for cause in found)]
+        self._at += [None, *found]
+
     def line_of(self, finding: Finding) -> int:
         """The line of the list that has a finding."""
         return next(place for place, cause in enumerate(self._at) if cause is not None and finding in cause.findings)
 
     @property
     def errors(self) -> int:
-        return sum(item.level is Level.ERROR for item in self.findings)
+        return sum(cause.level is Level.ERROR for cause in causes(self.findings))
+
+    @property
+    def count(self) -> int:
+        """How many there are, one for each cause."""
+        return len(causes(self.findings))
 
     @on(OptionList.OptionSelected)
     def _to_field(self, message: OptionList.OptionSelected) -> None:
@@ -157,22 +170,18 @@ class FindingsPane(EditorPane):
 
 
 def counted(findings: list[Finding]) -> list[str]:
-    """How many errors and warnings there are, with their marks; that there are none."""
-    errors = sum(item.level is Level.ERROR for item in findings)
-    warnings = sum(item.level is Level.WARNING for item in findings)
+    """How many errors and warnings there are, as the list counts them, with their marks; that there are none."""
+    levels = [cause.level for cause in causes(findings)]
+    errors, warnings = levels.count(Level.ERROR), levels.count(Level.WARNING)
     told = [say("✗ 1 error") if errors == 1 else say("✗ {count} errors").format(count=errors)] if errors else []
     if warnings:
         told.append(say("! 1 warning") if warnings == 1 else say("! {count} warnings").format(count=warnings))
     return told or [say("✓ no problems")]
 
 
-def _heading(level: Level, count: int, *, folded: bool) -> str:
-    """How many there are of a level, and how to see them if they are folded."""
+def _counted(level: Level, count: int) -> str:
     one, many = COUNTS[level]
-    told = say(one) if count == 1 else say(many).format(count=count)
-    return (
-        f"[$primary]▸[/] {say('{count}: Enter lists them').format(count=told)}" if folded else f"[$text-muted]{told}[/]"
-    )
+    return say(one) if count == 1 else say(many).format(count=count)
 
 
 def _text(cause: Cause) -> str:

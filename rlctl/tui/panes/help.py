@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from rlctl.common.errors import ConfigError
 from rlctl.config.chinese import in_words
-from rlctl.documents import dotted
+from rlctl.config.explain import explain
+from rlctl.documents import KeyPath, dotted
 from rlctl.editing.fields import FieldView, meanings
 from rlctl.editing.naming import dialects_inside, names_of
 from rlctl.tui.language import padded, say
@@ -27,7 +32,14 @@ class HelpPane(VerticalScroll):
 
     def show(self, view: FieldView) -> None:
         """Show all that is known of a field."""
-        told, text = _told(view), self.query_one("#help-text", Static)
+        self._tell(_told(view))
+
+    def show_section(self, path: KeyPath, fields: Sequence[FieldView]) -> None:
+        """Show what a section is for, and its fields in a line each."""
+        self._tell(_of_section(path, fields))
+
+    def _tell(self, told: Content) -> None:
+        text = self.query_one("#help-text", Static)
         if str(text.content) != str(told):  # what is set is laid out anew
             text.update(told)
 
@@ -60,6 +72,22 @@ def _told(view: FieldView) -> Content:
         if len(called) > NAMES:
             parts.append(Content.styled(say("  and {count} more").format(count=len(called) - NAMES), "$text-muted"))
     return Content("\n").join(parts)
+
+
+def _of_section(path: KeyPath, fields: Sequence[FieldView]) -> Content:
+    parts = [Content.styled(dotted(path), "$primary bold"), Content("")]
+    with suppress(ConfigError):  # an item of a list, such as a stage: the fields tell what it is
+        parts += [Content(explain(dotted(path)).help), Content("")]
+    for view in fields:
+        name = dotted(view.path[len(path) :] or view.path)
+        parts += [Content.styled(name, "bold"), Content(f"  {first_sentence(view.help)}")]
+    return Content("\n").join(parts)
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a help text, in English or Chinese."""
+    ends = [place + len(end) for end in (". ", "。") if (place := text.find(end)) >= 0]
+    return text[: min(ends)].rstrip() if ends else text
 
 
 def _option(name: str, text: str, *, is_now: bool) -> Content:

@@ -29,6 +29,8 @@ from rlctl.tui.widgets.spark import Spark
 
 MAIN = "reward/mean"
 """What the large chart shows; of a run that has no reward, its loss, or else its first metric."""
+SPARK = (28, 6, 11)
+"""Fewest cells of a small chart, and its fewest and most lines."""
 INSTEAD = ("policy/loss", "sft/loss", "loss")
 FIRST_METRICS = (
     "response/length_mean",
@@ -57,8 +59,7 @@ class OverviewPane(Pane):
     OverviewPane #groups.-told { layout: horizontal; }
     OverviewPane #rewards { width: 1fr; height: 100%; }
     OverviewPane #shares { width: 1fr; height: auto; }
-    OverviewPane #sparks { layout: grid; grid-size: 4; grid-rows: 6; height: auto; }
-    .-small OverviewPane #sparks, .-narrow OverviewPane #sparks { grid-size: 2; }
+    OverviewPane #sparks { layout: grid; grid-rows: 6; height: auto; }
     .-small OverviewPane #groups.-told { layout: vertical; }
     .-small OverviewPane #rewards, .-small OverviewPane #shares { width: 100%; height: auto; }
     OverviewPane #zero { color: $text-muted; padding: 0 1; }
@@ -95,6 +96,8 @@ class OverviewPane(Pane):
         self._shown: tuple[RunView, int, int] | None = None
         """View, version and width of what is drawn."""
         self._last: tuple[RunView, RunInfo | None] | None = None
+        self._left: float | None = None
+        """Seconds until the end; None if they are not known."""
         self._rewards_of: tuple[str, int] | None = None
         self._asked: tuple[str, tuple[str, ...]] | None = None
         """The stage and the advices whose changes were read last."""
@@ -137,8 +140,8 @@ class OverviewPane(Pane):
         has_steps = bool(len(stage.steps))
         self.query_one("#nothing").set_class(not has_steps, "-told")
         self.query_one("#top").set_class(has_steps, "-told")
-        left = view.seconds_left if info is not None and info.status == "running" else None
-        self.query_one("#tiles", Static).update(tiles(stage, left))
+        self._left = view.seconds_left if info is not None and info.status == "running" else None
+        self._show_tiles()
         told, seconds = ribbon(stage.steps, self.size.width - 5)
         self._tell("#timeline", told)
         self.query_one("#timeline").border_title = say("a step takes {time}").format(time=seconds)
@@ -204,6 +207,14 @@ class OverviewPane(Pane):
     def on_resize(self) -> None:
         if self._last is not None:
             self.show(*self._last)
+        self.call_after_refresh(self._show_tiles)  # once their panel has its new size
+
+    def _show_tiles(self) -> None:
+        stage = self._last[0].stage if self._last is not None else None
+        panel = self.query_one("#tiles", Static)
+        size = panel.content_size
+        if stage is not None and size.width:
+            panel.update(tiles(stage, self._left, size.width, size.height), layout=False)
 
     def _tell(self, name: str, text: str | Content) -> None:
         part = self.query_one(name, Static)
@@ -246,6 +257,17 @@ class OverviewPane(Pane):
             self.query_one("#sparks").mount_all(sparks.values())
         for name, spark in sparks.items():
             spark.show(series[name])
+        self._lay_out(len(sparks))
+
+    def _lay_out(self, count: int) -> None:
+        """Give small charts as few rows as fit, filled evenly, and more lines where the screen is tall."""
+        rows = -(-count // max(1, self.size.width // SPARK[0])) or 1
+        grid = self.query_one("#sparks").styles
+        grid.grid_size_columns = -(-count // rows) or 1
+        height = max(SPARK[1], min(SPARK[2], self.size.height // (4 * rows)))
+        grid.grid_rows = str(height)
+        for spark in self.query("#sparks Spark"):
+            spark.styles.height = height
 
 
 def _evaluations(stage: StageView) -> Series:

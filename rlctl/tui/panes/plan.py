@@ -32,13 +32,13 @@ class PlanPane(EditorPane):
     PlanPane VerticalScroll { height: 1fr; padding: 0 1; }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
         self._found: Planned | None = None
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static("", id="plan-text", markup=False)
+            yield Static("", classes="plan-text", markup=False)
 
     def read(self, session: Session) -> Any:
         return planned(session)
@@ -58,7 +58,7 @@ class PlanPane(EditorPane):
         if found.plan is not None and any(stage.schedule.total_steps is None for stage in found.plan.stages):
             told = say("F: say how many rows the data has, and the steps are counted")
             text = Content.assemble(text, "\n\n", (told, "$text-muted"))
-        self.query_one("#plan-text", Static).update(text)
+        self.query_one(".plan-text", Static).update(text)
 
 
 def drawn(found: Planned, width: int) -> Content:

@@ -6,6 +6,7 @@ What is done with files, the person's own editor and runs is in ``editor_files``
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
@@ -14,6 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.events import DescendantFocus
 from textual.markup import escape
 from textual.message import Message
 from textual.timer import Timer
@@ -49,6 +51,8 @@ SOON_SECONDS = 0.05
 """How long after a key what follows from it is shown."""
 BESIDE_TITLE = 4
 """Cells of the head that are its padding, and what stands between title and counts."""
+GLANCE = (160, 48)
+"""Columns and lines of the smallest terminal that shows the plan under the help."""
 RESULTS = 40
 """Most fields that a search shows."""
 TABS = (
@@ -94,7 +98,10 @@ class EditorScreen(EditorFiles):
     """How long nobody types before the config is checked: keys come first."""
     DEFAULT_CSS = """
     EditorScreen #middle { width: 2fr; padding: 0 0 0 1; }
-    EditorScreen #beside { width: 1fr; min-width: 38; max-width: 100; padding: 0; }
+    EditorScreen #side { width: 1fr; min-width: 38; max-width: 100; }
+    EditorScreen #beside { height: 1fr; padding: 0; }
+    EditorScreen #glance { height: 1fr; padding: 0; display: none; }
+    EditorScreen.-glance #glance { display: block; }
     EditorScreen.-very-wide #middle { width: 1fr; }
     EditorScreen #search { margin: 0 1; }
     EditorScreen #columns { height: 1; padding: 0; color: $text-muted; text-wrap: nowrap; }
@@ -105,11 +112,12 @@ class EditorScreen(EditorFiles):
     EditorScreen.-hint #hint { display: block; }
     EditorScreen .folded { width: 100%; }
     EditorScreen TabPane { padding: 0; }
-    EditorScreen.-narrow #beside { display: none; }
-    EditorScreen.-narrow.-beside #beside { display: block; width: 1fr; max-width: 100%; }
+    EditorScreen.-narrow #side, EditorScreen.-narrow #beside { display: none; }
+    EditorScreen.-narrow.-beside #side { display: block; width: 1fr; max-width: 100%; }
+    EditorScreen.-narrow.-beside #beside { display: block; }
     EditorScreen.-narrow.-beside #middle, EditorScreen.-narrow.-beside SectionTree { display: none; }
-    EditorScreen.-alone #beside { display: none; }
-    EditorScreen.-whole #beside { width: 1fr; max-width: 100%; }
+    EditorScreen.-alone #side, EditorScreen.-alone #beside { display: none; }
+    EditorScreen.-whole #side { width: 1fr; max-width: 100%; }
     EditorScreen.-whole #middle, EditorScreen.-whole SectionTree { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -155,12 +163,12 @@ class EditorScreen(EditorFiles):
     ]  # fmt: skip
 
     class Checked(Message):
-        """What was found out about one state of the config: findings, and what the pane in sight shows."""
+        """What was found out about one state of the config: findings, and what the panes in sight show."""
 
         def __init__(
-            self, number: int, findings: list[Finding], pane: EditorPane | None, shown: Any, flow: list[Flow]
+            self, number: int, findings: list[Finding], shown: list[tuple[EditorPane, Any]], flow: list[Flow]
         ) -> None:
-            self.number, self.findings, self.pane, self.shown, self.flow = number, findings, pane, shown, flow
+            self.number, self.findings, self.shown, self.flow = number, findings, shown, flow
             super().__init__()
 
     def __init__(self, session: Session, *, readonly: bool = False, at: KeyPath = ()) -> None:
@@ -197,14 +205,19 @@ class EditorScreen(EditorFiles):
                 yield VerticalScroll(id="form", can_focus=False)
                 yield Static("", id="flow", markup=False)
                 yield Static("", id="hint", markup=False)
-            with TabbedContent(id="beside", classes="panel"):
-                for number, (name, title, pane, _) in enumerate(TABS, start=1):
-                    with TabPane(numbered(number, title), id=name):
-                        yield pane()
+            with Vertical(id="side"):
+                with TabbedContent(id="beside", classes="panel"):
+                    for number, (name, title, pane, _) in enumerate(TABS, start=1):
+                        with TabPane(numbered(number, title), id=name):
+                            yield pane()
+                yield PlanPane(id="glance", classes="panel")
         yield Footer()
 
     async def on_mount(self) -> None:
         self.query_one("#search").display = False
+        glance = self.query_one("#glance", PlanPane)
+        glance.border_title = say("Plan")
+        glance.query_one(VerticalScroll).can_focus = False  # the tab of the plan is where keys scroll it
         self.views = [*self.form.views(), *self.stage_form.views()]
         self.query_one(SectionTree).show(self.views)
         await self._show_form()
@@ -277,6 +290,7 @@ class EditorScreen(EditorFiles):
                     row.take_up(*draft)
             form.scroll_home(animate=False)
         self._show_flow()
+        self._look_at_section()
 
     def _keep_drafts(self) -> None:
         """Keep what does not fit of the fields that go out of sight: it comes back with them."""
@@ -345,6 +359,7 @@ class EditorScreen(EditorFiles):
         self._show_title()
         self.call_after_refresh(self._lay_out)
         self.call_after_refresh(self._show_hint)
+        self._show_glance()
 
     def _lay_out(self) -> None:
         """Give the columns the room that there is now."""
@@ -362,24 +377,25 @@ class EditorScreen(EditorFiles):
         self._quiet = self.set_timer(self.QUIET_SECONDS, self._look)
 
     def _look(self) -> None:
-        if (view := self.looked_at()) is not None:
+        if (view := self.looked_at()) is not None and not self.query_one(SectionTree).has_focus:
             self._show_help(view)
         beside = self.query_one("#beside", TabbedContent)
         found = self.query(f"#{beside.active} EditorPane").results(EditorPane) if beside.active else iter(())
-        self._check(self._state, next(found, None))
+        glance = self.query_one("#glance", PlanPane)
+        self._check(self._state, [*found, *([glance] if glance.display else [])])
 
     @work(thread=True, exclusive=True, group="check")
-    def _check(self, number: int, pane: EditorPane | None) -> None:
+    def _check(self, number: int, panes: Sequence[EditorPane]) -> None:
         if not (self.readonly or self._given_up):
             recovery.keep(self.session)
         try:
             findings = self.query_one(FindingsPane).read(self.session)
-            shown = pane.read(self.session) if pane is not None and not isinstance(pane, FindingsPane) else None
+            shown = [(pane, pane.read(self.session)) for pane in panes if not isinstance(pane, FindingsPane)]
             flow = _flow(self.session)
         except RlctlError as error:
             self.app.call_from_thread(self.notify, error.shown, severity="error", markup=False)
             return
-        self.post_message(self.Checked(number, findings, pane, shown, flow))
+        self.post_message(self.Checked(number, findings, shown, flow))
 
     @on(Checked)
     def _checked(self, message: Checked) -> None:
@@ -391,12 +407,12 @@ class EditorScreen(EditorFiles):
             self.query_one("#beside", TabbedContent).active = "findings"
         self._is_checked = True
         tab = self.query_one("#beside", TabbedContent).get_tab("findings")
-        count = f"✗{pane.errors}" if pane.errors else f"{len(pane.findings)}"
+        count = f"✗{pane.errors}" if pane.errors else f"{pane.count}"
         told = numbered(2, f"{say('Findings')} {count}")
         if tab.label_text != told:  # a label that is set is laid out anew
             tab.label = told
-        if message.pane is not None and message.pane is not pane:
-            message.pane.take(message.shown)
+        for shown, found in message.shown:
+            shown.take(found)
         self._flow = message.flow
         self._show_flow()
         self._show_title()
@@ -405,6 +421,7 @@ class EditorScreen(EditorFiles):
     @on(PreviewPane.Renewed)
     def _another_pane(self) -> None:
         self._show_hint()
+        self._show_glance()
         self.look_again()
 
     def _show_hint(self) -> None:
@@ -412,9 +429,17 @@ class EditorScreen(EditorFiles):
         is_beside = self.query_one("#beside").display and self.query_one("#beside", TabbedContent).active == "help"
         self.set_class(not is_beside, "-hint")
 
+    def _show_glance(self) -> None:
+        """Where there is room for both, the plan stays in sight under the help or the findings."""
+        size, active = self.app.size, self.query_one("#beside", TabbedContent).active
+        has_room = size.width >= GLANCE[0] and size.height >= GLANCE[1]
+        self.set_class(has_room and active in ("help", "findings"), "-glance")
+        self._show_flow()
+
     def _show_flow(self) -> None:
         """The batch under the form of what it depends on; one line for each stage."""
         is_here = bool(self._flow) and self.section[:1] in BATCH and not self.query_one("#search").display
+        is_here = is_here and not self.has_class("-glance")  # which shows it as boxes
         self.set_class(is_here and self.app.size.height >= 20, "-flow")
         flow = self.query_one("#flow", Static)
         width = max(20, self.query_one("#middle").content_size.width - 2)
@@ -442,6 +467,12 @@ class EditorScreen(EditorFiles):
         self.query_one("#hint", Static).update(hint(view), layout=False)
 
     # What a person does in the form
+
+    @on(DescendantFocus)
+    def _look_at_section(self) -> None:
+        """While the cursor is on a section, the help is that of the section."""
+        if self.query_one(SectionTree).has_focus:
+            self.query_one(HelpPane).show_section(self.section, self._wanted()[0])
 
     @on(SectionTree.Picked)
     def _pick(self, message: SectionTree.Picked) -> None:

@@ -58,7 +58,7 @@ class Columns:
     def of(cls, views: Sequence[FieldView], below: KeyPath, width: int, dialect: str) -> Columns:
         """For the fields of a form that is so wide: names first, then values, and keys get what is left."""
         names = max((cell_len(_name(view, below)) for view in views), default=0)
-        values = max((cell_len(view.text) + 2 for view in views), default=0)
+        values = max((cell_len(shown_value(view)) + 2 for view in views), default=0)
         units = min(max((cell_len(view.unit) for view in views), default=0), UNIT)
         keys = max((cell_len(own_key(view, dialect)) for view in views), default=0)
         name = max(NAME[0], min(names, NAME[1], width - MARK - GAP - VALUE[0]))
@@ -85,6 +85,13 @@ def own_key(view: FieldView, dialect: str) -> str:
     if not dialect:
         return view.range
     return next(iter(names_of(view.pattern).get(dialect, ())), "")
+
+
+def shown_value(view: FieldView) -> str:
+    """What stands in the field: of a section whether it is there, of all else its text."""
+    if view.kind == "section" and not view.is_linked:
+        return NULL if view.value is None else SET
+    return view.text
 
 
 def _name(view: FieldView, below: KeyPath) -> str:
@@ -307,9 +314,7 @@ class FieldRow(Widget, can_focus=True):
         return names if self._now() in names else [self._now(), *names]
 
     def _now(self) -> str:
-        if self.view.kind == "section" and not self.view.is_linked:
-            return NULL if self.view.value is None else SET
-        return self.view.text
+        return shown_value(self.view)
 
     def _settle(self) -> None:
         """Show the field again, and give it the lines that it needs once nobody types: that lays out the whole screen."""

@@ -230,22 +230,37 @@ TILES = (
 )
 
 
-def tiles(stage: StageView, left: float | None) -> Content:
-    """The newest numbers of a stage, each with how it moved against the steps before."""
-    lines = [_tile(say(row.name), stage.steps.series(row.metric), row) for row in TILES[:1]]
+def tiles(stage: StageView, left: float | None, width: int, height: int) -> Content:
+    """The newest numbers of a stage, each with how it moved against the steps before; where there is room, with its course.
+
+    Args:
+        stage: of the run.
+        left: seconds until the end; None if they are not known.
+        width: cells of a line.
+        height: lines that there is room for.
+    """
+    rows = [(say(row.name), stage.steps.series(row.metric), row) for row in TILES]
+    evaluations = []
     for metric in [name for name in stage.evaluations.columns if name.endswith(("accuracy", "reward"))][:2]:
         is_share = metric.endswith("accuracy")
         row = TileRow("", metric, "{:.1%}" if is_share else "{:.4g}", True)
-        lines.append(_tile(say("accuracy") if is_share else say("evaluation"), stage.evaluations.series(metric), row))
-    lines += [_tile(say(row.name), stage.steps.series(row.metric), row) for row in TILES[1:]]
+        name = say("accuracy") if is_share else say("evaluation")
+        evaluations.append((name, stage.evaluations.series(metric), row))
+    known = [row for row in (*rows[:1], *evaluations, *rows[1:]) if len(row[1])]
+    room = (height - (left is not None)) // max(1, len(known))
+    parts = []
+    for name, series, row in known:
+        parts.append(_tile(name, series, row))
+        if room > 1:
+            parts.append(_course(series, width))
+        if room > 2:
+            parts.append(Content(""))
     if left is not None:
-        lines.append(Content.assemble((padded(say("time left"), NAMED), "$text-muted"), (duration(left), "bold")))
-    return Content("\n").join(line for line in lines if line is not None)
+        parts.append(Content.assemble((padded(say("time left"), NAMED), "$text-muted"), (duration(left), "bold")))
+    return Content("\n").join(parts)
 
 
-def _tile(name: str, series: Series, row: TileRow) -> Content | None:
-    if not len(series):
-        return None
+def _tile(name: str, series: Series, row: TileRow) -> Content:
     value = row.format.format(series.values[-1])
     line = Content.assemble((padded(name, NAMED), "$text-muted"), (f"{value:<8}", "bold"))
     before = list(series.values[-1 - RECENT : -1])
@@ -257,6 +272,14 @@ def _tile(name: str, series: Series, row: TileRow) -> Content | None:
     sign = "▲" if change > 0 else "▼"
     style = "$text-muted" if row.is_better_up is None else "$success" if (change > 0) == row.is_better_up else "$error"
     return Content.assemble(line, (f" {sign} {told}", style))
+
+
+def _course(series: Series, width: int) -> Content:
+    """A metric from its first step to its newest in one line; nothing of one that never changes."""
+    values = series.thinned(width).values
+    if min(values) == max(values):
+        return Content("")
+    return Content.styled(blocks([values[x * len(values) // width] for x in range(width)], width), "$primary")
 
 
 def rewards_text(groups: Sequence[Group]) -> str:
