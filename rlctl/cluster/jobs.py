@@ -29,6 +29,8 @@ from rlctl.runtime.processes.ray_access import refused, use_token
 RUN, FOLDER = "rlctl_run", "rlctl_folder"
 """What a job's metadata says of its run; jobs without it are none of ours."""
 LEFT_OUT = ["__pycache__", "*.pyc"]
+NO_AGENT = "No available agent"
+"""What Ray's job server answers while none of the cluster's nodes is ready for jobs."""
 NEW_CONNECTION_SECONDS = 1.0
 UNREACHABLE_SECONDS = 60.0
 """For which a job server that is followed may be away, as while its forwarded port is made anew."""
@@ -115,15 +117,22 @@ class JobServer:
             environment["working_dir"] = str(directory)
         if variables:
             environment["env_vars"] = dict(variables)
+        until = time.monotonic() + UNREACHABLE_SECONDS
         with _told("the job cannot be submitted"):
-            return str(
-                self._client.submit_job(
-                    entrypoint=shlex.join(command),
-                    runtime_env=environment,
-                    metadata={RUN: run, FOLDER: folder} if run else {},
-                    submission_id=f"rlctl-{run or 'helper'}-{secrets.token_hex(4)}",
-                )
-            )
+            while True:
+                try:
+                    return str(
+                        self._client.submit_job(
+                            entrypoint=shlex.join(command),
+                            runtime_env=environment,
+                            metadata={RUN: run, FOLDER: folder} if run else {},
+                            submission_id=f"rlctl-{run or 'helper'}-{secrets.token_hex(4)}",
+                        )
+                    )
+                except RuntimeError as error:  # of a head that has just been started, or is busy
+                    if NO_AGENT not in str(error) or time.monotonic() > until:
+                        raise
+                time.sleep(NEW_CONNECTION_SECONDS)
 
     def jobs(self) -> list[Job]:
         """The jobs that are runs, newest first."""

@@ -112,13 +112,32 @@ def listening(*, loopback: bool) -> Iterator[None]:
 
 
 def use_token() -> None:
-    """Use the token that there is, as Ray does for a cluster that it finds itself; a cluster without tokens ignores it."""
+    """Use the token that there is, as Ray does for a cluster that it finds itself."""
     if MODE in os.environ or not _has_token():
         return
     os.environ[MODE] = "token"
     import ray._raylet
 
     ray._raylet.Config.initialize("")  # Ray may have read its settings before
+
+
+def _asks_for_token(address: str) -> bool:
+    """Whether the head at an address refuses a call without a token; true where it cannot be asked."""
+    if not _is_host_and_port(address):
+        return True
+    import ray._raylet
+
+    try:
+        with _kept_stderr([]):
+            ray._raylet.GcsClient(address=address)
+    except Exception:  # noqa: BLE001 - it refuses, or why it cannot be used is said where it is joined
+        return True
+    return False
+
+
+def _is_host_and_port(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    return bool(host) and port.isdecimal()
 
 
 def _has_token() -> bool:
@@ -137,7 +156,10 @@ def join(address: str, **arguments: Any) -> None:
     import ray
 
     _connect(address)
-    use_token()
+    if _asks_for_token(
+        address
+    ):  # with a token, calls of a head without one are refused, and it ends every actor of ours
+        use_token()
     said: list[str] = []
     try:
         with _kept_stderr(said):
@@ -149,9 +171,9 @@ def join(address: str, **arguments: Any) -> None:
 
 def _connect(address: str) -> None:
     """Refuse a HOST:PORT at which nothing listens."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
+    if not _is_host_and_port(address):
         return
+    host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
             pass

@@ -187,3 +187,42 @@ def test_a_cluster_with_a_token_is_joined_with_it_and_refuses_clearly_without(
             assert cluster.stdin is not None
             cluster.stdin.close()
             cluster.wait(60)
+
+
+ACTOR = """
+import sys
+import ray
+from rlctl.runtime.processes import ray_access
+ray_access.join(sys.argv[1], log_to_driver=False)
+class Worker:
+    def answer(self):
+        return "answered"
+print("ACTOR", ray.get(ray.remote(Worker).remote().answer.remote(), timeout=60))
+"""
+
+
+@pytest.mark.ray
+def test_a_cluster_without_tokens_is_joined_without_the_token_of_this_home(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its head could not call a process that uses one, and would end the actors of that process."""
+    token = home / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("a" * 64)
+    start = "import ray, sys; c = ray.init(address='local', num_cpus=1, include_dashboard=False, log_to_driver=False); "
+    start += "print(c.address_info['gcs_address'], flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", start],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, ray_access.MODE: "disabled"},
+    ) as cluster:
+        assert cluster.stdout is not None
+        assert cluster.stdin is not None
+        try:
+            assert answer(ACTOR, cluster.stdout.readline().strip())["ACTOR"] == "ACTOR answered"
+        finally:
+            cluster.stdin.close()
+            cluster.wait(60)
