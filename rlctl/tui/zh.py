@@ -316,7 +316,12 @@ ZH: dict[str, str] = {
     "steps {total}; evaluates every {evaluate}; saves every {save}": (
         "步数：{total}；评测间隔：{evaluate}；保存间隔：{save}"
     ),
-    "{processes} processes, {replicas} replicas on {where}": "{processes} 个进程，{replicas} 个副本，位于 {where}",
+    "{processes}, {replicas} on {where}": "{processes}，{replicas}，位于 {where}",
+    "1 process": "1 个进程",
+    "{count} processes": "{count} 个进程",
+    "1 replica": "1 个副本",
+    "{count} replicas": "{count} 个副本",
+    "1 device": "1 个设备",
     "{count} devices": "{count} 个设备",
     "node {number}": "节点 {number}",
     "nodes {first} to {last}, alike": "节点 {first} 至 {last}（相同）",

@@ -11,6 +11,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from rlctl.common.language import later
 from rlctl.common.messages.reasons import translated
 from rlctl.config.chinese import in_words
 from rlctl.editing.planning import LETTERS, Limits, Node, Planned, nodes, planned
@@ -123,9 +124,10 @@ def _node_name(found: Node) -> str:
 def _roles(stage: StagePlan, room: float | None) -> Iterator[str]:
     needs = {estimate.role: estimate for estimate in stage.memory}
     for role in stage.roles:
-        where = say("{count} devices").format(count=len(role.devices)) if role.devices else say("CPU")
-        told = say("{processes} processes, {replicas} replicas on {where}")
-        told = told.format(processes=role.processes, replicas=role.replicas, where=where)
+        where = _counted(len(role.devices), later("1 device"), later("{count} devices")) if role.devices else say("CPU")
+        processes = _counted(role.processes, later("1 process"), later("{count} processes"))
+        replicas = _counted(role.replicas, later("1 replica"), later("{count} replicas"))
+        told = say("{processes}, {replicas} on {where}").format(processes=processes, replicas=replicas, where=where)
         yield f"{LETTERS[role.role]} {role.role}: {role.engine}, {told}"
         if role.role in needs:
             parts = ", ".join(f"{part.name} {part.gib:.1f}" for part in needs[role.role].parts if part.gib >= 0.05)
@@ -134,6 +136,10 @@ def _roles(stage: StagePlan, room: float | None) -> Iterator[str]:
         yield say("memory is not estimated: the size of the model is not known")
     elif room is not None:
         yield say("a device here has {gib:.0f} GiB").format(gib=room)
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return say(one) if count == 1 else say(many).format(count=count)
 
 
 def _schedule(stage: StagePlan, limits: Limits) -> str:
