@@ -32,7 +32,7 @@ from rlctl.config.sections.algorithm import DpoObjective, MixObjective
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Train
 from rlctl.documents.paths import KeyPath, dotted
-from rlctl.planning import arithmetic
+from rlctl.planning import arithmetic, deepspeed
 from rlctl.planning.weight_transfer import way_of
 
 
@@ -556,6 +556,14 @@ UNTRIED = (
 """What is honoured and no test of rlctl's authors has run as it will be used."""
 
 REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
+    "train.engine<other>": {
+        "tinker": "hosted-training",
+        "mindspeed": "ascend",
+        "hf_infer": "scores-only",
+        **dict.fromkeys(("veomni", "torchtitan", "mlite"), "own-models"),
+    },
+    "reference.engine<other>": {"mindspeed": "ascend", "hf_infer": "scores-only"},
+    "rollout.engine<other>": {"tinker": "hosted-training", "trtllm": "tensorrt"},
     "model.modality": dict.fromkeys(("audio", "omni"), MULTIMODAL),
     "algorithm.advantage<other>": {
         **dict.fromkeys(("agentic_reinforce", "roll.gigpo", "roll.step_reinforce"), BY_TURN),
@@ -834,12 +842,22 @@ def unhonoured(config: Config, device: str | None = None) -> list[Unhonoured]:
         status, reason = _judged(setting, engine, config, device)
         if reason:
             found.append(Unhonoured(setting.path, setting.value, reason, status))
+    found += _of_deepspeed(config)
     worker_environment = config.runtime.ray.init_args.get("runtime_env")
     if isinstance(worker_environment, Mapping) and WORKER_PYTHON[-1] in worker_environment:
         found.append(
             Unhonoured(WORKER_PYTHON, worker_environment[WORKER_PYTHON[-1]], because(RLCTLS_PYTHON), Status.NOTED)
         )
     return found
+
+
+def _of_deepspeed(config: Config) -> Iterator[Unhonoured]:
+    """DeepSpeed's settings, of the roles that have an optimizer."""
+    sections = {"train": config.train, "critic": config.critic}
+    for section, train in sections.items():
+        for name, value, why, differs in deepspeed.unmet(train) if train is not None else ():
+            key = (section, "engine", "source_args", name)
+            yield Unhonoured(key, value, because(why), Status.REFUSED if differs else Status.NOTED)
 
 
 def not_used(config: Config, device: str | None = None) -> list[str]:
@@ -882,6 +900,8 @@ def _judged(setting: Setting, engine: str, config: Config, device: str | None) -
     if idle is not None and idle(config):
         return Status.NOTED, because(why)
     if row.why or not isinstance(setting.value, str):
+        if isinstance(setting.value, str) and (of_value := REFUSED_VALUES.get(setting.pattern, {}).get(setting.value)):
+            return row.status, because(of_value)
         return row.status, row.reason
     if noted := NOTED_VALUES.get(setting.pattern, {}).get(setting.value):
         return Status.NOTED, because(noted)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rlctl.planning.deepspeed import SETTINGS
 from rlctl.planning.support import NOTED_VALUES, ONLY_VALUES, REFUSED_VALUES, TABLE, UNTRIED, Row, Status, because
 
 _MEANINGS = {
@@ -20,7 +21,7 @@ _MEANINGS = {
 
 def support_page() -> str:
     """The page, as Markdown."""
-    return "\n".join([*_head(), *_keys(), *_values(), *_untried()]) + "\n"
+    return "\n".join([*_head(), *_keys(), *_values(), *_deepspeed(), *_untried()]) + "\n"
 
 
 def _head() -> Iterator[str]:
@@ -74,6 +75,22 @@ def _values() -> Iterator[str]:
                 yield f"| `{key}` | `{value}` | {_MEANINGS[status]}: {because(why)} |"
     for key, (known, why) in ONLY_VALUES.items():
         yield f"| `{key}` | all but {', '.join(f'`{value}`' for value in known)} | refused: {because(why)} |"
+
+
+def _deepspeed() -> Iterator[str]:
+    yield from (
+        "",
+        "## Settings of DeepSpeed",
+        "",
+        "ROLL's DeepSpeed strategies run as FSDP2. ZeRO's stage and offloading become keys of `train.engine`. The other",
+        "settings, in `train.engine.source_args`, are used as follows. `auto` is always accepted.",
+        "",
+        "| setting | in a run |",
+        "| --- | --- |",
+    )
+    for each in SETTINGS:
+        meaning = "not used" if each.fits is None else "refused if it is set to anything else"
+        yield f"| `{each.names}` | {meaning}: {because(each.why)} |"
 
 
 def _untried() -> Iterator[str]:

@@ -657,7 +657,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "not-supported",
         {"algorithm": {"router_replay": "rollout"}},
         "algorithm.router_replay",
-        r"reason=no rollout engine reports the experts it chose \(vLLM does only with its second model runner, ",
+        "reason=vLLM reports the experts it chose only with its second model runner, ",
     ),
     (
         "not-used",

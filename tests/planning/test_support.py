@@ -12,7 +12,7 @@ from rlctl.config import Config, config_from
 from rlctl.config.inspect import is_container, option_patterns, sections_in, walk
 from rlctl.documents import read_yaml
 from rlctl.documents.paths import dotted
-from rlctl.planning import support
+from rlctl.planning import deepspeed, support
 from rlctl.planning.support import Status
 from tests.later import NEVER, is_later, is_never
 
@@ -42,6 +42,7 @@ def test_every_reason_is_a_message_and_every_message_a_reason() -> None:
         *(why for values in by_value for why in values.values()),
         *(why for _, why in (*support.ONLY_VALUES.values(), *support.INEFFECTIVE_WHEN.values())),
         *support.ON_CPU.values(),
+        *(each.why for each in deepspeed.SETTINGS),
         support.RLCTLS_PYTHON,
     }
     assert {f"support-{why}" for why in used} == {id_ for id_ in catalogue("en") if id_.startswith("support-")}
@@ -50,13 +51,14 @@ def test_every_reason_is_a_message_and_every_message_a_reason() -> None:
 def test_refused_values_are_values_that_their_key_can_take() -> None:
     keys = {key.pattern: key for key in walk(Config)}
     for pattern, values in (*support.REFUSED_VALUES.items(), *support.NOTED_VALUES.items()):
-        assert support.status_of(pattern).status is Status.HONOURED
-        if pattern.endswith("<other>"):
+        if pattern.endswith("<other>"):  # an engine of another framework is refused whatever it is called
+            known = support.ONLY_VALUES.get(pattern, ((), ""))[0]
+            assert bool(known) is (support.status_of(pattern).status is Status.HONOURED)
             (held, _), *_ = sections_in(keys[pattern.removesuffix("<other>")].info.type)
-            taken = (*values, *support.ONLY_VALUES[pattern][0])
-            assert all(held.option(name) is not None for name in taken)  # type: ignore[attr-defined]
-            assert not set(values) & set(support.ONLY_VALUES[pattern][0])
+            assert all(held.option(name) is not None for name in (*values, *known))  # type: ignore[attr-defined]
+            assert not set(values) & set(known)
             continue
+        assert support.status_of(pattern).status is Status.HONOURED
         assert not sections_in(keys[pattern].info.type)
         if keys[pattern].info.type is str:
             assert not set(values) & set(support.ONLY_VALUES[pattern][0]), pattern
@@ -71,6 +73,54 @@ def test_refused_values_are_values_that_their_key_can_take() -> None:
 def test_a_refused_mapping_that_is_switched_off_asks_for_nothing(asked: dict[str, Any], refused: bool) -> None:
     config = config_from({"model": {"path": "a", "multi_token_prediction": asked}})
     assert [dotted(refusal.key) for refusal in support.refusals(config)] == ["model.multi_token_prediction"] * refused
+
+
+@pytest.mark.parametrize(
+    ("engine", "reason"),
+    [("tinker", "hosted service"), ("mindspeed", "Ascend"), ("veomni", "model code"), ("verl.mine", "one framework")],
+)
+def test_an_engine_of_another_framework_is_refused_for_its_own_reason(engine: str, reason: str) -> None:
+    [refusal] = support.refusals(config_from({"train": {"engine": {"type": engine, "args": {"rank": 8}}}}))
+    assert reason in refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused", "noted"),
+    [
+        ({"gradient_clipping": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {}}, [], []),
+        ({"gradient_clipping": 0.5}, [], []),
+        ({"gradient_clipping": 1.0}, ["gradient_clipping"], []),
+        ({"bf16": {"enabled": True}, "fp16": {"enabled": False}}, [], []),
+        ({"fp16": {"enabled": True, "initial_scale_power": 16}}, ["fp16.enabled"], ["fp16.initial_scale_power"]),
+        (
+            {
+                "zero_optimization": {
+                    "overlap_comm": True,
+                    "zero_quantized_weights": True,
+                    "zero_quantized_gradients": False,
+                }
+            },
+            ["zero_optimization.zero_quantized_weights"],
+            ["zero_optimization.overlap_comm"],
+        ),
+        (
+            {"train_batch_size": 8, "sparse_attention": {"mode": "fixed"}},
+            ["sparse_attention.mode"],
+            ["train_batch_size"],
+        ),
+    ],
+)
+def test_each_setting_of_deepspeed_is_met_noted_or_refused(
+    settings: dict[str, Any], refused: list[str], noted: list[str]
+) -> None:
+    """Beside bfloat16 and a largest norm of 0.5."""
+    engine = {"type": "fsdp2", "source": "deepspeed", "source_args": settings}
+    train = {"engine": engine, "optimizer": {"max_grad_norm": 0.5}, "precision": {"compute": "bfloat16"}}
+    found = [each for each in support.unhonoured(config_from({"train": train})) if "source_args" in each.key]
+    for status, names in ((Status.REFUSED, refused), (Status.NOTED, noted)):
+        assert [each.key[-1] for each in found if each.status is status] == names
+    plain = {"train": {**train, "engine": {**engine, "source": "fsdp"}}}
+    assert not [each for each in support.unhonoured(config_from(plain)) if "source_args" in each.key]
 
 
 def test_a_config_of_defaults_is_not_refused() -> None:
