@@ -143,6 +143,14 @@ SHOWN_BY: dict[str, str] = {
     "runtime/agents/test_tool_files.py::test_a_tool_file_rewards_calls_as_it_says_and_as_it_returns": """
         rollout.agents[]<tools>.tools[]<file>.reward
     """,
+    "runtime/data/test_quality.py::test_rows_are_kept_by_what_a_judge_says_of_them": """
+        data.operators[]<quality> data.operators[]<quality>.auxiliary_model data.operators[]<quality>.column
+        data.operators[]<quality>.prompt data.operators[]<quality>.min data.operators[]<quality>.max
+        data.operators[]<quality>.sampling data.operators[]<quality>.max_concurrent
+    """,
+    "runtime/data/test_quality.py::test_a_judge_that_fails_ends_the_run_before_it_begins": """
+        data.operators[]<quality>.timeout
+    """,
     "runtime/test_auxiliary.py::test_a_judge_asks_the_model_by_its_name": """
         rollout.auxiliary_models rollout.auxiliary_models[].path rollout.auxiliary_models[].name
         rewards[]<judge>.auxiliary_model

@@ -191,11 +191,12 @@ TABLE: tuple[Row, ...] = (
     refused("data.eval[]", "messages_key chosen_key rejected_key", "scores-generated"),
     honoured(
         "data",
-        "operators operators[]<length|language|duplicates|alphanumeric|special_characters|repetition|pass_rate|function>"
+        "operators operators[]<length|language|duplicates|alphanumeric|special_characters|repetition|pass_rate|quality|function>"
         " operators_input operators_output priority priority.keep",
     ),
     honoured(
-        "data.operators[]<length|language|duplicates|alphanumeric|special_characters|repetition|pass_rate>", "column"
+        "data.operators[]<length|language|duplicates|alphanumeric|special_characters|repetition|pass_rate|quality>",
+        "column",
     ),
     noted("data.operators[]<function>", "column", "whole-row"),
     honoured("data.operators[]<length>", "min max unit"),
@@ -204,6 +205,7 @@ TABLE: tuple[Row, ...] = (
     honoured("data.operators[]<alphanumeric|special_characters>", "min_ratio max_ratio"),
     honoured("data.operators[]<repetition>", "rep_len min_ratio max_ratio"),
     honoured("data.operators[]<pass_rate>", "min max"),
+    honoured("data.operators[]<quality>", "auxiliary_model prompt min max sampling max_concurrent timeout"),
     honoured("data.operators[]<function>", "path function args"),
     honoured("data.priority.weights", "difficulty diversity usage_frequency quality"),
     honoured("data", "operators[]<external>"),

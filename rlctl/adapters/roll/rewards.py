@@ -371,8 +371,13 @@ def _write_judge(
 ) -> Iterator[Out]:
     yield Flow((*to, "worker_cls"), JUDGE, ((*place, "type"),), "derived", "ROLL's own judge", always=True)
     if reward["auxiliary_model"] is not None:
-        reward = {**reward, **_auxiliary(view, reward["auxiliary_model"])}
-        yield Flow((), None, ((*place, "auxiliary_model"),), "mapped", "ROLL starts a model for each of its judges")
+        found = _auxiliary(view, reward["auxiliary_model"])
+        if found:
+            reason = "ROLL starts a model for each of its judges"
+            yield Flow((), None, ((*place, "auxiliary_model"),), "derived", reason)
+        else:
+            yield Inexpressible(((*place, "auxiliary_model"),), "ROLL serves models only for its rewards")
+        reward = {**reward, **found}
     kind = "api" if reward["base_url"] else "inference"
     yield Flow((*to, "judge_model_type"), kind, ((*place, "base_url"),), "derived", always=True)
     if reward["scoring"] == "yes_no":

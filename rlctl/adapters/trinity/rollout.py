@@ -96,7 +96,7 @@ def _write_models(view: Writing) -> Iterator[Out]:
         if item["base_url"] is not None:
             yield Inexpressible(((*used, "base_url"),), "Trinity serves auxiliary models itself")
         if item["engine"] != "auto":
-            yield Flow((), None, ((*used, "engine"),), "mapped", "Trinity serves auxiliary models with vLLM")
+            yield Flow((), None, ((*used, "engine"),), "derived", "Trinity serves auxiliary models with vLLM")
 
 
 REPEAT = "explorer.max_repeat_times_per_runner"

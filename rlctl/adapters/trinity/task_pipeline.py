@@ -186,6 +186,7 @@ _PRIORITY = (*(f"weights.{name}" for name in (*WEIGHTS, "diversity")), "keep")
 FIELDS = (
     *("column", "min", "max", "unit", "scripts", "min_share", "lowercase", "ignore_non_character", "min_ratio"),
     *("max_ratio", "rep_len", "path", "function", "args", "kind"),
+    *("auxiliary_model", "prompt", "sampling", "max_concurrent", "timeout"),
 )
 RULES = [
     CustomRule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Choice, Count, Fraction, Positive, Range, Tokens, Unit, section
+from rlctl.config.fields import Choice, Count, Fraction, Positive, Range, Seconds, Tokens, Unit, section
 
 
 @section
@@ -200,6 +200,27 @@ class PassRateFilter(DataOperator, type="pass_rate"):
     """Smallest pass rate that is kept."""
     max: Fraction = 1.0
     """Largest pass rate that is kept."""
+
+
+@section
+class QualityFilter(DataOperator, type="quality"):
+    """Keep rows whose text a judge rates within bounds, from 0 to 1; ``data.priority`` weighs the rating as quality."""
+
+    auxiliary_model: str
+    """Name of one of ``rollout.auxiliary_models`` with a ``base_url``: operators run before the engines of the run."""
+    prompt: str | None = None
+    """Question with ``{text}``; the judge answers with a line ``Score: N``, N from 0 to 10. null = a question about usefulness
+    for training."""
+    min: Fraction = 0.0
+    """Smallest rating that is kept."""
+    max: Fraction = 1.0
+    """Largest rating that is kept."""
+    sampling: dict[str, Any] = {}
+    """Sampling settings of the judge, as the endpoint names them. Temperature is 0 unless set."""
+    max_concurrent: Annotated[int, Unit("calls"), Range(at_least=1)] = 64
+    """Concurrent requests. Higher values rate faster until the endpoint is saturated."""
+    timeout: Seconds = 60.0
+    """Seconds after which a request fails. rlctl retries an endpoint that is unreachable or busy for this long."""
 
 
 @section

@@ -36,9 +36,11 @@ from rlctl.config.sections.data import (
     LengthFilter,
     PassRateFilter,
     Priority,
+    QualityFilter,
     RepetitionFilter,
     SpecialCharacterFilter,
 )
+from rlctl.runtime.data.quality import judge_of, ratings
 from rlctl.runtime.data.sources import load_source, require_column, source_name
 from rlctl.runtime.juicer.client import Service, service_of
 from rlctl.runtime.remote.files import cache
@@ -199,6 +201,8 @@ def _digest(config: Config, source: DataSource, rows: Dataset) -> str:
         "code": code,
         "tokenizer": (config.model.tokenizer or config.model.path) if counts_tokens else None,
     }
+    if judges := _judges(config):
+        about["judges"] = judges
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     digest.update(json.dumps(rows.column_names).encode())
     table = rows.with_format("arrow")
@@ -206,6 +210,13 @@ def _digest(config: Config, source: DataSource, rows: Dataset) -> str:
         for row in table[start : start + BLOCK].to_pylist():
             digest.update(repr(row).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:32]
+
+
+def _judges(config: Config) -> list[tuple[str, str | None]]:
+    """Path and address of the model that each operator asks."""
+    named = [each.auxiliary_model for each in config.data.operators if isinstance(each, QualityFilter)]
+    models = {model.name or model.path: model for model in config.rollout.auxiliary_models} if named else {}
+    return [(models[name].path, models[name].base_url) for name in named if name in models]
 
 
 def _operated(
@@ -221,6 +232,8 @@ def _operated(
         name = operator.kind if isinstance(operator, ExternalDataOperator) else operator.choice
         if isinstance(operator, ExternalDataOperator):
             kept = _by_data_juicer(operator, kept, column, service_of(config, where), where)
+        elif isinstance(operator, QualityFilter):
+            kept = _rated(operator, kept, column, config, where)
         else:
             kept = _apply(operator, kept, column, tokens, where)
         left = {id(row) for row in kept}
@@ -246,6 +259,14 @@ def _apply(operator: DataOperator, rows: list[Row], column: str, tokens: Tokens,
     for row in rows:
         row.stats[name] = measure(text_of(row.values.get(column)))
     return [row for row in rows if low <= row.stats[name] <= high]
+
+
+def _rated(operator: QualityFilter, rows: list[Row], column: str, config: Config, where: str) -> list[Row]:
+    texts = [text_of(row.values.get(column)) for row in rows]
+    found = ratings(operator, texts, judge_of(config, operator, where), where)
+    for row, rating in zip(rows, found, strict=True):
+        row.stats["llm_quality_score"] = rating
+    return [row for row, rating in zip(rows, found, strict=True) if operator.min <= rating <= operator.max]
 
 
 def _measured(operator: DataOperator, tokens: Tokens) -> tuple[Callable[[str], float], str, float, float]:
