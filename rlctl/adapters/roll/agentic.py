@@ -670,6 +670,7 @@ ENVIRONMENTS = CustomRule(
 )
 AGENTIC: list[Rule] = [
     ENVIRONMENTS,
+    Dropped("data.last_batch", "ROLL plays its groups again until a step has enough episodes", "carry"),
     Dropped("data.**", "environments bring their own data"),
     Dropped("data.train", "environments bring their own data"),
     Dropped("data.eval", "environments bring their own data"),
