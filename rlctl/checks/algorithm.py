@@ -116,7 +116,7 @@ def _coarse(config: Config, role: str, train: Train) -> Iterator[Problem]:
     adapted, rate = model is not None and model.lora is not None, train.optimizer.lr
     if not adapted and train.optimizer.module is None and 0 < rate < LEAST_BFLOAT16_RATE:
         key = (role, "precision", "parameters")
-        yield problem("updates-rounded-away", key, [(key, "float32")], rate=rate, role=role)
+        yield problem("updates-rounded-away", key, [(key, "float32")], rate=rate)
 
 
 def _warmup(config: Config) -> Iterator[Problem]:

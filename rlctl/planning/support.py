@@ -356,7 +356,7 @@ TABLE: tuple[Row, ...] = (
     honoured("rollout.agents[]<tools>", "max_tool_response_characters tool_truncation tool_timeout"),
     honoured("rollout.agents[]<tools>.tools[]<python>", "path name args schema trusted memory_limit_mib"),
     honoured("rollout.agents[]<function>", "path function args"),
-    refused("rollout", "agents[]<other>*", OTHER),
+    refused("rollout", "agents[]<other>*", "other-agent"),
     honoured("rollout.agents[]<program>", "program tool_format max_concurrent listen max_turns max_turn_tokens"),
     honoured(
         "rollout.agents[]<program>",
@@ -380,7 +380,7 @@ TABLE: tuple[Row, ...] = (
         "system_prompt opening_template template history_template history_turns observation action_pattern actions"
         " invalid_action_reward invalid_action_text on_invalid_action",
     ),
-    refused("rollout.agents[]<environment>", "environment<other>*", OTHER),
+    refused("rollout.agents[]<environment>", "environment<other>*", "other-environment"),
     honoured("rollout.agents[]<tools>", "system_prompt tool_selection_key tool_args_key max_observations max_calls"),
     honoured("rollout.agents[]<function|environment>", "max_turns max_turn_tokens"),
     honoured("rollout.agents[]<tools|function|environment|program>", "time_limit on_token_limit on_turn_limit"),

@@ -514,7 +514,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "kl-off",
     ),
     *[
-        ("updates-rounded-away", change, f"{role}.precision.parameters", "rate=1e-0[56] role=")
+        ("updates-rounded-away", change, f"{role}.precision.parameters", "rate=1e-0[56]")
         for role, change in (
             ("train", {"train": {"precision": {"parameters": "bfloat16"}}}),
             (

@@ -318,7 +318,7 @@ learning-rate_high = { $key } is { $rate }; full fine-tuning diverges above abou
 
 updates-rounded-away = at a learning rate of { $rate }, most updates to bfloat16 weights round to zero, so the weights don't move
     .about = At this learning rate, updates to bfloat16 weights round to zero.
-    .hint = { $fix }; { $role }.precision.compute may stay bfloat16
+    .hint = { $fix }; computing in bfloat16 is fine
 
 warmup = the warm-up sets both warmup_steps and warmup_ratio
     .about = Warm-up is set twice (steps and ratio), or is longer than the run.

@@ -307,7 +307,7 @@ learning-rate_high = { $key } 是 { $rate }；全参数微调超过约 { $highes
 
 updates-rounded-away = 学习率为 { $rate } 时，bfloat16 权重的更新大多被舍入为 0，权重不会变化
     .about = 在这个学习率下，bfloat16 权重的更新会被舍入为 0。
-    .hint = { $fix }；{ $role }.precision.compute 可以仍用 bfloat16
+    .hint = { $fix }；计算仍可使用 bfloat16
 
 warmup = 预热同时给了 warmup_steps 和 warmup_ratio
     .about = 预热给了两次（步数和比例），或比整个训练还长。

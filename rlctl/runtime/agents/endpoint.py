@@ -105,12 +105,12 @@ class Session:
             raise ApiError(400, str(error)) from error
 
     async def feedback(self, body: Any) -> dict[str, Any]:
-        """Refused: a trajectory is recorded by itself.
+        """Refused: this endpoint records each trajectory without being asked.
 
         Raises:
             ApiError: always.
         """
-        raise ApiError(404, "a trajectory is recorded by itself")
+        raise ApiError(404, "this endpoint records trajectories; there is nothing to commit")
 
     async def commit(self) -> dict[str, Any]:
         """See ``feedback``."""
