@@ -181,13 +181,19 @@ def experts(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 def router_replay(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """The experts that updates go to are recorded by a pass before them."""
     algorithm, key = config.algorithm, ("algorithm", "router_replay")
+    off = [(key, "off")]
+    if arithmetic.rollout_routes(config) and (config.rollout.default_agent or _names_agents(config)):
+        yield problem("not-supported_replay-agents", key, off)
     if algorithm.router_replay != "recompute":
         return
-    off = [(key, "off")]
     if algorithm.objective.choice == "mix":
         yield problem("not-supported_replay-mix", key, off)
     elif algorithm.objective.choice == "rl" and algorithm.old_log_probs == "rollout":
         yield problem("not-supported_replay-rollout", key, off)
+
+
+def _names_agents(config: Config) -> bool:
+    return any(source.agent or source.agent_key for source in config.data.train)
 
 
 RULES = (advantage, kl, sampling, learning_rate, clip_range, experts, router_replay)

@@ -402,6 +402,11 @@ def _outlives(config: Config) -> bool:
     return not isinstance(config.buffer, MemoryBuffer) or config.buffer.log_path is not None
 
 
+def rollout_routes(config: Config) -> bool:
+    """Whether updates go to the experts that the rollout engine chose."""
+    return config.algorithm.router_replay == "rollout" and config.algorithm.objective.choice == "rl" and trains(config)
+
+
 def uses_data_juicer(config: Config) -> bool:
     """Whether Data-Juicer runs any operator."""
     listed = (*config.data.operators, *config.algorithm.experience_operators)

@@ -574,10 +574,14 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
         "on_policy_distill": "distill-reverse",
     },
     "algorithm.policy_loss<other>": dict.fromkeys(("dpo", "mix", "mix_chord"), "objective"),
-    "algorithm.router_replay": {"rollout": "rollout-experts"},
     "algorithm.kl_in_reward.estimator": {"full": "full-kl"},
     **{f"buffer<{kind}>.auxiliary{{}}.format": {"queue": "queue"} for kind in ("memory", "sql", "file")},
 }
+
+BY_ENGINE: Mapping[tuple[str, str], tuple[tuple[str, ...], str]] = {
+    ("algorithm.router_replay", "rollout"): (("transformers", "sglang"), "rollout-experts"),
+}
+"""Values of keys that only some rollout engines have; with the others they are refused, and why."""
 
 NOTED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "profiling.tool": {
@@ -908,5 +912,8 @@ def _judged(setting: Setting, engine: str, config: Config, device: str | None) -
     if noted := NOTED_VALUES.get(setting.pattern, {}).get(setting.value):
         return Status.NOTED, because(noted)
     own = REFUSED_VALUES.get(setting.pattern, {}).get(setting.value, "")
+    engines, lacks = BY_ENGINE.get((setting.pattern, setting.value), ((), ""))
+    if engines and engine not in engines:
+        own = lacks
     known, why = ONLY_VALUES.get(setting.pattern, ((), ""))
     return Status.REFUSED, because(why if not own and known and setting.value.lower() not in known else own)

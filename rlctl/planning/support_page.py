@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl.planning.deepspeed import SETTINGS
-from rlctl.planning.support import NOTED_VALUES, ONLY_VALUES, REFUSED_VALUES, TABLE, UNTRIED, Row, Status, because
+from rlctl.planning.support import (
+    BY_ENGINE,
+    NOTED_VALUES,
+    ONLY_VALUES,
+    REFUSED_VALUES,
+    TABLE,
+    UNTRIED,
+    Row,
+    Status,
+    because,
+)
 
 _MEANINGS = {
     Status.HONOURED: "supported",
@@ -73,6 +83,8 @@ def _values() -> Iterator[str]:
         for key, values in table.items():
             for value, why in values.items():
                 yield f"| `{key}` | `{value}` | {_MEANINGS[status]}: {because(why)} |"
+    for (key, value), (engines, why) in BY_ENGINE.items():
+        yield f"| `{key}` | `{value}` | supported with {' and '.join(engines)}; refused with other engines: {because(why)} |"
     for key, (known, why) in ONLY_VALUES.items():
         yield f"| `{key}` | all but {', '.join(f'`{value}`' for value in known)} | refused: {because(why)} |"
 

@@ -183,6 +183,9 @@ class Response:
     """What training makes of it, if a limit ended it or it failed."""
     failure: str = ""
     """Why it failed: a cause and what was raised; empty if it didn't."""
+    routed_experts: torch.Tensor | None = field(default=None, compare=False)
+    """uint8 or int16 [t, layers, k]: the experts that the tokens of prompt and response went to, but for the last, in each
+    layer that has experts (``algorithm.router_replay: rollout``); None where they are not asked for."""
 
     @property
     def oldest_version(self) -> int:

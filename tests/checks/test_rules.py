@@ -655,7 +655,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "not-supported",
-        {"algorithm": {"router_replay": "rollout"}},
+        {"algorithm": {"router_replay": "rollout"}, "rollout": {"engine": "vllm"}},
         "algorithm.router_replay",
         "reason=vLLM reports the experts it chose only with its second model runner, ",
     ),

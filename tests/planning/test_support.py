@@ -41,6 +41,7 @@ def test_every_reason_is_a_message_and_every_message_a_reason() -> None:
         *(row.why for row in support.TABLE if row.why),
         *(why for values in by_value for why in values.values()),
         *(why for _, why in (*support.ONLY_VALUES.values(), *support.INEFFECTIVE_WHEN.values())),
+        *(why for _, why in support.BY_ENGINE.values()),
         *support.ON_CPU.values(),
         *(each.why for each in deepspeed.SETTINGS),
         support.RLCTLS_PYTHON,
@@ -121,6 +122,12 @@ def test_each_setting_of_deepspeed_is_met_noted_or_refused(
         assert [each.key[-1] for each in found if each.status is status] == names
     plain = {"train": {**train, "engine": {**engine, "source": "fsdp"}}}
     assert not [each for each in support.unhonoured(config_from(plain)) if "source_args" in each.key]
+
+
+@pytest.mark.parametrize(("engine", "refused"), [("transformers", False), ("sglang", False), ("vllm", True)])
+def test_experts_of_rollout_are_replayed_where_the_engine_says_them(engine: str, refused: bool) -> None:
+    config = config_from({"algorithm": {"router_replay": "rollout"}, "rollout": {"engine": engine}})
+    assert [dotted(each.key) for each in support.refusals(config)] == ["algorithm.router_replay"] * refused
 
 
 def test_a_config_of_defaults_is_not_refused() -> None:

@@ -55,6 +55,15 @@ def test_a_run_replays_what_its_own_pass_recorded(task: Task, with_experts: Path
     assert on[0]["policy/grad_norm"] == pytest.approx(off[0]["policy/grad_norm"], rel=0.5)
 
 
+def test_a_run_replays_what_the_rollout_engine_chose(task: Task, with_experts: Path, tmp_path: Path) -> None:
+    """The engine chooses as the trainer's own pass over the same weights does, so both runs take the same steps."""
+    recorded, routed = (steps(task, with_experts, tmp_path, mode) for mode in ("recompute", "rollout"))
+    assert len(routed) == len(recorded) == 2
+    for mine, theirs in zip(routed, recorded, strict=True):
+        for name in ("reward/mean", "policy/grad_norm", "policy/loss"):
+            assert mine[name] == pytest.approx(theirs[name], rel=1e-4, abs=1e-6), name
+
+
 def test_a_model_without_experts_is_refused_before_a_worker_starts(task: Task, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="the fsdp2 engine supports it only for"):
         run_here(task.config(tmp_path, algorithm={"router_replay": "recompute"}), tmp_path / "run")

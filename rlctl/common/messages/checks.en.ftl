@@ -396,6 +396,8 @@ not-supported_strategy-args = algorithm.sample_strategy_args has { $unknown }; {
     }
 not-supported_replay-mix = algorithm.router_replay is recompute, but no pass before the update reads the expert responses of mix
     .hint = { $fix }
+not-supported_replay-agents = algorithm.router_replay is rollout, but engines report the experts of single responses, not of an agent's turns
+    .hint = set it to recompute
 not-supported_replay-rollout = algorithm.router_replay is recompute, but with old_log_probs: rollout no pass records the experts
     .hint = set algorithm.old_log_probs to recompute, or { $fix }
 not-supported_profiler-gpu = profiling.tool torch_memory records GPU allocations, but the run is on CPU

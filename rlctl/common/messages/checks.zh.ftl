@@ -385,6 +385,8 @@ not-supported_strategy-args = algorithm.sample_strategy_args 含有 { $unknown }
     }
 not-supported_replay-mix = algorithm.router_replay 是 recompute，但更新之前没有哪一遍会读取 mix 的专家回答
     .hint = { $fix }
+not-supported_replay-agents = algorithm.router_replay 是 rollout，但引擎只报告单个回答的专家，不报告智能体各轮的专家
+    .hint = 请设为 recompute
 not-supported_replay-rollout = algorithm.router_replay 是 recompute，但 old_log_probs: rollout 时没有哪一遍会记录专家路由
     .hint = 把 algorithm.old_log_probs 设为 recompute，或{ $fix }
 not-supported_profiler-gpu = profiling.tool torch_memory 记录 GPU 显存分配，但任务在 CPU 上运行

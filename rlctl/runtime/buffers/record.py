@@ -64,11 +64,15 @@ def text_of(group: RolloutGroup) -> str:
 
 
 def _plain_response(response: Response) -> dict[str, Any]:
-    return _fields_of(response) | {"turns": [_fields_of(turn) for turn in response.turns]}
+    turns = [_fields_of(turn) for turn in response.turns]
+    experts = {} if response.routed_experts is None else _written({"": response.routed_experts})
+    return _fields_of(response) | {"turns": turns, "routed_experts": experts}
 
 
 def _response(plain: Mapping[str, Any]) -> Response:
-    found: Response = _made(Response, {**plain, "turns": [_made(Turn, turn) for turn in plain.get("turns", ())]})
+    experts = _read(plain.get("routed_experts") or {}).get("")
+    turns = [_made(Turn, turn) for turn in plain.get("turns", ())]
+    found: Response = _made(Response, {**plain, "turns": turns, "routed_experts": experts})
     return found
 
 

@@ -156,6 +156,7 @@ def samples_of(answered: Sequence[RolloutGroup], *, train_on_cut_prompts: bool) 
     """
     ids, log_probs = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
     runs, counted, responds, lengths, inputs, owners = [], [], [], [], [], []
+    experts: list[torch.Tensor | None] = []
     number = 0
     for item in answered:
         prompt, trained = item.prompt, train_on_cut_prompts or not item.prompt.extra.get("truncated")
@@ -171,14 +172,15 @@ def samples_of(answered: Sequence[RolloutGroup], *, train_on_cut_prompts: bool) 
                 lengths.append(sum(sizes))
                 inputs.append(prompt.inputs)
                 owners.append(number if response.turns else None)
+                experts.append(None if response.turns else response.routed_experts)
             number += 1
     drawn = np.zeros(sum(runs), np.float32)
     drawn[np.repeat(responds, runs).astype(bool)] = np.concatenate(log_probs)
     flat = (np.concatenate(ids), np.repeat(counted, runs).astype(bool), drawn)
-    rows = zip(*(torch.from_numpy(each).split(lengths) for each in flat), inputs, owners, strict=True)
+    rows = zip(*(torch.from_numpy(each).split(lengths) for each in flat), inputs, owners, experts, strict=True)
     return [
-        Sample(token_ids, mask, {"rollout_log_probs": own}, inputs=images, trajectory=owner)
-        for token_ids, mask, own, images, owner in rows
+        Sample(token_ids, mask, {"rollout_log_probs": own}, inputs=images, trajectory=owner, routed_experts=chosen)
+        for token_ids, mask, own, images, owner, chosen in rows
     ]
 
 

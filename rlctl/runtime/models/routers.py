@@ -76,6 +76,18 @@ class Routers:
         return output
 
 
+def routed_layers(model: PreTrainedModel) -> list[int]:
+    """The layers that have experts, by their numbers; the model may be on no device.
+
+    Raises:
+        PlanError: none has, or they choose in a way that is not known here.
+    """
+    check_family(model.config.model_type, "fsdp2")
+    kind = model._can_record_outputs["router_logits"].target_class
+    names = (name for name, module in model.named_modules() if isinstance(module, kind))
+    return [int(name.partition("layers.")[2].partition(".")[0]) for name in names]
+
+
 class _Choice(TorchFunctionMode):
     """Sees what ``torch.topk`` chooses, or has it choose ``given``."""
 

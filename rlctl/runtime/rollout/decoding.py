@@ -23,6 +23,7 @@ from rlctl.runtime.rollout.model import CausalModel
 from rlctl.runtime.rollout.randomness import stream_keys, uniforms
 from rlctl.runtime.rollout.sampling import SamplingTable, draw
 from rlctl.runtime.rollout.stop_texts import Decode, StopTexts
+from rlctl.runtime.train.replay import narrowed
 from rlctl.runtime.types import Request, Response
 
 _ADMIT_FRACTION = 8
@@ -48,6 +49,8 @@ class _Prompts:
     """int64 [prompts]: empty positions on the left of each."""
     ahead: int
     """How much further on in rotary positions than in places its responses begin, of a prompt with images."""
+    experts: torch.Tensor | None
+    """Where their tokens went, if that is recorded."""
 
 
 class Decoding:
@@ -79,6 +82,8 @@ class Decoding:
         longest = max(s.max_tokens for s in self._table.distinct)
         self._tokens = torch.full((len(owners), longest), _NO_TOKEN, dtype=torch.int64, device=device)
         self._log_probs = torch.zeros(len(owners), longest, device=device)
+        self._experts: dict[int, list[torch.Tensor]] = {}
+        """Where the tokens of each row went, if that is recorded."""
         self._seen = self._prompt_tokens(owners) if self._table.any_penalty else None
         self._texts = None if decode is None else StopTexts([requests[i].sampling for i, _ in owners], decode)
         self._waiting = deque(sorted(range(len(requests)), key=lambda i: -len(requests[i].token_ids)))
@@ -125,6 +130,7 @@ class Decoding:
                         finish_reason="stop" if tokens[row][lengths[row] - 1] in stops or row in ended else "length",
                         weight_version=weight_version,
                         cut="" if self._texts is None else self._texts.cut(row),
+                        routed_experts=narrowed(torch.stack(self._experts[row])) if row in self._experts else None,
                     )
                     for row in range(first, first + request.n)
                 ]
@@ -172,7 +178,7 @@ class Decoding:
         which = [prompt for prompt, i in enumerate(taken) for _ in range(self._requests[i].n)]
         starts = [longest - len(p) for p in prompts]
         placed, whose, begins = (torch.tensor(values, device=device) for values in (rows, which, starts))
-        return _Prompts(cache, logits, longest, placed, whose, begins, ahead)
+        return _Prompts(cache, logits, longest, placed, whose, begins, ahead, self._model.experts)
 
     def _place(self, prompts: _Prompts, free: int) -> None:
         """Draw the first token of up to ``free`` rows of ``prompts``, and add those that go on to the batch."""
@@ -180,6 +186,9 @@ class Decoding:
         prompts.rows, prompts.which = prompts.rows[free:], prompts.which[free:]
         start = prompts.starts.index_select(0, which) - prompts.length
         zeros, ahead = torch.zeros_like(rows), torch.full_like(rows, prompts.ahead)
+        if prompts.experts is not None:
+            for row, prompt, begin in zip(rows.tolist(), which.tolist(), prompts.starts[which].tolist(), strict=True):
+                self._experts[row] = list(prompts.experts[prompt, begin:])
         state = torch.stack([rows, self._samplings[rows], self._keys[rows], zeros, start, ahead, zeros])
         finished = self._draw(prompts.logits.index_select(0, which), state)
         go_on = (~finished).nonzero()[:, 0]
@@ -203,6 +212,9 @@ class Decoding:
         state = self._state[:, : self._count]
         logits = self._model.rows(state[_LAST], state[_START], state[_AHEAD], self._cache)
         self._computed.decoded += self._count
+        if self._model.experts is not None:
+            for row, experts in zip(state[_ROW].tolist(), self._model.experts, strict=True):
+                self._experts[row].append(experts[0])
         window.cursor += 1
         finished = self._draw(logits, state)
         leaving = int(finished.sum())

@@ -6,6 +6,7 @@ The model's own classes compute everything; this module only chooses the attenti
 from __future__ import annotations
 
 import inspect
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ from transformers.cache_utils import Cache, get_layer_types_and_kwargs
 
 from rlctl.common.errors import MissingDependency, RunError
 from rlctl.runtime.models.config import files_are_told
+from rlctl.runtime.models.routers import Routers
 from rlctl.runtime.models.vision import Vision, auto_class, reads_images, set_text_attention
 from rlctl.runtime.rollout import attention
 from rlctl.runtime.rollout.cache import PromptLayer, RowCache
@@ -117,8 +119,19 @@ class CausalModel:
         self._causal_without_mask = model.config._attn_implementation == attention.GROUPED and not self.sliding_window
         self._extra = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
         self._vision = Vision(model) if reads_images(model.config) else None
+        self._routers: Routers | None = None
+        self.experts: torch.Tensor | None = None
+        """int64 [rows, tokens, layers, k]: where the tokens of the last forward went, if that is recorded."""
         self.never_drawn = () if self._vision is None else self._vision.never_drawn
         """Tokens that stand in prompts only."""
+
+    def record_experts(self) -> None:
+        """Keep the experts that tokens go to from now on.
+
+        Raises:
+            PlanError: the model has no experts, or chooses them in a way that is not known.
+        """
+        self._routers = Routers(self.module)
 
     def new_cache(self) -> RowCache:
         """Return an empty cache for rows."""
@@ -195,13 +208,20 @@ class CausalModel:
         cache: Cache,
         inputs: dict[str, torch.Tensor],
     ) -> torch.Tensor:
-        output = self.module(
-            input_ids=tokens,
-            position_ids=positions,
-            attention_mask=mask,
-            past_key_values=cache,
-            use_cache=True,
-            **self._extra,
-            **inputs,
+        routes: AbstractContextManager[dict[int, torch.Tensor]] = (
+            nullcontext({}) if self._routers is None else self._routers.recording()
         )
+        with routes as found:
+            output = self.module(
+                input_ids=tokens,
+                position_ids=positions,
+                attention_mask=mask,
+                past_key_values=cache,
+                use_cache=True,
+                **self._extra,
+                **inputs,
+            )
+        if found:
+            chosen = torch.stack([found[place] for place in range(len(found))], 1)
+            self.experts = chosen.view(*tokens.shape, *chosen.shape[1:]).cpu()
         return output.logits[:, -1]

@@ -37,12 +37,14 @@ import torch.multiprocessing
 from transformers import AutoConfig
 
 from rlctl.common.errors import RunError
+from rlctl.runtime.models.routers import routed_layers
 from rlctl.runtime.processes.process_group import end_group, status_of
 from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.randomness import stream_keys
 from rlctl.runtime.rollout.sglang_arguments import command_line
 from rlctl.runtime.rollout.weights import Checklist, without_memory
+from rlctl.runtime.train.replay import narrowed
 from rlctl.runtime.types import Request, Response, Sampling
 
 START_SECONDS = 1800.0
@@ -154,6 +156,7 @@ class SglangEngine(ByResponse[_Row]):
         weight_version: int = 0,
         tensor_parallel: int = 1,
         pipeline_parallel: int = 1,
+        records_experts: bool = False,
     ) -> None:
         """
         Args:
@@ -170,11 +173,13 @@ class SglangEngine(ByResponse[_Row]):
             weight_version: the version that the weights in the folder count as.
             tensor_parallel: processes of the server that share each layer.
             pipeline_parallel: its stages.
+            records_experts: whether responses say which experts their tokens went to.
         """
         self._shared_by = tensor_parallel, pipeline_parallel
         self._url, self._server, self._timeout = url.rstrip("/"), server, timeout
         config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
         self._shapes = without_memory(config, trust_remote_code=trust_remote_code)
+        self._routed_layers = routed_layers(self._shapes) if records_experts else None
         self._sleeps, self._sleep_level = sleeps, sleep_level
         self._asleep = self._paused = False
         self._coming: tuple[int, Checklist] | None = None
@@ -308,6 +313,7 @@ class SglangEngine(ByResponse[_Row]):
             "sampling_params": _params(request.sampling, int(stream_keys([request.seed], [index]))),
             "return_logprob": True,
             "stream": False,
+            **({} if self._routed_layers is None else {"return_routed_experts": True}),
         }
         limit = self._timeout if ticket is None else None
         future = asyncio.run_coroutine_threadsafe(self._ask("/generate", body, limit), self._loop)
@@ -354,7 +360,21 @@ class SglangEngine(ByResponse[_Row]):
             weight_version=version,
             first_version=None if row.version == version else row.version,
             cut=matched if isinstance(matched, str) and not sampling.include_stop else "",
+            routed_experts=self._experts(told, len(row.request.token_ids) + len(ids) - 1),
         )
+
+    def _experts(self, told: Mapping[str, Any], fed: int) -> torch.Tensor | None:
+        """The experts of the tokens that were fed: int32 of every layer, of which those without experts say nothing."""
+        if self._routed_layers is None:
+            return None
+        layers, chosen = self._shapes.config.num_hidden_layers, self._shapes.config.num_experts_per_tok
+        found = torch.frombuffer(bytearray(base64.b64decode(told.get("routed_experts") or b"")), dtype=torch.int32)
+        if found.numel() != fed * layers * chosen:
+            raise RunError(
+                f"SGLang said {found.numel()} experts of {fed} tokens; expected {chosen} in each of {layers} layers",
+                hint="set algorithm.router_replay to recompute, or use sglang 0.5.23",
+            )
+        return narrowed(found.view(fed, layers, chosen)[:, self._routed_layers])
 
     def _give_up(self, names: Iterable[str]) -> None:
         for name in names:

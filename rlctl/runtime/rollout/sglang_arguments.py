@@ -41,6 +41,7 @@ RESERVED: Mapping[str, str] = {
     "speculative_algorithm": "speculated tokens would have log-probs at another temperature",
     "skip_tokenizer_init": "it follows from rollout.sampling.stop",
     "device": "set placement.device",
+    "enable_return_routed_experts": "set algorithm.router_replay to rollout",
 }
 """Arguments that ``rollout.engine.args`` cannot set, and why or where it is set."""
 
@@ -154,6 +155,8 @@ def server_arguments(config: Config, model_path: str, device: Device) -> dict[st
         "enable_deterministic_inference": True,  # without it no request has a seed of its own
         **_of_memory(config, rollout.memory),
     }
+    if arithmetic.rollout_routes(config):
+        arguments["enable_return_routed_experts"] = True
     if arithmetic.rollout_sleeps(config, device):
         arguments["enable_memory_saver"] = True
         arguments["enable_weights_cpu_backup"] = rollout_schedule.sleep_level(config) == 1

@@ -24,6 +24,7 @@ from rlctl.runtime.rollout.model import CausalModel
 from rlctl.runtime.rollout.randomness import stream_keys, uniforms
 from rlctl.runtime.rollout.sampling import SamplingTable, draw
 from rlctl.runtime.rollout.stop_texts import Decode, StopTexts
+from rlctl.runtime.train.replay import narrowed
 from rlctl.runtime.types import Request, Response, Sampling
 
 _ADMIT_FRACTION = 8
@@ -46,6 +47,8 @@ class _Row:
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     first_version: int = 0
+    experts: list[torch.Tensor] = field(default_factory=list)
+    """Where tokens went, of as many as were fed so far, if that is recorded."""
 
     @property
     def context(self) -> tuple[int, ...]:
@@ -64,6 +67,10 @@ class _Row:
         self.tokens.append(token)
         self.log_probs.append(log_prob)
         return self.texts is not None and self.texts.check(0, self.tokens)
+
+    def route(self, experts: torch.Tensor) -> None:
+        """Keep where the tokens of its context went, of those that are not known yet."""
+        self.experts += list(experts[len(self.experts) :])
 
     def finished(self, version: int) -> Finished:
         """The response, whose last token these weights drew.
@@ -86,6 +93,7 @@ class _Row:
             weight_version=version,
             first_version=None if self.first_version == version else self.first_version,
             cut="" if self.texts is None else self.texts.cut(0),
+            routed_experts=narrowed(torch.stack(self.experts)) if self.experts else None,
         )
         return Finished(self.ticket, self.index, response)
 
@@ -208,6 +216,9 @@ class Streaming:
         device = self._model.device
         samplings = [self._table.row_of[row.request.sampling] for row in rows]
         drawn = [len(row.tokens) for row in rows]
+        if self._model.experts is not None:
+            for row, place in zip(rows, which.tolist(), strict=True):
+                row.route(self._model.experts[place, length - len(row.context) :])
         state = torch.zeros(len(_STATE), len(rows), dtype=torch.int64, device=device)
         state[_SAMPLING], state[_DRAWN] = torch.tensor(samplings), torch.tensor(drawn)
         state[_KEY], state[_AHEAD] = torch.tensor([row.key for row in rows]), ahead
@@ -275,6 +286,10 @@ class Streaming:
         logits = self._model.rows(state[_LAST], state[_START], state[_AHEAD], self._cache)
         self._computed.decoded += count
         window.cursor += 1
+        for row, experts in (
+            zip(self._rows, self._model.experts, strict=True) if self._model.experts is not None else ()
+        ):
+            row.experts.append(experts[0])
         finished = self._draw(logits, self._rows, state, None if self._seen is None else self._seen[:count])
         if bool(finished.any()):
             self._leave(finished)

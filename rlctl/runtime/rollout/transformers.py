@@ -38,6 +38,7 @@ class TransformersEngine(TakesWeights):
         weight_version: int = 0,
         config: PreTrainedConfig | None = None,
         tokenizer: str | None = None,
+        records_experts: bool = False,
     ) -> None:
         """Load the model.
 
@@ -54,6 +55,7 @@ class TransformersEngine(TakesWeights):
             weight_version: the version that the weights in the folder count as.
             config: of the model, where it is not the one in the folder.
             tokenizer: folder or hub name of the tokenizer; needed where texts end responses.
+            records_experts: whether responses say which experts their tokens went to.
 
         Raises:
             RunError: no such model or device, or a model or a setting that this engine cannot run.
@@ -74,6 +76,8 @@ class TransformersEngine(TakesWeights):
             config=config,
         )
         self._model = CausalModel(model_path, loaded)
+        if records_experts:
+            self._model.record_experts()
         self._cache = self._model.new_cache()
         self._max_batch_rows = max_batch_rows
         self._max_prompt_positions = max_prompt_positions

@@ -203,6 +203,7 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
         threads=threads,
         config=changed_config(config.model, model_path),
         tokenizer=config.model.tokenizer or config.model.path,
+        records_experts=arithmetic.rollout_routes(config),
     )
 
 
@@ -221,6 +222,7 @@ def _sglang(config: Config, model_path: str, device: Device) -> SglangEngine:
         tokenizes=bool(config.rollout.sampling.stop),
         tensor_parallel=parallel.tensor_parallel_size,
         pipeline_parallel=parallel.pipeline_parallel_size,
+        records_experts=arithmetic.rollout_routes(config),
     )
 
 

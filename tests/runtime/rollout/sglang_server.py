@@ -5,9 +5,7 @@ speaks the protocol, and nothing of SGLang itself.
 from __future__ import annotations
 
 import base64
-import io
 import json
-import pickle
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -17,31 +15,7 @@ import torch
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.types import Request, Sampling
 
-ALLOWED = {
-    *(
-        ("torch.multiprocessing.reductions", f"rebuild_{what}")
-        for what in ("tensor", "typed_storage", "storage_filename")
-    ),
-    ("torch.storage", "UntypedStorage"),
-    *(("torch", name) for name in ("Tensor", "Size", "float32", "bfloat16")),
-}
-"""Of the names that SGLang 0.5.23 unpickles (its SafeUnpickler), those that weights in shared memory are made of."""
-
-
-class Reader(pickle.Unpickler):
-    """Unpickles as SGLang does."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
-            raise RuntimeError(f"Blocked unsafe global ({module}.{name}) during pickle deserialization")
-        return super().find_class(module, name)
-
-
-def read(payload: str) -> list[tuple[str, torch.Tensor]]:
-    """The tensors of a payload."""
-    found: list[tuple[str, torch.Tensor]] = Reader(io.BytesIO(base64.b64decode(payload))).load()
-    return found
-
+from .sglang_payloads import read
 
 REQUIRED = {"rid", "input_ids", "sampling_params", "return_logprob", "stream"}
 
@@ -49,11 +23,13 @@ REQUIRED = {"rid", "input_ids", "sampling_params", "return_logprob", "stream"}
 class Speaker:
     """What stands behind the protocol."""
 
-    def __init__(self, model_path: str) -> None:
+    def __init__(self, model_path: str, layers_of_experts: tuple[int, ...] = (), layers: int = 0) -> None:
+        self.layers_of_experts, self.layers = list(layers_of_experts), layers
+        self.routed: torch.Tensor | None = None
         self.tensor_parallel = 1
         self.coming: dict[str, torch.Tensor] | None = None
         """The weights of the session that is open."""
-        self.engine = TransformersEngine(model_path, tokenizer=model_path)
+        self.engine = TransformersEngine(model_path, tokenizer=model_path, records_experts=bool(layers_of_experts))
         self.version = "0"
         self.bodies: list[tuple[str, Any]] = []
         self.aborted: set[str] = set()
@@ -73,8 +49,9 @@ class Speaker:
         return 200, None
 
     def generate(self, body: dict[str, Any]) -> tuple[int, Any]:
-        if body.keys() != REQUIRED:
-            return 400, {"error": {"message": f"unexpected {body.keys() ^ REQUIRED}"}}
+        wanted = REQUIRED | ({"return_routed_experts"} if self.layers_of_experts else set())
+        if body.keys() != wanted:
+            return 400, {"error": {"message": f"unexpected {body.keys() ^ wanted}"}}
         self.running.wait()
         if body["rid"] in self.aborted:
             return 200, self._reply(body, [], {"type": "abort", "message": "Aborted"})
@@ -93,6 +70,7 @@ class Speaker:
             request = Request(tuple(body["input_ids"]), sampling, 1, asked["sampling_seed"])
             ((found,),) = self.engine.generate([request])
         drawn = [[log_prob, token, None] for log_prob, token in zip(found.log_probs, found.token_ids, strict=True)]
+        self.routed = found.routed_experts
         reason: dict[str, Any] = {"type": found.finish_reason, "matched": found.cut or found.token_ids[-1]}
         if found.finish_reason == "length":
             reason = {"type": "length", "length": len(drawn)}
@@ -108,6 +86,11 @@ class Speaker:
             "cached_tokens": 0,
             "output_token_logprobs": drawn,
         }
+        if self.layers_of_experts and self.routed is not None:  # int32 of all layers, those without experts too
+            tokens, _, chosen = self.routed.shape
+            whole = torch.full((tokens, self.layers, chosen), -1, dtype=torch.int32)
+            whole[:, self.layers_of_experts] = self.routed.int()
+            told["routed_experts"] = base64.b64encode(whole.numpy().tobytes()).decode()
         return {"text": "", "output_ids": [each[1] for each in drawn], "meta_info": told}
 
     def begin_weight_update(self, body: dict[str, Any]) -> tuple[int, Any]:

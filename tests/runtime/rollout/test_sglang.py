@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3MoeConfig
 
 from rlctl.common.errors import MissingDependency, RunError
 from rlctl.config import config_from
@@ -63,6 +63,32 @@ def test_tokens_log_probs_and_versions_are_the_servers(setting: Setting) -> None
     assert {each.weight_version for group in found for each in group} == {0}
     assert engine.tokens_computed.prompt == 24
     engine.close()
+
+
+def test_experts_come_with_the_responses(tmp_path: Path) -> None:
+    """Of the layers that have some; the second has none."""
+    torch.manual_seed(2)
+    config = Qwen3MoeConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, moe_intermediate_size=16, num_hidden_layers=3, head_dim=8,
+        num_attention_heads=4, num_key_value_heads=2, num_experts=8, num_experts_per_tok=2, mlp_only_layers=[1],
+        max_position_embeddings=128, initializer_range=0.3,
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "m")
+    speaker = Speaker(str(tmp_path / "m"), (0, 2), 3)
+    http = serving(speaker)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{http.server_address[1]}"
+    engine = SglangEngine(url, str(tmp_path / "m"), timeout=30.0, tokenizes=False, records_experts=True)
+    ((found,),) = engine.generate([Request(PROMPTS[0], GREEDY, 1, seed=0)])
+    assert found.routed_experts is not None
+    assert speaker.routed is not None
+    assert found.routed_experts.shape == (len(PROMPTS[0]) + len(found.token_ids) - 1, 2, 2)
+    assert torch.equal(found.routed_experts, speaker.routed)
+    speaker.layers = 4
+    with pytest.raises(RunError, match="expected 2 in each of 3 layers"):
+        engine.generate([Request(PROMPTS[0], GREEDY, 1, seed=0)])
+    engine.close()
+    http.shutdown()
 
 
 def test_a_seed_belongs_to_a_response(setting: Setting) -> None:
@@ -134,15 +160,7 @@ def test_new_weights_go_through_shared_memory_and_count_from_then_on(setting: Se
     engine.close()
 
 
-READS = """
-import sys
-from tests.runtime.rollout.sglang_server import read
-for line in sys.stdin:
-    print(sum(float(tensor.double().sum()) for _, tensor in read(line)), flush=True)
-"""
-
-
-def test_processes_that_are_no_children_read_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_are_no_children_read_the_weights() -> None:
     """Each pickling is read once: as many as there are readers keep the memory until the last has read."""
     tensors = [
         (f"w{index}", torch.randn(50, 3).to(dtype)) for index, dtype in enumerate((torch.float32, torch.bfloat16))
@@ -153,7 +171,11 @@ def test_processes_that_are_no_children_read_the_weights(monkeypatch: pytest.Mon
     expected = sum(float(tensor.double().sum()) for _, tensor in tensors)
     for _ in range(2):  # two stages of a pipeline read the payload of one tensor rank
         ran = subprocess.run(
-            [sys.executable, "-c", READS], input="\n".join(payloads), capture_output=True, text=True, check=True
+            [sys.executable, str(Path(__file__).with_name("sglang_payloads.py"))],
+            input="\n".join(payloads),
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert [float(line) for line in ran.stdout.split()] == pytest.approx([expected] * 2)
 

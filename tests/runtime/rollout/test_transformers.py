@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config, Qwen3MoeConfig
 
 from rlctl.common.errors import RunError
+from rlctl.runtime.buffers.record import group_of, text_of
+from rlctl.runtime.experience.samples import RolloutGroup, samples_of
+from rlctl.runtime.models.routers import Routers
 from rlctl.runtime.rollout.interface import RolloutEngine
 from rlctl.runtime.rollout.transformers import TransformersEngine
-from rlctl.runtime.types import Request, Response, Sampling
+from rlctl.runtime.types import Prompt, Request, Response, Sampling
 
 from .conftest import CONFIGS, SIZES, VOCAB, MakeModel
 
@@ -353,3 +358,45 @@ def test_the_engine_has_the_interface() -> None:
     for name, member in vars(RolloutEngine).items():
         if inspect.isfunction(member) and not name.startswith("_"):
             assert inspect.signature(getattr(TransformersEngine, name)) == inspect.signature(member), name
+
+
+def test_the_experts_of_a_response_are_those_of_one_pass_over_it(tmp_path: Path) -> None:
+    """Of prompt and response but for the last token, whether rows join and leave or a call decodes them together."""
+    torch.manual_seed(2)
+    config = Qwen3MoeConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, moe_intermediate_size=16, num_hidden_layers=2, head_dim=8,
+        num_attention_heads=4, num_key_value_heads=2, num_experts=8, num_experts_per_tok=2, max_position_embeddings=128,
+        initializer_range=0.3,
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(tmp_path)
+    engine = TransformersEngine(str(tmp_path), max_batch_rows=3, records_experts=True)
+    sampling = Sampling(max_tokens=9, temperature=1.0, stop_token_ids=(3, 9))
+    requests = [Request((1, 2, 3 + i, *range(20, 20 + i)), sampling, 2, seed=i) for i in range(4)]
+    answered = [response for group in engine.generate(requests) for response in group]
+    engine.submit(dict(enumerate(requests)))
+    streamed: dict[tuple[int, int], Response] = {}
+    while len(streamed) < 8:
+        for each in engine.poll(0.01):
+            streamed[each.ticket, each.index] = each.response
+            engine._streaming.set_aside()  # what is computed again keeps the experts that it went to first
+    routers = Routers(model.eval())
+    for number, response in enumerate(answered):
+        request = requests[number // 2]
+        with torch.no_grad(), routers.recording() as found:
+            model(torch.tensor([[*request.token_ids, *response.token_ids[:-1]]]))
+        expected = torch.stack([found[place] for place in range(2)], 1).sort(-1).values
+        for mine in (response, streamed[number // 2, number % 2]):
+            assert mine.token_ids == response.token_ids
+            assert mine.routed_experts is not None
+            assert torch.equal(mine.routed_experts.long().sort(-1).values, expected)
+    group = RolloutGroup(Prompt(0, "s", requests[0].token_ids, "p"), answered[:2], [0.0, 1.0])
+    again = group_of(json.loads(text_of(group)))
+    for mine, theirs in zip(again.responses, group.responses, strict=True):
+        assert mine.routed_experts is not None
+        assert theirs.routed_experts is not None
+        assert torch.equal(mine.routed_experts, theirs.routed_experts)
+    assert [sample.routed_experts is not None for sample in samples_of([again], train_on_cut_prompts=True)] == [
+        True,
+        True,
+    ]
