@@ -62,7 +62,8 @@ def within_node(config: Config, surroundings: CheckContext) -> Iterator[Problem]
     """What exchanges data in every layer stays within a node."""
     per_node = config.placement.devices_per_node
     tensor = _generated(config, surroundings).rollout.parallel.tensor_parallel_size
-    if arithmetic.needs_rollout(config) and (tensor > per_node or per_node % tensor):
+    is_whole = arithmetic.rollout_devices(config) % tensor == 0  # else the devices do not divide at all
+    if arithmetic.needs_rollout(config) and is_whole and (tensor > per_node or per_node % tensor):
         yield problem(
             "engine-over-node", ("rollout", "parallel", "tensor_parallel_size"), tensor=tensor, devices=per_node
         )  # no fix: in fewer devices a large model does not fit, and other frameworks span nodes

@@ -133,7 +133,7 @@ no-end = the schedule has no end
     .about = Set total_steps, total_epochs or total_optimizer_steps.
     .hint = set schedule.total_steps or schedule.total_epochs
 
-mini-batch-too-large = batch.mini_batch_responses is { $mini }, but a step has only { $step }
+mini-batch-too-large = a mini-batch has { $mini } responses, but a step has only { $step }
     .about = The mini-batch is larger than a whole step.
     .hint = { $first } or less
 
@@ -326,12 +326,12 @@ warmup = the warm-up sets both warmup_steps and warmup_ratio
 warmup_long = a warm-up of { $warmup } steps is longer than the run, which has { $total } ({ $unit }s), so the learning rate never reaches its peak
     .hint = { $first } or less
 
-clip-range = clip_low is { $low }. A ratio is never below 0, so the lower bound never takes effect.
+clip-range = algorithm.policy_loss.clip_low is { $low }. A ratio is never below 0, so the lower bound never takes effect.
     .about = Clip bounds that never take effect or contradict each other.
     .hint = 0.2 is usual
-clip-range_high = clip_high { $high } is below clip_low { $low }, so updates that raise a probability are clipped earlier than those that lower it
-    .hint = set clip_high to clip_low or more (DAPO: 0.28 over 0.2)
-clip-range_dual = dual_clip { $dual } is within 1 + clip_high = { $bound }, so it contradicts the upper bound
+clip-range_high = algorithm.policy_loss.clip_high is { $high }, below algorithm.policy_loss.clip_low { $low }, so updates that raise a probability are clipped earlier than those that lower it
+    .hint = set algorithm.policy_loss.clip_high to { $low } or more (DAPO: 0.28 over 0.2)
+clip-range_dual = algorithm.policy_loss.dual_clip is { $dual }, within 1 + algorithm.policy_loss.clip_high = { $bound }, so it contradicts the upper bound
     .hint = 3.0 is usual; null turns it off
 
 ## What a run leaves behind

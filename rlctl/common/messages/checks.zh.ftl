@@ -134,7 +134,7 @@ no-end = 训练没有终点
     .about = 请设置 total_steps、total_epochs 或 total_optimizer_steps。
     .hint = 设置 schedule.total_steps 或 schedule.total_epochs
 
-mini-batch-too-large = batch.mini_batch_responses 是 { $mini }，而一步只有 { $step }
+mini-batch-too-large = 一个 mini-batch 有 { $mini } 个回答，而一步只有 { $step }
     .about = mini-batch 大于整步的回答数。
     .hint = { $first } 或更小
 
@@ -315,12 +315,12 @@ warmup = 预热同时给了 warmup_steps 和 warmup_ratio
 warmup_long = 预热 { $warmup } 比整个训练的 { $total }（单位 { $unit }）还长，学习率到不了峰值
     .hint = { $first } 或更小
 
-clip-range = clip_low 是 { $low }。概率比不会小于 0，下界永远不起作用。
+clip-range = algorithm.policy_loss.clip_low 是 { $low }。概率比不会小于 0，下界永远不起作用。
     .about = 裁剪界限不起作用，或互相矛盾。
     .hint = 通常为 0.2
-clip-range_high = clip_high { $high } 小于 clip_low { $low }，提高概率的更新会比降低概率的更新更早被裁剪
-    .hint = 把 clip_high 设为不小于 clip_low（DAPO：0.28 和 0.2）
-clip-range_dual = dual_clip { $dual } 没有超过 1 + clip_high = { $bound }，与上界矛盾
+clip-range_high = algorithm.policy_loss.clip_high 是 { $high }，小于 algorithm.policy_loss.clip_low 的 { $low }，提高概率的更新会比降低概率的更新更早被裁剪
+    .hint = 把 algorithm.policy_loss.clip_high 设为 { $low } 或更大（DAPO：0.28 和 0.2）
+clip-range_dual = algorithm.policy_loss.dual_clip 是 { $dual }，没有超过 1 + algorithm.policy_loss.clip_high = { $bound }，与上界矛盾
     .hint = 通常为 3.0，null 表示关闭
 
 ## 任务留下的内容
