@@ -13,12 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset, disable_progress_bars
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedTokenizerFast
 from transformers.utils import get_json_schema
 from transformers.utils.logging import disable_progress_bar
+
+from rlctl.runtime.quickstart import make_model as make_tiny_model
+from rlctl.runtime.quickstart import tokenizer_of
 
 sys.path.append(str(Path(__file__).parent))
 from tools import calculate
@@ -64,36 +65,12 @@ def make_task(folder: Path, *, seed: int = 1) -> None:
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
     """One token a character, and one for each part of a call."""
-    vocabulary = {token: index for index, token in enumerate((*SPECIAL, *CHARACTERS))}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=" "))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(?m)."), "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in PIECES])
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>")
-    wrapped.add_special_tokens({"additional_special_tokens": list(SPECIAL[2:])})
-    wrapped.chat_template = CHAT_TEMPLATE
-    return wrapped
+    return tokenizer_of(SPECIAL, CHARACTERS, CHAT_TEMPLATE, pieces=PIECES)
 
 
 def make_model(folder: Path, *, seed: int) -> None:
-    """Save an untrained Qwen2-shaped model of 0.6 M parameters, with its tokenizer."""
-    tokenizer = make_tokenizer()
-    torch.manual_seed(seed)
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    Qwen2ForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    """Save an untrained model of 0.6 M parameters, with its tokenizer."""
+    make_tiny_model(folder, make_tokenizer(), seed=seed)
 
 
 def _demonstration(a: int, b: int, chance: random.Random) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset, disable_progress_bars
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
+
+from rlctl.runtime.quickstart import make_model as make_tiny_model
+from rlctl.runtime.quickstart import tokenizer_of
 
 sys.path.append(str(Path(__file__).parent))
 from lake import SIZE, Lake
@@ -51,35 +52,13 @@ def make_task(folder: Path, *, seed: int = 1) -> None:
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
     """One token a character."""
-    vocabulary = {token: index for index, token in enumerate((*SPECIAL, *CHARACTERS))}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="\n"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(?m)."), "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>")
-    wrapped.add_special_tokens({"additional_special_tokens": list(SPECIAL[2:])})
-    wrapped.chat_template = CHAT_TEMPLATE
-    return wrapped
+    return tokenizer_of(SPECIAL, CHARACTERS, CHAT_TEMPLATE)
 
 
 def make_model(folder: Path, *, seed: int) -> None:
-    """Save an untrained Qwen2-shaped model of 0.3 M parameters, with its tokenizer."""
-    tokenizer = make_tokenizer()
-    torch.manual_seed(seed)
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=96,
-        intermediate_size=256,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        max_position_embeddings=160,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    Qwen2ForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    """Save an untrained model of 0.3 M parameters, with its tokenizer."""
+    shape = {"hidden_size": 96, "intermediate_size": 256, "num_key_value_heads": 4, "max_position_embeddings": 160}
+    make_tiny_model(folder, make_tokenizer(), seed=seed, **shape)
 
 
 def _walk(chance: random.Random) -> list[dict[str, Any]]:

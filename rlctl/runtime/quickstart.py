@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset, disable_progress_bars
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
@@ -35,6 +35,15 @@ FORGOTTEN_SHARE = 0.6
 """Share of the demonstrations with a carry that forget it."""
 Problem = tuple[int, int]
 
+SHAPE = {
+    "hidden_size": 128,
+    "intermediate_size": 384,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+}
+
 
 def make_quickstart(folder: Path, *, seed: int) -> None:
     """Write ``model/``, ``sft.parquet``, ``train.parquet`` and ``test.parquet`` into ``folder``, the same for the same seed."""
@@ -49,28 +58,39 @@ def make_quickstart(folder: Path, *, seed: int) -> None:
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer with one token a character, and a chat template."""
-    vocabulary = {token: index for index, token in enumerate((*SPECIAL, *CHARACTERS))}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=" "))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    """The tokenizer of the sums."""
+    return tokenizer_of(SPECIAL, CHARACTERS, CHAT_TEMPLATE)
+
+
+def tokenizer_of(
+    special: Sequence[str], characters: str, chat_template: str, *, pieces: Sequence[str] = ()
+) -> PreTrainedTokenizerFast:
+    """A tokenizer with one token a character.
+
+    Args:
+        special: special tokens; the first pads, the second ends a turn.
+        characters: the first known one stands for unknown ones, or a space if there is one.
+        chat_template: how conversations are written.
+        pieces: longer texts that are one token.
+    """
+    vocabulary = {token: index for index, token in enumerate((*special, *characters))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=" " if " " in characters else characters[0]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(?m)." if "\n" in characters else "."), "isolated")
     tokenizer.decoder = decoders.Fuse()
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>")
-    wrapped.add_special_tokens({"additional_special_tokens": ["<user>", "<assistant>"]})
-    wrapped.chat_template = CHAT_TEMPLATE
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in pieces])
+    pad, end, *further = special
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=pad, eos_token=end)
+    wrapped.add_special_tokens({"additional_special_tokens": further})
+    wrapped.chat_template = chat_template
     return wrapped
 
 
-def make_model(folder: Path, tokenizer: PreTrainedTokenizerFast, *, seed: int) -> None:
-    """Save an untrained Qwen2-shaped model of 0.6 M parameters, with its tokenizer."""
+def make_model(folder: Path, tokenizer: PreTrainedTokenizerFast, *, seed: int, **shape: int) -> None:
+    """Save an untrained Qwen2-shaped model of 0.6 M parameters, or another ``shape``, with its tokenizer."""
     torch.manual_seed(seed)
     config = Qwen2Config(
         vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
+        **(SHAPE | shape),
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,

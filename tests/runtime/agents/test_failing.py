@@ -10,6 +10,7 @@ import pytest
 from rlctl.common.errors import PlanError, RunError
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.types import Sample
+from tests.runtime.agents.made import config_of, prompt, saying, trajectory
 from tests.runtime.agents.test_runs import short, steps, trained
 from tests.runtime.conftest import Task
 from tests.runtime.local import run_here
@@ -118,6 +119,34 @@ def test_a_functions_turns_are_limited(task: Task, tmp_path: Path, rollout: Any)
     assert metrics["agent/turns"] == 2
     assert metrics["agent/stop_turns"] == 1
     assert metrics["response/length_max"] <= 6
+
+
+HANGING = """
+import asyncio
+
+async def hangs(row, sampling, model, calls):
+    for _ in range(calls):
+        await model.chat(list(row.messages))
+    try:
+        await asyncio.sleep(600)
+    finally:
+        row.extra["released"] = True
+"""
+
+
+@pytest.mark.parametrize("calls", [2, 0])
+def test_a_function_that_hangs_ends_at_its_time_limit(tmp_path: Path, calls: int) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING)
+    function = {"type": "function", "path": str(tmp_path / "hanging.py"), "function": "hangs", "args": {"calls": calls}}
+    config = config_of({**function, "time_limit": 0.5, "on_turn_limit": "mask", "on_failure": "drop_response"})
+    row = prompt()
+    response, asked = trajectory(config, saying("1<end>", "2<end>"), row)
+    assert len(asked) == calls
+    assert row.extra["released"], "what it holds is given back"
+    if calls:
+        assert (response.stop, response.treatment, len(response.turns)) == ("time", "mask", 2)
+    else:
+        assert response.failure == "timeout: it made no call of the model within time_limit of the agent"
 
 
 def test_rows_name_their_agent_and_unknown_ones_are_refused(task: Task, tmp_path: Path, rollout: Any) -> None:
