@@ -54,6 +54,7 @@ from rlctl.runtime.serialization.records import Records
 from rlctl.runtime.serialization.sequences import ResponseGroups, Values
 from rlctl.runtime.stage_context import StageContext
 from rlctl.runtime.stopping import StopSwitch
+from rlctl.runtime.sync.sender import Message
 from rlctl.runtime.types import Request, Response
 
 VOCABULARY = 32_000
@@ -161,7 +162,9 @@ def rollout(tokens: int, tokenizer: Any) -> Callable[[str, tuple[Any, ...]], Any
 
 
 def trainer(method: str, args: tuple[Any, ...]) -> Any:
-    """A worker that trains nothing and finds log-probs of 0."""
+    """A worker that trains nothing, finds log-probs of 0 and has its weights in one bucket."""
+    if method == "begin_weights":
+        return Message(None, last=True)
     if method == "train_step":
         return [dict.fromkeys(("loss", "policy_loss", "grad_norm", "lr", "mismatch_kl"), 0.0) for _ in args[0]]
     zeros = (

@@ -153,7 +153,8 @@ def decode(size: str, device: str, prompts: int, tokens: int) -> None:
 
 
 def decode_once(side: str, folder: str, device: str, prompts: int, tokens: int) -> None:
-    """Tokens per second of one side, after a warm-up of the same requests."""
+    """Tokens per second of one side, after a warm-up of the same requests; on a CPU per second of processor time, as others may
+    use it too."""
     import torch
 
     from rlctl.config import config_from
@@ -191,10 +192,11 @@ def decode_once(side: str, folder: str, device: str, prompts: int, tokens: int) 
         def work() -> None:
             model.generate([{"prompt_token_ids": list(each)} for each in ids], params, use_tqdm=False)
 
+    clock = time.process_time if device == "cpu" else time.perf_counter
     work()
-    began = time.perf_counter()
+    began = clock()
     work()
-    told(**{"tokens/s": prompts * 8 * tokens / (time.perf_counter() - began)})
+    told(**{"tokens/s": prompts * 8 * tokens / (clock() - began)})
 
 
 def grpo(name: str, size: str, steps: int = 6) -> None:

@@ -30,6 +30,7 @@ from rlctl.config import config_from
 from rlctl.config.sections.output import Checkpoint
 from rlctl.runtime.processes.group import _address
 from rlctl.runtime.sync.bucket import MIB, Packer
+from rlctl.runtime.sync.sender import Message
 from rlctl.runtime.sync.transport import HostMemory
 from rlctl.runtime.train.distributed import leave
 from rlctl.runtime.workers.rollout import RolloutWorker
@@ -120,22 +121,18 @@ def main() -> None:
         transport, memory = HostMemory(), mmap.mmap(-1, 2 * size)
 
         def sync() -> None:
-            trainer.begin_weights(transport, options.bucket_mib * MIB)
-            engine.begin_weights(1, transport)
-            while (bucket := trainer.next_bucket()) is not None:
-                engine.load_bucket(1, through(memory, bucket))
-            engine.commit_weights(1)
-            trainer.end_weights()
+            message, opens = trainer.begin_weights(transport, options.bucket_mib * MIB), transport
+            while message is not None:
+                engine.load_bucket(1, replace(message, content=through(memory, message.content)), opens)
+                message, opens = trainer.next_bucket(), None
 
         def load() -> None:
-            engine.begin_weights(1, transport)
-            engine.load_bucket(1, whole)
-            engine.commit_weights(1)
+            engine.load_bucket(1, Message(whole, last=True), transport)
 
         def pack() -> None:
-            trainer.begin_weights(transport, options.bucket_mib * MIB)
-            while trainer.next_bucket() is not None:
-                pass
+            message = trainer.begin_weights(transport, options.bucket_mib * MIB)
+            while message is not None:
+                message = trainer.next_bucket()
 
         whole = Packer(torch.device("cpu")).pack(weights)
         copying = seconds(lambda: target.copy_(flat), options.rounds)

@@ -215,8 +215,9 @@ class RolloutEngines:
         """Answer requests, in order; each engine gets every k-th, so that long prompts spread."""
         count = len(self._group)
         requests = [dataclasses.replace(request, row=None) for request in requests]
-        shares = [(Records(requests[index::count]),) for index in range(count)]
-        parts = self._group.each(RolloutWorker.generate, shares, again=self._again)
+        shares = {index: (Records(requests[index::count]),) for index in range(min(count, len(requests)))}
+        with self._group.turn:
+            parts = self._group.begin(RolloutWorker.generate, shares, again=self._again).wait()
         answers: list[list[Response]] = [[] for _ in requests]
         for index, part in enumerate(parts):
             answers[index::count] = part

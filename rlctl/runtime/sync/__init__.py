@@ -5,5 +5,5 @@ transport   how a bucket gets from the first train worker to the engines, throug
 device      the same from GPU to GPU
 ways        which of them a run takes
 sender      the train worker's side: gather, send
-machine     the controller's side: begin, bucket after bucket, commit
+machine     the controller's side: bucket after bucket
 """

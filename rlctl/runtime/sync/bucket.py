@@ -77,17 +77,22 @@ def _bucket(table: Table, data: np.ndarray) -> Bucket:
 
 def parts(tensors: Iterable[Named], most: int) -> Iterator[list[Named]]:
     """The tensors in order, in lists of at most ``most`` bytes; a larger one is alone in its own."""
+    return (part for part, _ in parts_and_last(tensors, most))
+
+
+def parts_and_last(tensors: Iterable[Named], most: int) -> Iterator[tuple[list[Named], bool]]:
+    """The same, each with whether it is the last."""
     part: list[Named] = []
     size = 0
     for name, tensor in tensors:
         added = tensor.numel() * tensor.element_size()
         if part and size + added > most:
-            yield part
+            yield part, False
             part, size = [], 0
         part.append((name, tensor))
         size += added
     if part:
-        yield part
+        yield part, True
 
 
 class Packer:

@@ -127,6 +127,7 @@ class Nccl(FromFirst):
     processes: int
     """Of each engine."""
     meets = True
+    keeps = True
 
     def outlet(self, before: WeightSender | None) -> WeightSender:
         assert isinstance(before, Broadcast), "a sync over NCCL starts with a rendezvous"
@@ -167,13 +168,12 @@ class Ipc:
     workers: tuple[tuple[int, ...], ...] = ((0,),)
     """By engine, the train workers on the GPUs of its processes."""
     meets = False
+    keeps = True
 
     def senders(self, engines: Sequence[int]) -> tuple[int, ...]:
         return tuple(sorted({worker for engine in engines for worker in self.workers[engine]}))
 
     def joined(self, messages: Sequence[Any]) -> Any:
-        if messages[0] is None:
-            return None
         handles = {uuid: handle for message in messages for uuid, handle in message["ipc_handles"].items()}
         return {**messages[0], "ipc_handles": handles}
 

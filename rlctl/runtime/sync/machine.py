@@ -1,10 +1,10 @@
 """The controller's side of a weight sync: one state machine, whatever way the weights take.
 
-    source   begin ── next ─ next ─ … ── end     who has the weights: train workers, or a folder
-                        │      │
-    engines           load ─ load ─ … ── commit  they answer nothing from the first bucket to commit
+    source   begin ─ next ─ … ─ next ── end    who has the weights: train workers, or a folder
+               │      │          │
+    engines  load ─ load ─ … ─ load            they answer nothing from the first bucket to the last, which says that it is that
 
-    idle ──bucket──▶ loading ──bucket──▶ loading ── … ──commit──▶ idle, and the version is the new one
+    idle ──bucket──▶ loading ──bucket──▶ loading ── … ──last──▶ idle, and the version is the new one
                        └── a failure ──▶ the source is run to its end, engines answer nothing until a whole sync
 
 While the engines load a bucket the next is gathered. An engine that is lost meanwhile is replaced, and gets all weights when
@@ -27,7 +27,7 @@ from rlctl.runtime.processes.calls import StopRequested, WorkerLost
 from rlctl.runtime.processes.group import Group, Limit, RetryPolicy, Waiting
 from rlctl.runtime.sync.bucket import Named
 from rlctl.runtime.sync.device import Nccl
-from rlctl.runtime.sync.sender import Sender
+from rlctl.runtime.sync.sender import Message, Sender
 from rlctl.runtime.sync.transport import HostMemory, Transport
 from rlctl.runtime.workers.rollout import RolloutWorker
 from rlctl.runtime.workers.trainer import Trainer
@@ -46,16 +46,16 @@ class Source(Protocol):
         """Connect both ends, where the way has to (``Transport.meets``) and they are not."""
         ...
 
-    def begin(self, engines: Sequence[int], limit: Limit) -> None:
-        """Be ready to give out the weights of now to some engines."""
+    def begin(self, engines: Sequence[int], limit: Limit) -> Waiting:
+        """Begin to give out the weights of now to some engines: the message of the first bucket, as ``next`` gives others."""
         ...
 
     def next(self, limit: Limit) -> Waiting:
         """Begin to make the message of the next bucket: the only value that is waited for, None where there is none."""
         ...
 
-    def end(self, limit: Limit) -> None:
-        """Nothing more is asked for."""
+    def end(self, limit: Limit, *, whole: bool) -> None:
+        """Nothing more is asked for; ``whole`` if ``next`` gave None."""
         ...
 
 
@@ -87,22 +87,25 @@ class TrainWorkers:
         engines.begin(RolloutWorker.meet, calls, limit=limit, beside=coming).wait()
         coming.wait()
 
-    def begin(self, engines: Sequence[int], limit: Limit) -> None:
+    def begin(self, engines: Sequence[int], limit: Limit) -> Waiting:
         self._senders = self.transport.senders(engines)
         arguments = (self.transport, self.bucket_bytes, self._senders)
         others = dict.fromkeys(sorted(set(self.group.processes_of()) - set(self._senders)), arguments)
         self._others = self.group.begin(Trainer.begin_weights, others, limit=limit) if others else None
-        first = dict.fromkeys(self._senders, arguments)
-        self.group.begin(Trainer.begin_weights, first, limit=limit, beside=self._others).wait()
+        return self._from_senders(Trainer.begin_weights, arguments, limit)
 
     def next(self, limit: Limit) -> Waiting:
-        calls, alone = dict.fromkeys(self._senders, ()), len(self._senders) == 1
-        coming = self.group.begin(Trainer.next_bucket, calls, keep=alone, limit=limit, beside=self._others)
+        return self._from_senders(Trainer.next_bucket, (), limit)
+
+    def _from_senders(self, method: Callable[..., Any], arguments: tuple[Any, ...], limit: Limit) -> Waiting:
+        calls, alone = dict.fromkeys(self._senders, arguments), len(self._senders) == 1
+        coming = self.group.begin(method, calls, keep=alone, limit=limit, beside=self._others)
         return coming if alone else _Joined(coming, self.transport)
 
-    def end(self, limit: Limit) -> None:
-        calls = dict.fromkeys(self._senders, ())
-        self.group.begin(Trainer.end_weights, calls, limit=limit, beside=self._others).wait()
+    def end(self, limit: Limit, *, whole: bool) -> None:
+        if self.transport.keeps or not whole:
+            calls = dict.fromkeys(self._senders, ())
+            self.group.begin(Trainer.end_weights, calls, limit=limit, beside=self._others).wait()
         if self._others is not None:
             self._others.wait()
 
@@ -114,8 +117,12 @@ class _Joined:
     coming: Waiting
     transport: Transport
 
-    def wait(self) -> list[Any]:
-        return [self.transport.joined(self.coming.wait())]
+    def wait(self) -> list[Message | None]:
+        messages: list[Message | None] = self.coming.wait()
+        told = [message for message in messages if message is not None]
+        if not told:
+            return [None]
+        return [Message(self.transport.joined([message.content for message in told]), told[0].last)]
 
 
 class UnreadableWeights(RunError):
@@ -137,8 +144,9 @@ class Files:
     def meet(self, engines: Group, indices: Sequence[int], limit: Limit) -> None:
         """Files are met by opening them."""
 
-    def begin(self, engines: Sequence[int], limit: Limit) -> None:
+    def begin(self, engines: Sequence[int], limit: Limit) -> Waiting:
         self._sender = Sender(stored(self._folder), self.transport.outlet(None), bucket_bytes=self._bucket_bytes)
+        return self
 
     def next(self, limit: Limit) -> Waiting:
         return self
@@ -152,7 +160,7 @@ class Files:
         bucket = self._sender.next()
         return [None if bucket is None else self._share(bucket)]
 
-    def end(self, limit: Limit) -> None:
+    def end(self, limit: Limit, *, whole: bool) -> None:
         """The files are others'."""
 
 
@@ -233,26 +241,24 @@ class WeightSync:
             calls = dict.fromkeys(engines, (version, *args))
             self.engines.begin(method, calls, again=renew, limit=within(what)).wait()
 
-        def gathered() -> Waiting:
-            return source.next(within(f"bucket {number} was not gathered"))
+        def gathered() -> Limit:
+            return within(f"bucket {number} was not gathered")
 
         try:
             source.meet(self.engines, engines, within("training and rollout did not both join the sync"))
-            source.begin(engines, within("training did not start the sync"))
-            coming = gathered()
+            coming = source.begin(engines, gathered())
             while (message := coming.wait()[0]) is not None:
                 opens = (source.transport,) if number == 1 else ()
                 number += 1
-                coming = gathered()
+                coming = source.next(gathered())
                 what = f"it did not load bucket {number - 1}"
                 each(RolloutWorker.load_bucket, what, message, *opens, joins=bool(opens))
-            each(RolloutWorker.commit_weights, f"it did not apply the {number - 1} buckets")
-            source.end(within("training did not finish the sync"))
+            source.end(within("training did not finish the sync"), whole=True)
         except StopRequested:
             raise
         except Exception:
             if not source.transport.meets:  # one that has met waits for engines that will not come
                 with suppress(Exception):
-                    source.end(within("training did not finish the sync"))
+                    source.end(within("training did not finish the sync"), whole=False)
             raise
         return behind

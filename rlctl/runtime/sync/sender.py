@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from rlctl.runtime.sync.bucket import Named, parts
+from rlctl.runtime.sync.bucket import Named, parts_and_last
 from rlctl.runtime.sync.transport import WeightSender
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What engines are told of a bucket."""
+
+    content: Any
+    """Of the transport."""
+    last: bool
+    """Whether the engines then have all weights."""
 
 
 class Sender:
@@ -21,13 +32,13 @@ class Sender:
             bucket_bytes: of a bucket at most; a larger tensor is alone in its own.
         """
         self._tensors = tensors
-        self._parts = parts(tensors, bucket_bytes)
+        self._parts = parts_and_last(tensors, bucket_bytes)
         self._outlet = outlet
 
-    def next(self) -> Any:
+    def next(self) -> Message | None:
         """The message of the next bucket; None where all were sent."""
-        part = next(self._parts, None)
-        return None if part is None else self._outlet.send(part)
+        part, last = next(self._parts, (None, True))
+        return None if part is None else Message(self._outlet.send(part), last)
 
     def end(self) -> None:
         """Nothing more is asked for: run to the end what was not, and keep nothing."""

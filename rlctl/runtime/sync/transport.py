@@ -45,6 +45,11 @@ class Transport(Protocol):
         """Whether both ends are to be connected first (``Trainer.meet``). One that is lost is then lost to all."""
         ...
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the end that sends keeps something until all engines have all buckets."""
+        ...
+
     def senders(self, engines: Sequence[int]) -> tuple[int, ...]:
         """The train workers that give weights out for some engines."""
         ...
@@ -90,6 +95,7 @@ class HostMemory(FromFirst):
     """The message is the bucket."""
 
     meets = False
+    keeps = False
 
     def outlet(self, before: WeightSender | None) -> WeightSender:
         return before if isinstance(before, Packed) else Packed()
@@ -130,6 +136,7 @@ class Folder(FromFirst):
     folder: Path
     """All machines of the run see it."""
     meets = False
+    keeps = True
 
     def outlet(self, before: WeightSender | None) -> WeightSender:
         return Written(self.folder)

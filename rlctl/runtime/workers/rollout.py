@@ -28,6 +28,7 @@ from rlctl.runtime.rollout.vllm import VllmEngine
 from rlctl.runtime.rollout.vllm_arguments import engine_arguments, engine_environment
 from rlctl.runtime.serialization.sequences import ResponseGroups
 from rlctl.runtime.sync.device import NcclRendezvous
+from rlctl.runtime.sync.sender import Message
 from rlctl.runtime.sync.transport import Transport
 from rlctl.runtime.types import Request, Response
 
@@ -131,8 +132,10 @@ class RolloutWorker:
             self._engine.begin_weights(version)
         self._coming = version, transport
 
-    def load_bucket(self, version: int, message: Any, opens: Transport | None = None) -> None:
+    def load_bucket(self, version: int, message: Message, opens: Transport | None = None) -> None:
         """Overwrite the weights that a message tells of; one that took the place of another meanwhile gets them later.
+
+        With the last bucket all have come: ``version`` is on every later response.
 
         Args:
             version: of all weights of the sync.
@@ -142,14 +145,11 @@ class RolloutWorker:
         if opens is not None:
             self._begin_weights(version, opens)
         if self._coming is not None and self._coming[0] == version:
-            self._coming[1].deliver(message, self._engine)
-
-    def commit_weights(self, version: int) -> None:
-        """All have come: ``version`` is on every later response."""
-        if self._coming is not None and self._coming[0] == version:
-            self._engine.commit_weights()
-            self._stepper.resume("loading")
-        self._coming = None
+            self._coming[1].deliver(message.content, self._engine)
+            if message.last:
+                self._engine.commit_weights()
+                self._stepper.resume("loading")
+                self._coming = None
 
     def sleep(self) -> None:
         """Stop working, and give the device's memory to training if both use one; the next call that generates ends it."""

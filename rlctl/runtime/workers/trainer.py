@@ -28,7 +28,7 @@ from rlctl.runtime.serialization.sequences import SampleTuple, Values, shared_ou
 from rlctl.runtime.serialization.tensors import TensorTuple
 from rlctl.runtime.sync.bucket import MIB
 from rlctl.runtime.sync.device import Broadcast, NcclRendezvous
-from rlctl.runtime.sync.sender import Sender
+from rlctl.runtime.sync.sender import Message, Sender
 from rlctl.runtime.sync.transport import Transport, WeightSender
 from rlctl.runtime.train.covariance import chooses, mark
 from rlctl.runtime.train.distillation import Teaching, check_comparable, distilled
@@ -209,15 +209,16 @@ class Trainer(EngineWorker):
             )
         return make_loss(self._config, old_is_current=old_is_current, number=share.number)
 
-    def begin_weights(self, transport: Transport, bucket_bytes: int, senders: Sequence[int] = (0,)) -> None:
-        """Be ready to give the weights of now out; workers that are no ``senders`` give them theirs, and return when they have
-        them all."""
+    def begin_weights(self, transport: Transport, bucket_bytes: int, senders: Sequence[int] = (0,)) -> Message | None:
+        """Give the weights of now out: the message of the first bucket. Workers that are no ``senders`` give them theirs, and
+        return when they have them all."""
         tensors = self._engine.export_weights(everywhere=tuple(senders) != (0,))
         if self._rank not in senders:
             deque(tensors, maxlen=0)
-        else:
-            self._outlet = transport.outlet(self._outlet)
-            self._sender = Sender(tensors, self._outlet, bucket_bytes=bucket_bytes)
+            return None
+        self._outlet = transport.outlet(self._outlet)
+        self._sender = Sender(tensors, self._outlet, bucket_bytes=bucket_bytes)
+        return self._sender.next()
 
     def meeting(self) -> NcclRendezvous | None:
         """Where this worker met the engines. Of the first worker, as all of a sync from here on."""
@@ -233,7 +234,7 @@ class Trainer(EngineWorker):
             self._outlet.leave()
         self._outlet = Broadcast(meeting)
 
-    def next_bucket(self) -> Any:
+    def next_bucket(self) -> Message | None:
         """The message of the next bucket, in Hugging Face names; None after the last."""
         return self._sender.next()
 

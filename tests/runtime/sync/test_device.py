@@ -19,6 +19,7 @@ from rlctl.runtime.processes.group import RetryPolicy
 from rlctl.runtime.sync.bucket import parts
 from rlctl.runtime.sync.device import Broadcast, Handles, Ipc, Nccl, NcclRendezvous
 from rlctl.runtime.sync.machine import TrainWorkers, WeightSync
+from rlctl.runtime.sync.sender import Message
 from rlctl.runtime.sync.transport import Folder, HostMemory
 from rlctl.runtime.sync.ways import transport_of
 
@@ -125,7 +126,6 @@ def test_each_engine_reads_the_memory_of_the_worker_on_its_own_gpu(
         worker.init_transfer_engine(worker.parse_init_info({"packed": True}))
         worker.update_weights(message)
         assert_loaded(model, own[gpu])
-    assert transport.joined([None, None]) is None
 
 
 def test_every_process_of_every_engine_has_a_rank_of_its_own(wire: Wire) -> None:
@@ -183,9 +183,10 @@ class Ends:
             self.buckets[index] = 2 if index in arguments[2] else 0
         if name == "load_bucket":
             self.loads.append(arguments[1])
-        if name == "next_bucket":
+        if name in ("begin_weights", "next_bucket"):
             self.buckets[index] -= 1
-            return None if self.buckets[index] < 0 else {"ipc_handles": {f"GPU-{index}": self.buckets[index]}}
+            left = self.buckets[index]
+            return None if left < 0 else Message({"ipc_handles": {f"GPU-{index}": left}}, left == 0)
         return None
 
 
@@ -208,8 +209,7 @@ def test_ends_meet_once_and_again_when_an_engine_is_another() -> None:
     assert first[:7] == [*asked, "policy.offer_meeting", *met]
     rest = first[7:]
     assert rest == [
-        "policy.begin_weights", "policy.next_bucket", "policy.next_bucket", *bucket, "policy.next_bucket", *bucket,
-        *["rollout.commit_weights"] * 2, "policy.end_weights",
+        "policy.begin_weights", "policy.next_bucket", *bucket, "policy.next_bucket", *bucket, "policy.end_weights",
     ]  # fmt: skip
     assert policy.met[0] is not None
     assert policy.met[0].world_size == 5
@@ -227,15 +227,15 @@ def test_all_workers_on_the_gpus_of_engines_send_and_the_others_give_them_theirs
     WeightSync(rollout, 60.0).run(source, 1)  # type: ignore[arg-type]
     both = ["rollout.load_bucket"] * 2
     assert log == [
-        *["policy.begin_weights"] * 3, *["policy.next_bucket"] * 4, *both, *["policy.next_bucket"] * 2, *both,
-        *["rollout.commit_weights"] * 2, *["policy.end_weights"] * 2,
+        *["policy.begin_weights"] * 3, *["policy.next_bucket"] * 2, *both, *["policy.next_bucket"] * 2, *both,
+        *["policy.end_weights"] * 2,
     ]  # fmt: skip
-    assert rollout.loads == [{"ipc_handles": {"GPU-1": n, "GPU-2": n}} for n in (1, 1, 0, 0)]
+    assert rollout.loads == [Message({"ipc_handles": {"GPU-1": n, "GPU-2": n}}, n == 0) for n in (1, 1, 0, 0)]
     log.clear()
     rollout.loads.clear()
     WeightSync(rollout, 60.0).run(source, 2, only=[1])  # type: ignore[arg-type]
-    assert log.count("policy.next_bucket") == 3, "a handle that no engine opens would keep its memory"
-    assert rollout.loads == [{"ipc_handles": {"GPU-2": n}} for n in (1, 0)]
+    assert log.count("policy.next_bucket") == 2, "a handle that no engine opens would keep its memory"
+    assert rollout.loads == [Message({"ipc_handles": {"GPU-2": n}}, n == 0) for n in (1, 0)]
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def test_training_leaves_a_gpu_before_an_engine_starts_there_again(
     source = TrainWorkers(LocalGroup("policy-0", trainer), HostMemory(), SMALL)
     begin, end = source.begin, source.end
     source.begin = lambda *args: left.append("begin") or begin(*args)  # type: ignore[method-assign,func-returns-value]
-    source.end = lambda limit: end(limit) or left.append("end")  # type: ignore[method-assign,func-returns-value]
+    source.end = lambda limit, whole: end(limit, whole=whole) or left.append("end")  # type: ignore
     again = RetryPolicy(1, told.append, make_room=lambda: (trainer.vacate(), left.append("vacate"))[1])
     WeightSync(engines, 60.0, again).run(source, 5)  # type: ignore[arg-type]
     assert left == ["begin", "end", "vacate", "begin", "end"]

@@ -32,11 +32,14 @@ def train(config: Config, model: Path, steps: Sequence[Sequence[Sequence[Share]]
 
 def weights_of(trainer: Trainer, bucket_bytes: int = 1 << 20, senders: Sequence[int] = (0,)) -> dict[str, torch.Tensor]:
     """The weights that a worker gives out to rollout engines, all buckets together; none if it is no sender."""
-    trainer.begin_weights(HostMemory(), bucket_bytes, senders)
+    message = trainer.begin_weights(HostMemory(), bucket_bytes, senders)
     found: dict[str, torch.Tensor] = {}
-    while dist.get_rank() in senders and (bucket := trainer.next_bucket()) is not None:
+    while message is not None:
+        bucket, last = message.content, message.last
         assert len(bucket.table.names) == 1 or bucket.table.nbytes <= 1.1 * bucket_bytes
         found |= {name: tensor.clone() for name, tensor in bucket.tensors()}
+        message = trainer.next_bucket()
+        assert last is (message is None)
     return found
 
 
