@@ -73,6 +73,7 @@ def test_the_server_of_sglang_is_told_its_gpus_and_the_process_itself_holds_none
 
 
 @pytest.mark.ray
+@pytest.mark.soak
 def test_ray_says_which_gpu_a_bundle_has() -> None:
     """Of a machine that is said to have four; an actor has the other share of one."""
     ray.init(num_cpus=2, num_gpus=4, include_dashboard=False, log_to_driver=False)
