@@ -83,6 +83,8 @@ def test_a_mapper_changes_text_and_what_is_measured_counts_for_priority(
         "".join(json.dumps({"prompt": text}) + "\n" for text in ("?!?!?a", "abcd。", "a b c d"))
     )
     assert [row["prompt"] for row in left(config)] == ["abcd.", "a b c d"]
+    _, [done] = prepare(config, len)
+    assert done.counts[0].dropped == (), "a row that is changed stays"
 
 
 def test_responses_are_dropped_and_measured(started: dict[str, Any]) -> None:

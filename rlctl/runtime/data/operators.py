@@ -392,13 +392,14 @@ TEXT = "rlctl_text"
 def _by_data_juicer(
     operator: ExternalDataOperator, rows: list[Row], column: str, service: Service, where: str
 ) -> list[Row]:
-    """Rows that an operator of Data-Juicer leaves; those that it does not change stay the same objects."""
+    """Rows that an operator of Data-Juicer leaves, the same objects if they are those that it was given."""
     own = "text_key" in operator.args  # then it reads the columns as they are
     texts = [text_of(row.values.get(column)) for row in rows]
     sent = [{**row.values} if own else {**row.values, TEXT: text} for row, text in zip(rows, texts, strict=True)]
     args = dict(operator.args) if own else {**operator.args, "text_key": TEXT}
     found = service.process({"operators": [{operator.kind: args}]}, sent, where=f"{where} ({operator.kind})")
-    kept = []
+    kept: list[Row] = []
+    used: set[int | None] = set()
     for values, place, statistics in zip(found.rows, found.places, found.statistics, strict=True):
         before = None if place is None else rows[place]
         text = values.pop(TEXT, None)
@@ -409,8 +410,12 @@ def _by_data_juicer(
                     hint="use operators that only filter, or a column of text",
                 )
             values[column] = text
-        unchanged = before is not None and {**before.values} == values
-        row = before if before is not None and unchanged else Row(values, dict(before.stats) if before else {})
+        if before is None or place in used:  # an operator made it, or made several of one
+            row = Row(values, dict(before.stats) if before else {})
+        else:
+            row = before
+            row.values = values
+            used.add(place)
         row.stats.update(statistics)
         kept.append(row)
     return kept
