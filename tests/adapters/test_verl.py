@@ -527,3 +527,20 @@ def test_keys_of_turns_that_a_release_stopped_reading_are_dead(key: str, live: s
 def test_tools_and_agent_loops_of_verl_are_not_kept_in_silence(key: str) -> None:
     _, report = read(f"{key}=tools.py")
     assert bucket(report, key) is Bucket.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("advantage", "lost"),
+    [
+        ("{type: reinforce_plus_plus, whiten: true}", False),
+        ("{type: reinforce_plus_plus, whiten: false}", True),
+        ("{type: grpo, whiten: true}", True),
+        ("{type: grpo, whiten: false}", False),
+    ],
+)
+def test_whitening_is_lost_only_if_verls_estimator_does_otherwise(advantage: str, lost: bool) -> None:
+    text = f"rlctl: 1\nmodel: {{path: m}}\nschedule: {{total_steps: 1}}\nalgorithm: {{advantage: {advantage}}}\n"
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="rlctl", environment={})
+    made = translate_loaded(loaded, report, "verl").report
+    (entry,) = [entry for entry in made.accounting if entry.key == "algorithm.advantage.whiten"]
+    assert (entry.bucket is Bucket.UNSUPPORTED) is lost

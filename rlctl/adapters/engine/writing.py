@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from rlctl.adapters.engine.tree import CHOICES, ROLE_ENGINES, find, put
 from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.report import Finding, Level, Origin, OriginEntry, finding, option_for_fact
 from rlctl.config import Config, Source, to_plain
+from rlctl.config.fields import Choice
 from rlctl.config.inspect import walk
 from rlctl.documents import Comment, KeyPath, dotted, escaped
 from rlctl.documents.yaml_write import inline_text
@@ -414,7 +415,7 @@ class Writer:
                 self._unhandled(path)
                 continue
             value = find(self.given.plain, path)
-            neutral = _default_of(path) if isinstance(rule.neutral, Absent) else rule.neutral
+            neutral = _own_default(self.given.config, path) if isinstance(rule.neutral, Absent) else rule.neutral
             same = value == neutral
             explicit, reason = self.given.is_explicit(path), rule.why(self.dialect, path)
             fate = self.out.fates.setdefault(path, WriteOutcome())
@@ -480,6 +481,18 @@ def _defaults() -> dict[str, Any]:
 
 def _default_of(path: KeyPath) -> Any:
     return find(_defaults(), path)
+
+
+def _own_default(config: Config, path: KeyPath) -> Any:
+    """The schema's default of a field, as the chosen option has it: some estimators whiten by default."""
+    usual = _default_of(path)
+    section: Any = config
+    for part in path[:-1]:
+        section = getattr(section, str(part), None)
+    if isinstance(usual, Absent) or not isinstance(section, Choice):
+        return usual
+    own = {field.name: field.default for field in fields(section)}.get(str(path[-1]), usual)
+    return own if isinstance(own, (int, float, str)) else usual
 
 
 def _default_at(path: KeyPath) -> Any:
