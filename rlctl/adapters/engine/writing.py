@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.report import Finding, Level, Origin, OriginEntry, finding, option_for_fact
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.fields import Choice
-from rlctl.config.inspect import walk
+from rlctl.config.inspect import fields_of, walk
 from rlctl.documents import Comment, KeyPath, dotted, escaped
 from rlctl.documents.yaml_write import inline_text
 
@@ -489,10 +489,11 @@ def _own_default(config: Config, path: KeyPath) -> Any:
     section: Any = config
     for part in path[:-1]:
         section = getattr(section, str(part), None)
-    if isinstance(usual, Absent) or not isinstance(section, Choice):
+    cls: type = type(section)
+    info = fields_of(cls).get(str(path[-1])) if isinstance(section, Choice) else None
+    if isinstance(usual, Absent) or info is None:
         return usual
-    own = {field.name: field.default for field in fields(section)}.get(str(path[-1]), usual)
-    return own if isinstance(own, (int, float, str)) else usual
+    return info.default if isinstance(info.default, (int, float, str)) else usual
 
 
 def _default_at(path: KeyPath) -> Any:
