@@ -38,7 +38,7 @@ def test_a_sync_that_takes_too_long_is_told_with_what_did_not_come(
     task: Any, run: Callable[..., Any], tmp_path: Path
 ) -> None:
     def stop_the_engine(event: dict[str, Any]) -> None:
-        if event["kind"] == "phase" and event["name"] == "weight_sync":
+        if event["kind"] == "phase" and event["name"] == "sync":
             worker("rollout-0").suspend()
 
     settings = {"weight_sync": {"timeout": 2.0}, "rollout": {"timeouts": {"retries": 0}}}

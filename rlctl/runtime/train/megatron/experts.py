@@ -55,7 +55,27 @@ class GroupedExperts(SequentialMLP):
 
 def _product(tokens: Tensor, weights: list[Tensor], offsets: Tensor) -> Tensor:
     """Each token times the weight [out, in] of its expert."""
-    return F.grouped_mm(tokens, torch.stack(weights).transpose(1, 2), offs=offsets)
+    product: Tensor = _Product.apply(tokens, offsets, *weights)
+    return product
+
+
+class _Product(torch.autograd.Function):
+    """The product keeps the weights as they are for the backward pass, which stacks them again: kept stacked, every layer would
+    hold a copy of its experts from forward to backward pass. The stack itself lives for one product."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, offsets: Tensor, *weights: Tensor) -> Tensor:
+        ctx.save_for_backward(tokens, offsets, *weights)
+        return F.grouped_mm(tokens, torch.stack(weights).transpose(1, 2), offs=offsets)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        tokens, offsets, *weights = ctx.saved_tensors
+        grad = grad.contiguous()
+        to_tokens = F.grouped_mm(grad, torch.stack(weights), offs=offsets) if ctx.needs_input_grad[0] else None
+        if not any(ctx.needs_input_grad[2:]):
+            return to_tokens, None, *(None for _ in weights)
+        return to_tokens, None, *F.grouped_mm(grad.T, tokens, offs=offsets).unbind()
 
 
 def _gated(both: Tensor, probs: Tensor) -> Tensor:
