@@ -5,7 +5,7 @@
     POST /process_experience  session_id, rows as an Arrow stream ──▶ rows, with numbers in the header X-Metrics
     POST /close               {session_id}
 
-It imports only what py-data-juicer brings. It ends with the process that started it, and listens on this machine only.
+It imports only what py-data-juicer brings. It ends with the process that started it, and listens on this machine only by default.
 """
 
 from __future__ import annotations
@@ -158,6 +158,7 @@ def _end_with(parent: int) -> None:
 def main() -> None:
     """Serve until the parent ends."""
     arguments = argparse.ArgumentParser(description="Data-Juicer for rlctl")
+    arguments.add_argument("--host", default="127.0.0.1", help="anyone who reaches it can run operators")
     arguments.add_argument("--port", type=int, required=True)
     arguments.add_argument("--parent", type=int, default=None, help="end with this process")
     chosen = arguments.parse_args()
@@ -166,7 +167,7 @@ def main() -> None:
     os.chdir(tempfile.mkdtemp(prefix="rlctl-juicer-"))  # Data-Juicer writes its results and logs where it runs
     import data_juicer.config  # noqa: F401  # whoever has no Data-Juicer is told before anything is sent
 
-    ThreadingHTTPServer(("127.0.0.1", chosen.port), Handler).serve_forever()
+    ThreadingHTTPServer((chosen.host, chosen.port), Handler).serve_forever()
 
 
 if __name__ == "__main__":
