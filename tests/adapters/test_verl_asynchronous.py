@@ -143,3 +143,18 @@ def test_a_bound_on_staleness_that_is_never_reached_is_not_reported_as_lost(ahea
 
 def test_a_bound_on_staleness_that_matters_is_reported_as_lost() -> None:
     assert {key for key, lost in _to_trinity(3, 1).items() if lost} == {"weight_sync.max_staleness_steps"}
+
+
+def test_a_trainer_with_a_batch_is_not_the_fully_asynchronous_one() -> None:
+    """The recipe ``partial_rollout`` has a key of that trainer's block, and batches."""
+    loaded, _ = read(
+        "data.train_batch_size=8",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=8",
+        "async_training.partial_rollout=true",
+    )
+    assert loaded.config.batch.prompts_per_step == 8
+    loaded, _ = read(
+        "data.train_batch_size=0", "actor_rollout_ref.actor.ppo_mini_batch_size=8", "rollout.total_rollout_steps=64"
+    )
+    assert loaded.config.batch.prompts_per_step == 32, "4 updates for each sync by default"
+    assert loaded.config.schedule.total_steps == 2

@@ -38,8 +38,9 @@ PROMPTS, PACE, PLACES = (
 
 
 def is_fully(view: Reading) -> bool:
-    """Whether the fully asynchronous trainer runs."""
-    return view.written(ASYNC)
+    """Whether the fully asynchronous trainer runs: it refuses a batch, which other trainers with keys of the block have."""
+    batch = view.get("data.train_batch_size") if view.written("data.train_batch_size") else 0
+    return view.written(ASYNC, SAMPLES) and not batch
 
 
 def rollout_nodes(config: Config) -> int:
@@ -166,7 +167,11 @@ def _read_old(view: Reading) -> Iterator[Flow]:
         yield Flow((), None, used, "dead", said("{bypass} decides", bypass=BYPASS))
 
 
-SOURCES = ((f"{ASYNC}.", "fully_async_main"), ("rollout.n", "the trainer one_step_off_policy"))
+SOURCES = (
+    *((key, "fully_async_main") for key in (TRIGGER, REQUIRED, STALENESS, SAMPLES)),
+    (f"{ASYNC}.", "a trainer that reads async_training"),
+    ("rollout.n", "the trainer one_step_off_policy"),
+)
 """What only these trainers have, and what starts them."""
 
 
