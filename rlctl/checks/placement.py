@@ -78,7 +78,7 @@ def roles(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
             "role-devices",
             key,
             [(key, max(1, total // 2)), (key, max(1, total - 1))],
-            rollout=arithmetic.rollout_devices(config),
+            rollout=arithmetic.exploring_devices(config),
             total=total,
         )
     if placement.layout != "explicit":

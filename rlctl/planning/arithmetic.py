@@ -214,7 +214,7 @@ def devices_of(config: Config, role: str) -> tuple[int, ...]:
     """
     placement, all_devices = config.placement, tuple(range(devices(config)))
     if placement.layout == "split":
-        own = placement.rollout_devices or len(all_devices) // 2
+        own = _exploring(config)
         beside = _auxiliary_devices_needed(config)
         dedicated = own - beside if own > beside else own
         if role == "auxiliary":
@@ -235,6 +235,15 @@ def devices_of(config: Config, role: str) -> tuple[int, ...]:
 def rollout_devices(config: Config) -> int:
     """Devices that rollout runs on: all of them when colocated, else its own."""
     return len(devices_of(config, "rollout"))
+
+
+def exploring_devices(config: Config) -> int:
+    """Devices of rollout and of auxiliary models, which ``placement.rollout_devices`` counts together."""
+    return _exploring(config) if config.placement.layout == "split" else rollout_devices(config)
+
+
+def _exploring(config: Config) -> int:
+    return config.placement.rollout_devices or devices(config) // 2
 
 
 def train_devices(config: Config) -> int:

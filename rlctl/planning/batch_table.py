@@ -107,7 +107,7 @@ def _replicas(config: Config, step: int, mini: int) -> Iterator[tuple[Row, KeyPa
     each = arithmetic.devices_per_replica(config.train.engine)
     formula = f"{placement.nodes} x {placement.devices_per_node}"
     if placement.layout != "colocated":
-        formula += said(", less {rollout_devices} for rollout", rollout_devices=arithmetic.rollout_devices(config))
+        formula += said(", less {rollout_devices} for rollout", rollout_devices=arithmetic.exploring_devices(config))
     yield Row("training devices", total, "devices", formula), ("placement", "devices_per_node")
     yield Row("devices of a replica", each, "devices", _replica_formula(config)), ()
     try:

@@ -707,7 +707,9 @@ def canonical(config: Config, rows: int) -> Numbers:
             schedule.warmup_start_lr,
             schedule.num_cycles,
         ),
-        gpus=Replicas(arithmetic.devices(config), arithmetic.train_devices(config), arithmetic.rollout_devices(config)),
+        gpus=Replicas(
+            arithmetic.devices(config), arithmetic.train_devices(config), arithmetic.exploring_devices(config)
+        ),
         steps=steps,
         save=_interval(config.checkpoint.every, config),
         evaluate=_interval(config.schedule.evaluate_every, config),

@@ -15,8 +15,10 @@ from rlctl.adapters.engine.table import generic
 from rlctl.adapters.engine.tree import find, put
 from rlctl.common.report import Bucket, Entry, Origin, Report
 from rlctl.config import config_from, to_plain
+from rlctl.config.sections.rewards import JudgeReward
 from rlctl.documents import dotted, parse_dotted, read_yaml
 from rlctl.planning import support
+from rlctl.planning.plan import make_plan
 from rlctl.translation.translate import convert, read_document, translate_loaded, write
 
 from .cases import BASE
@@ -817,3 +819,47 @@ def test_a_teacher_of_roll_is_an_auxiliary_model() -> None:
     assert values["buffer"]["explorer_input"]["default_workflow_type"] == "on_policy_distill_workflow"
     (teacher,) = values["explorer"]["auxiliary_models"]
     assert teacher == {"model_path": "org/teacher", "engine_num": 1, "tensor_parallel_size": 1}
+
+
+RATES = """
+mode: both
+algorithm: {algorithm_type: grpo, repeat_times: 4}
+model: {model_path: org/student, max_model_len: 1024}
+cluster: {node_num: 1, gpu_per_node: 8}
+buffer:
+  batch_size: 32
+  explorer_input:
+    default_workflow_type: rubric_judge_workflow
+    default_reward_fn_type: math_reward
+    taskset: {name: t, path: data, format: {prompt_key: question, response_key: answer}}
+explorer:
+  rollout_model: {engine_num: 2}
+  auxiliary_models: MODELS
+"""
+GRADER = "[{name: grader, model_path: org/grader, engine_num: 1, tensor_parallel_size: 2}]"
+
+
+def test_a_judge_of_rubrics_is_an_auxiliary_model_and_comes_back() -> None:
+    """As get_judge_reward of trinity/common/workflows/rubric_judge_workflow.py asks: greedily, and 0 where it fails."""
+    loaded, report = read_document(read_yaml(RATES.replace("MODELS", GRADER), "a.yaml"), dialect="trinity")
+    assert loaded is not None, report.errors
+    config = loaded.config
+    (judge,) = config.rewards
+    assert isinstance(judge, JudgeReward)
+    assert (judge.auxiliary_model, judge.scoring, judge.sampling) == ("grader", "rubric", {"temperature": 0.0})
+    assert (judge.on_error, judge.prompt, judge.weight) == ("zero", None, 1.0)
+    (source,) = config.data.train
+    assert str(source.system_prompt).endswith("provides the user with the answer.\n    ")
+    assert config.rollout.agents == ()
+    assert make_plan(config).stages[0].role("auxiliary") is not None
+    back = yaml.safe_load(translate_loaded(loaded, report, "trinity").text or "")
+    given = back["buffer"]["explorer_input"]
+    assert given["default_workflow_type"] == "rubric_judge_workflow"
+    assert "system_prompt" not in given["taskset"]["format"]
+    assert back["explorer"]["auxiliary_models"][0]["name"] == "grader"
+
+
+def test_without_a_model_that_judges_the_workflow_keeps_its_name() -> None:
+    loaded, report = read_document(read_yaml(RATES.replace("MODELS", "[]"), "a.yaml"), dialect="trinity")
+    assert loaded is not None, report.errors
+    assert [agent.name for agent in loaded.config.rollout.agents] == ["rubric_judge_workflow"]

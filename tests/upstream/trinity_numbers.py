@@ -240,7 +240,7 @@ def _devices(config: Config, told: dict[str, Any]) -> Iterator[Pair]:
     if told["mode"] in ("both", "explore", "bench") and config.rollout.engine.choice != "external":
         yield "tensor", config.rollout.parallel.tensor_parallel_size, told["tensor"]
     if told["mode"] == "both" and config.placement.layout == "split":
-        yield "rollout devices", arithmetic.rollout_devices(config), math.prod(told["gpus"]) - told["trainer_gpus"]
+        yield "rollout devices", arithmetic.exploring_devices(config), math.prod(told["gpus"]) - told["trainer_gpus"]
         yield "training devices", arithmetic.train_devices(config), told["trainer_gpus"]
 
 

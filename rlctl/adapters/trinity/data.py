@@ -29,11 +29,14 @@ from rlctl.adapters.trinity.keys import answer_column, model_temperature
 from rlctl.adapters.trinity.rewards import THINK_PENALTY, rows_name_functions, written_function
 from rlctl.adapters.trinity.workflows import (
     REWARDS,
+    RUBRIC,
+    RUBRIC_PROMPT,
     TEACHING_PLAIN,
     E,
     Spelling,
     Task,
     eval_tasksets,
+    rated,
     scorings,
     spelled,
     task,
@@ -319,6 +322,9 @@ def spelling_of(view: Writing, source: Mapping[str, Any]) -> Spelling:
     """How a source without a workflow of its own is written."""
     if taught(view.config) is not None:
         return Spelling(TEACHING_PLAIN, prompt=source["system_prompt"])
+    if rated(view.config):
+        implied = source["system_prompt"] == RUBRIC_PROMPT
+        return Spelling(RUBRIC, prompt=None if implied else source["system_prompt"] or "")
     rewards, name = view.get("rewards"), function_scoring(view, source)
     chosen = [reward for reward in rewards if not source["reward"] or reward["name"] == source["reward"]]
     penalty = chosen[0].get("args", {}).get(THINK_PENALTY, 0.0) if name == "math_boxed_reward" else 0.0

@@ -117,7 +117,7 @@ def _write_devices(view: Writing) -> Iterator[Out]:
     if total == 1:
         yield Flow(view.path(f"{ROLL}.engine_num"), 1, layout)
         return
-    own = arithmetic.rollout_devices(config)
+    own = arithmetic.exploring_devices(config)
     beside = sum(
         model.replicas * model.tensor_parallel_size for model in config.rollout.auxiliary_models
     ) + teacher_devices(config)

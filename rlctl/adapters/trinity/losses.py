@@ -273,7 +273,7 @@ def _repeated(view: Writing) -> dict[str, Any]:
     config = view.config
     train, share = arithmetic.mini_batch_responses(config), view.get("algorithm.objective.expert_share")
     expert = expert_responses(train, share)
-    explorers = arithmetic.rollout_devices(config) if config.placement.layout == "split" else 0
+    explorers = arithmetic.exploring_devices(config) if config.placement.layout == "split" else 0
     return {
         "use_dynamic_bsz": config.batch.micro_batch.unit == "tokens",
         "ppo_mini_batch_size": train,

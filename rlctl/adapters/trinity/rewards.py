@@ -23,7 +23,18 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import REWARD_FIELDS, manager_rule
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.keys import eval_places, train_places
-from rlctl.adapters.trinity.workflows import DAPO, REWARDS, E, Scoring, scores_of, scorings, taught
+from rlctl.adapters.trinity.workflows import (
+    DAPO,
+    REWARDS,
+    RUBRIC,
+    E,
+    Scoring,
+    judge_of,
+    rated,
+    scores_of,
+    scorings,
+    taught,
+)
 from rlctl.common.messages.reasons import said
 from rlctl.documents.paths import KeyPath
 
@@ -34,6 +45,8 @@ RULE_NAMES = {
     "countdown": "countdown_reward",
 }
 NEAREST = {"number": "math_reward", "gsm8k": "math_reward", "exact_match": "math_reward"}
+GREEDY = {"temperature": 0.0}
+"""How the judge of rubrics answers."""
 THINK_PENALTY = "think_penalty"
 """The argument of rule boxed that with_think of math_boxed_workflow is."""
 
@@ -74,6 +87,11 @@ def _read_function(
     if name is None:
         yield Flow((*to, "type"), "rule", ())
         yield Flow((*to, "rule"), "auto", ())
+    elif name == RUBRIC:
+        yield Flow((*to, "type"), "judge", used, "derived", "the first auxiliary model rates by the rubrics of rows")
+        yield Flow((*to, "scoring"), "rubric", used)
+        yield Flow((*to, "auxiliary_model"), judge_of(view), used)
+        yield Flow((*to, "sampling"), dict(GREEDY), used)
     elif name in REWARDS:
         row, (right, wrong) = REWARDS[name], scores_of(name, view.version)
         yield Flow((*to, "type"), "rule", used)
@@ -161,6 +179,9 @@ AUTO_DAPO = said(
 
 
 def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
+    if rated(view.config):
+        yield from _write_rated(place, reward)
+        return
     kind, target = reward["type"], view.path(f"{E}.default_reward_fn_type")
     used = ((*place, "type"), (*place, "rule"))
     name = function_of(reward, view.version)
@@ -213,6 +234,21 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         )
         return
     yield from _write_args(view, place, reward, name)
+    yield from _plain_reward(place, reward)
+
+
+def _write_rated(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
+    note = "the workflow is rubric_judge_workflow"
+    yield Flow((), None, tuple((*place, name) for name in ("type", "scoring", "auxiliary_model")), "mapped", note)
+    usual = {"sampling": GREEDY, "prompt": None, "max_concurrent": 64}
+    for name, value in usual.items():
+        if reward[name] != value:
+            lacks = said("Trinity's rubric_judge_workflow has its own {name}", name=name)
+            yield Inexpressible(((*place, name),), lacks)
+        else:
+            yield Flow((), None, ((*place, name),), "mapped", note)
+    unset = ("base_url", "model", "api_key", "engine", "engine_args", "max_context_tokens", "replicas")
+    yield Flow((), None, tuple((*place, name) for name in (*unset, "tensor_parallel_size")), "mapped", note)
     yield from _plain_reward(place, reward)
 
 

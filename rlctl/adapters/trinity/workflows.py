@@ -13,6 +13,7 @@ from typing import Any
 from rlctl.adapters.engine.rules import BadValueError, Reading, Version
 from rlctl.common.messages.reasons import said
 from rlctl.config import Config
+from rlctl.config.sections.rewards import JudgeReward
 from rlctl.documents.paths import KeyPath
 
 E = "buffer.explorer_input"
@@ -115,6 +116,8 @@ class Workflow:
     calls: str = "answer"
     """How it calls the reward function: ``answer`` with response and truth, ``boxed`` also with tokens and settings."""
 
+    judges: bool = False
+    """Whether the first auxiliary model rates responses by the rubrics of their rows, whatever reward function is named."""
     teaches: bool = False
     """Whether it learns from the teacher alone, so that it needs no reward function."""
 
@@ -124,6 +127,12 @@ class Workflow:
 
 
 TEACHING_PLAIN = "on_policy_distill_workflow"
+RUBRIC = "rubric_judge_workflow"
+RUBRIC_PROMPT = (
+    "A conversation between User and Assistant. The user asks a question, and the Assistant solves it. The assistant first "
+    "thinks about the reasoning process in the mind and then provides the user with the answer.\n    "
+)
+"""With the spaces at its end."""
 _SIMPLE = "trinity/common/workflows/workflow.py"
 ONE_TURN = (
     Workflow(("simple_workflow", "async_simple_workflow"), _SIMPLE),
@@ -151,6 +160,13 @@ ONE_TURN = (
         prompt_always=True,
     ),
     Workflow((TEACHING_PLAIN,), "trinity/common/workflows/on_policy_distill_workflow.py", teaches=True),
+    Workflow(
+        (RUBRIC,),
+        "trinity/common/workflows/rubric_judge_workflow.py",
+        reward=RUBRIC,
+        prompt=RUBRIC_PROMPT,
+        judges=True,
+    ),
 )
 """``use_base`` of math_boxed_workflow writes the prompt without a chat template: such a task set keeps the workflow's name."""
 
@@ -170,6 +186,22 @@ def teaches(view: Reading) -> str | None:
     named = [one.get("default_workflow_type", None) or view.get(f"{E}.default_workflow_type") for one in sets]
     served = isinstance(first, Mapping) and first.get("model_path")
     return name if name in TEACHES and served and named and set(named) <= set(TEACHING) else None
+
+
+def judge_of(view: Reading) -> str | None:
+    """The name of the first auxiliary model; None if there is none."""
+    models = view.get("explorer.auxiliary_models")
+    first = models[0] if isinstance(models, list) and models else None
+    named = (first.get("name") or first.get("model_path")) if isinstance(first, Mapping) else None
+    return str(named) if named else None
+
+
+def rated(config: Config) -> bool:
+    """Whether responses are rated by rubrics, as Trinity's rubric workflow does, and by nothing else."""
+    (reward, *more), models = config.rewards or (None,), config.rollout.auxiliary_models
+    first = (models[0].name or models[0].path) if models else None
+    judged = isinstance(reward, JudgeReward) and reward.scoring == "rubric" and reward.auxiliary_model == first
+    return judged and first is not None and not more and taught(config) is None
 
 
 def taught(config: Config) -> str | None:
@@ -231,6 +263,9 @@ def task(view: Reading, place: KeyPath, *, evaluation: bool) -> Task:
     settings = given if isinstance(given, Mapping) else {}
     row = one_turn(named) if not settings.get("use_base") else None
     row = None if row is not None and row.teaches and teaches(view) is None else row
+    row = None if row is not None and row.judges and judge_of(view) is None else row
+    if row is not None and row.judges:
+        reward, reward_keys = row.reward, workflow_keys
     args = inside.get("reward_fn_args", None)
     own = {key: item for key, item in args.items() if key not in OVERLONG} if isinstance(args, Mapping) else {}
     if row is not None and not reward and not row.teaches:
@@ -297,7 +332,9 @@ def spelled(reward: str, prompt: str | None, think_penalty: float, masks: bool, 
     if not reward:
         return Spelling("math_workflow", prompt=prompt)
     args = {"with_think": True, "format_score_coef": think_penalty} if think_penalty else {}
-    own = [row for row in ONE_TURN if row.reward and (row.thinks or not args) and can_call(row, reward)]
+    own = [
+        row for row in ONE_TURN if row.reward and not row.judges and (row.thinks or not args) and can_call(row, reward)
+    ]
     for row in own:
         implied = _implied(row, reward, thinks=bool(args))
         if row.reward == reward and implied == prompt and row.masks(version) == masks:

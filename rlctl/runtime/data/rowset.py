@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 ANSWERS = ("reward_model.ground_truth", "ground_truth", "answer")
 """Where the ground truth is looked for, in this order, where ``answer_key`` is null."""
-REWARD_COLUMNS = ("case_type", "test_cases", "test_case_function")
-"""Columns that a reward reads beside the answer, where they are there: ROLL's tests of programs."""
+REWARD_COLUMNS = ("case_type", "test_cases", "test_case_function", "rubric")
+"""Columns that a reward reads besides the answer, if they are there: ROLL's tests of programs, Trinity's rubrics."""
 TASK_FIELDS = ("answer_key", "source_key", "tag_key", "extra_key", "agent_key")
 """Fields of a source that name columns which every kind of set reads."""
 

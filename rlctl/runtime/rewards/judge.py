@@ -152,7 +152,7 @@ def question_of(call: Call) -> str:
 
 def _rubric(call: Call) -> str:
     extra = call.extra if isinstance(call.extra, Mapping) else {}
-    found = extra.get("rubric")
+    found = extra.get("rubric") or call.columns.get("rubric")
     found = json.loads(found) if isinstance(found, str) else found
     if not isinstance(found, Sequence) or not found:
         return NO_RUBRIC

@@ -58,6 +58,7 @@ def test_variables_of_a_role_stand_over_those_of_rollout() -> None:
         "policy": {"A": "p"},
         "rollout": {"A": "x", "B": "x"},
         "agent": {"A": "x", "B": "x"},
+        "auxiliary": {"A": "x", "B": "x"},
         "reward": {"A": "x", "B": "r"},
     }
 

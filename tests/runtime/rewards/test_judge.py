@@ -69,11 +69,12 @@ def test_yes_or_no_says_who_is_right() -> None:
     assert found == [Score(0.0, {"judge": 0.0}, correct=False)]
 
 
-def test_a_rating_by_the_rows_rubric() -> None:
+@pytest.mark.parametrize("place", ["extra_info", "columns"])
+def test_a_rating_by_the_rows_rubric(place: str) -> None:
     rubric = [{"weight": 2, "description": "says 4"}, {"weight": 1, "description": "is brief"}]
     found, served = judged(
         lambda body: (200, completion('```json\n{"rating": 7}\n```')),
-        item("4", extra_info={"rubric": rubric}),
+        item("4", **{place: {"rubric": rubric}}),
         scoring="rubric",
     )
     assert found[0].total == pytest.approx(0.7)
