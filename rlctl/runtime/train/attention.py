@@ -99,8 +99,10 @@ def packed_attention(
 def runs_flash(query: Tensor) -> bool:
     """Whether flash attention takes such queries, on their device."""
     dim = query.shape[-1]
-    fits = query.is_cuda and query.dtype in FLASH_DTYPES and dim <= FLASH_HEAD_DIM and dim % 8 == 0
-    return fits and torch.cuda.get_device_capability(query.device) >= FLASH_CAPABILITY
+    if not query.is_cuda or query.dtype not in FLASH_DTYPES or dim > FLASH_HEAD_DIM or dim % 8:
+        return False
+    gpu = torch.cuda.get_device_properties(query.device)  # a constant to torch.compile, as get_device_capability is not
+    return (gpu.major, gpu.minor) >= FLASH_CAPABILITY
 
 
 def _flash(query: Tensor, key: Tensor, value: Tensor, rows: Rows, scale: float, window: int | None) -> Tensor:
