@@ -420,11 +420,11 @@ def test_a_penalty_is_written_with_the_only_manager_that_reads_it(version: str, 
 
 
 def test_another_manager_loses_a_penalty_that_it_cannot_apply() -> None:
-    text = f"rlctl: 1\nmodel: {{path: m}}\nreward_loop: {{manager: batch}}\n{PENALTY}"
+    text = f"rlctl: 1\nmodel: {{path: m}}\nreward_loop: {{manager: remote}}\n{PENALTY}"
     loaded, report = read_document(read_yaml(text, "rlctl.yaml"))
     assert loaded is not None
     values, outcome = written(loaded, report, "verl@0.9")
-    assert values["reward"]["reward_manager"]["name"] == "batch"
+    assert values["reward"]["reward_manager"]["name"] == "remote"
     assert "reward_kwargs" not in values["reward"]
     assert bucket(outcome, "algorithm.reward_shaping.overlong_penalty.buffer") is Bucket.UNSUPPORTED
 
@@ -544,3 +544,14 @@ def test_whitening_is_lost_only_if_verls_estimator_does_otherwise(advantage: str
     made = translate_loaded(loaded, report, "verl").report
     (entry,) = [entry for entry in made.accounting if entry.key == "algorithm.advantage.whiten"]
     assert (entry.bucket is Bucket.UNSUPPORTED) is lost
+
+
+@pytest.mark.parametrize(("release", "kept"), [("0.7", True), ("0.8", False), ("0.9", False)])
+def test_a_reward_manager_that_a_release_removed_is_left_to_its_default(release: str, kept: bool) -> None:
+    loaded, report = read_document(
+        read_yaml("reward_model: {reward_manager: prime}\n", "run.yaml"), dialect="verl@0.6", environment={}
+    )
+    made = translate_loaded(loaded, report, f"verl@{release}", options={"carried": "none"})
+    assert ("prime" in str(made.text)) is kept
+    (entry,) = [entry for entry in made.report.accounting if entry.key == "reward_model.reward_manager"]
+    assert (entry.bucket is Bucket.UNSUPPORTED) is not kept

@@ -14,6 +14,7 @@ from rlctl.adapters.engine.rules import (
     Dropped,
     Flow,
     Inexpressible,
+    InexpressibleError,
     Key,
     Out,
     Reading,
@@ -324,13 +325,31 @@ OWN = (
     DialectKey("reward.sandbox_fusion.memory_limit_mb", 1024, "0.8"),
 )
 
+REMOVED = ("batch", "prime")
+"""Reward managers that releases before 0.8 have."""
+
+
+class Manager(NullReads):
+    """The name of a reward manager; those that a release has not are left to its default."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value in REMOVED and view.version >= (0, 8):
+            raise InexpressibleError(
+                said(
+                    "verl has no reward manager {name} since 0.8; the default one calls the reward function for each response",
+                    name=value,
+                )
+            )
+        return super().write(value, view)
+
+
 RULES: list[Rule] = [
     CustomRule("rewards", OWN, ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)), _read, _write),
     Key(
         "reward.reward_manager.name",
         "reward_loop.manager",
         "naive",
-        NullReads("naive"),
+        Manager("naive"),
         since="0.8",
         also=(
             DialectKey("reward_manager.name", ABSENT, "0.7", "0.7"),
