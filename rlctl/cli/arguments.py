@@ -137,6 +137,7 @@ def read_inputs(
     options: Mapping[str, str] | None = None,
     trace: bool = False,
     variables: Sequence[str] = (),
+    without_kept: bool = False,
 ) -> tuple[Loaded | None, Report]:
     """Read one file with overrides, a launch script, several files as stages, or overrides alone, into a config.
 
@@ -159,6 +160,7 @@ def read_inputs(
         options=options,
         trace=trace,
         variables=given,
+        without_kept=without_kept,
     )
 
 
@@ -174,9 +176,17 @@ def must_read(
     assignments: Sequence[str] = (),
     trace: bool = False,
     variables: Sequence[str] = (),
+    without_kept: bool = False,
 ) -> tuple[Loaded, Report]:
     """As ``read_inputs``, for commands that need the config: shows the findings and ends where there is none."""
-    loaded, report = read_inputs(inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables)
+    loaded, report = read_inputs(
+        inputs,
+        dialect=dialect,
+        assignments=assignments,
+        trace=trace,
+        variables=variables,
+        without_kept=without_kept,
+    )
     if loaded is None:
         diagnostics.findings(report.findings)
         finish(ExitCode.FAILED)

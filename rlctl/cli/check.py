@@ -186,6 +186,7 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
             assignments=question.assignments,
             trace=question.trace and file.endswith(SCRIPT_ENDINGS),
             variables=question.variables,
+            without_kept=question.runner is not Runner.RLCTL,
         )
     except RlctlError as error:
         if not skips:

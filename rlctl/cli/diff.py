@@ -33,8 +33,8 @@ def diff(
     """Show how two configs differ in meaning, across frameworks.
 
     Compares effective values, defaults included, in the same units: two files that mean the same have no difference, however
-    they are written. Each row has both values, and for each the file's own key with file and line.
-    Exits 0 if the configs mean the same, 3 if they differ. [bold]--env[/bold] applies to launch scripts.
+    they are written. Each row has both values, and for each the file's own key with file and line. Values that rlctl keeps in
+    comments for converting back are not compared, because no framework reads them. Exits 0 if the configs mean the same, 3 if they differ. [bold]--env[/bold] applies to launch scripts.
 
     [bold]Examples[/bold]
 
@@ -50,7 +50,8 @@ def diff(
     if variables and not scripts:
         raise UsageError(text("diff-no-script", first=first, second=second))
     (ours, mine), (theirs, other) = (
-        arguments.must_read([file], dialect=dialect, variables=variables if file in scripts else ()) for file in files
+        arguments.must_read([file], dialect=dialect, variables=variables if file in scripts else (), without_kept=True)
+        for file in files
     )
     names = [report.dialect.partition("@")[0] for report in (mine, other)]
     found = differences(ours, theirs, extensions=names[0] if names[0] == names[1] else "")

@@ -83,6 +83,8 @@ class ReadOptions(TypedDict, total=False):
     """What ``${oc.env:...}`` reads; the process's own environment if None."""
     options: Mapping[str, str] | None
     """Facts that the text does not hold, such as ``dataset_rows``, and wishes of the writer's."""
+    without_kept: bool
+    """Read the text as its own framework does, which knows nothing of the values that rlctl keeps in comments."""
 
 
 @dataclass(frozen=True)
@@ -223,13 +225,14 @@ def read_input(
     assignments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
+    without_kept: bool = False,
 ) -> tuple[Loaded | None, Report]:
     """As ``read``, for what was gathered from a source.
 
     Raises:
         UsageError: an override and an assignment meet at one canonical key.
     """
-    kept = kept_in(given.document.text)
+    kept = {} if without_kept else kept_in(given.document.text)
     changes = [*given.overrides, *override_lines(overrides)]
     environment = {**(os.environ if environment is None else environment), **given.environment}
     document, secrets = without_literals(_prepared(given.document, changes, dialect or given.dialect))

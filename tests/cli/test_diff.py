@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,16 @@ def test_the_command_tells_equal_from_different(rlctl: Any, tmp_path: Path) -> N
     assert f"{one}:3 actor_rollout_ref.rollout.n" in shown.out
     assert rlctl("diff", str(one), str(other), "--json").out.startswith("{")
     assert rlctl("diff", str(one), str(tmp_path / "none.yaml")).code == 1
+
+
+def test_values_kept_in_comments_are_not_compared(rlctl: Any, tmp_path: Path) -> None:
+    """verl has no separate bounds in the advantage, so a run of the written file differs, whatever its comments say."""
+    first, second = tmp_path / "rlctl.yaml", tmp_path / "verl.yaml"
+    first.write_text(
+        "rlctl: 1\nmodel: {path: a/b}\ndata: {train: [{path: t.parquet}]}\n"
+        "algorithm: {reward_shaping: {clip: 5}}\nrewards: [{type: rule}]\nschedule: {total_epochs: 1}\n"
+    )
+    rlctl("convert", str(first), "--to", "verl", "-o", str(second))
+    assert "# rlctl" in second.read_text()
+    found = rlctl("diff", str(first), str(second), "--json")
+    assert "algorithm.reward_shaping.clip" in {item["key"] for item in json.loads(found.out)["differences"]}
