@@ -31,7 +31,8 @@ def divisible(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     ]
     if arithmetic.needs_rollout(config):
         drawn = _generated(config, surroundings)
-        tests.append((lambda _: arithmetic.rollout_engines(drawn), ("rollout", "parallel")))
+        key = _largest(("rollout", "parallel"), drawn.rollout.parallel)
+        tests.append((lambda _: arithmetic.rollout_engines(drawn), key))
     for compute, key in tests:
         try:
             compute(config)
@@ -41,15 +42,20 @@ def divisible(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 
 def _sharing(section: str, engine: TrainEngine) -> KeyPath:
     """The key of an engine that the most devices of a replica come from."""
+    return _largest((section, "engine"), engine)
+
+
+def _largest(section: KeyPath, sizes: object) -> KeyPath:
+    """The largest parallel size of a section; the section itself if all are 1."""
     names = (
         "tensor_parallel_size",
         "pipeline_parallel_size",
         "context_parallel_size",
         "ulysses_sequence_parallel_size",
     )
-    sizes = {name: getattr(engine, name, 1) for name in names}
-    counts = {name: size for name, size in sizes.items() if type(size) is int and size > 1}
-    return (section, "engine", max(counts, key=counts.__getitem__)) if counts else (section, "engine")
+    found = {name: getattr(sizes, name, 1) for name in names}
+    counts = {name: size for name, size in found.items() if type(size) is int and size > 1}
+    return (*section, max(counts, key=counts.__getitem__)) if counts else section
 
 
 def _generated(config: Config, surroundings: CheckContext) -> Config:

@@ -34,7 +34,8 @@ def diff(
 
     Compares effective values, defaults included, in the same units: two files that mean the same have no difference, however
     they are written. Each row has both values, and for each the file's own key with file and line. Values that rlctl keeps in
-    comments for converting back are not compared, because no framework reads them. Exits 0 if the configs mean the same, 3 if they differ. [bold]--env[/bold] applies to launch scripts.
+    comments for converting back are not compared, because no framework reads them. Exits 0 if the configs mean the same, 3 if
+    they differ. [bold]--env[/bold] applies to launch scripts.
 
     [bold]Examples[/bold]
 

@@ -58,7 +58,8 @@ def explain(
         words = [] if theirs else canonical_for(key)
         if not theirs and not words:
             near = nearest(key)
-            hint = "; ".join(part for part in (error.hint, f"similar keys: {', '.join(near)}" if near else "") if part)
+            similar = said("similar keys: {names}", names=", ".join(near)) if near else ""
+            hint = together([similar, error.hint])
             raise ConfigError(said("no framework has the key {key!r}", key=key), hint=hint) from None
         if len(words) > 1:
             _show_choice(key, words, json=json)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rlctl.cli import layout
 from rlctl.cli.progress import duration
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import translated
 
 if TYPE_CHECKING:
     from rlctl.planning.memory import Fit, MemoryEstimate, PhaseEstimate, StepCost
@@ -227,7 +228,7 @@ def _bar(full: float, to: layout.Screen) -> str:
 def _parts(phase: PhaseEstimate) -> str:
     """The largest parts of a phase's memory, and the sum of the others."""
     parts = sorted((part for part in phase.parts if part.gib >= 0.05), key=lambda part: -part.gib)
-    told = [f"{part.name} {part.gib:.1f}" for part in parts[:SHOWN_PARTS]]
+    told = [f"{translated(part.name)} {part.gib:.1f}" for part in parts[:SHOWN_PARTS]]
     if len(parts) > SHOWN_PARTS:
         told.append(text("plan-rest", gib=f"{sum(part.gib for part in parts[SHOWN_PARTS:]):.1f}"))
     return ", ".join(told)
@@ -237,7 +238,7 @@ def _estimates(estimates: Sequence[MemoryEstimate]) -> list[str]:
     """What each role needs on one of its devices, and of what."""
     return [
         text("plan-role-memory", role=estimate.role, gib=f"{estimate.gib:.1f}")
-        + ", ".join(f"{part.name} {part.gib:.1f}" for part in estimate.parts if part.gib >= 0.05)
+        + ", ".join(f"{translated(part.name)} {part.gib:.1f}" for part in estimate.parts if part.gib >= 0.05)
         for estimate in estimates
     ]
 

@@ -14,7 +14,7 @@ import typer
 from rlctl.cli import arguments, diagnostics
 from rlctl.common import packages
 from rlctl.common.errors import ExitCode
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, translated
 
 FILES = ("sft.yaml", "grpo.yaml", "reward.py")
 PLACE = "FOLDER"
@@ -56,7 +56,8 @@ def _make(folder: Path, seed: int) -> None:
     from rlctl.runtime import quickstart as maker
 
     maker.make_quickstart(folder, seed=seed)
-    diagnostics.note(f"  {maker.describe(folder)}")
+    made = "a {layers}-layer model of width {width}; {train} training and {test} evaluation problems"
+    diagnostics.note(f"  {translated(said(made, **maker.sizes(folder)))}")
     for name in FILES:
         text = _preset_file(name).replace(PLACE, str(folder))
         (folder / name).write_text(text, encoding="utf-8")

@@ -79,7 +79,7 @@ def on_cpu(loaded: Loaded, cluster: Cluster, *, yes: bool) -> Loaded:
     for line in outlook(config, cores, memory_gib()):
         diagnostics.note(line)
     if not yes:
-        _ask("run it with these changes")
+        _ask()
     return replace(loaded, config=config)
 
 
@@ -126,10 +126,10 @@ def show_changes(changes: Sequence[Change], loaded: Loaded) -> None:
         diagnostics.note(f"  {change.key}: {old} -> {new}, {translated(change.why)}")
 
 
-def _ask(what: str) -> None:
+def _ask() -> None:
     if not diagnostics.can_ask():
         raise UsageError(
-            said("cannot ask whether to {what}: there is no terminal", what=what), hint="--yes agrees to them"
+            "cannot ask whether to run it with these changes: there is no terminal", hint="--yes agrees to them"
         )
-    if not typer.confirm(f"{what.capitalize()}?", err=True):
+    if not typer.confirm(translated("Run it with these changes?"), err=True):
         arguments.finish(ExitCode.FAILED)

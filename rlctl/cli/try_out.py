@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlctl.cli import arguments, diagnostics, output, progress, scaled
-from rlctl.common.messages.reasons import said, spoken, translated
+from rlctl.common.messages.reasons import said, spoken, translated, with_values
 
 if TYPE_CHECKING:
     from rlctl.common.report import Report
@@ -109,7 +109,7 @@ def _tiny(
     checked(small, report, cluster=cluster, codes_left_out=OF_LATER, allow_unknown=allow_unknown)
     made = runs.prepare(small, cluster)
     for line in make_models(loaded.config, wanted):
-        diagnostics.note(loaded.text_as_written(line))
+        diagnostics.note(with_values(line, loaded.text_as_written))
     with progress.Progress(quiet=True):
         return runs.try_out(small, made, steps=steps)
 

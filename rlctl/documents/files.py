@@ -14,6 +14,8 @@ from rlctl.common.messages.reasons import said
 STDIN = "-"
 MAX_BYTES = 16 * 1024 * 1024
 """The largest text that is read; the largest config in use is a hundredth of it."""
+REFUSED = ("Permission denied", "Read-only file system")
+"""What the system says of a folder in which nothing can be written."""
 _BOMS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
@@ -133,9 +135,11 @@ def write_atomic(path: Path, text: str, *, force: bool = False, executable: bool
     except FileExistsError:
         raise DocumentError("exists already", at=Location(str(path)), hint="--force overwrites it") from None
     except FileNotFoundError:
-        raise DocumentError(
-            said("no folder {parent}", parent=target.parent), at=Location(str(path)), hint="create it first"
-        ) from None
+        if target.parent.is_dir():  # such as /proc
+            problem, hint = said("no file can be made in {parent}", parent=target.parent), "choose another folder"
+        else:
+            problem, hint = said("no folder {parent}", parent=target.parent), "create it first"
+        raise DocumentError(problem, at=Location(str(path)), hint=hint) from None
     except UnicodeEncodeError as error:
         raise DocumentError(
             said("cannot be written as UTF-8: character {start} is a lone surrogate", start=error.start),
@@ -143,7 +147,9 @@ def write_atomic(path: Path, text: str, *, force: bool = False, executable: bool
         ) from None
     except OSError as error:
         raise DocumentError(
-            said("cannot be written: {value}", value=error.strerror or error), at=Location(str(path))
+            said("cannot be written: {value}", value=error.strerror or error),
+            at=Location(str(path)),
+            hint="choose another folder" if error.strerror in REFUSED else "",
         ) from None
     finally:
         with contextlib.suppress(OSError):

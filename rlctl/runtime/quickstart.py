@@ -155,9 +155,8 @@ def _parquet(rows: Sequence[dict[str, object]], path: Path) -> None:
     Dataset.from_list(list(rows)).to_parquet(path)
 
 
-def describe(folder: Path) -> str:
-    """One line on what was made."""
+def sizes(folder: Path) -> dict[str, int]:
+    """Of what was made: the model's layers and width, problems to train on and to evaluate."""
     config = json.loads((folder / "model" / "config.json").read_text())
-    rows = {name: Dataset.from_parquet(str(folder / f"{name}.parquet")).num_rows for name in ("sft", "train", "test")}
-    layers, width = config["num_hidden_layers"], config["hidden_size"]
-    return f"a {layers}-layer model of width {width}; {rows['train']} training and {rows['test']} evaluation problems"
+    rows = {name: Dataset.from_parquet(str(folder / f"{name}.parquet")).num_rows for name in ("train", "test")}
+    return {"layers": config["num_hidden_layers"], "width": config["hidden_size"], **rows}

@@ -16,6 +16,7 @@ from rlctl.adapters import SIGNS, names, signed
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.carried import HEAD, kept_in, without_block
 from rlctl.adapters.engine.dialect import Detection, Dialect
+from rlctl.adapters.engine.matrix import meanings
 from rlctl.adapters.engine.reading import Read
 from rlctl.adapters.engine.secrets import without_literals
 from rlctl.adapters.engine.stages import combined
@@ -27,6 +28,7 @@ from rlctl.common.messages.reasons import said, together
 from rlctl.common.numbers import natural
 from rlctl.common.ranks import BY_CODE
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding, option_for_fact
+from rlctl.common.report_lines import framework
 from rlctl.config import EDITED, Loaded, set_keys, to_plain
 from rlctl.documents import (
     Comment,
@@ -280,8 +282,24 @@ def _assigned(
         _tell_of_options_left(loaded, changed, report)
         return changed
     except (ConfigError, DocumentError) as error:
-        report.findings.append(finding("set", Level.ERROR, at=error.at, reason=error.message, advice=error.hint))
+        advice = error.hint or next(filter(None, map(_own_key, assignments)), "")
+        report.findings.append(finding("set", Level.ERROR, at=error.at, reason=error.message, advice=advice))
         return None
+
+
+def _own_key(assignment: str) -> str:
+    """What to write for a key of a framework that was given to ``--set``; empty for any other."""
+    key = assignment.partition("=")[0].strip()
+    known = next((each for each in meanings(key) if each.canonical), None)
+    if known is None:
+        return ""
+    return said(
+        "{key} is a key of {name}: write --set {own}=VALUE, or {assignment} after the file, without --set",
+        key=key,
+        name=framework(known.dialect),
+        own=known.canonical[0],
+        assignment=assignment,
+    )
 
 
 def _tell_of_options_left(before: Loaded, after: Loaded, report: Report) -> None:

@@ -263,7 +263,8 @@ def nearest(key: str, *, limit: int = 3) -> list[str]:
         for path in (*table.index, *table.known)
         if "**" not in path
     )
-    last = key.rpartition(".")[2]
+    lasts = dict.fromkeys(name.rpartition(".")[2] for name in known)
+    last = next(iter(difflib.get_close_matches(key.rpartition(".")[2], lasts, n=1, cutoff=0.85)), "")
     ending = [name for name in known if name.rpartition(".")[2] == last]
     ending.sort(key=lambda name: -difflib.SequenceMatcher(None, key, name).ratio())
     near = difflib.get_close_matches(key, known, n=limit, cutoff=0.7)

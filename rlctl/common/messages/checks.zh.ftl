@@ -352,7 +352,7 @@ secret-in-name = { $key } 是 { $value }，任务的目录会以环境变量中�
 
 not-applied = '{ $key }'：{ $reason }
     .several = { $names }：{ $reason }
-    .about = rlctl launch 不使用来源框架的这个默认值；它只影响速度或显存。
+    .about = rlctl launch 不使用源框架的这个默认值；它只影响速度或显存。
 not-applied_engine = { $reason }
     .hint = { $advice }
 not-applied_profiler = profiling.tool 是 { $tool }，但 profiling.steps 没有列出步，不会做性能分析

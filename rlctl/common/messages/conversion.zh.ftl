@@ -4,7 +4,7 @@ unsupported = '{ $key }' 在目标中没有对应：{ $reason }
     .about = 目标框架无法表达这个键或值。
 
 assumed = '{ $key }: { $value }' 是假设的：{ $reason }
-    .about = 来源缺少目标需要的值，rlctl 假设了一个；可以用 --assume 给出。
+    .about = 源配置缺少目标需要的值，rlctl 假设了一个；可以用 --assume 给出。
     .hint = { $fact ->
         [none] { "" }
        *[other] state { $fact }
@@ -15,7 +15,7 @@ environment-fixed = '{ $key }: { $value }' 由环境变量算出，以后不再�
     .about = 由环境变量算出的值写成了数字。
 
 silent-difference = { $reason }
-    .about = 来源没有写出，但来源框架与目标框架的行为不同。
+    .about = 源配置没有写出，但源框架与目标框架的行为不同。
 silent-difference_default = { $values }：{ $reason }
 silent-difference_engine = { $role }.engine 是 { $engine }，而 { $framework } 让所有角色使用策略的引擎：{ $role } 用 { $policy } 及其并行度；结果不变
 mini-batch-within-step = mini-batch 的 { $mini } 条回答写成了一步的 { $step } 条，因为 verl 不接受更大的
@@ -38,7 +38,7 @@ not-expressible = { $reason }
 
 ## verl
 
-devices-shared = verl 在全部 { $devices } 个设备上训练和生成；来源只用其中 { $trains } 个训练
+devices-shared = verl 在全部 { $devices } 个设备上训练和生成；源配置只用其中 { $trains } 个训练
     .about = verl 让训练和 rollout 共用所有设备。
 
 devices-uneven = mini-batch 的 { $mini } 条回答不能平均分给 { $replicas } 个副本，verl 会报错退出
@@ -48,20 +48,20 @@ devices-uneven = mini-batch 的 { $mini } 条回答不能平均分给 { $replica
        *[other] 使用 { $fewer } 个设备，或 { $more } 个
     }
 
-other-trainer = 来源启动的是 { $was }，而 rlctl 写出的是 verl.trainer.main_ppo，它{ $does }
+other-trainer = 源配置启动的是 { $was }，而 rlctl 写出的是 verl.trainer.main_ppo，它{ $does }
     .about = 转换后的配置使用 verl 的另一个训练器。
     .hint = 写成 verl@0.9，并给 rollout 整节点，使它提前于训练
-other-trainer_mode = 来源启动的是 { $was }，而 rlctl 写出的是 verl.trainer.main_ppo（{ $key } { $mode }），它{ $does }
+other-trainer_mode = 源配置启动的是 { $was }，而 rlctl 写出的是 verl.trainer.main_ppo（{ $key } { $mode }），它{ $does }
     .hint = 请比较两边的陈旧度
 
 ## 数据和奖励
 
 data-columns = { $framework } 读取 { $expected }；{ $found }
-    .about = 目标读取的数据列与来源不同。
+    .about = 目标读取的数据列与源配置不同。
     .hint = { $advice }
 
 data-files = { $framework } 读取以 { $endings } 结尾的文件，而数据是 { $path }
-    .about = 目标读取的文件与来源不同。
+    .about = 目标读取的文件与源配置不同。
     .hint = { $advice }
 data-files_validation = verl 启动时会打开 data.val_files，即使从不评测，而这里没有
     .hint = 指定一个 prompt 文件
@@ -70,14 +70,14 @@ data-files_folder = Trinity-RFT 用 load_dataset 打开数据，它只接受目�
     .hint = 把每个文件移到各自的目录里，并改填目录
 
 other-environment = { $reason }
-    .about = 目标无法运行来源的环境，跑的是另一回事。
+    .about = 目标无法运行源配置的环境，跑的是另一回事。
     .hint = { $advice }
 
 other-data-and-reward = { $reason }
-    .about = 目标读取的数据行或打分方式与来源不同。
+    .about = 目标读取的数据行或打分方式与源配置不同。
     .hint = 把每行写成一个问题和一个答案，在 default_reward_fn_type 中指定奖励（math_boxed_reward、countdown_reward 等），或在 default_workflow_type 中指定自己的 workflow
 
-cut-responses-masked = Trinity 的 { $workflow } 不训练被截断的回答；来源会训练，如有超长惩罚也会计入
+cut-responses-masked = Trinity 的 { $workflow } 不训练被截断的回答；源配置会训练，如有超长惩罚也会计入
     .about = Trinity 的 workflow 会屏蔽被截断的回答。
 
 uncallable-reward = { $workflow } 无法调用 { $reward }：参数不一致，每个任务都会抛出 TypeError
@@ -87,7 +87,7 @@ uncallable-reward = { $workflow } 无法调用 { $reward }：参数不一致，�
        *[other] 把 { $other } 设为 { $fits }
     }
 
-reward-missing = ROLL 需要奖励 worker，而来源没有奖励
+reward-missing = ROLL 需要奖励 worker，而源配置没有奖励
     .about = ROLL 需要奖励 worker。
     .hint = 添加一个：rewards.{ $domain }.worker_cls，以及 { $data }.domain_interleave_probs.{ $domain }: 1.0
 

@@ -110,6 +110,7 @@ other-release = { $count ->
 
 releases-differ = rlctl assumed { $framework } { $read }. The keys also fit { $framework } { $release }, which has other defaults: { $differences }
     .about = The file fits two releases of its framework whose defaults differ.
+    .hint = if it is for { $framework } { $release }, add --from { $dialect }@{ $release }
 
 tools-unused = '{ $key }' has no effect: '{ $loop }' is single_turn_agent, which uses no tools. Only rows whose agent_name is tool_agent use them
     .about = The config enables several turns with tools, but verl runs an agent loop that has neither.
@@ -144,7 +145,7 @@ shipped-config = '{ $config }' comes with { $framework }, so unset keys have { $
 composed-config = Hydra composed this config; { $file } says which { $count } keys were written, the others are defaults
     .about = A config that Hydra wrote for a run; the overrides next to it list the keys that were set on purpose.
 
-environment = resolved with this machine's environment, because they are not strings: { $variables }
+environment = replaced by values of this machine's environment or the script's defaults, because they are not strings: { $variables }
     .about = Variables of the script that rlctl resolved with this machine's environment.
 environment_sandbox = the sandbox doesn't pass { $variables } from your environment to the script
     .hint = --env { $variable }=VALUE passes a variable

@@ -3,7 +3,7 @@
 ## 键和值
 
 unknown-key = { $framework } 没有 '{ $key }' 这个键
-    .about = 来源框架没有这个键。
+    .about = 源框架没有这个键。
     .hint = { $near ->
         [none] { "" }
        *[other] 是否想写 '{ $near }'？
@@ -18,14 +18,14 @@ unknown-key_canonical = 未知的键 '{ $key }'
 missing-key = 必须设置 '{ $name }'
     .about = 缺少没有默认值的键。
 
-wrong-type = '{ $key }' 是 { $value }；应为 { $expected }
+wrong-type = '{ $key }' 是 { $value }；应为{ $expected }
     .about = 值的类型不对。
-wrong-type_expression = '{ $key }' 是 { $value }；应为 { $expected }
+wrong-type_expression = '{ $key }' 是 { $value }；应为{ $expected }
     .hint = 设置它引用的内容，或直接写出值
-wrong-type_quoted = '{ $key }' 是 { $value }；应为 { $expected }
+wrong-type_quoted = '{ $key }' 是 { $value }；应为{ $expected }
     .hint = 去掉引号
 
-out-of-range = '{ $key }' 是 { $value }；应为 { $expected }
+out-of-range = '{ $key }' 是 { $value }；应为{ $expected }
     .about = 值超出范围。
 out-of-range_devices = 'placement.nodes' { $nodes } * 'placement.devices_per_node' { $each } = { $total } 个设备；一次运行最多 { $most } 个
 
@@ -47,7 +47,7 @@ schema-version = 文件的配置格式版本是 { $version }；这个 rlctl 读�
 
 read-from = { $message }（来自 '{ $source }'）
 
-bad-value = '{ $key }' 是 { $value }；应为 { $expected }
+bad-value = '{ $key }' 是 { $value }；应为{ $expected }
     .about = 值的类型不对，或超出范围。
 bad-value_reason = '{ $key }' { $reason }
 
@@ -101,6 +101,7 @@ other-release = { $count } 个键属于 { $release } 以外的版本；rlctl 按
 
 releases-differ = rlctl 假定这是 { $framework } { $read }。这些键也符合 { $framework } { $release }，而它的默认值不同：{ $differences }
     .about = 文件同时符合同一框架的两个版本，而它们的默认值不同。
+    .hint = 如果它是为 { $framework } { $release } 写的，请加 --from { $dialect }@{ $release }
 
 tools-unused = '{ $key }' 要求使用工具，但起作用的是 agent loop，而 '{ $loop }' 是 single_turn_agent：agent_name 不是 tool_agent 的数据行只回答一轮，也不使用工具
     .about = 配置启用了多轮和工具，但 verl 运行的 agent loop 两者都没有。
@@ -135,7 +136,7 @@ shipped-config = '{ $config }' 是 { $framework } 自带的配置，没有设置
 composed-config = 这是 Hydra 组合出的配置；{ $file } 中是写出的 { $count } 个键，其余为默认值
     .about = Hydra 为某次运行写出的配置；同目录的 overrides 说明哪些键是人设置的。
 
-environment = 以下变量不是字符串，已按本机环境的值代入：{ $variables }
+environment = 以下变量不是字符串，已代入具体的值（本机环境没有设置的取脚本默认值）：{ $variables }
     .about = 脚本中按本机环境代入的变量。
 environment_sandbox = 沙箱不会把你的环境变量 { $variables } 传给脚本
     .hint = --env { $variable }=值 可以传入变量

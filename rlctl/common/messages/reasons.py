@@ -14,6 +14,7 @@ that is printed immediately.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,10 @@ from rlctl.common import language
 
 SEPARATORS = {"en": "; ", "zh": "；"}
 COMMAS = {"en": ", ", "zh": "，"}
+
+
+_QUOTED = re.compile(r"'\{(\w+)[^{}]*\}'|\{(\w+)!r[^{}]*\}")
+"""Variables in quotes: names that stand as they are in every language."""
 
 
 class Said(str):
@@ -107,7 +112,10 @@ def translated(text: str, spoken: str = "") -> str:
     template = reasons(spoken).get(text.template)
     if template is None:
         return text
-    return template.format(**{name: _shown(value, spoken) for name, value in text.values.items()})
+    quoted = {name for pair in _QUOTED.findall(text.template) for name in pair if name}
+    return template.format(
+        **{name: value if name in quoted else _shown(value, spoken) for name, value in text.values.items()}
+    )
 
 
 def _shown(value: Any, spoken: str) -> Any:

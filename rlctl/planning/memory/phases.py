@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.train import Fsdp2, Megatron, TrainEngine
 from rlctl.planning import arithmetic
@@ -144,7 +145,7 @@ def _lacking(config: Config, estimate: MemoryEstimate, gib: float, device: Devic
 
 
 def _named(estimate: MemoryEstimate) -> list[MemoryPart]:
-    return [replace(part, name=f"{estimate.role} {part.name}") for part in estimate.parts]
+    return [replace(part, name=said("{role} {name}", role=estimate.role, name=part.name)) for part in estimate.parts]
 
 
 def _all(parts: list[MemoryPart]) -> float:

@@ -130,7 +130,9 @@ def _roles(stage: StagePlan, room: float | None) -> Iterator[str]:
         told = say("{processes}, {replicas} on {where}").format(processes=processes, replicas=replicas, where=where)
         yield f"{LETTERS[role.role]} {role.role}: {role.engine}, {told}"
         if role.role in needs:
-            parts = ", ".join(f"{part.name} {part.gib:.1f}" for part in needs[role.role].parts if part.gib >= 0.05)
+            parts = ", ".join(
+                f"{translated(part.name)} {part.gib:.1f}" for part in needs[role.role].parts if part.gib >= 0.05
+            )
             yield say("    {gib:.1f} GiB a device: {parts}").format(gib=needs[role.role].gib, parts=parts)
     if not needs:
         yield say("memory is not estimated: the size of the model is not known")
