@@ -88,7 +88,7 @@ def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Dif
         "releases-differ",
         Level.NOTE,
         framework=found.name,
-        dialect=found.name,
+        name=found.name,
         release=release,
         read=taken.version,
         differences=together(texts, COMMAS) + more,

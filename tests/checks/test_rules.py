@@ -285,7 +285,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "devices-not-divisible",
         {"rollout": {"engine": "vllm", "parallel": {"tensor_parallel_size": 3}}},
-        "rollout.parallel",
+        "rollout.parallel.tensor_parallel_size",
         "engines of 3 devices",
     ),
     (
