@@ -153,6 +153,8 @@ class Finding:
         """What to do, on a command line."""
         if not self.option:
             return self.hint
+        if self.id and (own := optional(f"{self.id}.option", **self.params, option=self.option)):
+            return own
         hint = without_requests(self.hint)
         return text("or-option" if hint else "pass-option", hint=hint, option=self.option)
 

@@ -101,13 +101,17 @@ class Loaded:
         return {
             value: self._as_in_script(path, text)
             for path, text in self.expressions.items()
-            if isinstance(value := _at(values, path), str) and len(value) >= _SHORTEST_SHOWN and value != text
+            if isinstance(value := _at(values, path), str)
+            and len(value) >= _SHORTEST_SHOWN
+            and value != text
+            and not (text.startswith("${oc.env:") and text.endswith(f",{value}}}"))  # its default, which the file says
         }
 
     def _as_in_script(self, path: KeyPath, text: str) -> str:
         """An expression as its file writes it: a launch script says ``$NAME`` for ``${oc.env:NAME,...}``."""
-        at, match = self.locate(path), _VARIABLE.fullmatch(text)
-        return f"${match[1]}" if match and at is not None and at.file.endswith(SCRIPT_ENDINGS) else text
+        at = self.locate(path)
+        in_script = at is not None and at.file.endswith(SCRIPT_ENDINGS)
+        return _VARIABLE.sub(lambda match: f"${match[1]}", text) if in_script else text
 
     @cached_property
     def _interpolated(self) -> re.Pattern[str]:

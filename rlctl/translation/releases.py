@@ -87,8 +87,8 @@ def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Dif
     return finding(
         "releases-differ",
         Level.NOTE,
+        option=f"--from {found.name}@{release}",
         framework=found.name,
-        name=found.name,
         release=release,
         read=taken.version,
         differences=together(texts, COMMAS) + more,

@@ -37,7 +37,8 @@ def test_a_file_that_fits_an_old_release_says_what_differs_there() -> None:
     assert "use_kl_in_reward = true (0.9: false)" in told.message
     assert "kl_order" not in told.message
     assert told.rank is Rank.OBJECTIVE
-    assert told.hint == "if it is for verl 0.3, add --from verl@0.3"
+    assert told.option == "--from verl@0.3"
+    assert told.advice == "if it is for verl 0.3, add --from verl@0.3"
 
 
 def test_a_file_that_writes_the_values_or_names_its_release_is_told_nothing() -> None:

@@ -148,5 +148,5 @@ def test_findings_and_what_to_set_are_in_chinese(monkeypatch: pytest.MonkeyPatch
     change = {"batch": {"prompts_per_step": 64, "responses_per_prompt": 8, "mini_batch_responses": 1024}}
     [finding] = [item for item in check(config_from(change)) if item.code == "mini-batch-too-large"]
     shown = findings._text(Cause((finding,)))
-    assert "batch.mini_batch_responses 是 1024，而一步只有 64 个 prompt x 8 = 512 条回答" in shown
+    assert "一个 mini-batch 有 1024 个回答，而一步只有 64 个 prompt x 8 = 512 条回答" in shown
     assert "把 batch.mini_batch_responses 设为 512 或更小" in shown

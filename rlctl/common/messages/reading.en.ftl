@@ -110,7 +110,7 @@ other-release = { $count ->
 
 releases-differ = rlctl assumed { $framework } { $read }. The keys also fit { $framework } { $release }, which has other defaults: { $differences }
     .about = The file fits two releases of its framework whose defaults differ.
-    .hint = if it is for { $framework } { $release }, add --from { $name }@{ $release }
+    .option = if it is for { $framework } { $release }, add { $option }
 
 tools-unused = '{ $key }' has no effect: '{ $loop }' is single_turn_agent, which uses no tools. Only rows whose agent_name is tool_agent use them
     .about = The config enables several turns with tools, but verl runs an agent loop that has neither.

@@ -101,7 +101,7 @@ other-release = { $count } 个键属于 { $release } 以外的版本；rlctl 按
 
 releases-differ = rlctl 假定这是 { $framework } { $read }。这些键也符合 { $framework } { $release }，而它的默认值不同：{ $differences }
     .about = 文件同时符合同一框架的两个版本，而它们的默认值不同。
-    .hint = 如果它是为 { $framework } { $release } 写的，请加 --from { $name }@{ $release }
+    .option = 如果它是为 { $framework } { $release } 写的，请加 { $option }
 
 tools-unused = '{ $key }' 要求使用工具，但起作用的是 agent loop，而 '{ $loop }' 是 single_turn_agent：agent_name 不是 tool_agent 的数据行只回答一轮，也不使用工具
     .about = 配置启用了多轮和工具，但 verl 运行的 agent loop 两者都没有。
