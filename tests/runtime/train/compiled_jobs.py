@@ -70,6 +70,7 @@ def trained(
     folder: Path, samples: Sequence[Sample], compiled: bool
 ) -> tuple[dict[str, Tensor], list[Tensor], int, int]:
     """Weights after an update in several micro-batches, log-probs, and how many codes were made with how many breaks."""
+    torch._dynamo.reset()  # what this process compiled before would be counted, or not be made again
     counter, shard = CompileCounterWithBackend("eager"), fsdp.shard_model
 
     def compile_and_shard(model: Any, engine: Any, *rest: Any) -> Any:
