@@ -7,7 +7,7 @@ import pytest
 from rlctl.adapters import names
 from rlctl.checks import check
 from rlctl.planning.plan import make_plan
-from rlctl.planning.support import AGENTS, ONE_DEVICE, OTHER, because
+from rlctl.planning.support import ONE_DEVICE, OTHER, REFUSED_VALUES, because
 from tests.later import is_later, is_never
 
 from .corpus import ROWS, at_least, examples
@@ -16,7 +16,12 @@ VALUES = {
     "trinity/examples/opd_gsm8k/opd_gsm8k_jsd": "algorithm.advantage",
 }
 """Estimators that are not computed under their own name, in the examples that show them."""
-OF_OTHERS = (*map(because, (AGENTS, OTHER, ONE_DEVICE, "external-reward")), "Megatron", "SGLang")
+OTHER_ENGINES = ("train.engine<other>", "reference.engine<other>", "rollout.engine<other>")
+OF_OTHERS = (
+    *map(because, (OTHER, "other-agent", "other-environment", ONE_DEVICE, "external-reward")),
+    *(because(reason) for key in OTHER_ENGINES for reason in REFUSED_VALUES[key].values()),
+    *("Megatron", "SGLang"),
+)
 """In the message of what is of later parts, of one framework only, or beyond what Megatron-core and SGLang do here."""
 
 
