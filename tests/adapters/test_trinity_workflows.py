@@ -12,7 +12,7 @@ from rlctl.adapters.trinity.workflows import BOXED_PROMPT, ONE_TURN, R1_PROMPT, 
 from rlctl.common.report import Bucket, Report
 from rlctl.config import to_plain
 from rlctl.documents import parse_dotted, read_yaml
-from rlctl.translation.translate import convert, read_document, write
+from rlctl.translation.translate import convert, read_document, translate_loaded, write
 
 INPUT = "buffer.explorer_input"
 SET = f"{INPUT}.taskset"
@@ -277,3 +277,26 @@ def test_an_overlong_penalty_is_lost_with_a_function_that_has_none() -> None:
 def test_a_reward_function_that_the_workflow_cannot_call_is_reported(workflow: str, reward: str, works: bool) -> None:
     _, report = read_with(**{f"{INPUT}.default_workflow_type": workflow, f"{INPUT}.default_reward_fn_type": reward})
     assert ("uncallable-reward" in {finding.code for finding in report.findings}) is not works
+
+
+def test_a_workflow_with_arguments_of_its_own_comes_back_without_another_reward() -> None:
+    """email_search_workflow takes ``llm_as_a_judge``, which ``math_reward``, the nearest of what ROLL was given, refuses."""
+    text = """
+model: {model_path: org/model, max_prompt_tokens: 512, max_response_tokens: 512}
+cluster: {node_num: 1, gpu_per_node: 8}
+algorithm: {algorithm_type: grpo, repeat_times: 8}
+buffer:
+  batch_size: 32
+  total_steps: 10
+  explorer_input:
+    taskset: {name: a, path: rows, storage_type: file, reward_fn_args: {llm_as_a_judge: true}}
+    default_workflow_type: email_search_workflow
+"""
+    away = translate_loaded(*read_document(read_yaml(text, "a.yaml"), dialect="trinity", environment={}), "roll")
+    found = read_document(read_yaml(str(away.text), "b.yaml"), dialect="roll", environment={})
+    home = translate_loaded(*found, "trinity")
+    tasks = read_yaml(str(home.text), "c.yaml").values["buffer"]["explorer_input"]
+    assert tasks["default_workflow_type"] == "email_search_workflow"
+    assert tasks["taskset"]["reward_fn_args"] == {"llm_as_a_judge": True}
+    assert "default_reward_fn_type" not in tasks
+    assert not [finding for finding in home.report.findings if finding.code == "not-readable"]

@@ -36,6 +36,7 @@ from rlctl.adapters.trinity.workflows import (
     taught,
 )
 from rlctl.common.messages.reasons import said
+from rlctl.config.sections.agents import SINGLE_TURN
 from rlctl.documents.paths import KeyPath
 
 RULE_NAMES = {
@@ -182,6 +183,10 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
     if rated(view.config):
         yield from _write_rated(place, reward)
         return
+    if _has_own_arguments(view):
+        note = "the workflow scores its episodes, with arguments of its own"
+        yield Flow((), None, (place, *((*place, name) for name in reward)), "mapped", note)
+        return
     kind, target = reward["type"], view.path(f"{E}.default_reward_fn_type")
     used = ((*place, "type"), (*place, "rule"))
     name = function_of(reward, view.version)
@@ -235,6 +240,12 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         return
     yield from _write_args(view, place, reward, name)
     yield from _plain_reward(place, reward)
+
+
+def _has_own_arguments(view: Writing) -> bool:
+    """Whether a workflow of agents is put back with ``reward_fn_args`` that no reward function takes."""
+    own = view.config.rollout.default_agent not in (None, SINGLE_TURN)
+    return own and any("reward_fn_args" in key for key in view.config.carried_for("trinity"))
 
 
 def _write_rated(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
