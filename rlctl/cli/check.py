@@ -227,7 +227,7 @@ def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Findi
     rules = (*RULES_OF_FILES, *(RULES_OF_ROWS if question.data else ()))
     found = run_checks(
         loaded.config,
-        locate=loaded.locate,
+        locate=loaded.locate_any,
         cluster=question.cluster,
         symbolic=loaded.expressions.keys(),
         silent=loaded.silent,

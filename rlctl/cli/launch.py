@@ -197,7 +197,7 @@ def checked(
     refuse_unused(report.findings, allow_unknown)
 
     symbolic = loaded.expressions.keys()
-    problems = check(loaded.config, locate=loaded.locate, cluster=cluster, symbolic=symbolic, silent=loaded.silent)
+    problems = check(loaded.config, locate=loaded.locate_any, cluster=cluster, symbolic=symbolic, silent=loaded.silent)
     found = [
         *with_mistyped_keys(report.findings, allow_unknown),
         *loaded.as_written(in_own_words(problems, loaded, report.dialect)),

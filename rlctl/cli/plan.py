@@ -99,7 +99,7 @@ def refusals(loaded: Loaded, cluster: Cluster | None) -> list[Finding]:
     """What the plan asks for and ``rlctl launch`` cannot run."""
     from rlctl.checks import check
 
-    found = loaded.as_written(check(loaded.config, locate=loaded.locate, cluster=cluster, silent=loaded.silent))
+    found = loaded.as_written(check(loaded.config, locate=loaded.locate_any, cluster=cluster, silent=loaded.silent))
     return [finding for finding in found if finding.code == "not-supported"]
 
 

@@ -130,6 +130,11 @@ class Loaded:
                 return source.at
         return None
 
+    def locate_any(self, path: KeyPath) -> Location | None:
+        """As ``locate``; of a section that nothing above was written for, where the first of its values was."""
+        inside = (source.at for at, source in self.sources.items() if at[: len(path)] == path and source.at is not None)
+        return self.locate(path) or next(inside, None)
+
 
 def load(document: Document, *, environment: Mapping[str, str] | None = None) -> tuple[Loaded | None, Report]:
     """Read a canonical document, whose ``${...}`` may name a default too; None when a finding is an error."""

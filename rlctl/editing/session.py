@@ -332,7 +332,7 @@ class Session:
     def findings(self, cluster: Cluster | None = None) -> list[Finding]:
         """What the checks say, and what reading the file said that is still so."""
         now = self.loaded
-        checked = check(now.config, locate=now.locate, cluster=cluster, symbolic=now.expressions, silent=now.silent)
+        checked = check(now.config, locate=now.locate_any, cluster=cluster, symbolic=now.expressions, silent=now.silent)
         own = [expressible_fixes(finding, now, self.dialect, self.facts) for finding in checked]
         return [*now.as_written(own), *with_mistyped_keys(self.report.findings)]
 

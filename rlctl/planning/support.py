@@ -25,8 +25,11 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from rlctl.common.errors import closest
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import spoken
 from rlctl.config import Config
+from rlctl.config.explain import explain
 from rlctl.config.inspect import Setting, settings
 from rlctl.config.sections.algorithm import DpoObjective, MixObjective
 from rlctl.config.sections.model import Model
@@ -916,4 +919,13 @@ def _judged(setting: Setting, engine: str, config: Config, device: str | None) -
     if engines and engine not in engines:
         own = lacks
     known, why = ONLY_VALUES.get(setting.pattern, ((), ""))
-    return Status.REFUSED, because(why if not own and known and setting.value.lower() not in known else own)
+    if not own and known and setting.value.lower() not in known:
+        return Status.REFUSED, because(why) + _near(setting)
+    return Status.REFUSED, because(own)
+
+
+def _near(setting: Setting) -> str:
+    """The option that a name nobody knows is a near miss of, as the end of a sentence."""
+    options = [option.name for option in explain(setting.pattern.partition("<")[0]).options]
+    near = closest(str(setting.value).rpartition(".")[2], options)
+    return spoken("; did you mean {near}?", near=near) if near else ""
