@@ -607,7 +607,7 @@ def _write_staleness(view: Writing) -> Iterator[Out]:
     if limits_staleness(view.config):
         yield Inexpressible(used, OWN_SYNC)
     else:
-        yield Flow((), None, used, "mapped", "rollout never gets this many steps ahead")
+        yield Inexpressible(used, "rollout never gets this many steps ahead", idle=True)
 
 
 NO_LIMIT_SECONDS = 7 * 24 * 3600
