@@ -79,7 +79,8 @@ def trained(
         return shard(model, engine, *rest)
 
     micro = MicroBatchSize(unit="tokens", size=60)
-    with flash_attention(), patch.object(fsdp, "shard_model", compile_and_shard):
+    on = torch.compiler.set_stance("default")  # tests of Megatron in the same process switch compilation off
+    with on, flash_attention(), patch.object(fsdp, "shard_model", compile_and_shard):
         engine = engine_of(folder, settings())
         engine.update(samples, RL_LOSS, micro=micro, temperature=1.0, totals=totals_of(samples))
         log_probs = engine.log_probs(samples, temperature=1.0, micro=ALL_AT_ONCE)
