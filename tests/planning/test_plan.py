@@ -127,7 +127,8 @@ def test_the_built_in_engine_has_one_device_each_and_vllm_its_data_parallel_rank
     found = [stage.role("rollout") for stage in (built_in, split)]
     assert [(role.engine, role.processes) for role in found if role] == [("transformers", 4), ("vllm", 2)]
     assert [line.partition(":")[0] for line in built_in.not_used] == [
-        "rollout.parallel.tensor_parallel_size, rollout.parallel.data_parallel_size"
+        "rollout.parallel.tensor_parallel_size",
+        "rollout.parallel.data_parallel_size",
     ]
 
 

@@ -23,10 +23,10 @@ def config(method: str, **sections: Any) -> Config:
     [
         ({}, "auto", "nccl", ""),
         ({}, "nccl", "nccl", ""),
-        ({}, "ipc", "memory", "on other GPUs"),
-        ({"layout": "colocated"}, "auto", "memory", ""),
+        ({}, "ipc", "memory", "no training worker is on"),
+        ({"layout": "colocated"}, "auto", "ipc", ""),
         ({"layout": "colocated"}, "nccl", "memory", "NCCL needs different GPUs"),
-        ({"layout": "colocated"}, "ipc", "memory", "on other GPUs"),
+        ({"layout": "colocated"}, "ipc", "ipc", ""),
         ({"layout": "colocated", "devices_per_node": 1}, "auto", "ipc", ""),
         ({"layout": "colocated", "devices_per_node": 1}, "ipc", "ipc", ""),
         ({"layout": "colocated", "devices_per_node": 1}, "nccl", "memory", "NCCL needs different GPUs"),

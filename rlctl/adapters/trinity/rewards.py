@@ -184,7 +184,7 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         yield from _write_rated(place, reward)
         return
     if _has_own_arguments(view):
-        note = "the workflow scores its episodes, with arguments of its own"
+        note = "the workflow scores its episodes, with its own arguments"
         yield Flow((), None, (place, *((*place, name) for name in reward)), "mapped", note)
         return
     kind, target = reward["type"], view.path(f"{E}.default_reward_fn_type")
