@@ -606,8 +606,10 @@ def _write_staleness(view: Writing) -> Iterator[Out]:
     used = (view.to("weight_sync.max_staleness_steps"), view.to("weight_sync.on_stale"))
     if limits_staleness(view.config):
         yield Inexpressible(used, OWN_SYNC)
-    else:
+    elif view.get("weight_sync.max_staleness_steps"):
         yield Inexpressible(used, "rollout never gets this many steps ahead", idle=True)
+    else:
+        yield Flow((), None, used, "mapped", "rollout never gets this many steps ahead")
 
 
 NO_LIMIT_SECONDS = 7 * 24 * 3600

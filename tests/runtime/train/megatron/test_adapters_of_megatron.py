@@ -76,7 +76,7 @@ def expected(one: Workers, families: dict[str, Path]) -> Any:
     return of
 
 
-@pytest.mark.parametrize("layout", some(LAYOUTS, "one", "tensor and sequence", "pipeline, recomputed"))
+@pytest.mark.parametrize("layout", some(LAYOUTS, "one", "pipeline, recomputed"))
 def test_steps_with_adapters_are_those_of_fsdp2(
     layout: str, families: dict[str, Path], adapters: dict[str, Path], expected: Any, request: pytest.FixtureRequest
 ) -> None:
