@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.checks.placement import ROLES
 from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.errors import closest
 from rlctl.config import Config
@@ -21,7 +22,6 @@ UNUSED: Mapping[str, tuple[str, ...]] = {
     "torch_memory": ("stack_depth", "name"),
 }
 """What it takes in verl and here not: whole steps are profiled, and the steps are named by ``profiling.steps``."""
-ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "auxiliary")
 
 
 def profiler(config: Config, surroundings: CheckContext) -> Iterator[Problem]:

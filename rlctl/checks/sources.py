@@ -95,13 +95,6 @@ def _paths(config: Config) -> Iterator[tuple[KeyPath, str]]:
     ):
         if isinstance(engine, Megatron):
             yield (name, "engine", "checkpoint_path"), engine.checkpoint_path or ""
-    for name, engine in (
-        ("train", config.train.engine),
-        ("critic", config.critic and config.critic.engine),
-        ("reference", config.reference.engine),
-    ):
-        if isinstance(engine, Megatron):
-            yield (name, "engine", "checkpoint_path"), engine.checkpoint_path or ""
     for name in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, name)):
             if index or name != "train" or not config.data.operators_input:

@@ -9,9 +9,6 @@ from rlctl.config.sections.agents import EnvironmentAgent, RunningAgent, ToolsAg
 from rlctl.config.sections.rollout import ExternalEngine
 from rlctl.planning import arithmetic
 
-MODELS = ("policy", "random")
-"""What an agent can generate with."""
-
 
 def check_agents(config: Config) -> dict[str, TrajectoryAgent]:
     """The agents that make trajectories, by name; none if every response is one generation.
@@ -78,7 +75,7 @@ def _check_kind(config: Config, agent: TrajectoryAgent) -> None:
             said("the agent {name!r} is of type {type}, which rlctl does not run", name=agent.name, type=agent.choice),
             hint="use an agent of type tools, environment, program or function",
         )
-    if agent.model not in MODELS:
+    if agent.model not in arithmetic.AGENT_MODELS:
         raise PlanError(
             said(
                 "the agent {name!r} generates with the model {model!r}; expected policy or random",

@@ -35,6 +35,9 @@ from rlctl.config.sections.train import Critic, Fsdp2, Megatron, TrainEngine
 
 Device = Literal["cuda", "cpu"]
 
+AGENT_MODELS = ("policy", "random")
+"""What an agent can generate with; no auxiliary model has one of these names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:

@@ -9,8 +9,6 @@ from rlctl.config.sections.rewards import JudgeReward
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Device
 
-OF_AGENTS = ("policy", "random")
-"""Models that programs and agents know already."""
 MEMORY = "gpu_memory_utilization"
 
 
@@ -21,7 +19,7 @@ def check_auxiliaries(config: Config, device: Device | None) -> None:
         PlanError: one of them is wrong.
     """
     models = arithmetic.auxiliary_models(config)
-    taken = next((name for name in models if name in OF_AGENTS), None)
+    taken = next((name for name in models if name in arithmetic.AGENT_MODELS), None)
     if taken is not None:
         raise PlanError(
             said("one of rollout.auxiliary_models is called {name!r}, which means another model", name=taken),
@@ -29,7 +27,7 @@ def check_auxiliaries(config: Config, device: Device | None) -> None:
         )
     for index, reward in enumerate(config.rewards):
         if isinstance(reward, JudgeReward) and reward.auxiliary_model is not None:
-            _check_judge(reward, f"rewards[{index}]", models)
+            _check_judge(reward, f"rewards[{index}]", list(models))
     served = arithmetic.served_auxiliaries(config)
     shared = arithmetic.auxiliaries_share(config)
     if not served or not shared or device != "cuda":
@@ -46,8 +44,7 @@ def check_auxiliaries(config: Config, device: Device | None) -> None:
             )
 
 
-def _check_judge(reward: JudgeReward, key: str, models: object) -> None:
-    names = list(models) if isinstance(models, dict) else []
+def _check_judge(reward: JudgeReward, key: str, names: list[str]) -> None:
     if reward.auxiliary_model not in names:
         raise PlanError(
             said(

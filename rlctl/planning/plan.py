@@ -362,7 +362,7 @@ def _auxiliaries(config: Config, device: Device) -> list[RolePlan]:
     """The auxiliary models that the run serves, each on one or more engines.
 
     Raises:
-        PlanError: a judge or agent names one that there is not, they have too few devices, or they share GPUs and don't say
+        PlanError: a judge names an unknown one, they have too few devices, or they share GPUs and don't say
             how much of them they take.
     """
     check_auxiliaries(config, device)

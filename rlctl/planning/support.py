@@ -29,7 +29,6 @@ from rlctl.common.errors import closest
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import spoken
 from rlctl.config import Config
-from rlctl.config.explain import explain
 from rlctl.config.inspect import Setting, settings
 from rlctl.config.sections.algorithm import DpoObjective, MixObjective
 from rlctl.config.sections.model import Model
@@ -925,7 +924,9 @@ def _judged(setting: Setting, engine: str, config: Config, device: str | None) -
 
 
 def _near(setting: Setting) -> str:
-    """The option that a name nobody knows is a near miss of, as the end of a sentence."""
+    """The option that an unknown name is a near miss of, as the end of a sentence."""
+    from rlctl.config.explain import explain  # only a name that nothing has needs it
+
     options = [option.name for option in explain(setting.pattern.partition("<")[0]).options]
     near = closest(str(setting.value).rpartition(".")[2], options)
     return spoken("; did you mean {near}?", near=near) if near else ""

@@ -123,8 +123,8 @@ def serve(
         raise RunError(
             "rollout.engine is external, which already is an endpoint", hint="send requests to rollout.engine.base_url"
         )
-    buffer = _buffer_of(config) if collect else None
     with tempfile.TemporaryDirectory(prefix="rlctl-serve-") as made:
+        buffer = _buffer_of(config, Path(made)) if collect else None
         source = _Source(served.run, served.step, Path(made)) if served.run is not None else None
         first = source.first() if source is not None else None
         service = Service(
@@ -152,8 +152,8 @@ def serve(
         )
 
 
-def _buffer_of(config: Config) -> SharedBuffer:
-    """The buffer of a config, as a writer that is like no other.
+def _buffer_of(config: Config, place: Path) -> SharedBuffer:
+    """The buffer of a config. ``place``, a folder, tells this writer from others.
 
     Raises:
         RunError: it is in memory, or can't be used.
@@ -164,10 +164,9 @@ def _buffer_of(config: Config) -> SharedBuffer:
     section = config.buffer
     if isinstance(section, MemoryBuffer) or (getattr(section, "url", None) or getattr(section, "path", None)) is None:
         raise RunError(
-            said("--collect writes into a buffer that a training run reads, and the config's buffer has no address"),
+            "--collect writes into a buffer that a training run reads, and the config's buffer has no address",
             hint="set buffer to type sql with a url, or to type file with a path",
         )
-    place = Path(tempfile.mkdtemp(prefix="rlctl-served-"))
     return shared_buffer(config, place)
 
 

@@ -16,7 +16,6 @@ from rlctl.adapters import SIGNS, names, signed
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.carried import HEAD, kept_in, without_block
 from rlctl.adapters.engine.dialect import Detection, Dialect
-from rlctl.adapters.engine.matrix import meanings
 from rlctl.adapters.engine.reading import Read
 from rlctl.adapters.engine.secrets import without_literals
 from rlctl.adapters.engine.stages import combined
@@ -289,6 +288,8 @@ def _assigned(
 
 def _own_key(assignment: str) -> str:
     """What to write for a key of a framework that was given to ``--set``; empty for any other."""
+    from rlctl.adapters.engine.matrix import meanings  # only a mistake needs it
+
     key = assignment.partition("=")[0].strip()
     known = next((each for each in meanings(key) if each.canonical), None)
     if known is None:

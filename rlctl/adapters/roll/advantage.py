@@ -96,13 +96,11 @@ def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) 
     if name == "gigpo":
         yield Flow((*to, "normalize_by_std"), estimate.std == "group", used["norm"])
         yield Flow((*to, "anchor_scope"), "batch", (), note="ROLL compares the turns from equal states of all groups")
-    if "gamma" in fields.values():
-        pass
-    elif name in ("gae", "reinforce", "reinforce_plus_plus"):
+    if name in ("gae", "reinforce", "reinforce_plus_plus"):
         yield Flow((*to, "gamma"), number(estimate.gamma), place, same=True)
     elif is_further(ADV, name):
         yield Flow((*to, "args", "gamma"), estimate.gamma, place)
-    else:
+    elif "gamma" not in fields.values():
         yield Flow((), None, place, "mapped", "1 means no discount")
     taken = name in ("grpo", "reinforce_plus_plus_baseline", "reinforce_plus_plus", "gigpo")
     yield Flow(view.to(f"{SHAPE}.normalize.mean"), None if taken else estimate.mean, used["norm"])

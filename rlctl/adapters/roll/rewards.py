@@ -411,7 +411,7 @@ def _write_judge(
 
 
 def _auxiliary(view: Writing, name: str) -> dict[str, Any]:
-    """A judge's own settings that say what an auxiliary model does; none of a name that there is not."""
+    """A judge's own settings that say what an auxiliary model does; empty if no auxiliary model has the name."""
     model = next((each for each in view.get("rollout.auxiliary_models") if name in (each["name"], each["path"])), None)
     if model is None:
         return {}

@@ -3,9 +3,11 @@
 The files are in the syntax of Project Fluent (https://projectfluent.org), the part that ``patterns`` reads. A message may have
 attributes::
 
-    mini-batch-too-large = batch.mini_batch_responses is { $mini }, but a step has only { $step }.
-        .hint = { $fix }
+    mini-batch-too-large = a mini-batch has { $mini } responses, but a step has only { $step }
+        .hint = { $first } or less
         .about = The mini-batch is larger than a whole step.
+
+``.option`` says on a command line when to give the option that resolves a finding, instead of "pass OPTION".
 
 To add one: the message in both files, each text on one line; ``text("mini-batch-too-large", mini=512, step="256 responses")``.
 ``tests/common/test_messages.py`` finds ids that one language lacks, variables that differ, and messages that nothing uses.

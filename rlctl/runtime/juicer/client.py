@@ -12,6 +12,7 @@ import atexit
 import io
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -35,6 +36,8 @@ from rlctl.config.sections.execution import DataJuicer
 from rlctl.runtime.processes.process_group import end_group, status_of
 
 SERVER = Path(__file__).with_name("server.py")
+TOKEN = "RLCTL_JUICER_TOKEN"
+"""The variable with the token of a service that is started here: its operators can run code."""
 START_SECONDS = 600.0
 """Within which a service that is started here answers: Data-Juicer may install packages for an operator first."""
 SECONDS = 3600.0
@@ -67,9 +70,10 @@ class Processed:
 class Service:
     """A service, and the sessions of this process in it."""
 
-    def __init__(self, url: str, process: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(self, url: str, process: subprocess.Popen[bytes] | None = None, token: str = "") -> None:
         self.url = url.rstrip("/")
         self._process = process
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._sessions: dict[str, str] = {}
 
     def process(self, asked: Mapping[str, Any], rows: Sequence[Row], *, where: str) -> Processed:
@@ -116,7 +120,9 @@ class Service:
     def _post(self, path: str, where: str, *, lost: bool = False, **content: Any) -> httpx.Response:
         """Post; what is not 200 raises, but for a session that the service does not know if it may be ``lost``."""
         try:
-            answer = httpx.post(f"{self.url}{path}", timeout=httpx.Timeout(SECONDS, connect=30.0), **content)
+            answer = httpx.post(
+                f"{self.url}{path}", headers=self._headers, timeout=httpx.Timeout(SECONDS, connect=30.0), **content
+            )
         except httpx.HTTPError as error:
             ended = status_of(self._process) if self._process is not None else None
             what = f"ended with status {ended}" if ended is not None else str(error) or type(error).__name__
@@ -135,7 +141,7 @@ class Service:
         """Forget the sessions, and end a service that was started here."""
         for session in self._sessions.values():
             with suppress(httpx.HTTPError):
-                httpx.post(f"{self.url}/close", json={"session_id": session}, timeout=5.0)
+                httpx.post(f"{self.url}/close", json={"session_id": session}, headers=self._headers, timeout=5.0)
         self._sessions.clear()
         if self._process is not None:
             end_group(self._process)
@@ -196,16 +202,24 @@ def _attached(url: str) -> Service:
 def _started(chosen: DataJuicer) -> Service:
     """A service of this process; the program ends with it, however it ends."""
     port, python = chosen.port or _free_port(), str(expanded(chosen.python or sys.executable))
+    token = secrets.token_urlsafe(24)
     log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the service
     line = [python, str(SERVER), "--port", str(port), "--parent", str(os.getpid())]
     try:
-        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, TOKEN: token},
+        )
     except OSError as error:
         raise RunError(
             f"service.data_juicer.python is {python}, which cannot be started: {error.strerror}",
             hint="set it to the Python of an environment with py-data-juicer, such as /path/to/env/bin/python",
         ) from None
-    service, deadline = Service(f"http://127.0.0.1:{port}", process), time.monotonic() + START_SECONDS
+    service, deadline = Service(f"http://127.0.0.1:{port}", process, token), time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and status_of(process) is None:
         if not _health(service.url):
             atexit.register(service.close)

@@ -6,6 +6,7 @@
     POST /close               {session_id}
 
 It imports only what py-data-juicer brings. It ends with the process that started it, and listens on this machine only by default.
+Operators can run code: with RLCTL_JUICER_TOKEN in its environment it answers only requests that bear that token.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import email.parser
 import email.policy
+import hmac
 import io
 import json
 import os
@@ -23,6 +25,7 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+TOKEN = os.environ.get("RLCTL_JUICER_TOKEN", "")
 PARENT_SECONDS = 2.0
 """How often it looks whether the process that started it is still there."""
 
@@ -86,6 +89,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer the others."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        expected = f"Bearer {TOKEN}"
+        if TOKEN and not hmac.compare_digest(self.headers.get("Authorization", "").encode(), expected.encode()):
+            self._say(401, {"error": "the request needs the token of this service"})
+            return
         calls = {"/create": self._create, "/process_experience": self._process, "/close": self._close}
         call = calls.get(self.path)
         if call is None:
@@ -165,7 +172,7 @@ def main() -> None:
     if chosen.parent is not None:
         threading.Thread(target=_end_with, args=(chosen.parent,), daemon=True).start()
     os.chdir(tempfile.mkdtemp(prefix="rlctl-juicer-"))  # Data-Juicer writes its results and logs where it runs
-    import data_juicer.config  # noqa: F401  # whoever has no Data-Juicer is told before anything is sent
+    import data_juicer.config  # noqa: F401  # without Data-Juicer it ends here, before a client sends rows
 
     ThreadingHTTPServer((chosen.host, chosen.port), Handler).serve_forever()
 

@@ -156,9 +156,8 @@ def join(address: str, **arguments: Any) -> None:
     import ray
 
     _connect(address)
-    if _asks_for_token(
-        address
-    ):  # with a token, calls of a head without one are refused, and it ends every actor of ours
+    # A process with a token refuses the calls of a head without one, which then ends every actor of that process.
+    if _asks_for_token(address):
         use_token()
     said: list[str] = []
     try:

@@ -13,7 +13,7 @@ from rlctl.runtime.sync.transport import WeightSender
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What engines are told of a bucket."""
+    """A bucket as engines get it."""
 
     content: Any
     """Of the transport."""

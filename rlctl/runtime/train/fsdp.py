@@ -127,9 +127,8 @@ class FsdpEngine(TellsLogProbs):
         compiles = train.compile and self.device.type == "cuda" and has_triton()
         if compiles:
             compile_rows()
-            if (
-                self._sequence is None and self._routers is None
-            ):  # what those do between workers and to routers is no kernel
+            # What these do inside layers, between workers and to routers, cannot be compiled.
+            if self._sequence is None and self._routers is None:
                 compile_layers(layers_to_wrap(self.model, train.engine))
         self._copies = shard_model(self.model, train.engine, train.precision, self.device).ndim > 1
         if empty is not None:

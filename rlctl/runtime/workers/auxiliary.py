@@ -10,15 +10,14 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.config.sections.model import Model
-from rlctl.config.sections.rollout import AuxiliaryModel, EngineMemory, RolloutParallel, TransformersEngine, VllmEngine
+from rlctl.config.sections.rollout import AuxiliaryModel, RolloutParallel, TransformersEngine, VllmEngine
 from rlctl.planning import arithmetic
 from rlctl.planning.plan import Device
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.serving.generator import Generator
 from rlctl.runtime.serving.http import ApiServer
 from rlctl.runtime.serving.serve import Policy, Service
-from rlctl.runtime.workers.rollout import make_engine
+from rlctl.runtime.workers.rollout import as_rollout, make_engine
 
 STARTING_SECONDS = 60.0
 """Within which the server listens, once the engine is there."""
@@ -26,29 +25,14 @@ STARTING_SECONDS = 60.0
 
 def auxiliary_config(config: Config, model: AuxiliaryModel, engine: str) -> Config:
     """A config in which the model is what rolls out, as engines are made from configs; it samples as the policy does."""
-    shared = bool(arithmetic.auxiliaries_share(config))
-    memory = config.rollout.memory
-    return replace(
-        config,
-        model=Model(
-            path=model.path,
-            max_context_tokens=model.max_context_tokens,
-            trust_remote_code=config.model.trust_remote_code,
-        ),
-        placement=replace(config.placement, layout="colocated" if shared else "split"),
-        weight_sync=replace(config.weight_sync, method="memory"),
-        rollout=replace(
-            config.rollout,
-            engine=VllmEngine(args=model.settings) if engine == "vllm" else TransformersEngine(),
-            parallel=RolloutParallel(tensor_parallel_size=model.tensor_parallel_size, replicas=model.replicas),
-            memory=EngineMemory(
-                sleep=memory.sleep,
-                sleep_level=1,  # no sync ever brings its weights back
-                log_statistics=memory.log_statistics,
-            ),
-            auxiliary_models=(),
-        ),
+    rollout = replace(
+        config.rollout,
+        engine=VllmEngine(args=model.settings) if engine == "vllm" else TransformersEngine(),
+        parallel=RolloutParallel(tensor_parallel_size=model.tensor_parallel_size, replicas=model.replicas),
+        auxiliary_models=(),
     )
+    shared = bool(arithmetic.auxiliaries_share(config))
+    return as_rollout(config, rollout, path=model.path, max_context_tokens=model.max_context_tokens, shared=shared)
 
 
 def check_auxiliary_engines(config: Config, engine: str) -> None:

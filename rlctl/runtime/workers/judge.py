@@ -8,7 +8,7 @@ Questions and how answers are read are those of a judge at an endpoint (``reward
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rlctl.common.errors import RunError, nearest
@@ -16,7 +16,6 @@ from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import JudgeReward
 from rlctl.config.sections.rollout import (
-    EngineMemory,
     Rollout,
     RolloutParallel,
     SamplingSettings,
@@ -33,7 +32,7 @@ from rlctl.runtime.rewards.outcome import failure_of
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.types import Request, Response, Sampling
-from rlctl.runtime.workers.rollout import make_engine
+from rlctl.runtime.workers.rollout import as_rollout, make_engine
 
 ANSWER_TOKENS = 2048
 """Longest answer where ``sampling`` says nothing; less where the model has no room for it."""
@@ -71,29 +70,20 @@ def judge_sampling(reward: JudgeReward) -> dict[str, Any]:
 
 def judge_config(config: Config, reward: JudgeReward, engine: str) -> Config:
     """A config in which the judge is what rolls out, as engines are made from configs."""
-    memory, devices = config.rollout.memory, set(arithmetic.judge_devices(config))
-    shared = any(devices & set(arithmetic.devices_of(config, role)) for role in ("policy", "rollout"))
-    return replace(
+    devices = set(arithmetic.judge_devices(config))
+    rollout = Rollout(
+        engine=VllmEngine(args=reward.engine_args) if engine == "vllm" else TransformersEngine(),
+        precision=config.rollout.precision,
+        parallel=RolloutParallel(tensor_parallel_size=reward.tensor_parallel_size, replicas=reward.replicas),
+        sampling=SamplingSettings(stop=judge_sampling(reward).get("stop", ())),
+    )
+    return as_rollout(
         config,
-        model=Model(
-            path=reward.model,
-            max_context_tokens=reward.max_context_tokens,
-            trust_remote_code=config.model.trust_remote_code,
-        ),
-        placement=replace(config.placement, layout="colocated" if shared else "split"),
-        weight_sync=replace(config.weight_sync, method="memory"),
-        rollout=Rollout(
-            engine=VllmEngine(args=reward.engine_args) if engine == "vllm" else TransformersEngine(),
-            precision=config.rollout.precision,
-            parallel=RolloutParallel(tensor_parallel_size=reward.tensor_parallel_size, replicas=reward.replicas),
-            memory=EngineMemory(
-                max_num_seqs=reward.max_concurrent,
-                sleep=memory.sleep,
-                sleep_level=1,  # no sync ever brings a judge's weights back
-                log_statistics=memory.log_statistics,
-            ),
-            sampling=SamplingSettings(stop=judge_sampling(reward).get("stop", ())),
-        ),
+        rollout,
+        path=reward.model,
+        max_context_tokens=reward.max_context_tokens,
+        shared=any(devices & set(arithmetic.devices_of(config, role)) for role in ("policy", "rollout")),
+        max_num_seqs=reward.max_concurrent,
     )
 
 

@@ -11,6 +11,8 @@ import torch
 
 from rlctl.common.errors import RunError
 from rlctl.config import Config
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.rollout import EngineMemory, Rollout
 from rlctl.config.sections.rollout import ExternalEngine as External
 from rlctl.planning import arithmetic, rollout_schedule
 from rlctl.planning.plan import Device
@@ -166,6 +168,39 @@ class RolloutWorker:
         """End the engine."""
         self._stepper.close()
         self._engine.close()
+
+
+def as_rollout(
+    config: Config,
+    rollout: Rollout,
+    *,
+    path: str,
+    max_context_tokens: int | None,
+    shared: bool,
+    max_num_seqs: int | None = None,
+) -> Config:
+    """A config in which another model is what rolls out, as engines are made from configs.
+
+    Args:
+        config: of the stage.
+        rollout: how the model is served, but for its memory.
+        path: of the model.
+        max_context_tokens: of a prompt with its answer.
+        shared: whether it shares devices with the policy or its rollout.
+        max_num_seqs: answers that an engine generates at the same time.
+    """
+    memory = EngineMemory(
+        sleep=config.rollout.memory.sleep,
+        sleep_level=1,  # no sync ever brings its weights back
+        log_statistics=config.rollout.memory.log_statistics,
+    )
+    return replace(
+        config,
+        model=Model(path=path, max_context_tokens=max_context_tokens, trust_remote_code=config.model.trust_remote_code),
+        placement=replace(config.placement, layout="colocated" if shared else "split"),
+        weight_sync=replace(config.weight_sync, method="memory"),
+        rollout=replace(rollout, memory=memory if max_num_seqs is None else replace(memory, max_num_seqs=max_num_seqs)),
+    )
 
 
 def make_engine(config: Config, engine: str, model_path: str, device: Device) -> RolloutEngine:

@@ -88,7 +88,7 @@ def own_key(view: FieldView, dialect: str) -> str:
 
 
 def shown_value(view: FieldView) -> str:
-    """What stands in the field: of a section whether it is there, of all else its text."""
+    """The text of a field: of a section whether it is set, of all else its value."""
     if view.kind == "section" and not view.is_linked:
         return NULL if view.value is None else SET
     return view.text

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -150,43 +151,53 @@ def test_a_ray_that_a_run_starts_is_private(home: Path) -> None:
     assert "127.0.0.1" not in told["FOUND"], "the Ray of a run is not one to join"
 
 
-@pytest.mark.ray
-def test_a_cluster_with_a_token_is_joined_with_it_and_refuses_clearly_without(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+CLUSTER = """
+import sys
+import ray
+found = ray.init(address="local", num_cpus=1, include_dashboard=True, dashboard_port=0, log_to_driver=False)
+print(found.address_info["gcs_address"], "http://" + found.dashboard_url, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def cluster(home: Path, **environment: str) -> Iterator[tuple[str, str, Path]]:
+    """Of a Ray in another process: the addresses of its head and of its job server; and the token file of this home."""
     token = home / ".ray" / "auth_token"
     token.parent.mkdir()
     token.write_text("a" * 64)
-    start = "import os, ray, sys; c = ray.init(address='local', num_cpus=1, include_dashboard=True, dashboard_port=0, log_to_driver=False); "
-    start += "print(c.address_info['gcs_address'], 'http://' + c.dashboard_url, flush=True); sys.stdin.read()"
     with subprocess.Popen(
-        [sys.executable, "-c", start],
+        [sys.executable, "-c", CLUSTER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-    ) as cluster:
+        env={**os.environ, **environment},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
         try:
-            assert cluster.stdout is not None
-            address, server = cluster.stdout.readline().split()
-            found = answer(JOIN, address, server)
-            assert found[address].endswith("IS cpu")
-            assert found[server].endswith("IS []")
-            token.write_text("b" * 64)
-            for why in ("does not match", "you have none"):
-                refused = answer(JOIN, address, server)
-                for name in (address, server):
-                    assert (
-                        f"it requires Ray's token, and {'the one in ' if why == 'does not match' else ''}"
-                        in refused[name]
-                    )
-                    assert why in refused[name]
-                    assert ray_access.TOKEN_PATH in refused[name]
-                token.unlink(missing_ok=True)
+            head, jobs = process.stdout.readline().split()
+            yield head, jobs, token
         finally:
-            assert cluster.stdin is not None
-            cluster.stdin.close()
-            cluster.wait(60)
+            process.stdin.close()
+            process.wait(60)
+
+
+@pytest.mark.ray
+def test_a_cluster_with_a_token_is_joined_with_it_and_refuses_clearly_without(home: Path) -> None:
+    with cluster(home) as (address, server, token):
+        found = answer(JOIN, address, server)
+        assert found[address].endswith("IS cpu")
+        assert found[server].endswith("IS []")
+        token.write_text("b" * 64)
+        for why in ("the one in ", "you have none"):
+            refused = answer(JOIN, address, server)
+            for name in (address, server):
+                assert f"it requires Ray's token, and {why}" in refused[name]
+                assert ("does not match" in refused[name]) == (why == "the one in ")
+                assert ray_access.TOKEN_PATH in refused[name]
+            token.unlink(missing_ok=True)
 
 
 ACTOR = """
@@ -202,27 +213,7 @@ print("ACTOR", ray.get(ray.remote(Worker).remote().answer.remote(), timeout=60))
 
 
 @pytest.mark.ray
-def test_a_cluster_without_tokens_is_joined_without_the_token_of_this_home(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_without_tokens_is_joined_without_the_token_of_this_home(home: Path) -> None:
     """Its head could not call a process that uses one, and would end the actors of that process."""
-    token = home / ".ray" / "auth_token"
-    token.parent.mkdir()
-    token.write_text("a" * 64)
-    start = "import ray, sys; c = ray.init(address='local', num_cpus=1, include_dashboard=False, log_to_driver=False); "
-    start += "print(c.address_info['gcs_address'], flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", start],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, ray_access.MODE: "disabled"},
-    ) as cluster:
-        assert cluster.stdout is not None
-        assert cluster.stdin is not None
-        try:
-            assert answer(ACTOR, cluster.stdout.readline().strip())["ACTOR"] == "ACTOR answered"
-        finally:
-            cluster.stdin.close()
-            cluster.wait(60)
+    with cluster(home, **{ray_access.MODE: "disabled"}) as (address, _, _):
+        assert answer(ACTOR, address)["ACTOR"] == "ACTOR answered"

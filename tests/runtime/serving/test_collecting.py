@@ -85,7 +85,7 @@ def use(url: str) -> None:
 
 def test_feedback_makes_groups_of_trajectories_that_a_run_trains_on(model: Path, tmp_path: Path) -> None:
     config = config_from(settings(model, tmp_path, "rollout_only"))
-    buffer = serving._buffer_of(config)
+    buffer = serving._buffer_of(config, tmp_path / "writer")
     service = Service(config, "transformers", "cpu", str(model), "tiny", TOKEN, "127.0.0.1", 0, buffer=buffer)
     seen: dict[str, Any] = {}
 
@@ -140,7 +140,7 @@ def trainer(model: Path, folder: Path, **more: Any) -> Config:
 def test_collecting_needs_a_buffer_that_others_can_read(model: Path, tmp_path: Path) -> None:
     config = config_from(settings(model, tmp_path, "full", buffer={"type": "memory"}))
     with pytest.raises(RunError, match="the config's buffer has no address"):
-        serving._buffer_of(config)
+        serving._buffer_of(config, tmp_path)
 
 
 @pytest.mark.soak
