@@ -37,7 +37,7 @@ from rlctl.runtime.processes.process_group import end_group, status_of
 
 SERVER = Path(__file__).with_name("server.py")
 TOKEN = "RLCTL_JUICER_TOKEN"
-"""The variable with the token of a service that is started here: its operators can run code."""
+"""The variable with a service's token, since its operators can run code. A service that is started here gets a new one."""
 START_SECONDS = 600.0
 """Within which a service that is started here answers: Data-Juicer may install packages for an operator first."""
 SECONDS = 3600.0
@@ -70,9 +70,16 @@ class Processed:
 class Service:
     """A service, and the sessions of this process in it."""
 
-    def __init__(self, url: str, process: subprocess.Popen[bytes] | None = None, token: str = "") -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        process: subprocess.Popen[bytes] | None = None,
+        folder: tempfile.TemporaryDirectory[str] | None = None,
+    ) -> None:
+        """Args: ``process`` and ``folder``, where it runs, end with this object's ``close``."""
         self.url = url.rstrip("/")
-        self._process = process
+        self._process, self._folder = process, folder
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._sessions: dict[str, str] = {}
 
@@ -132,9 +139,12 @@ class Service:
             ) from None
         if answer.status_code == 200 or (lost and answer.status_code == 404):
             return answer
+        refused = answer.status_code == 401
         raise RunError(
             f"{where}: Data-Juicer at {self.url} answered {path} with {answer.status_code}: {_problem(answer)}",
-            hint="check the operator's name and args in Data-Juicer's documentation",
+            hint=f"set {TOKEN} to the token of the service"
+            if refused
+            else "check the operator's name and args in Data-Juicer's documentation",
         )
 
     def close(self) -> None:
@@ -145,6 +155,8 @@ class Service:
         self._sessions.clear()
         if self._process is not None:
             end_group(self._process)
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def check_service(config: Config) -> None:
@@ -187,7 +199,7 @@ def _first(config: Config) -> str:
 
 @cache
 def _attached(url: str) -> Service:
-    service = Service(url)
+    service = Service(url, os.environ.get(TOKEN, ""))
     problem = _health(service.url)
     if problem:
         raise RunError(
@@ -204,6 +216,7 @@ def _started(chosen: DataJuicer) -> Service:
     port, python = chosen.port or _free_port(), str(expanded(chosen.python or sys.executable))
     token = secrets.token_urlsafe(24)
     log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the service
+    folder = tempfile.TemporaryDirectory(prefix="rlctl-juicer-", ignore_cleanup_errors=True)
     line = [python, str(SERVER), "--port", str(port), "--parent", str(os.getpid())]
     try:
         process = subprocess.Popen(
@@ -212,6 +225,7 @@ def _started(chosen: DataJuicer) -> Service:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            cwd=folder.name,
             env={**os.environ, TOKEN: token},
         )
     except OSError as error:
@@ -219,7 +233,8 @@ def _started(chosen: DataJuicer) -> Service:
             f"service.data_juicer.python is {python}, which cannot be started: {error.strerror}",
             hint="set it to the Python of an environment with py-data-juicer, such as /path/to/env/bin/python",
         ) from None
-    service, deadline = Service(f"http://127.0.0.1:{port}", process, token), time.monotonic() + START_SECONDS
+    service = Service(f"http://127.0.0.1:{port}", token, process, folder)
+    deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and status_of(process) is None:
         if not _health(service.url):
             atexit.register(service.close)

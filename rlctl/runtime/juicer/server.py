@@ -171,7 +171,8 @@ def main() -> None:
     chosen = arguments.parse_args()
     if chosen.parent is not None:
         threading.Thread(target=_end_with, args=(chosen.parent,), daemon=True).start()
-    os.chdir(tempfile.mkdtemp(prefix="rlctl-juicer-"))  # Data-Juicer writes its results and logs where it runs
+    else:
+        os.chdir(tempfile.mkdtemp(prefix="rlctl-juicer-"))  # Data-Juicer writes its results and logs where it runs
     import data_juicer.config  # noqa: F401  # without Data-Juicer it ends here, before a client sends rows
 
     ThreadingHTTPServer((chosen.host, chosen.port), Handler).serve_forever()

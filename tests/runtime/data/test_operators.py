@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,8 @@ from rlctl.runtime.data.operators import (
     with_operators,
 )
 from rlctl.runtime.data.sources import load_source
-from rlctl.runtime.juicer.client import check_service
+from rlctl.runtime.juicer import server
+from rlctl.runtime.juicer.client import Service, check_service
 
 TEXTS = (
     "abcabcabcabcabcabc xyz",
@@ -147,6 +150,23 @@ def test_without_a_service_what_to_do_is_said(tmp_path: Path, service: Any, mess
         check_service(config)
     assert hint in (refused.value.hint or "")
     check_service(made(tmp_path, {"type": "length"}))
+
+
+def test_a_service_with_a_token_refuses_requests_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it reads operators: with the token it fails later, as this Python has no Data-Juicer."""
+    monkeypatch.setattr(server, "TOKEN", "secret")
+    with ThreadingHTTPServer(("127.0.0.1", 0), server.Handler) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{serving.server_port}"
+        for token, status, hint in (
+            ("", 401, "RLCTL_JUICER_TOKEN"),
+            ("other", 401, "RLCTL_JUICER_TOKEN"),
+            ("secret", 500, "name and args"),
+        ):
+            with pytest.raises(RunError, match=f"answered /create with {status}") as refused:
+                Service(url, token).process({"operators": [{"text_length_filter": {}}]}, [{"text": "Hi"}], where="a")
+            assert hint in (refused.value.hint or "")
+        serving.shutdown()
 
 
 def test_priority_sorts_and_cuts(tmp_path: Path) -> None:
