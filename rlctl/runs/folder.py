@@ -12,11 +12,11 @@ from typing import Any
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import redacted
+from rlctl.common.whole_files import write_whole
 from rlctl.config import Config, Loaded, live_expressions, load, put_at, to_file
 from rlctl.config.inspect import marked_secrets, secrets
 from rlctl.documents import read_text, read_yaml, write_yaml
 from rlctl.planning.plan import Plan
-from rlctl.runs.record import write_whole
 
 
 def folder_of(config: Config) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from rlctl.common.messages.reasons import said
+from rlctl.common.whole_files import write_whole
 
 Status = Literal["running", "finished", "stopped", "failed", "interrupted"]
 ALIVE_FILE = "alive"
@@ -72,13 +73,6 @@ def record_of(told: Any) -> Record:
 
 def write_record(folder: Path, record: Record) -> None:
     write_whole(folder / "run.json", json.dumps(asdict(record), indent=1))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text)
-    partial.replace(path)
 
 
 def is_alive(record: Record, folder: Path) -> bool:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from rlctl.common import packages
 from rlctl.common.errors import MissingDependency, RlctlError, RunError
+from rlctl.common.whole_files import write_whole
 from rlctl.config import Config, revealed
 from rlctl.config.sections.output import RaySettings
 from rlctl.planning.megatron.starting import from_weights
@@ -274,11 +275,9 @@ def mark_finished(place: Path, summary: dict[str, Any]) -> dict[str, Any]:
     Raises:
         RunError: it cannot be written.
     """
-    partial = place / "finished.json.partial"
     try:
         place.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(summary, indent=1))
-        partial.replace(place / "finished.json")
+        write_whole(place / "finished.json", json.dumps(summary, indent=1))
     except OSError as error:
         raise RunError(f"the end of the stage could not be recorded in {place}: {error.strerror}") from error
     return summary

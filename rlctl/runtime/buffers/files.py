@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.whole_files import replacing, write_whole
 from rlctl.runtime.buffers.interface import (
     POLL_SECONDS,
     BufferTimeout,
@@ -35,8 +36,6 @@ from rlctl.runtime.processes.calls import StopRequested
 
 LINES = (".jsonl", ".json")
 """Endings of one file of lines."""
-PARTIAL = ".partial"
-"""Ending of a file that is being written."""
 END = "end"
 """Key of the line, or ending of the file, by which a writer says that it has ended."""
 
@@ -109,9 +108,8 @@ class FileBuffer:
             else:
                 self._path.mkdir(parents=True, exist_ok=True)
                 write = _write_parquet if self._path.suffix == ".parquet" else _write_lines
-                partial = self._path / f"{name}{PARTIAL}"
-                write(partial, records)
-                partial.rename(self._path / f"{name}{self._path.suffix or '.jsonl'}")
+                with replacing(self._path / f"{name}{self._path.suffix or '.jsonl'}") as partial:
+                    write(partial, records)
         except OSError as error:
             raise RunError(
                 f"the buffer {self._path} cannot be written: {error.strerror or error}",
@@ -195,11 +193,9 @@ class FileBuffer:
 
     def announce(self, version: int, folder: Path) -> None:
         file = self._announcement
-        partial = file.with_name(f"{file.name}{PARTIAL}")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps({"version": version, "folder": str(folder)}))
-            partial.replace(file)
+            write_whole(file, json.dumps({"version": version, "folder": str(folder)}))
         except OSError as error:
             raise RunError(
                 f"{file} cannot be written: {error.strerror or error}",

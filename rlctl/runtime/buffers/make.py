@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.whole_files import write_whole
 from rlctl.config import Config
 from rlctl.config.sections.execution import FileBuffer as FileSection
 from rlctl.config.sections.execution import MemoryBuffer as MemorySection
@@ -103,9 +104,7 @@ def member_of(place: Path) -> str:
     try:
         if not file.exists():
             place.mkdir(parents=True, exist_ok=True)
-            partial = file.with_name(f"{file.name}.partial")
-            partial.write_text(f"{place.parent.parent.name}-{place.name}-{uuid.uuid4().hex[:12]}")
-            partial.replace(file)
+            write_whole(file, f"{place.parent.parent.name}-{place.name}-{uuid.uuid4().hex[:12]}")
         return file.read_text()
     except OSError as error:
         raise RunError(

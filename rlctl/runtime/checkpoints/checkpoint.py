@@ -28,6 +28,7 @@ from typing import Any, Protocol
 
 from rlctl.common.errors import PlanError
 from rlctl.common.regular_files import read_json
+from rlctl.common.whole_files import replacing
 from rlctl.config import Config, Stage
 from rlctl.runtime.checkpoints.checksums import damage, write_checksums
 from rlctl.runtime.processes.calls import WorkerFailed, WorkerLost
@@ -301,9 +302,8 @@ def _without_critic(folder: Path) -> None:
     if not (folder / "critic").is_dir() or not manifest.is_file():
         return
     sizes = json.loads(manifest.read_text())
-    partial = folder / "manifest.json.partial"
-    _write_json(partial, {name: size for name, size in sizes.items() if not name.startswith("critic/")})
-    partial.replace(manifest)
+    with replacing(manifest) as partial:
+        _write_json(partial, {name: size for name, size in sizes.items() if not name.startswith("critic/")})
     shutil.rmtree(folder / "critic", ignore_errors=True)
 
 

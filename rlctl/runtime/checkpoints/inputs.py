@@ -29,6 +29,7 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.secrets import without_secrets
+from rlctl.common.whole_files import write_whole
 from rlctl.config import Config, to_plain
 from rlctl.config.inspect import secrets, settings
 from rlctl.config.sections.data import DataSource
@@ -189,10 +190,8 @@ def accept(saved: Saved, now: Inputs, accepted: Sequence[Change]) -> None:
         "changes": [str(each) for each in accepted],
         "data": digest(now[REFUSED]),
     }
-    partial = place / f"{ACCEPTED}.partial"
     try:
-        partial.write_text(json.dumps([*_accepted(place), entry], indent=1, ensure_ascii=False))
-        partial.replace(place / ACCEPTED)
+        write_whole(place / ACCEPTED, json.dumps([*_accepted(place), entry], indent=1, ensure_ascii=False))
     except OSError as error:
         raise RunError(f"{place / ACCEPTED} cannot be written: {error.strerror}") from error
 

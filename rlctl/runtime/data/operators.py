@@ -11,19 +11,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache as remembered
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.whole_files import replacing, write_whole
 from rlctl.config import Config, to_plain
 from rlctl.config.sections.data import (
     AlphanumericFilter,
@@ -158,8 +157,7 @@ def _prepared(config: Config, index: int, tokens: Tokens) -> Prepared:
         kept, counts = _operated(config, source, rows, tokens, key)
         folder.mkdir(parents=True, exist_ok=True)
         _write(_table(kept, rows), file)
-        with _whole(record) as partial:
-            partial.write_text(json.dumps([vars(each) for each in counts], ensure_ascii=False), encoding="utf-8")
+        write_whole(record, json.dumps([vars(each) for each in counts], ensure_ascii=False))
     counts = [
         Counted(**{**each, "dropped": tuple(each["dropped"])})
         for each in json.loads(record.read_text(encoding="utf-8"))
@@ -473,22 +471,11 @@ def _table(kept: list[Row], rows: Dataset) -> Dataset:
     return Dataset.from_list(values, features=rows.features if same else None)
 
 
-@contextmanager
-def _whole(file: Path) -> Iterator[Path]:
-    """A path to write to, which replaces the file at the end. Runs that prepare the same data at once use different ones."""
-    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def _write(rows: Dataset, file: Path) -> None:
     """Write rows as Parquet, whole or not at all."""
     import pyarrow.parquet
 
-    with _whole(file) as partial:
+    with replacing(file) as partial:
         pyarrow.parquet.write_table(rows.data.table, partial)
 
 
@@ -515,8 +502,7 @@ def _copy(file: Path, folder: Path) -> None:
             hint="remove it, or name another folder",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with _whole(output) as partial:
-        partial.write_text(content, encoding="utf-8")
+    write_whole(output, content)
 
 
 def shown_rows(file: Path, column: str, count: int = SHOWN) -> Iterator[str]:

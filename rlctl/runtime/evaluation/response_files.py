@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rlctl.common.errors import RunError
+from rlctl.common.whole_files import write_whole
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.types import Prompt
@@ -60,9 +61,7 @@ class JsonLines:
         for step, lines in self._open.items():
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                partial = self.folder / f"{step}.jsonl.partial"
-                partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-                partial.replace(self.folder / f"{step}.jsonl")
+                write_whole(self.folder / f"{step}.jsonl", "".join(f"{line}\n" for line in lines))
             except OSError as error:
                 raise _unwritable(self.folder, error) from error
         self._open.clear()

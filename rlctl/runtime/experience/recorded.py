@@ -18,6 +18,7 @@ from typing import Protocol
 import torch
 
 from rlctl.common.errors import PlanError, RunError
+from rlctl.common.whole_files import replacing
 from rlctl.config import Config
 from rlctl.planning import rollout_schedule
 from rlctl.runtime.pickles import load_objects, reason_of
@@ -45,11 +46,10 @@ class Dumped:
             RunError: they cannot be kept.
         """
         answers, path = self._engines.generate(requests), self._folder / name_of(requests)
-        partial = path.with_suffix(".partial")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            torch.save([[asdict(response) for response in group] for group in answers], partial)
-            partial.replace(path)
+            with replacing(path) as partial:
+                torch.save([[asdict(response) for response in group] for group in answers], partial)
         except (OSError, RuntimeError) as error:
             raise RunError(
                 f"responses cannot be saved in {self._folder}: {error}", hint="see run.skip.folder"

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from rlctl.common.whole_files import write_whole
+
 FOLDER = "processes"
 EVERY_SECONDS = 5.0
 CONTROLLER = "controller"
@@ -65,9 +67,7 @@ class Vitals:
 
     def _write(self, told: dict[str, Any]) -> None:
         self._path.parent.mkdir(exist_ok=True, mode=0o700)
-        partial = self._path.with_suffix(".partial")
-        partial.write_text(json.dumps(told))
-        partial.replace(self._path)
+        write_whole(self._path, json.dumps(told))
 
     def look(self) -> dict[str, Any]:
         """What the process uses now; its CPU in percent of one core, since it was last looked at."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlctl.common.whole_files import write_whole
 from rlctl.planning.memory import GIB
 from rlctl.planning.plan import role_and_number
 from rlctl.runtime.profiling.throughput import Interval
@@ -35,9 +36,7 @@ class Timeline:
             OSError: it cannot be written.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(json.dumps({"displayTimeUnit": "ms", "traceEvents": list(self.events())}), encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, json.dumps({"displayTimeUnit": "ms", "traceEvents": list(self.events())}))
 
     def events(self) -> Iterator[dict[str, Any]]:
         """What the file holds."""

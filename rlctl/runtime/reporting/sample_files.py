@@ -17,6 +17,8 @@ from typing import Any
 
 import orjson
 
+from rlctl.common.whole_files import replacing
+
 FOLDER = "samples"
 STEP, EVALUATION = "step", "evaluation"
 RECENT, OLDER = 128, 128
@@ -60,10 +62,8 @@ class SampleFiles:
         path = path_of(self.run, self.stage, kind, step)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            partial = path.with_suffix(".partial")
-            with partial.open("wb") as file:
+            with replacing(path) as partial, partial.open("wb") as file:
                 file.writelines(orjson.dumps(line, default=str, option=WRITTEN) for line in lines)
-            partial.replace(path)
             for old in too_many([known for each, known in files_of(self.run, self.stage) if each == kind]):
                 path_of(self.run, self.stage, kind, old).unlink(missing_ok=True)
         except (OSError, TypeError) as error:
