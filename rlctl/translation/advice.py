@@ -16,7 +16,7 @@ from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.matrix import flat
-from rlctl.adapters.engine.rules import Absent, Chosen, CustomRule, Key, Rule, Switch, matches, split, version_of
+from rlctl.adapters.engine.rules import Absent, Chosen, Key, Rule, Switch, Tree, matches, split, version_of
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import GONE, changed_leaves, find, gates
 from rlctl.adapters.engine.tree import put as put_in_tree
@@ -242,7 +242,7 @@ class Adviser:
             return written
         for rule in self._rules(path):
             known = [key.name for key in rule.keys if key.exists(self._version) and "*" not in key.name]
-            direct = isinstance(rule, (Key, Switch, Chosen)) or (isinstance(rule, CustomRule) and len(known) == 1)
+            direct = isinstance(rule, (Key, Switch, Chosen)) or (len(known) == 1 and not isinstance(rule, Tree))
             if known and direct:
                 return known[0]
         return ""

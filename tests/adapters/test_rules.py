@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from rlctl.adapters import dialect, names
 from rlctl.adapters.engine.reading import TextView
-from rlctl.adapters.engine.rules import Absent, Flow, InexpressibleError, Key, Rule, Section, When, version_of
+from rlctl.adapters.engine.rules import Absent, Flow, Group, InexpressibleError, Key, Rule, computed, version_of
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import find, put
 from rlctl.adapters.engine.writing import ConfigView, ConfigWithOrigins
@@ -46,7 +46,7 @@ FEW = settings(
 
 def _inner(rules: tuple[Rule, ...]) -> Iterator[Rule]:
     for rule in rules:
-        if isinstance(rule, (When, Section)):
+        if isinstance(rule, Group):
             yield from _inner(rule.rules)
         else:
             yield rule
@@ -99,7 +99,8 @@ def _comes_back(rule: Key, table: Table, release: str, given_: ConfigWithOrigins
             put(raw, flow.to, flow.value)
     if not raw:  # a spelling that is only read, or one that another engine has
         try:
-            put(raw, rule.keys[0].path, rule.convert.write(find(given_.plain, place), view))
+            made = computed(rule.convert.write(find(given_.plain, place), view), "mapped", "")
+            put(raw, rule.keys[0].path, made.value)
         except InexpressibleError:
             return False
     read = [flow for flow in rule.read(TextView(table, version, raw, {})) if flow.to]

@@ -6,7 +6,7 @@ import ast
 import copy
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from string import Formatter
 
@@ -199,6 +199,13 @@ def is_called(node: ast.AST | None, name: str, first: ast.AST) -> bool:
     )
 
 
+def is_for_developers(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether a text is the ``why`` of a custom rule, which only the source shows."""
+    named = parents[node]
+    made = parents[named] if isinstance(named, ast.keyword) and named.arg == "why" else None
+    return isinstance(made, ast.Call) and getattr(made.func, "id", "") == "CustomRule"
+
+
 def said_in_code() -> dict[str, str]:
     """The reasons in the code, with the module that says each: what ``said`` is given, and constants with several words."""
     found: dict[str, str] = {}
@@ -208,6 +215,8 @@ def said_in_code() -> dict[str, str]:
                 continue
             parent, text = parents[node], node.value
             if isinstance(parent, (ast.Expr, ast.JoinedStr)) or is_called(parent, "CustomRule", node):
+                continue
+            if is_for_developers(node, parents):
                 continue
             prose = PROSE.search(text) and not SOURCE.match(text) and not NOT_SHOWN.match(text)
             if prose or is_called(parent, "said", node):

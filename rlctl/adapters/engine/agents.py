@@ -206,7 +206,15 @@ def sources_of_rows(kind: str, column: str, framework: str) -> CustomRule:
                 yield Flow((), None, ((*place, "agent_key"),), "mapped", note)
 
     fills = tuple(f"data.{kind}[].{name}" for name in ("agent", "agent_key"))
-    return CustomRule(f"agent of {kind} rows", (), fills, read, write, "the column of the row")
+    return CustomRule(
+        f"agent of {kind} rows",
+        (),
+        fills,
+        read,
+        write,
+        "the column of the row",
+        why="It compares two keys of each source with those of the whole config.",
+    )
 
 
 def tools_agent(config: Config) -> int | None:

@@ -55,5 +55,11 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
 
     keys = (DialectKey(switch, on), DialectKey(place, path))
     return CustomRule(
-        f"checkpoint of {block}", keys, (own, start), read, write, "read only if use_dist_checkpointing is on"
+        f"checkpoint of {block}",
+        keys,
+        (own, start),
+        read,
+        write,
+        "read only if use_dist_checkpointing is on",
+        why="The switch is written by whether there is a path, and kept apart while there is none.",
     )

@@ -18,16 +18,14 @@ from rlctl.adapters import dialect, names
 from rlctl.adapters.engine.rules import (
     Absent,
     Chosen,
-    CustomRule,
     DefaultFrom,
     DialectKey,
     Dropped,
+    Group,
     Key,
     Noted,
     Rule,
-    Section,
     VersionedDefault,
-    When,
     matches,
     split,
 )
@@ -165,32 +163,24 @@ def _plain(path: str) -> KeyPath:
 def flat(rules: Iterable[Rule]) -> Iterator[Rule]:
     """The rules, those inside others in their place."""
     for rule in rules:
-        if isinstance(rule, (Section, When)):
+        if isinstance(rule, Group):
             yield from flat(rule.rules)
         else:
             yield rule
 
 
 def _how(rule: Rule) -> str:
-    return (
-        rule.convert.how
-        if isinstance(rule, Key)
-        else "derived"
-        if isinstance(rule, CustomRule) and rule.formula
-        else "mapped"
-    )
+    return "derived" if rule.formula else rule.convert.how if isinstance(rule, Key) else "mapped"
 
 
 def _notes(rule: Rule) -> list[str]:
     if isinstance(rule, Key):
-        return [note for note in (rule.note or rule.convert.note,) if note]
-    if isinstance(rule, CustomRule):
-        return [rule.formula] if rule.formula else []
+        return [note for note in (rule.formula or rule.note or rule.convert.note,) if note]
     if isinstance(rule, Chosen):
         return [", ".join(f"{theirs} is {ours}" for theirs, ours in rule.names.items() if theirs != ours)] * bool(
             rule.names
         )
-    return []
+    return [rule.formula] if rule.formula else []
 
 
 def default_text(value: Any) -> str:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rlctl.adapters.engine.rules import CustomRule, Flow, Inexpressible, Out, Writing
+from rlctl.adapters.engine.rows import WriteOnly
 from rlctl.common.messages.reasons import said
 
 
-def unfolded_preset(name: str) -> CustomRule:
+def unfolded_preset(name: str) -> WriteOnly:
     """The rule of a format, by the framework's name."""
+    to = "algorithm.preset"
     reason = said("{name} has no presets; its settings are written key by key", name=name)
-
-    def write(view: Writing) -> Iterator[Out]:
-        used = (view.to("algorithm.preset"),)
-        yield Flow((), None, used, "derived", reason)
-        if view.get("algorithm.preset") is not None:
-            yield Inexpressible(used, reason, idle=True)
-
-    return CustomRule(
-        "preset", (), ("algorithm.preset",), lambda view: iter(()), write, "the settings that it stands for are written"
+    formula = "the settings that it stands for are written"
+    return WriteOnly(
+        to, lambda view: view.get(to) is not None, reason, lost=reason, idle=True, fills=True, formula=formula
     )

@@ -208,10 +208,10 @@ class Converter(Protocol):
     def note(self) -> str: ...
 
     def read(self, value: Any, view: Reading) -> Any:
-        """The canonical value, or ABSENT where the dialect's value says nothing."""
+        """The canonical value, ``Computed`` if the report says how, or ABSENT where the dialect's value says nothing."""
 
     def write(self, value: Any, view: Writing) -> Any:
-        """The dialect's value, or ABSENT where the key is left out."""
+        """The dialect's value, ``Computed`` if the report says how, or ABSENT where the key is left out."""
 
 
 @dataclass(frozen=True)
@@ -243,8 +243,31 @@ def converted(converter: Converter, value: Any, view: Reading, key: str) -> Any:
         raise BadValueError(error.args[0], key=error.key or view.path(key)) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a converter returns for a value that it computed, rather than renamed."""
+
+    value: Any
+    note: str = ""
+    """How it was computed."""
+    how: Provenance = "derived"
+    lost: str = ""
+    """While writing: what the written value cannot express; empty if it is exact."""
+    idle: bool = False
+    """No result hangs on what is lost."""
+    always: bool = False
+
+
+def computed(made: Any, how: Provenance, note: str) -> Computed:
+    """What a converter returned, with the provenance and note of its row if it has none of its own."""
+    return made if isinstance(made, Computed) else Computed(made, note, how)
+
+
 class Rule:
     """One concept of a table."""
+
+    formula = ""
+    """The rule in one line, for the printed table; empty where its keys say it."""
 
     @property
     def keys(self) -> tuple[DialectKey, ...]:
@@ -285,10 +308,13 @@ class Key(Rule):
     """Whether this is the key to write; another rule writes the same concept otherwise."""
     implied: bool = False
     """Whether a kept value from an earlier conversion replaces the one that is read."""
+    words: bool = False
+    """Whether its value may be text although its default is a number."""
+    formula: str = ""
 
     @cached_property
     def keys(self) -> tuple[DialectKey, ...]:
-        return (DialectKey(self.key, self.default, self.since, self.until), *self.also)
+        return (DialectKey(self.key, self.default, self.since, self.until, self.words), *self.also)
 
     @property
     def canonical(self) -> tuple[str, ...]:
@@ -303,10 +329,10 @@ class Key(Rule):
             return
         used = (view.path(deciding.name),)
         value = raw if isinstance(raw, str) and "${" in raw else converted(self.convert, raw, view, deciding.name)
-        if not isinstance(value, Absent):
-            same = isinstance(self.convert, Same) or value == raw
-            note = self.note or self.convert.note
-            yield Flow(view.to(self.to), value, used, self.convert.how, note, same=same, implied=self.implied)
+        made = computed(value, self.convert.how, self.note or self.convert.note)
+        if not isinstance(made.value, Absent):
+            same = made is not value and (isinstance(self.convert, Same) or value == raw)
+            yield Flow(view.to(self.to), made.value, used, made.how, made.note, same=same, implied=self.implied)
         elif stated:
             yield Flow((), None, used, "mapped", "says nothing beyond the default")
         for key in written:
@@ -337,16 +363,19 @@ class Key(Rule):
         if raw is None and not self._may_be_null(target, view):
             yield Flow((), None, used, "derived", said("null leaves {name} to its default", name=target.name))
             return
-        same = isinstance(self.convert, Same) or raw == value
+        made = computed(raw, self.convert.how, self.note or self.convert.note)
+        if made.lost:
+            yield Inexpressible(used, made.lost, idle=made.idle)
+        same = made is not raw and (isinstance(self.convert, Same) or raw == value)
         for name in (target.name, *self.write_always_to):
             yield Flow(
                 view.path(name),
-                raw,
+                made.value,
                 used,
-                self.convert.how,
-                self.note or self.convert.note,
+                made.how,
+                made.note,
                 same=same,
-                always=self.always,
+                always=self.always or made.always,
                 quiet=self.quiet,
             )
 
@@ -412,6 +441,8 @@ class CustomRule(Rule):
     writer: Writer
     formula: str = ""
     """The rule in one line, for the printed table."""
+    why: str = field(default="", kw_only=True)
+    """Why no row can express it: a sentence for who reads the table."""
 
     @property
     def keys(self) -> tuple[DialectKey, ...]:
@@ -559,13 +590,10 @@ class Chosen(Rule):
         yield Flow(view.path(self.key), raw, used, always=self.always)
 
 
-@dataclass(frozen=True)
-class Section(Rule):
-    """A canonical section that is null unless one of its keys is written."""
+class Group(Rule):
+    """Rows inside another, with whole keys on both sides."""
 
-    to: str
     rules: tuple[Rule, ...]
-    """With whole keys on both sides."""
 
     @cached_property
     def keys(self) -> tuple[DialectKey, ...]:
@@ -573,7 +601,19 @@ class Section(Rule):
 
     @property
     def canonical(self) -> tuple[str, ...]:
-        return (self.to, *(name for rule in self.rules for name in rule.canonical))
+        return tuple(name for rule in self.rules for name in rule.canonical)
+
+
+@dataclass(frozen=True)
+class Section(Group):
+    """A canonical section that is null unless one of its keys is written."""
+
+    to: str
+    rules: tuple[Rule, ...]
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return (self.to, *super().canonical)
 
     def read(self, view: Reading) -> Iterator[Flow]:
         written = [key for key in self.keys if "*" not in key.name and view.written(key.name)]
@@ -591,21 +631,13 @@ class Section(Rule):
 
 
 @dataclass(frozen=True)
-class When(Rule):
+class When(Group):
     """Rules that hold only under a condition; their keys are dead otherwise."""
 
     rules: tuple[Rule, ...]
     reads: Callable[[Reading], bool]
     writes: Callable[[Writing], bool]
     reason: str
-
-    @cached_property
-    def keys(self) -> tuple[DialectKey, ...]:
-        return tuple(key for rule in self.rules for key in rule.keys)
-
-    @property
-    def canonical(self) -> tuple[str, ...]:
-        return tuple(name for rule in self.rules for name in rule.canonical)
 
     def read(self, view: Reading) -> Iterator[Flow]:
         if self.reads(view):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.implied import MANAGERS
+from rlctl.adapters.engine.rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
     ABSENT,
     BadValueError,
-    CustomRule,
+    Computed,
     Dropped,
-    Flow,
-    Inexpressible,
     InexpressibleError,
     Key,
-    Out,
     Provenance,
     Reading,
     Same,
@@ -45,31 +43,28 @@ CORRECTION_FIELDS = tuple(
 """The canonical fields of a correction between rollout and training."""
 
 
-def manager_rule(framework: str) -> CustomRule:
+def manager_rule(framework: str) -> FollowsFrom:
     """verl's reward manager in a framework that has none: lost unless it only calls the reward for each response."""
     to = "reward_loop.manager"
 
-    def read(view: Reading) -> Iterator[Flow]:
-        yield Flow(view.to(to), "naive", ())
+    def does(view: Writing) -> Any:
+        row = MANAGERS.get(str(view.get(to)))
+        return view.get(to) if row is not None and row.one_response else "naive"
 
-    def write(view: Writing) -> Iterator[Out]:
-        name, used = view.get(to), (view.to(to),)
+    def reason(view: Writing) -> str:
+        name = view.get(to)
         row = MANAGERS.get(str(name))
-        if row is not None and row.one_response:
-            yield Flow(
-                (),
-                None,
-                used,
-                "mapped",
-                said("{framework} calls its reward for each response too", framework=framework),
-            )
-        else:
-            does = said(", which {does}", does=row.does) if row is not None else ""
-            yield Inexpressible(
-                used, said("{framework} has no reward manager {name}{does}", framework=framework, name=name, does=does)
-            )
+        does = said(", which {does}", does=row.does) if row is not None else ""
+        return said("{framework} has no reward manager {name}{does}", framework=framework, name=name, does=does)
 
-    return CustomRule("reward manager", (), (to,), read, write, "each response is scored separately")
+    return FollowsFrom(
+        to,
+        reads=lambda view: "naive",
+        writes=does,
+        reason=reason,
+        note=said("{framework} calls its reward for each response too", framework=framework),
+        formula="each response is scored separately",
+    )
 
 
 def shaping_dropped(reason: str) -> list[Dropped]:
@@ -246,7 +241,10 @@ class Steps:
         steps = arithmetic.interval_in_steps(Interval(**value), view.config, rows(view.options))
         if steps is None:
             raise InexpressibleError("an interval in epochs needs the number of training rows: state dataset_rows")
-        return steps
+        counted = ", ".join(
+            said("{item} {name}", item=item, name=name.replace("_", " ")) for name, item in value.items() if item
+        )
+        return Computed(steps, said("every {counted}: {value} in whole steps", counted=counted, value=steps))
 
 
 @dataclass(frozen=True)
@@ -426,7 +424,7 @@ def _items(text: str) -> list[Any]:
 
 def interval(
     key: str, to: str, default: int = -1, never: int = -1, *, always: bool = False, each_epoch: str = ""
-) -> CustomRule:
+) -> Key:
     """How often something happens, in whole steps; what is counted otherwise is rounded to them.
 
     Args:
@@ -437,27 +435,9 @@ def interval(
         always: whether it is written even if it is the dialect's default.
         each_epoch: the dialect's word for once an epoch.
     """
-    rule = Key(key, to, default, Steps(never, each_epoch=each_epoch), always=always)
-    keys = tuple(replace(one, words=bool(each_epoch)) for one in rule.keys)
-
-    def write(view: Writing) -> Iterator[Out]:
-        value = view.get(to)
-        for flow in rule.write(view):
-            if isinstance(value, Mapping) and isinstance(flow, Flow) and flow.value != each_epoch:
-                counted = ", ".join(
-                    said("{item} {name}", item=item, name=name.replace("_", " "))
-                    for name, item in value.items()
-                    if item
-                )
-                yield replace(
-                    flow,
-                    how="derived",
-                    note=said("every {counted}: {value} in whole steps", counted=counted, value=flow.value),
-                )
-            else:
-                yield flow
-
-    return CustomRule(f"interval {key}", keys, (to,), rule.read, write, "rounded to whole steps, at least 1")
+    how_often = Steps(never, each_epoch=each_epoch)
+    formula = "rounded to whole steps, at least 1"
+    return Key(key, to, default, how_often, always=always, words=bool(each_epoch), formula=formula)
 
 
 def rows(options: Mapping[str, str]) -> int | None:

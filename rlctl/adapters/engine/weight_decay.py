@@ -6,16 +6,17 @@ three dialects use unchanged); the other engines build their optimizers over all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from rlctl.adapters.engine.rules import Absent, CustomRule, Flow, Inexpressible, Out, Reading, Writing
+from rlctl.adapters.engine.rows import FollowsFrom
+from rlctl.adapters.engine.rules import ABSENT, Reading, Writing
 
 __all__ = ["norms_and_biases"]
 
 
 def norms_and_biases(
     optimizer: str, in_text: Callable[[Reading], bool], in_config: Callable[[Writing], bool]
-) -> CustomRule:
+) -> FollowsFrom:
     """Whether norms and biases decay, of the optimizer at a canonical place.
 
     Args:
@@ -23,31 +24,16 @@ def norms_and_biases(
         in_text: whether Megatron trains in a text of the dialect.
         in_config: whether Megatron trains in what is written.
     """
-    to = f"{optimizer}.decay_norms_and_biases"
-
-    def read(view: Reading) -> Iterator[Flow]:
-        if in_text(view):
-            yield Flow(view.to(to), False, ())
-
-    def write(view: Writing) -> Iterator[Out]:
-        asked, does, used = view.get(to), not in_config(view), (view.to(to),)
-        if isinstance(asked, Absent):
-            return
-        if asked == does:
-            yield Flow((), None, used, "mapped", "what its engine does")
-            return
-        reason = (
-            "FSDP decays norms and biases too; no key changes that"
-            if does
-            else "Megatron-core never decays norms and biases"
-        )
-        yield Inexpressible(used, reason, idle=not view.get(f"{optimizer}.weight_decay"))
-
-    return CustomRule(
-        f"what {optimizer} pulls on",
-        (),
-        (to,),
-        read,
-        write,
-        "Megatron-core excludes norms and biases from weight decay",
+    return FollowsFrom(
+        f"{optimizer}.decay_norms_and_biases",
+        reads=lambda view: False if in_text(view) else ABSENT,
+        writes=lambda view: not in_config(view),
+        reason=lambda view: (
+            "Megatron-core never decays norms and biases"
+            if in_config(view)
+            else "FSDP decays norms and biases too; no key changes that"
+        ),
+        note="what its engine does",
+        idle=lambda view: not view.get(f"{optimizer}.weight_decay"),
+        formula="Megatron-core excludes norms and biases from weight decay",
     )
