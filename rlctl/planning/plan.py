@@ -233,12 +233,13 @@ def make_plan(config: Config, *, cluster: Cluster | None = None, rows: int | Non
 
 
 def resolved_stages(config: Config, device: Device) -> list[Stage]:
-    """The stages of a config, with ``algorithm.old_log_probs`` as it is where it says auto, and the built-in engine unsplit."""
+    """The stages of a config with its ``auto`` device and old log-probs decided, and the built-in engine unsplit."""
     return [replace(stage, config=_resolved(stage.config, device)) for stage in stages_of(config)]
 
 
 def _resolved(config: Config, device: Device) -> Config:
-    made = replace(config, algorithm=replace(config.algorithm, old_log_probs=arithmetic.old_log_probs(config, device)))
+    algorithm = replace(config.algorithm, old_log_probs=arithmetic.old_log_probs(config, device))
+    made = replace(config, algorithm=algorithm, placement=replace(config.placement, device=device))
     return arithmetic.unsplit(made) if generating(made, device) == "transformers" else made
 
 

@@ -212,3 +212,13 @@ def test_a_reference_that_does_not_divide_its_devices_is_refused_under_its_own_k
         plan({"reference": reference, "algorithm": {"kl_in_loss": {"coefficient": 0.1}}})
     assert "6 or 9 devices" in refused.value.hint
     assert "reference.engine" in refused.value.hint
+
+
+def test_memory_on_a_machine_without_gpus_is_that_of_the_cpu_whether_the_config_says_so_or_not() -> None:
+    cluster = Cluster(nodes=1, devices_per_node=2, device="cpu")
+    model = {"model": {"path": "Qwen/Qwen3-0.6B"}}
+    said, found = (
+        config_from({**model, "placement": {"devices_per_node": 2, "device": device}}) for device in ("cpu", "auto")
+    )
+    assert make_plan(found, cluster=cluster).stages[0].memory == make_plan(said, cluster=cluster).stages[0].memory
+    assert make_plan(found).stages[0].memory != make_plan(said).stages[0].memory
