@@ -117,22 +117,15 @@ class JobServer:
             environment["working_dir"] = str(directory)
         if variables:
             environment["env_vars"] = dict(variables)
-        until = time.monotonic() + UNREACHABLE_SECONDS
         with _told("the job cannot be submitted"):
-            while True:
-                try:
-                    return str(
-                        self._client.submit_job(
-                            entrypoint=shlex.join(command),
-                            runtime_env=environment,
-                            metadata={RUN: run, FOLDER: folder} if run else {},
-                            submission_id=f"rlctl-{run or 'helper'}-{secrets.token_hex(4)}",
-                        )
-                    )
-                except RuntimeError as error:  # of a head that has just been started, or is busy
-                    if NO_AGENT not in str(error) or time.monotonic() > until:
-                        raise
-                time.sleep(NEW_CONNECTION_SECONDS)
+            return _once_an_agent_answers(
+                lambda: self._client.submit_job(
+                    entrypoint=shlex.join(command),
+                    runtime_env=environment,
+                    metadata={RUN: run, FOLDER: folder} if run else {},
+                    submission_id=f"rlctl-{run or 'helper'}-{secrets.token_hex(4)}",
+                )
+            )
 
     def jobs(self) -> list[Job]:
         """The jobs that are runs, newest first."""
@@ -259,6 +252,22 @@ def _job(details: Any) -> Job:
         exit_code=details.driver_exit_code,
         message=details.message or "",
     )
+
+
+def _once_an_agent_answers(submit: Callable[[], Any]) -> str:
+    """Submit a job to a head that has just been started, or is busy, again until one of its agents takes the job.
+
+    Raises:
+        RuntimeError: the head refuses it, or no agent has answered for ``UNREACHABLE_SECONDS``.
+    """
+    until = time.monotonic() + UNREACHABLE_SECONDS
+    while True:
+        try:
+            return str(submit())
+        except RuntimeError as error:
+            if NO_AGENT not in str(error) or time.monotonic() > until:
+                raise
+        time.sleep(NEW_CONNECTION_SECONDS)
 
 
 @contextmanager
