@@ -17,7 +17,6 @@ _MESSAGE_BYTES = 64 << 10
 """By how much a socket's buffers can pass their sizes: the last message is taken whole, and one may be in the making."""
 _TERMINAL_BYTES = 2 * (640 << 10)
 """What a pseudo-terminal holds in its two directions at most."""
-_TCP = ("tcp", "tcp6")
 
 
 def tree(pid: int) -> tuple[list[int], int]:
@@ -99,31 +98,19 @@ def memory_of_sockets(pid: int) -> int:
     """Return the bytes that the sockets of a process's network namespace can hold; 0 if they cannot be read.
 
     This memory belongs to no process. Each socket, also one that no process holds anymore, counts as its buffers at their default
-    size; those of TCP grow, so their contents count in addition, twice for what the kernel holds with it.
+    size. Only pairs of Unix sockets can be opened.
     """
-    sockets = f"/proc/{pid}/net/"
     try:
-        first = Path(sockets, "sockstat").read_text().partition("\n")[0]
-        found = int(first.split()[-1]) * (_socket_bytes() + 2 * _MESSAGE_BYTES)
+        first = Path(f"/proc/{pid}/net/sockstat").read_text().partition("\n")[0]
+        return int(first.split()[-1]) * (_socket_bytes() + 2 * _MESSAGE_BYTES)
     except (OSError, ValueError, IndexError):
         return 0
-    return found + 2 * sum(_queued(sockets + name) for name in _TCP) if found else 0
 
 
 @functools.cache
 def _socket_bytes() -> int:
     sizes = (Path(f"/proc/sys/net/core/{name}_default") for name in ("rmem", "wmem"))
     return max(int(size.read_text()) if size.exists() else 212992 for size in sizes)
-
-
-def _queued(table: str) -> int:
-    """The bytes that the sockets of a table have sent or received and not yet handed over."""
-    try:
-        lines = Path(table).read_text().splitlines()[1:]
-    except OSError:
-        return 0
-    queues = (line.split()[4].partition(":") for line in lines)
-    return sum(int(sent, 16) + int(received, 16) for sent, _, received in queues)
 
 
 def memory_of_terminals(folder: str) -> int:
