@@ -35,6 +35,8 @@ SHARED = frozenset(
     }
 )
 """Findings of rlctl's checks that hold whoever runs the config; the others are about what rlctl's own runs do."""
+STOPPING = ("data-files", "uncallable-reward")
+"""Warnings of a framework's writer on what the framework stops at."""
 
 
 def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: bool = False) -> list[Finding]:
@@ -56,7 +58,10 @@ def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: 
         return found
     dialect = dialect_called(runner)
     version = release if own else dialect.newest
+    told = {stopping.code for stopping in found}
     for row, message in refused(requirements, dialect, document, release=version, environment=os.environ):
+        if row.told in told:
+            continue
         source = f"{runner} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
         found.append(
@@ -127,7 +132,12 @@ def _as_written(runner: str, loaded: Loaded, report: Report) -> tuple[Document |
     for origin in made.report.origins:
         put(values, parse_dotted(origin.key), origin.value)
     marks = {parse_dotted(key): entry.at for entry in made.report.accounting if entry.at for key, _ in entry.targets}
-    return Document("config", values, marks), []
+    document = Document("config", values, marks)
+    return document, [
+        replace(found, level=Level.ERROR, at=_place(document, split(found.key)))
+        for found in made.report.findings
+        if found.code in STOPPING
+    ]
 
 
 def _place(document: Document, path: KeyPath) -> Location | None:

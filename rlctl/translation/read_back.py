@@ -108,6 +108,7 @@ def refusals(report: Report, file: File, *, script: bool) -> list[Finding]:
     target, document = dialect_called(file.name), as_document(file)
     kind = file.kind if script else ""
     found = refused(requirements, target, document, release=file.release, environment={}, kind=kind)
+    found = [(row, message) for row, message in found if not row.told]
     if not found:
         return []
     level, name = Level.NOTE if _is_refused(report) else Level.WARNING, SHOWN.get(file.name, file.name)

@@ -197,9 +197,30 @@ ROLL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
 """What its pipelines refuse, or train nothing with."""
 
 BASES = {"verl": VERL, "trinity": TRINITY, "roll": ROLL}
+TRINITY_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
+    ({"buffer.explorer_input.taskset.path": "tasks.parquet"}, "buffer.explorer_input.taskset"),
+    (
+        {"buffer.explorer_input.taskset": ..., "buffer.explorer_input.tasksets": [{"path": "/data/a.jsonl"}]},
+        "buffer.explorer_input.tasksets",
+    ),
+    (
+        {"buffer.explorer_input.eval_tasksets": [{"path": "org/set"}, {"path": "e.json"}]},
+        "buffer.explorer_input.eval_tasksets",
+    ),
+    (
+        {
+            "mode": "train",
+            "algorithm.algorithm_type": "sft",
+            "buffer.trainer_input.experience_buffer.path": "rows.parquet",
+            "buffer.trainer_input.experience_buffer.storage_type": "file",
+        },
+        "buffer.trainer_input.experience_buffer",
+    ),
+]
+"""What Trinity stops at when it opens the data."""
 REFUSED = {
     "verl": [*VERL_REFUSED, *VERL_REFUSED_LATER],
-    "trinity": TRINITY_REFUSED,
+    "trinity": [*TRINITY_REFUSED, *TRINITY_REFUSED_LATER],
     "roll": [*ROLL_REFUSED, *ROLL_REFUSED_LATER],
 }
 

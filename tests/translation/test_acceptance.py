@@ -49,6 +49,7 @@ KNOWN = {
     "grpo_trainer_run_qwen3_235b_a22b_megatron.yaml": "expert_parallel_size 64, and tensor x data parallel is not",
     "tuning_scaling_run_qwen2_5_32b_megatron.yaml": "actor_rollout_ref.actor.model_engine, which verl does not have",
     "countdown-template.yaml": "a template: its taskset has no path",
+    **dict.fromkeys(("bots.yaml", "ref_eval_collect.yaml"), "paths of single files, which load_dataset does not open"),
 }
 """Examples that their own framework refuses as they are, and why."""
 
@@ -107,6 +108,31 @@ def test_a_config_of_another_framework_is_checked_as_it_would_be_written(tmp_pat
     assert "7 prompts x 1 responses" in mini.message
     assert mini.at is not None
     assert mini.at.file == "trinity.yaml"
+
+
+@pytest.mark.parametrize(
+    ("source", "runner", "named"),
+    [
+        ("verl", "trinity", "fails on a file such as train.parquet"),
+        ("trinity", "verl", "verl reads files that end in"),
+        ("trinity", "roll", "ROLL reads files that end in"),
+    ],
+)
+def test_data_that_another_framework_cannot_open_is_an_error(source: str, runner: str, named: str) -> None:
+    change = {"data.train_files": "train.parquet"} if source == "verl" else {}
+    text = write_yaml(tree(changed(source, change)))
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect=source, environment={})
+    errors = [item for item in findings_of(runner, loaded, report) if item.level is Level.ERROR]
+    [found] = [item for item in errors if named in item.message]
+    assert found.code == "data-files"
+    assert found.at is not None
+    assert not [item for item in errors if "names a single file" in item.message], "it is said once"
+
+
+def test_a_folder_may_be_named_as_a_file_is(tmp_path: Path) -> None:
+    (tmp_path / "tasks.parquet").mkdir()
+    folder = {"buffer.explorer_input.taskset.path": str(tmp_path / "tasks.parquet")}
+    assert refused("trinity", tree(changed("trinity", folder))) == []
 
 
 def test_devices_are_written_that_divide_a_mini_batch() -> None:

@@ -64,6 +64,8 @@ class Requirement:
     source: str
     """The framework's file and function."""
     hint: str = ""
+    told: str = ""
+    """The code of what the framework's writer says of the same, if it does."""
 
     def worded(self, values: Values) -> str:
         """The message with its values, in the reader's language."""

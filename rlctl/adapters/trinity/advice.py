@@ -11,6 +11,7 @@ from rlctl.adapters.engine.rules import ABSENT, Version
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import ConfigWithOrigins
 from rlctl.adapters.trinity.algorithm import TYPES
+from rlctl.adapters.trinity.requirements import FILES
 from rlctl.adapters.trinity.workflows import ONE_TURN, can_call, one_turn
 from rlctl.common.errors import closest
 from rlctl.common.messages.reasons import said, together
@@ -22,7 +23,6 @@ INPUT = ("buffer", "explorer_input")
 WORKFLOW = "buffer.explorer_input.default_workflow_type"
 REWARD = "buffer.explorer_input.default_reward_fn_type"
 TASKSET = "buffer.explorer_input.taskset.path"
-FILES = (".parquet", ".json", ".jsonl", ".csv", ".arrow")
 TOKENS = "trainer.max_token_len_per_gpu"
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
+from rlctl.common.filenames import is_folder
 from rlctl.common.messages.reasons import said
 
+FILES = (".parquet", ".json", ".jsonl", ".csv", ".arrow")
 MODES = ("explore", "train", "both", "bench", "serve", "colocate")
 ALGORITHMS = (
     *(
@@ -42,6 +46,12 @@ OFFLINE = ("sft", "dpo", "cpt")
 PARALLEL = ("tensor_parallel_size", "data_parallel_size", "pipeline_parallel_size")
 ENGINE = "explorer.rollout_model"
 VALIDATOR = "trinity/common/config_validator.py, "
+INPUT = "buffer.explorer_input"
+READERS = {
+    **dict.fromkeys((f"{INPUT}.taskset", f"{INPUT}.tasksets", f"{INPUT}.eval_tasksets"), "TaskFileReader"),
+    "buffer.trainer_input.experience_buffer": "ExperienceFileReader",
+}
+"""Where data is read from, and what reads it."""
 
 
 def _own_devices(values: Values) -> bool:
@@ -82,6 +92,15 @@ def _trainer_devices(values: Values) -> int:
 def _has_source(values: Values) -> bool:
     written = values["buffer.explorer_input.taskset"] or values["buffer.explorer_input.tasksets"]
     return bool(written) or bool(values["buffer.explorer_input.taskset.path"])
+
+
+def _single_files(values: Values, key: str) -> list[str]:
+    """Paths of single data files: a folder may have such a name."""
+    found = values[key] or {}
+    sources = found if isinstance(found, (list, tuple)) else [found]
+    usual = "file" if key.startswith(INPUT) else "queue"
+    paths = [str(source.get("path") or "") for source in sources if source.get("storage_type", usual) == "file"]
+    return [path for path in paths if path.endswith(FILES) and not is_folder(path)]
 
 
 ROWS: tuple[Requirement, ...] = (
@@ -285,6 +304,17 @@ ROWS: tuple[Requirement, ...] = (
         "buffer.explorer_input.taskset has no path",
         f"{VALIDATOR}BufferConfigValidator._fill_taskset_config",
         "set buffer.explorer_input.taskset.path",
+    ),
+    *(
+        Requirement(
+            key,
+            partial(_single_files, key=key),
+            said("{key} names a single file, but load_dataset takes a folder or a dataset's name", key=key),
+            f"trinity/buffer/reader/file_reader.py, {reader}",
+            "put each file into a separate folder, and name the folder",
+            told="data-files",
+        )
+        for key, reader in READERS.items()
     ),
     Requirement(
         "model.external_model.enable",
