@@ -141,8 +141,9 @@ def schedule(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         return
     if config.data.eval and not arithmetic.evaluates(config):
         yield problem("evaluation-never", ("data", "eval"), count=len(config.data.eval))
-    if config.schedule.evaluate_every is not None and not config.data.eval:
-        yield problem("evaluation-without-data", ("schedule", "evaluate_every"))
+    every = ("schedule", "evaluate_every")
+    if config.schedule.evaluate_every is not None and not config.data.eval and not surroundings.is_silent(every):
+        yield problem("evaluation-without-data", every)
 
 
 RULES = (mini_batches, lengths, schedule)

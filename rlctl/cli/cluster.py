@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -96,6 +97,11 @@ def slurm(
     if seconds is not None and seconds <= 0:
         raise UsageError(
             said("--time {time:g} minutes is not longer than the {grace} seconds of --grace", time=time, grace=grace)
+        )
+    if not re.fullmatch(r"\d+[KMGT]?", memory):
+        raise UsageError(
+            said("--memory {memory!r} is not an amount of memory", memory=memory),
+            hint="expected such as 512G, or 0 for all memory of a node",
         )
     text = script(
         Batch(

@@ -121,8 +121,8 @@ class Cause:
         """The message, with what differs between the findings as a list, and the stages that have it."""
         messages = list(dict.fromkeys(item.message for item in self.findings))
         told = messages[0]
-        if len(messages) > 1:
-            names = _paths(self.findings) or _varied(messages)
+        names = _paths(self.findings) or _varied(messages) if len(messages) > 1 else []
+        if len(names) > 1:  # one path that two keys name is not several
             more = text("and-more", count=len(names) - SHOWN_NAMES) if len(names) > SHOWN_NAMES else ""
             listed = text("name-separator").join(names[:SHOWN_NAMES]) + more
             told = text(f"{self.first.id}.several", **{**self.first.params, "count": len(names), "names": listed})

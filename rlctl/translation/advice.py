@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.matrix import flat
-from rlctl.adapters.engine.rules import Absent, Chosen, Key, Rule, Switch, Tree, matches, split, version_of
+from rlctl.adapters.engine.rules import ABSENT, Absent, Chosen, Key, Rule, Switch, Tree, matches, split, version_of
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import GONE, changed_leaves, find, gates
 from rlctl.adapters.engine.tree import put as put_in_tree
@@ -34,6 +34,7 @@ TRIES = 64
 """Values that are tried for one key before rlctl says that the framework cannot express any of them."""
 MOST_KEYS = 3
 """Keys that one hint changes together; a fix that takes more is no hint."""
+_PROBE = "rlctl-probe.parquet"
 _KEY = re.compile(r"(?<![\w.])[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+")
 
 
@@ -94,7 +95,8 @@ class Adviser:
             hint, left = self.with_values(finding)
         unnamed = next((key for key in _KEY.findall(hint) if self._is_canonical(key) and self.name(key) == key), "")
         left = left or (f"--set {unnamed}=VALUE" if unnamed else "")
-        message, hint = self.renamed(finding.message), self.renamed(hint)
+        message = self.renamed(finding.message)
+        hint = hint if left and not unnamed else self.renamed(hint)  # what cannot be expressed is a canonical value
         return replace(finding, message=message, hint=hint, option=finding.option or left)
 
     def renamed(self, text: str) -> str:
@@ -144,6 +146,8 @@ class Adviser:
             if self._before is None or written is None or self._read(written, key) != wanted:
                 return None
             found = list(changed_leaves(self._before, written))
+            if not found:  # the writer has such a value for what the file says, too
+                return self._as_written(key, value, written)
             changes = [(path, new) for path, new in found if new is not GONE or self._has(path)]
             kept = [change for change in changes if change[1] is not GONE]
             if len(changes) > MOST_KEYS and len(kept) > MOST_KEYS:
@@ -154,6 +158,12 @@ class Adviser:
             changes = kept if len(kept) < len(changes) and self._gives(kept, key, wanted) else changes
         except (RlctlError, ValueError):
             return None
+        return Expressed(value, tuple(changes), by_one=False) if 0 < len(changes) <= MOST_KEYS else None
+
+    def _as_written(self, key: KeyPath, value: Any, written: Mapping[str, Any]) -> Expressed | None:
+        """All keys that a value is written with, because the file may hold others."""
+        names = [split(known.name) for rule in self._rules(key) for known in rule.keys if "*" not in known.name]
+        changes = [(path, theirs) for path in names if (theirs := find(written, path)) is not ABSENT]
         return Expressed(value, tuple(changes), by_one=False) if 0 < len(changes) <= MOST_KEYS else None
 
     def _gives(self, changes: Sequence[tuple[KeyPath, Any]], key: KeyPath, wanted: Any) -> bool:
@@ -245,6 +255,17 @@ class Adviser:
             direct = isinstance(rule, (Key, Switch, Chosen)) or (len(known) == 1 and not isinstance(rule, Tree))
             if known and direct:
                 return known[0]
+        return self._name_of_data(path) if path in (("data", "train"), ("data", "eval")) else ""
+
+    def _name_of_data(self, path: KeyPath) -> str:
+        """Where the framework's writer puts a dataset, which several rules do together."""
+        try:
+            written = self._written(put(self.loaded, path, [{"path": _PROBE}]))
+        except RlctlError:
+            return ""
+        for place, value in changed_leaves(self._before or {}, written or {}):
+            if _PROBE in str(value):  # the path, or a list with it
+                return dotted(tuple(takewhile(lambda part: isinstance(part, str), place)))
         return ""
 
     def _written_name(self, path: KeyPath) -> str:
@@ -255,7 +276,7 @@ class Adviser:
                 below = "".join(f".{part}" for part in path[length:])
                 return key if below and key.endswith(below) else key + below  # a key of a tree names its own leaf
         inside = {key for at, key in said.items() if at[: len(path)] == path}
-        return inside.pop() if len(inside) == 1 else ""
+        return inside.pop() if len(inside) == 1 else said.get((*path, "type"), "")
 
     def _is_canonical(self, text: str) -> bool:
         return gates(tuple("*" if isinstance(part, int) else part for part in _path(text))) is not None

@@ -10,7 +10,7 @@ from rlctl.cli.code_scanning import github, ordered, sarif
 from rlctl.common.errors import Location
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report
-from rlctl.common.report_lines import lines
+from rlctl.common.report_lines import causes, lines
 from rlctl.translation.translate import convert
 
 ENVIRONMENTS = "verl has no environment managers"
@@ -82,3 +82,24 @@ def test_a_conversion_sorts_its_findings() -> None:
     made = convert("data: {train_batch_size: 64}\nactor_rollout_ref: {rollout: {n: 4}}\n", to="roll", dialect="verl")
     places = [finding.rank.place for finding in made.report.findings]
     assert places == sorted(places)
+
+
+def test_one_path_that_two_keys_name_is_not_several() -> None:
+    def told(*paths: str) -> str:
+        keys = ("data.train_files", "data.val_files")
+        found = [
+            Finding(
+                "path-missing",
+                Level.WARNING,
+                f"{key}: {path} is missing",
+                key,
+                id="path-missing",
+                params={"key": key, "path": path},
+            )
+            for key, path in zip(keys, paths, strict=True)
+        ]
+        (cause,) = causes(found)
+        return cause.message
+
+    assert told("a.parquet", "a.parquet") == "data.train_files: a.parquet is missing"
+    assert told("a.parquet", "b.parquet").startswith("2 paths do not exist on this machine: a.parquet, b.parquet")

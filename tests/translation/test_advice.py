@@ -12,7 +12,7 @@ import yaml
 
 from rlctl.checks import check
 from rlctl.common.errors import PlanError
-from rlctl.common.report import Finding, Report, fact_in, option_for_fact
+from rlctl.common.report import Finding, Level, Report, fact_in, option_for_fact
 from rlctl.config import Loaded, config_from, put
 from rlctl.config.load import value_at
 from rlctl.documents import Document, read_yaml
@@ -152,6 +152,46 @@ def test_a_variable_that_is_not_set_here_is_no_limit_of_the_framework() -> None:
     [found] = in_own_words([problem], loaded, report.dialect)
     assert "cannot express" not in found.hint
     assert "12" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("dialect", "change", "named"),
+    [
+        ("verl", {"trainer": {"test_freq": 5}}, "data.val_files"),
+        ("trinity", {"explorer": {"eval_interval": 5}}, "buffer.explorer_input.eval_tasksets"),
+        ("roll", {"eval_steps": 5}, "validation.data_args.file_name"),
+    ],
+)
+def test_data_that_a_file_does_not_name_has_the_name_that_its_framework_gives_it(
+    dialect: str, change: dict[str, Any], named: str
+) -> None:
+    found = advised(dialect, "evaluation-without-data", change)
+    assert f"{named} is empty" in found.message
+    assert found.hint.startswith(f"add a dataset to {named}, or remove ")
+
+
+def test_an_interval_of_evaluation_that_nobody_wrote_is_no_finding() -> None:
+    loaded, _ = read("trinity")
+    assert loaded.config.schedule.evaluate_every is not None, "Trinity evaluates every 100 steps"
+    assert "evaluation-without-data" not in {item.code for item in check(loaded.config, silent=loaded.silent)}
+
+
+def test_a_value_that_is_written_as_the_one_in_the_file_would_be_is_said_in_full() -> None:
+    """ROLL's agentic pipeline never fills a mini-batch of 2 steps, so the writer has the same keys for it and for one of a step."""
+    change = {"actor_train": {"training_args": {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 40}}}
+    agentic = {"train_env_manager": {"num_env_groups": 20, "group_size": 8}, "rollout_batch_size": 160}
+    found = advised("roll", "mini-batch-too-large", over(agentic, change))
+    assert found.hint == (
+        "set actor_train.training_args.per_device_train_batch_size to 2 and set"
+        " actor_train.training_args.gradient_accumulation_steps to 20 or less"
+    )
+
+
+def test_an_agent_is_named_by_the_key_that_chooses_it() -> None:
+    tasks = {"default_workflow_type": "my_agent_workflow", "taskset": {"path": "a/b", "workflow_args": {"turns": 3}}}
+    loaded, report = read("trinity", {"buffer": {"explorer_input": tasks}})
+    [found] = in_own_words([Finding("x", Level.ERROR, "'rollout.agents[0]': m")], loaded, report.dialect)
+    assert found.message == "'buffer.explorer_input.default_workflow_type': m"
 
 
 def test_messages_name_the_files_keys_too() -> None:
