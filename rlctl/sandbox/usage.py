@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections import defaultdict
 from pathlib import Path
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_SIZES = re.compile(rb"^(VmRSS|VmPTE):\s*(\d+) kB", re.MULTILINE)
 _INODE_BYTES = 1024
 """What the kernel holds for a file in memory, in addition to its pages."""
 _MESSAGE_BYTES = 64 << 10
@@ -60,28 +61,32 @@ _LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 def memory_of(pids: list[int], more_than: int) -> int:
-    """Return the bytes of memory that processes use together.
+    """Return the bytes of memory that processes use together, with their page tables.
 
     Pages that processes share count once. Finding them takes long, so they are counted for each process as long as even that
     sum is not above ``more_than``.
     """
-    resident = sum(map(_resident, pids))
-    return resident if resident <= more_than else sum(map(_proportional, pids))
+    used = [_used(pid) for pid in pids]
+    if sum(map(sum, used)) <= more_than:
+        return sum(map(sum, used))
+    return sum(_proportional(pid, resident) + tables for pid, (resident, tables) in zip(pids, used, strict=True))
 
 
-def _resident(pid: int) -> int:
+def _used(pid: int) -> tuple[int, int]:
+    """The bytes of a process's pages, and those of its page tables: pages that lie far apart need twice as much for these."""
     try:
-        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123 - read many times a second
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
+        with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123 - read many times a second
+            sizes = {name: int(kib) << 10 for name, kib in _SIZES.findall(file.read())}
+    except OSError:
+        return 0, 0
+    return sizes.get(b"VmRSS", 0), sizes.get(b"VmPTE", 0)
 
 
-def _proportional(pid: int) -> int:
+def _proportional(pid: int, resident: int) -> int:
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
-        return _resident(pid)
+        return resident
     return sum(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Pss:"))
 
 

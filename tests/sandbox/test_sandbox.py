@@ -253,6 +253,21 @@ def test_memory_that_processes_share_counts_once(run: Callable[..., Result]) -> 
 
 
 @needs_sandbox
+@needs_python
+def test_page_tables_are_memory(run: Callable[..., Result]) -> None:
+    """Pages that are read only are all the page of zeros; where each lies alone it needs 8 KiB of tables."""
+    code = """if True:
+        import ctypes, time
+        libc = ctypes.CDLL(None)
+        libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, *[ctypes.c_size_t] * 5]
+        for number in range(1, 30000):
+            ctypes.c_char.from_address(libc.mmap(number << 31, 4096, 1, 0x100022, 2**64 - 1, 0)).value
+        time.sleep(20)
+    """
+    assert run([SYSTEM_PYTHON, "-c", code], profile(memory_mib=160)).stopped == "memory"
+
+
+@needs_sandbox
 @pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])
 def test_files_in_memory_are_memory(folder: str, run: Callable[..., Result]) -> None:
     code = f"for n in 1 2 3 4 5 6; do head -c 30M /dev/zero > {folder}/$n; done; sleep 20"
