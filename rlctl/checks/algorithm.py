@@ -59,7 +59,9 @@ def kl(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     in_loss, key = config.algorithm.kl_in_loss, ("algorithm", "kl_in_loss", "estimator")
     if _is_rl(config) and in_loss is not None and in_loss.coefficient > 0 and in_loss.estimator == "k1":
         yield problem("kl-without-pull", key, [(key, "k1+"), (key, "k3")])
-    if config.reference.model is not None and not arithmetic.needs_reference(config):
+    distillation, model = config.algorithm.distillation, config.reference.model
+    is_teacher = distillation is not None and model is not None and model.path == distillation.teacher
+    if model is not None and not is_teacher and not arithmetic.needs_reference(config):
         yield problem("reference-unused", ("reference", "model"), [(("reference", "model"), None)])
 
 

@@ -60,6 +60,13 @@ def found(base: Mapping[str, Any], change: Mapping[str, Any], **arguments: Any) 
     return check(config_from(over(base, change)), **arguments)
 
 
+def test_a_teacher_that_roll_keeps_as_its_reference_is_used(good: dict[str, Any]) -> None:
+    teacher = {"algorithm": {"distillation": {"teacher": "org/large"}}, "reference": {"model": {"path": "org/large"}}}
+    other = over(teacher, {"reference": {"model": {"path": "org/other"}}})
+    codes = [{item.code for item in found(good, change)} for change in (teacher, other)]
+    assert ["reference-unused" in each for each in codes] == [False, True]
+
+
 def test_weights_may_travel_through_checkpoints_where_runs_are_apart(good: dict[str, Any]) -> None:
     apart = {
         "run": {"mode": "rollout_only"},
