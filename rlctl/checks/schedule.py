@@ -68,7 +68,8 @@ def over_rollout(config: Config, surroundings: CheckContext) -> Iterator[Problem
 def measured_order(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """An order by measured difficulty knows the answers before."""
     if _trains_on_rollout(config) and config.data.curriculum.order == "difficulty" and rollout_schedule.streams(config):
-        yield problem("difficulty-ahead", ("data", "curriculum", "order"))
+        key = ("data", "curriculum", "order")
+        yield problem("difficulty-ahead", key, [(key, "random"), (("weight_sync", "max_steps_ahead"), 0.0)])
 
 
 RULES = (staleness, capacity, over_rollout, measured_order)

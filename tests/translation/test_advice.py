@@ -109,6 +109,16 @@ MENDED: list[tuple[str, str, dict[str, Any]]] = [
     ("trinity", "mini-batch-uneven", {}),
     ("trinity", "mini-batch-too-large", {"buffer": {"train_batch_size": 800}}),
     ("trinity", "greedy-training", {"model": {"temperature": 0.0}}),
+    (
+        "trinity",
+        "difficulty-ahead",
+        {
+            "synchronizer": {"sync_style": "explorer_driven", "sync_offset": 1},
+            "buffer": {
+                "explorer_input": {"taskset": {"path": "a/b", "data_selector": {"selector_type": "difficulty_based"}}}
+            },
+        },
+    ),
     ("roll", "mini-batch-uneven", {"actor_train": {"training_args": {"gradient_accumulation_steps": 12}}}),
     ("roll", "greedy-training", {"actor_infer": {"generating_args": {"temperature": 0.0}}}),
 ]

@@ -264,9 +264,9 @@ over-rollout = rollout.oversampling.ratio is 1, so every prompt of the step woul
     .about = rollout.oversampling.ratio of 1 discards every prompt.
     .hint = set rollout.oversampling.ratio below 1: it is the share of stragglers
 
-difficulty-ahead = data.curriculum.order is difficulty, but asynchronous rollout starts prompts before the rewards of earlier prompts are known
+difficulty-ahead = data.curriculum.order sorts prompts by difficulty, but asynchronous rollout starts prompts before the rewards of earlier prompts are known
     .about = Difficulty ordering needs rewards that aren't available yet with asynchronous rollout.
-    .hint = set data.curriculum.order to random, or make rollout synchronous (weight_sync.max_steps_ahead: 0)
+    .hint = { $fix }
 
 ## Algorithm
 

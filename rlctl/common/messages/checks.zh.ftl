@@ -253,9 +253,9 @@ over-rollout = rollout.oversampling.ratio 为 1：这一步的所有 prompt 都�
     .about = rollout.oversampling.ratio 为 1 会放弃所有 prompt。
     .hint = 把 rollout.oversampling.ratio 设为小于 1：它是长尾 prompt 的比例
 
-difficulty-ahead = data.curriculum.order 是 difficulty，但异步 rollout 开始新 prompt 时，前面 prompt 的奖励还不知道
+difficulty-ahead = data.curriculum.order 按难度排序，但异步 rollout 开始新 prompt 时，前面 prompt 的奖励还不知道
     .about = 按难度排序需要奖励，而异步 rollout 时奖励还没有算出。
-    .hint = 把 data.curriculum.order 设为 random，或改用同步 rollout（weight_sync.max_steps_ahead: 0）
+    .hint = { $fix }
 
 ## 算法
 
