@@ -21,6 +21,7 @@ from rlctl.planning.arithmetic import optimizer_steps_per_step
 from rlctl.translation.difference import TICKS
 
 SCHEDULE: KeyPath = ("lr_scheduler",)
+UNIT: KeyPath = (*SCHEDULE, "step_unit")
 COMMENTED = ("yaml", "sh")
 """The formats that hold comments."""
 
@@ -163,6 +164,8 @@ def _unsaid(loaded: Loaded, outcome: Outcome, options: Mapping[str, str]) -> dic
             kept = _in_its_ticks(kept, given.config, _read_part(outcome, place, options))
         prefix = f"stages[{index}]." if index is not None and len(file.parts) > 1 else ""
         for path, value in kept.items():
+            if path[-2:] == UNIT:
+                continue  # ticks come back in the unit of the written file
             if not _held(values[path], path, kept):
                 found[f"{prefix}{dotted(path)}"] = _symbolic(value, path, given.expressions)
     return found

@@ -369,3 +369,69 @@ def test_a_judge_of_roll_comes_back_from_verl_with_its_workers() -> None:
     before, after, values = there_and_back(text, "roll", "verl")
     assert before.rewards == after.rewards
     assert values["rewards"]["judge"]["world_size"] == 32
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_reward_that_roll_has_no_worker_for_comes_back_unless_it_was_changed(changed: bool) -> None:
+    scored = "default_workflow_type: math_rm_workflow\n    default_reward_fn_type: rm_gallery_reward"
+    text = TRINITY.replace("default_workflow_type: math_workflow", scored)
+    text = text.replace("subset_name: main,", "subset_name: main, reward_fn_args: {reward_name: verify},")
+    away = convert(text, "roll", dialect="trinity", environment={}).text
+    assert away is not None
+    away = re.sub(r"^    world_size: 1$", "    world_size: 2", away, flags=re.M) if changed else away
+    home = convert(away, "trinity", dialect="roll", environment={}).text
+    assert home is not None
+    taskset = yaml.safe_load(home)["buffer"]["explorer_input"]["taskset"]
+    assert taskset.get("reward_fn_args") == (None if changed else {"reward_name": "verify"})
+
+
+def test_filters_that_trinity_has_only_one_of_come_back() -> None:
+    text = f"{RLVR}max_len_mask: true\ndifficulty_mask: true\ndifficulty_low_threshold: 0.1\n"
+    before, after, values = there_and_back(text, "roll", "trinity")
+    assert [item.choice for item in before.algorithm.filters] == ["overlong", "difficulty_mask"]
+    assert before.algorithm.filters == after.algorithm.filters
+    assert values["difficulty_low_threshold"] == 0.1
+
+
+def test_a_column_of_one_file_comes_back_from_a_framework_with_one_column_for_all() -> None:
+    text = TRINITY.replace("split: test, format: {prompt_key: question", "split: test, format: {prompt_key: problem")
+    before, after, _ = there_and_back(text, "trinity", "roll")
+    assert [source.prompt_key for source in after.data.eval] == ["problem"]
+    assert before.data.train[0].prompt_key == after.data.train[0].prompt_key == "question"
+
+
+def test_a_warm_up_comes_back_in_the_unit_of_the_schedule() -> None:
+    """verl moves its schedule once a step of 8 optimizer steps, and Trinity once an optimizer step."""
+    text = TRINITY.replace("repeat_times: 8}", "repeat_times: 8, optimizer: {lr: 1e-6, lr_warmup_steps: 80}}")
+    _, _, values = there_and_back(f"{text}synchronizer: {{sync_interval: 8}}\n", "trinity", "verl")
+    assert values["synchronizer"]["sync_interval"] == 8
+    assert values["algorithm"]["optimizer"]["lr_warmup_steps"] == 80
+
+
+def test_arguments_of_one_of_several_rewards_stay_with_its_task_set() -> None:
+    own = "reward_fn_args: {enable_overlong_penalty: false, pattern: x}"
+    text = TRINITY.replace("subset_name: main,", f"default_reward_fn_type: my_reward, {own}, subset_name: main,")
+    home = yaml.safe_load(convert(text, "trinity", dialect="trinity", environment={}).text or "")
+    found = home["buffer"]["explorer_input"]
+    assert found["taskset"]["reward_fn_args"]["pattern"] == "x"
+    assert "reward_fn_args" not in found["eval_tasksets"][0]
+
+
+@pytest.mark.parametrize("middle", ["trinity", "roll"])
+def test_a_reward_function_of_verl_comes_back(middle: str) -> None:
+    own = "reward: {custom_reward_function: {path: my.py, name: score, reward_kwargs: {a: 1}}}\nalgorithm:"
+    before, after, values = there_and_back(VERL.replace("algorithm:", own), "verl", middle)
+    assert before.rewards == after.rewards
+    assert values["reward"] == {"custom_reward_function": {"path": "my.py", "name": "score", "reward_kwargs": {"a": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "middle"),
+    [(VERL, "verl", "trinity"), (VERL, "verl", "roll"), (TRINITY, "trinity", "roll"), (TRINITY, "trinity", "verl")],
+)
+def test_a_reward_by_default_comes_back_and_is_no_loss(text: str, first: str, middle: str) -> None:
+    before, after, _ = there_and_back(text, first, middle)
+    assert before.rewards == after.rewards
+    assert [source.system_prompt for source in before.data.train] == [
+        source.system_prompt for source in after.data.train
+    ]

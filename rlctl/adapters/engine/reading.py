@@ -30,7 +30,7 @@ from rlctl.common.errors import ConfigError, Location
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said, together
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
-from rlctl.config import Config, Loaded, Source, build_config
+from rlctl.config import Config, Loaded, Source, build_config, to_plain
 from rlctl.config.build import shown
 from rlctl.config.load import put as link
 from rlctl.config.sections.agents import SINGLE_TURN
@@ -43,6 +43,10 @@ _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 _MAX_SUGGESTIONS = 25
 AGENTS = ("rollout", "agents")
 """Agents are put back together: another framework plays several of them in its own way, as fewer."""
+WHOLE = (("rewards",), ("algorithm", "filters"))
+"""Lists that are put back together too, if the text has other items: another framework takes one reward, or one filter."""
+DATA = "data"
+"""The section whose lists are put back value by value: a file stays the user's, and its columns may have other names."""
 _KINDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a mapping"}
 
 
@@ -124,11 +128,18 @@ class Read:
     """Canonical values that the text states, with the keys that state them."""
 
     def causes_of(self, place: KeyPath, kept: Any) -> Iterator[KeyPath]:
-        """The text's keys that a value kept for a canonical place overrules; lists but agents are put back item by item."""
+        """The text's keys that a value kept for a canonical place overrules; most lists are put back item by item."""
         for path, keys in self.implied.items():
             yield from keys if path[: len(place)] == place else ()
-        by_item = isinstance(kept, list) and place != AGENTS
-        yield from () if by_item else keys_below(place, self.stated)
+        if not isinstance(kept, list) or place == AGENTS or self.config is None:
+            yield from keys_below(place, self.stated)
+            return
+        items = find(to_plain(self.config), place)
+        if place in WHOLE and (len(items) != len(kept) or not all(map(_is_same_item, items, kept))):
+            yield from keys_below(place, self.stated)
+        elif (place in WHOLE or place[0] == DATA) and len(items) == len(kept):
+            for leaf in _changed_leaves(items, kept):
+                yield from keys_below((*place, *leaf), self.stated)
 
 
 @dataclass
@@ -629,11 +640,14 @@ class Reader:
                 self.sources["extensions", dialect, key] = Source("file", key, at)
         own = {parse_dotted(key): value for key, value in self.restored.get("rlctl", {}).items()}
         lists = {path: value for path, value in own.items() if isinstance(value, list) and self._said(path)}
-        restored: list[str] = [dotted(path) for path, value in lists.items() if self._restore_items(path, value, at)]
+        whole = {path for path in lists if path in (AGENTS, *WHOLE) and self._is_approximated(path)}
+        restored = [
+            dotted(path) for path, value in lists.items() if path not in whole and self._restore_items(path, value, at)
+        ]
         own = {
             path: value
             for path, value in self._apart(own)
-            if not self._said(path) or (dotted(path) not in restored and self._is_approximated(path, value))
+            if not self._said(path) or path in whole or (path not in lists and self._is_approximated(path))
         }
         for path, value in sorted(own.items(), key=lambda item: _sections_first(item[0], item[1])):
             if problem := missing_section(path, self.tree):
@@ -647,8 +661,11 @@ class Reader:
                 for place in [place for place in known if place[: len(path)] == path]:
                     del known[place]  # of a section that the text only approximates
             self.sources[path] = Source("file", dotted(path), at)
-            if len(path) == 1:  # a whole section, in which the text says only what is not empty
-                said = [place for place, inner in _leaves_of(value, path) if inner not in (None, {}, [])]
+            if len(path) == 1:  # a whole section, or all rewards, in which the text says only what is not empty
+                items = enumerate(value) if isinstance(value, list) else ()
+                parts: list[tuple[KeyPath, Any]] = [((*path, index), item) for index, item in items] or [(path, value)]
+                leaves = [leaf for place, part in parts for leaf in _leaves_of(part, place)]
+                said = [place for place, inner in leaves if inner not in (None, {}, [])]
                 self.sources |= {place: Source("file", dotted(place), at) for place in said}
             restored.append(dotted(path))
         self._forget_absent_agent()
@@ -698,7 +715,11 @@ class Reader:
                 return False
         found = [(place, value) for index, old in enumerate(kept) for place, value in _leaves_of(old, (*path, index))]
         rowless = {index for index, old in enumerate(kept) if self._is_rowless((*path, index), current[index], old)}
-        unsaid = [(place, value) for place, value in found if not self._said(place) or place[len(path)] in rowless]
+        unsaid = [
+            (place, value)
+            for place, value in found
+            if not self._said(place) or place[len(path)] in rowless or self._is_approximated(place)
+        ]
         for index in rowless:
             self._forget_file((*path, index), current[index])
         for place, value in unsaid:
@@ -766,13 +787,8 @@ class Reader:
                 self._remove_if_empty(path[:-1])
         self.implied.clear()
 
-    def _is_approximated(self, path: KeyPath, value: Any) -> bool:
-        """Whether the text states only the nearest value that its framework has, as it was written beside the kept one.
-
-        Lists but agents are put back item by item.
-        """
-        if isinstance(value, list) and path != AGENTS:
-            return False
+    def _is_approximated(self, path: KeyPath) -> bool:
+        """Whether the text states only the nearest value that its framework has, as it was written beside the kept one."""
         keys, written = list(keys_below(path, self.stated)), self.restored.get(AS_WRITTEN, {})
         return bool(keys) and all(dotted(key) in written for key in keys) and not self._is_changed(path, keys)
 
@@ -850,6 +866,21 @@ def _of_item(path: KeyPath) -> KeyPath:
     while path and isinstance(path[-1], int):
         path = path[:-1]
     return path
+
+
+def _is_same_item(item: Any, kept: Any) -> bool:
+    """Whether an item of a list is the kept one, with settings that the text does not say."""
+    if not isinstance(item, Mapping) or not isinstance(kept, Mapping):
+        return bool(item == kept)
+    return all(item.get(key) == kept[key] for key in ("type", "path", "name") if key in kept)
+
+
+def _changed_leaves(items: Sequence[Any], kept: Sequence[Any]) -> Iterator[KeyPath]:
+    """The places in kept items with a value that the items of the text have not; an expression may have any value."""
+    for index, old in enumerate(kept):
+        for place, value in _leaves_of(old, (index,)) if isinstance(old, dict) else ():
+            if find(items, place) != value and "${" not in str(value):
+                yield place
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -18,12 +18,17 @@ from rlctl.common.report import Finding, Level, Origin, OriginEntry, finding, op
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import fields_of, walk
+from rlctl.config.sections.rewards import Reward
 from rlctl.documents import Comment, KeyPath, dotted, escaped
 from rlctl.documents.yaml_write import inline_text
 
 _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 ALWAYS = "the target always does this"
 """Of a value that the target needs no key for."""
+NAMING = ("path", "type", "name")
+"""What an item of a list is known by, which is kept even if it is the default."""
+NAMED_BY_TYPE = ("optimizer", "lr_scheduler")
+"""Sections whose ``type`` is a value like others, and does not choose which other keys there are."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,8 @@ class ConfigWithOrigins:
 
     def is_kept(self, path: KeyPath) -> bool:
         """Whether a value is kept if the target lacks it: the source says it, or a default of its framework is it."""
-        whole = not any(isinstance(part, int) for part in path) and path[-1] != "type"
-        return self.is_explicit(path) or (path in self.sources and whole)
+        whole = not any(isinstance(part, int) for part in path) and (path[-1] != "type" or path[-2] in NAMED_BY_TYPE)
+        return self.is_explicit(path) or (path in self.sources and (whole or path[0] == "rewards"))
 
     def is_explicit(self, path: KeyPath) -> bool:
         """Whether the source says this, something in it, or a mapping that it is in."""
@@ -267,7 +272,7 @@ class Writer:
         """Note where the comment of a source key could go: to one place, to its key rather than to what follows from it."""
         source, comment = self.given.sources.get(key), self.given.comments[key]
         rank = 0 if flow.how == "mapped" and flow.same else 1 if flow.how == "mapped" else 2
-        if rank == 2:
+        if rank == 2 or find(self.given.plain, key) != flow.value:
             comment = comment.about(source.key if source else dotted(key))
         name = (source.key if source else dotted(key), comment)
         best = self.told.get(name)
@@ -505,13 +510,26 @@ def _default_at(path: KeyPath) -> Any:
 
 
 def without_defaults(value: Any, path: KeyPath) -> Any:
-    """Sources of data without what they have by default; anything else as it is, as an option's default may be its own."""
-    if path not in (("data", "train"), ("data", "eval")) or not isinstance(value, list):
+    """Sources of data and rewards without what they have by default; anything else as it is."""
+    if path not in (("data", "train"), ("data", "eval"), ("rewards",)) or not isinstance(value, list):
         return value
     return [
-        {name: inner for name, inner in item.items() if name == "path" or inner != _default_at((*path, name))}
+        {name: inner for name, inner in item.items() if name in NAMING or inner != _default_of_item(path, item, name)}
         for item in value
     ]
+
+
+def _default_of_item(path: KeyPath, item: Mapping[str, Any], name: str) -> Any:
+    """The default of a value of a list's item, which may be that of the item's own type."""
+    return _reward_defaults(item["type"]).get(name, ABSENT) if path == ("rewards",) else _default_at((*path, name))
+
+
+@cache
+def _reward_defaults(kind: str) -> dict[str, Any]:
+    option = Reward.option(kind)
+    cls: type | None = option[1] if option is not None else None
+    found = fields_of(cls) if cls is not None else {}
+    return {name: to_plain(info.default) for name, info in found.items()}
 
 
 @cache

@@ -416,7 +416,7 @@ ORDER: list[Rule] = [
         matters=True,
     ),
     Dropped("data.truncation", "ROLL drops overlong prompts"),
-    Dropped("data.curriculum.order", "ROLL reshuffles each epoch", "shuffle"),
+    Dropped("data.curriculum.order", "ROLL reshuffles each epoch", "shuffle", matters=True),
     Dropped("data.seed", "ROLL shuffles with its `seed`"),
     Dropped("data.loader_workers", "ROLL loads rows in its scheduler process", idle=True),
     Dropped("data.last_batch", "ROLL cycles through its data, so no batch is incomplete", "carry"),
@@ -529,7 +529,7 @@ DPO: list[Rule] = [
     Key(f"{D}.preprocessing_num_workers", "data.filter_workers", None, NullReads(1), always=True),
     Dropped("data.overlong_prompts", "ROLL drops rows that are too long", "drop", matters=True),
     Dropped("data.sequence_truncation", "ROLL drops rows that are too long"),
-    Dropped("data.curriculum.order", "ROLL's DPO shuffles", "shuffle"),
+    Dropped("data.curriculum.order", "ROLL's DPO shuffles", "shuffle", matters=True),
     Dropped("data.**", NO_KEY),
 ]
 DISTILL: list[Rule] = [

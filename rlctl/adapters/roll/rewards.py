@@ -332,7 +332,7 @@ def _write_rule(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any
     note = "" if exact else "ROLL parses and compares answers differently: scores may differ"
     used = ((*place, "type"), (*place, "rule"), *((*place, "args", name) for name in own if name in reward["args"]))
     yield Flow((*to, "worker_cls"), worker, used, "mapped" if exact else "derived", note, always=True)
-    if rule != reward["rule"]:
+    if not exact:
         yield Inexpressible(((*place, "rule"),), note, idle=True)
     keys = {name: key for key, name in CROSS_THINK_KEYS.items()} if worker == CROSS_THINK else {}
     for name, value in reward["args"].items():

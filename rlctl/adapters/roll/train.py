@@ -231,7 +231,7 @@ CRITIC: list[Rule] = [
         matters=True,
     ),
     Dropped("critic.value_loss.coefficient", "ROLL's critic has its own optimizer, so its loss has no weight"),
-    Dropped("critic.shuffle", "ROLL always shuffles responses over mini-batches", True),
+    Dropped("critic.shuffle", "ROLL always shuffles responses over mini-batches", True, matters=True),
     Dropped("critic.shuffle_seed", "ROLL shuffles with its `seed`"),
     Dropped("critic.model.**", NO_KEY),
 ]

@@ -154,9 +154,12 @@ def _write_rewards(view: Writing) -> Iterator[Out]:
         if len(rewards) == 1:
             yield from _write_reward(view, place, reward)
         elif by_row or (reward["name"] in named and function_of(reward, view.version)):
-            note = said("{function_of}, which its task sets name", function_of=function_of(reward, view.version))
-            used = tuple((*place, name) for name in ("type", "rule", "kind", "args", "score_right", "score_wrong"))
-            yield Flow((), None, used, "mapped", note)
+            name = function_of(reward, view.version)
+            own, implied = _own_args(reward, name)
+            fields = ("type", "rule", "kind", "score_right", "score_wrong")
+            used = (*((*place, field) for field in fields), *((*place, "args", key) for key in implied))
+            yield Flow((), None, used, "mapped", said("{function_of}, which its task sets name", function_of=name))
+            yield from _write_args(view, place, own, name, list(_places_naming(view, reward["name"])))
             applies = None if by_row else reward["applies_to"]
             yield from _plain_reward(place, {**reward, "applies_to": applies, "score_right": 1.0, "score_wrong": 0.0})
         else:
@@ -214,8 +217,7 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
             )
             yield Inexpressible(used, wanted)
         yield from _write_scores(place, reward, scores_of(name, view.version), name)
-        rest = {key: value for key, value in reward["args"].items() if row.args.get(key) != value}
-        reward = {**reward, "args": rest, "score_right": 1.0, "score_wrong": 0.0}
+        reward = {**reward, "args": _own_args(reward, name)[0], "score_right": 1.0, "score_wrong": 0.0}
     elif name:
         yield Flow(target, name, ((*place, "type"), (*place, "kind")), same=False, always=True)
     else:
@@ -238,7 +240,7 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
             said("{what} has no form in Trinity. {hint}", what=what, hint=hint),
         )
         return
-    yield from _write_args(view, place, reward, name)
+    yield from _write_args(view, place, reward["args"], name, [*train_places(view), *eval_places(view)])
     yield from _plain_reward(place, reward)
 
 
@@ -316,10 +318,27 @@ def written_function(view: Writing, reward: Mapping[str, Any]) -> str:
     return nearest_function(reward, view.version) or (DAPO if by_source and penalty else "")
 
 
-def _write_args(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any], name: str) -> Iterator[Out]:
+def _places_naming(view: Writing, name: str) -> Iterator[tuple[Any, ...]]:
+    """The task sets that name a reward of several."""
+    for kind, places in (("train", train_places(view)), ("eval", eval_places(view))):
+        for source, place in zip(view.get(f"data.{kind}"), places, strict=False):
+            if source["reward"] == name:
+                yield place
+
+
+def _own_args(reward: Mapping[str, Any], name: str) -> tuple[dict[str, Any], list[str]]:
+    """The arguments that a reward function has to be given, and those that it implies."""
+    usual = REWARDS[name].args if name in REWARDS else {}
+    own = {key: value for key, value in reward["args"].items() if usual.get(key) != value}
+    return own, [key for key in reward["args"] if key not in own]
+
+
+def _write_args(
+    view: Writing, place: tuple[Any, ...], args: Mapping[str, Any], name: str, roots: Sequence[tuple[Any, ...]]
+) -> Iterator[Out]:
     row = REWARDS.get(name)
-    takes = frozenset(reward["args"]) if row is None else row.takes or frozenset()
-    for key, value in reward["args"].items():
+    takes = frozenset(args) if row is None else row.takes or frozenset()
+    for key, value in args.items():
         used = ((*place, "args", key), (*place, "args"))
         if key == THINK_PENALTY and name == "math_boxed_reward":
             yield Flow((), None, used, "mapped", "with_think and format_score_coef of math_boxed_workflow")
@@ -334,9 +353,9 @@ def _write_args(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]
                 ),
             )
         else:
-            for root in [*train_places(view), *eval_places(view)]:
+            for root in roots:
                 yield Flow((*root, "reward_fn_args", key), value, used, always=True)
-    if not reward["args"]:
+    if not args:
         yield Flow((), None, ((*place, "args"),))
 
 
@@ -361,7 +380,7 @@ def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator
                 if name == "applies_to"
                 else said("Trinity's rewards have no {name}", name=name)
             )
-            yield Inexpressible(((*place, name),), said("Trinity always does it its own way: {what}", what=what))
+            yield Inexpressible(((*place, name),), what)
         elif name in reward:
             yield Flow((), None, ((*place, name),))
     yield Inexpressible(((*place, "name"),), "Trinity names scores after its reward functions", idle=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rlctl.adapters.engine.rules import (
+    NO_KEY,
     CustomRule,
     DialectKey,
     Dropped,
@@ -132,8 +133,6 @@ SAMPLING: list[Rule] = [
     ),
     Key(f"{ROLL}.ignore_eos", "rollout.sampling.ignore_eos", False),
     Key(f"{ROLL}.seed", "rollout.sampling.seed", 42),
-    *[
-        Dropped(f"rollout.sampling.{name}", "Trinity does not use it in sampling")
-        for name in ["min_p", "stop", "include_stop", "num_beams"]
-    ],
+    *[Dropped(f"rollout.sampling.{name}", NO_KEY) for name in ["min_p", "stop", "num_beams"]],
+    Dropped("rollout.sampling.include_stop", NO_KEY, matters=True),
 ]

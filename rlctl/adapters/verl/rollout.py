@@ -420,8 +420,9 @@ RULES: list[Rule] = [
     ),
     *[
         Dropped(f"rollout.sampling.{name}", NO_KEY)
-        for name in ["min_p", "repetition_penalty", "min_response_tokens", "stop", "include_stop", "num_beams"]
+        for name in ["min_p", "repetition_penalty", "min_response_tokens", "stop", "num_beams"]
     ],
+    Dropped("rollout.sampling.include_stop", NO_KEY, matters=True),
     Key(f"{R}.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),
     Key(f"{R}.tensor_model_parallel_size", "rollout.parallel.tensor_parallel_size", 2, always=True),
     Key(f"{R}.pipeline_model_parallel_size", "rollout.parallel.pipeline_parallel_size", 1, since="0.6"),
