@@ -19,11 +19,11 @@ from rlctl.translation.translate import convert
 
 from .corpus import ROOT
 
-OF_USERS = {"rm_gallery_reward", "bots_ref_eval_collect_math_boxed_workflow", "examples", "game"}
-"""Names of plug-ins that an example brings, of a module path, and of ROLL's games of another package."""
+OF_USERS = {"rm_gallery_reward"}
+"""Names of plug-ins that an example brings."""
 NAMED = {
     "trinity": (
-        r"default_(?:eval_)?workflow_type: *['\"]?(\w+)",
+        r"default_(?:eval_)?workflow_type: *['\"]?(?:[\w.]+\.)?(\w+)",
         {*WORKFLOWS, *(name for row in ONE_TURN for name in row.names)},
     ),
     "trinity rewards": (r"default_reward_fn_type: *['\"]?(\w+)", set(REWARDS)),
@@ -31,7 +31,7 @@ NAMED = {
         r"rlvr\.rewards\.\w+\.(\w+)",
         {*WORKERS, *(name.rpartition(".")[2] for name in (*RULES_OF, JUDGE, SANDBOX))},
     ),
-    "roll environments": (r"env_type: *(\w+)", set(ENVIRONMENTS)),
+    "roll environments": (r"env_type: *['\"]?(\w+:?)", set(ENVIRONMENTS)),
     "verl": (r"reward_manager(?:\.name)?[=:] *['\"]?(\w+)", {*MANAGERS, "name", "null"}),
 }
 
@@ -54,7 +54,7 @@ def test_every_name_of_the_examples_has_a_row(kind: str) -> None:
 def test_rows_name_their_source() -> None:
     for row in (*WORKFLOWS.values(), *ENVIRONMENTS.values(), *WORKERS.values()):
         assert row.reward or row.prompt
-        assert row.source.startswith(("trinity/", "roll/"))
+        assert row.source.startswith(("trinity/", "roll/", "examples/", "gem/"))
 
 
 def test_scorers_are_those_of_the_runtime() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rlctl.adapters.engine.implied import ENVIRONMENTS, WORKFLOWS, told
+from rlctl.adapters.engine.implied import ENVIRONMENTS, WORKFLOWS, row_of, told
 from rlctl.adapters.engine.lacking import SHOWN
 from rlctl.adapters.engine.rules import (
     NO_KEY,
@@ -79,8 +79,14 @@ def plays(config: Config) -> list[TrajectoryAgent]:
 
 def games(config: Config) -> list[str]:
     """The environments of training, each once."""
-    found = [game_of(agent) or getattr(agent, "kind", "") for agent in plays(config)]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(_game(agent) for agent in plays(config)))
+
+
+def _game(agent: TrajectoryAgent) -> str:
+    """The environment of an agent that plays one; of ROLL's own classes too, which have its name as an argument."""
+    if isinstance(agent, OtherAgent):
+        return str(agent.args.get("env_type", agent.kind))
+    return game_of(agent)
 
 
 WHAT: Mapping[str, str] = {
@@ -104,8 +110,7 @@ def lost_agent(view: Writing, place: int, reason: str, *, implies: bool = True) 
     used = (default,) if agent.name == view.config.rollout.default_agent else ()
     shown = _lacking(agent, reason)
     if implies:
-        rows = (WORKFLOWS, agent.kind) if isinstance(agent, OtherAgent) else (ENVIRONMENTS, game_of(agent))
-        shown += told(*rows)
+        shown += told(ENVIRONMENTS, _game(agent)) if is_played(agent) else told(WORKFLOWS, getattr(agent, "kind", ""))
     yield Inexpressible(((*root, "type"), *leaves(view.get(AGENTS)[place], root), *used), shown)
 
 
@@ -114,7 +119,7 @@ def _lacking(agent: TrajectoryAgent, reason: str) -> str:
     if not isinstance(agent, OtherAgent):
         return said("an agent that {what}: {reason}", what=WHAT[agent.choice], reason=reason)
     framework = SHOWN.get(agent.framework, agent.framework)
-    row = WORKFLOWS.get(agent.kind) if agent.framework == "trinity" else None
+    row = row_of(WORKFLOWS, agent.kind) if agent.framework == "trinity" else None
     if row is not None and row.one_answer:
         return said(ONE_ANSWER, kind=agent.kind, framework=framework)
     return said("{kind} is a class of {framework}: {reason}", kind=agent.kind, framework=framework, reason=reason)
@@ -194,7 +199,10 @@ def sources_of_rows(kind: str, column: str, framework: str) -> CustomRule:
         for index, source in enumerate(view.get(f"data.{kind}")):
             place = ("data", kind, index)
             if source["agent"] not in (None, default):
+                agent = next((one for one in view.config.rollout.agents if one.name == source["agent"]), None)
                 reason = said("{framework} has one agent for all files; rows name another one", framework=framework)
+                if agent is not None and is_played(agent):
+                    reason = _lacking(agent, said("{framework} has no environments", framework=framework))
                 yield Inexpressible(((*place, "agent"),), reason)
             else:
                 yield Flow((), None, ((*place, "agent"),), "mapped", "the default agent")

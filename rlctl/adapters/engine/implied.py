@@ -166,6 +166,28 @@ WORKFLOWS: Mapping[str, Implied] = {
     "intercode_sql_workflow": Implied(
         f"{_E}/intercode_sql/intercode_sql_workflow.py", "the environment's for the submitted query"
     ),
+    **dict.fromkeys(
+        ("bots_math_boxed_workflow", "BOTSMathBoxedWorkflow", "bots_ref_eval_collect_math_boxed_workflow"),
+        Implied(
+            "examples/bots/workflow/bots_math_boxed_workflow.py",
+            "accuracy of the boxed answer by the example's own rules, -0.1 without the format if with_think is set",
+            "the messages of the row as they are",
+            format="rows with chat messages and nested keys",
+            one_answer=True,
+        ),
+    ),
+    "Learn2AskWorkflow": Implied(
+        "examples/learn_to_ask/workflow/workflow_learn2ask.py",
+        "1 for the right decision to ask or stop, times 1 + 2 x a judge's score of the content, + its score of the format",
+        "the example's own system prompt",
+        format="rows with the columns decision_truth and info_truth",
+        one_answer=True,
+    ),
+    "FrozenLakeWorkflow": Implied(
+        "examples/agentscope_frozenlake/workflow.py",
+        "the sum of the step rewards: 1 at the goal, else 0",
+        "the system prompt of an AgentScope agent that plays FrozenLake",
+    ),
     "sudoku_workflow": Implied(
         f"{_E}/sudoku/sudoku_workflow.py", "1 if solved, -1 for an invalid move, 0 otherwise", plays="sudoku"
     ),
@@ -193,8 +215,15 @@ ENVIRONMENTS: Mapping[str, Implied] = {
     "rock_tb_native_env": Implied(f"{_R}/sandbox/rock_tb_native_env.py", "the sandbox's tests of the finished task"),
     "openreward_env": Implied(f"{_R}/openreward/openreward_env.py", "the OpenReward server's"),
     "atropos_env": Implied(f"{_R}/atropos/atropos_env.py", "the Atropos server's"),
+    "game:": Implied(
+        "gem/envs/game_env",
+        "1 if solved, 0.1 for a milestone of some games, -0.05 for an invalid move, -0.1 for a move without \\boxed{}",
+    ),
+    "rg:": Implied("gem/envs/reasoning_gym.py", "the score that reasoning-gym gives the last \\boxed{}"),
+    **dict.fromkeys(("math:", "qa:", "logic:"), Implied("gem/envs", ONCE)),
+    "code:": Implied("gem/envs/code_env.py", "1 if all tests pass, else 0"),
 }
-"""ROLL's environments, by ``env_type``; each has its own ``agent_system_template`` in ``custom_envs``."""
+"""ROLL's environments, by ``env_type`` or its beginning; each has its own ``agent_system_template`` in ``custom_envs``."""
 
 _P = "roll/pipeline/rlvr/rewards"
 WORKERS: Mapping[str, Implied] = {
@@ -273,8 +302,14 @@ SCORERS: tuple[Scorer, ...] = (
 
 def told(table: Mapping[str, Implied], name: object) -> str:
     """What a name implies, in brackets after a message; nothing for a name that is not in the table."""
-    row = table.get(str(name).rpartition(".")[2]) or table.get(str(name))
-    return said(" ({name}: {row})", name=name, row=str(row)) if row is not None and str(row) else ""
+    row = row_of(table, str(name))
+    short = str(name).rpartition(".")[2]
+    return said(" ({name}: {row})", name=short, row=str(row)) if row is not None and str(row) else ""
+
+
+def row_of(table: Mapping[str, Implied], name: str) -> Implied | None:
+    """The row of a name, of a class by its path, or of a family such as ``game:``; None if there is none."""
+    return table.get(name.rpartition(".")[2]) or table.get(name) or table.get(name.partition(":")[0] + ":")
 
 
 def scored_as(rule: str) -> str:

@@ -13,6 +13,7 @@ SHOWN: Mapping[str, str] = {"verl": "verl", "trinity": "Trinity", "roll": "ROLL"
 ENGINE = "the policy's apply; memory and speed may differ"
 SERVER = ("settings for an OpenAI-compatible rollout server", "programs that call that server cannot connect")
 SCALED = "advantages are those of the estimator that is written"
+OWN_REWARD = "its own reward scores the responses"
 LACKS: Mapping[str, tuple[str, str]] = {
     "rollout.agents.model": ("other model for an agent than the policy", "the policy generates"),
     "rollout.agents.max_turns": ("limit on the generations of a trajectory", "only its token limit ends it"),
@@ -41,6 +42,10 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "rollout.agents.tool_args_key": ("column for the arguments of a row's tools", "tools are made without them"),
     "rollout.agents.tool_timeout": ("time limit for one tool call", "a call that hangs delays the step"),
     "rollout.agents.tools.reward": ("reward for a tool call", "calls earn nothing"),
+    "rollout.agents.args": (
+        "arguments for another framework's workflow",
+        "its own environments have their own settings",
+    ),
     "rollout.oversampling.additional_responses": (
         "redundant responses in a group",
         "a step waits for its slowest response",
@@ -83,6 +88,27 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "rewards.timeout": ("time limit for one reward", "a call that hangs delays the step"),
     "rewards.workers": ("process count for one reward", "speed may differ, results don't"),
     "rewards.name": ("names for rewards", "metrics have other names"),
+    **dict.fromkeys(("rewards.type", "rewards.rule", "rewards.method"), ("such reward here", OWN_REWARD)),
+    "rewards.args": ("arguments for this reward", "the reward's own values apply"),
+    **dict.fromkeys(("rewards.score_right", "rewards.score_wrong"), ("choice of a reward's scores", "it has its own")),
+    "data.operators": ("operators on data", "run them before training, and name their output"),
+    "data.operators_input": ("operators on data", "run them before training, and name their output"),
+    "data.curriculum": ("selector of tasks by difficulty or reward", "rows come in their usual order"),
+    "data.trust_remote_code": ("switch to run code of data sets", "data sets that bring code do not load"),
+    "critic.forward_micro_batch": (
+        "forward micro-batch for the critic alone",
+        "the training micro-batch applies; speed may differ, results don't",
+    ),
+    "rollout.parallel.replicas": (
+        "number of rollout engines apart from devices",
+        "the devices decide; speed may differ, results don't",
+    ),
+    "schedule.total_epochs": ("epochs for a run that does not train", "each row is used once"),
+    "extensions.roll.custom_envs": ("environments", "no tag of the run plays this one"),
+    "extensions.trinity.buffer.explorer_input.taskset.rollout_args.max_tokens": (
+        "token limit for one generation of an agent",
+        "only the whole response is limited",
+    ),
     "algorithm.advantage.args": ("arguments for this estimator", "the estimator's own values apply"),
     "weight_sync.max_steps_ahead": ("rollout ahead of training in this layout", "rollout and training take turns"),
     "weight_sync.max_staleness_steps": ("limit on staleness in this layout", "rollout and training take turns"),

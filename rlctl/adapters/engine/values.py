@@ -67,21 +67,25 @@ def manager_rule(framework: str) -> FollowsFrom:
     )
 
 
-def shaping_dropped(reason: str) -> list[Dropped]:
-    """The rules of a dialect that shapes no rewards by keys, but for the overlong penalty."""
+NORMALIZE = "normalize rewards before it estimates advantages"
+SHAPED: Mapping[str, str] = {
+    "shift": "shift rewards",
+    "scale": "scale rewards",
+    "clip": "clip rewards",
+    **dict.fromkeys(("normalize.mean", "normalize.std", "normalize_per_domain", "whiten", "group_by"), NORMALIZE),
+    "length_penalty": "penalize long responses",
+}
+"""What the keys of ``algorithm.reward_shaping`` do, but for the overlong penalty."""
+
+
+def shaping_dropped(framework: str, instead: str) -> list[Dropped]:
+    """The rules of a dialect that shapes no rewards by keys, but for the overlong penalty; what can do it ``instead``."""
     return [
-        Dropped(f"algorithm.reward_shaping.{name}", reason)
-        for name in (
-            "shift",
-            "scale",
-            "clip",
-            "normalize.mean",
-            "normalize.std",
-            "normalize_per_domain",
-            "whiten",
-            "length_penalty",
-            "group_by",
+        Dropped(
+            f"algorithm.reward_shaping.{name}",
+            said("{framework} does not {what}; {instead} can", framework=framework, what=what, instead=instead),
         )
+        for name, what in SHAPED.items()
     ]
 
 

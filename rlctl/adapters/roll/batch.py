@@ -30,7 +30,7 @@ from rlctl.adapters.engine.values import interval
 from rlctl.adapters.roll.run import NEVER, TOTAL
 from rlctl.adapters.roll.workers import data_parallel, largest_divisor, ranks
 from rlctl.common.errors import PlanError
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, together
 from rlctl.planning import arithmetic
 
 A = "actor_train"
@@ -130,12 +130,11 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
     elif micro.unit == "tokens":
         most = longest(view)
         each = largest_divisor(share, max(1, micro.size // most))
-        note = said(
-            "{size} tokens / {most} of the longest response = {each}; ROLL's own dynamic batching would change "
-            "the number of responses of an optimizer step",
-            size=micro.size,
-            each=each,
-            most=most,
+        share_of = said(
+            "{size} tokens / {most} of the longest response = {each}", size=micro.size, each=each, most=most
+        )
+        note = together(
+            [share_of, "ROLL's own dynamic batching would change the number of responses of an optimizer step"]
         )
         yield Inexpressible((view.to("batch.micro_batch"),), note, idle=True)
     else:

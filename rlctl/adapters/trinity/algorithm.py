@@ -33,6 +33,7 @@ from rlctl.adapters.trinity.workflows import DAPO, takes_overlong, task, taskset
 from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.config.fields import Choice
 from rlctl.documents.paths import KeyPath
+from rlctl.documents.yaml_write import inline_text
 
 
 @dataclass(frozen=True)
@@ -361,7 +362,10 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
         path = (view.to(f"algorithm.advantage.{field}"),)
         if value != usual.get(field, value):
             lacks = said("Trinity's {name} has no {field}", name=name, field=field)
-            fixed = said("{lacks}; it computes with {usual}", lacks=lacks, usual=usual[field])
+            usually = inline_text(usual[field], (), in_flow=False)
+            fixed = said(
+                "Trinity's {name} always computes with {field} = {usual}", name=name, field=field, usual=usually
+            )
             yield Inexpressible(path, lacks if usual[field] is None else fixed)
         else:
             yield Flow((), None, path, "mapped", "Trinity always does this")
@@ -555,7 +559,7 @@ RULES: list[Rule] = [
         _read_overlong,
         _write_overlong,
     ),
-    *shaping_dropped("Trinity has no key for it; an operator in data_processor.experience_pipeline can change rewards"),
+    *shaping_dropped("Trinity", "an operator in data_processor.experience_pipeline"),
     Dropped("algorithm.loss_weights.**", "Trinity weighs losses only by their coefficients"),
     Dropped("algorithm.policy_filtration", "pf_ppo is verl's", None),
     Dropped("algorithm.policy_filtration.**", "pf_ppo is verl's"),

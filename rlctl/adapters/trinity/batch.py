@@ -599,6 +599,7 @@ def _write_sync(view: Writing) -> Iterator[Out]:
 
 
 OWN_SYNC = "Trinity has no such limit; sync_interval, sync_offset and sync_style decide when weights are synced"
+NOT_IN_FLIGHT = "Trinity's explorer finishes its steps before it syncs weights"
 
 
 def _write_staleness(view: Writing) -> Iterator[Out]:
@@ -760,5 +761,7 @@ RULES: list[Rule] = [
         _write_staleness,
         "follows from sync_offset",
     ),
-    *[Dropped(f"weight_sync.{name}", OWN_SYNC) for name in ("every_optimizer_steps", "in_flight_requests", "args")],
+    Dropped("weight_sync.every_optimizer_steps", OWN_SYNC),
+    Dropped("weight_sync.in_flight_requests", NOT_IN_FLIGHT),
+    Dropped("weight_sync.args", "Trinity has no further settings for its weight sync"),
 ]

@@ -398,7 +398,7 @@ RULES: list[Rule] = [
     Switch("algorithm.use_pf_ppo", P, since="0.4"),
     Key("algorithm.pf_ppo.reweight_method", f"{P}.reweight", "pow", since="0.4"),
     Key("algorithm.pf_ppo.weight_pow", f"{P}.power", 2.0, since="0.4"),
-    *shaping_dropped("verl has no key for it; a reward manager of your own can change rewards"),
+    *shaping_dropped("verl", "a reward manager of your own"),
     Dropped("algorithm.loss_weights.**", "verl weighs losses only by their coefficients"),
     *[
         Replay(

@@ -170,7 +170,7 @@ def _write(view: Writing) -> Iterator[Out]:
         else:
             reason = said(
                 "verl has no {kind} reward; write a function for it{told}",
-                kind=kind,
+                kind=reward.get("kind", kind),
                 told=told(WORKERS, reward.get("kind")),
             )
             yield Inexpressible((place, (*place, "type")), reason)
