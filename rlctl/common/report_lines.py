@@ -232,7 +232,7 @@ def _part_of_finding(finding: Finding) -> Part:
     if finding.code in OF_THE_READING:
         return Part.DECIDE
     if finding.level is Level.NOTE:
-        return Part.REST
+        return Part.DECIDE if finding.rank is Rank.BREAKS else Part.REST
     if finding.level is Level.ERROR or finding.option or finding.rank in (Rank.BREAKS, Rank.DATA):
         return Part.DECIDE
     if finding.advice and finding.rank is not Rank.RESOURCES:

@@ -62,7 +62,7 @@ def most_behind(config: Config) -> int:
 def limits_staleness(config: Config) -> bool:
     """Whether ``max_staleness_steps`` can change a run: responses of a fixed schedule may never get that old."""
     sync = config.weight_sync
-    if sync.max_staleness_steps is None:
+    if sync.max_staleness_steps is None or config.run.mode == "evaluate_only":
         return False
     replays = config.run.mode != "full" or config.buffer.replay.enabled
     return replays or sync.style != "fixed" or sync.max_staleness_steps < staleness(config)

@@ -35,6 +35,8 @@ OF_RL = (
 )
 """Keys of the algorithm that only reinforcement learning reads."""
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+GROUPING = "step_reinforce"
+"""The estimator that reads how rewards are grouped, whether they are normalized or not."""
 NEVER_CLIPS = 1e9
 """A bound that no ratio reaches: as good as none."""
 
@@ -233,9 +235,25 @@ def _join_objective(values: dict[KeyPath, Any], config: Config) -> None:
         values.pop(("algorithm", "advantage", "kl_order"), None)
     if config.rollout.sampling.temperature == 1:
         values["algorithm", "train_temperature"] = "sampling"
+    shaping = algorithm.reward_shaping
+    if shaping.normalize.mean is None and shaping.normalize.std is None and algorithm.advantage.choice != GROUPING:
+        values["algorithm", "reward_shaping", "group_by"] = None
+    _join_overlong_penalty(values, config)
     dual: KeyPath = ("algorithm", "policy_loss", "dual_clip")
     if isinstance(bound := values.get(dual), (int, float)) and bound >= NEVER_CLIPS:
         values[dual] = None
+
+
+def _join_overlong_penalty(values: dict[KeyPath, Any], config: Config) -> None:
+    """The limit that holds if none is set; whether the penalty grows beyond it matters only if responses get that long."""
+    penalty, longest = config.algorithm.reward_shaping.overlong_penalty, config.rollout.max_response_tokens
+    if penalty is None:
+        return
+    place: KeyPath = ("algorithm", "reward_shaping", "overlong_penalty")
+    limit = longest if penalty.limit is None else penalty.limit
+    values[*place, "limit"] = limit
+    if limit >= longest:
+        values[*place, "clamp"] = None
 
 
 def _join_learning_rates(values: dict[KeyPath, Any], role: str, config: Config, rows: int | None) -> None:
@@ -246,6 +264,8 @@ def _join_learning_rates(values: dict[KeyPath, Any], role: str, config: Config, 
     steps = arithmetic.total_steps(config, rows) if _can_count(config, rows) else None
     if steps is not None and values.get((*place, "total_steps")) == _in_optimizer_steps(steps, config):
         values[*place, "total_steps"] = None  # the length of the run, as null is
+    if values.get((role, "optimizer", "weight_decay")) == 0:
+        values[role, "optimizer", "decay_norms_and_biases"] = None
     peak, end = values.get((role, "optimizer", "lr")), values.get((*place, "min_lr"))
     if end is not None and peak:
         values |= {(*place, "min_lr_ratio"): end / peak, (*place, "min_lr"): None}

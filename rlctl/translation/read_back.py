@@ -33,7 +33,8 @@ CONSEQUENCES: Mapping[str, str] = {
     "algorithm.reward_shaping.normalize_per_domain": "If true, each reward domain is normalized separately; otherwise the "
     "whole batch is",
     "algorithm.reward_shaping.group_by": "Rewards are normalized over other groups, so that advantages differ",
-    "algorithm.reward_shaping.overlong_penalty.clamp": "If false, responses shorter than the buffer get a bonus",
+    "algorithm.reward_shaping.overlong_penalty.clamp": "If false, the penalty of a response keeps growing beyond the "
+    "limit",
     "algorithm.advantage.whiten": "If true, advantages are scaled to mean 0 and deviation 1 over the batch",
     "algorithm.train_temperature": "sampling divides training logits by rollout.sampling.temperature; one does not. "
     "Log-probs and the loss differ",

@@ -21,7 +21,7 @@ from rlctl.config.inspect import KeyInfo, walk
 from rlctl.documents import dotted, read_yaml
 from rlctl.translation.difference import differences
 from rlctl.translation.read_back import LENGTHS, TELLS, by_name
-from rlctl.translation.translate import Translation, read_document, translate_loaded, write
+from rlctl.translation.translate import Translation, convert, read_document, translate_loaded, write
 
 from .cases import BASE, leaves, together, values
 from .corpus import ROWS, Example, examples, some
@@ -272,3 +272,18 @@ def test_a_number_is_told_as_a_number() -> None:
     loaded, report = read_document(read_yaml(filtered, "x.yaml"), dialect="verl", environment={})
     told = [item.message for item in translate_loaded(loaded, report, "roll").report.warnings]
     assert any("rollout.oversampling.additional_prompts is 0 in verl, 16 in ROLL" in message for message in told)
+
+
+@pytest.mark.parametrize(("longest", "told"), [(512, False), (2048, True)])
+def test_a_penalty_that_grows_beyond_its_limit_is_told_only_if_responses_get_there(longest: int, told: bool) -> None:
+    text = f"""
+data: {{train_files: a.parquet, max_response_length: {longest}}}
+algorithm: {{adv_estimator: grpo}}
+actor_rollout_ref: {{model: {{path: m}}, rollout: {{name: vllm, n: 4}}}}
+reward:
+  reward_manager: {{name: dapo}}
+  reward_kwargs: {{max_resp_len: 512, overlong_buffer_cfg: {{enable: true, len: 128, penalty_factor: 1.0}}}}
+custom_reward_function: {{path: null}}
+"""
+    report = convert(text, "trinity", dialect="verl", environment={}).report
+    assert any("overlong_penalty.clamp" in finding.message for finding in report.findings) is told

@@ -10,7 +10,7 @@ from rlctl.cli.code_scanning import github, ordered, sarif
 from rlctl.common.errors import Location
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report
-from rlctl.common.report_lines import causes, lines
+from rlctl.common.report_lines import Part, causes, lines
 from rlctl.translation.translate import convert
 
 ENVIRONMENTS = "verl has no environment managers"
@@ -103,3 +103,16 @@ def test_one_path_that_two_keys_name_is_not_several() -> None:
 
     assert told("a.parquet", "a.parquet") == "data.train_files: a.parquet is missing"
     assert told("a.parquet", "b.parquet").startswith("2 paths do not exist on this machine: a.parquet, b.parquet")
+
+
+def test_a_note_that_the_target_refuses_the_text_is_among_what_to_decide() -> None:
+    """A source that its own framework refuses stays refused, which is no loss of the conversion but breaks the run."""
+    text = (
+        "data: {train_files: a.parquet, train_batch_size: 16}\nalgorithm: {adv_estimator: grpo}\n"
+        "actor_rollout_ref: {model: {path: m}, actor: {ppo_mini_batch_size: 32}, rollout: {name: vllm, n: 4}}\n"
+    )
+    told = lines(convert(text, "verl", dialect="verl", environment={}).report)
+    line = next(line for line in told if line.finding is not None and line.finding.code == "target-refuses")
+    assert line.finding is not None
+    assert line.finding.level is Level.NOTE
+    assert line.part is Part.DECIDE
