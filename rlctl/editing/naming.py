@@ -25,6 +25,17 @@ def names_of(pattern: str) -> dict[str, tuple[str, ...]]:
     return {dialect: tuple(keys) for dialect, keys in found.items() if keys}
 
 
+@cache
+def name_in(pattern: str, dialect: str, kind: str) -> str:
+    """What a kind of a dialect's files calls the key, as an RL run of verl; empty if such a file has no key for it."""
+    path = re.sub(r"<[^<>]*>", "", pattern)
+    for called in (found for end in _OF_A_CHOICE if (found := f"{path}{end}") in canonical_paths()):
+        for said in spellings(called):
+            if said.dialect == dialect and kind in said.kinds and said.keys:
+                return said.keys[0].name
+    return ""
+
+
 MEANT = {
     "adv_estimator": "algorithm.advantage",
     "batch_size": "batch.prompts_per_step",

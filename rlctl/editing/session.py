@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from rlctl.adapters import dialect as dialect_called
 from rlctl.checks import check, with_mistyped_keys
-from rlctl.common.errors import ConfigError, DocumentError, RlctlError, UsageError
+from rlctl.common.errors import ConfigError, DocumentError, RlctlError, TranslationError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages.reasons import said, together
 from rlctl.common.report import Finding, Level, Report
@@ -182,6 +183,15 @@ class Session:
     @property
     def config(self) -> Config:
         return self.loaded.config
+
+    @property
+    def kind(self) -> str:
+        """The kind of the framework's files that holds the config, as ``ppo`` of verl; empty if none does, or it is rlctl's."""
+        name, _, release = self.dialect.partition("@")
+        try:
+            return "" if name == "rlctl" else dialect_called(name).kind_for(self.config, release)
+        except TranslationError:
+            return ""
 
     @property
     def is_changed(self) -> bool:

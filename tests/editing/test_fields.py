@@ -11,7 +11,7 @@ from rlctl.config.inspect import fields_of, walk
 from rlctl.config.root import Config
 from rlctl.documents import dotted
 from rlctl.editing.fields import APPLIES, ESSENTIAL, fields, meanings, search, without_markup
-from rlctl.editing.naming import all_names, dialects_inside, inner_names, names_of
+from rlctl.editing.naming import all_names, dialects_inside, inner_names, name_in, names_of
 from rlctl.editing.session import Session
 from rlctl.editing.values import text_of, value_of
 
@@ -134,6 +134,14 @@ def test_a_choice_and_a_section_have_names_in_the_dialects() -> None:
     assert "critic.strategy" in names_of("critic.engine")["verl"]
     assert dialects_inside("algorithm.kl_in_loss") == {"verl", "trinity", "roll"}
     assert dialects_inside("run.name") == set()
+
+
+def test_a_key_is_named_as_in_the_kind_of_the_file() -> None:
+    """Only verl's SFT trainer has one seed for a run."""
+    assert [name_in("run.seed", "verl", kind) for kind in ("ppo", "sft")] == ["", "trainer.seed"]
+    assert name_in("algorithm.advantage", "verl", "ppo") == "algorithm.adv_estimator"
+    assert Session.new("verl@0.9").kind == "ppo"
+    assert Session.new().kind == ""
 
 
 def test_what_is_saved_is_not_edited_any_more(session: Session) -> None:

@@ -314,7 +314,7 @@ class EditorScreen(EditorFiles):
     def _columns(self, views: list[FieldView], below: KeyPath) -> Columns:
         dialect = self.session.dialect.partition("@")[0]
         width = self.query_one("#form").size.width or 60
-        return Columns.of(views, below, width, "" if dialect == "rlctl" else dialect)
+        return Columns.of(views, below, width, "" if dialect == "rlctl" else dialect, self.session.kind)
 
     def _show_frame(self, views: list[FieldView], columns: Columns | None) -> None:
         """What is around the fields: the section's name, how many of them are set, and the names of the columns."""

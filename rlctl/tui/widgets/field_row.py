@@ -26,7 +26,7 @@ from textual.widgets import Button, Input, Select
 from rlctl.common.filenames import expanded, is_folder
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing.fields import FieldView
-from rlctl.editing.naming import names_of
+from rlctl.editing.naming import name_in
 from rlctl.editing.values import NULL
 from rlctl.tui.language import padded, say, shortened
 from rlctl.tui.widgets.line import Line
@@ -46,21 +46,22 @@ UNSAVED, CHANGED = "●", "•"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How wide the columns of a form are; ``dialect``: whose keys the last one shows, empty for none."""
+    """How wide the columns of a form are; the last one shows keys of a ``kind`` of a ``dialect``'s files, if one is named."""
 
     name: int
     value: int
     unit: int
     key: int
     dialect: str
+    kind: str
 
     @classmethod
-    def of(cls, views: Sequence[FieldView], below: KeyPath, width: int, dialect: str) -> Columns:
+    def of(cls, views: Sequence[FieldView], below: KeyPath, width: int, dialect: str, kind: str) -> Columns:
         """For the fields of a form that is so wide: names first, then values, and keys get what is left."""
         names = max((cell_len(_name(view, below)) for view in views), default=0)
         values = max((cell_len(shown_value(view)) + 2 for view in views), default=0)
         units = min(max((cell_len(view.unit) for view in views), default=0), UNIT)
-        keys = max((cell_len(own_key(view, dialect)) for view in views), default=0)
+        keys = max((cell_len(own_key(view, dialect, kind)) for view in views), default=0)
         name = max(NAME[0], min(names, NAME[1], width - MARK - GAP - VALUE[0]))
         left = width - MARK - name - GAP
         unit = units if left >= VALUE[0] + GAP + units + (GAP + KEY if keys and width > WIDE else 0) else 0
@@ -68,9 +69,9 @@ class Columns:
         value = max(VALUE[0], min(values, VALUE[1], left - GAP - KEY if keys else left))
         key = left - value - GAP
         if not keys or key < KEY:
-            return cls(name, max(1, min(left, VALUE[1])), unit, 0, dialect)
+            return cls(name, max(1, min(left, VALUE[1])), unit, 0, dialect, kind)
         value += max(0, min(VALUE[1] - value, key - keys))  # what keys don't need
-        return cls(name, value, unit, left - value - GAP, dialect)
+        return cls(name, value, unit, left - value - GAP, dialect, kind)
 
     def head(self) -> Content:
         """The names of the columns."""
@@ -80,11 +81,9 @@ class Columns:
         return Content("".join(parts))
 
 
-def own_key(view: FieldView, dialect: str) -> str:
+def own_key(view: FieldView, dialect: str, kind: str) -> str:
     """What the file's own format calls the field; of rlctl's own files its range, as the name is the key."""
-    if not dialect:
-        return view.range
-    return next(iter(names_of(view.pattern).get(dialect, ())), "")
+    return name_in(view.pattern, dialect, kind) if dialect else view.range
 
 
 def shown_value(view: FieldView) -> str:
@@ -262,7 +261,11 @@ class FieldRow(Widget, can_focus=True):
         mark_style = "$primary bold" if view.edited else "$text-muted"
         name = padded(shortened(_name(view, self.below), columns.name), columns.name)
         unit = padded(shortened(view.unit, columns.unit), columns.unit) + " " * GAP if columns.unit else ""
-        key = _end_of(own_key(view, columns.dialect), columns.key) if view.applies else say("not used by this run")
+        key = (
+            _end_of(own_key(view, columns.dialect, columns.kind), columns.key)
+            if view.applies
+            else say("not used by this run")
+        )
         line = Content.assemble(
             ("▌", "$primary") if here else " ",
             (mark, mark_style),
