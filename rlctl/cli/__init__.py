@@ -1,89 +1,70 @@
 """The command line: one module a command; ``output`` writes stdout, ``diagnostics`` writes stderr, nothing else does.
 
-Command modules import what they need when they are called, so that ``rlctl --help`` and ``rlctl convert`` start fast.
+A command's module is imported when the command is called, and imports what it needs then, so that ``rlctl convert`` starts fast.
 To add a command: a module with a function, and a line below; the help lists them in this order.
 """
 
 from __future__ import annotations
 
-import copy
 import os
 import sys
-from typing import Annotated
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.main import get_command
-from typer.models import CommandInfo
 
-from rlctl.cli import (
-    arguments,
-    batch,
-    check,
-    cluster,
-    convert,
-    data,
-    diagnostics,
-    diff,
-    doctor,
-    evaluate,
-    explain,
-    export,
-    launch,
-    output,
-    plan,
-    presets,
-    quickstart,
-    runs,
-    schema,
-    serve,
-    set,
-    try_out,
-    tui,
-    usage,
-    version,
-)
+from rlctl.cli import arguments, diagnostics, output, usage
 from rlctl.cli.commands import command
 from rlctl.common import packages
 from rlctl.common.errors import ExitCode, RlctlError
 from rlctl.common.language import VARIABLE, chosen
 from rlctl.common.messages import text
 
-app = typer.Typer(
-    name="rlctl",
-    help="RL post-training configs of verl, Trinity-RFT and ROLL: convert, check, plan, run.\n\n"
-    "Exit codes: 0 success, 1 failed, 2 wrong command line, 3 done with warnings.",
-    invoke_without_command=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": usage.HELP_OPTIONS},
-)
-
 BEFORE, RUNNING, ABOUT = "Before a run", "Runs", "About"
-command(app, panel=BEFORE)(convert.convert)
-command(app, panel=BEFORE)(check.check)
-command(app, panel=BEFORE)(diff.diff)
-command(app, "set", panel=BEFORE)(set.set_keys)
-command(app, panel=BEFORE)(batch.batch)
-command(app, panel=BEFORE)(plan.plan)
-command(app, "try", panel=BEFORE)(try_out.try_out)
-app.add_typer(presets.app, name="presets", rich_help_panel=BEFORE)
-app.add_typer(data.app, name="data", rich_help_panel=BEFORE)
-command(app, panel=RUNNING)(quickstart.quickstart)
-command(app, panel=RUNNING)(launch.launch)
-command(app, "eval", panel=RUNNING)(evaluate.evaluate)
-command(app, panel=RUNNING)(export.export)
-command(app, panel=RUNNING)(serve.serve)
-app.add_typer(runs.app, name="runs", rich_help_panel=RUNNING)
-app.add_typer(cluster.app, name="cluster", rich_help_panel=RUNNING)
-command(app, panel=BEFORE)(tui.tui)
-command(app, panel=ABOUT)(explain.explain)
-command(app, panel=ABOUT)(schema.schema)
-command(app, panel=ABOUT)(doctor.doctor)
-command(app, panel=ABOUT)(version.version)
+
+
+class Command(NamedTuple):
+    """A command of the app."""
+
+    name: str
+    panel: str
+    function: str = ""
+    """Of the module ``rlctl.cli.NAME``; empty if the command is a group, the module's ``app``."""
+    module: str = ""
+    """If it is not ``rlctl.cli.NAME``."""
+
+
+COMMANDS = (
+    Command("convert", BEFORE, "convert"),
+    Command("check", BEFORE, "check"),
+    Command("diff", BEFORE, "diff"),
+    Command("set", BEFORE, "set_keys"),
+    Command("batch", BEFORE, "batch"),
+    Command("plan", BEFORE, "plan"),
+    Command("try", BEFORE, "try_out", module="try_out"),
+    Command("presets", BEFORE),
+    Command("data", BEFORE),
+    Command("quickstart", RUNNING, "quickstart"),
+    Command("launch", RUNNING, "launch"),
+    Command("eval", RUNNING, "evaluate", module="evaluate"),
+    Command("export", RUNNING, "export"),
+    Command("serve", RUNNING, "serve"),
+    Command("runs", RUNNING),
+    Command("cluster", RUNNING),
+    Command("tui", BEFORE, "tui"),
+    Command("explain", ABOUT, "explain"),
+    Command("schema", ABOUT, "schema"),
+    Command("doctor", ABOUT, "doctor"),
+    Command("version", ABOUT, "version"),
+)
 
 
 def _show_version(asked: bool) -> None:
     if asked:
+        from rlctl.cli import version
+
         version.version()
         raise typer.Exit
 
@@ -103,7 +84,6 @@ def _speak(language: str | None) -> None:
         os.environ[VARIABLE] = arguments.known_language(language)
 
 
-@app.callback()
 def root(
     context: typer.Context,
     *,
@@ -139,26 +119,47 @@ def first_steps() -> str:
     )
 
 
-def _with_only(word: str) -> typer.Typer:
-    """The app with one command, because making all others takes longer than most commands; with all if none is called so."""
-    slim = copy.copy(app)
-    slim.registered_commands = [each for each in app.registered_commands if _name(each) == word]
-    slim.registered_groups = [each for each in app.registered_groups if each.name == word]
-    return slim if slim.registered_commands or slim.registered_groups else app
+def app_of(commands: Iterable[Command]) -> typer.Typer:
+    """An app with some commands."""
+    made = typer.Typer(
+        name="rlctl",
+        help="RL post-training configs of verl, Trinity-RFT and ROLL: convert, check, plan, run.\n\n"
+        "Exit codes: 0 success, 1 failed, 2 wrong command line, 3 done with warnings.",
+        invoke_without_command=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": usage.HELP_OPTIONS},
+    )
+    made.callback()(root)
+    for each in commands:
+        module = import_module(f"rlctl.cli.{each.module or each.name}")
+        if each.function:
+            command(made, each.name, panel=each.panel)(getattr(module, each.function))
+        else:
+            made.add_typer(module.app, name=each.name, rich_help_panel=each.panel)
+    return made
 
 
-def _name(command: CommandInfo) -> str:
-    return command.name or getattr(command.callback, "__name__", "").replace("_", "-")
+def __getattr__(name: str) -> Any:
+    """``app``: with all commands, for whoever looks at them all."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return app_of(COMMANDS)
+
+
+def _called(word: str) -> Iterable[Command]:
+    """The command of a word alone, because making all others takes longer than most commands; all if none is called so."""
+    return [each for each in COMMANDS if each.name == word] or COMMANDS
 
 
 def main() -> int:
     """The console script: run a command; errors that a user can act on are shown without a traceback."""
     try:
-        command = get_command(_with_only(next((word for word in sys.argv[1:] if word[:1] != "-"), "")))
+        called = get_command(app_of(_called(next((word for word in sys.argv[1:] if word[:1] != "-"), ""))))
         if _language_of(sys.argv[1:]) == "zh":
-            usage.run(command)
+            usage.run(called)
         else:
-            command(prog_name="rlctl")
+            called(prog_name="rlctl")
     except SystemExit as end:
         return _status(end)
     except RlctlError as problem:

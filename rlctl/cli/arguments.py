@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from rlctl.common.report import Report
     from rlctl.config import Loaded
     from rlctl.planning.plan import Cluster
+
+RUNS = Path("runs")
+"""Where run folders are if nothing else is said."""
 
 Inputs = Annotated[
     list[str],

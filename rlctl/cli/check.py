@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +15,7 @@ from rlctl.common.errors import ExitCode, Location, RlctlError, TranslationError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file, is_folder
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.common.report import Finding, Level, Report, finding
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Runner(StrEnum):
     ROLL = "roll"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Question:
     """How each file is checked."""
 
@@ -166,7 +166,7 @@ def _in_folder(folder: Path) -> Iterator[str]:
             yield str(path)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Checked:
     """What was found in one file."""
 

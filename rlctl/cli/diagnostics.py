@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -171,6 +170,8 @@ def bug(problem: BaseException) -> Path | None:
     content = "".join(traceback.format_exception(problem))
     path: Path | None
     try:
+        import tempfile
+
         descriptor, name = tempfile.mkstemp(prefix="rlctl-bug-", suffix=".txt", text=True)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(content)

@@ -12,13 +12,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from rlctl.cli import arguments, layout, output
 from rlctl.common import packages
 from rlctl.common.errors import SandboxUnavailable
 from rlctl.common.messages.reasons import spoken, translated
+from rlctl.common.records import record
 
 ABILITIES: Mapping[str, str | None] = {
     "convert, check, plan": None,
@@ -38,7 +39,7 @@ ABILITIES: Mapping[str, str | None] = {
 SANDBOX = "run untrusted programs in the sandbox (--trace, code rewards)"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ability:
     """One thing that this installation can do or not."""
 

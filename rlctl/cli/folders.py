@@ -13,6 +13,7 @@ from rlctl.common.errors import DocumentError, ExitCode, RlctlError, Translation
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_folder
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.common.report import Report
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 ENDINGS = (*YAML_ENDINGS, *SCRIPT_ENDINGS)
 
 
-@dataclass(frozen=True)
+@record
 class Job:
     """What is to be done with every file."""
 

@@ -10,9 +10,9 @@ import re
 import shutil
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TextIO
 
+from rlctl.common.records import record
 from rlctl.common.terminal import safe
 
 RED, YELLOW, CYAN, BOLD, DIM = "31", "33", "36", "1", "2"
@@ -24,7 +24,7 @@ _PLAIN: Mapping[str, str] = {"✗": "x", "≈": "~", "·": "-", "→": "->", "�
 """Marks for streams whose encoding lacks the others."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Screen:
     """What lines are laid out for."""
 
@@ -56,7 +56,7 @@ def screen(stream: TextIO) -> Screen:
     return Screen(shutil.get_terminal_size().columns, colours, utf)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Item:
     """One entry: a mark, what it is about, where that was written, what happens, and what to do."""
 

@@ -31,7 +31,7 @@ Folder = Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder
 Name = Annotated[
     str, typer.Argument(metavar="RUN", help="Name of a run, or path of its folder.", autocompletion=completion.runs)
 ]
-RUNS = Path("runs")
+RUNS = arguments.RUNS
 
 
 @command(app, "list")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlctl.cli import arguments
-from rlctl.cli.runs import RUNS
+from rlctl.cli.arguments import RUNS
 from rlctl.common import packages
 from rlctl.common.errors import UsageError
 from rlctl.common.filenames import is_file, is_folder

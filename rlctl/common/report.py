@@ -17,6 +17,7 @@ from rlctl.common.errors import Location
 from rlctl.common.messages import code_of, optional, text
 from rlctl.common.messages.reasons import translated
 from rlctl.common.ranks import BY_CODE, Rank, rank_of
+from rlctl.common.records import record
 from rlctl.common.secrets import without_secrets
 
 
@@ -103,7 +104,7 @@ Fix = tuple[tuple[str | int, ...], Any]
 """A canonical key, and a plain value for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One thing worth telling: a stable code, how bad, which key, where, what, and what to do.
 
@@ -239,7 +240,7 @@ class Entry:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OriginEntry:
     """Where one target leaf came from, and why."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from itertools import takewhile
 
 from rlctl.common.errors import Location
 from rlctl.common.messages import has, text
 from rlctl.common.ranks import Rank
+from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report
 
 FRAMEWORKS: Mapping[str, str] = {"trinity": "Trinity-RFT", "roll": "ROLL"}
@@ -47,7 +48,7 @@ class Part(StrEnum):
     """Nothing to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """One line of a report: a finding, an entry of the ledger, or several entries that have one reason."""
 
@@ -94,7 +95,7 @@ class Line:
         return Part.COMPUTED if bucket in (Bucket.APPROXIMATED, Bucket.DERIVED) else Part.REST
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cause:
     """Findings that have one cause, such as several files that are missing, or one problem of several stages."""
 

@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
+from rlctl.common.records import record, with_methods
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Unit:
     """What a number counts or measures, as shown beside it."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Range:
     """The values a number may take; ``above`` and ``below`` exclude their bound."""
 
@@ -50,7 +52,7 @@ class Range:
         return " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Secret:
     """Marks a field whose literal value must never be shown, logged or stored."""
 
@@ -84,60 +86,11 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def section(cls: type[T]) -> type[T]:
-    """Declare a config section: a frozen, keyword-only dataclass whose mappings may default to ``{}``.
-
-    Its methods are those that ``dataclass`` would write, but the same functions for every section: writing them anew for two
-    hundred classes takes longer than everything else that happens before a config is read.
-    """
+    """Declare a config section: a frozen, keyword-only dataclass whose mappings may default to ``{}``."""
     for name in inspect.get_annotations(cls):
         if isinstance(cls.__dict__.get(name), dict):
             setattr(cls, name, field(default_factory=dict))
-    made = dataclass(kw_only=True, init=False, repr=False, eq=False)(cls)
-    for method in (_init, _repr, _eq, _hash, _setattr, _delattr):
-        setattr(made, f"__{method.__name__[1:]}__", method)
-    return made
-
-
-def _init(self: Any, **values: Any) -> None:
-    known: dict[str, Any] = self.__dataclass_fields__
-    for name in values:
-        if name not in known:
-            raise TypeError(f"{type(self).__name__} has no field {name!r}")
-    held = self.__dict__
-    for info in fields(self):
-        if info.name in values:
-            held[info.name] = values[info.name]
-        elif info.default is not MISSING:
-            held[info.name] = info.default
-        elif info.default_factory is not MISSING:
-            held[info.name] = info.default_factory()
-        else:
-            raise TypeError(f"{type(self).__name__} needs a value for {info.name!r}")
-
-
-def _values(section: Any) -> tuple[Any, ...]:
-    return tuple(getattr(section, info.name) for info in fields(section))
-
-
-def _repr(self: Any) -> str:
-    shown = ", ".join(f"{info.name}={getattr(self, info.name)!r}" for info in fields(self))
-    return f"{type(self).__qualname__}({shown})"
-
-
-def _eq(self: Any, other: object) -> bool:
-    return _values(self) == _values(other) if type(other) is type(self) else NotImplemented
-
-
-def _hash(self: Any) -> int:
-    return hash(_values(self))
-
-
-def _setattr(self: Any, name: str, value: Any) -> None:
-    raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-
-def _delattr(self: Any, name: str) -> None:
-    raise FrozenInstanceError(f"cannot delete field {name!r}")
+    return with_methods(dataclass(kw_only=True, init=False, repr=False, eq=False)(cls))
 
 
 class Choice:

@@ -171,18 +171,19 @@ def walk(cls: type, prefix: str = "") -> Iterator[KeyInfo]:
                 yield from walk(held, f"{pattern}{suffix}.")
 
 
-def sections_in(hint: Any) -> list[tuple[type, str]]:
+@cache
+def sections_in(hint: Any) -> tuple[tuple[type, str], ...]:
     """The sections that a type holds, each with ``[]`` for a list, ``{}`` for a mapping, or nothing."""
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
-        return [found for arg in get_args(hint) for found in sections_in(arg)]
+        return tuple(found for arg in get_args(hint) for found in sections_in(arg))
     if origin is tuple:
-        return [(held, "[]") for held, _ in sections_in(get_args(hint)[0])]
+        return tuple((held, "[]") for held, _ in sections_in(get_args(hint)[0]))
     if origin is dict:
-        return [(held, "{}") for held, _ in sections_in(get_args(hint)[1])]
+        return tuple((held, "{}") for held, _ in sections_in(get_args(hint)[1]))
     if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, Choice)) and hint is not Interval:
-        return [(hint, "")]
-    return []
+        return ((hint, ""),)
+    return ()
 
 
 def type_text(hint: Any) -> str:

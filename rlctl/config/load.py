@@ -17,6 +17,7 @@ from rlctl.common.errors import ConfigError, DocumentError, Location
 from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages.reasons import lines_of, said, with_values
 from rlctl.common.numbers import natural
+from rlctl.common.records import record
 from rlctl.common.report import Finding, Level, Report, finding
 from rlctl.config.build import build_config
 from rlctl.config.dump import to_plain
@@ -48,7 +49,7 @@ class Source:
     at: Location | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Loaded:
     """A config and what is known of its origin, by canonical key path. Keys without an entry hold rlctl's default."""
 

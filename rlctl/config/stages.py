@@ -7,10 +7,11 @@ what was there. A stage that sets no ``model.path`` goes on from the weights of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.records import record
 from rlctl.common.report import Finding
 from rlctl.config.build import build_config, config_from
 from rlctl.config.dump import to_plain
@@ -20,7 +21,7 @@ from rlctl.config.root import Config
 from rlctl.documents.paths import KeyPath
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stage:
     """One stage of a run, resolved."""
 

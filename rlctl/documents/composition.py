@@ -17,6 +17,7 @@ from typing import Any
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.documents.document import Comment, Document
 from rlctl.documents.files import STDIN, read_text
 from rlctl.documents.paths import KeyPath, copied
@@ -28,7 +29,7 @@ _FILE, _PACKAGE = "file://", "pkg://"
 _MAX_FILES = 200
 
 
-@dataclass(frozen=True)
+@record
 class Choice:
     """An entry of a defaults list that no file here stands for."""
 
@@ -39,7 +40,7 @@ class Choice:
     """As ``actor@actor_rollout_ref.actor``; empty for a config that is named alone."""
 
 
-@dataclass(frozen=True)
+@record
 class Composition:
     """A document with everything that its defaults list includes."""
 

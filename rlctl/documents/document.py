@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.common.errors import Location
+from rlctl.common.records import record
 from rlctl.documents.paths import KeyPath
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Comment:
     """The comments of one key, each line without its ``#`` and the blank after it."""
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import natural
+from rlctl.common.records import record
 from rlctl.documents.document import Document
 from rlctl.documents.paths import KeyPath, copied, dotted, merged
 
@@ -26,7 +27,7 @@ _EXPECTED = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Override:
     """One change of a config, as written on a command line."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl.common.errors import DocumentError
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.documents.paths import KeyPath, dotted
 
 _KEY = re.compile(r"[A-Za-z_$][\w$-]*|0|[1-9]\d*", re.ASCII)
@@ -23,7 +23,7 @@ Spell = Callable[[str], str]
 """How a text is spelled as a value: plain, or in quotes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """One override that is to be written."""
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Literal
 
 from rlctl.common.errors import PlanError, nearest
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.config.fields import Interval
 from rlctl.config.root import Config
 from rlctl.config.sections.agents import (
@@ -39,7 +38,7 @@ AGENT_MODELS = ("policy", "random")
 """What an agent can generate with; no auxiliary model has one of these names."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cluster:
     """The machines a run is planned and checked for."""
 
@@ -82,6 +81,8 @@ def expert_responses(config: Config) -> int:
     objective, mini = config.algorithm.objective, config.batch.mini_batch_responses
     if not isinstance(objective, MixObjective):
         return 0
+    from fractions import Fraction
+
     share = Fraction(str(objective.expert_share))
     if mini is not None:
         return min(math.ceil(share * mini), mini - 1)
@@ -762,7 +763,7 @@ def measures_old(config: Config) -> bool:
     return isinstance(chosen, OtherAdvantage) and chosen.kind in MEASURED
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Neighbours:
     """The two values nearest to one that does not divide."""
 

@@ -8,8 +8,8 @@ are counted from the start of the stage.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from rlctl.common.records import record
 from rlctl.config import Config
 from rlctl.config.sections.execution import MemoryBuffer
 from rlctl.planning import arithmetic
@@ -132,7 +132,7 @@ def oldest_by_strategy(config: Config, version: int) -> int:
     return max(math.ceil(version - most), 0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Horizon:
     """How many prompts may be begun."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from rlctl.common.records import record
 from rlctl.documents.overrides_write import Change, hydra_escaped, hydra_string
 
 _SAFE = re.compile(r"[\w@%+:,./^=-]+", re.ASCII)
@@ -12,7 +12,7 @@ _ENV = re.compile(r"\$\{oc\.env:\s*(?P<name>[A-Za-z_]\w*)\s*(?P<end>[,}])", re.A
 _QUOTED = re.compile(r"""\s*(?P<quote>['"])(?P<text>[^'"\\]*)(?P=quote)\s*""")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Env:
     """``${oc.env:NAME,default}``; the default is text and further ones, None where there is none."""
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from rlctl.common.records import record
 from rlctl.config import Config, Loaded, Source, stages_of, to_plain
 from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import settings
@@ -41,7 +42,7 @@ NEVER_CLIPS = 1e9
 """A bound that no ratio reaches: as good as none."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Side:
     """What one config says of a key."""
 
@@ -65,7 +66,7 @@ class Side:
         return data
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Difference:
     """One canonical key that the two configs give different values."""
 

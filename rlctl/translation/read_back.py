@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
@@ -21,6 +21,7 @@ from rlctl.common.errors import Location, RlctlError
 from rlctl.common.messages.reasons import said, together
 from rlctl.common.numbers import natural
 from rlctl.common.ranks import BY_CODE, Rank, rank_of
+from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Loaded
 from rlctl.config.inspect import settings
@@ -65,7 +66,7 @@ INTERVALS = ("checkpoint.every",)
 _PLACE = re.compile(r"\[[^\]]*\]")
 
 
-@dataclass(frozen=True)
+@record
 class Back:
     """What reading a written file back found."""
 

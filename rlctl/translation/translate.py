@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -26,6 +26,7 @@ from rlctl.common.filenames import is_file
 from rlctl.common.messages.reasons import said, together
 from rlctl.common.numbers import natural
 from rlctl.common.ranks import BY_CODE
+from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding, option_for_fact
 from rlctl.common.report_lines import framework
 from rlctl.config import EDITED, Loaded, set_keys, to_plain
@@ -88,7 +89,7 @@ class ReadOptions(TypedDict, total=False):
     """Read the text as its own framework does, which knows nothing of the values that rlctl keeps in comments."""
 
 
-@dataclass(frozen=True)
+@record
 class Translation:
     """A text in the target's language, with both ledgers. ``text`` is None where a finding is an error."""
 
@@ -102,7 +103,7 @@ class Translation:
         return {**self.report.as_data(), "text": self.text}
 
 
-@dataclass(frozen=True)
+@record
 class Known:
     """A dialect as shown to a person."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +21,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.config import Config
 from rlctl.config.sections.agents import (
     SINGLE_TURN,
@@ -133,7 +133,7 @@ def leaves(value: Any, place: KeyPath) -> Iterator[KeyPath]:
         yield from leaves(item, (*place, name))
 
 
-@dataclass(frozen=True)
+@record
 class OfAgent(Rule):
     """Rules of one agent's keys, whose canonical keys are counted from the agent; the first agent is the one read."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.dialect import Detection, Dialect, File, as_document
@@ -13,6 +12,7 @@ from rlctl.adapters.engine.table import generic
 from rlctl.adapters.engine.tree import find, gates, put
 from rlctl.adapters.engine.writing import WriteOutcome, Written
 from rlctl.common.errors import closest
+from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, finding
 from rlctl.config import Loaded, load, to_file, to_plain
 from rlctl.documents import Document, KeyPath, dotted
@@ -20,7 +20,7 @@ from rlctl.documents import Document, KeyPath, dotted
 _VARIABLE = re.compile(r"\$\{oc\.env:(\w+)\}")
 
 
-@dataclass(frozen=True)
+@record
 class Canonical(Dialect):
     """rlctl's own files."""
 

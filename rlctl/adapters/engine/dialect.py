@@ -14,13 +14,14 @@ from rlctl.adapters.engine.writing import ConfigWithOrigins, Written, write_by_t
 from rlctl.common.errors import TranslationError, UsageError, nearest
 from rlctl.common.messages.reasons import said
 from rlctl.common.ranks import Rank
+from rlctl.common.records import record
 from rlctl.common.report import Entry, Finding
 from rlctl.config import Config, Loaded, resolve_stages
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, escaped, write_yaml
 from rlctl.documents.paths import copied
 
 
-@dataclass(frozen=True)
+@record
 class Detection:
     """What a text was taken for."""
 
@@ -63,7 +64,7 @@ def as_document(file: File) -> Document:
     return Document("the written file", values)
 
 
-@dataclass(frozen=True)
+@record
 class TrainerProgram:
     """A program that a launch script starts, and how its command line says what to run."""
 
@@ -77,7 +78,7 @@ class TrainerProgram:
     """The first release that has it."""
 
 
-@dataclass(frozen=True)
+@record
 class Shipped:
     """A config that comes with the framework, and which files and command lines name instead of a file."""
 
@@ -86,7 +87,7 @@ class Shipped:
     """What it sets differently from the framework's usual config."""
 
 
-@dataclass(frozen=True)
+@record
 class Dialect:
     """A config language. A package adds one by giving its tables; methods are replaced where a table cannot say it."""
 

@@ -9,12 +9,12 @@ rule stands for are in ``roll/rewards.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rlctl.common.messages.reasons import said, together
+from rlctl.common.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Implied:
     """What a name implies; empty where it implies nothing of the kind."""
 
@@ -248,7 +248,7 @@ WORKERS: Mapping[str, Implied] = {
 _V, _L = "verl/workers/reward_manager", "verl/experimental/reward_loop/reward_manager"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Manager:
     """A reward manager of verl's, and how it calls the reward function."""
 
@@ -274,7 +274,7 @@ MANAGERS: Mapping[str, Manager] = {
 _S = "verl/utils/reward_score"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scorer:
     """A scorer of verl's default reward: the data sources that choose it, and the canonical rule that computes the same."""
 

@@ -29,6 +29,7 @@ from rlctl.adapters.engine.tree import find, missing_section, put, remove, type_
 from rlctl.common.errors import ConfigError, Location
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said, together
+from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Config, Loaded, Source, build_config, to_plain
 from rlctl.config.build import shown
@@ -50,7 +51,7 @@ DATA = "data"
 _KINDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a mapping"}
 
 
-@dataclass(frozen=True)
+@record
 class TextView:
     """The values of a text over the dialect's defaults, as rules see them."""
 
@@ -100,7 +101,7 @@ class TextView:
         return value
 
 
-@dataclass(frozen=True)
+@record
 class RecordingView(TextView):
     """A view that records which keys a rule asks for."""
 
@@ -960,10 +961,13 @@ def unknown_keys(table: Table, version: Version, release: str, leaves: Sequence[
         if leaf[0] not in table.tops:
             yield leaf
             continue
-        key, note = table.key_at(leaf), table.note_for(leaf, version)
+        key = table.key_at(leaf)
+        if key is not None and key.exists(version):
+            continue
+        note = table.note_for(leaf, version)
         if key is not None:
             dead = note is not None and note.kind == "dead" and note.applies(version)
-            if not key.exists(version) and not (dead and release in (table.releases(leaf) or ())):
+            if not (dead and release in (table.releases(leaf) or ())):
                 yield leaf
             continue
         releases = table.releases(leaf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -12,12 +12,13 @@ from rlctl.adapters.engine.dialect import Dialect
 from rlctl.adapters.engine.reading import TextView
 from rlctl.adapters.engine.rules import ABSENT, Absent, version_of
 from rlctl.common.messages.reasons import said, translated
+from rlctl.common.records import record
 from rlctl.documents import Document, resolve
 
 _NAMED = re.compile(r"\{([\w.]+)\}")
 
 
-@dataclass(frozen=True)
+@record
 class Values:
     """The values in effect of one file, by the framework's keys: what is written over the framework's defaults."""
 
@@ -50,7 +51,7 @@ class Values:
         return replace(self, view=self.view.inside(key, ""), defaults={})
 
 
-@dataclass(frozen=True)
+@record
 class Requirement:
     """One thing that a framework refuses before, or while, it starts."""
 
@@ -72,7 +73,7 @@ class Requirement:
         return _NAMED.sub(lambda match: _shown(values[match[1]]), translated(self.message))
 
 
-@dataclass(frozen=True)
+@record
 class Requirements:
     """What one release of a framework refuses."""
 

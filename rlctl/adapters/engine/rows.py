@@ -6,7 +6,6 @@ Each is a table's line: conditions are functions, the flows are made here. What 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +30,7 @@ from rlctl.adapters.engine.rules import (
     version_of,
 )
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 
 Told = str | Callable[[Writing], str]
 """A reason, or how it is made of the config that is written."""
@@ -50,7 +50,7 @@ def never(view: Reading | Writing) -> bool:
     return False
 
 
-@dataclass(frozen=True)
+@record
 class Switches(Rule):
     """Several switches of the dialect that are one word of the canonical config."""
 
@@ -108,7 +108,7 @@ class Switches(Rule):
             yield Inexpressible(used, said(self.missing, word=word))
 
 
-@dataclass(frozen=True)
+@record
 class FollowsFrom(Rule):
     """A canonical key that no key of the dialect sets: what it is follows from other keys, or is always the same."""
 
@@ -157,7 +157,7 @@ def _is_same(asked: Any, does: Any) -> bool:
     )
 
 
-@dataclass(frozen=True)
+@record
 class WriteOnly(Rule):
     """What is written, told or lost of a canonical value under a condition, beside the row that reads it."""
 
@@ -203,7 +203,7 @@ class WriteOnly(Rule):
             yield Flow(view.path(self.key), value, used, how, note, same=same, always=self.always)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
+@record
 class ReadOnly(Rule):
     """A key that fills nothing and is never written, and what is said of it."""
 
@@ -235,7 +235,7 @@ class ReadOnly(Rule):
         return iter(())
 
 
-@dataclass(frozen=True)
+@record
 class OneOf(Rule):
     """Several keys of the dialect for one canonical key, of which its release or another key says which one decides."""
 
@@ -292,7 +292,7 @@ class OneOf(Rule):
             yield Flow(view.path(name), made.value, used, made.how, made.note, same=same, always=made.always)
 
 
-@dataclass(frozen=True)
+@record
 class InReleases(Group):
     """Rows that only some releases have, whose canonical keys others fill in another way."""
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, cast
 from rlctl.adapters.engine.lacking import lacking
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import natural
+from rlctl.common.records import record
 from rlctl.config import Config
 from rlctl.config.fields import OTHER, Choice
 from rlctl.config.inspect import fields_of, sections_in
@@ -36,14 +37,14 @@ class Absent:
 ABSENT = Absent()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VersionedDefault:
     """A default that changed: the value from each version on, oldest first."""
 
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DefaultFrom:
     """A default that follows another key of the dialect."""
 
@@ -131,7 +132,7 @@ class Flow:
     """Follows from a key that says something else, so that a value kept for the way back goes over it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Inexpressible:
     """A canonical value that the dialect cannot express."""
 
@@ -214,7 +215,7 @@ class Converter(Protocol):
         """The dialect's value, ``Computed`` if the report says how, or ABSENT where the key is left out."""
 
 
-@dataclass(frozen=True)
+@record
 class Same:
     """The value itself."""
 
@@ -243,7 +244,7 @@ def converted(converter: Converter, value: Any, view: Reading, key: str) -> Any:
         raise BadValueError(error.args[0], key=error.key or view.path(key)) from error
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Computed:
     """What a converter returns for a value that it computed, rather than renamed."""
 
@@ -380,7 +381,7 @@ class Key(Rule):
             )
 
 
-@dataclass(frozen=True)
+@record
 class Tree(Rule):
     """A free mapping, taken over whole."""
 
@@ -430,7 +431,7 @@ class Tree(Rule):
             yield Flow(view.path(self.key), value, used, same=True)
 
 
-@dataclass(frozen=True)
+@record
 class CustomRule(Rule):
     """What no table can say: its keys and canonical keys are declared, and two functions do the rest."""
 
@@ -459,7 +460,7 @@ class CustomRule(Rule):
         return self.writer(view)
 
 
-@dataclass(frozen=True)
+@record
 class Switch(Rule):
     """A key that is true where a canonical section is not null."""
 
@@ -528,7 +529,7 @@ def bare_name(name: str) -> str:
     return name.partition(".")[2] or name
 
 
-@dataclass(frozen=True)
+@record
 class Chosen(Rule):
     """A name that picks an option of a canonical choice."""
 
@@ -604,7 +605,7 @@ class Group(Rule):
         return tuple(name for rule in self.rules for name in rule.canonical)
 
 
-@dataclass(frozen=True)
+@record
 class Section(Group):
     """A canonical section that is null unless one of its keys is written."""
 
@@ -630,7 +631,7 @@ class Section(Group):
                 yield from rule.write(view)
 
 
-@dataclass(frozen=True)
+@record
 class When(Group):
     """Rules that hold only under a condition; their keys are dead otherwise."""
 

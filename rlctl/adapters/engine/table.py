@@ -112,7 +112,8 @@ class Table:
         found = self._notes_at.get(wanted)
         if found is None:
             roots = (wanted[0], "*", "**")
-            found = [note for root in roots for note in self._roots.get(root, ()) if matches(note.path, wanted)]
+            near = [note for root in roots for note in self._roots.get(root, ())]
+            found = [note for note in near if note.path == wanted or ("*" in note.key and matches(note.path, wanted))]
             if self.known and self.releases(path) is None:
                 found = [note for note in found if note.free or note.kind != "carried" or note.path[-1] != "**"]
             self._notes_at[wanted] = found
@@ -124,7 +125,12 @@ class Table:
         exact = self.dropped.get(wanted)
         if exact is not None:
             return exact
-        return next((rule for pattern, rule in self.dropped.items() if matches(pattern, wanted)), None)
+        return next((rule for pattern, rule in self._dropped_below if matches(pattern, wanted)), None)
+
+    @cached_property
+    def _dropped_below(self) -> list[tuple[KeyPath, Dropped]]:
+        """Those that stand for more keys than one."""
+        return [(pattern, rule) for pattern, rule in self.dropped.items() if "*" in pattern or "**" in pattern]
 
     def knows(self, path: KeyPath, version: Version) -> bool:
         """Whether a release has a key or section at a place, whatever its default is."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.implied import MANAGERS
@@ -23,6 +22,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.common.errors import nearest
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import natural
+from rlctl.common.records import record
 from rlctl.config.fields import Interval
 from rlctl.documents.scalars import plain_value
 from rlctl.planning import arithmetic
@@ -89,7 +89,7 @@ def shaping_dropped(framework: str, instead: str) -> list[Dropped]:
     ]
 
 
-@dataclass(frozen=True)
+@record
 class Names:
     """Another name for the same thing. A canonical name is written as the first of the dialect's names for it."""
 
@@ -126,7 +126,7 @@ class Names:
         raise InexpressibleError(self.missing or said("there is not a valid name for {value!r}", value=value))
 
 
-@dataclass(frozen=True)
+@record
 class Partly:
     """A few values have another name; the others are the same on both sides."""
 
@@ -141,7 +141,7 @@ class Partly:
         return next((name for name, canonical in self.names.items() if canonical == value), value)
 
 
-@dataclass(frozen=True)
+@record
 class Off:
     """A number that stands for off, where the canonical config has null; it and everything below reads as null."""
 
@@ -181,7 +181,7 @@ class Unclipped(NoClip):
         return value if value == 0 else super().read(value, view)
 
 
-@dataclass(frozen=True)
+@record
 class Not:
     """The opposite."""
 
@@ -195,7 +195,7 @@ class Not:
         return value if value is None else not value
 
 
-@dataclass(frozen=True)
+@record
 class Listed:
     """A list that the dialect may write as one value, or as null for none."""
 
@@ -219,7 +219,7 @@ class Listed:
         return value[0] if self.single and len(value) == 1 else list(value)
 
 
-@dataclass(frozen=True)
+@record
 class Steps:
     """An interval in steps, where the dialect has a number that means never."""
 
@@ -251,7 +251,7 @@ class Steps:
         return Computed(steps, said("every {counted}: {value} in whole steps", counted=counted, value=steps))
 
 
-@dataclass(frozen=True)
+@record
 class NullReads:
     """Null in the dialect means its default; ABSENT says nothing."""
 
@@ -266,7 +266,7 @@ class NullReads:
         return value
 
 
-@dataclass(frozen=True)
+@record
 class Emptied:
     """Null here is an empty text, number or mapping there."""
 
@@ -308,7 +308,7 @@ LONG_DTYPES = Names(
 )
 
 
-@dataclass(frozen=True)
+@record
 class OrDefault:
     """Another name for each value; one canonical value leaves the key to the dialect's default."""
 

@@ -14,6 +14,7 @@ from rlctl.adapters.engine.secrets import without_literal
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import CHOICES, ROLE_ENGINES, find, put
 from rlctl.common.messages.reasons import COMMAS, said, together
+from rlctl.common.records import record
 from rlctl.common.report import Finding, Level, Origin, OriginEntry, finding, option_for_fact
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.fields import Choice
@@ -31,7 +32,7 @@ NAMED_BY_TYPE = ("optimizer", "lr_scheduler")
 """Sections whose ``type`` is a value like others, and does not choose which other keys there are."""
 
 
-@dataclass(frozen=True)
+@record
 class ConfigWithOrigins:
     """A config to write, with what is known of where its values came from."""
 
@@ -79,7 +80,7 @@ class ConfigWithOrigins:
         return any(path[:length] in self.explicit_paths for length in range(2, len(path)))
 
 
-@dataclass(frozen=True)
+@record
 class ConfigView:
     """The canonical values as rules see them."""
 

@@ -6,7 +6,6 @@ ROLL's estimators are ``reinforce`` after a normalisation of rewards, so that GR
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
@@ -25,6 +24,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import BY_STEP
 from rlctl.adapters.roll.numbers import number
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.documents.paths import KeyPath
 
 ADV, SHAPE = "algorithm.advantage", "algorithm.reward_shaping"
@@ -43,7 +43,7 @@ BY_TURN: Mapping[str, tuple[str, Mapping[str, str]]] = {
 # Advantages. (mean, std) of the normalisation before REINFORCE, and whether advantages are whitened, name the estimator.
 
 
-@dataclass(frozen=True)
+@record
 class Estimate:
     """What the text says of the estimator, wherever it says it."""
 
@@ -193,7 +193,7 @@ def _by_turn(view: Reading, kind: str, grouped: bool) -> str:
     return "" if name == "gigpo" and not usual else name
 
 
-@dataclass(frozen=True)
+@record
 class _Shaped(Estimate):
     """Normalisation that no estimator's name says."""
 

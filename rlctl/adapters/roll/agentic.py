@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -38,6 +38,7 @@ from rlctl.adapters.roll.templates import (
     write_template,
 )
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.config.sections.agents import SINGLE_TURN, EnvironmentAgent, OtherAgent
 from rlctl.documents import dotted
 from rlctl.documents.paths import KeyPath
@@ -68,7 +69,7 @@ TAKEN = (
 """Settings of an environment that become keys of its agent."""
 
 
-@dataclass(frozen=True)
+@record
 class Definition:
     """What ``custom_envs`` says of a tag, with the blocks in it that it names."""
 
@@ -149,7 +150,7 @@ def _longest(view: Reading) -> int:
     return value if isinstance(value, int) and value > 0 else 8192
 
 
-@dataclass(frozen=True)
+@record
 class Manager:
     """What a manager plays: its tags, the groups of each, and how often."""
 
@@ -568,7 +569,7 @@ def managers_sample(view: Reading) -> bool:
     return not view.written(f"actor_infer.{OWN_SAMPLING}") and view.written(f"{TRAIN}.{OWN_SAMPLING}")
 
 
-@dataclass(frozen=True)
+@record
 class Sampled(Rule):
     """A rule of the engine's sampling, which the training environments' manager may hold instead."""
 

@@ -27,9 +27,10 @@ from rlctl.adapters.roll.advantage import AGENTIC_ADVANTAGE, RLVR_ADVANTAGE, SHA
 from rlctl.adapters.roll.loss import loss_rule
 from rlctl.adapters.roll.numbers import number
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Aggregation:
     """ROLL's ways to aggregate; it has no plain sum."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 
 MOST = 1 << 20
 """More devices than this are a mistake."""
@@ -60,7 +61,7 @@ def print_devices(devices: Sequence[int]) -> str:
     return " + ".join(parts) or "[]"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Token:
     kind: str
     text: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.agents import plays
@@ -37,6 +36,7 @@ from rlctl.adapters.roll.reference_only_keys import explained, unexplained
 from rlctl.adapters.roll.renamed_roles import spelled, spelled_notes, without
 from rlctl.common.errors import TranslationError
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.common.report import Origin, OriginEntry
 from rlctl.config import Config
 from rlctl.documents import Document, parse_dotted
@@ -225,7 +225,7 @@ def _keep_scored_domains(written: Written) -> None:
             del shares[name]
 
 
-@dataclass(frozen=True)
+@record
 class Roll(Dialect):
     """ROLL, whose users write one Hydra YAML for a start script."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
 from rlctl.adapters.engine.rules import DefaultFrom, DialectKey, Flow, Noted, Out, Reading, Rule, Version, Writing
+from rlctl.common.records import record
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
 
@@ -18,7 +19,7 @@ def renamed(key: str, names: Mapping[str, str]) -> str:
     return names.get(first, first) + dot + rest
 
 
-@dataclass(frozen=True)
+@record
 class _Renamed:
     """A view of a text or a config in which roles are asked for by other names."""
 
@@ -43,7 +44,7 @@ class _Renamed:
         return self.view.inside(renamed(key, self.names) if isinstance(key, str) else key, canonical)
 
 
-@dataclass(frozen=True)
+@record
 class _Read(_Renamed):
     """A text whose roles are asked for by other names."""
 
@@ -57,7 +58,7 @@ class _Read(_Renamed):
         return self.view.default(_key(key, self.names))
 
 
-@dataclass(frozen=True)
+@record
 class _Write(_Renamed):
     """A file whose roles are written by other names."""
 
@@ -77,7 +78,7 @@ def _key(key: DialectKey, names: Mapping[str, str]) -> DialectKey:
     return DialectKey(renamed(key.name, names), default, key.since, key.until)
 
 
-@dataclass(frozen=True)
+@record
 class Spelled(Rule):
     """A rule whose keys begin with other role names."""
 
@@ -99,7 +100,7 @@ class Spelled(Rule):
         return self.rule.write(_Write(view, self.names))
 
 
-@dataclass(frozen=True)
+@record
 class Without(Rule):
     """A rule in a file that lacks some roles: nothing is read of them or written to them."""
 

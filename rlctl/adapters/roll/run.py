@@ -6,7 +6,6 @@ Steps count from 0: step 0 is evaluated and never saved, and the last step is al
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
@@ -31,6 +30,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import Off, interval, rows
 from rlctl.adapters.roll.workers import MEGATRON, engine_written, strategy
 from rlctl.common.messages.reasons import said, together
+from rlctl.common.records import record
 from rlctl.planning import arithmetic
 
 NEVER = 1_000_000
@@ -464,7 +464,7 @@ def _write_variables(view: Writing) -> Iterator[Out]:
             yield Flow(to, value, ((*place, name), view.to("runtime.role_env_vars")), same=True)
 
 
-@dataclass(frozen=True)
+@record
 class Minutes:
     """ROLL counts the wait of a collective operation in minutes."""
 
@@ -488,7 +488,7 @@ class Minutes:
         return int(value // 60)
 
 
-@dataclass(frozen=True)
+@record
 class Seconds:
     """Whole seconds there."""
 

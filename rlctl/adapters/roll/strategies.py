@@ -7,7 +7,6 @@ does not have), FSDP2 looks its own keys up and passes over all others.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
@@ -32,6 +31,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import Listed, Names, NullReads, Partly, offload
 from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, HUGGING_FACE, MEGATRON, engine_written, strategy
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.planning import arithmetic
 
 TRANSFORMER = (
@@ -94,7 +94,7 @@ def under(names: tuple[str, ...], worker: str, to: str, engine: str, rules: list
     return When(tuple(rules), is_strategy(names, worker), is_engine(engine, to), reason)
 
 
-@dataclass(frozen=True)
+@record
 class Only(Same):
     """A switch that ROLL has in one position."""
 
@@ -107,7 +107,7 @@ class Only(Same):
         return value
 
 
-@dataclass(frozen=True)
+@record
 class Some(Listed):
     """A list that is left out where it is empty."""
 
@@ -115,7 +115,7 @@ class Some(Listed):
         return list(value) if value else ABSENT
 
 
-@dataclass(frozen=True)
+@record
 class Joined(Listed):
     """A list that ROLL writes as one text with commas."""
 
@@ -126,7 +126,7 @@ class Joined(Listed):
         return ",".join(value) if value else ABSENT
 
 
-@dataclass(frozen=True)
+@record
 class Shards(Same):
     """FSDP2's size: 1 or less is all devices, as ROLL has no FSDP2 that shards nothing; all must be said beside Ulysses."""
 

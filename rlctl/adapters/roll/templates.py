@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from string import Formatter
+
+from rlctl.common.records import record
 
 INSTRUCTION = "{info[env_instruction]}\n"
 """What ROLL puts before the first observation of an environment that has an instruction."""
@@ -30,7 +31,7 @@ HISTORY = "(step: {turn}, observation: {observation}, action: {action}, reward: 
 """An earlier turn as ROLL's step manager writes it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Text:
     """A template with other fields, and the fields that have no counterpart."""
 

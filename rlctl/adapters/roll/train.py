@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -46,6 +45,7 @@ from rlctl.adapters.roll.workers import (
 )
 from rlctl.common.errors import PlanError
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.planning import arithmetic
 
 A, C, REF = "actor_train", "critic", "reference"
@@ -240,7 +240,7 @@ CRITIC: list[Rule] = [
 # The reference
 
 
-@dataclass(frozen=True)
+@record
 class Following(Rule):
     """The reference's strategy: its own rules where its engine is said, else the sizes of the policy's."""
 

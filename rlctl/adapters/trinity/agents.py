@@ -6,7 +6,6 @@ Arguments belong to task sets in Trinity and to agents in rlctl: a workflow with
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.agents import AGENTS, game_of, leaves, lost_agent
@@ -14,6 +13,7 @@ from rlctl.adapters.engine.implied import WORKFLOWS
 from rlctl.adapters.engine.rules import Flow, Inexpressible, Out, Reading, Writing
 from rlctl.adapters.trinity.workflows import E, Task, eval_tasksets, one_turn, task, tasksets
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.config import Config
 from rlctl.config.sections.agents import SINGLE_TURN, EnvironmentAgent, OtherAgent, TrajectoryAgent
 from rlctl.documents.paths import KeyPath
@@ -35,7 +35,7 @@ PLAYED_ARGS: Mapping[str, Mapping[str, str]] = {
 """Arguments of these workflows that an agent says: its own key, or an argument of its environment."""
 
 
-@dataclass(frozen=True)
+@record
 class Workflow:
     """A workflow with its arguments, and the task sets that use it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
@@ -31,12 +30,13 @@ from rlctl.adapters.trinity.data import function_scoring, masked_by_workflow
 from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.trinity.workflows import DAPO, takes_overlong, task, tasksets, taught, teaches
 from rlctl.common.messages.reasons import COMMAS, said, together
+from rlctl.common.records import record
 from rlctl.config.fields import Choice
 from rlctl.documents.paths import KeyPath
 from rlctl.documents.yaml_write import inline_text
 
 
-@dataclass(frozen=True)
+@record
 class Type:
     """What one ``algorithm_type`` stands for."""
 

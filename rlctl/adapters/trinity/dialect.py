@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rlctl.adapters.engine.dialect import Detection, Dialect, File, TrainerProgram, replace_extensions, stage_parts
@@ -38,6 +38,7 @@ from rlctl.adapters.trinity import (
 )
 from rlctl.adapters.trinity.ranks import RANKS
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.common.report import Origin
 from rlctl.config import Loaded
 from rlctl.documents import Document, KeyPath
@@ -67,7 +68,7 @@ RULES = joined(
 )
 
 
-@dataclass(frozen=True)
+@record
 class Trinity(Dialect):
     """Trinity-RFT, whose users write one YAML file, with stages or without."""
 

@@ -7,11 +7,12 @@ A workflow of one turn implies a reward and a system prompt that no key of the f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rlctl.adapters.engine.rules import BadValueError, Reading, Version
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.config import Config
 from rlctl.config.sections.rewards import JudgeReward
 from rlctl.documents.paths import KeyPath
@@ -32,7 +33,7 @@ THINKING_PROMPT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RewardFunction:
     """A reward function of Trinity's, as a built-in rule."""
 
@@ -92,7 +93,7 @@ def scores_of(name: str, version: Version) -> tuple[float, float]:
     return (1.0, 0.0) if name == DAPO and version < (0, 6) else REWARDS[name].scores
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Workflow:
     """A workflow of one question and one answer, and what it implies."""
 
@@ -224,7 +225,7 @@ def one_turn(name: Any) -> Workflow | None:
     return next((row for row in ONE_TURN if name in row.names), None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """What a task set means together with the defaults of ``explorer_input``."""
 
@@ -308,7 +309,7 @@ def _first(*places: tuple[Reading, str]) -> tuple[Any, tuple[KeyPath, ...]]:
     return None, ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spelling:
     """How a task set is written: a workflow, and what it leaves to say."""
 
@@ -373,7 +374,7 @@ def _listed(view: Reading, key: str) -> list[KeyPath]:
     return [(*view.path(key), index) for index, item in enumerate(items) if isinstance(item, Mapping)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scoring:
     """A reward function with its arguments, and the task sets that it scores."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from rlctl.adapters.engine.dialect import Detection, Dialect, File, Shipped, TrainerProgram
@@ -33,6 +33,7 @@ from rlctl.adapters.verl.known import known_keys
 from rlctl.adapters.verl.ranks import RANKS
 from rlctl.common.errors import TranslationError
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.common.report import Entry, Finding, Level, finding
 from rlctl.config import Config
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
@@ -70,7 +71,7 @@ RL = Dropped("algorithm.objective.type", "verl's PPO trainer supports only reinf
 OBJECTIVES = Dropped("algorithm.objective.**", "verl's PPO trainer supports only reinforcement learning")
 
 
-@dataclass(frozen=True)
+@record
 class Verl(Dialect):
     """verl, whose users write overrides of a composed config, or YAML of what they override."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from rlctl.adapters.engine.table import Table, generic
 from rlctl.adapters.engine.tree import find, remove
 from rlctl.common.errors import TranslationError
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.documents import Comment, KeyPath
 from rlctl.documents.overrides_write import Change, changes
 from rlctl.documents.paths import copied
@@ -59,7 +59,7 @@ GROUP_SINCE = "0.8"
 """From this release on a config group chooses Megatron; before, a config file of its own does."""
 
 
-@dataclass(frozen=True)
+@record
 class VerlLauncher:
     """What starts verl: the command, and the overrides it is given."""
 

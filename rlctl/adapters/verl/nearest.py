@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rlctl.adapters.engine.rules import (
     Chosen,
@@ -18,9 +18,10 @@ from rlctl.adapters.engine.rules import (
     version_of,
 )
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Nearest:
     """verl's name, what differs, and the keys that bring it nearer: their default here is the value to write."""
 
@@ -35,7 +36,7 @@ class Nearest:
         return not self.until or version <= version_of(self.until)
 
 
-@dataclass(frozen=True)
+@record
 class ChosenOrNearest(Chosen):
     """A name that picks an option; a name that the dialect does not know would end its run, so another one is written."""
 

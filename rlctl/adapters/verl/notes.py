@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rlctl.adapters.engine.rules import Noted, carried, dead, unsupported
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 
 A = "actor_rollout_ref.actor"
 R = "actor_rollout_ref.rollout"
@@ -249,7 +248,7 @@ UNSUPPORTED = [
 NOTES: tuple[Noted, ...] = (*HYDRA, *DEAD, *UNSUPPORTED, *CARRIED, *RECIPES)
 
 
-@dataclass(frozen=True)
+@record
 class Ignored:
     """Keys that a newer release accepts and ignores, or reads in another way, without a word."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
@@ -21,12 +20,13 @@ from rlctl.adapters.engine.rules import (
     own_name,
 )
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 
 FSDP_KINDS = ("fsdp", "fsdp2", "fsdp_turbo")
 """Strategies of verl's FSDP engine, which share its block of keys."""
 
 
-@dataclass(frozen=True)
+@record
 class Role:
     """Where a role names its training engine and says how many GPUs share a sequence, there and here."""
 

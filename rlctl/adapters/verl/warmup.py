@@ -8,7 +8,6 @@ workers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl.adapters.engine.rules import Absent, CustomRule, Flow, Inexpressible, Key, Out, Provenance, Reading, Writing
@@ -16,10 +15,11 @@ from rlctl.adapters.engine.values import Off, rows
 from rlctl.adapters.verl.asynchronous import is_separate, steps_of_update
 from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, is_old_fsdp
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.planning import arithmetic
 
 
-@dataclass(frozen=True)
+@record
 class Ticks:
     """Ticks as calls of ``update_actor``: one a step, or several where training is asynchronous."""
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from rlctl.common.records import record
 
 Values = Mapping[str, "int | str"]
 Pattern = tuple["str | Variable | Choice", ...]
@@ -25,14 +26,14 @@ QUOTED = re.compile(r'"((?:[^"\\\n]|\\["\\])*)"')
 VARIANT = re.compile(r"\s*(\*?)\[\s*([\w-]+)\s*\] *")
 
 
-@dataclass(frozen=True)
+@record
 class Variable:
     """A value."""
 
     name: str
 
 
-@dataclass(frozen=True)
+@record
 class Choice:
     """One of some texts, by a value."""
 

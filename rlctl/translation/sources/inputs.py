@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from rlctl.common.records import record
 from rlctl.common.report import Finding
 from rlctl.documents import Document, Override
 
 
-@dataclass(frozen=True)
+@record
 class Input:
     """A document and the changes that belong to it."""
 
@@ -31,7 +32,7 @@ class Input:
     """The first release that has the program of a launch script."""
 
 
-@dataclass(frozen=True)
+@record
 class Script:
     """How a launch script is read."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from rlctl.common.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.common.filenames import is_file
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import natural
+from rlctl.common.records import record
 from rlctl.common.report import Finding, Level, finding
 from rlctl.common.secrets import concealed, expression, redacted
 from rlctl.documents import Document, read_overrides, read_text, read_yaml, resolve
@@ -52,7 +53,7 @@ _SAID, _SAID_LENGTH = 3, 300
 """Lines, and characters, of what a script says last that are shown."""
 
 
-@dataclass(frozen=True)
+@record
 class ScriptLaunch:
     """The command that starts a trainer, and what is known of its program."""
 
