@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from rlctl.adapters.engine.values import serves_teacher
 from rlctl.common.records import record
 from rlctl.config import Config, Loaded, Source, stages_of, to_plain
 from rlctl.config.fields import Choice, Interval
@@ -38,6 +39,8 @@ OF_RL = (
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 GROUPING = "step_reinforce"
 """The estimator that reads how rewards are grouped, whether they are normalized or not."""
+SAMPLED_KL = ("k1", "kl")
+"""The estimator of an advantage from a teacher's log-probs, which silence is too."""
 NEVER_CLIPS = 1e9
 """A bound that no ratio reaches: as good as none."""
 
@@ -240,6 +243,14 @@ def _join_objective(values: dict[KeyPath, Any], config: Config) -> None:
     if shaping.normalize.mean is None and shaping.normalize.std is None and algorithm.advantage.choice != GROUPING:
         values["algorithm", "reward_shaping", "group_by"] = None
     _join_overlong_penalty(values, config)
+    distilled: KeyPath = ("algorithm", "distillation", "args")
+    args = values.get(distilled)
+    if isinstance(args, dict):
+        usual = args.get("policy_gradient") and args.get("estimator") in SAMPLED_KL
+        unread = {"estimator"} if usual else set()
+        values[distilled] = {
+            name: value for name, value in args.items() if name not in unread and not serves_teacher(name)
+        }
     dual: KeyPath = ("algorithm", "policy_loss", "dual_clip")
     if isinstance(bound := values.get(dual), (int, float)) and bound >= NEVER_CLIPS:
         values[dual] = None

@@ -253,7 +253,7 @@ def _both(item: Difference, names: tuple[str, str], back: Back) -> str:
     why, follows = back.reasons.get(item.key, ""), CONSEQUENCES.get(key, "")
     both = said(
         "{key} is {ours} in {source}, {theirs} in {target}",
-        key=item.key,
+        key=item.key.replace("\\", ""),
         ours=ours,
         source=source,
         theirs=theirs,

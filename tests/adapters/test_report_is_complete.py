@@ -287,3 +287,24 @@ custom_reward_function: {{path: null}}
 """
     report = convert(text, "trinity", dialect="verl", environment={}).report
     assert any("overlong_penalty.clamp" in finding.message for finding in report.findings) is told
+
+
+@pytest.mark.parametrize("target", ["trinity", "roll"])
+def test_where_a_teacher_runs_is_no_change_of_the_objective(target: str) -> None:
+    """verl's k1 with a policy gradient is what the others compute; its clamps they have not."""
+    text = """
+data: {train_files: a.parquet}
+actor_rollout_ref: {model: {path: m}, rollout: {name: vllm, n: 1}}
+distillation:
+  enabled: true
+  nnodes: 1
+  n_gpus_per_node: 4
+  teacher_models: {t: {model_path: big, inference: {name: vllm, tensor_model_parallel_size: 2}}}
+  distillation_loss: {loss_mode: k1, use_policy_gradient: true, use_task_rewards: false, loss_max_clamp: 10.0}
+"""
+    report = convert(text, target, dialect="verl", environment={}).report
+    lost = {entry.key.removeprefix("distillation.") for entry in report.accounting if entry.loses}
+    assert {key for key in lost if key.startswith(("nnodes", "n_gpus", "teacher", "distillation_loss"))} == {
+        "distillation_loss.loss_max_clamp"
+    }
+    assert not [finding for finding in report.findings if "estimator is" in finding.message]

@@ -67,6 +67,11 @@ def manager_rule(framework: str) -> FollowsFrom:
     )
 
 
+def serves_teacher(name: str) -> bool:
+    """Whether an argument of a distillation says where and how the teacher runs, which no result depends on."""
+    return name in ("nnodes", "n_gpus_per_node") or name.startswith("teacher_engine.") or ".inference." in name
+
+
 NORMALIZE = "normalize rewards before it estimates advantages"
 SHAPED: Mapping[str, str] = {
     "shift": "shift rewards",

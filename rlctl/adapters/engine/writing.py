@@ -26,8 +26,12 @@ from rlctl.documents.yaml_write import inline_text
 _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 ALWAYS = "the target always does this"
 """Of a value that the target needs no key for."""
-NAMING = ("path", "type", "name")
-"""What an item of a list is known by, which is kept even if it is the default."""
+NAMING: Mapping[KeyPath, tuple[str, ...]] = {
+    ("data", "train"): ("path",),
+    ("data", "eval"): ("path",),
+    ("rewards",): ("type", "name"),
+}
+"""Lists whose items are kept without their defaults, and what an item is known by, which is always kept."""
 NAMED_BY_TYPE = ("optimizer", "lr_scheduler")
 """Sections whose ``type`` is a value like others, and does not choose which other keys there are."""
 
@@ -512,10 +516,11 @@ def _default_at(path: KeyPath) -> Any:
 
 def without_defaults(value: Any, path: KeyPath) -> Any:
     """Sources of data and rewards without what they have by default; anything else as it is."""
-    if path not in (("data", "train"), ("data", "eval"), ("rewards",)) or not isinstance(value, list):
+    known = NAMING.get(path)
+    if known is None or not isinstance(value, list):
         return value
     return [
-        {name: inner for name, inner in item.items() if name in NAMING or inner != _default_of_item(path, item, name)}
+        {name: inner for name, inner in item.items() if name in known or inner != _default_of_item(path, item, name)}
         for item in value
     ]
 

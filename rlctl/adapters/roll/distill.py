@@ -17,6 +17,7 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Writing,
 )
+from rlctl.adapters.engine.values import serves_teacher
 from rlctl.adapters.roll.numbers import number
 from rlctl.common.messages.reasons import said
 
@@ -172,9 +173,10 @@ def _write_online(view: Writing) -> Iterator[Out]:
             )
         elif name == "policy_gradient" and not value:
             yield Inexpressible(place, "ROLL uses the divergence as a reward, without gradients through it")
+        elif serves_teacher(name):
+            yield Inexpressible(place, "ROLL runs the teacher by the devices and the engine of its block", idle=True)
         elif name not in ("policy_gradient", "with_rewards"):
-            reason = "ROLL has no such divergence setting; the teacher's settings are in its own block"
-            yield Inexpressible(place, reason, idle=name.startswith("teacher_engine."))
+            yield Inexpressible(place, said("ROLL's on-policy distillation has no {name}", name=name))
 
 
 ONLINE: list[Rule] = [
