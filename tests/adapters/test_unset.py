@@ -217,3 +217,12 @@ def test_a_value_of_the_environment_is_there_when_the_written_file_is_read_back(
     outcome = translate_loaded(loaded, report, "rlctl")
     assert "${oc.env:PLACE}/m" in str(outcome.text)
     assert "not-readable" not in {finding.code for finding in outcome.report.findings}
+
+
+def test_an_escaped_name_is_escaped_in_the_folder_that_is_made_of_it() -> None:
+    text = "cluster: {node_num: 1}\nname: \\${x}\ncheckpoint_root_dir: ${oc.env:PLACE,./checkpoints}\n"
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="trinity", environment={})
+    assert loaded is not None, report.errors
+    outcome = translate_loaded(loaded, report, "verl")
+    assert "default_local_dir: ./checkpoints/Trinity-RFT/\\${x}\n" in str(outcome.text)
+    assert "not-readable" not in {finding.code for finding in outcome.report.findings}

@@ -110,8 +110,8 @@ def _write_folder(view: Writing) -> Iterator[Out]:
     if view.get("checkpoint.folder") is not None:
         yield Inexpressible(used, "verl has no run folder; checkpoints go to trainer.default_local_dir")
     elif view.explicit("run.folder"):
-        folder = f"{run.folder}/{run.project}/{run.name}"
-        yield Flow(view.path("trainer.default_local_dir"), folder, used, "derived", "folder / project / name")
+        folder, named = f"{run.folder}/{run.project}/{run.name}", (view.to("run.project"), view.to("run.name"))
+        yield Flow(view.path("trainer.default_local_dir"), folder, used + named, "derived", "folder / project / name")
 
 
 def unread(why: str, *more: str) -> list[Rule]:
