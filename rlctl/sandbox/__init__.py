@@ -4,6 +4,7 @@
     bubblewrap.py   bwrap's command line for a profile; what differs for root
     seccomp.py      the system calls that are denied
     process.py      a program while it runs
+    cgroup.py       the kernel's limits of a tree of processes, if a control group can be made
     usage.py        memory and processes of a tree of processes
     reaper.py       ends what a command leaves behind; a program of its own
 

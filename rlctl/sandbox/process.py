@@ -6,8 +6,9 @@
        └─ output, up to a limit ◀─────────────────────────────────┘
 
 The kernel's limits hold for each process (address space, file size) or for a user (number of processes). The limits of the whole
-tree are checked from outside, where the program cannot reach. Ending the first process ends its PID namespace, so nothing
-survives it. Without isolation ``reaper.py`` is the first process, and ends what it can find.
+tree are checked from outside, where the program cannot reach, and by the kernel too if a control group can be made. Ending the
+first process ends its PID namespace, so nothing survives it. Without isolation ``reaper.py`` is the first process, and ends
+what it can find.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from rlctl.common.errors import SandboxUnavailable
-from rlctl.sandbox import bubblewrap, usage
+from rlctl.sandbox import bubblewrap, cgroup, usage
 from rlctl.sandbox.profile import Profile
 from rlctl.sandbox.seccomp import seccomp_filter
 
@@ -83,11 +84,13 @@ class Process:
         self._result: Result | None = None
         self._open: set[int] = set()
         self._first_fd = -1
+        self._group: cgroup.Group | None = None
         self._outer_runs = True
         try:
             self._start(command, stdin, pass_fds)
         except BaseException:
             self._close(*self._open)
+            self._remove_group()
             raise
         now = time.monotonic()
         self._end, self._next_sample = now + self._limits.seconds, now + SAMPLE_SECONDS
@@ -188,6 +191,7 @@ class Process:
             self._first = first
             self._first_fd = self._opened(os.pidfd_open(first))
             self._set_limits()
+            self._group = self._grouped()
             with contextlib.suppress(BrokenPipeError):
                 os.write(held, b"\0")
 
@@ -240,6 +244,18 @@ class Process:
                 most = most if hard == resource.RLIM_INFINITY else min(most, hard)
                 resource.prlimit(self._first, kind, (most, most))
 
+    def _grouped(self) -> cgroup.Group | None:
+        """The control group that holds the program; None if there is none here."""
+        group = cgroup.make(self._limits)
+        if group is None:
+            return None
+        try:
+            group.add(self._first)
+        except OSError:
+            group.remove()
+            return None
+        return group
+
     # While it runs
 
     def _read(self, fd: int) -> None:
@@ -261,10 +277,13 @@ class Process:
         if self._bwrap and not usage.is_root_of_this_process(root):  # it is, until bwrap has set up the sandbox
             used += sum(usage.memory_of_files(root + folder) for folder in self._in_memory())
             used += usage.memory_of_sockets(self._first) + usage.memory_of_terminals(f"{root}/dev/pts")
-        if used > most:
+        if used > most or self._ran_out():
             self._stop("memory")
         elif threads - 1 > self._limits.processes + 1:
             self._stop("processes")
+
+    def _ran_out(self) -> bool:
+        return self._group is not None and self._group.ran_out
 
     def _in_memory(self) -> list[str]:
         copies = [mount.path for mount in self._profile.mounts if mount.kind == "copy-on-write"]
@@ -289,6 +308,9 @@ class Process:
                 _readable(fd, _END_SECONDS)
         self._process.kill()
         status = self._process.wait()
+        if not self._stopped and self._ran_out():  # since it was last looked at
+            self._stopped = "memory"
+        self._remove_group()
         stdout, stderr = (bytes(self._written[fd]) for fd in (self._out, self._err))
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
@@ -299,6 +321,11 @@ class Process:
                 raise SandboxUnavailable(_why(stderr), hint=bubblewrap.HINT)
             status = told.get("exit-code", status)
         return Result(128 - status if status < 0 else status, self._stopped, stdout, stderr)
+
+    def _remove_group(self) -> None:
+        if self._group is not None:
+            self._group.remove()
+            self._group = None
 
     def _told(self) -> dict[str, int]:
         """What bwrap reported since it told the first process."""
