@@ -179,7 +179,8 @@ def set_keys(loaded: Loaded, assignments: Sequence[str], *, environment: Mapping
         return loaded
     overrides = read_overrides([(text, Location("--set " + text)) for text in assignments], "--set")
     overrides = [each for override in overrides for each in _by_its_tag(loaded.config, override)]
-    values = _with_links(loaded, live_expressions(loaded, environment))
+    plain = to_plain(loaded.config)
+    values = _with_links(loaded, plain, _live(loaded, plain, environment))
     left: set[KeyPath] = set()
     for override in overrides:
         left |= _choose(loaded, override, values)
@@ -187,7 +188,7 @@ def set_keys(loaded: Loaded, assignments: Sequence[str], *, environment: Mapping
         path for override in overrides for path in _places(override.value, _indexed(override.path, values), values)
     }
     changed = apply_overrides(Document(name="--set", values=values, marks={}, comments={}, text=""), overrides)
-    before = _unresolved_keys(loaded, sorted(paths, key=str))
+    before = _unresolved_keys(loaded, plain, sorted(paths, key=str))
     resolved = _resolved(changed.values, environment, "--set: ", open_before=before)
     config, findings = build_config(
         resolved.values, locate=lambda path: changed.marks.get(path), expressions=resolved.expressions
@@ -287,9 +288,9 @@ def put(
     if not loaded.expressions and not _links(value):
         return _changed(loaded, _with(loaded.config, path, value), {path}, by)
     before = to_plain(loaded.config)
-    tree = _with_links(loaded, live_expressions(loaded, environment))
+    tree = _with_links(loaded, before, _live(loaded, before, environment))
     _set(tree, path, copied(value))
-    resolved = _resolved(tree, environment, open_before=_unresolved_keys(loaded, [path]))
+    resolved = _resolved(tree, environment, open_before=_unresolved_keys(loaded, before, [path]))
     parts = {name: part for name, part in resolved.values.items() if name == path[0] or part != before.get(name)}
     config = _replaced(loaded.config, parts, resolved.expressions)
     return _changed(loaded, config, {path}, by, resolved)
@@ -304,13 +305,18 @@ def live_expressions(loaded: Loaded, environment: Mapping[str, str] | None = Non
 
     The others are of keys whose values were changed since, or depend on the moment.
     """
-    plain = to_plain(loaded.config)
+    return _live(loaded, to_plain(loaded.config), environment)
+
+
+def _live(loaded: Loaded, plain: dict[str, Any], environment: Mapping[str, str] | None) -> dict[KeyPath, str]:
+    """The same, with the plain values of the config."""
     there = {path: text for path, text in loaded.expressions.items() if _at(plain, path) is not _NOWHERE}
     candidates = {path: text for path, text in there.items() if not _MOMENT.search(text)}
     while candidates:
-        resolved = _resolve(_with_links(loaded, candidates), environment)
-        built, _ = build_config(resolved.values, expressions=resolved.expressions)
-        then = resolved.values if built is None else to_plain(built)
+        resolved = _resolve(_with_links(loaded, plain, candidates), environment)
+        parts = {str(path[0]): resolved.values[path[0]] for path in candidates}
+        built, _ = build_config(parts, expressions=resolved.expressions)
+        then = parts if built is None else {name: to_plain(_section_of(built, name)) for name in parts}
         wrong = [path for path in candidates if path in resolved.unresolved or _at(then, path) != _at(plain, path)]
         if not wrong:
             break
@@ -318,16 +324,20 @@ def live_expressions(loaded: Loaded, environment: Mapping[str, str] | None = Non
     return candidates
 
 
-def _unresolved_keys(loaded: Loaded, changed: Sequence[KeyPath]) -> set[KeyPath]:
+def _section_of(config: Config, name: str) -> Any:
+    """What a config holds at a key of the top."""
+    return getattr(config, fields_of(Config)[name].attribute)
+
+
+def _unresolved_keys(loaded: Loaded, plain: dict[str, Any], changed: Sequence[KeyPath]) -> set[KeyPath]:
     """The keys outside of those that are changed whose expressions have no value here."""
-    plain = to_plain(loaded.config)
     held = {path for path, text in loaded.expressions.items() if _at(plain, path) == text}
     return {path for path in held if not _under_any(path, changed)}
 
 
-def _with_links(loaded: Loaded, links: Mapping[KeyPath, str]) -> dict[str, Any]:
+def _with_links(loaded: Loaded, plain: dict[str, Any], links: Mapping[KeyPath, str]) -> dict[str, Any]:
     """The plain values with the text of links, and of what only an expression can say: a literal ``${``."""
-    tree: dict[str, Any] = to_plain(loaded.config)
+    tree: dict[str, Any] = copied(plain)
     for path, text in loaded.expressions.items():
         value = _at(tree, path)
         if path in links or (isinstance(value, str) and "${" in value):
