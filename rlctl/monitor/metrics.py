@@ -43,8 +43,11 @@ class Series:
             before[row] = mean
             mean = float(powers[-1]) * (weight * mean + last)
         means = (powers * (weight * before[:, None] + sums)).ravel()[: len(values)]
-        pulled = 1 - weight ** np.arange(1, len(values) + 1)
-        return Series(self.steps, (means / pulled).tolist())
+        pulled = min(
+            len(values), int(-37 / math.log(weight)) + 1
+        )  # after them 1 - weight ** step is 1 to the last digit
+        means[:pulled] /= 1 - weight ** np.arange(1, pulled + 1)
+        return Series(self.steps, means.tolist())
 
     def thinned(self, most: int) -> Series:
         """At most ``most`` points (4 or more) of the same look: the lowest and the highest of equal parts, in their order.
