@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
@@ -71,6 +72,21 @@ class OnDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class Besides:
+    """A key of the file that saving changes although what it sets was not changed: it counts in units of a key that was."""
+
+    key: str
+    """Of the dialect, as ``actor_rollout_ref.actor.ppo_mini_batch_size``."""
+    before: Any
+    after: Any
+    path: KeyPath
+    """The canonical key that it sets, and which stays as it is here."""
+    value: Any
+    kept: Any = None
+    """The value of the canonical key with which the file's key would stay as it is; None if none is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """What saving would write, and what it would change that nobody asked for."""
 
@@ -83,6 +99,8 @@ class Draft:
     """What a launch script would no longer take from its own variables."""
     also: tuple[tuple[KeyPath, Any, Any], ...] = ()
     """The keys that would change too if these variables were edited instead, with the values before and after."""
+    besides: tuple[Besides, ...] = ()
+    """The file's own keys that change although what they set was not changed."""
 
 
 @dataclass
@@ -404,7 +422,40 @@ class Session:
         """
         loaded, found = self.loaded, self._written()
         lost = self._unsaid_by(found.text, self.place)
-        return Draft(found.text, loaded, lost, found.disconnected, found.also)
+        return Draft(found.text, loaded, lost, found.disconnected, found.also, tuple(self._besides(found.text)))
+
+    def _besides(self, text: str) -> Iterator[Besides]:
+        """The file's own keys that a text changes although what they set was not changed."""
+        base = self.base
+        if base is None or text == base.text or self.dialect.startswith("rlctl"):
+            return
+        changed = [parse_dotted(item.key) for item in differences(base.loaded, self.loaded)]
+        before = self._own_values(base.text)
+        for key, (after, targets) in self._own_values(text).items():
+            was, _ = before.get(key, (after, ()))
+            paths = [parse_dotted(name) for name, _ in targets]
+            if was == after or len(paths) != 1 or any(_overlap(path, other) for path in paths for other in changed):
+                continue
+            with suppress(LookupError, TypeError):  # what is no key of this config, as an option that is not chosen
+                value = value_at(self.config, paths[0])
+                yield Besides(key, was, after, paths[0], value, self._kept(key, was, after, paths[0], value))
+
+    def _kept(self, key: str, was: Any, after: Any, path: KeyPath, value: Any) -> Any:
+        """The value of a canonical key with which a key of the file stays as it was, found in proportion and tried out."""
+        if not all(type(number) is int and number > 0 for number in (was, after, value)) or value * was % after:
+            return None
+        wanted, base = value * was // after, self.base
+        assert base is not None, "a file has own keys"
+        with at_moment(self.moment):
+            other = _with(self.loaded, path, wanted)
+            found = edited_text(base.text, str(base.path), self.dialect, base.loaded, other, self.facts, self.given)
+        kept = found is not None and self._own_values(found.text).get(key, (None, ()))[0] == was
+        return wanted if kept else None
+
+    def _own_values(self, text: str) -> dict[str, tuple[Any, Sequence[tuple[str, Any]]]]:
+        """What a text says of each key of its dialect, with the canonical keys that it sets."""
+        _, report = self._read(text, self.place, self.dialect)
+        return {entry.key: (entry.value, entry.targets) for entry in report.accounting}
 
     def draft_for(self, path: Path, dialect: str | None = None) -> Draft:
         """What saving under another name, in this or another dialect, would write.
@@ -415,6 +466,14 @@ class Session:
         loaded, found = self.loaded, self._written_for(path, dialect)
         lost = self._unsaid_by(found.text, path, dialect or self.dialect)
         return Draft(found.text, loaded, lost, found.disconnected, found.also)
+
+    def keep_besides(self, draft: Draft) -> None:
+        """Take the values with which the file's own keys stay as they are, as one change that can be undone.
+
+        Raises:
+            ConfigError: one of them does not fit.
+        """
+        self.apply([Change(one.path, one.kept) for one in draft.besides if one.kept is not None])
 
     def follow_variables(self, draft: Draft) -> None:
         """Take the values that other keys get when the variables of a draft are edited, as one change that can be undone.
@@ -609,6 +668,12 @@ class Session:
         self._push(loaded, (Change((), symbolic(loaded)),), self.file)
         self._saved = self._now
         self.lost = []
+
+
+def _overlap(one: KeyPath, other: KeyPath) -> bool:
+    """Whether a key is another one, or in it, or around it."""
+    size = min(len(one), len(other))
+    return one[:size] == other[:size]
 
 
 def in_stage(path: KeyPath) -> bool:

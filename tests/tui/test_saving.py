@@ -145,3 +145,28 @@ def test_save_as_lists_what_changes_and_waits_until_it_is_read(file: Path) -> No
     drive(RlctlApp(session=Session.open(file)), act)
     assert Session.open(file.with_name("t.yaml")).dialect.startswith("trinity")
     assert file.read_text() == FILE
+
+
+def test_a_key_of_the_file_that_nobody_changed_is_asked_about(file: Path) -> None:
+    """verl counts a mini-batch in prompts: with other responses per prompt its key would change, too."""
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await change(screen, pilot, "batch.responses_per_prompt", 14)
+        asking = await asked(pilot, "ctrl+s")
+        assert f"actor_rollout_ref.actor.ppo_mini_batch_size: 32 → 16   ({MINI} = 224)" in asking.question
+        assert [key for key, _ in asking.answers] == ["s", "k", "c"]
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is screen)
+        assert file.read_text() == FILE
+        await asked(pilot, "ctrl+s")
+        await pilot.press("k")
+        await until(pilot, lambda: not screen.session.is_changed)
+        assert file.read_text() == FILE.replace("n: 7", "n: 14")
+        assert screen.session.config.batch.mini_batch_responses == 448
+        await change(screen, pilot, "batch.responses_per_prompt", 7)
+        await asked(pilot, "ctrl+s")
+        await pilot.press("s")
+        await until(pilot, lambda: not screen.session.is_changed)
+        assert file.read_text() == FILE.replace("size: 32", "size: 64")
+
+    drive(RlctlApp(session=Session.open(file)), act)

@@ -254,7 +254,7 @@ class EditorFiles(Screen[None]):
         elif draft.disconnected:
             self._ask_variables(draft, writing)
         else:
-            self._ask_lost(draft, writing)
+            self._ask_besides(draft, writing)
 
     def _ask_variables(self, draft: Draft, writing: Writing) -> None:
         """Ask whether to edit the script's variables, or to write the values where the variables are used."""
@@ -282,9 +282,39 @@ class EditorFiles(Screen[None]):
                 self.renew(anew=True)
                 self._prepare(writing)
             elif answer == "u":
-                self._ask_lost(draft, writing)
+                self._ask_besides(draft, writing)
 
         self.app.push_screen(ChooseScreen(redacted("\n".join(told)), answers), answered)
+
+    def _ask_besides(self, draft: Draft, writing: Writing) -> None:
+        """Ask before keys of the file are changed that nobody changed: they count in units of one that was."""
+        if not draft.besides:
+            self._ask_lost(draft, writing)
+            return
+        lines = "\n".join(
+            f"  {one.key}: {one.before} → {one.after}   ({dotted(one.path)} = {one.value})" for one in draft.besides
+        )
+        kept = ", ".join(f"{dotted(one.path)} = {one.kept}" for one in draft.besides if one.kept is not None)
+        answers = [
+            ("s", say("Save these changes, too")),
+            *([("k", say("Keep them as the file has them: {kept}").format(kept=kept))] if kept else []),
+            ("c", say("Do not save")),
+        ]
+
+        def answered(answer: str | None) -> None:
+            if answer == "s":
+                self._ask_lost(draft, writing)
+            elif answer == "k":
+                try:
+                    self.session.keep_besides(draft)
+                except RlctlError as error:
+                    self._not_saved(error)
+                    return
+                self.renew(anew=True)
+                self._prepare(writing)
+
+        told = say("Saving also changes, to keep the config as it is here:\n{lines}")
+        self.app.push_screen(ChooseScreen(redacted(told.format(lines=lines)), answers), answered)
 
     def _ask_lost(self, draft: Draft, writing: Writing) -> None:
         """Ask before a file is written that says something else than the config."""
