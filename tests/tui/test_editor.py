@@ -18,7 +18,7 @@ from rlctl.tui.panes.preview import PreviewPane
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.field_row import FieldRow, FieldSelect
-from tests.tui.conftest import drive, settled
+from tests.tui.conftest import drive, settled, text_of
 
 FILE = """\
 rlctl: 1
@@ -66,6 +66,24 @@ def test_what_does_not_fit_is_told_at_the_field(file: Path) -> None:
         await settled(screen, pilot)
         assert not field.has_class("-wrong")
         assert screen.session.config.batch.prompts_per_step == 12
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_sections_have_the_mark_of_what_was_found_in_them(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        screen.session.set(("batch", "mini_batch_responses"), 33)
+        screen.renew()
+        await settled(screen, pilot)
+        await settled(screen, pilot)
+        shown = text_of(screen.app)
+        for section, mark in (("data", "!"), ("schedule", "✗"), ("batch ●", "!")):
+            assert f"{section} {mark}" in shown
+        screen.session.undo()
+        screen.renew()
+        await settled(screen, pilot)
+        await settled(screen, pilot)
+        assert "batch !" not in text_of(screen.app)
 
     drive(RlctlApp(session=Session.open(file)), act)
 

@@ -66,13 +66,13 @@ def test_the_plan_and_the_difference_follow_what_is_typed(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await pilot.press("3")
         await settled(screen, pilot)
-        assert re.search(r"×4 │ +32 +│", str(screen.query_one("#plan .plan-text", Static).render()))
+        assert re.search(r"×4 +─→│ +32 responses", str(screen.query_one("#plan .plan-text", Static).render()))
         await screen.jump(("batch", "prompts_per_step"))
         await settled(screen, pilot)
         row(screen, "batch.prompts_per_step").query_one(Input).value = "16"
         await settled(screen, pilot)
         shown = str(screen.query_one("#plan .plan-text", Static).render())
-        assert re.search(r"×4 │ +64 +│", shown)
+        assert re.search(r"×4 +─→│ +64 responses", shown)
         assert "node 0" in shown
         screen.action_tab("diff")
         await settled(screen, pilot)

@@ -65,8 +65,8 @@ def test_what_the_run_does_and_what_looks_wrong(run: Path) -> None:
         assert "usually 2.0 s" in head
         assert "about 36 s left" in head
         assert "75% of the groups" in text(screen, "#advice")
-        assert "RRR" in text(screen, "#timeline")
-        assert "R rollout 67%" in text(screen, "#timeline").replace("\u00a0", " ")
+        assert "█▌█" in text(screen, "#timeline")
+        assert "rollout 67%" in text(screen, "#timeline").replace("\u00a0", " ")
         assert [spark.metric for spark in screen.query(Spark)] == ["reward/mean"]
         tiles = text(screen, "#tiles")
         assert re.search(r"reward +0.8 +▲ 0.4", tiles)
@@ -168,7 +168,7 @@ def test_a_metric_is_picked_and_drawn(run: Path) -> None:
         assert plot._plot is not None
         await pilot.press("m", "l")
         await settled(screen, pilot)
-        assert "smoothed 0.6, log10" in text(screen, "#plot-values")
+        assert "smoothed 0.95, log10" in text(screen, "#plot-values")
 
     drive(RlctlApp(run=run), act)
 
@@ -279,7 +279,7 @@ def test_an_empty_folder_becomes_a_run(tmp_path: Path) -> None:
         events.emit("step", step=1, total_steps=2, metrics={"reward/mean": 1.0, "time/step": 1.0, "time/rollout": 1.0})
         await looked_again(screen, pilot)
         assert "step 1/2" in text(screen, "#run-head")
-        assert "RRR" in text(screen, "#timeline")
+        assert "rollout\u00a0100%" in text(screen, "#timeline")
 
     drive(RlctlApp(run=tmp_path), act, (80, 24))
 

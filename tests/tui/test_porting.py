@@ -158,7 +158,7 @@ def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(fi
         assert screen.session.config.schedule.total_steps == 20
         assert not screen.session.is_changed
 
-    drive(RlctlApp(session=Session.open(file)), act)
+    drive(RlctlApp(session=Session.open(file)), act, (120, 24))  # the list is longer than its box
     assert file.read_text() == FILE
     saved = Session.open(file.with_name("run.roll.yaml"))
     assert saved.dialect.startswith("roll")

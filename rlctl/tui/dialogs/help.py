@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -25,7 +26,7 @@ class HelpScreen(Dialog[None]):
     HelpScreen { align: center middle; }
     HelpScreen > VerticalScroll {
         width: 90%; max-width: 100; height: auto; max-height: 90%;
-        padding: 1 2; border: round $primary; background: $surface;
+        padding: 1 2; border: round $primary; background: $background;
     }
     HelpScreen .title { text-style: bold; margin-top: 1; }
     HelpScreen .keys { height: auto; }
@@ -43,9 +44,12 @@ class HelpScreen(Dialog[None]):
         with VerticalScroll():
             for text in dict.fromkeys(_told(self._below)):
                 yield Static(text, markup=False)
-            for title, keys in _keys(self._below).items():
+            groups = _keys(self._below)
+            widths = [max(cell_len(key[place]) for keys in groups.values() for key in keys) for place in (0, 1)]
+            look = f"bold {self.app.get_css_variables()['primary']}"
+            for title, keys in groups.items():
                 yield Static(title, classes="title", markup=False)
-                yield Static(_table(keys, self.app.size.width < NARROW), classes="keys", markup=False)
+                yield Static(_table(keys, widths, look, self.app.size.width < NARROW), classes="keys", markup=False)
             yield Static(
                 say("Letters go to a field while one types in it; esc closes this."), classes="end", markup=False
             )
@@ -74,26 +78,27 @@ def _keys(screen: Screen[Any]) -> dict[str, list[tuple[str, str, str]]]:
         shown = screen.app.get_key_display(binding)
         if binding.action in group:  # a second key for the same
             keys, name, meaning = group[binding.action]
-            group[binding.action] = (f"{keys} {shown}", name, meaning or binding.tooltip)
+            keys = keys if shown in keys.split() else f"{keys} {shown}"
+            group[binding.action] = (keys, name, meaning or binding.tooltip)
         else:
             group[binding.action] = (shown, binding.description, binding.tooltip)
     return {title: list(group.values()) for title, group in groups.items() if group}
 
 
-def _table(keys: list[tuple[str, str, str]], narrow: bool) -> Any:
-    """The keys as a table; where it is narrow the meaning stands under the name."""
+def _table(keys: list[tuple[str, str, str]], widths: Sequence[int], look: str, narrow: bool) -> Any:
+    """The keys as a table whose columns are as wide as in the others; where it is narrow the meaning is under the name."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, min_width=widths[0])
     if narrow:
         table.add_column(overflow="fold")
         for key, name, meaning in keys:
-            table.add_row(Text(key, style="bold"), Text(f"{name}\n{meaning}" if meaning else name))
+            table.add_row(Text(key, style=look), Text(f"{name}\n{meaning}" if meaning else name))
         return table
-    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, min_width=widths[1])
     table.add_column(overflow="fold")  # Chinese has no spaces to break at
     for key, name, meaning in keys:
-        table.add_row(Text(key, style="bold"), Text(name), Text(meaning))
+        table.add_row(Text(key, style=look), Text(name), Text(meaning))
     return table

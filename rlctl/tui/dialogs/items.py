@@ -31,7 +31,7 @@ class ItemsScreen(Dialog["KeyPath | None"]):
 
     DEFAULT_CSS = """
     ItemsScreen { align: center middle; }
-    ItemsScreen > Vertical { width: 90%; max-width: 110; height: 80%; border: round $primary; background: $surface; }
+    ItemsScreen > Vertical { width: 90%; max-width: 110; height: 80%; border: round $primary; background: $background; }
     ItemsScreen OptionList { height: 1fr; }
     ItemsScreen .problem { color: $error; height: auto; max-height: 6; padding: 0 1; }
     """

@@ -17,7 +17,7 @@ class OpeningScreen(Dialog[None]):
 
     DEFAULT_CSS = """
     OpeningScreen { align: center middle; }
-    OpeningScreen > Static { width: auto; height: auto; padding: 1 3; border: round $primary; background: $surface; }
+    OpeningScreen > Static { width: auto; height: auto; padding: 1 3; border: round $primary; background: $background; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", say("Back"), id="opening.leave", tooltip=say("Do not wait for it"))

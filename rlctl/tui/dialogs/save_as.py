@@ -47,8 +47,12 @@ class SaveAsScreen(Dialog["Named | None"]):
 
     DEFAULT_CSS = """
     SaveAsScreen { align: center middle; }
-    SaveAsScreen .box { width: 90%; max-width: 110; }
-    SaveAsScreen VerticalScroll { height: auto; max-height: 33vh; }
+    SaveAsScreen .box { width: 90%; max-width: 110; height: 80%; }
+    SaveAsScreen.-low .box { height: 100%; }
+    SaveAsScreen Line, SaveAsScreen Select { margin-bottom: 1; }
+    SaveAsScreen.-low Line, SaveAsScreen.-low Select { margin-bottom: 0; }
+    SaveAsScreen VerticalScroll { height: 1fr; margin-top: 1; }
+    SaveAsScreen.-low VerticalScroll { margin-top: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", say("Cancel"), id="name.cancel"),

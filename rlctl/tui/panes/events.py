@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import RichLog
 
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
+from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
 from rlctl.tui.widgets.sample_texts import plain
+
+LOOKS = {"failure": "error", "advisory": "warning"}
+"""The color of what needs a look, by its kind."""
+KIND_AT = 10
+"""Cells before the kind of an event: its time."""
 
 
 class EventsPane(Pane):
@@ -25,6 +33,9 @@ class EventsPane(Pane):
     def compose(self) -> ComposeResult:
         yield RichLog(id="event-log", classes="panel", wrap=True, markup=False, max_lines=2000)
 
+    def on_mount(self) -> None:
+        self.query_one("#event-log").border_title = say("Events")
+
     def show(self, view: RunView, info: RunInfo | None) -> None:
         log = self.query_one("#event-log", RichLog)
         if view.events_told < self._told:  # the log was begun anew
@@ -32,8 +43,9 @@ class EventsPane(Pane):
             self._told = 0
         new = min(view.events_told - self._told, len(view.events))
         self._told = view.events_told
+        colors = self.app.get_css_variables()
         for event in list(view.events)[len(view.events) - new :]:
-            log.write(event_line(event))
+            log.write(_styled(event_line(event), str(event["kind"]), colors))
 
 
 def event_line(event: dict[str, Any]) -> str:
@@ -43,4 +55,25 @@ def event_line(event: dict[str, Any]) -> str:
     except (TypeError, ValueError, OverflowError, OSError):  # of a damaged event
         when = "--:--:--"
     rest = {key: value for key, value in event.items() if key not in ("time", "kind") and value not in ("", None)}
-    return plain(f"{when}  {event['kind']:<14} " + "  ".join(f"{key}={value}" for key, value in rest.items()))
+    told = "  ".join(f"{key}={_short(value)}" for key, value in rest.items())
+    return plain(f"{when}  {event['kind']:<14} {told}")
+
+
+def _short(value: Any) -> str:
+    """A value as a person reads it: numbers with few digits, and no quotes or braces around what is in it."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return f"({', '.join(f'{key} {_short(item)}' for key, item in value.items())})"
+    if isinstance(value, list):
+        return ", ".join(map(_short, value)) or "–"
+    return str(value)
+
+
+def _styled(line: str, kind: str, colors: Mapping[str, str]) -> Text:
+    """A line with its time dim and its kind bright: red of a failure, amber of advice."""
+    text = Text(line)
+    text.stylize(colors["text-muted"], 0, KIND_AT)
+    look = colors[LOOKS[kind]] if kind in LOOKS else ""
+    text.stylize(f"bold {look}".strip(), KIND_AT, KIND_AT + len(kind))
+    return text

@@ -19,14 +19,13 @@ from rlctl.common.language import later
 from rlctl.common.messages import has, text
 from rlctl.common.report import Finding, Level
 from rlctl.common.report_lines import Cause, causes, framework, without_runtime
-from rlctl.documents import dotted, parse_dotted
+from rlctl.documents import KeyPath, dotted, parse_dotted
 from rlctl.editing.session import Session
 from rlctl.tui.dialogs.ask import ChooseScreen
 from rlctl.tui.language import LANGUAGE, say
 from rlctl.tui.panes.editor import EditorPane
 
-MARKS = {Level.ERROR: "[$error on $surface]✗[/]", Level.WARNING: "[$warning on $surface]![/]", Level.NOTE: "·"}
-"""With a ground of their own, so that they can be read in the chosen row too."""
+MARKS = {Level.ERROR: "[$error bold]✗[/]", Level.WARNING: "[$warning bold]![/]", Level.NOTE: "·"}
 ORDER = list(Level)
 COUNTS = {
     Level.ERROR: (later("1 error"), later("{count} errors")),
@@ -121,9 +120,8 @@ class FindingsPane(EditorPane):
         return sum(cause.level is Level.ERROR for cause in causes(self.findings))
 
     @property
-    def count(self) -> int:
-        """How many there are, one for each cause."""
-        return len(causes(self.findings))
+    def warnings(self) -> int:
+        return sum(cause.level is Level.WARNING for cause in causes(self.findings))
 
     @on(OptionList.OptionSelected)
     def _to_field(self, message: OptionList.OptionSelected) -> None:
@@ -148,11 +146,7 @@ class FindingsPane(EditorPane):
             self._go(next(iter(keys), ""))
 
     def _go(self, key: str) -> None:
-        try:
-            path = parse_dotted(key) if key else ()
-        except (ValueError, RlctlError):
-            path = ()
-        if path:
+        if path := path_of(key):
             self.post_message(self.Jump(path))
         else:
             self.notify(say("this finding is about no single field"))
@@ -167,6 +161,14 @@ class FindingsPane(EditorPane):
             self.post_message(self.Fix(fixable))
         else:
             self.notify(say("there is no single value that fixes it: enter leads to the field"))
+
+
+def path_of(key: str) -> KeyPath:
+    """The path of a finding's key; empty if it is about no single field."""
+    try:
+        return parse_dotted(key) if key else ()
+    except (ValueError, RlctlError):
+        return ()
 
 
 def counted(findings: list[Finding]) -> list[str]:

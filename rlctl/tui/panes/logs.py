@@ -10,6 +10,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
+from textual.markup import escape
 from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -72,6 +73,9 @@ class LogsPane(Pane):
                 yield Static("", id="log-head", markup=False)
                 yield Line(placeholder=say("an expression, or letters"), id="log-filter", compact=True)
                 yield LogView(id="log-view", classes="panel")
+
+    def on_mount(self) -> None:
+        self.query_one("#log-list").border_title = say("Logs")
 
     def show(self, view: RunView, info: RunInfo | None) -> None:
         self._run = view.folder
@@ -148,9 +152,10 @@ class LogsPane(Pane):
     def _tell_head(self, problem: str) -> None:
         assert self.tail is not None, "a log is shown"
         view = self.query_one(LogView)
-        parts = [self._opened(), say("{count} lines").format(count=len(view.lines))]
+        view.border_title = escape(self._opened())
+        parts = [say("{count} lines").format(count=len(view.lines))]
         if self.level or self.query_one("#log-filter", Input).value:
-            parts[-1] = say("{count} of {total} lines").format(count=len(view.lines), total=len(self.tail.lines))
+            parts[0] = say("{count} of {total} lines").format(count=len(view.lines), total=len(self.tail.lines))
         if self.level:
             parts.append(say("errors only"))
         if self.tail.skipped:

@@ -60,8 +60,9 @@ class OverviewPane(Pane):
     OverviewPane #rewards { width: 1fr; height: 100%; }
     OverviewPane #shares { width: 1fr; height: auto; }
     OverviewPane #sparks { layout: grid; grid-rows: 6; height: auto; }
-    .-small OverviewPane #groups.-told { layout: vertical; }
-    .-small OverviewPane #rewards, .-small OverviewPane #shares { width: 100%; height: auto; }
+    .-small OverviewPane #groups.-told, .-narrow OverviewPane #groups.-told { layout: vertical; }
+    .-small OverviewPane #rewards, .-small OverviewPane #shares,
+    .-narrow OverviewPane #rewards, .-narrow OverviewPane #shares { width: 100%; height: auto; }
     OverviewPane #zero { color: $text-muted; padding: 0 1; }
     """
 
@@ -148,7 +149,7 @@ class OverviewPane(Pane):
         shares = shares_text(stage.steps)
         self.query_one("#shares", Static).update(shares)
         self.query_one("#shares").border_title = say("groups and responses")
-        self.query_one("#groups").set_class(bool(shares) or self._rewards_of is not None, "-told")
+        self.query_one("#groups").set_class(bool(str(shares)) or self._rewards_of is not None, "-told")
         self._show_curves(stage)
         self._read_rewards(view, stage.name)
 

@@ -32,10 +32,10 @@ from rlctl.tui.widgets.port_table import LEAST, PortLine, drawn, heads, port_lin
 
 DIALECTS = ("rlctl", "verl", "trinity", "roll")
 MARKS = {
-    Bucket.UNKNOWN: "[$error on $surface]?[/]",
-    Bucket.UNSUPPORTED: "[$error on $surface]x[/]",
-    Bucket.APPROXIMATED: "[$warning on $surface]≈[/]",
-    Bucket.DEAD: "[$warning on $surface]-[/]",
+    Bucket.UNKNOWN: "[$error bold]?[/]",
+    Bucket.UNSUPPORTED: "[$error bold]✗[/]",
+    Bucket.APPROXIMATED: "[$warning bold]≈[/]",
+    Bucket.DEAD: "[$text-muted]-[/]",
 }
 
 
@@ -74,9 +74,12 @@ class PreviewPane(EditorPane):
     PreviewPane #port, PreviewPane #port-head { display: none; }
     PreviewPane.-columns #port, PreviewPane.-columns #port-head { display: block; }
     PreviewPane #port { height: 2fr; padding: 0; text-wrap: nowrap; }
-    PreviewPane #port-head { height: 1; padding: 0 1; }
+    PreviewPane #port, PreviewPane #port:focus { border: none; }
+    PreviewPane #port-head { height: 2; border-top: solid $border-blurred; border-title-color: $text-muted; }
+    PreviewPane #preview-text, PreviewPane #preview-text:focus { border: none; }
     PreviewPane #preview-text { height: 2fr; }
-    PreviewPane #account { height: 1fr; padding: 0; }
+    PreviewPane #text-head { height: 1; border-top: solid $border-blurred; border-title-color: $text-muted; }
+    PreviewPane #account { height: auto; max-height: 45%; padding: 0; }
     PreviewPane #account, PreviewPane #account:focus { border: none; }
     PreviewPane #account-head { height: auto; padding: 0 1; color: $text-muted; }
     """
@@ -112,7 +115,12 @@ class PreviewPane(EditorPane):
         yield OptionList(id="account")
         yield Static("", id="port-head")
         yield OptionList(id="port")
+        yield Static("", id="text-head")
         yield TextArea("", read_only=True, soft_wrap=False, show_line_numbers=True, id="preview-text", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one("#port-head").border_title = say("every key")
+        self.query_one("#text-head").border_title = say("what the file would say")
 
     def read(self, session: Session) -> Any:
         found = session.preview(self.dialect)
@@ -139,6 +147,7 @@ class PreviewPane(EditorPane):
             self._lines = found.lines
             self._asked.setdefault(self.dialect, {}).update(dict.fromkeys(line.key for line in found.lines if line.key))
             self._list()
+            self.refresh_bindings()
         self._tell_decisions()
 
     def _list(self, at: int | None = None) -> None:
@@ -151,7 +160,7 @@ class PreviewPane(EditorPane):
             listed.highlighted = min(before or 0, len(self._lines) - 1)
 
     def _marked(self, line: ReportRow) -> str:
-        box = "" if not line.key else "[$success on $surface]☑[/] " if self._is_accepted(line) else "☐ "
+        box = "" if not line.key else "[$success bold]☑[/] " if self._is_accepted(line) else "☐ "
         head = f"[$text-muted]{line.heading}[/]\n" if line.heading else ""
         return f"{head}{box}{line.text}"
 

@@ -91,6 +91,7 @@ class ProcessesPane(Pane):
 
     def on_mount(self) -> None:
         table = self.query_one(DataTable)
+        table.border_title = say("Processes")
         for key, title in COLUMNS.items():
             table.add_column(say(title), key=key)
 

@@ -91,8 +91,8 @@ class SamplesPane(Pane):
     .-low SamplesPane #sample-head { max-height: 2; }
     .-low SamplesPane #sample-list { border: none; padding: 0 1; }
     .-wide SamplesPane #samples, .-very-wide SamplesPane #samples { layout: horizontal; }
-    .-wide SamplesPane #sample-side { width: 46; height: 1fr; }
-    .-very-wide SamplesPane #sample-side { width: 72; }
+    .-wide SamplesPane #sample-side { width: 48%; height: 1fr; }
+    .-very-wide SamplesPane #sample-side { width: 72; height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left_square_bracket", "step(-1)", say("Step before"), id="samples.before", key_display="["),
@@ -291,7 +291,7 @@ class SamplesPane(Pane):
         row = self._row(entry)
         group = entry.group if isinstance(entry, Row) else entry
         panel = self.query_one("#sample-scroll", VerticalScroll)
-        panel.border_title = ""
+        panel.border_title = say("Response") if isinstance(entry, Row) else say("Group")
         if self.compared is not None and row is not None and row.response is not self.compared.response:
             content = difference_content(self.compared, row)
             panel.border_title = say("compared word by word; v ends it")

@@ -22,7 +22,7 @@ from textual.timer import Timer
 from textual.widgets import Button, Input, OptionList, Static, TabbedContent, TabPane, TextArea
 
 from rlctl.common.errors import ConfigError, RlctlError
-from rlctl.common.report import Finding
+from rlctl.common.report import Finding, Level
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing import recovery
 from rlctl.editing.fields import FieldView, Form, search
@@ -34,7 +34,7 @@ from rlctl.planning.batch_table import rows_by_stage
 from rlctl.tui.dialogs.ask import ChooseScreen
 from rlctl.tui.language import say, shortened
 from rlctl.tui.panes.editor import EditorPane
-from rlctl.tui.panes.findings import FindingsPane, counted
+from rlctl.tui.panes.findings import FindingsPane, counted, path_of
 from rlctl.tui.panes.help import HelpPane, hint
 from rlctl.tui.panes.plan import PlanPane
 from rlctl.tui.panes.preview import DiffPane, PreviewPane
@@ -45,7 +45,7 @@ from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.pages import numbered
-from rlctl.tui.widgets.section_tree import SectionTree
+from rlctl.tui.widgets.section_tree import ERROR, WARNING, SectionTree
 
 SOON_SECONDS = 0.05
 """How long after a key what follows from it is shown."""
@@ -81,6 +81,17 @@ def _flow(session: Session) -> list[Flow]:
         return []
 
 
+def _marks(findings: Sequence[Finding]) -> dict[KeyPath, str]:
+    """A mark for each section in which something was found, and those around it."""
+    found: dict[KeyPath, str] = {}
+    for item in findings:
+        path = path_of(item.key) if item.level is not Level.NOTE else ()
+        for size in range(1, len(path) + 1):
+            if found.get(path[:size]) != ERROR:
+                found[path[:size]] = ERROR if item.level is Level.ERROR else WARNING
+    return found
+
+
 class SearchLine(Line):
     """Enter leads to the first field that fits what is typed; what is typed after it waits until the cursor is there."""
 
@@ -98,7 +109,7 @@ class EditorScreen(EditorFiles):
     """How long nobody types before the config is checked: keys come first."""
     DEFAULT_CSS = """
     EditorScreen #middle { width: 2fr; padding: 0 0 0 1; }
-    EditorScreen #side { width: 1fr; min-width: 38; max-width: 100; }
+    EditorScreen #side { width: 1fr; min-width: 41; max-width: 100; }
     EditorScreen #beside { height: 1fr; padding: 0; }
     EditorScreen #glance { height: 1fr; padding: 0; display: none; }
     EditorScreen.-glance #glance { display: block; }
@@ -407,13 +418,14 @@ class EditorScreen(EditorFiles):
             self.query_one("#beside", TabbedContent).active = "findings"
         self._is_checked = True
         tab = self.query_one("#beside", TabbedContent).get_tab("findings")
-        count = f"✗{pane.errors}" if pane.errors else f"{pane.count}"
-        told = numbered(2, f"{say('Findings')} {count}")
+        count = f" ✗{pane.errors}" if pane.errors else f" !{pane.warnings}" if pane.warnings else ""
+        told = numbered(2, f"{say('Findings')}{count}")
         if tab.label_text != told:  # a label that is set is laid out anew
             tab.label = told
         for shown, found in message.shown:
             shown.take(found)
         self._flow = message.flow
+        self.query_one(SectionTree).mark(_marks(pane.findings))
         self._show_flow()
         self._show_title()
 
@@ -472,6 +484,7 @@ class EditorScreen(EditorFiles):
     def _look_at_section(self) -> None:
         """While the cursor is on a section, the help is that of the section."""
         if self.query_one(SectionTree).has_focus:
+            self.query_one("#hint", Static).update("", layout=False)
             self.query_one(HelpPane).show_section(self.section, self._wanted()[0])
 
     @on(SectionTree.Picked)

@@ -34,6 +34,7 @@ from rlctl.tui.panes.plan import drawn
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
+from rlctl.tui.widgets.marks import marked
 
 QUIET_SECONDS = 0.4
 """How long nobody types an address before the plan is made for it."""
@@ -55,7 +56,7 @@ class LaunchScreen(Dialog[None]):
 
     DEFAULT_CSS = """
     LaunchScreen { align: center middle; }
-    LaunchScreen > Vertical { width: 95%; height: 95%; border: round $primary; background: $surface; padding: 0 1; }
+    LaunchScreen > Vertical { width: 95%; height: 95%; border: round $primary; background: $background; padding: 0 1; }
     LaunchScreen VerticalScroll { height: 1fr; border-bottom: solid $panel; }
     LaunchScreen Horizontal { height: auto; }
     LaunchScreen Label { padding: 0 1 0 0; }
@@ -134,7 +135,7 @@ class LaunchScreen(Dialog[None]):
             lines += [say("It cannot start yet. In the editor, Findings lead to the fields:"), ""]
             for item in outlook.findings:
                 told = item.message if item.message.startswith(item.key) else f"{item.key}: {item.message}"
-                lines += [f"x {told}", *([f"    {item.hint}"] if item.hint else [])]
+                lines += [f"✗ {told}", *([f"    {item.hint}"] if item.hint else [])]
             lines.append("")
         there = outlook.before
         if there.is_resumed:
@@ -152,7 +153,7 @@ class LaunchScreen(Dialog[None]):
             ]
             lines.append("")
         picture = drawn(outlook.planned, max(40, self.size.width - 12))
-        return Content("\n").join([*map(Content, lines), picture])
+        return Content("\n").join([*map(marked, lines), picture])
 
     @on(Button.Pressed)
     def _pressed(self, message: Button.Pressed) -> None:

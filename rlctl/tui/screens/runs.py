@@ -52,14 +52,15 @@ class RunsScreen(RunActions):
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
     DEFAULT_CSS = """
-    RunsScreen #run-below { height: 12; }
+    RunsScreen #run-below { width: 100%; height: 1fr; min-height: 12; display: none; }
+    RunsScreen.-below #run-below { display: block; }
     RunsScreen #run-below Spark { width: 2fr; height: 1fr; }
     RunsScreen #run-facts { width: 1fr; height: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
-    RunsScreen.-low #run-below { display: none; }
     RunsScreen.-narrow #run-facts { display: none; }
     RunsScreen #runs-filter { margin: 0 1; }
     RunsScreen #runs-told { height: auto; padding: 0 1; color: $text-muted; }
     RunsScreen DataTable { height: 1fr; }
+    RunsScreen.-below DataTable { height: auto; min-height: 8; max-height: 60%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "mark", say("Mark"), id="runs.mark", tooltip=say("Mark two runs to compare them")),
@@ -95,7 +96,7 @@ class RunsScreen(RunActions):
     def compose(self) -> ComposeResult:
         yield Head()
         yield Line(placeholder=say("/ filters: words of a name or a status"), id="runs-filter", compact=True)
-        yield DataTable(id="runs-table", classes="panel", cursor_type="row")
+        yield DataTable(id="runs-table", classes="panel", cursor_type="row", cursor_foreground_priority="renderable")
         with Horizontal(id="run-below"):
             yield Spark("", id="run-course")
             yield Static("", id="run-facts", classes="panel", markup=False)
@@ -104,6 +105,7 @@ class RunsScreen(RunActions):
 
     def on_mount(self) -> None:
         self.title = say("Runs in {folder}").format(folder=self.folder)
+        self._table.border_title = say("Runs")
         self.set_focus(self._table)
         self.action_refresh()
         self.set_interval(EVERY_SECONDS, self.action_refresh)
@@ -168,7 +170,7 @@ class RunsScreen(RunActions):
         row = self._under
         self.info = row.info if row is not None else None
         self.refresh_bindings()
-        self.query_one("#run-below").display = row is not None and self._is_tall
+        self.set_class(row is not None and self._is_tall, "-below")
         if row is None:
             self.asked = frozenset()
             return

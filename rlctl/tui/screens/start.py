@@ -47,7 +47,7 @@ class StartScreen(Screen[None]):
 
     DEFAULT_CSS = """
     StartScreen #start-filter { margin: 0 1; }
-    StartScreen #choices { height: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
+    StartScreen #choices { width: 100%; height: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
     StartScreen #start-told { height: auto; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -87,6 +87,7 @@ class StartScreen(Screen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
+        self.query_one("#choices").border_title = say("Open")
         self.sub_title = say("open a run, a file or a preset")
         self.set_focus(self.query_one("#choices"))
         self.action_refresh()

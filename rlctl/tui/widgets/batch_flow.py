@@ -11,9 +11,11 @@ from textual.content import Content
 from rlctl.common.messages.reasons import translated
 from rlctl.config.chinese import in_words
 from rlctl.planning.batch_table import Row
-from rlctl.tui.language import say
+from rlctl.tui.language import padded, say
 
 ARROW = "→"
+ROWS = 2
+"""Most rows of boxes; more would be boxes below one another, each at another place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +102,35 @@ def in_lines(flow: Sequence[Box], width: int) -> Content:
 
 
 def in_boxes(flow: Sequence[Box], width: int) -> Content:
-    """The flow as boxes, in as many rows as it needs."""
-    lines: list[Content] = []
-    row: list[Box] = []
+    """The flow as boxes: in a row, in two, or, where more would be needed, one below another."""
+    rows: list[list[Box]] = [[]]
     for box in flow:
-        if row and sum(_room(other, not number) for number, other in enumerate([*row, box])) > width:
-            lines += _row(row, is_first=not lines)
-            row = []
-        row.append(box)
-    return Content("\n").join([*lines, *_row(row, is_first=not lines)])
+        if rows[-1] and sum(_room(other, not number) for number, other in enumerate([*rows[-1], box])) > width:
+            rows.append([])
+        rows[-1].append(box)
+    if len(rows) > ROWS:
+        return Content("\n").join(_column(flow))
+    return Content("\n").join(line for number, row in enumerate(rows) for line in _row(row, is_first=not number))
+
+
+def _column(flow: Sequence[Box]) -> list[Content]:
+    """Boxes one below another, with what is done to get each before it."""
+    edge = max(cell_len(box.edge) for box in flow)
+    value, label = (max(map(cell_len, texts)) for texts in zip(*((box.shown, box.label) for box in flow), strict=True))
+    wide, gap = "─" * (value + label + 3), " " * (edge + 3)
+    lines = []
+    for number, box in enumerate(flow):
+        joint = f"├{wide}┤" if number else f"╭{wide}╮"
+        arrow = f"{padded(box.edge, edge)} ─{ARROW}" if box.edge else gap
+        lines += [
+            Content.assemble(gap, (joint, "$text-muted")),
+            Content.assemble(
+                (arrow, "$primary"), ("│ ", "$text-muted"),
+                (" " * (value - cell_len(box.shown)) + box.shown, "$error bold" if box.bad else "bold"),
+                (f" {padded(box.label, label)} ", "$text-muted"), ("│", "$text-muted"),
+            ),
+        ]  # fmt: skip
+    return [*lines, Content.assemble(gap, (f"╰{wide}╯", "$text-muted"))]
 
 
 def _room(box: Box, is_first: bool) -> int:

@@ -78,6 +78,13 @@ def _cut(lines: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class CurvesPlot(PlotWidget, inherit_bindings=False):
     """Curves over steps; the arrows move a cursor, and what is seen is zoomed and moved over the steps."""
 
+    DEFAULT_CSS = """
+    CurvesPlot {
+        & > .plot--axis { color: $border-blurred; }
+        &:focus > .plot--axis { color: $primary; }
+        & > .plot--tick { color: $text-muted; text-style: none; }
+    }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "cursor(-1)", say("Cursor left"), id="plot.left", show=False),
         Binding("right", "cursor(1)", say("Cursor right"), id="plot.right", show=False),

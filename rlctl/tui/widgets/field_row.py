@@ -37,8 +37,8 @@ MARK, GAP = 3, 2
 """Cells of the mark before a name, and between two columns."""
 NAME, VALUE, UNIT = (12, 34), (10, 44), 18
 """The fewest and the most cells of a name and of a value, and the most of a unit."""
-KEY, WIDE = 9, 56
-"""The fewest cells of a key, and of a form that shows keys."""
+KEY, OWN_KEY, WIDE = 9, 16, 56
+"""The fewest cells of a key, of a framework's key beside a unit, and of a form that shows ranges."""
 QUIET_SECONDS = 0.2
 """How long nobody types before a field takes another number of lines."""
 UNSAVED, CHANGED = "●", "•"
@@ -57,14 +57,17 @@ class Columns:
 
     @classmethod
     def of(cls, views: Sequence[FieldView], below: KeyPath, width: int, dialect: str, kind: str) -> Columns:
-        """For the fields of a form that is so wide: names first, then values, and keys get what is left."""
+        """For the fields of a form that is so wide: names, then values; a framework's keys come before units, ranges after."""
         names = max((cell_len(_name(view, below)) for view in views), default=0)
         values = max((cell_len(shown_value(view)) + 2 for view in views), default=0)
         units = min(max((cell_len(view.unit) for view in views), default=0), UNIT)
         keys = max((cell_len(own_key(view, dialect, kind)) for view in views), default=0)
         name = max(NAME[0], min(names, NAME[1], width - MARK - GAP - VALUE[0]))
         left = width - MARK - name - GAP
-        unit = units if left >= VALUE[0] + GAP + units + (GAP + KEY if keys and width > WIDE else 0) else 0
+        least = (
+            VALUE[0] + GAP + units + (GAP + (OWN_KEY if dialect else KEY) if keys and (dialect or width > WIDE) else 0)
+        )
+        unit = units if left >= least else 0
         left -= unit + GAP if unit else 0
         value = max(VALUE[0], min(values, VALUE[1], left - GAP - KEY if keys else left))
         key = left - value - GAP

@@ -16,11 +16,14 @@ STYLES = {
 }
 """Error, warning, good, unsaved or running, better, worse."""
 _MARK = re.compile("(?:^|(?<= ))([✗!✓●▲▼])(?= |$)")
+_BAR = re.compile("(━*)(╌*)")
 
 
 def marked(text: str) -> Content:
-    """A text whose marks have their colors."""
+    """A text whose marks and bars have their colors."""
     content = Content(text)
     for found in _MARK.finditer(text):
         content = content.stylize(STYLES[found[1]], found.start(), found.end())
+    for found in _BAR.finditer(text):
+        content = content.stylize("$primary", *found.span(1)).stylize("$border-blurred", *found.span(2))
     return content

@@ -28,6 +28,7 @@ class MetricBrowser(Vertical):
     """What is marked is drawn, and what is under the cursor of the list."""
 
     DEFAULT_CSS = """
+    MetricBrowser > Horizontal { width: 100%; }
     MetricBrowser #metric-list { width: 38; max-width: 50%; text-wrap: nowrap; text-overflow: ellipsis; }
     MetricBrowser MetricPlot { width: 1fr; }
     MetricBrowser MetricGrid { display: none; width: 1fr; padding: 0 1; }
@@ -62,6 +63,9 @@ class MetricBrowser(Vertical):
             yield OptionList(id="metric-list", classes="panel")
             yield MetricPlot(id="curves", classes="panel")
             yield MetricGrid(id="grid")
+
+    def on_mount(self) -> None:
+        self.query_one("#metric-list").border_title = say("Metrics")
 
     def show(self, sources: Sequence[Source], *, always_named: bool = False) -> None:
         """Show the metrics of runs as they are now; with ``always_named`` the run is told where it is the only one."""

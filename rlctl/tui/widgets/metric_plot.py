@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
 from textual.color import Color
 from textual.containers import Vertical
 from textual.content import Content
+from textual.markup import escape
 from textual.message import Message
 from textual.widgets import Static
 
@@ -71,7 +72,7 @@ class MetricPlot(Vertical):
     def __init__(self, *, id: str, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.metrics: list[str] = []
-        self.smoothing = 0.0
+        self.smoothing = SMOOTHING[1]
         self.logarithmic = False
         self.own_range = False
         """Each curve between its own lowest and highest value, so that curves of other sizes are seen together."""
@@ -127,6 +128,7 @@ class MetricPlot(Vertical):
         if not self._ready:
             return
         self._curves = list(self._made())
+        self.border_title = escape(", ".join(self.metrics))
         self._draw_curves(self._plot)
         self._tell_values()
 
@@ -136,13 +138,14 @@ class MetricPlot(Vertical):
         for place, (source, metric) in enumerate(pairs[:MOST]):
             color = Color.parse(variables[SERIES[place % len(SERIES)].removeprefix("$")])
             series = source.stage.table_of(metric).series(metric)
+            low, high = series.extremes() if len(series) else (0.0, 0.0)
             yield Curve(
                 letter=chr(ord("A") + place),
                 metric=metric,
                 run=source.name if self.always_named or len(self._sources) > 1 else "",
                 color=color.hex,
                 series=series,
-                smooth=series.smoothed(self.smoothing),
+                smooth=series.smoothed(self.smoothing) if low < high else series,  # whose rounding would be drawn
             )
 
     def _scaled(self, points: Series, whole: Series) -> Series:
@@ -175,7 +178,13 @@ class MetricPlot(Vertical):
         plot.make_room(
             {s for _, points in drawn for s in points.steps}, {v for _, points in drawn for v in points.values}
         )
+        faint = Color.parse(self.app.get_css_variables()["border-blurred"]).hex
         for curve, points in drawn:
+            if (
+                self.smoothing and len(drawn) == 1
+            ):  # what is smoothed away is behind the curve; of several it hides others
+                raw = self._seen_points(replace(curve, smooth=curve.series), plot)
+                plot.plot(list(raw.steps), list(raw.values), line_style=faint, hires_mode=HiResMode.BRAILLE)
             plot.plot(list(points.steps), list(points.values), line_style=curve.color, hires_mode=HiResMode.BRAILLE)
             # letters along a curve tell it from others without its color; one is all there is of a single point
             if len(self._curves) > 1 or len(points) == 1:

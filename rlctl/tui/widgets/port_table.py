@@ -37,11 +37,19 @@ class PortLine:
     entry: Entry
     source: str
     fields: tuple[str, ...]
-    target: str
+    targets: tuple[str, ...]
 
     @property
     def bucket(self) -> Bucket:
         return self.entry.bucket
+
+    def target(self, cells: int) -> str:
+        """What the target says; where not all of it fits, its first key and how many others there are."""
+        whole = ", ".join(self.targets) or in_words(self.bucket)
+        if cell_len(whole) <= cells or len(self.targets) < 2:
+            return _cut(whole, cells)
+        more = f"  +{len(self.targets) - 1}"
+        return _cut(self.targets[0], cells - len(more)) + more
 
 
 def port_lines(read: Report, written: Report) -> list[PortLine]:
@@ -57,9 +65,9 @@ def port_lines(read: Report, written: Report) -> list[PortLine]:
 
 
 def _line(entry: Entry, fields: Mapping[str, tuple[str, ...]]) -> PortLine:
-    said = ", ".join(f"{key} = {redacted(text_of(value))}" for key, value in entry.targets)
+    said = tuple(f"{key} = {redacted(text_of(value))}" for key, value in entry.targets)
     source = f"{entry.key} = {redacted(text_of(entry.value))}"
-    return PortLine(entry, source, fields.get(entry.key, ()), said or in_words(entry.bucket))
+    return PortLine(entry, source, fields.get(entry.key, ()), said)
 
 
 def counts(lines: Sequence[PortLine]) -> Content:
@@ -94,7 +102,7 @@ def drawn(line: PortLine, width: int) -> Content:
         (" → ", "$border-blurred"),
         (mark, style),
         " ",
-        (_cut(line.target, right), "$error" if lost else ""),
+        (line.target(right), "$error" if lost else ""),
     )
 
 

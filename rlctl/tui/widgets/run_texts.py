@@ -23,6 +23,7 @@ from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
 from rlctl.tui.language import padded, say
 from rlctl.tui.themes import SERIES
 from rlctl.tui.widgets.braille import blocks
+from rlctl.tui.widgets.marks import marked
 from rlctl.tui.widgets.sample_texts import plain
 
 NAMED = 11
@@ -31,6 +32,8 @@ EVIDENCE = 24
 """Most steps whose values stand beside an advice."""
 METRIC_OF = {rule.code: rule.metric for rule in RULES}
 FAILURE_LINES = 3
+LABEL_GAP = 2
+"""Cells between two names below the ribbon of phases."""
 WIDE, WIDE_BAR, NARROW_BAR = 100, 20, 8
 """Cells of a wide head, and of the bar of progress in it and in others."""
 
@@ -186,7 +189,7 @@ def advice_card(advice: Advice, table: StepTable | None, change: str = "") -> Co
 
 
 def ribbon(table: StepTable, width: int) -> tuple[Content, str]:
-    """The phases of a step as one bar, by their mean over the last steps, and what its letters mean; how long a step takes."""
+    """The phases of a step as one bar, by their mean over the last steps, each named below its part; how long a step takes."""
     rows = timeline(table, RECENT)
     names = list(dict.fromkeys(name for _, phases in rows for name in phases))
     means = {name: fmean(phases.get(name, 0.0) for _, phases in rows) for name in names}
@@ -194,20 +197,30 @@ def ribbon(table: StepTable, width: int) -> tuple[Content, str]:
     if not total:
         return Content(""), ""
     look = dict(zip((name for name in names if name != IDLE), cycle(SERIES), strict=False))
-    letters = _letters(names)
     ordered = sorted(names, key=lambda name: (name == IDLE, -means[name]))
-    bars = []
+    bars, parts = [], []
     start = 0.0
     for name in ordered:
-        end = start + means[name] / total * width
-        bars.append((letters[name] * (round(end) - round(start)), look.get(name, "$text-muted")))
+        end, style = start + means[name] / total * width, look.get(name, "$border-blurred")
+        if cells := round(end) - round(start):
+            bars.append(("█" * (cells - 1) + "▌", style))  # half a cell between two parts: seen without color, too
+        told = plain(f"{name} {means[name] / total:.0%}").replace(" ", "\u00a0")
+        parts.append((round(start), Content.styled(told, look.get(name, "$text-muted"))))
         start = end
-    parts = []
-    for name in ordered:
-        share = f"{means[name] / total:.0%}"
-        told = plain(f"{letters[name]} {name} {share}").replace(" ", "\u00a0")
-        parts.append(Content.styled(told, look.get(name, "$text-muted")))
-    return Content.assemble(*bars, "\n", Content("   ").join(parts)), duration(total)
+    return Content.assemble(*bars, "\n", _below(parts, width)), duration(total)
+
+
+def _below(parts: Sequence[tuple[int, Content]], width: int) -> Content:
+    """Names below their places in one line; those that would run into others move aside. Without room, one after another."""
+    places, free = [], width
+    for at, told in reversed(parts):
+        places.append(min(at, free - told.cell_length))
+        free = places[-1] - LABEL_GAP
+    line = Content("")
+    for at, (_, told) in zip(reversed(places), parts, strict=True):
+        gap = max(at - line.cell_length, LABEL_GAP if line.cell_length else 0)
+        line = Content.assemble(line, " " * gap, told)
+    return line if line.cell_length <= width else Content("   ").join(told for _, told in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,49 +295,35 @@ def _course(series: Series, width: int) -> Content:
     return Content.styled(blocks([values[x * len(values) // width] for x in range(width)], width), "$primary")
 
 
-def rewards_text(groups: Sequence[Group]) -> str:
+def rewards_text(groups: Sequence[Group]) -> Content:
     """How the rewards of the responses that a step shows are spread."""
     rewards = [response.reward for group in groups for response in group.responses]
     parts = histogram(rewards)
     if not parts:
-        return ""
+        return Content("")
     most = max(count for _, _, count in parts)
-    lines = [
-        say("{responses} responses of {groups} groups that are shown").format(
-            responses=len(rewards), groups=len(groups)
-        )
-    ]
+    told = say("{responses} responses of {groups} groups that are shown")
+    lines = [Content.styled(told.format(responses=len(rewards), groups=len(groups)), "$text-muted")]
     for low, high, count in parts:
         name = f"{low:.3g}" if low == high else say("{low:.3g} to {high:.3g}").format(low=low, high=high)
-        lines.append(f"{name:>16} {'█' * max(1 if count else 0, round(count / most * 24))} {count}")
-    return "\n".join(lines)
+        bars = "█" * max(1 if count else 0, round(count / most * 24))
+        lines.append(Content.assemble(f"{name:>16} ", (bars, "$primary"), f" {count}"))
+    return Content("\n").join(lines)
 
 
 SHARES = (
-    ("group/equal_share", later("groups with one reward for all, which teach nothing")),
+    ("group/equal_share", later("groups with equal rewards: no signal")),
     ("response/truncated_share", later("responses cut off at the limit")),
     ("reward/failed_share", later("rewards that failed")),
 )
 
 
-def shares_text(table: StepTable) -> str:
+def shares_text(table: StepTable) -> Content:
     """What of the last steps' groups and responses cannot teach."""
     found = ((name, table.latest(name, RECENT)) for name, _ in SHARES)
     means = {name: fmean(values) for name, values in found if values}
-    lines = [f"{bar(means[name], 10)} {means[name]:6.1%}  {say(text)}" for name, text in SHARES if name in means]
+    lines = [marked(f"{bar(means[name], 6)} {means[name]:6.1%}  {say(text)}") for name, text in SHARES if name in means]
     if not lines:
-        return ""
-    return "\n".join([say("mean of the last {steps} steps").format(steps=min(RECENT, len(table))), *lines])
-
-
-def _letters(names: list[str]) -> dict[str, str]:
-    """One letter a phase, of its own name where it is free, so that no color is needed; idle is a dot."""
-    found: dict[str, str] = {}
-    for name in names:
-        free = [
-            letter
-            for letter in f"{name.upper()}ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-            if letter.isalpha() and letter not in found.values()
-        ]
-        found[name] = "." if name == IDLE else free[0]
-    return found
+        return Content("")
+    told = say("mean of the last {steps} steps").format(steps=min(RECENT, len(table)))
+    return Content("\n").join([Content.styled(told, "$text-muted"), *lines])

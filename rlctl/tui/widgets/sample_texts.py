@@ -60,7 +60,8 @@ def group_line(group: Group, step: int | None, strip: str = "") -> Content:
     name = say("step {step}").format(step=step) if step is not None else f"#{group.prompt_id}"
     if group.prompt_id is None and step is None:
         name = "#"
-    mean = f"x̄ {number(group.mean_reward)}{'=' if group.is_equal else ''}" if group.responses else ""
+    mean = say("mean {reward}, all equal") if group.is_equal else say("mean {reward}")
+    mean = mean.format(reward=number(group.mean_reward)) if group.responses else ""
     parts: list[tuple[str, str]] = [(name, "bold"), (f"  {mean}", "$text-muted")]
     parts += [(f"  {strip}", "$series-2")] if strip else []
     return Content.assemble(*parts, f"  {in_a_line(group.prompt, 160)}")

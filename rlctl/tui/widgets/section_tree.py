@@ -1,7 +1,8 @@
-"""The sections of a config as a tree, with a mark where something was changed, and a word where a run does not use one."""
+"""The sections of a config as a tree: marks where something was changed or found, and a word where a run does not use one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from rich.style import Style
@@ -16,13 +17,18 @@ from rlctl.documents import KeyPath
 from rlctl.editing.fields import FieldView
 from rlctl.tui.language import say
 
+ERROR, WARNING = "✗", "!"
+
 
 class SectionTree(Tree[KeyPath]):
     """Sections, to pick one; a section that a run does not use is dim and says so."""
 
     DEFAULT_CSS = """
     SectionTree { width: 22; max-width: 40%; padding: 0; overflow-x: hidden; }
+    SectionTree > .sections--error { color: $error; text-style: bold; }
+    SectionTree > .sections--warning { color: $warning; text-style: bold; }
     """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"sections--error", "sections--warning"}
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -62,6 +68,7 @@ class SectionTree(Tree[KeyPath]):
             super().__init__()
 
     def __init__(self) -> None:
+        self._marks: Mapping[KeyPath, str] = {}
         super().__init__("config", id="sections", classes="panel")
         self.border_title = say("Sections")
         self.show_root = False
@@ -69,6 +76,13 @@ class SectionTree(Tree[KeyPath]):
         self._by_path: dict[KeyPath, TreeNode[KeyPath]] = {}
         self._labels: dict[KeyPath, str] = {}
         self._fields: list[FieldView] = []
+
+    def mark(self, marks: Mapping[KeyPath, str]) -> None:
+        """Mark the sections in which something was found: ``✗`` or ``!``."""
+        if marks != self._marks:
+            self._marks = dict(marks)
+            self._invalidate()
+            self.refresh()
 
     def show(self, fields: list[FieldView]) -> None:
         """Show the sections of these fields; the cursor stays where it is."""
@@ -108,9 +122,17 @@ class SectionTree(Tree[KeyPath]):
             self.root.expand()
 
     def render_label(self, node: TreeNode[KeyPath], base_style: Style, style: Style) -> Text:
-        """A section without others in it is as far in as those beside it."""
-        label = super().render_label(node, base_style, style)
-        return label if node.allow_expand else Text.assemble(("  ", base_style), label)
+        """A section without others in it is as far in as those beside it; the cursor is over its whole line."""
+        ground = base_style + Style(bgcolor=style.bgcolor)
+        label = super().render_label(node, ground, style)
+        if not node.allow_expand:
+            label = Text.assemble(("  ", ground), label)
+        if mark := self._marks.get(node.data or (), ""):
+            kind = "sections--error" if mark == ERROR else "sections--warning"
+            label.append(f" {mark}", style + self.get_component_rich_style(kind, partial=True))
+        if style.bgcolor is not None:
+            label.append(" " * self.size.width, style)
+        return label
 
     def action_open(self) -> None:
         node = self.cursor_node

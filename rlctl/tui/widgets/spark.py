@@ -15,6 +15,8 @@ MARK = "◆"
 """Of an evaluation."""
 AXES = 7
 """Fewest lines of a chart that has room for a scale."""
+MANY = 30
+"""Fewest points of a curve that is smoothed: a mean of a few evaluations would lag far behind them."""
 
 
 class Spark(Static):
@@ -43,8 +45,13 @@ class Spark(Static):
         if not len(series) or not size.width or not size.height:
             return
         self.border_title = escape(self.metric)
-        self.border_subtitle = f"{series.values[-1]:.4g}"
+        self.border_subtitle = number(series.values[-1], 4)
         self.update(drawn(series, self._marks, size.width, size.height), layout=False)
+
+
+def number(value: float, digits: int) -> str:
+    """A value in few cells: large ones without decimals and with thousands apart, not as powers of ten."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.{digits}g}"
 
 
 def drawn(series: Series, marks: Series, width: int, height: int) -> Content:
@@ -54,7 +61,7 @@ def drawn(series: Series, marks: Series, width: int, height: int) -> Content:
         least, most = marks.extremes()
         low, high = min(low, least), max(high, most)
     has_axes = height >= AXES
-    scale = [f"{value:.3g}" for value in (high, (low + high) / 2, low)] if has_axes else []
+    scale = [number(value, 3) for value in (high, (low + high) / 2, low)] if has_axes else []
     left = max(map(cell_len, scale), default=-1) + 1
     frame = Frame(
         max(1, width - left - (1 if has_axes else 0)),
@@ -64,7 +71,8 @@ def drawn(series: Series, marks: Series, width: int, height: int) -> Content:
         low,
         high,
     )
-    smooth = series.smoothed(SMOOTHING) if has_axes else EMPTY
+    is_smoothed = has_axes and len(series) >= MANY
+    smooth = series.smoothed(SMOOTHING) if is_smoothed else EMPTY
     raw, bright = curve(series, frame), curve(smooth, frame)
     spots = {_cell(frame, step, value) for step, value in zip(marks.steps, marks.values, strict=True)}
     lines = []
@@ -81,7 +89,7 @@ def drawn(series: Series, marks: Series, width: int, height: int) -> Content:
                 parts.append((chr(BLANK + bright[y][x]), "$primary"))
             else:
                 parts.append(
-                    (chr(BLANK + raw[y][x]) if raw[y][x] else " ", "$border-blurred" if has_axes else "$primary")
+                    (chr(BLANK + raw[y][x]) if raw[y][x] else " ", "$border-blurred" if is_smoothed else "$primary")
                 )
         lines.append(_joined(parts))
     if has_axes:
