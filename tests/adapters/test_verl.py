@@ -555,3 +555,50 @@ def test_a_reward_manager_that_a_release_removed_is_left_to_its_default(release:
     assert ("prime" in str(made.text)) is kept
     (entry,) = [entry for entry in made.report.accounting if entry.key == "reward_model.reward_manager"]
     assert (entry.bucket is Bucket.UNSUPPORTED) is not kept
+
+
+@pytest.mark.parametrize(
+    ("mode", "applied", "rejection"),
+    [("truncate", True, []), ("mask", True, ["token_k1"]), ("mask", False, []), ("truncate", False, [])],
+)
+def test_the_flat_correction_of_0_6_weighs_only_where_it_is_applied(
+    mode: str, applied: bool, rejection: list[str]
+) -> None:
+    """mismatch_helper.py of verl 0.6: without ``rollout_is`` metrics alone; ``mask`` sets weights out of the bounds to 0."""
+    flat = [f"algorithm.rollout_is={str(applied).lower()}", "algorithm.rollout_is_threshold=2.0"]
+    loaded, _ = read(*flat, f"algorithm.rollout_is_mode={mode}", dialect="verl@0.6")
+    found = loaded.config.algorithm.rollout_correction
+    assert found is not None
+    assert found.importance_sampling.level == ("token" if applied else "none")
+    assert list(found.rejection) == rejection
+    assert [list(each) for each in found.rejection_bounds] == [[0.5, 2.0]] * len(rejection)
+
+
+@pytest.mark.parametrize("line", ["rollout_is_mode=veto", "rollout_is_level=turn"])
+def test_a_flat_correction_that_verl_0_6_refuses_is_refused(line: str) -> None:
+    with pytest.raises(AssertionError, match="expected"):
+        read("algorithm.rollout_is=true", "algorithm.rollout_is_threshold=2.0", f"algorithm.{line}", dialect="verl@0.6")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "unit", "size"),
+    [
+        (["critic.use_dynamic_bsz=true", "critic.forward_max_token_len_per_gpu=1024"], "tokens", 1024),
+        (["critic.use_dynamic_bsz=false", "critic.forward_micro_batch_size_per_gpu=2"], "responses", 2),
+        (["critic.use_dynamic_bsz=false", "critic.forward_micro_batch_size=16"], "responses", 2),
+    ],
+)
+def test_the_pass_for_values_has_a_size_of_its_own_until_0_7(overrides: list[str], unit: str, size: int) -> None:
+    critic = ["algorithm.adv_estimator=gae", "critic.model.path=org/model", "critic.ppo_micro_batch_size_per_gpu=4"]
+    loaded, report = read(*critic, *overrides, dialect="verl@0.7")
+    assert loaded.config.critic is not None
+    found = loaded.config.critic.forward_micro_batch
+    assert found is not None
+    assert (found.unit, found.size) == (unit, size)
+    again, _ = written(loaded, report, "verl@0.7")
+    key = "forward_max_token_len_per_gpu" if unit == "tokens" else "forward_micro_batch_size_per_gpu"
+    assert again["critic"][key] == size
+    newer, about = read(*critic, *overrides, dialect="verl@0.8")
+    assert newer.config.critic is not None
+    assert newer.config.critic.forward_micro_batch is None
+    assert bucket(about, overrides[1].partition("=")[0]) is Bucket.DEAD

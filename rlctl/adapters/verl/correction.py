@@ -22,6 +22,7 @@ from rlctl.common.messages.reasons import said
 A = "actor_rollout_ref.actor"
 C = "algorithm.rollout_correction"
 IS = f"{C}.importance_sampling"
+LEGACY_MODES = ("truncate", "mask")
 LEGACY_RS = {"token": "token_k1", "sequence": "seq_sum_k1", "geometric": "seq_mean_k1"}
 
 
@@ -60,11 +61,21 @@ def _read_legacy(view: Reading, threshold: Any) -> Iterator[Flow]:
     level, mode = _legacy(view, "rollout_is_level")[0], _legacy(view, "rollout_is_mode")[0]
     lower = _legacy(view, "rollout_is_threshold_lower")[0]
     note = "verl 0.6's flat keys"
-    if mode == "mask":
-        low = lower if lower is not None else 1.0 / threshold
-        yield Flow(view.to(f"{C}.rejection"), [LEGACY_RS.get(str(level), "token_k1")], used, "derived", note)
-        yield Flow(view.to(f"{C}.rejection_bounds"), [[low, threshold]], used, "derived", note)
-    elif _legacy(view, "rollout_is")[0]:
+    for name, value, allowed in (("level", level, tuple(LEGACY_RS)), ("mode", mode, LEGACY_MODES)):
+        if value not in (None, *allowed):
+            raise BadValueError(
+                said("is {value!r}; expected {allowed}", value=value, allowed=" or ".join(allowed)),
+                key=view.path(_legacy(view, f"rollout_is_{name}")[1]),
+            )
+    if not _legacy(view, "rollout_is")[0]:
+        yield Flow((), None, used, "dead", "without rollout_is verl 0.6 only reports how far the log-probs are apart")
+    else:
+        if (
+            mode == "mask"
+        ):  # weights outside the bounds are 0, those inside are kept: none of these is above the threshold
+            low = lower if lower is not None else 1.0 / threshold
+            yield Flow(view.to(f"{C}.rejection"), [LEGACY_RS[str(level or "token")]], used, "derived", note)
+            yield Flow(view.to(f"{C}.rejection_bounds"), [[low, threshold]], used, "derived", note)
         yield Flow(view.to(f"{IS}.level"), level or "token", used, "derived", note)
         yield Flow(view.to(f"{IS}.threshold"), threshold, used, "derived", note)
     veto, veto_key = _legacy(view, "rollout_is_veto_threshold")

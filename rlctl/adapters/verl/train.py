@@ -35,6 +35,7 @@ from rlctl.adapters.verl.roles import CRITIC as CRITIC_ROLE
 from rlctl.adapters.verl.roles import REFERENCE as REFERENCE_ROLE
 from rlctl.adapters.verl.training_engine import (
     DTYPES_LONG,
+    devices,
     fsdp,
     megatron,
     micro,
@@ -407,6 +408,56 @@ CRITIC_FSDP: list[Rule] = [
     offloads_since(NESTED_OLD, f"{C}.engine", "", "0.7"),
     sequence_parallel(CRITIC_ROLE),
 ]
+FORWARD = f"{C}.forward_micro_batch"
+VALUES_PASS = (
+    f"{C}.forward_max_token_len_per_gpu",
+    f"{C}.forward_micro_batch_size_per_gpu",
+    f"{C}.forward_micro_batch_size",
+)
+"""Tokens of a GPU, responses of a GPU, responses of all GPUs: keys of the workers that verl 0.8 no longer has."""
+
+
+def _read_values_pass(view: Reading) -> Iterator[Flow]:
+    tokens, responses, total = VALUES_PASS
+    if not view.written(*VALUES_PASS):
+        yield Flow(view.to(FORWARD), None, ())
+        return
+    counts_tokens = bool(view.get(f"{C}.use_dynamic_bsz", False))
+    deciding = tokens if counts_tokens else responses
+    if not counts_tokens and view.get(responses) is None:
+        deciding = total
+    size, note = view.get(deciding), ""
+    reason = said("{dynamic} is {counts}", dynamic=f"{C}.use_dynamic_bsz", counts=str(counts_tokens).lower())
+    yield Flow((), None, tuple(view.path(key) for key in VALUES_PASS if key != deciding), "dead", reason)
+    if size is None:
+        yield Flow(view.to(FORWARD), None, (view.path(deciding),))
+        return
+    if deciding == total:
+        size, note = max(1, int(size) // devices(view)), "divided by the devices"
+    factor = CRITIC_ROLE.sharers(view) if counts_tokens else 1
+    if factor > 1 and isinstance(size, int):
+        size, note = size * factor, said("tokens of one GPU x {factor} GPUs of a replica", factor=factor)
+    used = (view.path(deciding),)
+    yield Flow(view.to(FORWARD), {}, used)
+    yield Flow(view.to(f"{FORWARD}.unit"), "tokens" if counts_tokens else "responses", ())
+    yield Flow(view.to(f"{FORWARD}.size"), size, used, "derived" if note else "mapped", note)
+
+
+def _write_values_pass(view: Writing) -> Iterator[Out]:
+    section, trained = view.get(FORWARD), view.get(f"{C}.micro_batch")
+    if not isinstance(section, Mapping):
+        return
+    keys = (view.to(f"{FORWARD}.unit"), view.to(f"{FORWARD}.size"))
+    if view.version >= (0, 8):
+        yield Inexpressible(keys, "verl no longer has a separate batch size for values", idle=True)
+    elif isinstance(trained, Mapping) and trained["unit"] != section["unit"]:
+        yield Inexpressible(keys, "verl counts the pass for values as it counts the critic's training", idle=True)
+    elif section["unit"] == "tokens":
+        yield Flow(view.path(VALUES_PASS[0]), max(1, section["size"] // CRITIC_ROLE.sharers_written(view)), keys)
+    else:
+        yield Flow(view.path(VALUES_PASS[1]), section["size"], keys)
+
+
 CRITIC: list[Rule] = [
     CustomRule(
         "critic",
@@ -445,15 +496,14 @@ CRITIC: list[Rule] = [
         default=32768,
         role=CRITIC_ROLE,
     ),
-    Key(
-        f"{C}.forward_micro_batch_size_per_gpu",
-        f"{C}.forward_micro_batch.size",
-        ABSENT,
-        until="0.7",
-        write_when=lambda view: view.version < (0, 8),
+    CustomRule(
+        "critic's pass for values",
+        tuple(DialectKey(key, ABSENT, until="0.7") for key in VALUES_PASS),
+        (FORWARD, f"{FORWARD}.unit", f"{FORWARD}.size"),
+        _read_values_pass,
+        _write_values_pass,
+        "counted in tokens or responses as the critic's training is",
     ),
-    Dropped(f"{C}.forward_micro_batch.**", "verl no longer has a separate batch size for values", idle=True),
-    Dropped(f"{C}.forward_micro_batch", "verl no longer has a separate batch size for values", None, idle=True),
     CustomRule(
         "critic model",
         (DialectKey(f"{C}.model.path", ABSENT),),

@@ -329,7 +329,7 @@ def micro(
         size, note = view.get(deciding), ""
         if size is None and not counts_tokens and total and view.get(total) is not None:
             deciding, others = total, (responses, tokens)
-            size, note = max(1, int(view.get(total)) // _devices(view)), "divided by the devices"
+            size, note = max(1, int(view.get(total)) // devices(view)), "divided by the devices"
         reason = said("{dynamic} is {counts_tokens}", dynamic=dynamic, counts_tokens=str(counts_tokens).lower())
         yield Flow((), None, tuple(view.path(key) for key in others if key), "dead", reason)
         used = (view.path(dynamic), view.path(deciding))
@@ -376,5 +376,6 @@ def micro(
     )
 
 
-def _devices(view: Reading) -> int:
+def devices(view: Reading) -> int:
+    """All devices of a run."""
     return int(view.get("trainer.nnodes", 1)) * int(view.get("trainer.n_gpus_per_node", 8))
