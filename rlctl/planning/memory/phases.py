@@ -1,6 +1,8 @@
 """Memory of a device in each phase of a step: what the role at work needs, and what the others leave on the device.
 
-    rollout       the engine, at its share of the device; policy, critic and reference as they rest
+    rollout       the engine, at its share of the device; policy, critic and reference as they rest; auxiliary models at
+                  work too, on devices of their own in a phase of their name
+    judge         the judge that the run serves, at its share
     log_probs     a pass without gradient of the policy; the engine asleep
     reference     the same of the reference, teacher of the teacher
     reward_model  the reward models at work
@@ -22,7 +24,7 @@ from rlctl.config.sections.train import Fsdp2, Megatron, TrainEngine
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Device
 from rlctl.planning.memory.parts import MemoryEstimate, MemoryPart
-from rlctl.planning.memory.roles import cache_of_one, memory_of, policy_forward
+from rlctl.planning.memory.roles import SERVED, cache_of_one, memory_of, policy_forward, served_models
 
 USABLE = 0.95
 """Share of a device's memory that estimates may fill: the CUDA context, NCCL and fragments need the rest."""
@@ -81,28 +83,40 @@ def phases_of(config: Config, *, gib: float, device: Device = "cuda") -> tuple[P
         here = {role: estimates[role] for role in estimates if role in roles}
         for phase, parts in _phases(config, here, gib, device):
             kept = tuple(part for part in parts if part.gib > 0)
-            lacking = _lacking(config, here["rollout"], gib, device) if phase == "rollout" else 0.0
+            engines = [estimate for role, estimate in here.items() if role in _at_work(phase)]
+            lacking = max((_lacking(config, each, gib, device) for each in engines), default=0.0)
             found.append(PhaseEstimate(phase, tuple(numbers), kept, lacking))
     return tuple(each for each in found if each.parts)
 
 
+def _at_work(phase: str) -> tuple[str, ...]:
+    """The engines that answer in a phase."""
+    return ("rollout", "auxiliary") if phase == "rollout" else (phase,) if phase in SERVED else ()
+
+
 def _devices(config: Config, role: str) -> tuple[int, ...]:
+    if role in SERVED:
+        return arithmetic.auxiliary_devices(config) if role == "auxiliary" else arithmetic.judge_devices(config)
     return arithmetic.devices_of(config, "policy" if role == "teacher" else role)
 
 
 def _phases(
     config: Config, here: dict[str, MemoryEstimate], gib: float, device: Device
 ) -> Iterator[tuple[str, list[MemoryPart]]]:
-    resting = {role: _resting(config, estimate) for role, estimate in here.items()}
     sleeps = arithmetic.rollout_sleeps(config, device)
-    engine = _engine(config, here["rollout"], gib, device) if "rollout" in here else []
-    resting["rollout"] = [] if sleeps else engine
+    answering = ("rollout", *SERVED)
+    engines = {role: _engine(config, here[role], gib, device) for role in answering if role in here}
+    resting = {role: _resting(config, each) for role, each in here.items() if role not in engines}
+    resting |= {role: [] for role in engines} if sleeps else engines
+    engine, auxiliary = engines.get("rollout", []), engines.get("auxiliary", [])
 
     def others(*working: str) -> list[MemoryPart]:
         return [part for role, parts in resting.items() if role not in working for part in parts]
 
-    if engine:
-        yield "rollout", [*engine, *others("rollout")]
+    if engine or auxiliary:
+        yield "rollout" if engine else "auxiliary", [*engine, *auxiliary, *others("rollout", "auxiliary")]
+    if "judge" in engines:
+        yield "judge", [*engines["judge"], *others("judge")]
     if "reward_model" in here:
         yield "reward_model", [*_named(here["reward_model"]), *others("reward_model")]
     if "policy" in here:
@@ -123,25 +137,38 @@ def _phases(
 
 
 def _engine(config: Config, estimate: MemoryEstimate, gib: float, device: Device) -> list[MemoryPart]:
-    """The engine at work: vLLM and SGLang take their share whole, with what weights leave as KV cache."""
-    weights = estimate.part("weights")
-    if not _takes_share(config, device):
+    """An engine at work: vLLM and SGLang take their share whole, with what weights leave as KV cache."""
+    weights, role = estimate.part("weights"), estimate.role
+    if not _takes_share(config, role, device):
         return _named(estimate)
-    return [
-        MemoryPart("rollout weights", weights),
-        MemoryPart("rollout KV cache", max(0.0, rollout_share(config) * gib - weights)),
-    ]
+    cache = max(0.0, _share(config, role) * gib - weights)
+    return _named(replace(estimate, parts=(MemoryPart("weights", weights), MemoryPart("KV cache", cache))))
 
 
-def _takes_share(config: Config, device: Device) -> bool:
+def _share(config: Config, role: str) -> float:
+    """Share of a device that an engine takes: of models beside the policy, what the settings of the largest taker say."""
+    if role == "rollout":
+        return rollout_share(config)
+    shared = config.placement.layout == "colocated" and arithmetic.trains(config)
+    alone = COLOCATED if shared else ALONE
+    return max(float(each.settings.get("gpu_memory_utilization") or alone) for each in served_models(config, role))
+
+
+def _takes_share(config: Config, role: str, device: Device) -> bool:
+    if role == "auxiliary":
+        return arithmetic.auxiliary_engine(config, device) != "transformers" and device == "cuda"
+    if role == "judge":
+        judge = next(iter(arithmetic.served_judges(config).values()))
+        return arithmetic.judge_engine(judge, device) != "transformers" and device == "cuda"
     return device == "cuda" and config.rollout.engine.choice != "transformers"
 
 
 def _lacking(config: Config, estimate: MemoryEstimate, gib: float, device: Device) -> float:
     """What the engine's share lacks for the weights and one sequence, which vLLM needs to start."""
-    if not _takes_share(config, device):
+    if not _takes_share(config, estimate.role, device):
         return 0.0
-    return max(0.0, estimate.part("weights") + cache_of_one(config, device) - rollout_share(config) * gib)
+    one = cache_of_one(config, device) if estimate.role == "rollout" else 0.0
+    return max(0.0, estimate.part("weights") + one - _share(config, estimate.role) * gib)
 
 
 def _named(estimate: MemoryEstimate) -> list[MemoryPart]:
@@ -153,10 +180,8 @@ def _all(parts: list[MemoryPart]) -> float:
 
 
 def _resting(config: Config, estimate: MemoryEstimate) -> list[MemoryPart]:
-    """What a role keeps on the device while another works."""
-    if estimate.role in ("rollout", "teacher"):
-        return [] if estimate.role == "rollout" else _states(estimate, ("parameters",))
-    if estimate.role == "reward_model":
+    """What a role that is no engine keeps on the device while another works."""
+    if estimate.role in ("teacher", "reward_model"):
         return _states(estimate, ("parameters",))
     _, engine = arithmetic.engine_of(config, estimate.role)
     return _states(estimate, tuple(_kept(engine)))

@@ -10,9 +10,15 @@ Bytes on one device, P parameters, S devices that share them:
                replicas where it is distributed (Megatron-LM's table of its distributed optimizer: 6 + 12 / d)
                and the larger moment of a step (``memory.megatron``)
     rollout    weights over tensor x pipeline devices, and the KV cache of the sequences that run at once
+    auxiliary, judge
+               the same of the largest model that the run serves beside the policy: a device has one of them
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from rlctl.config import Config
 from rlctl.config.sections.batch import MicroBatchSize
@@ -52,7 +58,50 @@ def memory_of(config: Config, *, device: Device = "cuda") -> tuple[MemoryEstimat
         found += [] if shape is None else [_trained("critic", config, config.critic, shape)]
     if arithmetic.needs_rollout(config):
         found += _reward_models(config)
+    for role in SERVED:
+        served = [_serving(role, model, config, device) for model in served_models(config, role)]
+        known = [each for each in served if each is not None]
+        found += [max(known, key=lambda each: each.part("weights"))] if known else []
     return tuple(found)
+
+
+SERVED = ("auxiliary", "judge")
+"""Roles of models beside the policy that engines of the run serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """One of them."""
+
+    path: str
+    tensor_parallel_size: int
+    max_context_tokens: int | None
+    settings: Mapping[str, Any]
+    """Of its engine, by vLLM's names."""
+
+
+def served_models(config: Config, role: str) -> list[ServedModel]:
+    """The models of one of ``SERVED``."""
+    if role == "auxiliary":
+        return [
+            ServedModel(each.path, each.tensor_parallel_size, each.max_context_tokens, each.settings)
+            for each in arithmetic.served_auxiliaries(config).values()
+        ]
+    judges = list(arithmetic.served_judges(config).values())[:1] if arithmetic.scores(config) else []
+    return [
+        ServedModel(each.model, each.tensor_parallel_size, each.max_context_tokens, each.engine_args) for each in judges
+    ]
+
+
+def _serving(role: str, model: ServedModel, config: Config, device: Device) -> MemoryEstimate | None:
+    """Weights, and the cache of the requests that run at once; None if the size is not known."""
+    shape = read_shape(model.path)
+    if shape is None:
+        return None
+    each, tensor = rollout_bytes(config, device), model.tensor_parallel_size
+    rows = int(model.settings.get("max_num_seqs") or ROWS_AT_ONCE)
+    values = shape.cache_values(model.max_context_tokens or context_tokens(config)) / cache_shards(shape, tensor)
+    return _estimate(role, [("weights", each * shape.parameters / tensor), ("cache", each * values * rows)])
 
 
 def _reward_models(config: Config) -> list[MemoryEstimate]:
@@ -164,7 +213,7 @@ def pass_of(
 def _chunks_logits(config: Config, shape: ModelShape) -> bool:
     """Whether FSDP2 never has whole logits: on a GPU, if no loss compares whole distributions and the model caps none."""
     teacher = config.algorithm.distillation is not None and not arithmetic.teacher_is_drawn(config)
-    compares = teacher or arithmetic.reference_is_held(config)
+    compares = teacher or bool(arithmetic.whole_divergences(config))
     return config.placement.device != "cpu" and not shape.softcapped and not compares
 
 

@@ -75,6 +75,26 @@ def test_split_devices_are_judged_by_their_own_roles() -> None:
     assert {part.name for part in found["rollout"].parts} == {"rollout weights", "rollout KV cache"}
 
 
+def test_an_auxiliary_model_takes_its_share_while_responses_are_sampled() -> None:
+    beside = {"path": "Qwen/Qwen3-8B", "replicas": 8, "settings": {"gpu_memory_utilization": 0.3}}
+    config = grpo(rollout={"max_response_tokens": 7168, "auxiliary_models": [beside]})
+    rollout = phase(config, "rollout")
+    assert rollout["auxiliary weights"] + rollout["auxiliary KV cache"] == pytest.approx(0.3 * 80)
+    assert not any(name.startswith("auxiliary") for name in phase(config, "train"))  # it sleeps
+    beside["settings"] = {"gpu_memory_utilization": 0.1}
+    small = next(each for each in phases_of(grpo(rollout={"auxiliary_models": [beside]}), gib=80) if each.lacking)
+    assert small.phase == "rollout"
+    assert small.lacking == pytest.approx(rollout["auxiliary weights"] - 8)
+
+
+def test_an_auxiliary_model_on_devices_of_its_own_is_a_phase() -> None:
+    placement = {"layout": "split", "devices_per_node": 8, "rollout_devices": 3}
+    beside = {"path": "Qwen/Qwen3-8B", "settings": {"gpu_memory_utilization": 0.8}}
+    config = grpo(rollout={"max_response_tokens": 7168, "auxiliary_models": [beside]}, placement=placement)
+    found = {each.phase: each.devices for each in phases_of(config, gib=80)}
+    assert (found["rollout"], found["auxiliary"], found["train"]) == ((0, 1), (2,), (3, 4, 5, 6, 7))
+
+
 def test_what_fits_needs_no_change() -> None:
     fit = judged(grpo(), 80)
     assert fit.fits

@@ -128,6 +128,24 @@ def test_a_reward_model_is_whole_on_its_device(folder: str) -> None:
     assert found[-1].part("activations") > 0
 
 
+def test_models_beside_the_policy_are_weights_and_a_cache(folder: str) -> None:
+    """28672 bytes a token, as above; each over two devices, which have one of the two key-value heads each."""
+    beside = {"path": folder, "tensor_parallel_size": 2, "max_context_tokens": 4096, "settings": {"max_num_seqs": 8}}
+    placement = {"layout": "explicit", "devices_per_node": 4, "roles": {"auxiliary": {"devices": [2, 3]}}}
+    found = memory_of(config_for(folder, rollout={"auxiliary_models": [beside]}, placement=placement))
+    assert [role.role for role in found] == ["policy", "rollout", "auxiliary"]
+    assert found[-1].part("weights") * GIB == pytest.approx(PARAMETERS)
+    assert found[-1].part("cache") * GIB == pytest.approx(28672 / 2 * 4096 * 8)
+    elsewhere = {"path": "org/elsewhere"}, {**beside, "base_url": "http://127.0.0.1:8000/v1"}
+    for each in elsewhere:
+        config = config_for(folder, rollout={"auxiliary_models": [each]}, placement=placement)
+        assert [role.role for role in memory_of(config)] == ["policy", "rollout"]
+    judge = {"type": "judge", "model": folder, "prompt": "{response}", "max_context_tokens": 1024}
+    judged = memory_of(config_for(folder, rewards=[judge], placement={"devices_per_node": 1}))
+    assert [role.role for role in judged] == ["policy", "rollout", "judge"]
+    assert judged[-1].part("weights") * GIB == pytest.approx(2 * PARAMETERS)
+
+
 def test_a_teacher_is_spread_as_the_policy_is_with_whole_logits_where_distributions_are_compared(folder: str) -> None:
     """8 devices; float32 parameters; a micro-batch of 16384 tokens in bfloat16."""
 
