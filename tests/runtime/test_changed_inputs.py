@@ -260,3 +260,10 @@ def test_nothing_secret_is_kept(own: Task, monkeypatch: pytest.MonkeyPatch) -> N
     judge = {"type": "judge", "name": "j", "model": "m", "base_url": "http://x", "api_key": "not-to-be-told-1"}
     config = own.config(own.folder, rewards=[own.reward(), judge], rollout={"engine": "transformers"})
     assert "not-to-be-told" not in json.dumps(inputs.inputs_of(config), default=str)
+
+
+def test_a_template_written_into_the_config_is_no_file(own: Task, tmp_path: Path) -> None:
+    """A name of a file may have 255 characters, and a template is usually longer."""
+    template = "{% for message in messages %}{{ message['content'] }}{% endfor %}" * 5
+    config = config_of(own, run={"name": "templates", "folder": str(tmp_path / "runs")}, model={"chat_template": template})
+    assert "model.chat_template" not in json.dumps(inputs.inputs_of(config), default=str)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.filenames import is_there
 from rlctl.common.secrets import without_secrets
 from rlctl.common.whole_files import write_whole
 from rlctl.config import Config, to_plain
@@ -330,7 +331,7 @@ def _code(value: str) -> Iterator[tuple[str, Part]]:
     """A file, a folder of Python files, or a module by its name, and the modules that they import from beside them."""
     place = Path(value.removeprefix("file://")).expanduser()
     starts: Iterable[Path]
-    if value.startswith(PACKAGE) or not place.exists():
+    if value.startswith(PACKAGE) or not is_there(place):
         starts = filter(None, [_module_file(value.removeprefix(PACKAGE).strip("/").replace("/", "."))])
     else:
         starts = sorted(place.glob("*.py")) if place.is_dir() else [place]
