@@ -98,10 +98,15 @@ def _check_sources(config: Config, agent: TrajectoryAgent, where: str) -> None:
     for section in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, section)):
             key = f"data.{section}[{index}]"
-            if source.image_key is not None and config.model.modality != "text":
+            reads = isinstance(agent, ToolsAgent)
+            if source.image_key is not None and config.model.modality != "text" and not reads:
                 raise PlanError(
-                    said("{where}, and {key}.image_key is not supported with agents", where=where, key=key),
-                    hint="remove it",
+                    said(
+                        "{where}, and only agents of type tools read the images of {key}.image_key",
+                        where=where,
+                        key=key,
+                    ),
+                    hint="remove it, or use an agent of type tools",
                 )
             if isinstance(agent, ToolsAgent) and source.prompt_type == "raw":
                 raise PlanError(

@@ -15,6 +15,9 @@ from transformers import AutoModelForImageTextToText
 
 from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config, config_from
+from rlctl.runtime.agents import kinds
+from rlctl.runtime.agents.families import Parsed, ToolCall
+from tests.runtime import images
 from tests.runtime.images import make_vision_model
 from tests.runtime.local import Seen, run_here
 
@@ -92,6 +95,51 @@ def test_steps_with_images_compare_rollout_and_training_and_leave_a_whole_model(
     before = AutoModelForImageTextToText.from_pretrained(model)
     towers = zip(exported.model.visual.parameters(), before.model.visual.parameters(), strict=True)
     assert any(not torch.equal(one, other) for one, other in towers), "the vision tower was not trained"
+
+
+LOOKS = """
+def look(place: str) -> str:
+    '''Look closer.
+
+    Args:
+        place: Where.
+    '''
+    return "a" + place
+"""
+CALLS = (
+    "{% for call in m.tool_calls or [] %}<tool_call>{{ {'name': call.function.name, 'arguments': call.function.arguments}"
+    " | tojson }}</tool_call>{% endfor %}{% if m['role'] == 'assistant' %}"
+)
+
+
+def test_every_turn_of_a_tools_agent_reads_the_images_of_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever an untrained model says is taken for a call, so that it has a second turn; training finds its log-probs."""
+    monkeypatch.setattr(images, "CHARACTERS", images.CHARACTERS + '{}":,/[]\n')
+    (tmp_path / "looks.py").write_text(LOOKS)
+    agent = {
+        "type": "tools",
+        "name": "looker",
+        "tools": [{"type": "python", "path": str(tmp_path / "looks.py"), "name": "look", "trusted": True}],
+        "tool_format": "hermes",
+        "max_turns": 3,
+    }
+    wanted = config(
+        images.make_vision_model(tmp_path / "model", "qwen2_5_vl", seed=1, initializer_range=0.05),
+        tmp_path,
+        steps=1,
+        model={"chat_template": images.CHAT_TEMPLATE.replace("{% if m['role'] == 'assistant' %}", CALLS)},
+        rollout={"max_response_tokens": 120, "default_agent": "looker", "agents": [agent]},
+        batch={"micro_batch": {"unit": "responses", "size": 4}},
+    )
+    monkeypatch.setattr(kinds, "parse", lambda text, *_: Parsed(text, [ToolCall("look", {"place": "b"})]))
+    seen = run_here(wanted, tmp_path / "run")
+    assert not [event for event in seen if event["kind"] == "failure"]
+    (step,) = steps_of(seen)
+    assert step["agent/turns"] > 1.2
+    assert step["agent/inserted_tokens"] > 0
+    assert abs(step["policy/mismatch_kl"]) < 1e-4
 
 
 @pytest.mark.soak

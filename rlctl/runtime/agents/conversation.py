@@ -13,6 +13,8 @@ from typing import Any
 from rlctl.common.errors import RunError
 from rlctl.runtime.agents.formats import example_of
 from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.images import with_places
+from rlctl.runtime.types import Prompt
 
 Message = dict[str, Any]
 MARKER = "MARK0MARK"
@@ -108,6 +110,15 @@ class Renderer:
         """A whole conversation, as a template renders it from its messages."""
         text = self._chat.render(list(messages), generate=False, tools=self._tools, where=self._where)
         return self._chat.encode([text])[0]
+
+    def drifted(self, row: Prompt, messages: Sequence[Message], ids: Sequence[int]) -> bool:
+        """Whether a row's whole conversation is rendered to other tokens than it has. An image counts as one token."""
+        shown, reader, own = list(row.messages), self._chat.images, list(ids)
+        if reader is not None and row.inputs:
+            shown = with_places(shown, len(row.inputs["image_grid_thw"]), where=self._where)
+            pairs = zip(own, [None, *own], strict=False)
+            own = [token for token, before in pairs if token != reader.image_token or before != token]
+        return self.rendered([*shown, *messages])[: len(own)] != own
 
     def text_of(self, generated: Sequence[int], stop_token_ids: Sequence[int]) -> str:
         """A generation as text: special tokens stay, since some models write calls with them, the ending one goes."""

@@ -185,7 +185,8 @@ class Model:
             stop=stop,
             stop_token_ids=(*self.sampling.stop_token_ids, *ends),
         )
-        inputs = self.request.inputs if not number else {}
+        shown = self.request.token_ids  # what continues the row's prompt has its images before it
+        inputs = self.request.inputs if prompt[: len(shown)] == shown else {}
         response = await self.ask(Request(prompt, sampling, 1, seed, first=self.index, inputs=inputs))
         self.recorder.add(prompt, response)
         if self._first is None:
@@ -307,7 +308,7 @@ class Tools:
             text = await self._turns(row, ids, model, box, messages)
         finally:
             await box.release()
-        drifted = chat_of.rendered([*row.messages, *messages])[: len(ids)] != ids
+        drifted = chat_of.drifted(row, messages, ids)
         info = {"tool_rewards": list(box.rewards)} if box.rewards else {}
         return Ended(text, messages, {**box.counts, "token_drift": float(drifted)}, info=info)
 

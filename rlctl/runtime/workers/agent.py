@@ -11,6 +11,7 @@ from rlctl.runtime.agents.loop import AgentLoop, Progress
 from rlctl.runtime.agents.making import make_agents
 from rlctl.runtime.auxiliary import NO_AUXILIARIES, Auxiliaries
 from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.images import reader_of
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.types import Request, Response
 
@@ -28,7 +29,7 @@ class AgentWorker:
             RunError: its code cannot be loaded, or the chat template does not fit it.
         """
         tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
-        chat = Chat(tokenizer, template_args=config.model.chat_template_args)
+        chat = Chat(tokenizer, template_args=config.model.chat_template_args, images=reader_of(config.model))
         self._threads = ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tool")
         self._loop = AgentLoop(
             make_agents(config, chat, self._threads),

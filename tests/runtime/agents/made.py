@@ -98,7 +98,7 @@ def trajectory(
     asked: list[Request] = []
     with looping(config, context) as loop:
         sampling = Sampling(max_tokens, stop_token_ids=(tokenizer().eos_token_id,))
-        loop.submit({1: Request(row.token_ids, sampling, 1, seed=9, row=row)}, {})
+        loop.submit({1: Request(row.token_ids, sampling, 1, seed=9, row=row, inputs=row.inputs)}, {})
         while True:
             progress = loop.collect(LONG)
             assert progress, "the agent does nothing"
