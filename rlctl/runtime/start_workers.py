@@ -129,7 +129,7 @@ def _start_auxiliaries(group: RayGroup, plan: StagePlan, config: Config, device:
 def _build_reward_models(group: RayGroup, config: Config, device: Device) -> Calls:
     models = {i: reward for i, reward in enumerate(config.rewards) if isinstance(reward, ModelReward)}
     threads = config.placement.cpus_per_worker if device == "cpu" else None
-    arguments = (models, config.train.precision.compute, device, threads)
+    arguments = (models, config.train.precision.compute, device, threads, config.model)
     return group.build(RewardModels, [arguments] * len(group))
 
 

@@ -197,6 +197,12 @@ NOTES: tuple[Noted, ...] = (
         "buffer.explorer_input.tasksets.*.format.reply_prefix",
         "buffer.explorer_input.eval_tasksets.*.format.reply_prefix",
     ),
+    *dead(
+        "only Trinity's SFT and DPO read it, not its workflows",
+        "buffer.explorer_input.taskset.format.prompt_type",
+        "buffer.explorer_input.tasksets.*.format.prompt_type",
+        "buffer.explorer_input.eval_tasksets.*.format.prompt_type",
+    ),
     *carried(
         "how Trinity reads data",
         "*.*.*.format.**",
@@ -226,18 +232,18 @@ NOTES: tuple[Noted, ...] = (
         "a file of Data-Juicer's, which replaces the operators: list them in the config",
         "data_processor.task_pipeline.config_path",
     ),
+    *carried("how many processes Data-Juicer works with; the rows are the same", "data_processor.*.num_process"),
     *carried("Trinity's data pipelines", "data_processor.**"),
     *carried(
         "adapters in Trinity's engines", "model.fully_sharded_loras", "model.max_cpu_loras", "model.lora_configs.**"
     ),
     *carried("adapters in Trinity's engines", "model.tinker.**", "model.external_model.**"),
     *carried("Trinity's engines", f"{ROLL}.**", "explorer.auxiliary_models.**"),
+    *carried("the names of Trinity's Ray actors", "explorer.name", "trainer.name"),
     *carried(
         "Trinity's runners",
         "explorer.max_repeat_times_per_runner",
         "explorer.concurrent_mode",
-        "explorer.name",
-        "trainer.name",
     ),
     *carried(
         "Trinity's runners",
@@ -256,6 +262,11 @@ NOTES: tuple[Noted, ...] = (
         "Trinity's explorer",
         "explorer.over_rollout.**",
         "explorer.dynamic_timeout.**",
+    ),
+    *carried(
+        "rlctl computes no entropy of the reference",
+        f"{TC}.actor_rollout_ref.ref.entropy_checkpointing",
+        f"{TC}.actor_rollout_ref.ref.entropy_from_logits_with_chunking",
     ),
     *carried("Trinity's trainer", f"{TC}.**", TC, "trainer.megatron.**", "trainer.trust_remote_code"),
     *carried(

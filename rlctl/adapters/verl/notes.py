@@ -101,8 +101,15 @@ CARRIED = [
     *carried("the type of buffers under FSDP", "*.*.fsdp_config.mixed_precision.buffer_dtype"),
     *carried("old spelling of the tool's key", f"{A}.profiler.discrete", "actor_rollout_ref.ref.profiler.discrete"),
     *carried("old spelling of tokenization_sanity_check_mode", f"{R}.multi_turn.enable_tokenization_sanity_check"),
-    *carried("old spelling of wrap_policy", "reward_model.model.fsdp_config.min_num_params"),
-    *carried("verl's prompt settings", "data.return_full_prompt", "data.return_multi_modal_inputs"),
+    *carried("each reward model is held whole on one device, not sharded", "reward_model.model.fsdp_config.**"),
+    *carried(
+        "how fast verl's reward model computes; the scores are the same",
+        *(f"reward_model.model.{name}" for name in ("use_remove_padding", "use_fused_kernels", "use_shm")),
+    ),
+    *carried("reward models are loaded with the modules of model.import_modules", "reward_model.model.external_lib"),
+    *carried(
+        "a further column for code of your own in verl", "data.return_full_prompt", "data.return_multi_modal_inputs"
+    ),
     *carried(
         "verl's image settings", "data.image_patch_size", "data.mm_processor_kwargs", "data.mm_processor_kwargs.**"
     ),

@@ -22,6 +22,7 @@ from rlctl.config.sections.rewards import ModelReward
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.messages import Messages
 from rlctl.runtime.data.tokenizer import load_tokenizer
+from rlctl.runtime.models.config import import_modules
 from rlctl.runtime.pickles import reason_of
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.outcome import as_outcome, failure_of
@@ -30,7 +31,14 @@ from rlctl.runtime.rewards.outcome import as_outcome, failure_of
 class RewardModels:
     """Holds the reward models of a config and scores with them."""
 
-    def __init__(self, rewards: Mapping[int, ModelReward], dtype: str, device: str, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        rewards: Mapping[int, ModelReward],
+        dtype: str,
+        device: str,
+        threads: int | None = None,
+        policy: Model | None = None,
+    ) -> None:
         """Load them.
 
         Args:
@@ -38,10 +46,13 @@ class RewardModels:
             dtype: of the weights, as ``train.precision.compute``.
             device: ``cpu`` or ``cuda``.
             threads: cores to compute with, on CPU.
+            policy: ``model`` of the config, whose ``import_modules`` may register architectures of reward models too.
 
         Raises:
-            RunError: a model or tokenizer cannot be loaded.
+            RunError: a model or tokenizer cannot be loaded, or a module cannot be imported.
         """
+        if policy is not None:
+            import_modules(policy)
         if threads:
             torch.set_num_threads(threads)
         kind = getattr(torch, dtype)
