@@ -48,7 +48,8 @@ def recorded_responses(config: Config, surroundings: CheckContext) -> Iterator[P
     if config.run.mode == "rollout_only" and config.algorithm.objective.choice != "rl":
         yield problem("not-supported_rollout-objective", ("run", "mode"), objective=config.algorithm.objective.choice)
     for index, source in enumerate(config.data.eval):
-        if source.response_key is not None and config.run.mode != "evaluate_only":
+        recorded = source.response_key is not None and not arithmetic.measures_loss(config, source)
+        if recorded and config.run.mode != "evaluate_only":
             yield problem("not-supported_recorded", ("data", "eval", index, "response_key"))
 
 

@@ -183,15 +183,19 @@ def number(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
 
 
+TOLD = ("accuracy", "reward", "loss")
+"""What is shown of a held-out source: the first of them that it has."""
+
+
 def evaluated(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """``gsm8k accuracy`` of each held-out source; its mean reward, ``gsm8k reward``, if no reward tells what is right."""
+    """``gsm8k accuracy`` of each held-out source; ``gsm8k reward`` if no reward tells what is right; ``gsm8k loss`` in sft."""
     found: dict[str, dict[str, float]] = {}
     for name, value in metrics.items():
         group, _, rest = name.partition("/")
         source, _, what = rest.rpartition("/")
-        if group == "evaluation" and source and what in ("accuracy", "reward"):
+        if group == "evaluation" and source and what in TOLD:
             found.setdefault(source, {})[what] = value
-    chosen = {source: "accuracy" if "accuracy" in values else "reward" for source, values in found.items()}
+    chosen = {source: next(what for what in TOLD if what in values) for source, values in found.items()}
     return {f"{source} {what}": found[source][what] for source, what in chosen.items()}
 
 

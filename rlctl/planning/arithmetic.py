@@ -23,7 +23,7 @@ from rlctl.config.sections.agents import (
     RunningAgent,
     TrajectoryAgent,
 )
-from rlctl.config.sections.algorithm import MixObjective
+from rlctl.config.sections.algorithm import KlInLoss, KlInReward, MixObjective
 from rlctl.config.sections.algorithm import Other as OtherAdvantage
 from rlctl.config.sections.batch import Batch
 from rlctl.config.sections.data import EvaluationSource
@@ -449,7 +449,10 @@ def rollout_sleeps(config: Config, device: Device) -> bool:
 
 def needs_rollout(config: Config) -> bool:
     """Whether responses are generated: for training, or for evaluation on held-out prompts."""
-    return _generates(config) or (evaluates(config) and not all(map(_recorded(config), config.data.eval)))
+    own = _recorded(config)
+    return _generates(config) or (
+        evaluates(config) and not all(own(each) or measures_loss(config, each) for each in config.data.eval)
+    )
 
 
 def scores(config: Config) -> bool:
@@ -673,6 +676,12 @@ def scores_recorded(config: Config) -> bool:
     return evaluates(config) and any(map(_recorded(config), config.data.eval))
 
 
+def measures_loss(config: Config, source: EvaluationSource) -> bool:
+    """Whether an evaluation measures the loss on the answers of a held-out source: in sft, where its rows bring these."""
+    trained = config.algorithm.objective.choice == "sft" and trains(config)
+    return trained and (source.response_key is not None or source.messages_key is not None)
+
+
 def _recorded(config: Config) -> Callable[[EvaluationSource], bool]:
     """Tells whether the rows of a held-out source bring their responses: in a run of nothing else, where a column is named."""
     return lambda source: config.run.mode == "evaluate_only" and source.response_key is not None
@@ -714,10 +723,19 @@ def reference_is_base(config: Config) -> bool:
 
 def reference_is_held(config: Config) -> bool:
     """Whether the policy's workers hold the reference, as only its whole distributions are asked for (the full KL)."""
-    algorithm = config.algorithm
-    kl, reward = algorithm.kl_in_loss, algorithm.kl_in_reward
-    in_reward = reward is not None and reward.coefficient > 0
-    return kl is not None and kl.estimator == "full" and not in_reward and algorithm.objective.choice != "dpo"
+    measured = {kl.estimator for kl in _divergences(config).values()}
+    return measured == {"full"} and config.algorithm.objective.choice != "dpo"
+
+
+def whole_divergences(config: Config) -> tuple[str, ...]:
+    """Which KLs compare whole distributions: ``kl_in_loss``, ``kl_in_reward``."""
+    sampled = config.algorithm.objective.choice in ("rl", "mix")
+    return tuple(name for name, kl in _divergences(config).items() if kl.estimator == "full" and sampled)
+
+
+def _divergences(config: Config) -> dict[str, KlInLoss | KlInReward]:
+    found = {name: getattr(config.algorithm, name) for name in ("kl_in_loss", "kl_in_reward")}
+    return {name: kl for name, kl in found.items() if kl is not None and kl.coefficient > 0}
 
 
 def teacher_is_drawn(config: Config) -> bool:

@@ -285,7 +285,7 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
     if needs_rollout(config) and trains(config) and config.weight_sync.method == "auto":
         way = way_of(config, generating(config, device), device).name
         notes.append(text("plan-note-sync", way=text(f"plan-way-{way}")))
-    if config.algorithm.kl_in_loss is not None and config.algorithm.kl_in_loss.estimator == "full":
+    if arithmetic.whole_divergences(config):
         notes.append(text("plan-note-full-kl"))
     if config.algorithm.distillation is not None:
         notes.append(text("plan-note-teacher", teacher=config.algorithm.distillation.teacher))

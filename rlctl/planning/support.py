@@ -183,14 +183,14 @@ TABLE: tuple[Row, ...] = (
         "data.eval[]",
         "path format split subset max_samples prompt_key prompt_type system_prompt system_prompt_key answer_key"
         " sampling response_key tools_key source_key tag_key extra_key reward reward_args name responses_per_prompt"
-        " image_key video_key audio_key agent agent_key"
+        " image_key video_key audio_key agent agent_key messages_key"
         " evaluation_sampling.temperature evaluation_sampling.top_p"
         " evaluation_sampling.top_k evaluation_sampling.max_response_tokens",
     ),
     descriptive("data.train[]", "name"),
     honoured("data.train[]", "chosen_key rejected_key"),
     noted("data.eval[]", "weight", "whole-evaluation"),
-    refused("data.eval[]", "messages_key chosen_key rejected_key", "scores-generated"),
+    refused("data.eval[]", "chosen_key rejected_key", "scores-generated"),
     honoured(
         "data",
         "operators operators[]<length|language|duplicates|alphanumeric|special_characters|repetition|pass_rate|quality|function>"
@@ -576,7 +576,6 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
         "on_policy_distill": "distill-reverse",
     },
     "algorithm.policy_loss<other>": dict.fromkeys(("dpo", "mix", "mix_chord"), "objective"),
-    "algorithm.kl_in_reward.estimator": {"full": "full-kl"},
     **{f"buffer<{kind}>.auxiliary{{}}.format": {"queue": "queue"} for kind in ("memory", "sql", "file")},
 }
 
@@ -717,6 +716,14 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
     ),
 }
 """Configs in which a key has nothing to act on, and why."""
+
+REFUSED_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
+    "data.eval[].messages_key": (
+        lambda config: not (config.algorithm.objective.choice == "sft" and arithmetic.trains(config)),
+        "scores-generated",
+    ),
+}
+"""Configs in which a key that is otherwise honoured is refused, and why."""
 
 GPU_MEMORY = "gpu-memory"
 ON_CPU: Mapping[str, str] = dict.fromkeys(
@@ -907,6 +914,9 @@ def _judged(setting: Setting, engine: str, config: Config, device: str | None) -
     idle, why = INEFFECTIVE_WHEN.get(setting.pattern, (None, ""))
     if idle is not None and idle(config):
         return Status.NOTED, because(why)
+    barred, why = REFUSED_WHEN.get(setting.pattern, (None, ""))
+    if barred is not None and barred(config):
+        return Status.REFUSED, because(why)
     if row.why or not isinstance(setting.value, str):
         if isinstance(setting.value, str) and (of_value := REFUSED_VALUES.get(setting.pattern, {}).get(setting.value)):
             return row.status, because(of_value)

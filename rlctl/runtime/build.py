@@ -14,6 +14,7 @@ from rlctl.runtime.auxiliary_engines import Watched
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints
 from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.evaluation.held_out import make_evaluator
+from rlctl.runtime.evaluation.losses import make_losses
 from rlctl.runtime.judges import Judges, Modelled, SideBySide
 from rlctl.runtime.processes.calls import WorkerLost
 from rlctl.runtime.processes.environment import variables_by_role, worker_environment
@@ -83,7 +84,12 @@ def make_run(given: StageContext, groups: Groups, trackers: Sequence[SafeTracker
         critic=roles.critic,
         rollout=roles.rollout,
         evaluator=make_evaluator(
-            config, given.materials.held_out, given.materials.tokenizer, roles.rollout, roles.rewards
+            config,
+            given.materials.held_out,
+            given.materials.tokenizer,
+            roles.rollout,
+            roles.rewards,
+            make_losses(config, given.materials.answers, roles.policy),
         ),
         checkpoints=Checkpoints(
             given.place,

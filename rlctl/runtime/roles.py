@@ -15,11 +15,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import torch
+
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward, Reward
 from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms.advantages import measured_column
 from rlctl.runtime.algorithms.distributions import LOG_PROBS
+from rlctl.runtime.algorithms.divergence import WHOLE_KL
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.experience.selection import measured_by
 from rlctl.runtime.judges import Modelled
@@ -74,11 +77,21 @@ class Policy:
         if self._config.algorithm.router_replay == "recompute":
             self._add_experts(samples, split)
 
+    def log_probs(self, samples: Sequence[Sample]) -> list[torch.Tensor]:
+        """Log-probs of the counted tokens under the weights of now: float32 [T] a sample, 0 where no token is counted."""
+        split, found = _asked(self._group, Trainer.statistics, samples, (LOG_PROBS,))
+        told = dict(zip(itertools.chain.from_iterable(split), Values.joined([own for (own,) in found]), strict=True))
+        return [told[index] for index in range(len(samples))]
+
     def _add_experts(self, samples: Sequence[Sample], split: Sequence[Sequence[int]]) -> None:
         """Write down the experts that the pass before chose; ``split`` as it was for that."""
         found = itertools.chain.from_iterable(self._group.all(Trainer.routed_experts))
         for index, own in zip(itertools.chain.from_iterable(split), found, strict=True):
             samples[index].routed_experts = own
+
+    def add_whole_kl(self, samples: Sequence[Sample]) -> None:
+        """Write the column ``whole_kl``: the KL to the reference that the policy's workers hold, over the whole vocabulary."""
+        add_column(self._group, Trainer.whole_kl, samples, WHOLE_KL)
 
     def add_teacher_log_probs(self, samples: Sequence[Sample]) -> None:
         """Write the column ``teacher_log_probs``: those of the teacher that the policy's workers hold."""

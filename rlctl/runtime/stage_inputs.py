@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.endpoints import check_endpoints
 from rlctl.runtime.evaluation.evaluation import HeldOut
-from rlctl.runtime.evaluation.held_out import open_held_out
+from rlctl.runtime.evaluation.held_out import open_held_out, open_held_out_answers
+from rlctl.runtime.evaluation.losses import HeldOutAnswers
 from rlctl.runtime.experience.recorded import check_skips
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.juicer.client import check_service
@@ -61,6 +63,8 @@ class StageInputs:
     clock: Clock
     experts: SftStream | None = None
     """Of mix."""
+    answers: Sequence[HeldOutAnswers] = ()
+    """Held-out answers that sft measures its loss on."""
     inputs: Inputs = field(default_factory=dict)
     """What the stage is made from: what its checkpoints keep of that."""
 
@@ -109,9 +113,10 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
         events.advise(str(each))
     stream, reports = _open_stream(data, plan, tokenizer)
     held_out, more = open_held_out(config, plan, tokenizer, stop_token_ids)
+    answers, answer_reports = open_held_out_answers(config, tokenizer)
     drawn = stream is not None or arithmetic.drains_buffer(config)
     experts, expert_reports = open_experts(config, tokenizer) if drawn else (None, [])
-    for report in (*reports, *expert_reports, *more):
+    for report in (*reports, *expert_reports, *more, *answer_reports):
         events.advise(str(report))
     clock = make_clock(config, stream.rows if stream else 0)
     if plan.role("policy"):
@@ -124,7 +129,14 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     if experts is not None:
         check_experts_last(config, experts, clock.total_steps)
     return StageInputs(
-        tokenizer, stop_token_ids, stream, held_out, clock, experts, with_operators(inputs_of(config), operated)
+        tokenizer,
+        stop_token_ids,
+        stream,
+        held_out,
+        clock,
+        experts,
+        answers,
+        with_operators(inputs_of(config), operated),
     )
 
 

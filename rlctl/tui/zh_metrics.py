@@ -118,6 +118,9 @@ METRICS: dict[str, str] = {
         "答案正确的评测回答，前提是有奖励能判断对错。"
     ),
     "Share of evaluation prompts with at least one right answer.": "至少答对一次的评测 prompt。",
+    "Mean negative log-likelihood of the tokens of evaluation answers that sft would train on.": (
+        "评测回答中 sft 会训练的 token 的平均负对数似然。"
+    ),
     "Mean length of evaluation responses.": "评测回答长度的均值。",
     "Mean reward of the k responses to a prompt.": "一个 prompt 的 k 条回答的平均奖励。",
     "Standard deviation of the rewards of the k responses to a prompt.": "一个 prompt 的 k 条回答的奖励标准差。",

@@ -185,6 +185,29 @@ def test_the_full_kl_to_the_reference_needs_no_workers_of_its_own(task: Any, tmp
     assert steps[1]["policy/kl_loss"] > 1e-5
 
 
+def test_the_full_kl_in_the_reward_is_the_one_that_the_loss_measures(task: Any, tmp_path: Path) -> None:
+    """Both at the weights of a step's start: the update of a single optimizer step has moved nothing before it measures."""
+    whole = {"estimator": "full", "coefficient": 0.05}
+    wanted = task.config(
+        tmp_path,
+        algorithm={
+            "kl_in_reward": whole,
+            "kl_in_loss": whole,
+            "loss_aggregation": {"mode": "seq_mean_token_mean"},
+            "train_temperature": "one",
+        },
+        schedule={"total_steps": 3, "evaluate_every": None, "evaluate_at_start": False},
+        checkpoint={"every": None, "export": "never", "at_end": False},
+    )
+    assert make_plan(wanted).stages[0].role("reference") is None
+    steps = steps_of(run_here(wanted, tmp_path / "run"))
+    assert steps[0]["reward/kl"] == pytest.approx(0, abs=1e-6)
+    assert steps[2]["reward/kl"] > 1e-5
+    for step in steps:
+        assert step["reward/kl"] == pytest.approx(step["policy/kl_loss"], rel=1e-4, abs=1e-7)
+    assert steps[2]["reward/kl_coefficient"] == 0.05
+
+
 def test_stages_of_every_objective_inherit_what_they_do_not_set(task: Any, rows: Path, tmp_path: Path) -> None:
     """sft, then dpo from its weights, then mix from these: each with its own objective and data, and the rest in common."""
     base = to_plain(mix(task, rows, tmp_path, steps=7))

@@ -91,8 +91,8 @@ def _reduce(asked: Asked) -> str:
     return reduce if asked.trains and reduce not in ("float32", compute) else ""
 
 
-def _compares(asked: Asked) -> bool:
-    return asked.role == "policy" and arithmetic.reference_is_held(asked.config)
+def _compares(name: str) -> Callable[[Asked], bool]:
+    return lambda asked: asked.role == "policy" and name in arithmetic.whole_divergences(asked.config)
 
 
 def _teaches(asked: Asked) -> bool:
@@ -114,7 +114,10 @@ def _adapter_dtype(asked: Asked) -> str:
 PARTS = "each worker has only part of the vocabulary, and this loss compares whole distributions"
 
 ROWS: tuple[Row, ...] = (
-    Row("algorithm.kl_in_loss.estimator", _compares, PARTS, "set it to k3, or set train.engine to fsdp2"),
+    *(
+        Row(f"algorithm.{name}.estimator", _compares(name), PARTS, "set it to k3, or set train.engine to fsdp2")
+        for name in ("kl_in_loss", "kl_in_reward")
+    ),
     Row(
         "algorithm.distillation",
         _teaches,

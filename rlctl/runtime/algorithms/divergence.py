@@ -163,6 +163,10 @@ def drawn_js(log_probs: Tensor, teacher: Tensor, *, lambda_coef: float = 0.5, te
     return lambda_coef * (p - middle) + (1 - lambda_coef) * (q - middle)
 
 
+WHOLE_KL = "whole_kl"
+"""What holds ``whole_kl`` of the policy to the reference: the tensor of an update, and the column of samples."""
+
+
 def whole_kl(student: Tensor, reference: Tensor, *, temperature: float = 1.0) -> Tensor:
     """Return KL(student || reference) over the whole vocabulary, both at one temperature, [N]: what k1 to k3 estimate."""
     return divergence("reverse_kl", student, reference, temperature=temperature, teacher_temperature=temperature)

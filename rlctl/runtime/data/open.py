@@ -118,16 +118,19 @@ def open_experts(config: Config, tokenizer: Any) -> tuple[SftStream | None, list
 
 
 def open_evaluation(config: Config, tokenizer: Any) -> tuple[list[EvaluationSet], list[SetReport]]:
-    """Open the held-out prompts of a config.
+    """Open the held-out prompts of a config that are answered.
 
     Raises:
         RunError: a source cannot be read.
     """
-    chat = make_chat(config, tokenizer)
-    sets = list(open_prompts(config.data, chat, config.data.eval, section="eval"))
+    chat, sources = make_chat(config, tokenizer), config.data.eval
+    measured = [index for index, source in enumerate(sources) if arithmetic.measures_loss(config, source)]
+    sets = list(open_prompts(config.data, chat, sources, section="eval", without=measured))
     opened = [
         EvaluationSet(prompts.report.name, _evaluation_order(config, prompts), source)
-        for prompts, source in zip(sets, config.data.eval, strict=True)
+        for prompts, source in zip(
+            sets, (each for index, each in enumerate(sources) if index not in measured), strict=True
+        )
     ]
     return opened, [prompts.report for prompts in sets]
 

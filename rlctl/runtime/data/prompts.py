@@ -7,7 +7,7 @@ prompts themselves are made again whenever they are drawn: a set of millions of 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -277,14 +277,18 @@ def cut(ids: list[int], limit: int, side: str) -> list[int]:
     return ids[:first] + ids[len(ids) - (limit - first) :]
 
 
-def open_prompts(data: Data, chat: Chat, sources: Sequence[DataSource], *, section: str) -> Iterator[PromptSet]:
-    """Open the sources of ``data.<section>`` one after the other, their indices running on.
+def open_prompts(
+    data: Data, chat: Chat, sources: Sequence[DataSource], *, section: str, without: Collection[int] = ()
+) -> Iterator[PromptSet]:
+    """Open the sources of ``data.<section>`` one after the other, but those at ``without``, their indices running on.
 
     Raises:
         RunError: a source cannot be read; see ``open_rows`` and ``PromptSet``.
     """
     first = 0
     for number, source in enumerate(sources):
+        if number in without:
+            continue
         key = f"data.{section}[{number}]"
         dataset = open_rows(data, source, chat.tokenizer, key=key)
         workers = data.filter_workers if data.custom is None else 1  # a class of the user's stays in this process

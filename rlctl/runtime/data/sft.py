@@ -16,6 +16,7 @@ import torch
 from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.data import Data, DataSource
+from rlctl.planning import arithmetic
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.custom import open_rows
 from rlctl.runtime.data.images import check_columns, row_images, undecoded, with_places
@@ -263,8 +264,21 @@ def open_samples(config: Config, chat: Chat) -> Iterator[SampleSet]:
     Raises:
         RunError: a source cannot be read; see ``open_rows`` and ``SampleSet``.
     """
-    for number, source in enumerate(config.data.train):
-        key = f"data.train[{number}]"
+    yield from _opened(config, chat, [(f"data.train[{index}]", each) for index, each in enumerate(config.data.train)])
+
+
+def open_answers(config: Config, chat: Chat) -> Iterator[SampleSet]:
+    """Open the held-out sources whose answers an sft config measures its loss on.
+
+    Raises:
+        RunError: a source cannot be read; see ``open_rows`` and ``SampleSet``.
+    """
+    named = [(f"data.eval[{index}]", each) for index, each in enumerate(config.data.eval)]
+    yield from _opened(config, chat, [(key, each) for key, each in named if arithmetic.measures_loss(config, each)])
+
+
+def _opened(config: Config, chat: Chat, sources: Sequence[tuple[str, DataSource]]) -> Iterator[SampleSet]:
+    for key, source in sources:
         rows = open_rows(config.data, source, chat.tokenizer, key=key)
         samples = SampleSet(rows, source, chat, config.data, max_tokens=longest_sequence(config), key=key)
         samples.check_cuts()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.runtime.data.recorded import RECORDED
+from rlctl.runtime.evaluation.losses import HeldOutLosses
 from rlctl.runtime.evaluation.response_files import Chosen, Keeper, Shown
 from rlctl.runtime.experience.samples import RolloutGroup, requests_for
 from rlctl.runtime.reporting.metrics import evaluation_metrics
@@ -77,6 +78,8 @@ class Evaluator:
     """Gets every response too, and chooses those that trackers are sent."""
     evaluated: Evaluated | None = None
     """Gets every response too, and chooses those that the run folder keeps."""
+    losses: HeldOutLosses | None = None
+    """Measures the loss on held-out answers; None where no source brings such."""
 
     def run(self, step: int = 0) -> dict[str, float]:
         """Metrics of every source, ``evaluation/<source>/...``; of one whose rows are of several data sources, of each too.
@@ -93,7 +96,7 @@ class Evaluator:
                 metrics |= marks.metrics(f"{source.name}/{own}", own)
         for keeper in self._keepers:
             keeper.close()
-        return metrics
+        return metrics if self.losses is None else metrics | self.losses.run()
 
     @property
     def _keepers(self) -> list[Keeper]:

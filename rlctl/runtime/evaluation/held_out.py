@@ -15,7 +15,9 @@ from rlctl.runtime.data.open import make_chat, open_evaluation
 from rlctl.runtime.data.prompts import open_prompts
 from rlctl.runtime.data.recorded import open_recorded
 from rlctl.runtime.data.rowset import RowSet, SetReport
+from rlctl.runtime.data.sft import open_answers
 from rlctl.runtime.evaluation.evaluation import Evaluator, HeldOut
+from rlctl.runtime.evaluation.losses import HeldOutAnswers, HeldOutLosses
 from rlctl.runtime.evaluation.response_files import Chosen, JsonLines, Keeper, ParquetFile
 from rlctl.runtime.experience.samples import check_own_sampling, evaluation_sampling, training_sampling
 from rlctl.runtime.reporting.shown_samples import Evaluated
@@ -52,6 +54,20 @@ def open_held_out(
     ]
     told = [*[tasks.report for tasks in recorded], *reports]
     return _told_apart(held_out, told), told
+
+
+def open_held_out_answers(config: Config, tokenizer: Any) -> tuple[list[HeldOutAnswers], list[SetReport]]:
+    """Open the sources whose answers the stage measures its loss on, where it does.
+
+    Raises:
+        RunError: a source cannot be read.
+    """
+    if not arithmetic.evaluates(config):
+        return [], []
+    sets = list(open_answers(config, make_chat(config, tokenizer)))
+    reports = [samples.report for samples in sets]
+    names = distinct([report.name for report in reports], [report.path for report in reports])
+    return [HeldOutAnswers(name, samples) for name, samples in zip(names, sets, strict=True)], reports
 
 
 def _explored(config: Config, tokenizer: Any, stop_token_ids: tuple[int, ...]) -> tuple[list[HeldOut], list[SetReport]]:
@@ -92,13 +108,14 @@ def make_evaluator(
     tokenizer: Any,
     rollout: RolloutEngines | None,
     rewards: Rewards | None,
+    losses: HeldOutLosses | None = None,
 ) -> Evaluator | None:
     """What answers and scores the opened sources; None where there is nothing to do.
 
     Raises:
         RunError: the file of responses cannot be written.
     """
-    if not held_out:
+    if not held_out and losses is None:
         return None
     explores = arithmetic.writes_responses(config)
     size = config.batch.prompts_per_step if explores else config.data.evaluation_batch_prompts
@@ -106,7 +123,7 @@ def make_evaluator(
     count = 0 if explores else config.rollout.log_evaluation_responses
     shown = Chosen(count) if count else None
     evaluated = Evaluated(tokenizer) if config.rollout.log_responses else None
-    return Evaluator(held_out, rollout, rewards, config.run.seed, size, tokenizer, keeper, shown, evaluated)
+    return Evaluator(held_out, rollout, rewards, config.run.seed, size, tokenizer, keeper, shown, evaluated, losses)
 
 
 def _keeper(config: Config, held_out: list[HeldOut], *, scored: bool) -> Keeper | None:

@@ -34,6 +34,7 @@ from rlctl.config.sections.algorithm import (
 from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
+from rlctl.runtime.algorithms.divergence import WHOLE_KL
 from rlctl.runtime.algorithms.packed import marked, spread
 from rlctl.runtime.algorithms.value_loss import explained_variance
 from rlctl.runtime.experience.operators import Operators
@@ -463,8 +464,11 @@ class Shaping:
         chosen = self.config.algorithm.kl_in_reward
         if chosen is None or chosen.coefficient == 0:
             return None
-        old, reference = packed.read("old_log_probs")[tokens], packed.read("reference_log_probs")[tokens]
-        values = kl.estimate(chosen.estimator, old, reference)
+        if chosen.estimator == "full":
+            values = packed.read(WHOLE_KL)[tokens]
+        else:
+            old, reference = packed.read("old_log_probs")[tokens], packed.read("reference_log_probs")[tokens]
+            values = kl.estimate(chosen.estimator, old, reference)
         coefficient, current = self.controller.coefficient, kl.mean_over_responses(values, lengths)
         self.controller.update(current, len(lengths))
         share = len(lengths) / len(packed.lengths)

@@ -143,6 +143,9 @@ METRICS: dict[str, Metric] = {
     ),
     "evaluation/<source>/best": Metric("share", "Share of evaluation prompts with at least one right answer."),
     "evaluation/<source>/length_mean": Metric("tokens", "Mean length of evaluation responses."),
+    "evaluation/<source>/loss": Metric(
+        "nats", "Mean negative log-likelihood of the tokens of evaluation answers that sft would train on."
+    ),
     "evaluation/<source>/mean@<k>": Metric("", "Mean reward of the k responses to a prompt."),
     "evaluation/<source>/std@<k>": Metric("", "Standard deviation of the rewards of the k responses to a prompt."),
     "evaluation/<source>/best@<k>": Metric(

@@ -171,21 +171,32 @@ class FsdpEngine(TellsLogProbs):
     ) -> dict[str, list[Tensor]]:
         """See ``TrainEngine``."""
         with nullcontext() if adapters or self.adapters is None else self.adapters.switched_off():
-            return self._each_token(samples, micro, lambda batch: self._told(batch, names, temperature), names)
+            return self._each_token(samples, micro, lambda batch, _: self._told(batch, names, temperature), names)
+
+    def compared(self, samples: Sequence[Sample], comparison: Comparison, *, micro: MicroBatchSize) -> list[Tensor]:
+        """See ``TrainEngine``."""
+
+        def read(batch: MicroBatch, members: Sequence[int]) -> Tensor:
+            other = comparison.model.logits(samples, members)
+            return comparison.divergence(self._head.logits(batch.inputs, batch.select), other)[None]
+
+        found = self._each_token(samples, micro, read, ("compared",))["compared"]
+        comparison.model.offload()
+        return found
 
     def values(self, samples: Sequence[Sample], *, micro: MicroBatchSize) -> list[Tensor]:
         """See ``TrainEngine``."""
         assert self.role == "critic", f"a {self.role} has no values"
-        return self._each_token(samples, micro, lambda batch: self._values(batch)[None], ("values",))["values"]
+        return self._each_token(samples, micro, lambda batch, _: self._values(batch)[None], ("values",))["values"]
 
     def _each_token(
         self,
         samples: Sequence[Sample],
         micro: MicroBatchSize,
-        read: Callable[[MicroBatch], Tensor],
+        read: Callable[[MicroBatch, Sequence[int]], Tensor],
         names: Sequence[str],
     ) -> dict[str, list[Tensor]]:
-        """Under each name one number a counted token, which ``read`` says of a micro-batch, [K, N]."""
+        """Under each name one number a counted token, which ``read`` says of a micro-batch and its members, [K, N]."""
         self._bring(optimizer=False)
         results = {name: [torch.zeros(len(sample)) for sample in samples] for name in names}
         self.model.eval()
@@ -194,7 +205,7 @@ class FsdpEngine(TellsLogProbs):
                 batch = self._collate(samples, members, ())
                 lengths = batch.lengths.tolist()
                 with self._experts(samples, members, batch):
-                    told = read(batch).float().cpu()
+                    told = read(batch, members).float().cpu()
                 for name, found in zip(names, told, strict=True):
                     for index, part in zip(members, found.split(lengths), strict=True):
                         results[name][index].masked_scatter_(samples[index].mask, part)

@@ -109,6 +109,15 @@ class TrainEngine(Protocol):
         """Return under each name what ``algorithms.distributions`` calls so, in one pass; ``log_probs`` are one of them."""
         ...
 
+    def compared(self, samples: Sequence[Sample], comparison: Comparison, *, micro: MicroBatchSize) -> list[Tensor]:
+        """Return what a comparison finds at every counted token under the weights of now: float32 [T] a sample, on CPU, 0
+        elsewhere. No gradient, dropout off.
+
+        Raises:
+            PlanError: the engine has no whole logits.
+        """
+        ...
+
     def values(self, samples: Sequence[Sample], *, micro: MicroBatchSize) -> list[Tensor]:
         """Return a critic's V(tokens before t) at every counted token t: float32 [T] a sample, on CPU, 0 elsewhere.
 

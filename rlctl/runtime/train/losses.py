@@ -19,6 +19,7 @@ from rlctl.config.sections.train import ValueLoss
 from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weights
 from rlctl.runtime.algorithms.correction import Rejection, keeps, mismatch
 from rlctl.runtime.algorithms.correction import weights as importance_weights
+from rlctl.runtime.algorithms.divergence import WHOLE_KL
 from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
 from rlctl.runtime.algorithms.kl import estimate as estimate_kl
 from rlctl.runtime.algorithms.packed import PerTokenLoss, marked
@@ -65,9 +66,6 @@ class Weights:
         weights = token_weights(mode, lengths, over, scale_factor=self.scale_factor, dtype=values.dtype)
         return share * aggregate(values, weights, lengths)
 
-
-WHOLE_KL = "whole_kl"
-"""The tensor that holds KL(policy || reference) over the whole vocabulary, which the engine compares (``Comparison``)."""
 
 TOKEN_MEAN = Weights("token_mean")
 """How metrics are reduced that are no losses: indicators become fractions of all tokens."""

@@ -20,9 +20,9 @@ from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import LrScheduler
 from rlctl.planning.megatron.starting import without_checkpoint
 from rlctl.runtime.algorithms.aggregation import Totals
-from rlctl.runtime.algorithms.divergence import whole_kl
+from rlctl.runtime.algorithms.divergence import WHOLE_KL, whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
-from rlctl.runtime.experience.selection import measures_whole
+from rlctl.runtime.experience.selection import measures_whole, whole_in_loss
 from rlctl.runtime.processes.determinism import use_deterministic_kernels
 from rlctl.runtime.serialization.sequences import SampleTuple, Values, shared_out
 from rlctl.runtime.serialization.tensors import TensorTuple
@@ -36,7 +36,7 @@ from rlctl.runtime.train.distributed import Device, join
 from rlctl.runtime.train.engines import make_train_engine, settled
 from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Routing, TrainEngine
-from rlctl.runtime.train.losses import WHOLE_KL, PolicyLoss, SftLoss
+from rlctl.runtime.train.losses import PolicyLoss, SftLoss
 from rlctl.runtime.train.objectives import DpoLoss, MixLoss
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.engine import EngineWorker
@@ -138,7 +138,10 @@ class Trainer(EngineWorker):
         self._sender: Sender
         """Of the weight sync that is under way."""
         self._engine = make_engine(config, model_path, place.device, scheduler_steps)
-        self._teacher, self._compare = _compared(config, model_path, place.device)
+        self._teacher, self._compare = _teaching(config, place.device)
+        self._whole = _whole_reference(config, model_path, place.device)
+        if self._whole is not None and whole_in_loss(config.algorithm):
+            self._compare = {**self._compare, WHOLE_KL: self._whole}
         self._recorded = TensorTuple()
         """The experts of each sample of the last pass for the old log-probs, where it recorded them."""
 
@@ -165,6 +168,12 @@ class Trainer(EngineWorker):
         )
         found = self._engine.log_probs(samples, temperature=self._temperature, micro=micro, adapters=False)
         return Values.of(found)
+
+    def whole_kl(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
+        """KL(policy || reference) over the whole vocabulary under the weights of now: float32 [T] a sample."""
+        assert self._whole is not None, "algorithm.kl_in_reward.estimator is full"
+        micro = self._config.batch.log_prob_micro_batch or self._config.batch.micro_batch
+        return Values.of(self._engine.compared(samples, self._whole, micro=micro))
 
     def teacher_log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs of the counted tokens under the teacher, at temperature 1: float32 [T] a sample."""
@@ -344,18 +353,22 @@ def replays(config: Config) -> bool:
     return config.algorithm.router_replay != "off" and config.algorithm.objective.choice == "rl"
 
 
-def _compared(config: Config, model_path: str, device: Device) -> tuple[TrainEngine | None, Mapping[str, Comparison]]:
-    """The teacher, and what whole distributions are compared with: frozen models, in the policy's own workers."""
-    teaching, compared = Teaching.of(config), {}
-    teacher = None if teaching is None else _frozen(config, config.model, teaching.teacher, device)
-    if teaching is not None and teacher is not None and teaching.compares:
-        compared["divergence"] = Comparison(teacher, teaching.of_logits)
-    if measures_whole(config.algorithm):
-        reference = config.reference.model or config.model
-        path = reference.path if config.reference.model else model_path
-        engine = _frozen(config, reference, path, device)
-        compared[WHOLE_KL] = Comparison(engine, partial(whole_kl, temperature=training_temperature(config)))
-    return teacher, compared
+def _teaching(config: Config, device: Device) -> tuple[TrainEngine | None, Mapping[str, Comparison]]:
+    """The teacher, in the policy's own workers, and what an update compares whole distributions with."""
+    teaching = Teaching.of(config)
+    if teaching is None:
+        return None, NOTHING
+    teacher = _frozen(config, config.model, teaching.teacher, device)
+    return teacher, {"divergence": Comparison(teacher, teaching.of_logits)} if teaching.compares else NOTHING
+
+
+def _whole_reference(config: Config, model_path: str, device: Device) -> Comparison | None:
+    """The reference, in the policy's own workers, where the KL in the loss or in the reward is of whole distributions."""
+    if not measures_whole(config.algorithm):
+        return None
+    reference = config.reference.model or config.model
+    engine = _frozen(config, reference, reference.path if config.reference.model else model_path, device)
+    return Comparison(engine, partial(whole_kl, temperature=training_temperature(config)))
 
 
 def _frozen(config: Config, model: Model, path: str, device: Device) -> TrainEngine:

@@ -276,6 +276,14 @@ class MegatronEngine(TellsLogProbs):
         """
         raise _no_logits()
 
+    def compared(self, samples: Sequence[Sample], comparison: Comparison, *, micro: MicroBatchSize) -> list[Tensor]:
+        """See ``logits``.
+
+        Raises:
+            PlanError: always.
+        """
+        raise _no_logits()
+
     def _run(
         self,
         fed: Sequence[PipelineInput],
