@@ -265,5 +265,7 @@ def test_nothing_secret_is_kept(own: Task, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_template_written_into_the_config_is_no_file(own: Task, tmp_path: Path) -> None:
     """A name of a file may have 255 characters, and a template is usually longer."""
     template = "{% for message in messages %}{{ message['content'] }}{% endfor %}" * 5
-    config = config_of(own, run={"name": "templates", "folder": str(tmp_path / "runs")}, model={"chat_template": template})
+    config = config_of(
+        own, run={"name": "templates", "folder": str(tmp_path / "runs")}, model={"chat_template": template}
+    )
     assert "model.chat_template" not in json.dumps(inputs.inputs_of(config), default=str)
