@@ -71,10 +71,18 @@ def only_evaluating(config: Config, model: str | None) -> Config:
         UsageError: it has no held-out source.
     """
     from rlctl.config import stages_of
+    from rlctl.planning import arithmetic
 
     last = stages_of(config)[-1].config
     if not last.data.eval:
         raise UsageError("the config has no evaluation dataset", hint="add one to data.eval")
+    answered = tuple(each for each in last.data.eval if not arithmetic.measures_loss(last, each))
+    if not answered:
+        raise UsageError(
+            "the evaluation datasets of the config are for the loss of sft, which a training run measures",
+            hint="remove messages_key and response_key from one, so that the model answers its prompts",
+        )
+    last = replace(last, data=replace(last.data, eval=answered))
     run = replace(last.run, mode="evaluate_only", name=f"{config.run.name}-eval")
     weights = replace(last.model, path=model, tokenizer=last.model.tokenizer) if model is not None else last.model
     return replace(last, run=run, model=weights)

@@ -33,7 +33,7 @@ def with_baseline(loaded: Loaded) -> Loaded:
 
 def _with_stage(config: Config) -> Config | None:
     stages = stages_of(config)
-    evaluating = next((stage.config for stage in stages if stage.config.data.eval), None)
+    evaluating = next(filter(lambda config: config.data.eval, (_answering(stage.config) for stage in stages)), None)
     if evaluating is None:
         return None
     first = stages[0].config.model
@@ -42,6 +42,14 @@ def _with_stage(config: Config) -> Config | None:
     before, starting, *others = combined.stages
     starting = {**starting, "model": {**starting.get("model", {}), "path": first.path}}
     return replace(combined, stages=(before, starting, *others))
+
+
+def _answering(config: Config) -> Config:
+    """A stage with the held-out prompts that it answers; sft only measures its loss on rows that bring their answers."""
+    if config.algorithm.objective.choice != "sft":
+        return config
+    prompts = tuple(each for each in config.data.eval if each.response_key is None and each.messages_key is None)
+    return replace(config, data=replace(config.data, eval=prompts))
 
 
 def _moved(items: Mapping[KeyPath, T]) -> dict[KeyPath, T]:

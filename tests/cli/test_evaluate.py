@@ -44,6 +44,14 @@ def test_of_stages_the_last_is_evaluated_with_the_weights_that_are_named() -> No
         only_evaluating(config_from({}), None)
 
 
+def test_rows_that_sft_measures_its_loss_on_are_not_scored_as_responses() -> None:
+    rows = [{"path": "a.parquet", "response_key": "answer"}, {"path": "b.parquet"}]
+    config = config_from({"algorithm": {"objective": "sft"}, "data": {"eval": rows}})
+    assert [each.path for each in only_evaluating(config, None).data.eval] == ["b.parquet"]
+    with pytest.raises(UsageError, match="the loss of sft"):
+        only_evaluating(config_from({"algorithm": {"objective": "sft"}, "data": {"eval": rows[:1]}}), None)
+
+
 def test_the_numbers_are_shown_by_source() -> None:
     summary: dict[str, Any] = {"evaluated": {"last": {"evaluation/gsm8k/pass@4": 0.5, "evaluation/a/reward": 1.0}}}
     assert table(found(summary)) == "gsm8k/pass@4  0.5000\na/reward      1.0000"

@@ -24,6 +24,16 @@ def test_the_baseline_answers_the_first_held_out_prompts_with_the_first_weights(
     assert (baseline.model.path, baseline.data.eval) == ("start", RL.data.eval)
 
 
+def test_the_baseline_answers_no_rows_that_sft_measures_its_loss_on() -> None:
+    held_out = {"path": "sft.parquet", "response_key": "answer"}
+    measured = config_from(
+        {"model": {"path": "start"}, "algorithm": {"objective": "sft"}, "data": {"eval": [held_out]}}
+    )
+    baseline = stages_of(with_baseline(Loaded(combine([("sft", measured), ("rl", RL)]))).config)[0].config
+    assert baseline.data.eval == RL.data.eval
+    assert with_baseline(alone := Loaded(measured)) is alone
+
+
 def test_a_run_without_stages_gets_two() -> None:
     after = stages_of(with_baseline(Loaded(RL)).config)
     assert [(stage.name, stage.continues) for stage in after] == [("baseline", False), ("main", False)]
