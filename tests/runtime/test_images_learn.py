@@ -130,8 +130,8 @@ def test_every_turn_of_a_tools_agent_reads_the_images_of_its_row(
         tmp_path,
         steps=1,
         model={"chat_template": images.CHAT_TEMPLATE.replace("{% if m['role'] == 'assistant' %}", CALLS)},
-        rollout={"max_response_tokens": 120, "default_agent": "looker", "agents": [agent]},
-        batch={"micro_batch": {"unit": "responses", "size": 4}},
+        rollout={"max_response_tokens": 80, "default_agent": "looker", "agents": [agent]},
+        batch={"prompts_per_step": 2, "micro_batch": {"unit": "responses", "size": 4}},
     )
     monkeypatch.setattr(kinds, "parse", lambda text, *_: Parsed(text, [ToolCall("look", {"place": "b"})]))
     seen = run_here(wanted, tmp_path / "run")
