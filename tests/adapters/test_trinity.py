@@ -863,3 +863,12 @@ def test_without_a_model_that_judges_the_workflow_keeps_its_name() -> None:
     loaded, report = read_document(read_yaml(RATES.replace("MODELS", "[]"), "a.yaml"), dialect="trinity")
     assert loaded is not None, report.errors
     assert [agent.name for agent in loaded.config.rollout.agents] == ["rubric_judge_workflow"]
+
+
+@pytest.mark.parametrize(("kind", "read"), [("queue", Bucket.MAPPED), ("sql", Bucket.MAPPED), ("file", Bucket.DEAD)])
+def test_a_buffer_of_files_replays_nothing(kind: str, read: Bucket) -> None:
+    key = "buffer.trainer_input.experience_buffer"
+    settings = {f"{key}.storage_type": kind, f"{key}.path": "x", f"{key}.replay_buffer.enable": True}
+    canonical, report = read_with("0.6", **settings)
+    assert canonical["buffer"].get("replay", {}).get("enabled", False) is (read is Bucket.MAPPED)
+    assert {entry.key: entry.bucket for entry in report.accounting}[f"{key}.replay_buffer.enable"] is read

@@ -21,6 +21,7 @@ from rlctl.adapters.engine.rules import (
     Section,
     Tree,
     VersionedDefault,
+    When,
     Writing,
     further_type,
 )
@@ -34,6 +35,7 @@ from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.keys import ACTOR, TC
 from rlctl.common.messages.reasons import said
 
+EXPERIENCES = "buffer.trainer_input.experience_buffer"
 LABEL = "experience_buffer"
 """The name that most files give their buffer; it tells nothing."""
 
@@ -242,14 +244,29 @@ OUTPUT: list[Rule] = [
     ),
     Key("buffer.trainer_input.experience_buffer.max_read_timeout", "buffer.read_timeout", 1800),
     Key("buffer.trainer_input.experience_buffer.capacity", "buffer.capacity", 10000, Partly({10000: None})),
-    Key("buffer.trainer_input.experience_buffer.replay_buffer.enable", "buffer.replay.enabled", False),
-    Key("buffer.trainer_input.experience_buffer.replay_buffer.priority_fn", "buffer.replay.priority", "linear_decay"),
-    Tree(
-        "buffer.trainer_input.experience_buffer.replay_buffer.priority_fn_args",
-        "buffer.replay.priority_args",
-        default=None,
+    When(
+        (
+            Key("buffer.trainer_input.experience_buffer.replay_buffer.enable", "buffer.replay.enabled", False),
+            Key(
+                "buffer.trainer_input.experience_buffer.replay_buffer.priority_fn",
+                "buffer.replay.priority",
+                "linear_decay",
+            ),
+            Tree(
+                "buffer.trainer_input.experience_buffer.replay_buffer.priority_fn_args",
+                "buffer.replay.priority_args",
+                default=None,
+            ),
+            Key(
+                "buffer.trainer_input.experience_buffer.replay_buffer.reuse_cooldown_time",
+                "buffer.replay.cooldown",
+                None,
+            ),
+        ),
+        lambda view: view.get(f"{EXPERIENCES}.storage_type", "queue") != "file",
+        lambda view: view.get("buffer.type") != "file",
+        "Trinity replays experiences of a queue or a database, not of a file",
     ),
-    Key("buffer.trainer_input.experience_buffer.replay_buffer.reuse_cooldown_time", "buffer.replay.cooldown", None),
     CustomRule(
         "auxiliary buffers",
         (
