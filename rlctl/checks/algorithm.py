@@ -157,13 +157,11 @@ def clip_range(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 
 
 def experts(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
-    """Expert responses are there for mix, and for nothing else."""
+    """Expert responses are there for mix."""
     objective, key = config.algorithm.objective.choice, ("buffer", "auxiliary")
     named = config.algorithm.sample_strategy_args
     if objective == "mix" and config.run.mode == "full" and not config.buffer.auxiliary:
         yield problem("no-data_experts", key)
-    if objective != "mix" and config.buffer.auxiliary:
-        yield problem("not-supported_experts", key, objective=objective)
     if objective != "mix" and config.algorithm.sample_strategy == "mix":
         yield problem("not-supported_strategy", ("algorithm", "sample_strategy"), objective=objective)
         return

@@ -683,6 +683,10 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
     ),
     **dict.fromkeys(("data.operators", "data.priority"), (arithmetic.reads_no_rows, "operators-train")),
     **dict.fromkeys(
+        (f"buffer<{kind}>.auxiliary" for kind in ("memory", "sql", "file")),
+        (lambda config: config.algorithm.objective.choice != "mix", "experts-mix"),
+    ),
+    **dict.fromkeys(
         ("service.data_juicer.port", "service.data_juicer.python"),
         (lambda config: config.service.data_juicer is None or not config.service.data_juicer.auto_start, "not-started"),
     ),

@@ -246,3 +246,12 @@ def test_honoured_choices_with_options_are_not_refused() -> None:
         }
     )
     assert support.refusals(config) == []
+
+
+def test_expert_responses_are_not_used_without_the_objective_that_trains_on_them() -> None:
+    """Trinity's trainer reads auxiliary buffers under the sample strategy mix alone, and runs with others all the same."""
+    auxiliary = {"sft_dataset": {"path": "experts.parquet"}}
+    found = support.unhonoured(config_from({"buffer": {"type": "sql", "auxiliary": auxiliary}}))
+    assert [(each.key, each.status) for each in found] == [(("buffer", "auxiliary"), Status.NOTED)]
+    mix = {"objective": {"type": "mix"}}
+    assert support.unhonoured(config_from({"buffer": {"type": "sql", "auxiliary": auxiliary}, "algorithm": mix})) == []
