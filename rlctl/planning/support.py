@@ -658,6 +658,10 @@ INEFFECTIVE_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
         ("reference.engine", "reference.precision", "reference.compile"),
         (_reference_is_policys, "reference-by-policy"),
     ),
+    "algorithm.policy_filtration": (
+        lambda config: config.algorithm.advantage.choice != "gae",
+        "filtration-gae",
+    ),
     "runtime.ray.num_cpus": (
         lambda config: config.runtime.ray.address is not None,
         "running-cluster",

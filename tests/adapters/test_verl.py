@@ -602,3 +602,14 @@ def test_the_pass_for_values_has_a_size_of_its_own_until_0_7(overrides: list[str
     assert newer.config.critic is not None
     assert newer.config.critic.forward_micro_batch is None
     assert bucket(about, overrides[1].partition("=")[0]) is Bucket.DEAD
+
+
+@pytest.mark.parametrize(
+    ("written_as", "names"),
+    [("q_proj,v_proj", ["q_proj", "v_proj"]), ("all-linear", ["all-linear"]), (r"'.*\.[qv]_proj'", [r".*\.[qv]_proj"])],
+)
+def test_target_modules_may_be_names_with_commas(written_as: str, names: list[str]) -> None:
+    model = "actor_rollout_ref.model"
+    loaded, _ = read(f"{model}.lora_rank=8", f"{model}.target_modules='{written_as}'".replace("''", "'"))
+    assert loaded.config.model.lora is not None
+    assert list(loaded.config.model.lora.target_modules) == names

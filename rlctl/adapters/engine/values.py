@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -200,6 +201,9 @@ class Not:
         return value if value is None else not value
 
 
+NAMES = re.compile(r"[\w.-]+(, *[\w.-]+)+")
+
+
 @record
 class Listed:
     """A list that the dialect may write as one value, or as null for none."""
@@ -210,12 +214,16 @@ class Listed:
     """What is written for none."""
     how: Provenance = "mapped"
     note: str = ""
+    commas: bool = False
+    """Names may be one text, with commas between them."""
 
     def read(self, value: Any, view: Reading) -> Any:
         if value is None:
             return []
         if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
             return _items(value)
+        if self.commas and isinstance(value, str) and NAMES.fullmatch(value):
+            return [name.strip() for name in value.split(",")]
         return list(value) if isinstance(value, (list, tuple)) else [value]
 
     def write(self, value: Any, view: Writing) -> Any:

@@ -101,7 +101,7 @@ def lora(prefix: str, to: str) -> list[Rule]:
         ),
         Key(f"{m}lora_alpha", f"{c}alpha", 16, since="0.4", also=(DialectKey(f"{m}lora.alpha", ABSENT, "0.8"),)),
         Key(f"{m}lora.dropout", f"{c}dropout", 0.0, since="0.8"),
-        Key(f"{m}target_modules", f"{c}target_modules", "all-linear", Listed(single=True), since="0.4"),
+        Key(f"{m}target_modules", f"{c}target_modules", "all-linear", Listed(single=True, commas=True), since="0.4"),
         Key(f"{m}exclude_modules", f"{c}exclude_modules", None, Listed(), since="0.5"),
         Key(
             f"{m}lora_adapter_path",

@@ -53,6 +53,7 @@ support-distill-js = set algorithm.distillation instead: a teacher, loss js_dive
 support-distill-reverse = set algorithm.distillation instead: a teacher, loss reverse_kl, args policy_gradient true and with_rewards false
 support-objective = this is an objective; set algorithm.objective to dpo or mix
 support-rollout-experts = vLLM reports the experts it chose only with its second model runner, and rlctl needs the first for log-probs; recompute replays those of the old-log-prob pass
+support-filtration-gae = responses are resampled after gae only, as in verl
 support-experts-mix = only the objective mix trains on expert responses
 support-queue = a queue exists only within Trinity-RFT's own processes; write the experiences to a file or a database
 support-nsight = Nsight Systems would have to start the worker processes, which is not supported; profiling.tool torch records kernels too

@@ -53,6 +53,7 @@ support-distill-js = 请改用 algorithm.distillation：设置 teacher，loss �
 support-distill-reverse = 请改用 algorithm.distillation：设置 teacher，loss 为 reverse_kl，args 中 policy_gradient 为 true、with_rewards 为 false
 support-objective = 这是训练目标；请把 algorithm.objective 设为 dpo 或 mix
 support-rollout-experts = vLLM 只有第二代 model runner 会报告所选的专家，而 rlctl 的 log-prob 要用第一代；recompute 会重放旧 log-prob 那一遍的专家
+support-filtration-gae = 只有 gae 之后才会重新采样回答，与 verl 相同
 support-experts-mix = 只有目标 mix 会用专家的回答训练
 support-queue = 队列只存在于 Trinity-RFT 自己的进程中；请把经验写入文件或数据库
 support-nsight = Nsight Systems 需要由它启动 worker 进程，尚不支持；profiling.tool torch 也能记录算子

@@ -88,11 +88,6 @@ class Shaping:
         chosen = algorithm.rollout_correction
         if chosen is not None:
             correction.Rejection.parse(chosen.rejection, chosen.rejection_bounds)
-        if algorithm.policy_filtration is not None and algorithm.advantage.choice != "gae":
-            raise PlanError(
-                f"algorithm.policy_filtration resamples responses after gae; the advantage is {algorithm.advantage.choice}",
-                hint="set algorithm.policy_filtration to null, because verl ignores it there",
-            )
         penalty = algorithm.kl_in_reward
         late = any(getattr(each, "metric", "") == "seq_final_reward" for each in algorithm.filters)
         if late and penalty is not None:
@@ -251,7 +246,7 @@ class Shaping:
     def redrawn(self, samples: list[Sample], answered: Sequence[RolloutGroup], *, step: int) -> list[Sample]:
         """The samples of a step after preference feedback, which draws them anew by score; the same where there is none."""
         chosen = self.config.algorithm.policy_filtration
-        if chosen is None or not samples:
+        if chosen is None or self.config.algorithm.advantage.choice != "gae" or not samples:
             return samples
         scores = self._response_rewards(answered)
         weights = feedback.feedback_weights(scores, reweight=chosen.reweight, power=chosen.power)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from rlctl.runtime.types import Request
 
 ATTENTIONS = ("auto", "sdpa", "eager")
+PACKED = "flash_attention_2"
+"""What takes packed sequences in training; here it is auto, since its kernels ignore the masks that this engine builds."""
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
 
 
@@ -42,7 +44,7 @@ def load_model(
         path: a folder, or a name on the Hugging Face hub.
         dtype: of the weights and the computation.
         device: where they are.
-        implementation: one of ``ATTENTIONS``; auto is the fastest that the model supports.
+        implementation: one of ``ATTENTIONS``, or ``PACKED``; auto is the fastest that the model supports.
         trust_remote_code: whether code in the folder may run.
         config: of the model, where it is not the one at ``path``.
 
@@ -50,6 +52,8 @@ def load_model(
         RunError: there is no such model, or it is not one that this engine can run.
         MissingDependency: the model's code wants a package that is not there.
     """
+    if implementation == PACKED:
+        implementation = "auto"
     if implementation not in ATTENTIONS:
         raise RunError(
             f"the Transformers engine has no attention {implementation!r}; expected one of {', '.join(ATTENTIONS)}",

@@ -13,6 +13,7 @@ import torch
 
 from rlctl.common.errors import ConfigError, PlanError, RunError
 from rlctl.config import Config, config_from
+from rlctl.planning.support import Status, unhonoured
 from rlctl.runtime.experience.samples import RolloutGroup, samples_of
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score
@@ -444,8 +445,14 @@ def test_preference_feedback_draws_the_responses_of_a_step_anew() -> None:
 
 
 def test_preference_feedback_goes_with_gae_only() -> None:
-    with pytest.raises(PlanError, match="after gae"):
-        Shaping.of(config(policy_filtration={}))
+    """verl resamples after gae and reads the key nowhere else; check says so."""
+    answered = [group([0.0, 1.0])]
+    shaping = Shaping.of(chosen := config(policy_filtration={}))
+    samples, _ = shape_with(shaping, *answered)
+    assert shaping.redrawn(samples, answered, step=1) is samples
+    assert [(each.key, each.status) for each in unhonoured(chosen)] == [
+        (("algorithm", "policy_filtration"), Status.NOTED)
+    ]
 
 
 def test_a_response_without_counted_tokens_has_no_return() -> None:
