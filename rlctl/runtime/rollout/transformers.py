@@ -239,10 +239,18 @@ def _usable(device: torch.device | str) -> torch.device:
 def _max_length(wanted: int | None, positions: int | None, model_path: str) -> int:
     if wanted is None:
         if positions is None:
-            raise RunError(f"{model_path} does not state its context length; expected a max_length")
+            raise RunError(
+                f"{model_path} does not state its context length",
+                hint="set model.max_context_tokens to a number of tokens",
+            )
         return positions
     if positions is not None and wanted > positions:
-        raise RunError(f"max_length {wanted}; {model_path} has {positions} positions")
+        raise RunError(
+            f"model.max_context_tokens is {wanted}, but {model_path} has {positions} positions",
+            hint=f"set it to at most {positions}, or extend the positions with model.rope.scaling",
+        )
     if wanted < 2:
-        raise RunError(f"max_length is {wanted}; expected at least 2, a prompt token and a response token")
+        raise RunError(
+            f"model.max_context_tokens is {wanted}; expected at least 2, a prompt token and a response token"
+        )
     return wanted
