@@ -6,7 +6,11 @@ import pytest
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from rlctl.runtime.rollout import attention
 from rlctl.runtime.rollout.attention import grouped_attention, prompt_mask, row_mask
+from rlctl.runtime.rollout.model import load_model
+
+from .conftest import MakeModel
 
 
 class Layer(torch.nn.Module):
@@ -45,3 +49,11 @@ def test_a_prompt_sees_its_past_and_no_padding_but_itself() -> None:
     assert visible(mask[0]) == ["x...", "xx..", "xxx.", "xxxx"]
     assert visible(mask[1]) == ["x...", ".x..", "..x.", "..xx"]
     assert visible(prompt_mask(torch.tensor([0]), 4, window=2, dtype=torch.float32)) == ["x...", "xx..", ".xx.", "..xx"]
+
+
+def test_the_attention_that_packs_sequences_in_training_is_auto_here(make_model: MakeModel) -> None:
+    """verl's documents give flash_attention_2 as the default."""
+    cpu = torch.device("cpu")
+    how = {"dtype": torch.float32, "device": cpu, "trust_remote_code": False}
+    made = [load_model(str(make_model()), implementation=name, **how) for name in ("auto", "flash_attention_2")]
+    assert {model.config._attn_implementation for model in made} == {attention.GROUPED}

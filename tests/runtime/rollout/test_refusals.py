@@ -60,7 +60,7 @@ def test_a_request_that_just_fits_is_answered(make_model: MakeModel) -> None:
         ({"max_prompt_positions": 0}, "max_prompt_positions is 0"),
         ({"max_length": 129}, "max_context_tokens is 129, but .* has 128 positions"),
         ({"max_length": 1}, "max_context_tokens is 1;"),
-        ({"attention": "flash_attention_2"}, "no attention .flash_attention_2.; expected one of auto, sdpa, eager"),
+        ({"attention": "flash_attention_3"}, "no attention .flash_attention_3.; expected one of auto, sdpa, eager"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(make_model: MakeModel, settings: dict[str, int], message: str) -> None:
