@@ -26,6 +26,9 @@ SHOWN_BY: dict[str, str] = {
         algorithm.policy_loss<ppo_clip> rollout.engine<auto> rollout.engine<transformers> train.engine
         train.engine<fsdp2> rewards[]<rule> tracking tracking[]<console> runtime.ray.address
     """,
+    "runtime/evaluation/test_losses.py::test_the_loss_on_held_out_answers_is_that_of_transformers": """
+        data.eval[].messages_key
+    """,
     "runtime/test_stopping.py::test_sessions_of_one_run": """
         run.max_steps_this_session
     """,
