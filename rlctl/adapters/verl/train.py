@@ -427,7 +427,9 @@ def _read_values_pass(view: Reading) -> Iterator[Flow]:
     if not counts_tokens and view.get(responses) is None:
         deciding = total
     size, note = view.get(deciding), ""
-    reason = said("{dynamic} is {counts}", dynamic=f"{C}.use_dynamic_bsz", counts=str(counts_tokens).lower())
+    reason = said(
+        "{dynamic} is {counts_tokens}", dynamic=f"{C}.use_dynamic_bsz", counts_tokens=str(counts_tokens).lower()
+    )
     yield Flow((), None, tuple(view.path(key) for key in VALUES_PASS if key != deciding), "dead", reason)
     if size is None:
         yield Flow(view.to(FORWARD), None, (view.path(deciding),))
