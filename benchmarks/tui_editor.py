@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import statistics
 import tempfile
 import time
@@ -118,11 +119,12 @@ def main() -> None:
     plain: tuple[list[float], list[float]] = ([], [])
     ours: tuple[list[float], list[float]] = ([], [])
     count = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for _ in range(parser.parse_args().rounds):
-            add(plain, asyncio.run(bare()))
+    for _ in range(parser.parse_args().rounds):
+        add(plain, asyncio.run(bare()))
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["XDG_STATE_HOME"] = folder  # else what is not saved is offered in the next turn
             count, found = asyncio.run(editor(Path(folder)))
-            add(ours, found)
+        add(ours, found)
     print(f"{count} fields, {len(ours[0])} keys each")
     told("bare", plain)
     told("editor", ours)
