@@ -61,5 +61,5 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
         read,
         write,
         "read only if use_dist_checkpointing is on",
-        why="The switch is written by whether there is a path, and kept apart while there is none.",
+        why="The switch is on if there is a path; without a path its value is kept apart.",
     )
