@@ -1,16 +1,18 @@
-"""The controller's own share of a step: the real loop and roles, with workers that answer at once.
+"""The controller's own share of a step: the real loop, roles and groups, with workers that answer at once.
 
-    python benchmarks/controller.py                        # 1,024 workers, 8,192 responses of 128 to 1,024 tokens
+    python benchmarks/controller.py --prompts 256 --steps 5 --ray      # 1,024 workers, 2,048 responses of 128 to 1,024 tokens
     python benchmarks/controller.py --workers 2 --prompts 32 --tokens 64
 
 Everything that a run does between its workers happens: prompts, requests, responses, texts, rewards, samples, advantages, shares,
-metrics, the event log. What crosses to a worker is packed and unpacked with Ray's own serializer. What a worker does is not
-counted: neither unpacking its arguments, nor making its answer, nor packing it. Sending is not simulated; ``--ray`` measures what
-a call of an actor costs the caller on this machine, which is counted once for every call.
+calls by way of other workers, metrics, the event log. What crosses to a worker is packed and unpacked with Ray's own serializer.
+What a worker does is not counted: unpacking its arguments, relaying them to others, making its answer, packing it. Handles on
+actors and values are stand-ins, so what Ray does with a call is not in it. ``--ray`` measures that on this machine with actors
+that do nothing, whose arguments and answers are of the mean sizes of this run, and counts it for every call.
 
 The share is of a step of the same batch on the GPUs that the workers stand for, as ``rlctl plan`` estimates it for a 7B model
-on H100s (arithmetic at 40 % of peak, decoding at 60 % of memory bandwidth). That is the longest response decoded token by
-token, and forward and backward passes: no pass for log-probs, no weight sync, no reward, no waiting. A real step is longer.
+on H100s: the longest response decoded token by token at 60 % of memory bandwidth, and log-prob passes and updates at 40 % of
+peak, with recomputed activations and every sequence as long as the longest one may be, which is 1.8 times the arithmetic of this
+batch. Weight syncs, rewards and waiting are not in it. With 1,024 GPUs decoding is nine tenths of it.
 The controller's time is processor time, of all its threads together, so that other load changes it less; what several cores
 do at a time counts in full.
 """
@@ -23,14 +25,13 @@ import json
 import pstats
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -45,7 +46,10 @@ from rlctl.planning.plan import make_plan
 from rlctl.runtime import build, stage_inputs
 from rlctl.runtime.garbage import loaded_set_aside
 from rlctl.runtime.loop import run_stage
-from rlctl.runtime.profiling.usage import CallLog, Watch
+from rlctl.runtime.processes.calls import Outcome, Reply
+from rlctl.runtime.processes.group import RayGroup
+from rlctl.runtime.processes.relays import FAN, RelayOrder
+from rlctl.runtime.profiling.usage import Watch
 from rlctl.runtime.quickstart import make_quickstart
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.routing import Score
@@ -70,66 +74,102 @@ SEVEN_B = {  # Qwen2.5-7B's config.json
 }
 
 
-class Simulated:
-    """Workers of a role that answer at once. ``away`` is the time that would be theirs."""
+Packed = tuple[bytes, list[Any]]
+
+
+class Workers(RayGroup):
+    """The real group of a role over actors that answer at once, as ``Actor`` does."""
 
     def __init__(
         self, role: str, count: int, answer: Callable[[str, tuple[Any, ...]], Any], profile: cProfile.Profile | None
     ) -> None:
-        self.names: Sequence[str] = [f"{role}-{rank}" for rank in range(count)]
-        self.log = CallLog()
-        self.turn = nullcontext()
-        self.away, self.calls, self.packed = 0.0, 0, 0
-        self._answer = answer
-        self._profile = profile
+        self.away, self.calls, self.sent, self.received = 0.0, 0, 0, 0
+        self.answer, self._profile = answer, profile
+        super().__init__([f"{role}-{rank}" for rank in range(count)], lambda index: Actor(self), lambda: False)
 
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Any = None) -> list[Any]:
-        return self._call(method, dict(enumerate(arguments)))
-
-    def begin(self, method: Callable[..., Any], arguments: Mapping[int, tuple[Any, ...]], **_: Any) -> Any:
-        found = self._call(method, arguments)
-        return SimpleNamespace(wait=lambda: found)
-
-    def processes_of(self) -> range:
-        return range(len(self.names))
-
-    def share(self, value: Any) -> Any:
-        return value
-
-    def _call(self, method: Callable[..., Any], arguments: Mapping[int, tuple[Any, ...]]) -> list[Any]:
-        sent = [_pack(share) for share in arguments.values()]
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Time that is a worker's."""
         if self._profile is not None:
             self._profile.disable()
         began = time.process_time()
-        received = []
-        for index, share in zip(arguments, sent, strict=True):
-            watch = Watch()
-            with watch.around():
-                received.append(_pack(self._answer(method.__name__, _unpack(share))))
-            self.log.add(self.names[index], method.__name__, watch.usage)
-        self.calls += len(sent)
-        self.packed += sum(map(_size, sent)) + sum(map(_size, received))
+        yield
         self.away += time.process_time() - began
         if self._profile is not None:
             self._profile.enable()
-        return [_unpack(value) for value in received]
-
-    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
-        raise AssertionError("no worker is lost here")
-
-    def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        return self.each(method, [args] * len(self.names))
-
-    fetch = all
-
-    def close(self) -> None:
-        """There is no process."""
 
 
-Packed = tuple[bytes, list[Any]]
+class Actor:
+    """A handle on a host that does in this process what it is called for, relayed calls too, and counts nothing of that."""
+
+    def __init__(self, group: Workers) -> None:
+        self._group = group
+        self.call, self.keep, self.process = (
+            Method(group, self._call),
+            Method(group, self._call),
+            Method(group, self._call),
+        )
+        self.forward, self.adopt = Method(group, self._forward), Method(group, self._adopt)
+
+    def _call(self, method: str, *args: Any) -> Outcome:
+        watch = Watch()
+        with watch.around():
+            value = self._group.answer(method, args)
+        return Outcome(value, usage=watch.usage)
+
+    def _forward(self, order: RelayOrder) -> Reply:
+        errand = order.errand
+        found = [
+            _unpack(_pack(self._call(errand.method, *_unpack(_pack(errand.arguments.of(index))))))
+            for index in errand.arguments.indices
+        ]
+        values = [each.value for each in found]
+        return Reply(values if errand.join is None else errand.join(values), [each.usage for each in found])
+
+    def _adopt(self, *branch: Any) -> None:
+        """Nothing is to be known."""
+
+
+class Method:
+    """Sending packs the arguments; what the host makes of them is packed for whoever gets it."""
+
+    def __init__(self, group: Workers, function: Callable[..., Any]) -> None:
+        self._group, self._function = group, function
+
+    def options(self, **_: Any) -> Method:
+        return self
+
+    def remote(self, *args: Any) -> Answer:
+        adopts = self._function.__name__ == "_adopt"
+        sent = _pack(() if adopts else args)
+        with self._group.elsewhere():
+            received = _pack(self._function(*_unpack(sent)) if not adopts else None)
+            self._group.calls += not adopts
+            self._group.sent += _size(sent)
+            self._group.received += _size(received)
+        return Answer(received)
+
+
+@dataclass(eq=False)
+class Answer:
+    """Stands for Ray's handle on a value."""
+
+    packed: Packed
+
+
+@contextmanager
+def without_ray() -> Iterator[None]:
+    """Let what Ray does with handles be done with those of ``Answer``."""
+
+    def wait(calls: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
+        return calls, []
+
+    with (
+        patch("ray.get", lambda answer: _unpack(answer.packed)),
+        patch("ray.wait", wait),
+        patch("ray.put", lambda value: value),
+    ):
+        yield
 
 
 def _pack(value: Any) -> Packed:
@@ -223,16 +263,16 @@ def estimated_step(options: argparse.Namespace, folder: Path) -> tuple[float, fl
 
 def run(
     options: argparse.Namespace, folder: Path, profile: cProfile.Profile | None
-) -> tuple[Mapping[str, Simulated], list[float]]:
+) -> tuple[Mapping[str, Workers], list[float]]:
     """The groups, and the controller's own seconds of each step."""
     config = config_of(options, folder)
     stage, plan = stages_of(config)[0], make_plan(config).stages[0]
     words = tokenizer()
     groups = {
-        "policy": Simulated("policy", options.workers, trainer, profile),
-        "reference": Simulated("reference", options.workers, trainer, profile),
-        "rollout": Simulated("rollout", options.workers, rollout(options.tokens, words), profile),
-        "reward": Simulated("reward", 1, rewarder, profile),
+        "policy": Workers("policy", options.workers, trainer, profile),
+        "reference": Workers("reference", options.workers, trainer, profile),
+        "rollout": Workers("rollout", options.workers, rollout(options.tokens, words), profile),
+        "reward": Workers("reward", 1, rewarder, profile),
     }
     own: list[float] = []
     mark = [time.process_time(), 0.0]
@@ -249,32 +289,42 @@ def run(
     events = Events(folder / "run" / "events.jsonl", observe)
     read = replace(stage_inputs.read_materials(stage, plan, events), tokenizer=words)
     given = StageContext(stage, plan, "cpu", read, folder / "run", events, StopSwitch(folder))
-    with loaded_set_aside():
-        run_stage(build.make_run(given, groups))  # type: ignore[arg-type]
+    with loaded_set_aside(), without_ray():
+        run_stage(build.make_run(given, groups))
     events.close()
     return groups, own
 
 
-def seconds_of_a_call(calls: int = 2000) -> float:
-    """What calling an actor and taking its answer costs the caller; many calls are under way at a time."""
+def seconds_of_a_call(sent: int, received: int, calls: int = 400) -> float:
+    """What calling an actor and taking its answer costs the caller; some calls are under way at a time, as in a run.
+
+    Args:
+        sent: bytes of its arguments.
+        received: bytes of its answer.
+        calls: that are made.
+    """
     import ray
 
-    from rlctl.runtime.processes.group import RayGroup, spawn
-
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
-    names = [f"worker-{index}" for index in range(4)]
-    group = RayGroup(names, lambda index: spawn({}, "/dev/null", num_cpus=0), lambda: False)
-    group.build(dict, [()] * len(names)).wait()
-    began, cpu = time.perf_counter(), time.process_time()
-    for _ in range(calls // len(names)):
-        group.all(dict.copy)
-    seconds, busy = time.perf_counter() - began, time.process_time() - cpu
-    group.close()
+    actors = [ray.remote(num_cpus=0)(Nothing).remote() for _ in range(FAN)]
+    payload = np.zeros(sent, np.uint8)
+    ray.get([actor.answer.remote(payload, received) for actor in actors])
+    began = time.process_time()
+    for _ in range(calls // len(actors)):
+        for call in [actor.answer.remote(payload, received) for actor in actors]:
+            ray.get(call)
+    seconds = (time.process_time() - began) / (calls // len(actors) * len(actors))
     ray.shutdown()
-    print(
-        f"a call of an actor: {busy / calls * 1e6:.0f} us of the caller's processor, {seconds / calls * 1e6:.0f} us in all"
-    )
-    return busy / calls
+    sizes = f"{sent / 2**20:.2f} MiB to it and {received / 2**20:.2f} MiB from it"
+    print(f"a call of an actor, {sizes}: {seconds * 1e3:.2f} ms of the caller's processor")
+    return seconds
+
+
+class Nothing:
+    """An actor that only answers."""
+
+    def answer(self, payload: Any, size: int) -> Any:
+        return np.zeros(size, np.uint8)
 
 
 def arguments() -> argparse.Namespace:
@@ -293,7 +343,6 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     options = arguments()
     torch.set_num_threads(1)
-    per_call = seconds_of_a_call() if options.ray else 0.0
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         make_quickstart(folder / "quickstart", seed=0)
@@ -302,18 +351,16 @@ def main() -> None:
         generation, training = estimated_step(options, folder)
     if profile is not None:
         profile.disable()
-        pstats.Stats(profile).sort_stats("cumtime").print_stats("rlctl.runtime|pickle", 45)
+        pstats.Stats(profile).sort_stats("cumtime").print_stats("rlctl.runtime|pickle", 70)
     counted = own[1:] or own
     calls = sum(group.calls for group in groups.values()) / options.steps
-    phases: dict[str, float] = defaultdict(float)
+    sent = sum(group.sent for group in groups.values()) / options.steps
+    received = sum(group.received for group in groups.values()) / options.steps
     print(f"{options.workers} workers, {options.prompts} x {options.group} responses, {calls:.0f} calls a step")
-    print(
-        f"packed in both directions: {sum(group.packed for group in groups.values()) / options.steps / 2**20:.0f} MiB a step"
-    )
-    for name, group in groups.items():
-        phases[name] = group.packed / options.steps / 2**20
-    print("  " + ", ".join(f"{name} {size:.0f} MiB" for name, size in phases.items()))
-    seconds = median(counted) + calls * per_call
+    print(f"{sent / 2**20:.0f} MiB to workers and {received / 2**20:.0f} MiB from them a step")
+    rays = calls * seconds_of_a_call(int(sent / calls), int(received / calls)) if options.ray else 0.0
+    print(f"rlctl's part: {median(counted):.3f} s a step, Ray's: {rays:.3f} s, if it was measured")
+    seconds = median(counted) + rays
     print(f"controller: {seconds:.3f} s a step (min {min(counted):.3f}, max {max(counted):.3f})")
     print(
         f"a step of a 7B model on {options.workers} H100s, estimated: {generation:.1f} s drawn, {training:.1f} s trained"

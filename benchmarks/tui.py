@@ -4,8 +4,8 @@
     python benchmarks/tui.py --rounds 15
 
 Each is a process of its own in a terminal of its own, 120 x 40. The first frame is there when the footer is, which Textual
-draws last; the bare app has a header, a line of text and a footer. Processor time is the process's until then, so that it says
-something on a busy machine too.
+draws last; the bare app has a header, a line of text and a footer. What rlctl opens follows its first frame. Processor time is
+the process's until then, so that it says something on a busy machine too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -40,8 +41,9 @@ class Bare(App):
 
 Bare().run()
 """
-DRAWN = b"^p"
-"""The footer names the key of the command palette, in every app of Textual's."""
+DRAWN = re.compile(rb"\^p|\? Help")
+"""What the footer says at its end, in an app of Textual's and in rlctl's."""
+STYLES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 STEPS = 2000
 
 
@@ -57,7 +59,7 @@ def first_frame(arguments: list[str], folder: Path, limit: float = 120.0) -> tup
     os.close(there)
     seen = b""
     try:
-        while DRAWN not in seen:
+        while not DRAWN.search(STYLES.sub(b"", seen)):
             ready, _, _ = select.select([here], [], [], limit - (time.monotonic() - start))
             data = os.read(here, 65536) if ready else b""
             if not data:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 from rlctl.common.errors import PlanError
@@ -66,6 +67,7 @@ PLAN_VERSION = 1
 Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "auxiliary", "agent"]
 
 
+@cache
 def role_and_number(worker: str) -> tuple[str, int]:
     """What a worker's name says: ``policy-1`` is number 1 of the policy's; one without a number is -1."""
     role, _, number = worker.rpartition("-")

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from rlctl.config import Config
 from rlctl.planning import arithmetic
-from rlctl.runtime.processes.group import Group
+from rlctl.runtime.processes.group import Group, first_of_all
 from rlctl.runtime.roles import add_column
 from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.types import Sample
@@ -37,8 +37,8 @@ class ValueModel:
         samples = [_learned(sample) for sample in samples]
         parts = mini_batches_of(samples, self._batch, seed=self._seed, step=step)
         shares = [self._shares(samples, part) for part in parts]
-        by_rank = shard_mini_batches(samples, [[share[rank] for share in shares] for rank in range(len(self._group))])
-        metrics: list[dict[str, float]] = self._group.each(Critic.train_step, [(own,) for own in by_rank])[0]
+        calls = shard_mini_batches(samples, shares, len(self._group))
+        metrics: list[dict[str, float]] = self._group.joined(Critic.train_step, calls, first_of_all)
         return {f"critic/{name}": fmean(each[name] for each in metrics) for name in (metrics[0] if metrics else ())}
 
     def _shares(self, samples: Sequence[Sample], members: Sequence[int]) -> list[Part]:

@@ -26,14 +26,14 @@ from rlctl.runtime.algorithms.divergence import WHOLE_KL
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.experience.selection import measured_by
 from rlctl.runtime.judges import Modelled
-from rlctl.runtime.processes.group import Group, RetryPolicy, Waiting
+from rlctl.runtime.processes.group import Group, RetryPolicy, Waiting, first_of_all
 from rlctl.runtime.processes.sessions import Sessions
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.texts import decoded
 from rlctl.runtime.serialization.records import Records
-from rlctl.runtime.serialization.sequences import Values, shared_out
+from rlctl.runtime.serialization.sequences import Values, joined_by_name, joined_values, scattered
 from rlctl.runtime.sync.bucket import MIB
 from rlctl.runtime.sync.machine import Source, TrainWorkers, WeightSync
 from rlctl.runtime.sync.transport import HostMemory, Transport
@@ -69,18 +69,17 @@ class Policy:
     def add_old_log_probs(self, samples: Sequence[Sample]) -> None:
         """Write the column ``old_log_probs``, the log-probs under the weights of now, and what the estimator reads beside it."""
         measured = measured_by(self._config.algorithm)
-        split, found = _asked(self._group, Trainer.statistics, samples, (LOG_PROBS, *measured))
-        for column, parts in zip(
-            ("old_log_probs", *map(measured_column, measured)), zip(*found, strict=True), strict=True
-        ):
-            _write(column, samples, split, parts)
+        names = (LOG_PROBS, *measured)
+        split, found = _asked(self._group, Trainer.statistics, samples, names, join=joined_by_name)
+        for column, values in zip(("old_log_probs", *map(measured_column, measured)), found, strict=True):
+            _write(column, samples, split, values)
         if self._config.algorithm.router_replay == "recompute":
             self._add_experts(samples, split)
 
     def log_probs(self, samples: Sequence[Sample]) -> list[torch.Tensor]:
         """Log-probs of the counted tokens under the weights of now: float32 [T] a sample, 0 where no token is counted."""
-        split, found = _asked(self._group, Trainer.statistics, samples, (LOG_PROBS,))
-        told = dict(zip(itertools.chain.from_iterable(split), Values.joined([own for (own,) in found]), strict=True))
+        split, (found,) = _asked(self._group, Trainer.statistics, samples, (LOG_PROBS,), join=joined_by_name)
+        told = dict(zip(itertools.chain.from_iterable(split), found, strict=True))
         return [told[index] for index in range(len(samples))]
 
     def _add_experts(self, samples: Sequence[Sample], split: Sequence[Sequence[int]]) -> None:
@@ -106,9 +105,8 @@ class Policy:
         shares = [
             self._shares(samples, part, number=before * each + place % each + 1) for place, part in enumerate(parts)
         ]
-        by_rank = shard_mini_batches(samples, [[share[rank] for share in shares] for rank in range(len(self._group))])
-        calls = [(own, old_is_current) for own in by_rank]
-        metrics: list[dict[str, float]] = self._group.each(Trainer.train_step, calls)[0]
+        calls = shard_mini_batches(samples, shares, len(self._group), old_is_current)
+        metrics: list[dict[str, float]] = self._group.joined(Trainer.train_step, calls, first_of_all)
         return {f"policy/{name}": fmean(each[name] for each in metrics) for name in (metrics[0] if metrics else ())}
 
     def _mini_batches(self, samples: Sequence[Sample], step: int) -> list[list[int]]:
@@ -172,20 +170,20 @@ class ReferencePolicy:
 
 def add_column(group: Group, method: Callable[..., Any], samples: Sequence[Sample], column: str) -> None:
     """Write a column of every sample that ``method`` of the workers gives, a tensor [T] a sample."""
-    split, found = _asked(group, method, samples)
+    split, found = _asked(group, method, samples, join=joined_values)
     _write(column, samples, split, found)
 
 
 def _asked(
-    group: Group, method: Callable[..., Any], samples: Sequence[Sample], *further: Any
-) -> tuple[Sequence[Sequence[int]], list[Any]]:
-    """The share of each worker, as indices, and what ``method`` says of it."""
+    group: Group, method: Callable[..., Any], samples: Sequence[Sample], *further: Any, join: Callable[[list[Any]], Any]
+) -> tuple[Sequence[Sequence[int]], Any]:
+    """The share of each worker, as indices, and what ``method`` says of all shares, in the order of the workers."""
     split = split_over_replicas([len(sample) for sample in samples], len(group), balance=True)
-    return split, group.each(method, [(share, *further) for share in shared_out(samples, split)])
+    return split, group.joined(method, scattered(samples, split, *further), join)
 
 
-def _write(column: str, samples: Sequence[Sample], split: Sequence[Sequence[int]], parts: Sequence[Values]) -> None:
-    for index, values in zip(itertools.chain.from_iterable(split), Values.joined(parts), strict=True):
+def _write(column: str, samples: Sequence[Sample], split: Sequence[Sequence[int]], found: Values) -> None:
+    for index, values in zip(itertools.chain.from_iterable(split), found, strict=True):
         samples[index].columns[column] = values
 
 

@@ -12,7 +12,8 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 from rlctl.common.errors import RunError
@@ -113,17 +114,57 @@ def _is_there(call: Any) -> bool:
     return bool(ray.wait([call], timeout=0)[0])
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What calls came to that a worker relayed."""
+
+    values: Any = None
+    """Of all workers in order, or joined to one."""
+    usages: Sequence[Usage | None] = ()
+    """Of all workers."""
+    parts: Sequence[tuple[Sent, Any]] | None = None
+    """If a call failed: what each came to, an ``Outcome``, a ``Reply`` or a ``WorkerFailed``; None if it is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A call of a worker that is under way, or of one that relays it to others."""
+
+    call: Any
+    workers: Sequence[int]
+    """That it is for, in order; the one that relays it may not be among them."""
+    name: str
+    """Of the worker that was called."""
+    pulse: Heartbeat | None = None
+    """Of the worker that was called; None if nothing asks whether it is there."""
+    relays: bool = False
+    """Whether the called one relays it to others, rather than compute."""
+    slack: float = 0.0
+    """Seconds by which the called one may answer later than those that it calls."""
+    opened: Callable[[Sent], Sent] | None = None
+    """Makes of a call that the called one has made one of this process."""
+
+    def told(self) -> Sent:
+        """As it crosses processes."""
+        return replace(self, pulse=None, opened=None)
+
+    def moved(self, by: int) -> Sent:
+        """With its workers at other places, as calls of several roles are waited for as one."""
+        opened = self.opened
+        move = None if opened is None else lambda sent: opened(sent).moved(by)
+        return replace(self, workers=[place + by for place in self.workers], opened=move)
+
+
+@dataclass(eq=False)
 class Calls:
     """Calls under way in workers, of one role or of several."""
 
     names: Sequence[str]
-    calls: Sequence[Any]
+    """Of the workers; ``Sent.workers`` are places in it."""
+    sent: Sequence[Sent]
     stop_requested: Callable[[], bool]
-    over: Callable[[str, Usage | None], None] = lambda worker, usage: None
-    """Told of each call that has given its value, with the worker's name and what it took."""
-    pulses: Sequence[Heartbeat] = ()
-    """Of the workers; without, they are not asked whether they are there."""
+    over: Callable[[Sequence[str], Sequence[Usage | None]], None] = lambda workers, usages: None
+    """Told of calls that have given their values, with the workers' names and what each took."""
     limit: float = math.inf
     """Seconds that a call may take."""
     overdue: str = "a call has not returned within {:g} s (runtime.ray.call_timeout)"
@@ -132,8 +173,11 @@ class Calls:
     """Calls that these depend on: a failure among them is one of these, their values are not waited for."""
     begun: float = field(default_factory=time.monotonic)
     """When they were made."""
-    again: Callable[[int, WorkerLost], Any] | None = None
-    """Replaces a worker that is lost and makes its call again; raises where it does not. None ends the wait."""
+    again: Callable[[int, WorkerLost | None], Sent] | None = None
+    """Replaces a worker that is lost and makes its call again; raises where it does not. Without a loss, if the worker that
+    relayed its call is lost, the call is only made again."""
+    join: Callable[[list[Any]], Any] | None = None
+    """Makes one value of those of neighbours, in order, which is then the only value of all."""
 
     def wait(self) -> list[Any]:
         """The values of all calls, in order.
@@ -145,65 +189,92 @@ class Calls:
             WorkerFailed: a call failed; of several failures, the one that explains the others.
             StopRequested: the run was asked to end.
         """
-        own, every = len(self.calls), self if self.beside is None else together([self, self.beside])
-        values: list[Any] = [None] * len(every.calls)
-        pending = {call: index for index, call in enumerate(every.calls)}
+        own, every = len(self.names), self if self.beside is None else together([self, self.beside])
+        values: dict[int, Any] = {}
+        pending = {each.call: each for each in every.sent}
         failed: WorkerFailed | None = None
-        deadline, began = 0.0, dict.fromkeys(every.calls, time.monotonic())
-        while any(index < own for index in pending.values()):
-            done = _next(list(pending), 0.5 if failed is None else max(0.0, deadline - time.monotonic()))
+        deadline, began = 0.0, dict.fromkeys(pending, time.monotonic())
+        while any(each.workers[0] < own for each in pending.values()):
+            done = finished(list(pending), 0.5 if failed is None else max(0.0, deadline - time.monotonic()))
             if self.stop_requested():  # before what fails: the signal may have reached the workers too
                 raise StopRequested
-            lost: dict[Any, WorkerLost] = {} if done else every._silent(pending, began)
-            for call in done:
-                try:
-                    index = pending[call]
-                    values[index] = _value(every.names[index], call, self.over if index < own else _noted_later)
-                    del pending[call]
-                except WorkerLost as error:
-                    lost[call] = error
-                except WorkerFailed as error:
-                    del pending[call]
-                    if not _CONSEQUENCE.search(error.message):
-                        raise
-                    failed, deadline = failed or error, deadline or time.monotonic() + FIRST_CAUSE_SECONDS
-            for call, gone in lost.items():
+            found: list[tuple[Sent, Any]] = [(pending[call], found_of(pending[call].name, call)) for call in done]
+            if not done:
+                found += every._silent(pending, began)
+            lost: list[tuple[Sent, WorkerLost]] = []
+            while found:
+                each, came = found.pop(0)
+                pending.pop(each.call, None)
+                if isinstance(came, Reply) and came.parts is not None:
+                    assert each.opened is not None, "only a relay answers in parts"
+                    opened = [(each.opened(part), state) for part, state in came.parts]
+                    found += [(part, state) for part, state in opened if state is not None]
+                    pending |= {part.call: part for part, state in opened if state is None}
+                elif isinstance(came, WorkerLost):
+                    lost.append((each, came))
+                elif isinstance(came, WorkerFailed):
+                    if not _CONSEQUENCE.search(came.message):
+                        raise came
+                    failed, deadline = failed or came, deadline or time.monotonic() + FIRST_CAUSE_SECONDS
+                else:
+                    self._take(each, came, values)
+            began |= {call: time.monotonic() for call in pending if call not in began}
+            for each, gone in lost:
                 if self.again is None:
                     raise gone
-                index = pending.pop(call)
-                again = self.again(index, gone)
-                pending[again], began[again] = index, time.monotonic()
+                for worker in each.workers:
+                    itself = not each.relays or self.names[worker] == each.name
+                    new = self.again(worker, gone if itself else None)
+                    pending[new.call], began[new.call] = new, time.monotonic()
             if failed is not None and time.monotonic() >= deadline:
                 break
         if failed is not None:
             # nobody told why the connection is gone: most likely a process or a machine is
             raise WorkerLost(failed.message, actor=failed.actor, trace=failed.trace, hint=failed.hint)
-        return values[:own]
+        if self.join is not None:
+            return [self.join([value for _, value in sorted(values.items(), key=lambda item: item[0])])]
+        return [values[place] for place in range(own)]
 
-    def _silent(self, pending: dict[Any, int], began: dict[Any, float]) -> dict[Any, WorkerLost]:
+    def _take(self, each: Sent, came: Outcome | Reply, values: dict[int, Any]) -> None:
+        """Note values and usages; those of calls that these only depend on are noted by whoever waits for them."""
+        if each.workers[0] >= len(self.names):
+            return
+        if isinstance(came, Outcome):
+            self.over([self.names[each.workers[0]]], [came.usage])
+            values[each.workers[0]] = came.value
+            return
+        self.over([self.names[worker] for worker in each.workers], came.usages)
+        values |= {each.workers[0]: came.values} if self.join else zip(each.workers, came.values, strict=True)
+
+    def _silent(self, pending: dict[Any, Sent], began: dict[Any, float]) -> list[tuple[Sent, WorkerLost]]:
         """The calls whose workers do not answer, or that take too long."""
-        lost = {}
-        for call, index in pending.items():
-            name, hint = self.names[index], f"see {self.names[index]} under logs/ in the run folder"
-            if self.pulses and self.pulses[index].is_away():
-                why = f"its process has been unresponsive for {self.pulses[index].limit:g} s: it hangs, or its machine is down"
-                lost[call] = WorkerLost(f"{name}: {why}", actor=name, hint=hint)
-            elif time.monotonic() - began[call] > self.limit:
-                lost[call] = WorkerLost(f"{name}: {self.overdue.format(self.limit)}", actor=name, hint=hint)
+        lost, now = [], time.monotonic()
+        for call, each in pending.items():
+            gone = silence_of(each, now - began[call], self.limit, self.overdue)
+            if gone is not None:
+                lost.append((each, gone))
         return lost
+
+
+def silence_of(sent: Sent, seconds: float, limit: float, overdue: str) -> WorkerLost | None:
+    """Why a call that has taken so many seconds is given up, if it is. Of one that is relayed, that of the worker comes first."""
+    name, hint = sent.name, f"see {sent.name} under logs/ in the run folder"
+    if sent.pulse is not None and sent.pulse.is_away():
+        why = f"its process has been unresponsive for {sent.pulse.limit:g} s: it hangs, or its machine is down"
+        return WorkerLost(f"{name}: {why}", actor=name, hint=hint)
+    if seconds > limit + sent.slack:
+        return WorkerLost(f"{name}: {overdue.format(limit)}", actor=name, hint=hint)
+    return None
 
 
 def together(parts: Sequence[Calls]) -> Calls:
     """Calls of several roles as one, so that the first failure of any of them is found."""
-    names = [name for part in parts for name in part.names]
-    calls = [call for part in parts for call in part.calls]
-    pulses = [pulse for part in parts for pulse in part.pulses]
+    starts = accumulate((len(part.names) for part in parts), initial=0)
     tightest = min(parts, key=lambda part: part.limit, default=Calls((), (), lambda: False))
     return Calls(
-        names,
-        calls,
+        [name for part in parts for name in part.names],
+        [each.moved(start) for part, start in zip(parts, starts, strict=False) for each in part.sent],
         parts[0].stop_requested if parts else lambda: False,
-        pulses=pulses if len(pulses) == len(calls) else (),
         limit=tightest.limit,
         overdue=tightest.overdue,
     )
@@ -217,15 +288,15 @@ def first_of(waiting: Sequence[Calls], seconds: float) -> list[int]:
     Raises:
         StopRequested: the run was asked to end.
     """
-    places = {each.calls[0]: place for place, each in enumerate(waiting)}
-    done = _next(list(places), seconds)
+    places = {each.sent[0].call: place for place, each in enumerate(waiting)}
+    done = finished(list(places), seconds)
     if waiting and waiting[0].stop_requested():
         raise StopRequested
     overdue = time.monotonic() - OVERDUE_SECONDS
     return sorted({places[call] for call in done} | {i for i, each in enumerate(waiting) if each.begun < overdue})
 
 
-def _next(calls: list[Any], timeout: float) -> list[Any]:
+def finished(calls: list[Any], timeout: float) -> list[Any]:
     """All calls that are over once one of them is: asking for each anew would look at all of them each time."""
     import ray
 
@@ -233,27 +304,22 @@ def _next(calls: list[Any], timeout: float) -> list[Any]:
     return first and ray.wait(calls, num_returns=len(calls), timeout=0)[0]
 
 
-def _noted_later(worker: str, usage: Usage | None) -> None:
-    """Whoever waits for the call itself notes it."""
-
-
-def _value(name: str, call: Any, over: Callable[[str, Usage | None], None]) -> Any:
+def found_of(name: str, call: Any) -> Outcome | Reply | WorkerFailed:
+    """What a call of a worker came to that is over."""
     import ray
 
     try:
-        outcome: Outcome = ray.get(call)
+        found: Outcome | Reply = ray.get(call)
     except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
-        raise WorkerLost(
-            _death(name, error), actor=name, hint=f"read the log of {name} under logs/ in the run folder"
-        ) from None
+        hint = f"read the log of {name} under logs/ in the run folder"
+        return WorkerLost(_death(name, error), actor=name, hint=hint)
     except ray.exceptions.RayTaskError as error:
-        raise WorkerFailed(f"{name}: {error.cause}", actor=name, trace=str(error)) from None
+        return WorkerFailed(f"{name}: {error.cause}", actor=name, trace=str(error))
     except ray.exceptions.RayError as error:
-        raise WorkerFailed(f"{name}: {type(error).__name__}: {error}", actor=name) from None
-    if outcome.failed:
-        raise WorkerFailed(f"{name}: {outcome.error}", actor=name, trace=outcome.trace, hint=outcome.hint)
-    over(name, outcome.usage)
-    return outcome.value
+        return WorkerFailed(f"{name}: {type(error).__name__}: {error}", actor=name)
+    if isinstance(found, Outcome) and found.failed:
+        return WorkerFailed(f"{name}: {found.error}", actor=name, trace=found.trace, hint=found.hint)
+    return found
 
 
 def _death(name: str, error: Exception) -> str:

@@ -18,10 +18,21 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol, get_args
+from weakref import WeakSet
 
 from rlctl.common.errors import RlctlError
-from rlctl.runtime.processes.calls import SILENCE_SECONDS, Calls, Heartbeat, Outcome, WorkerLost, first_of
+from rlctl.runtime.processes.calls import (
+    SILENCE_SECONDS,
+    Calls,
+    Heartbeat,
+    Outcome,
+    Reply,
+    Sent,
+    WorkerLost,
+    first_of,
+)
 from rlctl.runtime.processes.environment import enter
+from rlctl.runtime.processes.relays import FAN, ORDERS_AT_ONCE, RELAY, Errand, Given, Links, Relay, RelayOrder, given
 from rlctl.runtime.processes.vitals import of_worker
 from rlctl.runtime.profiling.tools import Order, WorkerProfile
 from rlctl.runtime.profiling.usage import CallLog, Usage, Watch
@@ -36,6 +47,7 @@ class Host:
         self._worker: Any = None
         self._profile = WorkerProfile()
         self._vitals = of_worker(log)
+        self._relay = Relay(_heartbeat)
 
     def started(self) -> Outcome:
         """Whether the surroundings were taken on; answered as soon as the process runs."""
@@ -76,6 +88,14 @@ class Host:
         """Call a method and keep its value here: the outcome holds a handle that other workers can be given, or None for None."""
         return _attempt(lambda: _kept(self._run(method, *args)))
 
+    def adopt(self, *branch: Any) -> None:
+        """See ``Relay.adopt``."""
+        self._relay.adopt(*branch)
+
+    def forward(self, order: RelayOrder) -> Reply:
+        """Call workers of this one's branch, beside its own work."""
+        return self._relay.forward(order)
+
     def _run(self, method: str, *args: Any) -> Any:
         with self._vitals.doing(method), self._profile.around(method):
             return getattr(self._worker, method)(*args)
@@ -110,10 +130,13 @@ def spawn(environment: Mapping[str, str], log: str, **options: Any) -> Any:
     """A host in an actor of its own, which answers ``process`` while it computes. Returns its handle."""
     import ray
 
-    actor = ray.remote(concurrency_groups=dict.fromkeys((HEARTBEAT, *LANES), 1), **options)(Host)
+    threads = dict.fromkeys((HEARTBEAT, *LANES), 1) | {RELAY: ORDERS_AT_ONCE}
+    actor = ray.remote(concurrency_groups=threads, **options)(Host)
     return actor.remote(dict(environment), log)
 
 
+CALLS_A_SECOND = 200
+"""Calls that wait for workers which have nothing to return, of all workers of a role together: each costs the controller time."""
 NOT_STARTED = "its process has not started within {:g} s (runtime.ray.startup_timeout)"
 HEARTBEAT = "heartbeat"
 """The actor's threads that do not wait for its work."""
@@ -208,6 +231,12 @@ class Group(Protocol):
         With ``again`` a worker that is lost is replaced, and called again; only for what does not depend on earlier calls.
         """
 
+    def joined(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], join: Callable[[list[Any]], Any]
+    ) -> Any:
+        """As ``each``; ``join`` makes one value of those of neighbours, in order, wherever they come together: it is given what
+        it has made, too."""
+
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
         """Call ``method`` on one worker."""
 
@@ -287,6 +316,11 @@ class LocalGroup:
         self.log.add(self.names[0], method.__name__, watch.usage)
         return [value]
 
+    def joined(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], join: Callable[[list[Any]], Any]
+    ) -> Any:
+        return join(self.each(method, arguments))
+
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
         return self.each(method, [args])[index]
 
@@ -362,6 +396,11 @@ class Replicas:
         own = {member: each for members, each in zip(self._members, arguments, strict=True) for member in members}
         return self._of_first(self._group.each(method, [own[member] for member in range(len(self._group))]))
 
+    def joined(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], join: Callable[[list[Any]], Any]
+    ) -> Any:
+        return join(self.each(method, arguments))
+
     def _of_first(self, answers: Sequence[Any]) -> list[Any]:
         return [answers[first] for first in self._first]
 
@@ -410,10 +449,18 @@ class Replicas:
         self._group.close()
 
 
-class RayGroup:
-    """Workers in Ray actors."""
+def first_of_all(values: list[Any]) -> Any:
+    """For ``Group.joined``, if all workers say the same."""
+    return values[0]
 
-    hold_seconds = 0.1
+
+def _given(arguments: Sequence[tuple[Any, ...]]) -> Given:
+    """What all workers of a group get; what can be cut is sent by the branch."""
+    return arguments if isinstance(arguments, Given) else given(dict(enumerate(arguments)))
+
+
+class RayGroup:
+    """Workers in Ray actors; more than a few are called by way of others of them."""
 
     def __init__(
         self,
@@ -422,6 +469,7 @@ class RayGroup:
         stop_requested: Callable[[], bool],
         *,
         limit: float = math.inf,
+        fan: int = FAN,
     ) -> None:
         """Start their processes.
 
@@ -430,20 +478,31 @@ class RayGroup:
             spawn: starts the process of one.
             stop_requested: whether the run was asked to end, which ends every wait.
             limit: seconds that a call may take.
+            fan: calls that are made for all of them; more workers are called by way of others.
         """
         self.names: Sequence[str] = list(names)
+        self._fan = fan
         self.log = CallLog()
         self._spawn = spawn
         self._stop_requested = stop_requested
         self._limit = limit
         self.turn: AbstractContextManager[Any] = threading.RLock()
         self._actors = [spawn(index) for index in range(len(names))]
-        self._pulses = [Heartbeat(_heartbeat(actor), min(SILENCE_SECONDS, limit / 2)) for actor in self._actors]
+        silence = min(SILENCE_SECONDS, limit / 2)
+        self._pulses = [Heartbeat(_heartbeat(actor), silence) for actor in self._actors]
+        self._number = {name: index for index, name in enumerate(self.names)}
+        self._links = Links(range(len(names)), self.names, self._actors, _heartbeat, silence, fan)
+        self._relayed: WeakSet[Calls] = WeakSet()
+        """Calls that others must not overtake, because they take another way: each worker gets its calls in one order."""
         self._made: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]] | None = None
         """What the workers were made by and of."""
 
     def __len__(self) -> int:
         return len(self._actors)
+
+    @property
+    def hold_seconds(self) -> float:
+        return min(5.0, max(0.1, len(self) / CALLS_A_SECOND))
 
     def build(self, factory: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Calls:
         """Make every worker at the same time: those of one role meet in a process group."""
@@ -470,6 +529,7 @@ class RayGroup:
         ray.kill(self._actors[index], no_restart=True)
         actor = self._actors[index] = self._spawn(index)
         self._pulses[index].begin(_heartbeat(actor))
+        self._links.forget(index)
         self._calls([actor.build.remote(factory, *arguments[index])], [index]).wait()
 
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
@@ -487,23 +547,52 @@ class RayGroup:
         beside: Waiting | None = None,
         lane: Lane | None = None,
     ) -> Calls:
-        asked, indices = "keep" if keep else "side" if lane else "call", list(arguments)
-        called: dict[int, Any] = {}
-        """The actor that each call went to."""
+        asked = "keep" if keep else "side" if lane else "call"
+        return self._begin(asked, method, given(arguments), again=again, limit=limit, beside=beside, lane=lane)
 
-        def call(place: int) -> Any:
-            actor = called[place] = self._actors[indices[place]]
-            to = getattr(actor, asked)
-            return (to.options(concurrency_group=lane) if lane else to).remote(
-                method.__name__, *arguments[indices[place]]
-            )
-
-        with self.turn:
-            waiting = self._calls([call(place) for place in range(len(indices))], indices, noted=method.__name__)
+    def _begin(
+        self,
+        asked: str,
+        method: Callable[..., Any],
+        to: Given,
+        *,
+        again: RetryPolicy | None = None,
+        limit: Limit = Limit(),
+        beside: Waiting | None = None,
+        lane: Lane | None = None,
+        join: Callable[[list[Any]], Any] | None = None,
+    ) -> Calls:
+        indices = list(to.indices)
+        waiting = Calls([self.names[index] for index in indices], [], self._stop_requested, limit=self._limit)
+        waiting.over, waiting.join = partial(self._note, method.__name__), join
         if limit.seconds < self._limit:
             waiting.limit, waiting.overdue = limit.seconds, limit.told
         if isinstance(beside, Calls):
             waiting.beside = beside
+        places = {index: place for place, index in enumerate(indices)}
+        called: dict[int, Any] = {}
+        """The actor that the call of each worker went to, by its place."""
+
+        def opened(sent: Sent) -> Sent:
+            pulse = self._pulses[self._number[sent.name]]
+            return replace(sent, workers=[places[index] for index in sent.workers], pulse=pulse, opened=opened)
+
+        def call(place: int) -> Sent:
+            index = indices[place]
+            actor = called[place] = self._actors[index]
+            method_of = getattr(actor, asked)
+            to_lane = method_of.options(concurrency_group=lane) if lane else method_of
+            sent = to_lane.remote(method.__name__, *to.of(index))
+            return Sent(sent, [place], self.names[index], self._pulses[index])
+
+        with self.turn:
+            if lane is None and (len(indices) > self._fan or self._relayed):
+                errand = Errand(asked, method.__name__, to, join, waiting.limit, waiting.overdue)
+                waiting.sent = [opened(sent) for sent in self._links.send(errand)]
+                called |= {place: self._actors[index] for index, place in places.items()} if again is not None else {}
+                self._relayed.add(waiting)
+            else:
+                waiting.sent = [call(place) for place in range(len(indices))]
         if again is not None:
             waiting.again = self._maker_again(again, indices, called, call)
         return waiting
@@ -539,15 +628,21 @@ class RayGroup:
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
     ) -> list[Any]:
         with self.turn:
-            return self.begin(method, dict(enumerate(arguments)), again=again).wait()
+            return self._begin("call", method, _given(arguments), again=again).wait()
+
+    def joined(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], join: Callable[[list[Any]], Any]
+    ) -> Any:
+        with self.turn:
+            return self._begin("call", method, _given(arguments), join=join).wait()[0]
 
     def _maker_again(
-        self, again: RetryPolicy, indices: Sequence[int], called: Mapping[int, Any], call: Callable[[int], Any]
-    ) -> Callable[[int, WorkerLost], Any]:
+        self, again: RetryPolicy, indices: Sequence[int], called: Mapping[int, Any], call: Callable[[int], Sent]
+    ) -> Callable[[int, WorkerLost | None], Sent]:
         left = [again.times] * len(indices)
 
-        def replaced(place: int, lost: WorkerLost) -> Any:
-            if called[place] is not self._actors[indices[place]]:
+        def replaced(place: int, lost: WorkerLost | None) -> Sent:
+            if lost is None or called[place] is not self._actors[indices[place]]:
                 return call(place)  # another call found it lost, and replaced it
             if not left[place]:
                 raise lost
@@ -588,8 +683,8 @@ class RayGroup:
 
         return [int(pid) for pid in ray.get([actor.process.remote() for actor in self._actors])]
 
-    def _note(self, method: str, worker: str, usage: Usage | None) -> None:
-        self.log.add(worker, method, usage)
+    def _note(self, method: str, workers: Sequence[str], usages: Sequence[Usage | None]) -> None:
+        self.log.add_all(workers, method, usages)
 
     def _calls(self, calls: list[Any], indices: Sequence[int], *, noted: str = "", beats: bool = True) -> Calls:
         """Calls of some workers.
@@ -600,11 +695,15 @@ class RayGroup:
             noted: the method that they are noted as; empty for what is no part of a step.
             beats: whether the workers have a heartbeat already; those that have not started yet have none.
         """
-        waiting = Calls([self.names[index] for index in indices], calls, self._stop_requested, limit=self._limit)
+        names = [self.names[index] for index in indices]
+        pulses = [self._pulses[index] if beats else None for index in indices]
+        sent = [
+            Sent(call, [place], name, pulse)
+            for place, (call, name, pulse) in enumerate(zip(calls, names, pulses, strict=True))
+        ]
+        waiting = Calls(names, sent, self._stop_requested, limit=self._limit)
         if noted:
             waiting.over = partial(self._note, noted)
-        if beats:
-            waiting.pulses = [self._pulses[index] for index in indices]
         return waiting
 
     def close(self) -> None:

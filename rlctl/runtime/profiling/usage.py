@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -115,8 +115,12 @@ class CallLog:
 
     def add(self, worker: str, method: str, usage: Usage | None) -> None:
         """Note a call that is over."""
-        if usage is not None:
-            self._calls.append(Call(worker, method, usage))
+        self.add_all([worker], method, [usage])
+
+    def add_all(self, workers: Sequence[str], method: str, usages: Sequence[Usage | None]) -> None:
+        """Note calls of a method that are over."""
+        together = zip(workers, usages, strict=True)
+        self._calls += [Call(worker, method, usage) for worker, usage in together if usage is not None]
 
     def take(self) -> list[Call]:
         """The calls so far, which are forgotten."""

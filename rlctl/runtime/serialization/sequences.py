@@ -7,7 +7,7 @@ are views of the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pickle import PickleBuffer
@@ -32,14 +32,14 @@ class _Laid:
     has: Sequence[Sequence[bool]] | None
     """Which samples have each column; None where all have all."""
     arrays: Sequence[np.ndarray]
-    """Token ids, columns, mask: those with the widest numbers first, so that each begins where its numbers may."""
+    """Token ids in 32 bits, columns, mask: those with the widest numbers first, so that each begins where its numbers may."""
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> _Laid:
         names = sorted({name for sample in samples for name in sample.columns})
         has = [[name in sample.columns for sample in samples] for name in names]
         columns = [[sample.columns[name] for sample in samples if name in sample.columns] for name in names]
-        token_ids = torch.cat([_NO_IDS, *(sample.token_ids for sample in samples)])
+        token_ids = torch.cat([_NO_IDS, *(sample.token_ids for sample in samples)]).to(torch.int32)
         mask = torch.cat([_NO_MASK, *(sample.mask for sample in samples)])
         arrays = [each.numpy() for each in (token_ids, *map(torch.cat, columns), mask)]
         lengths = [sample.token_ids.numel() for sample in samples]
@@ -58,6 +58,12 @@ class _Laid:
             )
             for end, count in zip(ends, counts, strict=True)
         ]
+
+    def part(self, start: int, stop: int) -> _Laid:
+        """The samples from one to another."""
+        first, size = sum(self.lengths[:start]), sum(self.lengths[start:stop])
+        arrays = [array[first : first + size] for array in self.arrays]
+        return _Laid(self.lengths[start:stop], self.names, None, arrays)
 
 
 _NO_IDS, _NO_MASK = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.bool)
@@ -78,14 +84,116 @@ class SampleTuple(tuple[Sample, ...]):
         return _samples, (_bytes(protocol, *laid.arrays), laid.lengths, laid.names, laid.has, *further)
 
 
-def shared_out(samples: Sequence[Sample], split: Sequence[Sequence[int]]) -> list[SampleTuple]:
-    """The samples of every share, as indices; laid end to end all at once, as that costs by the tensor."""
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """Samples that stay as they were laid until they come to the worker that they are for."""
+
+    laid: _Laid
+    made: Callable[..., Any] | None
+    further: Any
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        data = _bytes(protocol, *self.laid.arrays)
+        return _arrived, (self.made, self.further, data, self.laid.lengths, self.laid.names)
+
+
+def _arrived(made: Callable[..., Any] | None, further: Any, data: Any, lengths: list[int], names: Sequence[str]) -> Any:
+    samples = _samples(data, lengths, names, None, None, None)
+    return samples if made is None else made(samples, further)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What neighbouring workers get, on its way to them."""
+
+    start: int
+    """The first of them."""
+    counts: Sequence[int]
+    """Samples of each."""
+    laid: _Laid
+    arguments: tuple[Any, ...]
+    """After the samples, the same for all."""
+    made: Callable[..., Any] | None
+    own: Sequence[Any]
+    """What each is made of besides the samples."""
+
+    @property
+    def indices(self) -> range:
+        return range(self.start, self.start + len(self.counts))
+
+    def of(self, index: int) -> tuple[Any, ...]:
+        place = index - self.start
+        first = sum(self.counts[:place])
+        late = _Late(
+            self.laid.part(first, first + self.counts[place]), self.made, self.own[place] if self.own else None
+        )
+        return late, *self.arguments
+
+    def cut(self, members: range) -> _Piece:
+        first, last = members.start - self.start, members.stop - self.start
+        start = sum(self.counts[:first])
+        counts, own = self.counts[first:last], self.own[first:last]
+        return _Piece(members.start, counts, self.laid.part(start, start + sum(counts)), self.arguments, self.made, own)
+
+
+class Scattered(Sequence[tuple[Any, ...]]):
+    """What each worker of a role gets: its share of samples first. On their way by others they stay laid end to end."""
+
+    def __init__(
+        self,
+        laid: _Laid,
+        shares: Sequence[SampleTuple],
+        arguments: tuple[Any, ...] = (),
+        made: Callable[..., Any] | None = None,
+        own: Sequence[Any] = (),
+    ) -> None:
+        """
+        Args:
+            laid: all samples, share after share.
+            shares: of the workers.
+            arguments: after the samples, the same for all.
+            made: makes what a worker gets of its samples and its part of ``own``; None if it gets the samples.
+            own: by worker.
+        """
+        self._shares, self._arguments, self._made, self._own = shares, arguments, made, own
+        self._piece = _Piece(0, list(map(len, shares)), laid, arguments, made, own)
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def __getitem__(self, index: Any) -> Any:
+        share = self._shares[index]
+        return share if self._made is None else self._made(share, self._own[index]), *self._arguments
+
+    @property
+    def indices(self) -> range:
+        return range(len(self))
+
+    def of(self, index: int) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = self[index]
+        return found
+
+    def cut(self, members: range) -> _Piece:
+        return self._piece.cut(members)
+
+
+def scattered(
+    samples: Sequence[Sample],
+    split: Sequence[Sequence[int]],
+    *arguments: Any,
+    made: Callable[..., Any] | None = None,
+    own: Sequence[Any] = (),
+) -> Sequence[tuple[Any, ...]]:
+    """The arguments of each worker: its share of the samples, as indices, and what all get. See ``Scattered``."""
     shares = [SampleTuple(samples[index] for index in part) for part in split]
     laid = _Laid.of([sample for share in shares for sample in share])
     if laid.has is None:
-        for share, own in zip(shares, laid.cut(list(map(len, shares))), strict=True):
-            share.laid = own
-    return shares
+        for share, piece in zip(shares, laid.cut(list(map(len, shares))), strict=True):
+            share.laid = piece
+        if not any(sample.inputs or sample.routed_experts is not None for sample in samples):
+            return Scattered(laid, shares, arguments, made, own)
+    given = shares if made is None else list(map(made, shares, own))
+    return [(each, *arguments) for each in given]
 
 
 def _samples(
@@ -98,7 +206,7 @@ def _samples(
 ) -> SampleTuple:
     reader = _Reader(data)
     total = sum(lengths)
-    token_ids = reader.take(total, np.int64).split(lengths)
+    token_ids = reader.take(total, np.int32).long().split(lengths)
     columns: dict[str, Iterator[Tensor]] = {}
     for place, name in enumerate(names):
         own = lengths if has is None else [n for n, there in zip(lengths, has[place], strict=True) if there]
@@ -169,6 +277,16 @@ class Values(Sequence[Tensor]):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return _values, (_bytes(protocol, self._flat.numpy()), self._lengths)
+
+
+def joined_values(parts: Sequence[Values]) -> Values:
+    """``Values.joined``, as a function that crosses processes by its name."""
+    return Values.joined(parts)
+
+
+def joined_by_name(parts: Sequence[Sequence[Values]]) -> list[Values]:
+    """The values of several workers, one after the other, under each of several names."""
+    return [Values.joined(own) for own in zip(*parts, strict=True)]
 
 
 def _values(data: Any, lengths: list[int]) -> Values:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from rlctl.runtime.algorithms.divergence import WHOLE_KL, whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.experience.selection import measures_whole, whole_in_loss
 from rlctl.runtime.processes.determinism import use_deterministic_kernels
-from rlctl.runtime.serialization.sequences import SampleTuple, Values, shared_out
+from rlctl.runtime.serialization.sequences import SampleTuple, Values, scattered
 from rlctl.runtime.serialization.tensors import TensorTuple
 from rlctl.runtime.sync.bucket import MIB
 from rlctl.runtime.sync.device import Broadcast, NcclRendezvous
@@ -89,28 +90,42 @@ class Shares(Sequence[Share]):
         members, *of_mini_batch = self._parts[index]
         return Share([self._samples[member] for member in members], *of_mini_batch)
 
+    @classmethod
+    def of(cls, samples: SampleTuple, parts: Sequence[tuple[Any, ...]]) -> Shares:
+        """As they cross processes: the totals of each part are the plain numbers."""
+        return cls(samples, [Part(members, Totals(*totals), *rest) for members, totals, *rest in parts])
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _shares, (
-            self._samples,
-            [(members, numbers_of(totals), *rest) for members, totals, *rest in self._parts],
-        )
+        return Shares.of, (self._samples, [(each[0], numbers_of(each[1]), *each[2:]) for each in self._parts])
 
 
 numbers_of = attrgetter(*(field.name for field in dataclasses.fields(Totals)))
 
 
-def _shares(samples: SampleTuple, parts: Sequence[tuple[Any, ...]]) -> Shares:
-    return Shares(samples, [Part(members, Totals(*totals), *rest) for members, totals, *rest in parts])
+def shard_mini_batches(
+    samples: Sequence[Sample], parts: Sequence[Sequence[Part]], workers: int, *arguments: Any
+) -> Sequence[tuple[Any, ...]]:
+    """What each worker is called with: its shares of all mini-batches with the samples that it needs, and what all get.
 
-
-def shard_mini_batches(samples: Sequence[Sample], by_rank: Sequence[Sequence[Part]]) -> list[Shares]:
-    """The shares of every worker, each with the samples that it needs."""
-    own = [list(dict.fromkeys(index for part in parts for index in part.members)) for parts in by_rank]
-    shares = []
-    for mine, members, parts in zip(shared_out(samples, own), own, by_rank, strict=True):
+    Args:
+        samples: of the step.
+        parts: of each mini-batch, by worker.
+        workers: how many.
+        arguments: the same for all.
+    """
+    by_worker = [[each[worker] for each in parts] for worker in range(workers)]
+    split = [list(dict.fromkeys(chain.from_iterable(part.members for part in own))) for own in by_worker]
+    totals = [numbers_of(part[0].totals) for part in parts]
+    own = []
+    for members, mine in zip(split, by_worker, strict=True):
         place = {index: number for number, index in enumerate(members)}
-        shares.append(Shares(mine, [part._replace(members=[place[i] for i in part.members]) for part in parts]))
-    return shares
+        own.append(
+            [
+                ([place[index] for index in part.members], numbers, part.places, part.number)
+                for part, numbers in zip(mine, totals, strict=True)
+            ]
+        )
+    return scattered(samples, split, *arguments, made=Shares.of, own=own)
 
 
 class Trainer(EngineWorker):

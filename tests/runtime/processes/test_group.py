@@ -19,6 +19,7 @@ import ray
 from rlctl.common.errors import Location, RunError
 from rlctl.runtime.processes.calls import Outcome, StopRequested, WorkerFailed, WorkerLost, _death, together
 from rlctl.runtime.processes.group import Host, LocalGroup, RayGroup, RetryPolicy, spawn
+from rlctl.runtime.processes.relays import FAN, Own, Same, branches, given, levels
 from tests.waiting import until
 
 
@@ -63,6 +64,10 @@ class Worker:
 
     def hang_unless(self, process: int) -> None:
         self.sleep_or_hang(os.getpid() != process)
+
+    def note(self, value: int) -> list[int]:
+        self.noted = [*getattr(self, "noted", []), value]
+        return self.noted
 
     def close(self) -> None:
         self.number = 0
@@ -137,11 +142,11 @@ def cluster() -> Iterator[None]:
 def workers(cluster: None, tmp_path: Path) -> Iterator[Callable[..., RayGroup]]:
     groups: list[RayGroup] = []
 
-    def make(*names: str, stop: Callable[[], bool] = lambda: False, limit: float = 3600.0) -> RayGroup:
+    def make(*names: str, stop: Callable[[], bool] = lambda: False, limit: float = 3600.0, fan: int = FAN) -> RayGroup:
         def start(index: int) -> object:
             return spawn({}, str(tmp_path / f"{names[index]}.log"), num_cpus=0)
 
-        groups.append(RayGroup(names, start, stop, limit=limit))
+        groups.append(RayGroup(names, start, stop, limit=limit, fan=fan))
         return groups[-1]
 
     yield make
@@ -245,6 +250,81 @@ def test_a_worker_that_hangs_is_told_from_one_that_is_busy(workers: Callable[...
     assert 4.0 <= time.monotonic() - began < 15.0
     group.close()
     until(lambda: is_over(stopped), "a process that is stopped is ended too")
+
+
+def test_workers_are_spread_over_a_few_branches_whose_calls_are_few() -> None:
+    assert branches(range(3), 8) == [range(1), range(1, 2), range(2, 3)]
+    assert [len(each) for each in branches(range(1024), 8)] == [128] * 8
+    assert [levels(count, 8) for count in (1, 2, 9, 10, 128)] == [0, 1, 1, 2, 3]
+    assert given({3: (1,), 4: (2,)}).cut(range(4, 9)) == Own({4: (2,)})
+    same = given(dict.fromkeys((2, 3, 4), ("x",)))
+    assert same == Same(range(2, 5), ("x",))
+    assert [list(same.cut(range(start, start + 3)).indices) for start in (0, 3, 6)] == [[2], [3, 4], []]
+    assert given(dict.fromkeys((2, 4), ("x",))).cut(range(3, 9)) == Same([4], ("x",))
+
+
+def chained(workers: Callable[..., RayGroup], *names: str) -> RayGroup:
+    """Workers of which the controller calls the first only, that one the second, and so on."""
+    group = workers(*names, fan=1)
+    group.build(Worker, [(number,) for number, _ in enumerate(names)]).wait()
+    return group
+
+
+@pytest.mark.ray
+def test_workers_that_others_relay_calls_to_answer_as_if_they_were_called(workers: Callable[..., RayGroup]) -> None:
+    group = chained(workers, "a-0", "a-1", "a-2")
+    assert group.each(Worker.double, [(10,), (20,), (30,)]) == [20, 41, 62]
+    assert group.all(Worker.double, 1) == [2, 3, 4]
+    assert group.joined(Worker.note, [(1,)] * 3, joined_lists) == [1, 1, 1]
+    assert group.begin(Worker.double, {1: (5,), 2: (6,)}).wait() == [11, 14]
+    [_, handle, _] = group.fetch(Worker.double, 5)
+    assert group.all(Worker.double, handle) == [22, 23, 24]
+    assert [(call.worker, call.method) for call in group.log.take()[-3:]] == [(f"a-{n}", "double") for n in range(3)]
+    slow, quick = group.begin(Worker.sleep, {1: (0.5,), 2: (0.5,)}), group.begin(Worker.note, {2: (2,)})
+    assert quick.wait() == [[1, 2]], "one worker is called by the way that others take, and after them"
+    assert slow.wait() == [1, 2]
+    with pytest.raises(WorkerFailed, match=r"^a-2: train.yaml:3: it does not fit"):
+        group.begin(Worker.refuse, {2: ()}, beside=slow).wait()
+    with pytest.raises(WorkerFailed, match=r"^a-2: TypeError"):
+        group.each(Worker.double, [(1,), (2,), ("x", "y")])
+
+
+def joined_lists(values: list[list[int]]) -> list[int]:
+    return [each for value in values for each in value]
+
+
+@pytest.mark.ray
+def test_a_death_far_from_the_controller_explains_a_lost_connection(workers: Callable[..., RayGroup]) -> None:
+    group = chained(workers, "policy-0", "policy-1", "policy-2")
+    with pytest.raises(WorkerLost, match=r"^policy-2: its process died"):
+        group.each(Worker.fail_or_die, [(False,), (False,), (True,)])
+
+
+@pytest.mark.ray
+def test_a_lost_worker_is_named_whether_it_relays_or_not_and_replaced_with_its_branch(
+    workers: Callable[..., RayGroup],
+) -> None:
+    group = chained(workers, "rollout-0", "rollout-1", "rollout-2")
+    told: list[str] = []
+    again = RetryPolicy(1, lambda lost: told.append(lost.actor))
+    for number in (2, 1, 0):
+        before = group.processes()
+        threading.Timer(0.5, os.kill, (before[number], signal.SIGKILL)).start()
+        assert group.each(Worker.sleep, [(1.5,)] * 3, again=again) == [0, 1, 2]
+        assert told.pop() == f"rollout-{number}"
+        assert [one == other for one, other in zip(before, group.processes(), strict=True)].index(False) == number
+        assert group.all(Worker.double, 1) == [2, 3, 4], "the branch has taken on the new worker"
+    assert not told
+    with pytest.raises(WorkerLost, match=r"^rollout-1: its process died"):
+        group.each(Worker.die, [(60.0,), (0.0,), (60.0,)])
+
+
+@pytest.mark.ray
+def test_a_worker_that_hangs_is_found_by_the_one_that_called_it(workers: Callable[..., RayGroup]) -> None:
+    group = workers("policy-0", "policy-1", limit=8.0, fan=1)
+    group.build(Worker, [(0,), (1,)]).wait()
+    with pytest.raises(WorkerLost, match=r"^policy-1: its process has been unresponsive for 4 s"):
+        group.each(Worker.sleep_or_hang, [(False,), (True,)])
 
 
 @pytest.mark.soak

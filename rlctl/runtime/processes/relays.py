@@ -1,0 +1,286 @@
+"""Calls of many workers by way of some of them: the controller makes few calls, however many workers a role has.
+
+    controller ──order──▶ worker 0   ── itself, and worker 1, worker 16, … in the same manner
+               ──order──▶ worker 128 ── …            8 branches at most, here of 128 workers each
+
+The first worker of a branch calls the others of it from a thread beside its own work, and answers when all have: their values
+in order, or joined to one. As soon as one fails it answers with what there is and with handles on the calls that are under
+way, so what a failure comes to is decided in one place, by the controller (``calls.Calls``).
+
+Workers get their calls in the order in which the controller makes them: every call of a worker takes the same path, and each
+order names the one before it.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import Any, Protocol, runtime_checkable
+
+from rlctl.runtime.processes.calls import (
+    Heartbeat,
+    Outcome,
+    Reply,
+    Sent,
+    WorkerFailed,
+    WorkerLost,
+    finished,
+    found_of,
+    silence_of,
+)
+
+FAN = 8
+"""Calls that the controller, or a worker on its behalf, makes for any number of workers; as few are called directly."""
+SLACK_SECONDS = 5.0
+"""By which a call of a worker is given up before that of the one that relays it."""
+RELAY = "relay"
+"""The threads of a worker that call others."""
+ORDERS_AT_ONCE = 4
+"""Orders that a worker can have under way: in a weight sync some end only when all buckets are sent."""
+TURN_SECONDS = 60.0
+"""How long an order waits for the one before it, which was sent earlier."""
+
+
+@runtime_checkable
+class Given(Protocol):
+    """The arguments of a call, by worker."""
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The workers, ascending."""
+        ...
+
+    def of(self, index: int) -> tuple[Any, ...]:
+        """Those of a worker."""
+        ...
+
+    def cut(self, members: range) -> Given:
+        """Those of some neighbours, to be sent to one of them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """Every worker gets the same."""
+
+    indices: Sequence[int]
+    arguments: tuple[Any, ...]
+
+    def of(self, index: int) -> tuple[Any, ...]:
+        return self.arguments
+
+    def cut(self, members: range) -> Same:
+        if isinstance(self.indices, range):
+            return Same(
+                range(max(self.indices[0], members.start), min(self.indices[-1] + 1, members.stop)), self.arguments
+            )
+        return Same([index for index in self.indices if index in members], self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Every worker gets its own."""
+
+    by_index: Mapping[int, tuple[Any, ...]]
+
+    @property
+    def indices(self) -> Sequence[int]:
+        return sorted(self.by_index)
+
+    def of(self, index: int) -> tuple[Any, ...]:
+        return self.by_index[index]
+
+    def cut(self, members: range) -> Own:
+        return Own({index: self.by_index[index] for index in members if index in self.by_index})
+
+
+def given(arguments: Mapping[int, tuple[Any, ...]]) -> Given:
+    """The arguments of workers by their index; those of all are sent once if they are one object."""
+    first = next(iter(arguments.values()), ())
+    if not arguments or any(own is not first for own in arguments.values()):
+        return Own(arguments)
+    ordered = sorted(arguments)
+    whole = ordered[-1] - ordered[0] == len(ordered) - 1
+    return Same(range(ordered[0], ordered[-1] + 1) if whole else ordered, first)
+
+
+def branches(members: range, fan: int) -> list[range]:
+    """Up to ``fan`` branches of neighbours, of about equal size; of no more workers, one each."""
+    count = min(fan, len(members))
+    ends = [members.start + len(members) * number // count for number in range(count + 1)] if count else []
+    return [range(start, end) for start, end in pairwise(ends)]
+
+
+def levels(count: int, fan: int) -> int:
+    """Calls one after the other from a worker to the farthest of its branch, which has so many workers, itself among them."""
+    return 0 if count <= 1 else 1 + levels(-(-(count - 1) // fan), fan)
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Calls of some workers, as whoever makes them begins them."""
+
+    asked: str
+    """The host's method: ``call`` or ``keep``."""
+    method: str
+    arguments: Given
+    join: Callable[[list[Any]], Any] | None
+    """Makes one value of those of neighbours, in order."""
+    limit: float
+    """Seconds that a call of a worker may take."""
+    overdue: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelayOrder:
+    """What the first worker of a branch is asked for."""
+
+    ticket: int
+    after: int
+    """The ticket of the order before, to the same worker."""
+    errand: Errand
+
+
+class Links:
+    """Ways from this process to workers that are neighbours."""
+
+    def __init__(
+        self,
+        members: range,
+        names: Sequence[str],
+        actors: Sequence[Any],
+        beat: Callable[[Any], Callable[[], Any]],
+        silence: float,
+        fan: int,
+    ) -> None:
+        """
+        Args:
+            members: the workers.
+            names: theirs.
+            actors: of the workers, in order; may change.
+            beat: makes of an actor what asks it for a heartbeat.
+            silence: seconds without a heartbeat after which a worker is lost.
+            fan: calls that are made for all of them, here and by each worker that relays.
+        """
+        self._start, self._names, self._actors = members.start, names, actors
+        self._beat, self._silence, self._fan = beat, silence, fan
+        self._branches = branches(members, fan)
+        self._last: dict[int, int] = {}
+        """The last order to the first worker of a branch, by the branch's number; none if it has not taken it on."""
+        self._pulses: dict[int, tuple[Any, Heartbeat]] = {}
+        """By branch, with the actor whose it is."""
+
+    def send(self, errand: Errand) -> list[Sent]:
+        """Make the calls."""
+        sent = []
+        for number, branch in enumerate(self._branches):
+            part = errand.arguments.cut(branch)
+            if not part.indices:
+                continue
+            actor, name = self._actors[branch.start - self._start], self._names[branch.start - self._start]
+            if len(branch) == 1:
+                call = getattr(actor, errand.asked).remote(errand.method, *part.of(branch.start))
+                sent.append(Sent(call, [branch.start], name, self._pulse(number, actor)))
+            else:
+                order = RelayOrder(
+                    random.getrandbits(62), self._ticket(number, branch), replace(errand, arguments=part)
+                )
+                self._last[number] = order.ticket
+                slack = SLACK_SECONDS * levels(len(branch), self._fan)
+                call = actor.forward.options(concurrency_group=RELAY).remote(order)
+                sent.append(Sent(call, part.indices, name, self._pulse(number, actor), relays=True, slack=slack))
+        return sent
+
+    def forget(self, index: int) -> None:
+        """Another process has taken the place of a worker: its branch is to be taken on again."""
+        number = next(number for number, branch in enumerate(self._branches) if index in branch)
+        self._last.pop(number, None)
+
+    def _ticket(self, number: int, branch: range) -> int:
+        """Of the last order to a branch, or of its being taken on."""
+        if number not in self._last:
+            ticket = self._last[number] = random.getrandbits(62)
+            own = slice(branch.start - self._start, branch.stop - self._start)
+            adopt = self._actors[own.start].adopt.options(concurrency_group=RELAY)
+            adopt.remote(
+                ticket, branch.start, list(self._names[own]), list(self._actors[own]), self._silence, self._fan
+            )
+        return self._last[number]
+
+    def _pulse(self, number: int, actor: Any) -> Heartbeat:
+        known = self._pulses.get(number)
+        if known is None or known[0] is not actor:
+            known = self._pulses[number] = actor, Heartbeat(self._beat(actor), self._silence)
+        return known[1]
+
+
+class Relay:
+    """The part of a worker's process that calls others of its branch."""
+
+    def __init__(self, beat: Callable[[Any], Callable[[], Any]]) -> None:
+        """``beat``: see ``Links``."""
+        self._beat = beat
+        self._turn = threading.Condition()
+        self._last: int | None = None
+        self._own: tuple[int, str, Any] = (0, "", None)
+        self._links: Links
+
+    def adopt(
+        self, ticket: int, start: int, names: Sequence[str], actors: Sequence[Any], silence: float, fan: int
+    ) -> None:
+        """Take on a branch, whose workers are from ``start`` on; the first is this one."""
+        with self._turn:
+            self._own = start, names[0], actors[0]
+            self._links = Links(range(start + 1, start + len(actors)), names[1:], actors[1:], self._beat, silence, fan)
+            self._last = ticket
+            self._turn.notify_all()
+
+    def forward(self, order: RelayOrder) -> Reply:
+        """Make the calls, and answer when all are over or one has failed."""
+        errand = order.errand
+        with self._turn:
+            if not self._turn.wait_for(lambda: self._last == order.after, TURN_SECONDS):
+                raise RuntimeError("the call before this one did not arrive")
+            number, name, actor = self._own
+            sent = []
+            if number in errand.arguments.indices:
+                own = getattr(actor, errand.asked).remote(errand.method, *errand.arguments.of(number))
+                sent.append(Sent(own, [number], name))
+            sent += self._links.send(errand)
+            self._last = order.ticket
+            self._turn.notify_all()
+        return _answer(errand, sent)
+
+
+def _answer(errand: Errand, sent: Sequence[Sent]) -> Reply:
+    pending = {each.call: each for each in sent}
+    found: dict[Any, Any] = {}
+    began = time.monotonic()
+    while pending:
+        over = {call: found_of(pending[call].name, call) for call in finished(list(pending), 0.5)}
+        found |= over or _late(errand, pending.values(), time.monotonic() - began)
+        if any(isinstance(each, WorkerFailed) or (isinstance(each, Reply) and each.parts) for each in found.values()):
+            return Reply(parts=[(each.told(), found.get(each.call)) for each in sent])
+        for call in over:
+            del pending[call]
+    return _whole(errand, [found[each.call] for each in sent])
+
+
+def _late(errand: Errand, pending: Iterable[Sent], seconds: float) -> dict[Any, WorkerLost]:
+    """Calls whose workers do not answer, or that take too long."""
+    silent = {each.call: silence_of(each, seconds, errand.limit, errand.overdue) for each in pending}
+    return {call: lost for call, lost in silent.items() if lost is not None}
+
+
+def _whole(errand: Errand, found: Sequence[Outcome | Reply]) -> Reply:
+    usages = [each.usages if isinstance(each, Reply) else [each.usage] for each in found]
+    if errand.join is not None:
+        values = errand.join([each.values if isinstance(each, Reply) else each.value for each in found])
+    else:
+        each_values = [each.values if isinstance(each, Reply) else [each.value] for each in found]
+        values = list(chain.from_iterable(each_values))
+    return Reply(values, list(chain.from_iterable(usages)))
