@@ -4,6 +4,10 @@ Each response is a request of its own to vLLM, with a random stream made of the 
 same stream as in the built-in engine: what it draws does not depend on what else is in the batch, as far as vLLM computes the
 same logits in any batch. In float32 it does but for
 the last bits; in bfloat16 a rounding can turn a draw now and then. Responses to one prompt share its cached prefix.
+
+With ``async_scheduling``, which is vLLM's default on a GPU, a step begins the next batch before the tokens of the last are there.
+Before weights change the device ends what it computes; tokens of it that no step has returned are dropped with the cache, and
+sampled again under the new weights.
 """
 
 from __future__ import annotations
@@ -194,6 +198,9 @@ class VllmEngine(ByResponse[_Row]):
 
     def _open(self, call: str) -> None:
         if not self._opened:
+            self._engine.collective_rpc(
+                "synchronize_device"
+            )  # a batch may be under way, and weights come on other streams
             self._engine.collective_rpc(call)
             self._opened = True
 

@@ -42,7 +42,6 @@ RESERVED: Mapping[str, str] = {
     "skip_tokenizer_init": "it follows from rollout.sampling.stop",
     "generation_config": "the config sets sampling",
     "weight_transfer_config": "rlctl sends the weights",
-    "async_scheduling": "weights change between engine steps",
 }
 """Arguments that ``rollout.engine.args`` cannot set, and why or where it is set."""
 
@@ -110,7 +109,6 @@ def engine_arguments(config: Config, model_path: str, device: Device) -> dict[st
         "skip_tokenizer_init": not rollout.sampling.stop,
         "generation_config": "vllm",
         "logprobs_mode": "raw_logprobs",
-        "async_scheduling": False,
         "worker_extension_cls": EXTENSION,
         **_of_memory(config, rollout.memory, device),
     }

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import string
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from multiprocessing import resource_tracker, shared_memory
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -76,14 +78,52 @@ def config(folder: Path, **rollout: Any) -> Config:
     )
 
 
+class _Inert:
+    """A stream or an event of CUDA, without which everything happens in order."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.device = torch.device("cpu")
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def record(self, *_: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def wait_stream(self, *_: Any) -> None: ...
+
+
+@contextmanager
+def scheduling_ahead() -> Iterator[None]:
+    """Let vLLM schedule a batch before the last is over, as it does on a GPU; on a CPU it takes that back."""
+    from vllm.platforms.cpu import CpuPlatform
+
+    as_it_is = CpuPlatform.check_and_update_config
+
+    def changed(vllm_config: Any) -> None:
+        as_it_is(vllm_config)
+        vllm_config.scheduler_config.async_scheduling = True
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(CpuPlatform, "check_and_update_config", staticmethod(changed)))
+        stack.enter_context(patch("torch.Event", _Inert))
+        for name in ("Stream", "Event", "stream", "current_stream"):
+            stack.enter_context(patch(f"torch.cuda.{name}", _Inert))
+        yield
+
+
 @pytest.fixture(scope="module")
 def engine(folder: Path) -> Iterator[VllmEngine]:
     """vLLM keeps others from setting torch's threads; that is put back."""
     threads, set_threads = torch.get_num_threads(), torch.set_num_threads
-    made = make_engine(config(folder), "vllm", str(folder), "cpu")
-    assert isinstance(made, VllmEngine)
-    yield made
-    made.close()
+    with scheduling_ahead():
+        made = make_engine(config(folder), "vllm", str(folder), "cpu")
+        assert isinstance(made, VllmEngine)
+        assert made._engine.engine_core.engine_core.batch_queue_size == 2, "it schedules a batch ahead"
+        yield made
+        made.close()
     torch.set_num_threads = set_threads
     torch.set_num_threads(threads)
 
