@@ -301,24 +301,25 @@ def test_a_death_far_from_the_controller_explains_a_lost_connection(workers: Cal
 
 
 @pytest.mark.ray
+@pytest.mark.parametrize("number", [1, *(pytest.param(each, marks=pytest.mark.soak) for each in (0, 2))])
 def test_a_lost_worker_is_named_whether_it_relays_or_not_and_replaced_with_its_branch(
-    workers: Callable[..., RayGroup],
+    workers: Callable[..., RayGroup], number: int
 ) -> None:
     group = chained(workers, "rollout-0", "rollout-1", "rollout-2")
     told: list[str] = []
     again = RetryPolicy(1, lambda lost: told.append(lost.actor))
-    for number in (2, 1, 0):
-        before = group.processes()
-        threading.Timer(0.5, os.kill, (before[number], signal.SIGKILL)).start()
-        assert group.each(Worker.sleep, [(1.5,)] * 3, again=again) == [0, 1, 2]
-        assert told.pop() == f"rollout-{number}"
-        assert [one == other for one, other in zip(before, group.processes(), strict=True)].index(False) == number
-        assert group.all(Worker.double, 1) == [2, 3, 4], "the branch has taken on the new worker"
+    before = group.processes()
+    threading.Timer(0.5, os.kill, (before[number], signal.SIGKILL)).start()
+    assert group.each(Worker.sleep, [(1.5,)] * 3, again=again) == [0, 1, 2]
+    assert told.pop() == f"rollout-{number}"
+    assert [one == other for one, other in zip(before, group.processes(), strict=True)].index(False) == number
+    assert group.all(Worker.double, 1) == [2, 3, 4], "the branch has taken on the new worker"
     assert not told
     with pytest.raises(WorkerLost, match=r"^rollout-1: its process died"):
         group.each(Worker.die, [(60.0,), (0.0,), (60.0,)])
 
 
+@pytest.mark.soak
 @pytest.mark.ray
 def test_a_worker_that_hangs_is_found_by_the_one_that_called_it(workers: Callable[..., RayGroup]) -> None:
     group = workers("policy-0", "policy-1", limit=8.0, fan=1)
