@@ -214,7 +214,7 @@ class Adviser:
     def _unit(self, key: KeyPath) -> str:
         """How the file's key counts what the canonical key holds."""
         for rule in self._rules(key):
-            note = rule.note or rule.convert.note if isinstance(rule, Key) else getattr(rule, "formula", "")
+            note = rule.formula or (rule.note or rule.convert.note if isinstance(rule, Key) else "")
             if note:
                 return str(note)
         return ""

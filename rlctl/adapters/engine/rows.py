@@ -6,8 +6,9 @@ Each is a table's line: conditions are functions, the flows are made here. What 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from rlctl.adapters.engine.rules import (
     ABSENT,
@@ -18,15 +19,16 @@ from rlctl.adapters.engine.rules import (
     Flow,
     Group,
     Inexpressible,
-    InexpressibleError,
+    Key,
     Out,
+    Provenance,
     Reading,
     Rule,
-    Same,
     Version,
     Writing,
     computed,
-    converted,
+    exported,
+    imported,
     version_of,
 )
 from rlctl.common.messages.reasons import said
@@ -48,6 +50,11 @@ def always(view: Reading | Writing) -> bool:
 def never(view: Reading | Writing) -> bool:
     """A condition that never holds."""
     return False
+
+
+def unsaid(view: Reading) -> Absent:
+    """What a text says of a key that only the written file decides."""
+    return ABSENT
 
 
 @record
@@ -113,16 +120,18 @@ class FollowsFrom(Rule):
     """A canonical key that no key of the dialect sets: what it is follows from other keys, or is always the same."""
 
     to: str
-    reads: Callable[[Reading], Any]
-    """What the dialect does with a text; ABSENT leaves it to the canonical default."""
     writes: Callable[[Writing], Any]
-    """What it will do with the file that is written."""
+    """What the dialect will do with the file that is written."""
     reason: Told
     """What is said where the config asks for something else."""
-    note: str = ""
+    reads: Callable[[Reading], Any] = unsaid
+    """What it does with a text, ``Computed`` if the report says how; ABSENT leaves it to the canonical default."""
+    note: Told = ""
     """What is said where it asks for the same."""
     open: tuple[Any, ...] = ()
     """Values that leave it to the framework."""
+    harmless: tuple[tuple[Callable[[Writing], bool], Told], ...] = ()
+    """Conditions under which a difference changes nothing, and why."""
     idle: Callable[[Writing], bool] = never
     """Whether no result hangs on the difference."""
     formula: str = ""
@@ -136,16 +145,21 @@ class FollowsFrom(Rule):
         return (self.to,)
 
     def read(self, view: Reading) -> Iterator[Flow]:
-        value = self.reads(view)
-        if not isinstance(value, Absent):
-            yield Flow(view.to(self.to), value, ())
+        made = computed(self.reads(view), SAME, None)
+        if not isinstance(made.value, Absent):
+            yield Flow(view.to(self.to), made.value, (), made.how, made.note)
 
     def write(self, view: Writing) -> Iterator[Out]:
         asked, used = view.get(self.to), (view.to(self.to),)
         if isinstance(asked, Absent) or asked in self.open:
             return
         if _is_same(asked, self.writes(view)):
-            yield Flow((), None, used, "mapped", self.note)
+            if note := _text(self.note, view):
+                yield Flow((), None, used, "mapped", note)
+            return
+        why = next((why for condition, why in self.harmless if condition(view)), None)
+        if why is not None:
+            yield Flow((), None, used, "derived", _text(why, view))
         else:
             yield Inexpressible(used, _text(self.reason, view), idle=self.idle(view))
 
@@ -162,6 +176,7 @@ class WriteOnly(Rule):
     """What is written, told or lost of a canonical value under a condition, beside the row that reads it."""
 
     to: str
+    """The canonical key."""
     when: Callable[[Writing], bool]
     note: Told = ""
     key: str = ""
@@ -173,8 +188,11 @@ class WriteOnly(Rule):
     idle: bool = False
     """No result hangs on what is lost."""
     always: bool = False
+    how: Provenance = "derived"
+    beside: tuple[str, ...] = ()
+    """Further canonical keys of which the same is said."""
     fills: bool = False
-    """Whether no other row of the table fills the canonical key."""
+    """Whether no other row of the table fills the canonical keys."""
     formula: str = ""
 
     @property
@@ -183,24 +201,24 @@ class WriteOnly(Rule):
 
     @property
     def canonical(self) -> tuple[str, ...]:
-        return (self.to,) if self.fills else ()
+        return (self.to, *self.beside) if self.fills else ()
 
     def read(self, view: Reading) -> Iterator[Flow]:
         return iter(())
 
     def write(self, view: Writing) -> Iterator[Out]:
-        canonical, used = view.get(self.to), (view.to(self.to),)
+        canonical, used = view.get(self.to), tuple(view.to(name) for name in (self.to, *self.beside))
         if isinstance(canonical, Absent) or not self.when(view):
             return
         if self.lost:
             yield Inexpressible(used, _text(self.lost, view), idle=self.idle)
         if not self.key and (self.note or not self.lost):
-            yield Flow((), None, used, "derived", _text(self.note, view))
+            yield Flow((), None, used, self.how, _text(self.note, view))
         elif self.key:
             same = isinstance(self.value, Absent)
             value = canonical if same else self.value(view) if callable(self.value) else self.value
-            how, note = "mapped" if same else "derived", _text(self.note, view)
-            yield Flow(view.path(self.key), value, used, how, note, same=same, always=self.always)  # type: ignore[arg-type]
+            how: Provenance = "mapped" if same else self.how
+            yield Flow(view.path(self.key), value, used, how, _text(self.note, view), same=same, always=self.always)
 
 
 @record
@@ -216,7 +234,12 @@ class ReadOnly(Rule):
     """Whether anything is said; other values are carried."""
     dead: Callable[[Reading], bool] = never
     """Whether the key's value is ignored, rather than repeats what holds anyway."""
-    formula: str = ""
+    about: tuple[str, ...] = ()
+    """The canonical keys that its name is about, although it does not fill them."""
+
+    @property
+    def formula(self) -> str:  # type: ignore[override]
+        return self.note if isinstance(self.note, str) else ""
 
     @cached_property
     def keys(self) -> tuple[DialectKey, ...]:
@@ -224,7 +247,7 @@ class ReadOnly(Rule):
 
     @property
     def canonical(self) -> tuple[str, ...]:
-        return ()
+        return self.about
 
     def read(self, view: Reading) -> Iterator[Flow]:
         if view.written(self.key) and self.when(view):
@@ -236,6 +259,79 @@ class ReadOnly(Rule):
 
 
 @record
+class ShareOrAmount(Rule):
+    """A number that the canonical config has as itself or as a share of another one, and the dialect in one of the two ways."""
+
+    key: str
+    holds: Literal["share", "amount"]
+    """What the dialect's key holds."""
+    share: str
+    amount: str
+    whole: str
+    """The canonical number that the share is of."""
+    default: Any = ABSENT
+    convert: Converter = SAME
+    when: Callable[[Writing], bool] = always
+    """Whether it has an effect."""
+    note: str = ""
+    """What is said where it has none."""
+    most: float | None = None
+    """The largest number that the dialect's key can have, which is written for a larger one; None for any."""
+    too_much: str = ""
+    """What is said of a larger one."""
+    always: Callable[[Writing], bool] = never
+    formula: str = ""
+
+    @property
+    def keys(self) -> tuple[DialectKey, ...]:
+        return self._row.keys
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return (self._own, self._other)
+
+    @property
+    def _own(self) -> str:
+        return self.share if self.holds == "share" else self.amount
+
+    @property
+    def _other(self) -> str:
+        return self.amount if self.holds == "share" else self.share
+
+    @cached_property
+    def _row(self) -> Key:
+        return Key(self.key, self._own, self.default, self.convert)
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        return self._row.read(view)
+
+    def write(self, view: Writing) -> Iterator[Out]:
+        other, whole, used = view.get(self._other), view.get(self.whole), (view.to(self._own), view.to(self._other))
+        computes = is_number(other) and is_number(whole) and whole != 0
+        computes &= self.holds == "share" or not is_number(view.get(self._own))
+        if not self.when(view) and not view.explicit(self._own):
+            yield Flow((), None, used, "derived" if is_number(other) else "mapped", self.note)
+        elif not computes:
+            always = self.always(view)
+            for flow in self._row.write(view):
+                yield replace(flow, always=always) if isinstance(flow, Flow) else flow
+        else:
+            if self.holds == "share":
+                value, note = other / whole, said("{least:g} / {peak:g}", least=other, peak=whole)
+            else:
+                value, note = other * whole, said("{ratio:g} x {peak:g}", ratio=other, peak=whole)
+            if self.most is not None and value > self.most:
+                yield Inexpressible(used, self.too_much)
+                value = self.most
+            yield Flow(view.path(self.key), float(f"{value:.12g}"), used, "derived", note, always=self.always(view))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, and no switch."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+@record
 class OneOf(Rule):
     """Several keys of the dialect for one canonical key, of which its release or another key says which one decides."""
 
@@ -243,8 +339,8 @@ class OneOf(Rule):
     to: str
     reads: Callable[[Reading], str]
     """The key that decides in a text."""
-    writes: Callable[[Writing], str]
-    """The key to write; empty for none."""
+    writes: Callable[[Writing], str | tuple[str, ...]]
+    """The key to write, or several, for releases of what reads them; empty for none."""
     convert: Converter = SAME
     reason: str = "{name} decides"
     """What is said of the other keys; ``{name}`` is the one that decides."""
@@ -260,15 +356,11 @@ class OneOf(Rule):
 
     def read(self, view: Reading) -> Iterator[Flow]:
         name = self.reads(view)
-        raw, used = view.get(name, ABSENT), (view.path(name),)
+        raw = view.get(name, ABSENT)
         if not isinstance(raw, Absent):
-            value = raw if isinstance(raw, str) and "${" in raw else converted(self.convert, raw, view, name)
-            made = computed(value, self.convert.how, self.convert.note)
-            same = made is not value and (isinstance(self.convert, Same) or value == raw)
-            if not isinstance(made.value, Absent):
-                yield Flow(view.to(self.to), made.value, used, made.how, made.note, same=same)
+            yield from imported(self.convert, raw, view, name, self.to)
         for key in self.of:
-            if key.name != name and view.written(key.name):
+            if key.name != name and key.exists(view.version) and view.written(key.name):
                 repeats = view.get(key.name) in (None, raw)
                 yield Flow(
                     (), None, (view.path(key.name),), "mapped" if repeats else "dead", said(self.reason, name=name)
@@ -276,20 +368,11 @@ class OneOf(Rule):
 
     def write(self, view: Writing) -> Iterator[Out]:
         value, used = view.get(self.to), (view.to(self.to),)
-        name = "" if isinstance(value, Absent) else self.writes(view)
-        if not name:
+        names = "" if isinstance(value, Absent) else self.writes(view)
+        if not names:
             return
-        try:
-            raw = self.convert.write(value, view)
-        except InexpressibleError as error:
-            yield Inexpressible(used, error.args[0])
-            return
-        made = computed(raw, self.convert.how, self.convert.note)
-        if made.lost:
-            yield Inexpressible(used, made.lost, idle=made.idle)
-        if not isinstance(made.value, Absent):
-            same = made is not raw and (isinstance(self.convert, Same) or raw == value)
-            yield Flow(view.path(name), made.value, used, made.how, made.note, same=same, always=made.always)
+        places = (view.path(name) for name in ((names,) if isinstance(names, str) else names))
+        yield from exported(self.convert, value, view, used, places)
 
 
 @record

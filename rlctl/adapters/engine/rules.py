@@ -7,7 +7,7 @@ there. Rules are pure: they look at a ``Reading`` (the dialect's values) or a ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Literal, Protocol, cast
 
@@ -215,6 +215,13 @@ class Converter(Protocol):
         """The dialect's value, ``Computed`` if the report says how, or ABSENT where the key is left out."""
 
 
+class Calculation:
+    """A converter whose results say themselves how they came about."""
+
+    how: Provenance = "mapped"
+    note: str = ""
+
+
 @record
 class Same:
     """The value itself."""
@@ -232,6 +239,32 @@ class Same:
 SAME = Same()
 
 
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a converter returns for a value that it computed, rather than renamed."""
+
+    value: Any
+    """ABSENT tells the note alone."""
+    note: str = ""
+    """How it was computed."""
+    how: Provenance = "derived"
+    lost: str = ""
+    """While writing: what the written value cannot express; empty if it is exact."""
+    idle: bool = False
+    """No result hangs on what is lost."""
+    always: bool = False
+    same: bool = False
+    """Whether it is the value itself after all, so that an expression can stand for it."""
+
+
+def computed(made: Any, convert: Converter, given: Any, note: str = "") -> Computed:
+    """What a converter made of a value, with its own provenance and note, or those of the row, if it did not say any."""
+    if isinstance(made, Computed):
+        return made
+    same = isinstance(convert, Same) or made == given
+    return Computed(made, note or convert.note, convert.how, same=same)
+
+
 def converted(converter: Converter, value: Any, view: Reading, key: str) -> Any:
     """The canonical value of a key's value.
 
@@ -244,24 +277,42 @@ def converted(converter: Converter, value: Any, view: Reading, key: str) -> Any:
         raise BadValueError(error.args[0], key=error.key or view.path(key)) from error
 
 
-@record
-class Computed:
-    """What a converter returns for a value that it computed, rather than renamed."""
-
-    value: Any
-    note: str = ""
-    """How it was computed."""
-    how: Provenance = "derived"
-    lost: str = ""
-    """While writing: what the written value cannot express; empty if it is exact."""
-    idle: bool = False
-    """No result hangs on what is lost."""
-    always: bool = False
+def imported(
+    convert: Converter, raw: Any, view: Reading, name: str, to: str, *, note: str = "", implied: bool = False
+) -> Iterator[Flow]:
+    """What becomes of the value of a dialect's key, for the canonical key that it fills."""
+    used = (view.path(name),)
+    value = raw if isinstance(raw, str) and "${" in raw else converted(convert, raw, view, name)
+    made = computed(value, convert, raw, note)
+    if not isinstance(made.value, Absent):
+        yield Flow(view.to(to), made.value, used, made.how, made.note, same=made.same, implied=implied)
+    elif view.written(name):
+        yield Flow((), None, used, "mapped", "says nothing beyond the default")
 
 
-def computed(made: Any, how: Provenance, note: str) -> Computed:
-    """What a converter returned, with the provenance and note of its row if it has none of its own."""
-    return made if isinstance(made, Computed) else Computed(made, note, how)
+def exported(
+    convert: Converter,
+    value: Any,
+    view: Writing,
+    used: tuple[KeyPath, ...],
+    places: Iterable[KeyPath],
+    *,
+    note: str = "",
+) -> Iterator[Out]:
+    """What becomes of a canonical value, for the places where the dialect has it."""
+    try:
+        raw = convert.write(value, view)
+    except InexpressibleError as error:
+        yield Inexpressible(used, error.args[0])
+        return
+    made = computed(raw, convert, value, note)
+    if made.lost:
+        yield Inexpressible(used, made.lost, idle=made.idle)
+    if not isinstance(made.value, Absent):
+        for place in places:
+            yield Flow(place, made.value, used, made.how, made.note, same=made.same, always=made.always)
+    elif made is raw and made.note:
+        yield Flow((), None, used, made.how, made.note)
 
 
 class Rule:
@@ -309,6 +360,10 @@ class Key(Rule):
     """Whether this is the key to write; another rule writes the same concept otherwise."""
     implied: bool = False
     """Whether a kept value from an earlier conversion replaces the one that is read."""
+    made_of: tuple[str, ...] = ()
+    """Further canonical keys that the written value is computed from."""
+    unset: Any = ABSENT
+    """What is read if the key is not written; ABSENT reads its default."""
     words: bool = False
     """Whether its value may be text although its default is a number."""
     formula: str = ""
@@ -319,26 +374,25 @@ class Key(Rule):
 
     @property
     def canonical(self) -> tuple[str, ...]:
-        return (self.to,)
+        return (self.to, *self.made_of)
 
     def read(self, view: Reading) -> Iterator[Flow]:
         written = [key for key in self.keys if view.written(key.name)]
+        if not written and not isinstance(self.unset, Absent):
+            yield Flow(view.to(self.to), self.unset, (view.path(self.key),))
+            return
         stated = [key for key in written if view.get(key.name) is not None] or written
         deciding = stated[0] if stated else next((key for key in self.keys if key.exists(view.version)), self.keys[0])
         raw = view.get(deciding.name) if stated else view.default(deciding)
         if isinstance(raw, Absent):
             return
-        used = (view.path(deciding.name),)
-        value = raw if isinstance(raw, str) and "${" in raw else converted(self.convert, raw, view, deciding.name)
-        made = computed(value, self.convert.how, self.note or self.convert.note)
-        if not isinstance(made.value, Absent):
-            same = made is not value and (isinstance(self.convert, Same) or value == raw)
-            yield Flow(view.to(self.to), made.value, used, made.how, made.note, same=same, implied=self.implied)
-        elif stated:
-            yield Flow((), None, used, "mapped", "says nothing beyond the default")
-        for key in written:
-            if key is not deciding:
-                yield Flow((), None, (view.path(key.name),), "dead", said("{name} decides", name=deciding.name))
+        yield from imported(self.convert, raw, view, deciding.name, self.to, note=self.note, implied=self.implied)
+        for key in [key for key in written if key is not deciding]:
+            other = (view.path(key.name),)
+            if view.get(key.name) is None and key.exists(view.version):
+                yield Flow((), None, other, "mapped", "the default")
+            else:
+                yield Flow((), None, other, "dead", said("{name} decides", name=deciding.name))
 
     def _may_be_null(self, target: DialectKey, view: Writing) -> bool:
         default = target.default_in(view.version)
@@ -349,36 +403,20 @@ class Key(Rule):
         if isinstance(value, Absent) or (self.write_when is not None and not self.write_when(view)):
             return
         target = next((key for key in self.keys if key.exists(view.version)), None)
-        used = (view.to(self.to),)
+        used = tuple(view.to(name) for name in self.canonical)
         if target is None:
             if view.explicit(self.to):
                 yield Inexpressible(used, said("this release has no {key}", key=self.key))
             return
-        try:
-            raw = self.convert.write(value, view)
-        except InexpressibleError as error:
-            yield Inexpressible(used, error.args[0])
-            return
-        if isinstance(raw, Absent):
-            return
-        if raw is None and not self._may_be_null(target, view):
+        if value is None and not self._may_be_null(target, view):
             yield Flow((), None, used, "derived", said("null leaves {name} to its default", name=target.name))
             return
-        made = computed(raw, self.convert.how, self.note or self.convert.note)
-        if made.lost:
-            yield Inexpressible(used, made.lost, idle=made.idle)
-        same = made is not raw and (isinstance(self.convert, Same) or raw == value)
-        for name in (target.name, *self.write_always_to):
-            yield Flow(
-                view.path(name),
-                made.value,
-                used,
-                made.how,
-                made.note,
-                same=same,
-                always=self.always or made.always,
-                quiet=self.quiet,
-            )
+        places = tuple(view.path(name) for name in (target.name, *self.write_always_to))
+        for out in exported(self.convert, value, view, used, places, note=self.note):
+            if isinstance(out, Flow) and out.to:
+                yield replace(out, always=self.always or out.always, quiet=self.quiet)
+            else:
+                yield out
 
 
 @record
@@ -394,6 +432,8 @@ class Tree(Rule):
     """Entries that other rules take."""
     like: str = ""
     """Another mapping of the dialect, which is used if this one is not written."""
+    skips_empty: bool = False
+    """Whether an empty mapping says nothing."""
 
     @cached_property
     def keys(self) -> tuple[DialectKey, ...]:
@@ -409,7 +449,7 @@ class Tree(Rule):
     def read(self, view: Reading) -> Iterator[Flow]:
         key = self.key if view.written(self.key) or not self.like else self.like
         value = view.get(key) if view.written(key) else ABSENT
-        if isinstance(value, Mapping) and (value or not self.but):
+        if isinstance(value, Mapping) and (value or not (self.but or self.skips_empty)):
             rest = {name: item for name, item in value.items() if name not in self.but}
             taken = tuple((*view.path(key), name) for name in rest) if self.but else (view.path(key),)
             if rest or not self.but:
@@ -639,13 +679,16 @@ class When(Group):
     reads: Callable[[Reading], bool]
     writes: Callable[[Writing], bool]
     reason: str
+    """Why the keys have no effect otherwise; empty leaves them to other rules."""
+    lost: str = ""
+    """Why what the canonical keys hold is lost otherwise; empty leaves them to other rules."""
 
     def read(self, view: Reading) -> Iterator[Flow]:
         if self.reads(view):
             for rule in self.rules:
                 yield from rule.read(view)
             return
-        for key in self.keys:
+        for key in self.keys if self.reason else ():
             if "*" not in key.name and view.written(key.name):
                 yield Flow((), None, (view.path(key.name),), "dead", self.reason)
 
@@ -653,6 +696,10 @@ class When(Group):
         if self.writes(view):
             for rule in self.rules:
                 yield from rule.write(view)
+            return
+        for to in self.canonical if self.lost else ():
+            if view.get(to):
+                yield Inexpressible((view.to(to),), self.lost)
 
 
 NO_KEY = "no key"

@@ -18,6 +18,7 @@ from rlctl.adapters.engine.agents import (
     sources_of_rows,
     tools_agent,
 )
+from rlctl.adapters.engine.rows import ReadOnly, always
 from rlctl.adapters.engine.rules import (
     ABSENT,
     CustomRule,
@@ -236,14 +237,24 @@ def _write_tools(view: Writing, agent: ToolsAgent, root: tuple[Any, ...]) -> Ite
         yield Flow((), None, ((*root, "tools"),), "mapped", "no tools")
 
 
-def _read_counted(view: Reading) -> Iterator[Flow]:
-    """Tools that the data's length filter counts: those that the agent shows, as rlctl counts them too."""
-    for key, own in COUNTED.items():
-        if view.written(key) and view.get(key) in (None, view.get(own)):
-            yield Flow((), None, (view.path(key),), "mapped", "rlctl counts the tools that the agent shows")
+def _is_unused(view: Reading) -> bool:
+    """Whether the settings of tools stand in a file whose responses have one turn."""
+    return loop_of(view) == SINGLE and not has_tools(view)
 
 
-COUNTED = {"data.tool_config_path": CLASSES, "data.function_tool_path": FUNCTIONS}
+def _counted(key: str, own: str, since: str) -> ReadOnly:
+    """A key that names the tools which the data's length filter counts, if these are the agent's."""
+    return ReadOnly(
+        key,
+        "rlctl counts the tools that the agent shows",
+        DefaultFrom(own),
+        since,
+        when=lambda view: view.get(key) in (None, view.get(own)),
+    )
+
+
+COUNTED = (("data.tool_config_path", CLASSES, "0.6"), ("data.function_tool_path", FUNCTIONS, "0.8"))
+"""The keys, those of the tools that the agent shows, and the first releases that have them."""
 RULES: list[Rule] = [
     CustomRule(
         "agent",
@@ -266,37 +277,19 @@ RULES: list[Rule] = [
         _read,
         _write,
         "default_agent_loop, or the row's agent_name",
+        why="A list of agents with their tools is one loop of verl's, chosen by its release, its engine and its rows.",
     ),
     OfAgent(SETTINGS, has_tools, _shown_tools, ""),
-    CustomRule(
-        "unused settings of tools",
-        (),
-        (),
-        lambda view: _read_unused(view),
-        lambda view: iter(()),
+    *(
+        ReadOnly(key.name, UNUSED, key.default, key.since, key.until, when=_is_unused, dead=always)
+        for rule in SETTINGS
+        for key in rule.keys
     ),
-    CustomRule(
-        "tools that prompts count",
-        (
-            DialectKey("data.tool_config_path", DefaultFrom(CLASSES), "0.6"),
-            DialectKey("data.function_tool_path", DefaultFrom(FUNCTIONS), "0.8"),
-        ),
-        (),
-        _read_counted,
-        lambda view: iter(()),
-    ),
+    *(_counted(key, own, since) for key, own, since in COUNTED),
     Key(f"{R}.agent.num_workers", "rollout.agent_workers", 8, since="0.5"),
     *(sources_of_rows(kind, COLUMN, "verl") for kind in ("train", "eval")),
     *of_other_agents(),
 ]
-
-
-def _read_unused(view: Reading) -> Iterator[Flow]:
-    """Settings of tools in a file whose responses have one turn."""
-    if loop_of(view) == SINGLE and not has_tools(view):
-        for key in (key for rule in SETTINGS for key in rule.keys):
-            if view.written(key.name):
-                yield Flow((), None, (view.path(key.name),), "dead", UNUSED)
 
 
 def on_read(values: Mapping[str, Any], version: Version) -> Iterator[Finding]:

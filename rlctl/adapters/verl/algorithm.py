@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.preset import unfolded_preset
+from rlctl.adapters.engine.rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
     Absent,
     CustomRule,
@@ -250,33 +251,7 @@ def _write_dual(view: Writing) -> Iterator[Out]:
         )
 
 
-def _read_preference(view: Reading) -> Iterator[Flow]:
-    on = view.get("algorithm.use_pf_ppo")
-    yield Flow(view.to("algorithm.policy_filtration"), {} if on else None, (view.path("algorithm.use_pf_ppo"),))
-
-
 TEMPERATURE = "algorithm.train_temperature"
-
-
-def _read_temperature(view: Reading) -> Iterator[Flow]:
-    yield Flow(view.to(TEMPERATURE), "sampling", ())
-
-
-def _write_temperature(view: Writing) -> Iterator[Out]:
-    used, temperature = (view.to(TEMPERATURE),), view.config.rollout.sampling.temperature
-    if view.get(TEMPERATURE) == "sampling":
-        yield Flow((), None, used, "mapped", "what verl does")
-    elif temperature == 1:
-        yield Flow((), None, used, "derived", "no difference at temperature 1")
-    else:
-        yield Inexpressible(
-            used,
-            said(
-                "verl divides training logits by the sampling temperature {temperature:g}, and the source does "
-                "not, so log-probs and loss differ; sample at temperature 1 to get the same results",
-                temperature=temperature,
-            ),
-        )
 
 
 PRESET = unfolded_preset("verl")
@@ -325,6 +300,7 @@ RULES: list[Rule] = [
         _read_clip,
         _write_clip,
         "clip_ratio_low, clip_ratio_high, else clip_ratio",
+        why="One key stands in for either of two others, and each is read for two kinds of losses.",
     ),
     CustomRule(
         "dual clip",
@@ -332,6 +308,7 @@ RULES: list[Rule] = [
         ("algorithm.policy_loss.dual_clip",),
         _read_dual,
         _write_dual,
+        why="It fills a field of rlctl's losses and an argument of verl's own, and one loss has no such bound.",
     ),
     Key(f"{A}.tau_pos", "algorithm.policy_loss.tau_positive", 1.0, since="0.7"),
     Key(f"{A}.tau_neg", "algorithm.policy_loss.tau_negative", 1.05, since="0.7"),
@@ -359,6 +336,7 @@ RULES: list[Rule] = [
         _read_aggregation,
         _write_aggregation,
         "loss_agg_mode; sapo, and until 0.9.0 gspo, always use seq-mean-token-mean",
+        why="The loss and the release decide whether the key is read at all.",
     ),
     Key(f"{A}.loss_scale_factor", "algorithm.loss_aggregation.scale_factor", None, since="0.7"),
     Dropped(
@@ -376,6 +354,7 @@ RULES: list[Rule] = [
         _read_kl_in_reward,
         _write_kl_in_reward,
         "use_kl_in_reward; in 0.3 whenever use_kl_loss is off",
+        why="Before its switch there was one for the other KL, and off is written as a coefficient of 0.",
     ),
     Key("algorithm.kl_penalty", "algorithm.kl_in_reward.estimator", "kl", _kl("penalty")),
     Key("algorithm.kl_ctrl.kl_coef", "algorithm.kl_in_reward.coefficient", 0.001),
@@ -392,7 +371,18 @@ RULES: list[Rule] = [
         Names({False: "recompute", True: "rollout"}, "verl never chooses by the batch size; it always recomputes them"),
         since="0.7",
     ),
-    CustomRule("training temperature", (), (TEMPERATURE,), _read_temperature, _write_temperature),
+    FollowsFrom(
+        TEMPERATURE,
+        reads=lambda view: "sampling",
+        writes=lambda view: "sampling",
+        note="what verl does",
+        harmless=((lambda view: view.config.rollout.sampling.temperature == 1, "no difference at temperature 1"),),
+        reason=lambda view: said(
+            "verl divides training logits by the sampling temperature {temperature:g}, and the source does "
+            "not, so log-probs and loss differ; sample at temperature 1 to get the same results",
+            temperature=view.config.rollout.sampling.temperature,
+        ),
+    ),
     CORRECTION,
     *shaping.RULES,
     Switch("algorithm.use_pf_ppo", P, since="0.4"),

@@ -11,7 +11,9 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rows import never
+from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Key, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.values import Off
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
@@ -199,13 +201,6 @@ def _nothing(view: Writing) -> Iterator[Out]:
     return iter(())
 
 
-def _read_evaluation(view: Reading) -> Iterator[Flow]:
-    key = "rollout.test_freq"
-    if view.written(key):
-        every = view.get(key)
-        yield Flow(view.to("schedule.evaluate_every"), every if every > 0 else None, (view.path(key),))
-
-
 RULES: list[Rule] = [
     CustomRule(
         "old log-probs of asynchronous training",
@@ -217,13 +212,8 @@ RULES: list[Rule] = [
         _read_old,
         _nothing,
         "the rollout engine's if training is fully asynchronous",
+        why="Which trainer reads the text is known only from other keys, and the value from its own config.",
     ),
-    CustomRule(
-        "evaluation in asynchronous training",
-        (DialectKey("rollout.test_freq", ABSENT),),
-        (),
-        _read_evaluation,
-        _nothing,
-    ),
+    Key("rollout.test_freq", "schedule.evaluate_every", ABSENT, Off(), write_when=never),
 ]
 """Before the rules for the same concepts; what they read is written for the trainer of ``trainer.v1``."""

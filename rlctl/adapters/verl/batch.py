@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
+from rlctl.adapters.engine.rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
     ABSENT,
+    Calculation,
+    Computed,
     CustomRule,
     DialectKey,
     Dropped,
     Flow,
-    Inexpressible,
     Key,
     Out,
     Provenance,
     Reading,
     Rule,
+    Same,
     When,
     Writing,
 )
@@ -36,14 +40,40 @@ A = "actor_rollout_ref.actor"
 R = "actor_rollout_ref.rollout"
 
 
-def _read_mini(view: Reading) -> Iterator[Flow]:
-    prompts, group = view.get(f"{A}.ppo_mini_batch_size"), view.get(f"{R}.n")
-    if isinstance(prompts, int) and isinstance(group, int):
-        note = said(
-            "{prompts} prompts x {group} responses = {value}", prompts=prompts, group=group, value=prompts * group
-        )
-        used = (view.path(f"{A}.ppo_mini_batch_size"),)
-        yield Flow(view.to("batch.mini_batch_responses"), prompts * group, used, "derived", note)
+class Prompts(Calculation):
+    """Prompts, each with as many responses as its group has; the canonical config counts the responses."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        group = view.get(f"{R}.n")
+        if not isinstance(value, int) or not isinstance(group, int):
+            return ABSENT
+        responses = value * group
+        note = said("{prompts} prompts x {group} responses = {value}", prompts=value, group=group, value=responses)
+        return Computed(responses, note)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value is None:
+            return ABSENT
+        group, lost = view.config.batch.responses_per_prompt, ""
+        prompts, rest = divmod(value, group)
+        if rest or not prompts:
+            near = arithmetic.nearest_multiples(value, group)
+            lost = said(
+                "{mini} responses are not a whole number of prompts with {group} responses each; use {near}",
+                mini=value,
+                group=group,
+                near=near,
+            )
+            prompts = max(1, round(value / group))
+        note = said("{mini} responses / {group} a prompt = {prompts} prompts", mini=value, group=group, prompts=prompts)
+        return Computed(prompts, note, lost=lost)
+
+
+class MiniBatch(Prompts):
+    """The same of the policy's mini-batch, which is the whole step where the config does not say it."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return super().write(arithmetic.mini_batch_responses(view.config), view)
 
 
 MINI = ("batch", "mini_batch_responses")
@@ -61,43 +91,18 @@ def within_a_step(given: ConfigWithOrigins) -> tuple[ConfigWithOrigins, str]:
     return replace(given, config=config), reason
 
 
-def _write_mini(view: Writing) -> Iterator[Out]:
-    mini, group = arithmetic.mini_batch_responses(view.config), view.config.batch.responses_per_prompt
-    used = (view.to("batch.mini_batch_responses"),)
-    prompts, rest = divmod(mini, group)
-    if rest or not prompts:
-        near = arithmetic.nearest_multiples(mini, group)
-        yield Inexpressible(
-            used,
-            said(
-                "{mini} responses are not a whole number of prompts with {group} responses each; use {near}",
-                mini=mini,
-                group=group,
-                near=near,
-            ),
-        )
-        prompts = max(1, round(mini / group))
-    note = said("{mini} responses / {group} a prompt = {prompts} prompts", mini=mini, group=group, prompts=prompts)
-    yield Flow(view.path(f"{A}.ppo_mini_batch_size"), prompts, used, "derived", note, always=True)
+class CountedFromOne(Same):
+    """Steps of which the first is number 1, so that one more is written; 0 stands for none."""
 
+    def read(self, value: Any, view: Reading) -> Any:
+        if not isinstance(value, int):
+            return ABSENT
+        steps = max(0, value - 1)
+        note = said("counted from 1: {steps} means {value} critic-only steps", steps=value, value=steps)
+        return Computed(steps, note) if value else Computed(0, how="mapped")
 
-def _read_critic_warmup(view: Reading) -> Iterator[Flow]:
-    steps = view.get("trainer.critic_warmup")
-    if isinstance(steps, int):
-        note = (
-            said("counted from 1: {steps} means {value} critic-only steps", steps=steps, value=max(0, steps - 1))
-            if steps
-            else ""
-        )
-        used = (view.path("trainer.critic_warmup"),)
-        how = "derived" if steps else "mapped"
-        yield Flow(view.to("schedule.critic_warmup_steps"), max(0, steps - 1), used, how, note)  # type: ignore[arg-type]
-
-
-def _write_critic_warmup(view: Writing) -> Iterator[Out]:
-    steps = view.config.schedule.critic_warmup_steps
-    used = (view.to("schedule.critic_warmup_steps"),)
-    yield Flow(view.path("trainer.critic_warmup"), steps + 1 if steps else 0, used, "derived" if steps else "mapped")
+    def write(self, value: Any, view: Writing) -> Any:
+        return Computed(value + 1) if value else Computed(0, how="mapped")
 
 
 def _read_prompts(view: Reading) -> Iterator[Flow]:
@@ -191,25 +196,6 @@ def _read_epochs(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("schedule.total_epochs"), epochs, used, same=True)
 
 
-def _read_rest(view: Reading) -> Iterator[Flow]:
-    yield Flow(view.to("data.last_batch"), "carry" if asynchronous.is_fully(view) else "drop", ())
-
-
-def _write_rest(view: Writing) -> Iterator[Out]:
-    used, count = (view.to("data.last_batch"),), rows(view.options)
-    if view.get("data.last_batch") != "carry":
-        yield Flow((), None, used, "mapped", "what verl does anyway")
-    elif view.config.schedule.total_epochs is None:
-        yield Flow((), None, used, "derived", "verl drops an epoch's incomplete last step; the run is limited by steps")
-    elif count is None:
-        hint = "state dataset_rows, and rlctl writes the number of steps"
-        yield Inexpressible(
-            used, said("verl drops an epoch's incomplete last step instead of carrying it on: {hint}", hint=hint)
-        )
-    else:
-        yield Flow((), None, used, "derived", "verl drops an epoch's incomplete last step. Wrote the number of steps")
-
-
 def total_rules(default_epochs: int) -> list[Rule]:
     """How long a run is; the same keys for PPO and SFT."""
     return [
@@ -219,6 +205,7 @@ def total_rules(default_epochs: int) -> list[Rule]:
             ("schedule.total_steps", "schedule.total_optimizer_steps"),
             _read_total,
             _write_total,
+            why="One number of steps is written for limits in steps, in optimizer steps and in epochs.",
         ),
         CustomRule(
             "total epochs",
@@ -226,14 +213,28 @@ def total_rules(default_epochs: int) -> list[Rule]:
             ("schedule.total_epochs",),
             _read_epochs,
             _write_epochs,
+            why="What is written depends on which of the steps and the epochs ends the run first.",
         ),
-        CustomRule(
-            "rest of an epoch",
-            (),
-            ("data.last_batch",),
-            _read_rest,
-            _write_rest,
-            "an epoch's incomplete last step is dropped",
+        FollowsFrom(
+            "data.last_batch",
+            reads=lambda view: "carry" if asynchronous.is_fully(view) else "drop",
+            writes=lambda view: "drop",
+            note="what verl does anyway",
+            harmless=(
+                (
+                    lambda view: view.config.schedule.total_epochs is None,
+                    "verl drops an epoch's incomplete last step; the run is limited by steps",
+                ),
+                (
+                    lambda view: rows(view.options) is not None,
+                    "verl drops an epoch's incomplete last step. Wrote the number of steps",
+                ),
+            ),
+            reason=said(
+                "verl drops an epoch's incomplete last step instead of carrying it on: {hint}",
+                hint="state dataset_rows, and rlctl writes the number of steps",
+            ),
+            formula="an epoch's incomplete last step is dropped",
         ),
     ]
 
@@ -309,15 +310,22 @@ def log_prob_micro(prefix: str, to: str, role: Role, passes: Callable[[Writing],
 PROMPTS = Key("data.train_batch_size", "batch.prompts_per_step", 1024, always=True)
 RULES: list[Rule] = [
     *asynchronous.RULES,
-    CustomRule("prompts", (*PROMPTS.keys, *asynchronous.PROMPTS), PROMPTS.canonical, _read_prompts, PROMPTS.write),
-    Key(f"{R}.n", "batch.responses_per_prompt", 1, always=True),
     CustomRule(
-        "mini-batch",
-        (DialectKey(f"{A}.ppo_mini_batch_size", 256),),
-        ("batch.mini_batch_responses",),
-        _read_mini,
-        _write_mini,
-        "prompts x rollout.n = responses",
+        "prompts",
+        (*PROMPTS.keys, *asynchronous.PROMPTS),
+        PROMPTS.canonical,
+        _read_prompts,
+        PROMPTS.write,
+        why="The fully asynchronous trainer has no batch: a step is the product of three other keys.",
+    ),
+    Key(f"{R}.n", "batch.responses_per_prompt", 1, always=True),
+    Key(
+        f"{A}.ppo_mini_batch_size",
+        "batch.mini_batch_responses",
+        256,
+        MiniBatch(),
+        always=True,
+        formula="prompts x rollout.n = responses",
     ),
     Key(f"{A}.ppo_epochs", "batch.ppo_epochs", 1),
     ACTOR_MICRO,
@@ -336,13 +344,12 @@ RULES: list[Rule] = [
     interval("trainer.test_freq", "schedule.evaluate_every"),
     Key("trainer.val_before_train", "schedule.evaluate_at_start", True, since="0.4"),
     Dropped("schedule.evaluate_at_end", "verl always evaluates after the last step if test_freq is set"),
-    CustomRule(
-        "critic warm-up",
-        (DialectKey("trainer.critic_warmup", 0),),
-        ("schedule.critic_warmup_steps",),
-        _read_critic_warmup,
-        _write_critic_warmup,
-        "critic_warmup - 1, counted from 1",
+    Key(
+        "trainer.critic_warmup",
+        "schedule.critic_warmup_steps",
+        0,
+        CountedFromOne(),
+        formula="critic_warmup - 1, counted from 1",
     ),
     When(
         (Key("data.gen_batch_size", "rollout.oversampling.generation_batch_prompts", None),),

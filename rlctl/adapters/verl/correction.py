@@ -222,4 +222,5 @@ CORRECTION = CustomRule(
     (*CORRECTION_FIELDS, C),
     _read_correction,
     _write_correction,
+    why="Three releases have it as one block, as words that each name several settings, and as numbers in a text.",
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlctl.adapters.engine.agents import games, plays
 from rlctl.adapters.engine.implied import ENVIRONMENTS, told
+from rlctl.adapters.engine.rows import ReadOnly, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     CustomRule,
@@ -19,11 +20,12 @@ from rlctl.adapters.engine.rules import (
     Provenance,
     Reading,
     Rule,
-    Section,
+    Switch,
     Tree,
+    When,
     Writing,
 )
-from rlctl.adapters.engine.values import SOURCE_FIELDS, Names
+from rlctl.adapters.engine.values import SOURCE_FIELDS, Names, Partly
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
@@ -47,8 +49,15 @@ def files_of(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def read_sources(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> Any:
-    """A reader of the files of one kind, each with the columns that hold for all."""
+def _files(
+    kind: str,
+    key: str,
+    columns: dict[str, tuple[str, Any]],
+    fixed: dict[str, Any],
+    more: tuple[DialectKey, ...] = (),
+    fills: tuple[str, ...] = (),
+) -> CustomRule:
+    """The files of one kind, each with the columns that hold for all."""
 
     def read(view: Reading) -> Iterator[Flow]:
         raw = view.get(key)
@@ -63,12 +72,6 @@ def read_sources(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed
                 yield Flow((*to, field), value, ())
         if not files_of(raw) and view.written(key):
             yield Flow(("data", kind), [], (view.path(key),))
-
-    return read
-
-
-def write_sources(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> Any:
-    """A writer of the files of one kind."""
 
     def write(view: Writing) -> Iterator[Out]:
         sources = view.get(f"data.{kind}")
@@ -87,7 +90,14 @@ def write_sources(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixe
             yield from _columns(view, kind, index, source, columns)
             yield from _fixed(view, kind, index, source, sources, columns, fixed)
 
-    return write
+    return CustomRule(
+        f"files of {kind}",
+        (DialectKey(key, ABSENT), *more),
+        fills,
+        read,
+        write,
+        why="A list of files becomes a list of sources, each with columns and settings that hold for all files of verl's.",
+    )
 
 
 def _write_episodes(view: Writing, kind: str, key: str, sources: Any) -> Iterator[Out]:
@@ -163,17 +173,15 @@ OTHERWISE = {
 """What verl does instead."""
 
 
-def _read_samples(kind: str, key: str) -> Any:
+def _rows_used(kind: str, files: str, key: str) -> CustomRule:
+    """How many rows are used, which verl counts over all files of a kind."""
+
     def read(view: Reading) -> Iterator[Flow]:
         value = view.get(key)
-        for index, _ in enumerate(files_of(view.get(f"data.{'val' if kind == 'eval' else 'train'}_files"))):
+        for index, _ in enumerate(files_of(view.get(files))):
             cut = value if isinstance(value, int) and value > 0 else None
             yield Flow(("data", kind, index, "max_samples"), cut, (view.path(key),))
 
-    return read
-
-
-def _write_samples(kind: str, key: str) -> Any:
     def write(view: Writing) -> Iterator[Out]:
         sources = view.get(f"data.{kind}")
         if any(source["format"] == "episodes" for source in sources):
@@ -188,7 +196,14 @@ def _write_samples(kind: str, key: str) -> Any:
         elif any(item is not None for item in wanted):
             yield Inexpressible(used, said("verl's {key} counts all files together", key=key))
 
-    return write
+    return CustomRule(
+        f"rows of {kind}",
+        (DialectKey(key, -1, "0.7"),),
+        (),
+        read,
+        write,
+        why="One number of verl's is a number of each source, and several of these are none of verl's.",
+    )
 
 
 def _is_greedy(view: Reading) -> bool:
@@ -252,34 +267,12 @@ def _leaves_cut(view: Writing) -> bool:
     return view.get("data.overlong_prompts") == "keep" and view.get("data.train_on_truncated_prompts") is False
 
 
-def _read_cut(view: Reading) -> Iterator[Flow]:
-    return iter(())
+PROMPT_LENGTH, MAX_PROMPT = f"{R}.prompt_length", "data.max_prompt_length"
 
 
-def _write_cut(view: Writing) -> Iterator[Out]:
-    used = (view.to("data.train_on_truncated_prompts"),)
-    if _leaves_cut(view):
-        note = (
-            "verl trains on truncated prompts or fails on them. Wrote its filter, which also drops evaluation prompts"
-        )
-        yield Flow(view.path("data.filter_overlong_prompts"), True, used, "derived", note)
-    else:
-        yield Flow(
-            (), None, used, "mapped", "no prompt is truncated" if view.get("data.overlong_prompts") == "drop" else ""
-        )
-
-
-def _read_prompt_length(view: Reading) -> Iterator[Flow]:
-    """How long a prompt may be in rollout; the data's own limit leaves none that is longer."""
-    own, data = f"{R}.prompt_length", "data.max_prompt_length"
-    if view.written(own):
-        same = view.get(own) == view.get(data)
-        why = said("as in {data}", data=data) if same else said("{data} decides which prompts are used", data=data)
-        yield Flow((), None, (view.path(own),), "mapped" if same else "dead", why)
-
-
-def _write_nothing(view: Writing) -> Iterator[Out]:
-    return iter(())
+def _differs(view: Reading) -> bool:
+    """Whether a prompt may be longer in rollout than in the data, whose own limit leaves none that is."""
+    return bool(view.get(PROMPT_LENGTH) != view.get(MAX_PROMPT))
 
 
 READ = (".parquet", ".json", ".jsonl")
@@ -363,70 +356,27 @@ def column_keys(columns: dict[str, tuple[str, Any]]) -> tuple[DialectKey, ...]:
 
 def source_rules(train: str, evaluation: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> list[Rule]:
     """The files, and how many of their rows are used."""
-    keys = column_keys(columns)
     return [
-        CustomRule(
-            "training files",
-            (DialectKey(train, ABSENT), *keys),
-            PER_SOURCE,
-            read_sources("train", train, columns, fixed),
-            write_sources("train", train, columns, fixed),
-        ),
-        CustomRule(
-            "evaluation files",
-            (DialectKey(evaluation, ABSENT),),
-            (),
-            read_sources("eval", evaluation, columns, fixed),
-            write_sources("eval", evaluation, columns, fixed),
-        ),
-        CustomRule(
-            "training rows",
-            (DialectKey("data.train_max_samples", -1, "0.7"),),
-            (),
-            _read_samples("train", "data.train_max_samples"),
-            _write_samples("train", "data.train_max_samples"),
-        ),
-        CustomRule(
-            "evaluation rows",
-            (DialectKey("data.val_max_samples", -1, "0.7"),),
-            (),
-            _read_samples("eval", "data.val_max_samples"),
-            _write_samples("eval", "data.val_max_samples"),
-        ),
+        _files("train", train, columns, fixed, column_keys(columns), PER_SOURCE),
+        _files("eval", evaluation, columns, fixed),
+        _rows_used("train", train, "data.train_max_samples"),
+        _rows_used("eval", evaluation, "data.val_max_samples"),
     ]
 
 
-CUSTOM = Section(
-    "data.custom",
-    (Key("data.custom_cls.path", "data.custom.path"), Key("data.custom_cls.name", "data.custom.class_name")),
-)
-
-
-def _read_custom(view: Reading) -> Iterator[Flow]:
-    used = (view.path("data.custom_cls.path"), view.path("data.custom_cls.name"))
-    path = view.get("data.custom_cls.path")
-    yield Flow(view.to("data.custom"), {} if path else None, used)
-    if path:
-        yield Flow(view.to("data.custom.path"), path, used[:1], same=True)
-        yield Flow(view.to("data.custom.class_name"), view.get("data.custom_cls.name") or "", used[1:], same=True)
-
-
-def _write_custom(view: Writing) -> Iterator[Out]:
-    custom = view.get("data.custom")
-    if isinstance(custom, dict):
-        yield Flow(view.path("data.custom_cls.path"), custom["path"], (view.to("data.custom.path"),), same=True)
-        yield Flow(
-            view.path("data.custom_cls.name"), custom["class_name"], (view.to("data.custom.class_name"),), same=True
-        )
-
-
-CUSTOM_RULE = CustomRule(
-    "data-set class",
-    (DialectKey("data.custom_cls.path", None, "0.4"), DialectKey("data.custom_cls.name", None, "0.4")),
-    ("data.custom", "data.custom.path", "data.custom.class_name"),
-    _read_custom,
-    _write_custom,
-)
+CUSTOM: list[Rule] = [
+    Switch("data.custom_cls.path", "data.custom", None, "0.4", write_on=ABSENT, write_off=ABSENT),
+    When(
+        (
+            Key("data.custom_cls.path", "data.custom.path", None, since="0.4"),
+            Key("data.custom_cls.name", "data.custom.class_name", None, Partly({None: ""}), since="0.4"),
+        ),
+        lambda view: bool(view.get("data.custom_cls.path")),
+        lambda view: view.get("data.custom") is not None,
+        "",
+    ),
+]
+"""A class of the user's, if its file is named."""
 
 RULES: list[Rule] = [
     *source_rules("data.train_files", "data.val_files", COLUMNS, {"answer_key": ANSWER}),
@@ -442,10 +392,15 @@ RULES: list[Rule] = [
         (),
         _read_evaluation,
         _write_evaluation,
+        why="One block of verl's samples for every evaluation source, and a switch beside it makes it greedy.",
     ),
     Key("data.max_prompt_length", "data.max_prompt_tokens", 512),
-    CustomRule(
-        "prompts in rollout", (DialectKey(f"{R}.prompt_length", ABSENT),), (), _read_prompt_length, _write_nothing
+    ReadOnly(
+        PROMPT_LENGTH,
+        lambda view: said(
+            "{data} decides which prompts are used" if _differs(view) else "as in {data}", data=MAX_PROMPT
+        ),
+        dead=lambda view: _differs(view),
     ),
     Key(
         "data.filter_overlong_prompts",
@@ -454,13 +409,20 @@ RULES: list[Rule] = [
         Names({True: "drop", False: "keep"}),
         write_when=lambda view: not _leaves_cut(view),
     ),
-    CustomRule(
-        "cut prompts",
-        (),
-        ("data.train_on_truncated_prompts",),
-        _read_cut,
-        _write_cut,
-        "verl trains on truncated prompts",
+    WriteOnly(
+        "data.train_on_truncated_prompts",
+        lambda view: _leaves_cut(view),
+        "verl trains on truncated prompts or fails on them. Wrote its filter, which also drops evaluation prompts",
+        "data.filter_overlong_prompts",
+        True,
+        fills=True,
+        formula="verl trains on truncated prompts",
+    ),
+    WriteOnly(
+        "data.train_on_truncated_prompts",
+        lambda view: not _leaves_cut(view),
+        lambda view: "no prompt is truncated" if view.get("data.overlong_prompts") == "drop" else "",
+        how="mapped",
     ),
     Key("data.truncation", "data.truncation", "error"),
     Key("data.shuffle", "data.curriculum.order", True, ORDER),
@@ -470,7 +432,7 @@ RULES: list[Rule] = [
     Key("data.filter_overlong_prompts_workers", "data.filter_workers", 1, since="0.4"),
     Key("data.use_shm", "data.stage_in_shared_memory", False, since="0.4"),
     Key("data.trust_remote_code", "data.trust_remote_code", False, since="0.4"),
-    CUSTOM_RULE,
+    *CUSTOM,
     Tree("data.apply_chat_template_kwargs", "model.chat_template_args", since="0.6"),
     Key(
         "data.tokenizer",

@@ -7,20 +7,25 @@ file of responses as ``data.output_path``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from rlctl.adapters.engine.rows import FollowsFrom, ReadOnly, always
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Chosen,
+    Computed,
     CustomRule,
     DialectKey,
     Dropped,
     Flow,
     Inexpressible,
+    InexpressibleError,
     Key,
     Noted,
     Out,
     Reading,
     Rule,
+    Same,
     Tree,
     VersionedDefault,
     Writing,
@@ -83,7 +88,14 @@ def _read_file(kind: str, fields: dict[str, str]) -> CustomRule:
     }
     own = tuple(DialectKey(key, defaults.get(field, ABSENT)) for field, key in fields.items())
     names = tuple(f"data.{rows}[].{field}" for field in SOURCE_FIELDS)
-    return CustomRule(f"file of {kind}", own, names, read, write)
+    return CustomRule(
+        f"file of {kind}",
+        own,
+        names,
+        read,
+        write,
+        why="The one file is the first of a list of sources, and further sources are lost.",
+    )
 
 
 GENERATION: list[Rule] = [
@@ -182,55 +194,48 @@ EVALUATION: list[Rule] = [
         ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)),
         _read_reward,
         _write_reward,
+        why="The one function is the first of a list of rewards, and further rewards are lost.",
     ),
     *RAY,
     *rest("verl's evaluation only scores the responses of a file"),
 ]
 
 
-def _read_output(view: Reading) -> Iterator[Flow]:
-    key = "data.output_path"
-    yield Flow(view.to(FOLDER), view.get(key), (view.path(key),), "mapped", "one file of rows with their responses")
+class ResponsesFile(Same):
+    """The file of responses, which verl has to be given."""
 
-
-def _write_output(view: Writing) -> Iterator[Out]:
-    folder = view.get(FOLDER)
-    if folder is None:
-        yield Inexpressible((view.to(FOLDER),), "verl's generation needs a file for its responses")
-        return
-    yield Flow(view.path("data.output_path"), folder, (view.to(FOLDER),), always=True)
-
-
-def _read_passes(view: Reading) -> Iterator[Flow]:
-    yield Flow(view.to("schedule.total_epochs"), 1, (), "derived", "each prompt gets one response")
-    if view.written("trainer.total_epochs"):
-        yield Flow((), None, (view.path("trainer.total_epochs"),), "dead", "each prompt gets one response")
-
-
-def _write_passes(view: Writing) -> Iterator[Out]:
-    if view.get("schedule.total_epochs") not in (None, 1):
-        yield Inexpressible((view.to("schedule.total_epochs"),), "verl's generation gives one response per prompt")
+    def write(self, value: Any, view: Writing) -> Any:
+        if value is None:
+            raise InexpressibleError("verl's generation needs a file for its responses")
+        return value
 
 
 SERVER: list[Rule] = [
     mode("rollout_only"),
     length("prompt_length", "data.max_prompt_length", "data.max_prompt_tokens", server=True),
     length("response_length", "data.max_response_length", "rollout.max_response_tokens", server=True),
-    CustomRule(
-        "passes over the data",
-        (DialectKey("trainer.total_epochs", 30),),
-        ("schedule.total_epochs",),
-        _read_passes,
-        _write_passes,
+    FollowsFrom(
+        "schedule.total_epochs",
+        reads=lambda view: Computed(1, "each prompt gets one response"),
+        writes=lambda view: 1,
+        reason="verl's generation gives one response per prompt",
+        open=(None,),
     ),
-    CustomRule("file of responses", (DialectKey("data.output_path", None),), (FOLDER,), _read_output, _write_output),
+    ReadOnly("trainer.total_epochs", "each prompt gets one response", 30, dead=always),
+    Key(
+        "data.output_path",
+        FOLDER,
+        None,
+        ResponsesFile(note="one file of rows with their responses"),
+        always=True,
+    ),
 ]
 """What the generation server adds to the PPO trainer's table, before the rules that it replaces."""
 
 
 def server(trainer: Sequence[Rule]) -> tuple[Rule, ...]:
     """The table of the generation server: the PPO trainer's, with what it replaces."""
-    replaced = {rule.canonical for rule in SERVER}
+    replaced = {rule.canonical for rule in SERVER if rule.canonical}
     return (*SERVER, *(rule for rule in trainer if rule.canonical not in replaced))
 
 

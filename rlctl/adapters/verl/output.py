@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rlctl.adapters.engine.rows import FollowsFrom, WriteOnly, always
 from rlctl.adapters.engine.rules import (
     ABSENT,
     SAME,
@@ -53,28 +54,23 @@ def _write_trackers(view: Writing) -> Iterator[Out]:
                 )
 
 
-def _read_last(view: Reading) -> Iterator[Flow]:
+def _saves(view: Reading) -> bool:
     every = view.get("trainer.save_freq")
-    yield Flow(view.to("checkpoint.at_end"), isinstance(every, int) and every > 0, ())
+    return isinstance(every, int) and every > 0
 
 
-def _write_last(view: Writing) -> Iterator[Out]:
-    every, last = view.get("checkpoint.every"), view.get("checkpoint.at_end")
-    used = (view.to("checkpoint.at_end"),)
-    if last == (every is not None):
-        yield Flow((), None, used, "mapped", "follows from save_freq")
-    elif last:
-        yield Inexpressible(used, "verl saves at the end only if save_freq is set")
-    else:
-        yield Inexpressible(used, "verl saves at the end if save_freq is set")
-
-
-AT_END = CustomRule("last checkpoint", (), ("checkpoint.at_end",), _read_last, _write_last, "save_freq > 0")
-
-
-def _read_export(view: Reading) -> Iterator[Flow]:
-    contents = _contents(view)
-    yield Flow(view.to("checkpoint.export"), "always" if "hf_model" in contents else "never", ())
+AT_END = FollowsFrom(
+    "checkpoint.at_end",
+    reads=_saves,
+    writes=lambda view: view.get("checkpoint.every") is not None,
+    note="follows from save_freq",
+    reason=lambda view: (
+        "verl saves at the end only if save_freq is set"
+        if view.get("checkpoint.at_end")
+        else "verl saves at the end if save_freq is set"
+    ),
+    formula="save_freq > 0",
+)
 
 
 def _contents(view: Reading) -> list[Any]:
@@ -90,28 +86,44 @@ def _contents(view: Reading) -> list[Any]:
     return []
 
 
-def _write_export(view: Writing) -> Iterator[Out]:
-    export, contents = view.get("checkpoint.export"), view.get("checkpoint.save_contents")
-    used = (view.to("checkpoint.export"),)
-    has = "hf_model" in contents
-    if (export == "always") is has or (export != "always" and not has and export == "never"):
-        yield Flow((), None, used, "mapped", "hf_model is one of the contents")
-    elif export == "last":
-        yield Inexpressible(used, "verl writes the Hugging Face model with every checkpoint or with none")
+EXPORT = FollowsFrom(
+    "checkpoint.export",
+    reads=lambda view: "always" if "hf_model" in _contents(view) else "never",
+    writes=lambda view: "always" if "hf_model" in view.get("checkpoint.save_contents") else "never",
+    note="hf_model is one of the contents",
+    reason="verl writes the Hugging Face model with every checkpoint or with none",
+    idle=always,
+    formula="hf_model in save_contents",
+)
 
 
-def _read_nothing(view: Reading) -> Iterator[Flow]:
-    return iter(())
+def _has_folder(view: Writing) -> bool:
+    return view.get("checkpoint.folder") is not None
 
 
-def _write_folder(view: Writing) -> Iterator[Out]:
-    """A run's folder holds its checkpoints, unless they have one of their own."""
-    run, used = view.config.run, (view.to("run.folder"),)
-    if view.get("checkpoint.folder") is not None:
-        yield Inexpressible(used, "verl has no run folder; checkpoints go to trainer.default_local_dir")
-    elif view.explicit("run.folder"):
-        folder, named = f"{run.folder}/{run.project}/{run.name}", (view.to("run.project"), view.to("run.name"))
-        yield Flow(view.path("trainer.default_local_dir"), folder, used + named, "derived", "folder / project / name")
+def _folder(view: Writing) -> str:
+    run = view.config.run
+    return f"{run.folder}/{run.project}/{run.name}"
+
+
+RUN_FOLDER: list[Rule] = [
+    WriteOnly(
+        "run.folder",
+        _has_folder,
+        lost="verl has no run folder; checkpoints go to trainer.default_local_dir",
+        fills=True,
+        formula="default_local_dir = folder/project/name",
+    ),
+    WriteOnly(
+        "run.folder",
+        lambda view: not _has_folder(view) and view.explicit("run.folder"),
+        "folder / project / name",
+        "trainer.default_local_dir",
+        _folder,
+        beside=("run.project", "run.name"),
+    ),
+]
+"""A run's folder holds its checkpoints, unless they have one of their own."""
 
 
 def unread(why: str, *more: str) -> list[Rule]:
@@ -185,10 +197,11 @@ def trainer(project: str, name: str, *, last: Rule = AT_END, each_epoch: str = "
             ),
             _read_trackers,
             _write_trackers,
+            why="A list of names becomes a list of sections, whose other fields are lost one by one.",
         ),
         interval("trainer.save_freq", "checkpoint.every", each_epoch=each_epoch),
         last,
-        CustomRule("export", (), ("checkpoint.export",), _read_export, _write_export, "hf_model in save_contents"),
+        EXPORT,
         Key("trainer.resume_mode", "checkpoint.resume", "auto", RESUME),
         Key("trainer.resume_from_path", "checkpoint.resume_path", None),
         Key("trainer.default_local_dir", "checkpoint.folder", None),
@@ -201,9 +214,7 @@ GENERAL: list[Rule] = [
     Dropped("rlctl", "the schema's version"),
     Dropped("run.group", "verl has no groups of runs", idle=True),
     Dropped("run.seed", "verl has a separate seed for each part"),
-    CustomRule(
-        "run folder", (), ("run.folder",), _read_nothing, _write_folder, "default_local_dir = folder/project/name"
-    ),
+    *RUN_FOLDER,
     *[
         Dropped(f"run.{name}", "verl leaves it to the launcher", idle=name.startswith("on_") or name == "max_restarts")
         for name in ["max_steps_this_session", "max_restarts", "on_end", "on_failure", "time_limit"]

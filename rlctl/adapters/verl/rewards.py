@@ -344,7 +344,14 @@ class Manager(NullReads):
 
 
 RULES: list[Rule] = [
-    CustomRule("rewards", OWN, ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)), _read, _write),
+    CustomRule(
+        "rewards",
+        OWN,
+        ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)),
+        _read,
+        _write,
+        why="Three blocks, of which one scores, become a list of rewards, and the other way round.",
+    ),
     Key(
         "reward.reward_manager.name",
         "reward_loop.manager",

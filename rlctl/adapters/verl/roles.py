@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from rlctl.adapters.engine.rows import OneOf
 from rlctl.adapters.engine.rules import (
     ABSENT,
-    Absent,
-    CustomRule,
     DefaultFrom,
     DialectKey,
-    Flow,
-    Out,
     Reading,
     Rule,
+    Same,
     When,
     Writing,
     own_name,
@@ -75,29 +73,30 @@ def _size(value: Any) -> int:
     return value if isinstance(value, int) and value > 1 else 1
 
 
-def sequence_parallel(role: Role) -> CustomRule:
+class AtLeastOne(Same):
+    """A size; anything that is none is 1."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return _size(value)
+
+
+def sequence_parallel(role: Role) -> OneOf:
     """The Ulysses size, which stands in the role and, since 0.6, in its FSDP block."""
 
-    def read(view: Reading) -> Iterator[Flow]:
-        used = tuple(view.path(key) for key in role.ulysses)
+    def deciding(view: Reading) -> str:
         size = role.ulysses_size(view)
-        deciding = next((key for key in role.ulysses if _size(view.get(key)) == size), role.ulysses[0])
-        yield Flow(view.to(f"{role.to}.ulysses_sequence_parallel_size"), size, (view.path(deciding),), same=True)
-        others = tuple(path for path in used if path != view.path(deciding))
-        yield Flow((), None, others, "dead", said("{deciding} decides", deciding=deciding))
+        return next((key for key in role.ulysses if _size(view.get(key)) == size), role.ulysses[0])
 
-    def write(view: Writing) -> Iterator[Out]:
-        size = view.get(f"{role.to}.ulysses_sequence_parallel_size")
-        if not isinstance(size, Absent):
-            yield Flow(
-                view.path(role.ulysses[0]), size, (view.to(f"{role.to}.ulysses_sequence_parallel_size"),), same=True
-            )
-
-    own = (
-        DialectKey(role.ulysses[0], role_default(role)),
-        *(DialectKey(key, ABSENT, "0.6") for key in role.ulysses[1:]),
+    return OneOf(
+        (
+            DialectKey(role.ulysses[0], role_default(role)),
+            *(DialectKey(key, ABSENT, "0.6") for key in role.ulysses[1:]),
+        ),
+        f"{role.to}.ulysses_sequence_parallel_size",
+        reads=deciding,
+        writes=lambda view: role.ulysses[0],
+        convert=AtLeastOne(),
     )
-    return CustomRule(f"Ulysses size of {role.to}", own, (f"{role.to}.ulysses_sequence_parallel_size",), read, write)
 
 
 def role_default(role: Role) -> Any:

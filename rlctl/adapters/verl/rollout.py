@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from rlctl.adapters.engine.rows import FollowsFrom, OneOf, WriteOnly, is_number
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -46,12 +47,6 @@ LOAD = Names(
         "hf": "auto",
     }
 )
-
-
-def _write_engine(view: Writing) -> Iterator[Out]:
-    if view.get("rollout.engine.type") == "auto":
-        note = "verl needs an engine name; vLLM is the choice on GPUs"
-        yield Flow(view.path(f"{R}.name"), "vllm", (view.to("rollout.engine.type"),), "derived", note, always=True)
 
 
 def _read_args(view: Reading) -> Iterator[Flow]:
@@ -280,22 +275,15 @@ def _write_sync(view: Writing) -> Iterator[Out]:
             yield Inexpressible((view.to("weight_sync.max_steps_ahead"),), "this verl release is synchronous")
 
 
-def _none(view: Any) -> Iterator[Any]:
-    return iter(())
-
-
-def _write_replicas(view: Writing) -> Iterator[Out]:
-    wanted = view.get("rollout.parallel.replicas")
-    used = (view.to("rollout.parallel.replicas"),)
-    if wanted == "auto":
-        return
+def _engines(view: Writing) -> Any:
+    """Engines that fill all devices of rollout; ABSENT if they do not."""
     total, each = arithmetic.rollout_devices(view.config), arithmetic.devices_per_rollout_engine(view.config)
-    fits = total == wanted * each
-    yield (
-        Flow((), None, used, "mapped", "follows from the devices")
-        if fits
-        else Inexpressible(used, said("verl fills all devices with engines: {total} / {each}", total=total, each=each))
-    )
+    return total // each if total % each == 0 else ABSENT
+
+
+def _engines_differ(view: Writing) -> str:
+    total, each = arithmetic.rollout_devices(view.config), arithmetic.devices_per_rollout_engine(view.config)
+    return said("verl fills all devices with engines: {total} / {each}", total=total, each=each)
 
 
 def _shares(view: Writing) -> bool:
@@ -311,45 +299,25 @@ def _same_sharing(view: Writing) -> bool:
     return _shares(view) or asynchronous.is_separate(view)
 
 
-def _write_fraction(view: Writing) -> Iterator[Out]:
-    fraction = view.get("rollout.memory.gpu_memory_utilization")
-    if isinstance(fraction, (int, float)) and not _same_sharing(view):
-        note = said(
-            "{fraction:g} is for dedicated rollout devices; verl's roles share devices, so verl's 0.5 is kept",
-            fraction=fraction,
-        )
-        yield Flow((), None, (view.to("rollout.memory.gpu_memory_utilization"),), "derived", note)
-
-
-def _write_method(view: Writing) -> Iterator[Out]:
-    if not _same_sharing(view):
-        note = "weights stay on the shared devices"
-        yield Flow((), None, (view.to("weight_sync.method"),), "derived", note)
-    elif _needs_transfer(view):
-        note = "separate_async refuses naive, verl's default"
-        key, used = view.path(f"{R}.checkpoint_engine.backend"), (view.to("weight_sync.method"),)
-        yield Flow(key, "nccl", used, "derived", note, always=True)
-
-
 def _needs_transfer(view: Writing) -> bool:
     """Whether verl refuses its default transport of weights, which needs devices that all roles share."""
     return asynchronous.is_separate(view) and view.get("weight_sync.method") in (None, "auto")
 
 
-def length(name: str, trainers: str, to: str, *, server: bool = False) -> CustomRule:
+def length(name: str, trainers: str, to: str, *, server: bool = False) -> OneOf:
     """A length that the rollout takes from its own key, which names the trainer's where it is not said; a server has no other."""
     own = f"{R}.{name}"
 
-    def read(view: Reading) -> Iterator[Flow]:
-        decides = view.written(own) and (not view.written(trainers) or view.get(own) != view.get(trainers))
-        key, other = (own, trainers) if decides else (trainers, own)
-        yield Flow(view.to(to), view.get(key), (view.path(key),), same=True)
-        yield Flow((), None, (view.path(other),), "dead" if decides else "mapped", said("rollout uses {key}", key=key))
+    def decides(view: Reading) -> bool:
+        return view.written(own) and (not view.written(trainers) or view.get(own) != view.get(trainers))
 
-    def write(view: Writing) -> Iterator[Out]:
-        yield Flow(view.path(own if server else trainers), view.get(to), (view.to(to),), same=True)
-
-    return CustomRule(f"length of {to}", (DialectKey(own, 512), DialectKey(trainers, 512)), (to,), read, write)
+    return OneOf(
+        (DialectKey(own, 512), DialectKey(trainers, 512)),
+        to,
+        reads=lambda view: own if decides(view) else trainers,
+        writes=lambda view: own if server else trainers,
+        reason="rollout uses {name}",
+    )
 
 
 def _read_device(view: Reading) -> Iterator[Flow]:
@@ -378,6 +346,7 @@ DEVICE = CustomRule(
     _read_device,
     _write_device,
     "npu is kept",
+    why="A device that rlctl does not have is read as another one, and kept for the way back.",
 )
 RULES: list[Rule] = [
     Chosen(
@@ -389,7 +358,14 @@ RULES: list[Rule] = [
         missing="verl has no engine {name}",
         dialect="verl",
     ),
-    CustomRule("engine left open", (), (), _none, _write_engine),
+    WriteOnly(
+        "rollout.engine.type",
+        lambda view: view.get("rollout.engine.type") == "auto",
+        "verl needs an engine name; vLLM is the choice on GPUs",
+        key=f"{R}.name",
+        value="vllm",
+        always=True,
+    ),
     CustomRule(
         "engine arguments",
         (
@@ -401,6 +377,7 @@ RULES: list[Rule] = [
         ("rollout.engine.args",),
         _read_args,
         _write_args,
+        why="The engine's name is one part of the key, and blocks of other engines stand beside its own.",
     ),
     Dropped("rollout.engine.base_url", "verl cannot call an external endpoint"),
     Dropped("rollout.engine.model", "verl cannot call an external endpoint"),
@@ -428,20 +405,28 @@ RULES: list[Rule] = [
     Key(f"{R}.pipeline_model_parallel_size", "rollout.parallel.pipeline_parallel_size", 1, since="0.6"),
     Key(f"{R}.data_parallel_size", "rollout.parallel.data_parallel_size", 1, since="0.6"),
     Key(f"{R}.expert_parallel_size", "rollout.parallel.expert_parallel_size", 1, since="0.6"),
-    CustomRule("engines", (), ("rollout.parallel.replicas",), _none, _write_replicas, "devices / devices of an engine"),
+    FollowsFrom(
+        "rollout.parallel.replicas",
+        writes=_engines,
+        note="follows from the devices",
+        reason=_engines_differ,
+        open=("auto",),
+        formula="devices / devices of an engine",
+    ),
     Key(
         f"{R}.gpu_memory_utilization",
         "rollout.memory.gpu_memory_utilization",
         0.5,
         write_when=lambda view: _same_sharing(view),
     ),
-    CustomRule(
-        "memory fraction on shared devices",
-        (),
-        (),
-        _none,
-        lambda view: _write_fraction(view),
-        "0.5 if all roles share devices",
+    WriteOnly(
+        "rollout.memory.gpu_memory_utilization",
+        lambda view: is_number(view.get("rollout.memory.gpu_memory_utilization")) and not _same_sharing(view),
+        lambda view: said(
+            "{fraction:g} is for dedicated rollout devices; verl's roles share devices, so verl's 0.5 is kept",
+            fraction=view.get("rollout.memory.gpu_memory_utilization"),
+        ),
+        formula="0.5 if all roles share devices",
     ),
     Key(f"{R}.max_num_seqs", "rollout.memory.max_num_seqs", VersionedDefault({"0.3": 1024, "0.9": 256})),
     Key(f"{R}.max_num_batched_tokens", "rollout.memory.max_batched_tokens", 8192),
@@ -498,6 +483,7 @@ RULES: list[Rule] = [
         ("placement.nodes", "placement.devices_per_node"),
         _read_devices,
         _write_devices,
+        why="Devices of the trainer and of rollout are counted apart in verl, and together in a canonical config.",
     ),
     CustomRule(
         "placement",
@@ -522,6 +508,7 @@ RULES: list[Rule] = [
         ),
         _read_placement,
         _write_sync,
+        why="One word names the trainer, which decides the layout, how far rollout runs ahead and what is sent when.",
     ),
     DEVICE,
     Dropped("placement.roles{}.**", "verl places roles by its resource pools"),
@@ -536,13 +523,19 @@ RULES: list[Rule] = [
         since="0.8",
         write_when=lambda view: _same_sharing(view) and not _needs_transfer(view),
     ),
-    CustomRule(
-        "weight transport on shared devices",
-        (),
-        (),
-        _none,
-        lambda view: _write_method(view),
-        "naive if all roles share devices",
+    WriteOnly(
+        "weight_sync.method",
+        lambda view: not _same_sharing(view),
+        "weights stay on the shared devices",
+        formula="naive if all roles share devices",
+    ),
+    WriteOnly(
+        "weight_sync.method",
+        lambda view: _same_sharing(view) and _needs_transfer(view),
+        "separate_async refuses naive, verl's default",
+        key=f"{R}.checkpoint_engine.backend",
+        value="nccl",
+        always=True,
     ),
     Key(
         f"{R}.checkpoint_engine.update_weights_bucket_megabytes",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from rlctl.adapters.engine.rows import ReadOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
+    Calculation,
+    Computed,
     CustomRule,
     DialectKey,
     Dropped,
@@ -22,40 +26,28 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import Off, Partly, interval
 from rlctl.adapters.verl.algorithm import PRESET
 from rlctl.adapters.verl.batch import total_rules
-from rlctl.adapters.verl.data import CUSTOM_RULE, source_rules
+from rlctl.adapters.verl.data import CUSTOM, source_rules
 from rlctl.adapters.verl.optim import optimizer, schedule
 from rlctl.adapters.verl.output import GENERAL, checkpoint, trainer, unread
 from rlctl.adapters.verl.roles import SFT, SFT_OLD, sequence_parallel, under
 from rlctl.adapters.verl.rollout import DEVICE
 from rlctl.adapters.verl.train import engines, frozen_router, memory, model
-from rlctl.adapters.verl.training_engine import DTYPES_LONG, fsdp, micro, offloads, precision, strategy
+from rlctl.adapters.verl.training_engine import DTYPES_LONG, fsdp, micro, precision, strategy
+from rlctl.adapters.verl_trainer.fsdp import offloads
 from rlctl.common.messages.reasons import said
 
 
-def _plain_micro(view: Reading) -> Iterator[Flow]:
-    for key in ("data.micro_batch_size_per_gpu", "data.micro_batch_size"):
-        size = view.get(key)
-        if isinstance(size, int):
-            yield Flow(view.to("batch.micro_batch.unit"), "responses", ())
-            yield Flow(view.to("batch.micro_batch.size"), size, (view.path(key),), same=True)
-            return
+class Rows(Calculation):
+    """The rows of a micro-batch; a number of tokens is divided by the longest row."""
 
+    def read(self, value: Any, view: Reading) -> Any:
+        return value if isinstance(value, int) else ABSENT
 
-def _write_plain_micro(view: Writing) -> Iterator[Out]:
-    by, size = view.get("batch.micro_batch.unit"), view.get("batch.micro_batch.size")
-    used = (view.to("batch.micro_batch.size"), view.to("batch.micro_batch.unit"))
-    if by == "responses":
-        yield Flow(view.path("data.micro_batch_size_per_gpu"), size, used)
-    else:
-        longest = view.config.data.max_sequence_tokens or view.config.model.max_context_tokens or size
-        rows = max(1, size // longest)
-        yield Flow(
-            view.path("data.micro_batch_size_per_gpu"),
-            rows,
-            used,
-            "derived",
-            said("{size} tokens / {longest} a row", size=size, longest=longest),
-        )
+    def write(self, value: Any, view: Writing) -> Any:
+        if view.get("batch.micro_batch.unit") == "responses":
+            return value
+        longest = view.config.data.max_sequence_tokens or view.config.model.max_context_tokens or value
+        return Computed(max(1, value // longest), said("{size} tokens / {longest} a row", size=value, longest=longest))
 
 
 OBJECTIVE = Dropped("algorithm.objective.type", "verl's SFT trainer supports only SFT", "sft")
@@ -75,7 +67,7 @@ def common(each_epoch: str = "") -> list[Rule]:
         Key("data.truncation", "data.sequence_truncation", "error"),
         Key("data.use_shm", "data.stage_in_shared_memory", False),
         Tree("data.apply_chat_template_kwargs", "model.chat_template_args", since="0.6"),
-        CUSTOM_RULE,
+        *CUSTOM,
         *total_rules(4),
         *trainer("gsm8k-sft", "test", last=AT_END, each_epoch=each_epoch),
         *GENERAL,
@@ -103,18 +95,13 @@ ENGINE_COLUMNS = {
 }
 
 
-def _read_padding(view: Reading) -> Iterator[Flow]:
-    key = "data.pad_mode"
-    if view.get(key) == "no_padding":
-        yield Flow((), None, (view.path(key),), "mapped", "rows are always packed")
-
-
-def _write_nothing(view: Writing) -> Iterator[Out]:
-    return iter(())
-
-
 ENGINE: list[Rule] = [
-    CustomRule("padding", (DialectKey("data.pad_mode", "no_padding"),), (), _read_padding, _write_nothing),
+    ReadOnly(
+        "data.pad_mode",
+        "rows are always packed",
+        "no_padding",
+        when=lambda view: view.get("data.pad_mode") == "no_padding",
+    ),
     *source_rules("data.train_files", "data.val_files", ENGINE_COLUMNS, {}),
     micro(
         "batch.micro_batch",
@@ -199,13 +186,16 @@ OLD: list[Rule] = [
         (),
         _read_columns,
         _write_columns,
+        why="A switch chooses which two columns hold for every file, and each source has its own.",
     ),
-    CustomRule(
-        "micro-batch",
-        (DialectKey("data.micro_batch_size_per_gpu", 4), DialectKey("data.micro_batch_size", None)),
-        ("batch.micro_batch.unit", "batch.micro_batch.size"),
-        _plain_micro,
-        _write_plain_micro,
+    Dropped("batch.micro_batch.unit", "verl's old SFT trainer counts rows", "responses"),
+    Key(
+        "data.micro_batch_size_per_gpu",
+        "batch.micro_batch.size",
+        4,
+        Rows(),
+        made_of=("batch.micro_batch.unit",),
+        also=(DialectKey("data.micro_batch_size", None),),
     ),
     Key("data.chat_template", "model.chat_template", None),
     *model("model", "model", path="partial_pretrain"),

@@ -174,6 +174,7 @@ RULES: list[Rule] = [
         ),
         _read_filters,
         _write_filters,
+        why="A switch is one item of a list of filters, and the release decides what it can say of it.",
     ),
     CustomRule(
         "overlong penalty",
@@ -193,5 +194,6 @@ RULES: list[Rule] = [
         (SHAPING, *(f"{SHAPING}.{name}" for name in ("buffer", "factor", "limit", "clamp"))),
         _read_overlong,
         _write_overlong,
+        why="Three blocks have had it, and it acts only with one reward manager, which may have to be written for it.",
     ),
 ]

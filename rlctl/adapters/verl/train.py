@@ -8,8 +8,8 @@ from typing import Any
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
-    SAME,
     Absent,
+    Calculation,
     CustomRule,
     DefaultFrom,
     DialectKey,
@@ -19,7 +19,6 @@ from rlctl.adapters.engine.rules import (
     InexpressibleError,
     Key,
     Out,
-    Provenance,
     Reading,
     Rule,
     Section,
@@ -29,6 +28,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import AGGREGATIONS, DTYPES, Listed, Names, NullReads, Partly, Unclipped
+from rlctl.adapters.verl.batch import Prompts
 from rlctl.adapters.verl.optim import optimizer, schedule
 from rlctl.adapters.verl.roles import ACTOR, Role, sequence_parallel, under
 from rlctl.adapters.verl.roles import CRITIC as CRITIC_ROLE
@@ -39,12 +39,11 @@ from rlctl.adapters.verl.training_engine import (
     fsdp,
     megatron,
     micro,
-    offloads_since,
     precision,
     strategy,
 )
+from rlctl.adapters.verl_trainer.fsdp import offloads, sharding
 from rlctl.common.messages.reasons import said
-from rlctl.planning import arithmetic
 
 A = "actor_rollout_ref.actor"
 M = "actor_rollout_ref.model"
@@ -98,6 +97,7 @@ def lora(prefix: str, to: str) -> list[Rule]:
             (to, f"{to}.rank"),
             read,
             write,
+            why="The section is there if either of two ranks is above 0, or an adapter is named.",
         ),
         Key(f"{m}lora_alpha", f"{c}alpha", 16, since="0.4", also=(DialectKey(f"{m}lora.alpha", ABSENT, "0.8"),)),
         Key(f"{m}lora.dropout", f"{c}dropout", 0.0, since="0.8"),
@@ -161,7 +161,14 @@ def _overrides(key: str, to: str) -> CustomRule:
         for name, item in value.items() if isinstance(value, Mapping) else ():
             yield Flow((*view.path(place), name), item, used)
 
-    return CustomRule(f"overrides of {to}", (DialectKey(key, {}), DialectKey(f"{key}.**", ABSENT)), (to,), read, write)
+    return CustomRule(
+        f"overrides of {to}",
+        (DialectKey(key, {}), DialectKey(f"{key}.**", ABSENT)),
+        (to,),
+        read,
+        write,
+        why="One of its entries, if it is written, replaces all the others.",
+    )
 
 
 def frozen_router(model: str, block: str, role: Role) -> When:
@@ -178,8 +185,15 @@ def frozen_router(model: str, block: str, role: Role) -> When:
         if not isinstance(value, Absent):
             yield Flow(view.path(new if view.version >= (0, 8) else old), value, (view.to(to),), same=True)
 
-    own = (DialectKey(old, False, "0.3", "0.7"), DialectKey(new, False, "0.6"))
-    return under("megatron", role, CustomRule(f"router of {role.to}", own, (to,), read, write))
+    router = CustomRule(
+        f"router of {role.to}",
+        (DialectKey(old, False, "0.3", "0.7"), DialectKey(new, False, "0.6")),
+        (to,),
+        read,
+        write,
+        why="Either of two keys switches it on.",
+    )
+    return under("megatron", role, router)
 
 
 def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
@@ -203,11 +217,8 @@ def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
     ]
 
 
-class VisionTower:
+class VisionTower(Calculation):
     """The switch that verl 0.6 and 0.7 have for the vision tower, as patterns of its parameters' names."""
-
-    how: Provenance = "mapped"
-    note = ""
 
     def read(self, value: Any, view: Reading) -> Any:
         return list(VISION) if value is True else []
@@ -330,36 +341,6 @@ def _write_critic(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("critic.enable"), there, (view.to("critic"),))
 
 
-def _read_critic_mini(view: Reading) -> Iterator[Flow]:
-    key, group = "critic.ppo_mini_batch_size", view.get("actor_rollout_ref.rollout.n")
-    used = (view.path(key),)
-    if not view.written(key):
-        yield Flow(view.to("critic.mini_batch_responses"), None, ())
-    elif isinstance(view.get(key), int) and isinstance(group, int):
-        note = said("{key} prompts x {group} responses", key=view.get(key), group=group)
-        yield Flow(view.to("critic.mini_batch_responses"), view.get(key) * group, used, "derived", note)
-
-
-def _write_critic_mini(view: Writing) -> Iterator[Out]:
-    responses = view.get("critic.mini_batch_responses")
-    if not isinstance(responses, int):
-        return
-    group, used = view.config.batch.responses_per_prompt, (view.to("critic.mini_batch_responses"),)
-    prompts, rest = divmod(responses, group)
-    if rest:
-        near = arithmetic.nearest_multiples(responses, group)
-        yield Inexpressible(
-            used,
-            said(
-                "{responses} responses are not a whole number of prompts with {group} responses each; use {near}",
-                responses=responses,
-                group=group,
-                near=near,
-            ),
-        )
-    yield Flow(view.path("critic.ppo_mini_batch_size"), max(1, prompts), used, "derived", f"{responses} / {group}")
-
-
 def _read_critic_model(view: Reading) -> Iterator[Flow]:
     key = "critic.model.path"
     own = view.written(key) and view.get(key) != view.get(f"{M}.path")
@@ -386,26 +367,19 @@ def _write_critic_model(view: Writing) -> Iterator[Out]:
 
 C = "critic"
 NESTED_OLD = f"{C}.model.fsdp_config"
+CRITIC_SIZE, *CRITIC_SHARDING = sharding(f"{C}.fsdp", f"{C}.engine", since="0.8", older=NESTED_OLD, until="0.7")
 CRITIC_FSDP: list[Rule] = [
-    *[
-        Key(
-            f"{C}.fsdp.{name}",
-            f"{C}.engine.{field}",
-            default,
-            convert,
-            since="0.8",
-            also=(DialectKey(f"{NESTED_OLD}.{name}", default, until="0.7"),),
-        )
-        for name, field, default, convert in (
-            ("fsdp_size", "fsdp_size", -1, Partly({-1: "all"})),
-            ("offload_policy", "cpu_offload_policy", False, SAME),
-            ("reshard_after_forward", "reshard_after_forward", True, SAME),
-            ("forward_prefetch", "forward_prefetch", False, SAME),
-            ("wrap_policy.min_num_params", "wrap_min_parameters", 0, SAME),
-        )
-    ],
-    offloads_since(f"{C}.fsdp", f"{C}.engine", "0.8", ""),
-    offloads_since(NESTED_OLD, f"{C}.engine", "", "0.7"),
+    CRITIC_SIZE,
+    Key(
+        f"{C}.fsdp.offload_policy",
+        f"{C}.engine.cpu_offload_policy",
+        False,
+        since="0.8",
+        also=(DialectKey(f"{NESTED_OLD}.offload_policy", False, until="0.7"),),
+    ),
+    *CRITIC_SHARDING,
+    offloads(f"{C}.fsdp", f"{C}.engine", since="0.8"),
+    offloads(NESTED_OLD, f"{C}.engine", until="0.7"),
     sequence_parallel(CRITIC_ROLE),
 ]
 FORWARD = f"{C}.forward_micro_batch"
@@ -468,13 +442,14 @@ CRITIC: list[Rule] = [
         _read_critic,
         _write_critic,
         "adv_estimator gae, or enable",
+        why="Without its switch the estimator decides, and the switch is written only to say otherwise.",
     ),
-    CustomRule(
-        "critic mini-batch",
-        (DialectKey(f"{C}.ppo_mini_batch_size", DefaultFrom(f"{A}.ppo_mini_batch_size")),),
-        (f"{C}.mini_batch_responses",),
-        _read_critic_mini,
-        _write_critic_mini,
+    Key(
+        f"{C}.ppo_mini_batch_size",
+        f"{C}.mini_batch_responses",
+        DefaultFrom(f"{A}.ppo_mini_batch_size"),
+        Prompts(),
+        unset=None,
     ),
     Key(f"{C}.ppo_epochs", f"{C}.ppo_epochs", ABSENT),
     Key(f"{C}.shuffle", f"{C}.shuffle", DefaultFrom(f"{A}.shuffle")),
@@ -512,6 +487,7 @@ CRITIC: list[Rule] = [
         (f"{C}.model", f"{C}.model.path"),
         _read_critic_model,
         _write_critic_model,
+        why="A path that is the policy's is no model of its own, and is written although the config has none.",
     ),
     *model(f"{C}.model", f"{C}.model")[1:],
     Key(f"{C}.model.tokenizer_path", f"{C}.model.tokenizer", ABSENT),

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.checkpoint_path import checkpoint
+from rlctl.adapters.engine.rows import before
 from rlctl.adapters.engine.rules import (
     ABSENT,
-    Absent,
+    SAME,
+    Converter,
     CustomRule,
     DefaultFrom,
     DialectKey,
@@ -27,20 +29,11 @@ from rlctl.adapters.engine.rules import (
     is_further,
     own_name,
 )
-from rlctl.adapters.engine.values import DTYPES, Listed, Names, Partly, offload
+from rlctl.adapters.engine.values import DTYPES, Listed, Names, Partly
 from rlctl.adapters.verl.roles import ACTOR, ENGINE_NAMES, FSDP_KINDS, Role, kind_of_engine
+from rlctl.adapters.verl_trainer.fsdp import offloads, sharding
+from rlctl.adapters.verl_trainer.megatron import SIZES, bridge, overrides
 from rlctl.common.messages.reasons import said
-
-MEGATRON_TYPED = (
-    "recompute_granularity",
-    "recompute_method",
-    "recompute_num_layers",
-    "recompute_modules",
-    "moe_token_dispatcher_type",
-    "moe_grouped_gemm",
-    "moe_shared_expert_overlap",
-    "moe_layer_recompute",
-)
 
 
 def _raw(engine: Any) -> tuple[Any, bool]:
@@ -100,58 +93,24 @@ def strategy(
         (f"{to}.type", f"{to}.source"),
         read,
         write,
+        why="The engine is named by a key of the role, or by a config group that is chosen for every role.",
     )
-
-
-def offloads(
-    prefix: str, to: str, like: str = "", *, names: tuple[str, str] = ("param_offload", "optimizer_offload")
-) -> CustomRule:
-    """``param_offload`` and ``optimizer_offload`` as one word."""
-    keys = tuple(f"{prefix}.{name}" for name in names)
-
-    def read(view: Reading) -> Iterator[Flow]:
-        both = [view.get(key, False) for key in keys]
-        yield Flow(view.to(f"{to}.offload"), offload(*both), tuple(view.path(key) for key in keys))
-
-    def write(view: Writing) -> Iterator[Out]:
-        word = view.get(f"{to}.offload")
-        if isinstance(word, Absent):
-            return
-        used = (view.to(f"{to}.offload"),)
-        yield Flow(view.path(keys[0]), word in ("parameters", "both"), used)
-        yield Flow(view.path(keys[1]), word in ("optimizer", "both"), used)
-
-    defaults = [DefaultFrom(f"{like}.{name}") if like else False for name in names]
-    own = tuple(DialectKey(key, default) for key, default in zip(keys, defaults, strict=True))
-    return CustomRule(f"offload of {prefix}", own, (f"{to}.offload",), read, write, "param_offload + optimizer_offload")
-
-
-def offloads_since(prefix: str, to: str, since: str, until: str) -> CustomRule:
-    """The same, for a block that only some versions have."""
-    rule = offloads(prefix, to)
-    own = tuple(DialectKey(key.name, key.default, since, until) for key in rule.own)
-
-    def read(view: Reading) -> Iterator[Flow]:
-        if any(key.exists(view.version) or view.written(key.name) for key in own):
-            yield from rule.reader(view)
-
-    def write(view: Writing) -> Iterator[Out]:
-        if own[0].exists(view.version):
-            yield from rule.writer(view)
-
-    return CustomRule(rule.name, own, rule.fills, read, write, rule.formula)
 
 
 def fsdp(prefix: str, to: str, *, since: str = "") -> list[Rule]:
     """The keys of an FSDP block."""
     f = f"{prefix}."
+    size, *others = sharding(
+        prefix,
+        to,
+        since={"reshard_after_forward": "0.4", "forward_prefetch": "0.5"},
+        also={"wrap_policy.min_num_params": "min_num_params"},
+    )
     return [
-        Key(f"{f}fsdp_size", f"{to}.fsdp_size", -1, Partly({-1: "all"})),
+        size,
         offloads(prefix, to),
         Key(f"{f}offload_policy", f"{to}.cpu_offload_policy", False, since="0.4"),
-        Key(f"{f}reshard_after_forward", f"{to}.reshard_after_forward", True, since="0.4"),
-        Key(f"{f}forward_prefetch", f"{to}.forward_prefetch", False, since="0.5"),
-        Key(f"{f}wrap_policy.min_num_params", f"{to}.wrap_min_parameters", 0, also=(DialectKey(f"{f}min_num_params"),)),
+        *others,
         Key(f"{f}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Listed()),
         When(
             (Tree(f"{f}turbo_config", f"{to}.source_args", but=("use_orig_params",)),),
@@ -192,32 +151,20 @@ DTYPES_LONG = Names(
 )
 
 
-class Bridge(Names):
-    """How weights are converted: two switches."""
-
-
 def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
     """The keys of a Megatron block."""
-    m = f"{prefix}."
 
     def default(name: str, value: Any) -> Any:
         return DefaultFrom(f"{like}.{name}") if like else value
 
-    def key(name: str, field: str, value: Any, convert: Any = None, **more: Any) -> Key:
-        extra = more if convert is None else {"convert": convert, **more}
-        return Key(f"{m}{name}", f"{to}.{field}", default(name, value), **extra)
+    def key(name: str, field: str, value: Any, convert: Converter = SAME, **more: Any) -> Key:
+        return Key(f"{prefix}.{name}", f"{to}.{field}", default(name, value), convert, **more)
 
-    t = "override_transformer_config."
+    null = {"expert_tensor_parallel_size": Partly({None: None, "None": None})}
     return [
-        key("tensor_model_parallel_size", "tensor_parallel_size", 1),
-        key("pipeline_model_parallel_size", "pipeline_parallel_size", 1),
-        key("virtual_pipeline_model_parallel_size", "virtual_pipeline_parallel_size", None),
-        key("context_parallel_size", "context_parallel_size", 1),
-        key("expert_model_parallel_size", "expert_parallel_size", 1),
-        key("expert_tensor_parallel_size", "expert_tensor_parallel_size", None, Partly({None: None, "None": None})),
-        key("sequence_parallel", "sequence_parallel", True),
+        *(key(name, field, value, null.get(name, SAME)) for name, field, value in SIZES),
         offloads(prefix, to, like),
-        key("grad_offload", "offload_gradients", False, write_when=lambda view: view.version < (0, 9)),
+        key("grad_offload", "offload_gradients", False, write_when=before("0.9")),
         key("use_distributed_optimizer", "distributed_optimizer", True),
         checkpoint(
             prefix,
@@ -226,49 +173,14 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
             on=default("use_dist_checkpointing", False),
             path=default("dist_checkpointing_path", None),
         ),
-        key("override_ddp_config.overlap_grad_reduce", "overlap_gradient_reduce", False),
-        key("override_ddp_config.overlap_param_gather", "overlap_parameter_gather", False),
-        Tree(f"{m}override_ddp_config", f"{to}.ddp", but=("overlap_grad_reduce", "overlap_param_gather")),
-        key(f"{t}recompute_granularity", "recompute_granularity", None, Partly({None: "none"})),
-        key(f"{t}recompute_method", "recompute_method", None),
-        key(f"{t}recompute_num_layers", "recompute_layers", None),
-        key(f"{t}recompute_modules", "recompute_modules", ["core_attn"], Listed()),
-        key(f"{t}moe_token_dispatcher_type", "moe.dispatcher", None),
-        key(f"{t}moe_grouped_gemm", "moe.grouped_gemm", False),
-        key(f"{t}moe_shared_expert_overlap", "moe.shared_expert_overlap", False),
-        key(f"{t}moe_layer_recompute", "moe.layer_recompute", False),
-        Tree(
-            f"{m}override_transformer_config",
-            f"{to}.transformer",
-            but=MEGATRON_TYPED,
-            like=f"{like}.override_transformer_config" if like else "",
+        *overrides(prefix, to, (None, None, None, ["core_attn"]), default=default, like=like, modules=Listed()),
+        bridge(
+            prefix,
+            to,
+            default("use_mbridge", VersionedDefault({"0.3": False, "0.8": True})),
+            default("vanilla_mbridge", VersionedDefault({"0.3": True, "0.9": False})),
         ),
-        bridge(prefix, to, like),
     ]
-
-
-def bridge(prefix: str, to: str, like: str) -> CustomRule:
-    """How Hugging Face weights are converted: two switches as one word."""
-    keys = (f"{prefix}.use_mbridge", f"{prefix}.vanilla_mbridge")
-
-    def read(view: Reading) -> Iterator[Flow]:
-        used = tuple(view.path(key) for key in keys)
-        word = "builtin" if not view.get(keys[0]) else "mbridge" if view.get(keys[1]) else "megatron_bridge"
-        yield Flow(view.to(f"{to}.bridge"), word, used)
-
-    def write(view: Writing) -> Iterator[Out]:
-        word = view.get(f"{to}.bridge")
-        used = (view.to(f"{to}.bridge"),)
-        if isinstance(word, Absent) or word == "auto":
-            return
-        yield Flow(view.path(keys[0]), word != "builtin", used)
-        if word != "builtin":
-            yield Flow(view.path(keys[1]), word == "mbridge", used)
-
-    first = DefaultFrom(f"{like}.use_mbridge") if like else VersionedDefault({"0.3": False, "0.8": True})
-    second = DefaultFrom(f"{like}.vanilla_mbridge") if like else VersionedDefault({"0.3": True, "0.9": False})
-    own = (DialectKey(keys[0], first), DialectKey(keys[1], second))
-    return CustomRule(f"bridge of {prefix}", own, (f"{to}.bridge",), read, write, "use_mbridge, vanilla_mbridge")
 
 
 def _counted_as_trained(view: Writing, by: str, size: int) -> tuple[str, int, str]:
@@ -372,7 +284,13 @@ def micro(
         *((DialectKey(total, None),) if total else ()),
     )
     return CustomRule(
-        f"micro-batch {to}", own, (to, f"{to}.unit", f"{to}.size"), read, write, "tokens a GPU x GPUs of a replica"
+        f"micro-batch {to}",
+        own,
+        (to, f"{to}.unit", f"{to}.size"),
+        read,
+        write,
+        "tokens a GPU x GPUs of a replica",
+        why="A switch says which of three numbers counts, and each of them is counted per GPU or per replica.",
     )
 
 

@@ -110,6 +110,7 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
         read,
         write,
         "steps, or a ratio of the run's steps (with Megatron, of lr_decay_steps)",
+        why="Of steps and a share one decides, and the share is of a length that is another one in each engine.",
     )
 
 
