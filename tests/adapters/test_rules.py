@@ -30,6 +30,11 @@ ONE_WAY: dict[str, str] = {
         for block in ("", "megatron.", "veomni.")
     },
     "actor_rollout_ref.rollout.calculate_log_probs": "a switch for a number of alternatives, of which verl reports none",
+    "explorer.over_rollout.ratio": "Trinity refuses it with the drawn configs' way of synchronising",
+    **dict.fromkeys(
+        ("trainer.save_interval", "explorer.eval_interval", "synchronizer.sync_offset"),
+        "counted in steps whose size is in other keys, which these texts do not hold",
+    ),
     "explorer.rollout_model.enable_expert_parallel": "a switch for a number of devices: it comes back as the tensor size",
     "actor_rollout_ref.actor.freeze_vision_tower": "a switch for names of parts of a model, which the drawn ones are not",
     "actor_train.model_args.freeze_module_prefix": "ROLL's names of parts of a model, which the drawn ones are not",
@@ -99,7 +104,7 @@ def _comes_back(rule: Key, table: Table, release: str, given_: ConfigWithOrigins
             put(raw, flow.to, flow.value)
     if not raw:  # a spelling that is only read, or one that another engine has
         try:
-            made = computed(rule.convert.write(find(given_.plain, place), view), "mapped", "")
+            made = computed(rule.convert.write(find(given_.plain, place), view), rule.convert, None)
             put(raw, rule.keys[0].path, made.value)
         except InexpressibleError:
             return False

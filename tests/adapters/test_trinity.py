@@ -872,3 +872,14 @@ def test_a_buffer_of_files_replays_nothing(kind: str, read: Bucket) -> None:
     canonical, report = read_with("0.6", **settings)
     assert canonical["buffer"].get("replay", {}).get("enabled", False) is (read is Bucket.MAPPED)
     assert {entry.key: entry.bucket for entry in report.accounting}[f"{key}.replay_buffer.enable"] is read
+
+
+def test_a_lowest_rate_above_the_peak_is_reported() -> None:
+    tree = {**BASE, "train": {"lr_scheduler": {"type": "cosine", "min_lr": 1e-5}, "optimizer": {"lr": 1e-6}}}
+    document = read_yaml(yaml.safe_dump({"rlctl": 1, **tree}), "run.yaml")
+    loaded, report = read_document(document, dialect="rlctl", environment={})
+    assert loaded is not None
+    made = translate_loaded(loaded, report, "trinity@0.6")
+    lost = next(entry for entry in made.report.accounting if entry.key == "train.lr_scheduler.min_lr")
+    assert lost.bucket is Bucket.UNSUPPORTED
+    assert read_yaml(made.text or "", "trinity.yaml").values["algorithm"]["optimizer"]["min_lr_ratio"] == 1.0

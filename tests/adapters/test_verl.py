@@ -613,3 +613,22 @@ def test_target_modules_may_be_names_with_commas(written_as: str, names: list[st
     loaded, _ = read(f"{model}.lora_rank=8", f"{model}.target_modules='{written_as}'".replace("''", "'"))
     assert loaded.config.model.lora is not None
     assert list(loaded.config.model.lora.target_modules) == names
+
+
+def test_an_export_at_the_end_is_kept_for_the_way_back_because_verl_writes_none() -> None:
+    text = "model:\n  model_path: org/m\ncluster:\n  gpu_per_node: 8\ntrainer:\n  save_interval: 5\n  save_hf_checkpoint: last\n"
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="trinity", environment={})
+    assert loaded is not None
+    made = translate_loaded(loaded, report, "verl")
+    assert bucket(made.report, "trainer.save_hf_checkpoint") is Bucket.CARRIED
+    back, _ = read_document(read_yaml(made.text or "", "verl.yaml"), dialect="verl", environment={})
+    assert back is not None
+    assert back.config.checkpoint.export == "last"
+
+
+def test_a_null_spelling_beside_the_one_that_decides_is_not_called_ignored() -> None:
+    tokenizer = "actor_rollout_ref.model.tokenizer_path"
+    _, report = read("data.tokenizer=org/t", f"{tokenizer}=null")
+    assert bucket(report, tokenizer) is Bucket.MAPPED
+    _, report = read("data.tokenizer=org/t", f"{tokenizer}=org/other")
+    assert bucket(report, tokenizer) is Bucket.DEAD

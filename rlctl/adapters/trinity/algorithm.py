@@ -497,6 +497,7 @@ RULES: list[Rule] = [
         _read_type,
         _write_type,
         "advantage, loss and objective as one name",
+        why="One name stands for an objective and a preset, and is chosen by the estimator, the loss and the teacher.",
     ),
     CustomRule(
         "advantage",
@@ -533,6 +534,7 @@ RULES: list[Rule] = [
         _read_advantage,
         _write_advantage,
         "advantage_fn and its arguments",
+        why="Arguments replace a function's defaults as a whole, so that one that differs means that all are written.",
     ),
     CustomRule(
         "filters",
@@ -543,6 +545,7 @@ RULES: list[Rule] = [
         ),
         _read_filters,
         _write_filters,
+        why="An argument of one estimator, a workflow and an operator are items of one list of filters.",
     ),
     Dropped("algorithm.rollout_correction", "Trinity has no rollout correction", None),
     Dropped("algorithm.rollout_correction.**", "Trinity has no rollout correction"),
@@ -558,6 +561,7 @@ RULES: list[Rule] = [
         ),
         _read_overlong,
         _write_overlong,
+        why="Every task set has it, the first stands for all, and only one reward function reads it.",
     ),
     *shaping_dropped("Trinity", "an operator in data_processor.experience_pipeline"),
     Dropped("algorithm.loss_weights.**", "Trinity weighs losses only by their coefficients"),

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+from rlctl.adapters.engine.rows import OneOf, ReadOnly, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
-    Absent,
     BadValueError,
+    Calculation,
+    Computed,
     CustomRule,
     DialectKey,
     Dropped,
@@ -245,42 +247,70 @@ def factor(view: Writing, *, explore: bool = False) -> int | Fraction:
     return int(each) if each.denominator == 1 else each
 
 
-def _interval_flow(view: Reading, key: str, to: str, *, explore: bool) -> Iterator[Flow]:
-    value = view.get(key)
-    used = (view.path(key),)
-    if not isinstance(value, int) or value <= 0 or value >= NEVER:
-        yield Flow(view.to(to), None, used)
-        return
-    each = sizes(view)[3] if explore and not supervised(view) else train_steps_per_step(view)
-    steps = value / each
-    if explore:
-        whole = max(1, value // int(each))
-        note = (
-            said(
-                "{value} explore steps / {each} a step, rounded down to whole weight syncs as in Trinity",
-                value=value,
-                each=each,
-            )
-            if each > 1
-            else ""
+NO_ROWS = "an interval in epochs needs the number of training rows: state dataset_rows"
+
+
+class SaveInterval(Calculation):
+    """Trainer steps between checkpoints; 0 is none, and a number beyond any run too."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if not isinstance(value, int) or value <= 0 or value >= NEVER:
+            return Computed(None, how="mapped")
+        each = train_steps_per_step(view)
+        steps = value / each
+        note = said("{value} trainer steps / {each:g} a step = {steps:g} steps", value=value, each=each, steps=steps)
+        if steps != int(steps):
+            epochs = _whole(view, "trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs")
+            return Computed({"optimizer_steps": value * epochs}, note)
+        return int(steps) if each == 1 else Computed(int(steps), _in_steps(value, each, int(steps)))
+
+    def write(self, value: Any, view: Writing) -> Any:
+        steps = steps_of(view, value)
+        if steps is not None:
+            return _scaled(value, steps, factor(view))
+        if isinstance(value, Mapping):
+            raise InexpressibleError(NO_ROWS)
+        if view.config.algorithm.objective.choice not in SUPERVISED:
+            return 0
+        total = arithmetic.total_steps(view.config, rows(view.options)) or NEVER
+        note = "in sft and dpo, Trinity uses it as sync_interval and refuses 0; it always saves at the end"
+        return Computed(total, note, lost=note, idle=True, always=True)
+
+
+def _in_steps(value: int, each: float, steps: int) -> str:
+    return said("{value} trainer steps / {each:g} a step = {steps} steps", value=value, each=each, steps=steps)
+
+
+class EvaluationInterval(Calculation):
+    """Explore steps between evaluations, which happen at synchronisations only."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if not isinstance(value, int) or value <= 0 or value >= NEVER:
+            return Computed(None, how="mapped")
+        each = sizes(view)[3] if not supervised(view) else train_steps_per_step(view)
+        steps = max(1, value // int(each))
+        if each <= 1:
+            return Computed(steps, how="mapped", same=each == 1)
+        note = said(
+            "{value} explore steps / {each} a step, rounded down to whole weight syncs as in Trinity",
+            value=value,
+            each=each,
         )
-        yield Flow(view.to(to), whole, used, "derived" if each > 1 else "mapped", note, same=each == 1)
-    elif steps == int(steps):
-        note = (
-            said("{value} trainer steps / {each:g} a step = {steps} steps", value=value, each=each, steps=int(steps))
-            if each != 1
-            else ""
-        )
-        yield Flow(view.to(to), int(steps), used, "derived" if each != 1 else "mapped", note, same=each == 1)
-    else:
-        epochs = _whole(view, "trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs")
-        yield Flow(
-            view.to(to),
-            {"optimizer_steps": value * epochs},
-            used,
-            "derived",
-            said("{value} trainer steps / {each:g} a step = {steps:g} steps", value=value, each=each, steps=steps),
-        )
+        return Computed(steps, note)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if view.config.algorithm.objective.choice in SUPERVISED:
+            if value is not None:
+                raise InexpressibleError("Trinity does not evaluate while it trains with sft or dpo")
+            return Computed(ABSENT, "Trinity does not evaluate in sft and dpo", "mapped")
+        steps = steps_of(view, value, explore=True)
+        if steps is not None:
+            return _scaled(value, steps, factor(view, explore=True))
+        if isinstance(value, Mapping):
+            raise InexpressibleError(NO_ROWS)
+        if view.config.data.eval:
+            return Computed(NEVER, "Trinity has no value for never")
+        return Computed(ABSENT, "without evaluation datasets Trinity does not evaluate", "mapped")
 
 
 def steps_of(view: Writing, value: Any, *, explore: bool = False) -> Fraction | None:
@@ -294,12 +324,12 @@ def steps_of(view: Writing, value: Any, *, explore: bool = False) -> Fraction | 
     return None if steps is None else Fraction(steps) * Fraction(factor(view, explore=explore))
 
 
-def _scaled(view: Writing, canonical: str, key: str, exact: Fraction, *, explore: bool = False) -> Iterator[Out]:
-    each, used = factor(view, explore=explore), (view.to(canonical),)
-    plain, value = view.get(canonical), whole_steps(exact)
+def _scaled(plain: Any, exact: Fraction, each: int | Fraction) -> Computed:
+    """A number of canonical steps in those of Trinity, each of which is ``each`` of them."""
+    value = whole_steps(exact)
     note = said("{plain} steps x {each} a step", plain=plain, each=each) if each != 1 else ""
-    yield Flow(view.path(key), value, used, "derived" if each != 1 else "mapped", note, same=plain == value)
-    yield from _rounded(exact, value, used)
+    how: Provenance = "derived" if each != 1 else "mapped"
+    return Computed(value, note, how, lost=_rounding(exact, value), same=plain == value)
 
 
 def whole_steps(exact: Fraction) -> int:
@@ -307,59 +337,19 @@ def whole_steps(exact: Fraction) -> int:
     return max(1, math.floor(exact + Fraction(1, 2)))
 
 
+def _rounding(exact: Fraction, value: int, more: str = "") -> str:
+    """That a number of steps is none in Trinity; empty where it is."""
+    if exact == value:
+        return ""
+    return said(
+        "Trinity counts whole steps: {exact:g} became {value}{more}", exact=float(exact), value=value, more=more
+    )
+
+
 def _rounded(exact: Fraction, value: int, used: tuple[KeyPath, ...], more: str = "") -> Iterator[Inexpressible]:
-    """That a number of steps is none in Trinity; nothing where it is."""
-    if exact != value:
-        yield Inexpressible(
-            used,
-            said(
-                "Trinity counts whole steps: {exact:g} became {value}{more}", exact=float(exact), value=value, more=more
-            ),
-        )
-
-
-def _read_save(view: Reading) -> Iterator[Flow]:
-    yield from _interval_flow(view, "trainer.save_interval", "checkpoint.every", explore=False)
-
-
-def _write_save(view: Writing) -> Iterator[Out]:
-    value = view.get("checkpoint.every")
-    steps = steps_of(view, value)
-    used = (view.to("checkpoint.every"),)
-    if steps is not None:
-        yield from _scaled(view, "checkpoint.every", "trainer.save_interval", steps)
-    elif isinstance(value, Mapping):
-        yield Inexpressible(used, "an interval in epochs needs the number of training rows: state dataset_rows")
-    elif view.config.algorithm.objective.choice in SUPERVISED:
-        total = arithmetic.total_steps(view.config, rows(view.options)) or NEVER
-        note = "in sft and dpo, Trinity uses it as sync_interval and refuses 0; it always saves at the end"
-        yield Flow(view.path("trainer.save_interval"), total, used, "derived", note, always=True)
-        yield Inexpressible(used, note, idle=True)
-    else:
-        yield Flow(view.path("trainer.save_interval"), 0, used)
-
-
-def _read_eval(view: Reading) -> Iterator[Flow]:
-    yield from _interval_flow(view, "explorer.eval_interval", "schedule.evaluate_every", explore=True)
-
-
-def _write_eval(view: Writing) -> Iterator[Out]:
-    value, used = view.get("schedule.evaluate_every"), (view.to("schedule.evaluate_every"),)
-    if view.config.algorithm.objective.choice in SUPERVISED:
-        if value is not None:
-            yield Inexpressible(used, "Trinity does not evaluate while it trains with sft or dpo")
-        else:
-            yield Flow((), None, used, "mapped", "Trinity does not evaluate in sft and dpo")
-        return
-    steps = steps_of(view, value, explore=True)
-    if steps is not None:
-        yield from _scaled(view, "schedule.evaluate_every", "explorer.eval_interval", steps, explore=True)
-    elif isinstance(value, Mapping):
-        yield Inexpressible(used, "an interval in epochs needs the number of training rows: state dataset_rows")
-    elif view.config.data.eval:
-        yield Flow(view.path("explorer.eval_interval"), NEVER, used, "derived", "Trinity has no value for never")
-    else:
-        yield Flow((), None, used, "mapped", "without evaluation datasets Trinity does not evaluate")
+    """The same, as what becomes of canonical keys."""
+    if lost := _rounding(exact, value, more):
+        yield Inexpressible(used, lost)
 
 
 # How long a run is
@@ -512,130 +502,110 @@ def _first_end(view: Writing, trainer: int) -> tuple[int, Flow]:
     return min(trainer, round(limit * factor(view))), Flow((), None, used, "derived", note)
 
 
-def _read_critic_warmup(view: Reading) -> Iterator[Flow]:
-    keys = ("trainer.critic_warmup", "trainer.trainer_config.trainer.critic_warmup")
-    key = keys[0] if view.version >= (0, 6) else keys[1]
-    value = view.get(key)
-    if isinstance(value, int):
+class CountedFromOne(Calculation):
+    """Trainer steps of which the first is number 1, so that one more is written; 0 stands for none."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if not isinstance(value, int):
+            return ABSENT
+        if not value:
+            return Computed(0, how="mapped")
         each = train_steps_per_step(view)
-        steps = max(0, -int(-(value - 1) // each)) if value else 0
-        yield Flow(
-            view.to("schedule.critic_warmup_steps"),
-            steps,
-            (view.path(key),),
-            "derived" if value else "mapped",
-            said(
-                "({value} - 1) / {each:g} = {value2:g}, counted from 1, rounded up",
-                value=value,
-                each=each,
-                value2=(value - 1) / each,
-            )
-            if value
-            else "",
+        note = said(
+            "({value} - 1) / {each:g} = {value2:g}, counted from 1, rounded up",
+            value=value,
+            each=each,
+            value2=(value - 1) / each,
         )
+        return Computed(max(0, -int(-(value - 1) // each)), note)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if not value:
+            return Computed(0, how="mapped")
+        each = factor(view)
+        exact = Fraction(value) * Fraction(each)
+        whole = whole_steps(exact)
+        note = said("{steps} steps x {each} + 1, counted from 1", steps=value, each=each)
+        return Computed(whole + 1, note, lost=_rounding(exact, whole))
 
 
-def _write_critic_warmup(view: Writing) -> Iterator[Out]:
-    steps, each = view.config.schedule.critic_warmup_steps, factor(view)
-    key = "trainer.critic_warmup" if view.version >= (0, 6) else "trainer.trainer_config.trainer.critic_warmup"
-    note, used = (
-        said("{steps} steps x {each} + 1, counted from 1", steps=steps, each=each) if steps else "",
-        (view.to("schedule.critic_warmup_steps"),),
-    )
-    whole = whole_steps(Fraction(steps) * Fraction(each)) if steps else 0
-    yield Flow(view.path(key), whole + 1 if steps else 0, used, "derived" if steps else "mapped", note)
-    yield from _rounded(Fraction(steps) * Fraction(each), whole, used)
+def _critic_warmup(view: Reading | Writing) -> str:
+    """The key of the critic's warm-up in a release."""
+    return CRITIC_WARMUP if view.version >= (0, 6) else OLD_CRITIC_WARMUP
+
+
+CRITIC_WARMUP, OLD_CRITIC_WARMUP = "trainer.critic_warmup", "trainer.trainer_config.trainer.critic_warmup"
 
 
 # Synchronisation
 
 
-def _read_sync(view: Reading) -> Iterator[Flow]:
-    interval = sizes(view)[3]
-    key = "synchronizer.explorer_sync_interval"
-    if view.written(key) and view.get(key) == interval:
-        yield Flow((), None, (view.path(key),), "mapped", "steps between synchronisations")
-    key = "synchronizer.trainer_sync_interval"
-    if view.written(key) and view.get(key) == train_steps_per_step(view):
-        yield Flow((), None, (view.path(key),), "mapped", "the same in trainer steps")
-    offset = view.get("synchronizer.sync_offset")
-    if isinstance(offset, int):
-        how: Provenance = "derived" if interval > 1 and offset else "mapped"
-        note = (
-            said("{offset} explore steps / {interval} a step", offset=offset, interval=interval)
-            if how == "derived"
-            else ""
-        )
-        yield Flow(
-            view.to("weight_sync.max_steps_ahead"),
-            offset / interval,
-            (view.path("synchronizer.sync_offset"),),
-            how,
-            note,
+class Ahead(Calculation):
+    """Explore steps that rollout runs ahead; a canonical step has several."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if not isinstance(value, int):
+            return ABSENT
+        interval = sizes(view)[3]
+        if interval <= 1 or not value:
+            return Computed(value / interval, how="mapped")
+        return Computed(
+            value / interval, said("{offset} explore steps / {interval} a step", offset=value, interval=interval)
         )
 
-
-def _write_sync(view: Writing) -> Iterator[Out]:
-    ahead, each, used = (
-        view.config.weight_sync.max_steps_ahead,
-        factor(view, explore=True),
-        (view.to("weight_sync.max_steps_ahead"),),
-    )
-    offset = ahead * each
-    if offset != int(offset):
-        yield Inexpressible(
-            used,
-            said(
+    def write(self, value: Any, view: Writing) -> Any:
+        each = factor(view, explore=True)
+        offset, lost = value * each, ""
+        if offset != int(offset):
+            lost = said(
                 "{ahead:g} steps ahead are {offset:g} explore steps; Trinity takes {offset2} or {value}",
-                ahead=ahead,
+                ahead=value,
                 offset=offset,
                 offset2=int(offset),
                 value=int(offset) + 1,
-            ),
-        )
-    yield Flow(
-        view.path("synchronizer.sync_offset"), round(offset), used, "derived" if each != 1 and ahead else "mapped"
-    )
+            )
+        return Computed(round(offset), how="derived" if each != 1 and value else "mapped", lost=lost)
+
+
+EXPLORER_SYNC, TRAINER_SYNC = (f"synchronizer.{name}_sync_interval" for name in ("explorer", "trainer"))
 
 
 OWN_SYNC = "Trinity has no such limit; sync_interval, sync_offset and sync_style decide when weights are synced"
 NOT_IN_FLIGHT = "Trinity's explorer finishes its steps before it syncs weights"
 
 
-def _write_staleness(view: Writing) -> Iterator[Out]:
-    """Nothing for a bound that rollout, which ``sync_offset`` holds back, never reaches."""
-    used = (view.to("weight_sync.max_staleness_steps"), view.to("weight_sync.on_stale"))
-    if limits_staleness(view.config):
-        yield Inexpressible(used, OWN_SYNC)
-    elif view.get("weight_sync.max_staleness_steps"):
-        yield Inexpressible(used, "rollout never gets this many steps ahead", idle=True)
-    else:
-        yield Flow((), None, used, "mapped", "rollout never gets this many steps ahead")
+STALENESS = ("weight_sync.max_staleness_steps", "weight_sync.on_stale")
+NOT_REACHED = "rollout never gets this many steps ahead"
+
+
+def _limits(view: Writing) -> bool:
+    """Whether rollout, which ``sync_offset`` holds back, would reach the bound."""
+    return limits_staleness(view.config)
+
+
+def _bounds(view: Writing) -> bool:
+    """Whether there is a bound that rollout never reaches."""
+    return not _limits(view) and bool(view.get(STALENESS[0]))
 
 
 NO_LIMIT_SECONDS = 7 * 24 * 3600
 """What stands for no limit where Trinity has none such."""
 
 
-def seconds(key: str, to: str, default: int) -> CustomRule:
+class WholeSeconds(Calculation):
     """A time that Trinity counts in whole seconds: parts of one are rounded up, and none at all is a long one."""
-    plain = Key(key, to, default)
 
-    def write(view: Writing) -> Iterator[Out]:
-        value = view.get(to)
+    def read(self, value: Any, view: Reading) -> Any:
+        return value
+
+    def write(self, value: Any, view: Writing) -> Any:
         if value is None:
-            note = "Trinity always has a time limit. Wrote a week for no limit"
-            yield Flow(view.path(key), NO_LIMIT_SECONDS, (view.to(to),), "derived", note)
-        elif isinstance(value, float) and not value.is_integer():
-            yield Flow(view.path(key), math.ceil(value), (view.to(to),))
-            yield Inexpressible(
-                (view.to(to),),
-                said("Trinity counts whole seconds: {value:g} became {ceil}", value=value, ceil=math.ceil(value)),
-            )
-        elif not isinstance(value, Absent):
-            yield Flow(view.path(key), int(value), (view.to(to),), same=True)
-
-    return CustomRule(f"seconds of {key}", plain.keys, (to,), plain.read, write)
+            return Computed(NO_LIMIT_SECONDS, "Trinity always has a time limit. Wrote a week for no limit")
+        whole = math.ceil(value)
+        if whole == value:
+            return whole
+        lost = said("Trinity counts whole seconds: {value:g} became {ceil}", value=value, ceil=whole)
+        return Computed(whole, how="mapped", lost=lost)
 
 
 class Style(Partly):
@@ -683,6 +653,7 @@ RULES: list[Rule] = [
         _read_batch,
         _write_batch,
         "prompts per step = batch_size x sync_interval; mini-batch = train_batch_size; responses per prompt = repeat_times",
+        why="Four sizes of Trinity's are four others here, and each of them is a product or a quotient of several.",
     ),
     Key("trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs", "batch.ppo_epochs", 1),
     Key("trainer.trainer_config.actor_rollout_ref.actor.shuffle", "batch.shuffle", False),
@@ -695,23 +666,9 @@ RULES: list[Rule] = [
         also=(DialectKey("trainer.trainer_config.trainer.balance_batch", True, until="0.5"),),
     ),
     Dropped("batch.round_tokens_to", "Trinity pads as its engines need it"),
-    CustomRule(
-        "save interval",
-        (DialectKey("trainer.save_interval", 0),),
-        ("checkpoint.every",),
-        _read_save,
-        _write_save,
-        "steps x k",
-    ),
+    Key("trainer.save_interval", "checkpoint.every", 0, SaveInterval(), formula="steps x k"),
     Dropped("checkpoint.at_end", "Trinity always saves at the end", True, matters=False),
-    CustomRule(
-        "evaluation interval",
-        (DialectKey("explorer.eval_interval", 100),),
-        ("schedule.evaluate_every",),
-        _read_eval,
-        _write_eval,
-        "steps x k",
-    ),
+    Key("explorer.eval_interval", "schedule.evaluate_every", 100, EvaluationInterval(), formula="steps x k"),
     Key("explorer.eval_on_startup", "schedule.evaluate_at_start", True),
     Dropped("schedule.evaluate_at_end", "Trinity always evaluates at the end"),
     CustomRule(
@@ -725,41 +682,45 @@ RULES: list[Rule] = [
         _read_total,
         _write_total,
         "total_steps x k",
+        why="Three limits are three others here: which one ends the run depends on how long the data is.",
     ),
-    CustomRule(
-        "critic warm-up",
-        (
-            DialectKey("trainer.critic_warmup", 0, "0.6"),
-            DialectKey("trainer.trainer_config.trainer.critic_warmup", 0, until="0.5"),
-        ),
-        ("schedule.critic_warmup_steps",),
-        _read_critic_warmup,
-        _write_critic_warmup,
-        "steps x k + 1",
+    OneOf(
+        (DialectKey(CRITIC_WARMUP, 0, "0.6"), DialectKey(OLD_CRITIC_WARMUP, 0, until="0.5")),
+        "schedule.critic_warmup_steps",
+        reads=_critic_warmup,
+        writes=_critic_warmup,
+        convert=CountedFromOne(),
+        formula="steps x k + 1",
     ),
-    CustomRule(
-        "run ahead",
-        (
-            DialectKey("synchronizer.sync_offset", 0),
-            DialectKey("synchronizer.explorer_sync_interval", None, "0.6"),
-            DialectKey("synchronizer.trainer_sync_interval", None, "0.6"),
-        ),
-        ("weight_sync.max_steps_ahead",),
-        _read_sync,
-        _write_sync,
-        "steps x k",
+    Key("synchronizer.sync_offset", "weight_sync.max_steps_ahead", 0, Ahead(), formula="steps x k"),
+    ReadOnly(
+        EXPLORER_SYNC,
+        "steps between synchronisations",
+        None,
+        "0.6",
+        when=lambda view: view.get(EXPLORER_SYNC) == sizes(view)[3],
+    ),
+    ReadOnly(
+        TRAINER_SYNC,
+        "the same in trainer steps",
+        None,
+        "0.6",
+        when=lambda view: view.get(TRAINER_SYNC) == train_steps_per_step(view),
     ),
     Key("synchronizer.sync_method", "weight_sync.method", ABSENT, Method({"online": "nccl", "offline": "checkpoint"})),
     Key("synchronizer.sync_style", "weight_sync.style", "fixed", STYLES),
-    seconds("synchronizer.sync_timeout", "weight_sync.timeout", 3600),
+    Key("synchronizer.sync_timeout", "weight_sync.timeout", 3600, WholeSeconds()),
     Key("explorer.rollout_model.weight_sync_buffer_size", "weight_sync.bucket_mib", 1024, since="0.6", quiet=True),
-    CustomRule(
-        "staleness",
-        (),
-        ("weight_sync.max_staleness_steps", "weight_sync.on_stale"),
-        lambda view: iter(()),
-        _write_staleness,
-        "follows from sync_offset",
+    WriteOnly(
+        STALENESS[0], _limits, lost=OWN_SYNC, beside=STALENESS[1:], fills=True, formula="follows from sync_offset"
+    ),
+    WriteOnly(STALENESS[0], _bounds, lost=NOT_REACHED, idle=True, beside=STALENESS[1:]),
+    WriteOnly(
+        STALENESS[0],
+        lambda view: not _limits(view) and not _bounds(view),
+        NOT_REACHED,
+        how="mapped",
+        beside=STALENESS[1:],
     ),
     Dropped("weight_sync.every_optimizer_steps", OWN_SYNC),
     Dropped("weight_sync.in_flight_requests", NOT_IN_FLIGHT),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from rlctl.adapters.engine.rows import FollowsFrom, InReleases, OneOf
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
-    SAME,
     Absent,
+    Calculation,
+    Computed,
     CustomRule,
     DefaultFrom,
     DialectKey,
     Dropped,
     Flow,
-    Inexpressible,
     Key,
     Out,
     Provenance,
@@ -33,14 +35,13 @@ from rlctl.adapters.engine.values import (
     NoClip,
     NullReads,
     Off,
-    Partly,
     Unclipped,
     offload,
 )
 from rlctl.adapters.engine.weight_decay import norms_and_biases
 from rlctl.adapters.trinity.algorithm import type_of
 from rlctl.adapters.trinity.keys import CRITIC_C
-from rlctl.adapters.trinity.megatron import MEGATRON, megatron
+from rlctl.adapters.trinity.megatron import megatron
 from rlctl.adapters.trinity.micro import other_micro
 from rlctl.adapters.trinity.train import (
     ADAM,
@@ -52,6 +53,8 @@ from rlctl.adapters.trinity.train import (
     write_warmup,
     writes_engine,
 )
+from rlctl.adapters.verl_trainer.fsdp import sharding
+from rlctl.adapters.verl_trainer.megatron import SIZES
 from rlctl.common.messages.reasons import said
 
 
@@ -60,17 +63,14 @@ def _on_megatron(view: Reading) -> bool:
     return view.version >= (0, 6) and role_strategy(view, f"{CRITIC_C}.strategy") == "megatron"
 
 
-def _read_critic(view: Reading) -> Iterator[Flow]:
+def _there(view: Reading) -> dict[str, Any] | None:
     name = view.get("algorithm.advantage_fn") or type_of(view).advantage
-    there = name == "ppo" and view.get("algorithm.algorithm_type") == "ppo"
-    yield Flow(view.to("critic"), {} if there else None, ())
+    return {} if name == "ppo" and view.get("algorithm.algorithm_type") == "ppo" else None
 
 
-def _write_critic(view: Writing) -> Iterator[Out]:
-    there = view.get("critic") is not None
-    gae = view.config.algorithm.advantage.choice == "gae" and view.config.algorithm.objective.choice == "rl"
-    if there != gae:
-        yield Inexpressible((view.to("critic"),), "Trinity has a critic if, and only if, the advantage is gae")
+def _written(view: Writing) -> dict[str, Any] | None:
+    algorithm = view.config.algorithm
+    return {} if algorithm.advantage.choice == "gae" and algorithm.objective.choice == "rl" else None
 
 
 def _read_critic_model(view: Reading) -> Iterator[Flow]:
@@ -120,86 +120,60 @@ def _clip_key(version: Version, engine: str) -> str:
     return f"{CRITIC_C}.grad_clip" if version < (0, 6) and engine != "megatron" else f"{CRITIC_C}.optim.clip_grad"
 
 
-def _read_clip(view: Reading) -> Iterator[Flow]:
-    key = _clip_key(view.version, role_strategy(view, f"{CRITIC_C}.strategy"))
-    value = view.get(key)
-    value = view.get("trainer.grad_clip") if value is None and view.version < (0, 6) else value
-    norm = converted(NoClip(), value, view, key if view.get(key) is not None else "trainer.grad_clip")
-    yield Flow(view.to("critic.optimizer.max_grad_norm"), norm, (view.path(key),), same=True)
+class CriticBound(Calculation):
+    """The bound of the critic's gradients; in 0.5 that of the trainer, where the critic has none of its own."""
 
+    def read(self, value: Any, view: Reading) -> Any:
+        common = value is None and view.version < (0, 6)
+        key = "trainer.grad_clip"
+        return converted(NoClip(), view.get(key), view, key) if common else NoClip().read(value, view)
 
-def _write_clip(view: Writing) -> Iterator[Out]:
-    value, used = view.get("critic.optimizer.max_grad_norm"), (view.to("critic.optimizer.max_grad_norm"),)
-    if isinstance(value, Absent):
-        return
-    key = _clip_key(view.version, str(view.get("train.engine.type")))
-    note = "this bound is too large to have an effect" if value is None else ""
-    other = view.version < (0, 6) and value != view.get("train.optimizer.max_grad_norm")
-    how: Provenance = "derived" if note else "mapped"
-    yield Flow(view.path(key), NoClip().write(value, view), used, how, note, same=not note, always=other)
-
-
-FSDP = (
-    ("fsdp_size", "fsdp_size", -1, Partly({-1: "all"})),
-    ("reshard_after_forward", "reshard_after_forward", True, SAME),
-    ("forward_prefetch", "forward_prefetch", False, SAME),
-    ("wrap_policy.min_num_params", "wrap_min_parameters", 0, SAME),
-)
+    def write(self, value: Any, view: Writing) -> Any:
+        note = "this bound is too large to have an effect" if value is None else ""
+        other = view.version < (0, 6) and value != view.get("train.optimizer.max_grad_norm")
+        how: Provenance = "derived" if note else "mapped"
+        return Computed(NoClip().write(value, view), note, how, always=other, same=not note)
 
 
 def _engine() -> list[Rule]:
     """The critic's FSDP settings, which 0.6 has in another place."""
     new, old = f"{CRITIC_C}.fsdp", f"{CRITIC_C}.model.fsdp_config"
-    found: list[Rule] = [
-        Key(
-            f"{new}.{key}",
-            f"critic.engine.{field}",
-            default,
-            convert,
-            since="0.6",
-            also=(DialectKey(f"{old}.{key}", default, until="0.5"),),
-        )
-        for key, field, default, convert in FSDP
-    ]
     policy = DialectKey(f"{old}.offload_policy", False, until="0.5")
     common = DefaultFrom("trainer.offload_policy")
     return [
-        *found,
+        *sharding(new, "critic.engine", since="0.6", older=old, until="0.5"),
         Key(f"{new}.offload_policy", "critic.engine.cpu_offload_policy", common, since="0.6", also=(policy,)),
     ]
 
 
-def settled(key: str, to: str, policy: str | None) -> CustomRule:
+def settled(key: str, to: str, policy: str = "") -> list[Rule]:
     """A switch of the critic's model, which since 0.6 is on, or as the policy's."""
-    plain = Key(key, to, True, until="0.5")
 
-    def read(view: Reading) -> Iterator[Flow]:
-        if view.version < (0, 6):
-            yield from plain.read(view)
+    def own(view: Writing) -> Any:
+        return view.get(policy) if policy else True
 
-    def write(view: Writing) -> Iterator[Out]:
-        value, used = view.get(to), (view.to(to),)
-        if view.version < (0, 6):
-            yield from plain.write(view)
-        elif not isinstance(value, Absent):
-            own = view.get(policy) if policy else True
-            same, reason = (
-                value == own,
-                said("Trinity's critic has {own}, {value}", own=own, value="as the policy" if policy else "always"),
-            )
-            yield Flow((), None, used, "mapped", reason) if same else Inexpressible(used, reason)
+    def reason(view: Writing) -> str:
+        return said("Trinity's critic has {own}, {value}", own=own(view), value="as the policy" if policy else "always")
 
-    return CustomRule(key.rpartition(".")[2], plain.keys, (to,), read, write)
+    follows = FollowsFrom(to, writes=own, note=reason, reason=reason)
+    return [InReleases((Key(key, to, True, until="0.5"),), until="0.5"), InReleases((follows,), since="0.6")]
 
 
 CRITIC: list[Rule] = [
-    CustomRule("critic", (), ("critic",), _read_critic, _write_critic, "advantage ppo"),
+    FollowsFrom(
+        "critic",
+        reads=_there,
+        writes=_written,
+        reason="Trinity has a critic if, and only if, the advantage is gae",
+        formula="advantage ppo",
+    ),
     CustomRule(
         "critic model",
         (DialectKey("model.critic_model_path", ""),),
         ("critic.model", "critic.model.path"),
         _read_critic_model,
         _write_critic_model,
+        why="A path that is the policy's is no model of its own.",
     ),
     Key(f"{CRITIC_C}.optim.lr", "critic.optimizer.lr", VersionedDefault({"0.5": 1e-6, "0.6": 1e-5})),
     Key(f"{CRITIC_C}.optim.weight_decay", "critic.optimizer.weight_decay", 0.01),
@@ -210,15 +184,15 @@ CRITIC: list[Rule] = [
     ),
     Key(f"{CRITIC_C}.optim.betas", "critic.optimizer.betas", [0.9, 0.999], Listed()),
     Key(f"{CRITIC_C}.optim.optimizer", "critic.optimizer.type", "adam", ADAM),
-    CustomRule(
-        "critic's gradient clip",
+    OneOf(
         (
             DialectKey(f"{CRITIC_C}.optim.clip_grad", 1.0),
             DialectKey(f"{CRITIC_C}.grad_clip", DefaultFrom("trainer.grad_clip"), until="0.5"),
         ),
-        ("critic.optimizer.max_grad_norm",),
-        _read_clip,
-        _write_clip,
+        "critic.optimizer.max_grad_norm",
+        reads=lambda view: _clip_key(view.version, role_strategy(view, f"{CRITIC_C}.strategy")),
+        writes=lambda view: _clip_key(view.version, str(view.get("train.engine.type"))),
+        convert=CriticBound(),
     ),
     When(
         (
@@ -256,6 +230,7 @@ CRITIC: list[Rule] = [
         lambda view: read_warmup(view, f"{CRITIC_C}.optim.lr_warmup_steps", "critic"),
         lambda view: write_warmup(view, f"{CRITIC_C}.optim.lr_warmup_steps", "critic"),
         "steps x k",
+        why="It also says what moves the schedule, and what of it is lost without an end of the run.",
     ),
     Key(f"{CRITIC_C}.optim.lr_warmup_steps_ratio", "critic.lr_scheduler.warmup_ratio", 0.0, Off(0.0)),
     Key(
@@ -287,8 +262,8 @@ CRITIC: list[Rule] = [
         "Megatron's critic has no separate batch size for values",
     ),
     role_engine("critic engine", f"{CRITIC_C}.strategy", "critic.engine"),
-    settled(f"{CRITIC_C}.model.enable_gradient_checkpointing", "critic.memory.recompute_activations", None),
-    settled(f"{CRITIC_C}.model.use_remove_padding", "critic.packing", "train.packing"),
+    *settled(f"{CRITIC_C}.model.enable_gradient_checkpointing", "critic.memory.recompute_activations"),
+    *settled(f"{CRITIC_C}.model.use_remove_padding", "critic.packing", "train.packing"),
     Key(f"{CRITIC_C}.model.external_lib", "critic.model.import_modules", ABSENT, Listed(single=True), until="0.5"),
     Tree(f"{CRITIC_C}.model.override_config", "critic.model.overrides", until="0.5"),
     When(
@@ -309,7 +284,7 @@ CRITIC: list[Rule] = [
         (
             *[
                 Key(f"{CRITIC_C}.megatron.{key}", f"critic.engine.{field}", DefaultFrom(f"trainer.megatron.{key}"))
-                for key, field, _ in MEGATRON
+                for key, field, _ in SIZES
             ],
             *megatron(f"{CRITIC_C}.megatron", "critic.engine"),
             Key(f"{CRITIC_C}.megatron.grad_offload", "critic.engine.offload_gradients", ABSENT),
@@ -334,6 +309,7 @@ CRITIC: list[Rule] = [
         ("critic.engine.offload",),
         _read_offload,
         _write_offload,
+        why="Which of three blocks holds the switches depends on the engine and the release, and they follow the policy's.",
     ),
     Dropped("critic.mini_batch_responses", "Trinity's critic uses the policy's mini-batch", None),
     Dropped("critic.**", NO_KEY),

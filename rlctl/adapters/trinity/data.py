@@ -477,6 +477,7 @@ RULES: list[Rule] = [
         _read_train,
         _write_train,
         "task sets, or the experience buffer of sft and dpo",
+        why="Task sets, or the buffer of supervised training, are a list of sources, each in the form of its workflow.",
     ),
     CustomRule(
         "evaluation data",
@@ -496,6 +497,7 @@ RULES: list[Rule] = [
         ),
         _read_eval,
         _write_eval,
+        why="Task sets are a list of sources, each in the form of its workflow.",
     ),
     Dropped("data.overlong_prompts", "Trinity-RFT cannot filter overlong prompts: filter the dataset before training"),
     Dropped("data.truncation", "Trinity truncates overlong prompts from the right and excludes them from training"),

@@ -288,6 +288,7 @@ DEVICES: list[Rule] = [
         _read_devices,
         _write_devices,
         "engine_num x devices of an engine",
+        why="Trinity counts engines and gives the trainer what is left, which it refuses if it is no whole node.",
     ),
     Key(
         f"{ROLL}.tensor_parallel_size",

@@ -94,5 +94,6 @@ RULES: list[Rule] = [
         _read,
         _write,
         "advantage of a token = coefficient x (the teacher's log-prob - the student's)",
+        why="The teacher is the first of a list of models, and an algorithm type says that it teaches.",
     ),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rlctl.adapters.engine.rows import WriteOnly
 from rlctl.adapters.engine.rules import (
     CustomRule,
     DialectKey,
@@ -22,7 +23,6 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import ENGINE_DTYPES, Partly
 from rlctl.adapters.trinity.keys import ROLL
-from rlctl.adapters.trinity.model import nothing
 from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
@@ -96,19 +96,8 @@ def _own_fraction(view: Writing) -> bool:
     return view.config.placement.layout != "colocated" or arithmetic.devices(view.config) == 1
 
 
-def _write_fraction(view: Writing) -> Iterator[Out]:
-    fraction, used = (
-        view.config.rollout.memory.gpu_memory_utilization,
-        (view.to("rollout.memory.gpu_memory_utilization"),),
-    )
-    if fraction is None or _own_fraction(view):
-        return
-    note = said(
-        "{fraction:g} leaves memory for training on shared devices; Trinity's explorer has dedicated "
-        "ones, so its 0.9 is kept",
-        fraction=fraction,
-    )
-    yield Inexpressible(used, note, idle=True)
+def _shared_fraction(view: Writing) -> bool:
+    return view.config.rollout.memory.gpu_memory_utilization is not None and not _own_fraction(view)
 
 
 VLLM = {
@@ -145,6 +134,7 @@ ENGINE: list[Rule] = [
         ),
         _read_engine_type,
         _write_engine_type,
+        why="A switch beside the name makes it a service, whose address and key stand in variables of the environment.",
     ),
     Tree(f"{ROLL}.extra_engine_args", "rollout.engine.args", since="0.6", but=tuple(VLLM)),
     Key(f"{ROLL}.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),
@@ -154,13 +144,16 @@ ENGINE: list[Rule] = [
         0.9,
         write_when=lambda view: _own_fraction(view),
     ),
-    CustomRule(
-        "memory of a shared device",
-        (),
-        (),
-        nothing,
-        lambda view: _write_fraction(view),
-        "a dedicated device reserves no memory for training",
+    WriteOnly(
+        "rollout.memory.gpu_memory_utilization",
+        _shared_fraction,
+        lost=lambda view: said(
+            "{fraction:g} leaves memory for training on shared devices; Trinity's explorer has dedicated "
+            "ones, so its 0.9 is kept",
+            fraction=view.config.rollout.memory.gpu_memory_utilization,
+        ),
+        idle=True,
+        formula="a dedicated device reserves no memory for training",
     ),
     Key(f"{ROLL}.enforce_eager", "rollout.memory.enforce_eager", False),
     Key(f"{ROLL}.enable_prefix_caching", "rollout.memory.prefix_caching", True),

@@ -134,5 +134,6 @@ RULES = [
         (TO, *(f"{TO}[].{name}" for name in OPERATOR_FIELDS)),
         _read,
         _write,
+        why="A list of names with arguments becomes a list of sections, but for one operator that is a filter.",
     )
 ]

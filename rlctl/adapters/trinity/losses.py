@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.known import known_keys
+from rlctl.adapters.engine.rows import InReleases, ReadOnly, WriteOnly, always, since
 from rlctl.adapters.engine.rules import (
     CustomRule,
     DialectKey,
     Dropped,
     Flow,
     Inexpressible,
+    Key,
     Out,
     Provenance,
     Reading,
@@ -22,7 +24,7 @@ from rlctl.adapters.engine.rules import (
     is_further,
     own_name,
 )
-from rlctl.adapters.engine.values import AGGREGATIONS
+from rlctl.adapters.engine.values import AGGREGATIONS, Not
 from rlctl.adapters.trinity.algorithm import TYPES, X, chosen_type, is_rl, type_of
 from rlctl.adapters.trinity.batch import expert_responses, factor
 from rlctl.common.messages.reasons import said
@@ -480,25 +482,15 @@ def _write_old(view: Writing) -> Iterator[Out]:
 SCALE = "trainer.fix_actor_microbatch_loss_scale"
 
 
-def _read_scale(view: Reading) -> Iterator[Flow]:
-    """0.5 weighs micro-batches by their responses unless told not to; 0.6, with verl 0.8, does not read it."""
-    if view.version < (0, 6):
-        yield Flow(view.to("algorithm.loss_aggregation.per_micro_batch"), not view.get(SCALE), (view.path(SCALE),))
-    else:
-        yield Flow((), None, (view.path(SCALE),), "dead", "with verl 0.8 Trinity adds up the means of micro-batches")
-
-
-def _write_scale(view: Writing) -> Iterator[Out]:
-    follows, used = (
-        view.config.algorithm.loss_aggregation.per_micro_batch,
-        (view.to("algorithm.loss_aggregation.per_micro_batch"),),
-    )
-    if view.version < (0, 6):
-        yield Flow(view.path(SCALE), not follows, used)
-    else:
-        yield Flow((), None, used, "derived", "Trinity 0.6 adds up the means of micro-batches")
-
-
+PER_MICRO = "algorithm.loss_aggregation.per_micro_batch"
+SCALES: tuple[Rule, ...] = (
+    InReleases(
+        (Key(SCALE, PER_MICRO, False, Not(), formula="not fix_actor_microbatch_loss_scale in 0.5"),), until="0.5"
+    ),
+    ReadOnly(SCALE, "with verl 0.8 Trinity adds up the means of micro-batches", False, when=since("0.6"), dead=always),
+    WriteOnly(PER_MICRO, since("0.6"), "Trinity 0.6 adds up the means of micro-batches"),
+)
+"""0.5 weighs micro-batches by their responses unless told not to; 0.6, with verl 0.8, does not read the key."""
 L, KL, KR = "algorithm.policy_loss", "algorithm.kl_in_loss", "algorithm.kl_in_reward"
 LOSS: list[Rule] = [
     CustomRule(
@@ -508,6 +500,7 @@ LOSS: list[Rule] = [
         _read_aggregation,
         _write_aggregation,
         "loss_agg_mode, also in policy_loss_fn_args if these are set",
+        why="A loss with arguments of its own ignores the key, unless they name it a second time.",
     ),
     CustomRule(
         "policy loss",
@@ -551,16 +544,10 @@ LOSS: list[Rule] = [
         _read_loss,
         _write_loss,
         "policy_loss_fn and its arguments, whole",
+        why="Arguments replace a function's defaults as a whole, so that one that differs means that all are written.",
     ),
     Dropped("algorithm.loss_aggregation.scale_factor", "Trinity divides by the longest response"),
-    CustomRule(
-        "micro-batches of one mini-batch",
-        (DialectKey(SCALE, False),),
-        ("algorithm.loss_aggregation.per_micro_batch",),
-        _read_scale,
-        _write_scale,
-        "not fix_actor_microbatch_loss_scale in 0.5",
-    ),
+    *SCALES,
     CustomRule(
         "KL in the loss",
         (DialectKey(f"{X}kl_loss_fn", None), DialectKey(f"{X}kl_loss_fn_args.kl_coef", 0.001)),
@@ -568,6 +555,7 @@ LOSS: list[Rule] = [
         _read_kl_loss,
         _write_kl_loss,
         "kl_loss_fn 'none' means off",
+        why="The algorithm type says whether the section is there, if no function is named.",
     ),
     CustomRule(
         "KL in the reward",
@@ -575,6 +563,7 @@ LOSS: list[Rule] = [
         (KR, *(f"{KR}.{name}" for name in ["estimator", "coefficient", "adaptive", "target", "horizon"])),
         _read_kl_reward,
         _write_kl_reward,
+        why="Only some algorithm types read it, and a fixed coefficient leaves its other arguments out.",
     ),
     CustomRule(
         "entropy",
@@ -582,6 +571,7 @@ LOSS: list[Rule] = [
         ("algorithm.entropy_coefficient",),
         _read_entropy,
         _write_entropy,
+        why="The algorithm type says whether there is an entropy term, if no function is named.",
     ),
     CustomRule(
         "old log-probs",
@@ -592,5 +582,6 @@ LOSS: list[Rule] = [
         ("algorithm.old_log_probs",),
         _read_old,
         _write_old,
+        why="Several train steps in a step leave only one of the two values any meaning.",
     ),
 ]

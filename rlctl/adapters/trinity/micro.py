@@ -152,7 +152,14 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
         yield Flow(view.path(key), micro["size"], size, same=True, always=True)
 
     own = (DialectKey(dynamic, None, until="0.5"), DialectKey(tokens, None, until="0.5"), DialectKey(responses, None))
-    return CustomRule(name, own, (to, f"{to}.unit", f"{to}.size"), read, write)
+    return CustomRule(
+        name,
+        own,
+        (to, f"{to}.unit", f"{to}.size"),
+        read,
+        write,
+        why="A switch, which the release may take from the trainer, says which of two numbers counts.",
+    )
 
 
 MICRO: list[Rule] = [
@@ -176,6 +183,7 @@ MICRO: list[Rule] = [
         _read_micro,
         _write_micro,
         "tokens a GPU x GPUs of a replica",
+        why="A switch says which of two numbers counts, and Trinity raises one of them to the longest sequence.",
     ),
     other_micro(
         "rollout log-prob micro-batch",

@@ -303,11 +303,26 @@ def nothing(view: Any) -> Iterator[Any]:
 
 
 TOP: list[Rule] = [
-    CustomRule("mode", (DialectKey("mode", "both"),), ("run.mode",), _mode, _write_mode),
+    CustomRule(
+        "mode",
+        (DialectKey("mode", "both"),),
+        ("run.mode",),
+        _mode,
+        _write_mode,
+        why="Supervised training is a mode of Trinity's and an objective here, and one device is a mode too.",
+    ),
     Key("project", "run.project", "Trinity-RFT", always=True),
     Key("group", "run.group", "", Emptied("")),
     Key("name", "run.name", "rft", always=True),
-    CustomRule("checkpoint folder", (), ("checkpoint.folder",), nothing, _write_folder, "root / project / name"),
+    CustomRule(
+        "checkpoint folder",
+        (),
+        ("checkpoint.folder",),
+        nothing,
+        _write_folder,
+        "root / project / name",
+        why="A folder is cut by the project, group and name that Trinity adds, and the run's own one stands in for it.",
+    ),
     Key("checkpoint_root_dir", "run.folder", ABSENT, write_when=lambda view: False),
     Key(
         "continue_from_checkpoint",
@@ -333,6 +348,7 @@ TOP: list[Rule] = [
         _read_lengths,
         _write_lengths,
         "max_model_len = prompt + response",
+        why="Three lengths are one sum, of which a text says any two, and Trinity refuses a sum that is too small.",
     ),
     Key("model.min_response_tokens", "rollout.sampling.min_response_tokens", 0),
     Key(
@@ -354,6 +370,7 @@ TOP: list[Rule] = [
         ("model.chat_template", "model.chat_template_args"),
         _read_template,
         _write_template,
+        why="A template is a file or a text by the look of it, and one of its arguments has two keys of its own.",
     ),
     Key(
         "model.trust_remote_code",
@@ -370,6 +387,7 @@ TOP: list[Rule] = [
         ("model.lora", *(f"model.lora.{field}" for field in (*LORA.values(), "dropout", "merge_for_rollout"))),
         _read_lora,
         _write_lora,
+        why="The first of a list of adapters is a section, and its modules are a pattern that has to be taken apart.",
     ),
     *[
         Dropped(f"model.{name}", "Trinity decides by the model")

@@ -230,6 +230,7 @@ OUTPUT: list[Rule] = [
         (),
         _read_plain,
         lambda view: iter(()),
+        why="It accounts for empty blocks and progress bars, whose places depend on the task sets of the text.",
     ),
     CustomRule(
         "experience buffer",
@@ -241,6 +242,7 @@ OUTPUT: list[Rule] = [
         ("buffer.type", "buffer.label", "buffer.log_path", "buffer.url", "buffer.path"),
         _read_buffer,
         _write_buffer,
+        why="One path is a log, a URL or a file by the kind of storage, and without rollouts there is no buffer.",
     ),
     Key("buffer.trainer_input.experience_buffer.max_read_timeout", "buffer.read_timeout", 1800),
     Key("buffer.trainer_input.experience_buffer.capacity", "buffer.capacity", 10000, Partly({10000: None})),
@@ -282,6 +284,7 @@ OUTPUT: list[Rule] = [
         ),
         _read_auxiliary,
         _write_auxiliary,
+        why="Buffers have names of the user's, and settings that are split between two mappings.",
     ),
     Key("trainer.save_hf_checkpoint", "checkpoint.export", "last"),
     Key(
@@ -338,6 +341,7 @@ OUTPUT: list[Rule] = [
         ),
         _read_monitor,
         _write_monitor,
+        why="One monitor with arguments is one item of a list of trackers, each with fields of its own.",
     ),
     Key("monitor.enable_ray_timeline", "profiling.ray_timeline", False, Partly({False: None})),
     *[

@@ -18,8 +18,10 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import Listed, Partly
 from rlctl.adapters.trinity.keys import REF
-from rlctl.adapters.trinity.megatron import MEGATRON, megatron
+from rlctl.adapters.trinity.megatron import megatron
 from rlctl.adapters.trinity.train import role_engine, role_strategy, writes_engine
+from rlctl.adapters.verl_trainer.fsdp import sharding
+from rlctl.adapters.verl_trainer.megatron import SIZES
 
 E = "reference.engine"
 
@@ -32,6 +34,7 @@ class Parameters(Partly):
 
 
 OFFLOAD = Parameters({True: "parameters", False: "none"}, "derived")
+*SHARDING, WRAPPING = sharding(f"{REF}.fsdp_config", E)
 FSDP: tuple[Rule, ...] = (
     Key(
         f"{REF}.fsdp_config.param_offload",
@@ -39,15 +42,13 @@ FSDP: tuple[Rule, ...] = (
         VersionedDefault({"0.5": False, "0.6": DefaultFrom("trainer.param_offload")}),
         OFFLOAD,
     ),
-    Key(f"{REF}.fsdp_config.fsdp_size", f"{E}.fsdp_size", -1, Partly({-1: "all"})),
-    Key(f"{REF}.fsdp_config.reshard_after_forward", f"{E}.reshard_after_forward", True),
-    Key(f"{REF}.fsdp_config.forward_prefetch", f"{E}.forward_prefetch", False),
+    *SHARDING,
     Key(
         f"{REF}.fsdp_config.offload_policy",
         f"{E}.cpu_offload_policy",
         VersionedDefault({"0.5": False, "0.6": DefaultFrom("trainer.offload_policy")}),
     ),
-    Key(f"{REF}.fsdp_config.wrap_policy.min_num_params", f"{E}.wrap_min_parameters", 0),
+    WRAPPING,
     Key(
         f"{REF}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap",
         f"{E}.wrap_layers",
@@ -77,7 +78,7 @@ REFERENCE: list[Rule] = [
                 (
                     *[
                         Key(f"{REF}.megatron.{key}", f"{E}.{field}", DefaultFrom(f"trainer.megatron.{key}"))
-                        for key, field, _ in MEGATRON
+                        for key, field, _ in SIZES
                     ],
                     *megatron(f"{REF}.megatron", E),
                     Key(f"{REF}.megatron.param_offload", f"{E}.offload", ABSENT, OFFLOAD),

@@ -395,6 +395,7 @@ REWARD: list[Rule] = [
         _read_rewards,
         _write_rewards,
         "default_reward_fn_type",
+        why="The function of each task set, or its workflow, is one reward of a list, or part of one.",
     ),
     manager_rule("Trinity"),
     Dropped("reward_loop.overlap_with_rollout", "Trinity's workflows call their rewards"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rlctl.adapters.engine.agents import AGENTS, OF_STATES, OF_STEPS, of_other_agents, plays
 from rlctl.adapters.engine.rules import (
@@ -12,10 +13,12 @@ from rlctl.adapters.engine.rules import (
     Dropped,
     Flow,
     Inexpressible,
+    InexpressibleError,
     Key,
     Out,
     Reading,
     Rule,
+    Same,
     Switch,
     Tree,
     VersionedDefault,
@@ -30,7 +33,7 @@ from rlctl.adapters.trinity.agents import (
     workflow_of,
     write_agents,
 )
-from rlctl.adapters.trinity.batch import seconds
+from rlctl.adapters.trinity.batch import WholeSeconds
 from rlctl.adapters.trinity.data import spelling_of_all
 from rlctl.adapters.trinity.workflows import taught, teaches
 from rlctl.common.messages.reasons import said
@@ -115,33 +118,28 @@ def _write_repeat(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used)
 
 
-def _read_ratio(view: Reading) -> Iterator[Flow]:
-    key = "explorer.over_rollout.ratio"
-    yield Flow(view.to("rollout.oversampling.ratio"), view.get(key), (view.path(key),), same=True)
+class DroppedShare(Same):
+    """The share of stragglers that a step does without."""
 
-
-def _write_ratio(view: Writing) -> Iterator[Out]:
-    ratio, used = view.config.rollout.oversampling.ratio, (view.to("rollout.oversampling.ratio"),)
-    if ratio and view.config.weight_sync.style == "fixed":
-        yield Inexpressible(
-            used, "Trinity drops no stragglers with sync_style fixed; set explorer_driven or trainer_driven"
-        )
-    else:
-        yield Flow(view.path("explorer.over_rollout.ratio"), ratio, used, same=True)
+    def write(self, value: Any, view: Writing) -> Any:
+        if value and view.config.weight_sync.style == "fixed":
+            raise InexpressibleError(
+                "Trinity drops no stragglers with sync_style fixed; set explorer_driven or trainer_driven"
+            )
+        return value
 
 
 EXPLORER: list[Rule] = [
-    seconds("explorer.max_timeout", "rollout.timeouts.response", 1800),
+    Key("explorer.max_timeout", "rollout.timeouts.response", 1800, WholeSeconds()),
     Key("explorer.max_retry_times", "rollout.timeouts.retries", 2),
     Switch("explorer.dynamic_timeout.enable", "rollout.timeouts.dynamic", False),
     Key("explorer.dynamic_timeout.ratio", "rollout.timeouts.dynamic.ratio", 3.0),
-    CustomRule(
-        "over-rollout",
-        (DialectKey("explorer.over_rollout.ratio", 0.0),),
-        ("rollout.oversampling.ratio",),
-        lambda view: _read_ratio(view),
-        lambda view: _write_ratio(view),
-        "with sync_style other than fixed",
+    Key(
+        "explorer.over_rollout.ratio",
+        "rollout.oversampling.ratio",
+        0.0,
+        DroppedShare(),
+        formula="with sync_style other than fixed",
     ),
     Key("explorer.over_rollout.wait_after_min", "rollout.oversampling.wait_after_minimum", 30.0),
     *[
@@ -156,8 +154,9 @@ EXPLORER: list[Rule] = [
         lambda view: _read_repeat(view),
         lambda view: _write_repeat(view),
         "1 if each response of a group is a separate request",
+        why="A number above 1 has no canonical form and is kept, and only a config that says it is written.",
     ),
-    seconds("explorer.runner_state_report_interval", "rollout.report_every", 0),
+    Key("explorer.runner_state_report_interval", "rollout.report_every", 0, WholeSeconds()),
     Tree("explorer.env_vars", "rollout.env_vars"),
     CustomRule(
         "workflow",
@@ -173,6 +172,7 @@ EXPLORER: list[Rule] = [
         read_agents,
         _write_workflow,
         "an agent, or one question and one answer; what a workflow implies is under rewards and data",
+        why="The name of a workflow is an agent, a form of the data and a reward at once.",
     ),
     CustomRule(
         "auxiliary models",
@@ -189,6 +189,7 @@ EXPLORER: list[Rule] = [
         ),
         lambda view: _read_models(view),
         lambda view: _write_models(view),
+        why="A list of mappings becomes a list of sections, the first of which may be the teacher.",
     ),
     *[
         Dropped(f"rollout.{name}", "Trinity's explorer saves responses in its own buffers", idle=True)

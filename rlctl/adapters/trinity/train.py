@@ -6,11 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.rows import OneOf, ShareOrAmount
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     SAME,
     Absent,
+    Calculation,
+    Computed,
     Converter,
     CustomRule,
     DialectKey,
@@ -27,7 +30,6 @@ from rlctl.adapters.engine.rules import (
     VersionedDefault,
     When,
     Writing,
-    converted,
 )
 from rlctl.adapters.engine.values import (
     DTYPES,
@@ -42,8 +44,11 @@ from rlctl.adapters.engine.values import (
 from rlctl.adapters.engine.weight_decay import norms_and_biases
 from rlctl.adapters.trinity.batch import factor
 from rlctl.adapters.trinity.keys import ACTOR, MODEL, REF
-from rlctl.adapters.trinity.megatron import MEGATRON, megatron
+from rlctl.adapters.trinity.megatron import megatron
+from rlctl.adapters.verl_trainer.fsdp import sharding
+from rlctl.adapters.verl_trainer.megatron import SIZES
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 
 
 def deciding(view: Reading, own: str, common: str) -> str:
@@ -144,28 +149,25 @@ def _clip_keys(version: Version, megatron: bool) -> tuple[str, ...]:
     return ("algorithm.optimizer.clip_grad",) if megatron else (f"{ACTOR}.grad_clip", "trainer.grad_clip")
 
 
-def _read_clip(view: Reading) -> Iterator[Flow]:
+def _clip(view: Reading) -> str:
+    """The key that holds the policy's gradient clip: the first that is written, or the usual one."""
     keys = _clip_keys(view.version, strategy(view) == "megatron")
-    key = next((key for key in keys if view.get(key) is not None and view.written(key)), keys[-1])
-    value = view.get(key, 1.0)
-    yield Flow(
-        view.to("train.optimizer.max_grad_norm"), converted(NoClip(), value, view, key), (view.path(key),), same=True
-    )
-    for other in ("trainer.grad_clip", "algorithm.optimizer.clip_grad"):
-        if other != key and view.written(other):
-            same = view.get(other) == value
-            yield Flow((), None, (view.path(other),), "mapped" if same else "dead", said("{key} decides", key=key))
+    return next((key for key in keys if view.get(key) is not None and view.written(key)), keys[-1])
 
 
-def _write_clip(view: Writing) -> Iterator[Out]:
-    """The bound; for 0.6 also where it stands with a verl before 0.8, which Trinity 0.6 takes too."""
-    value, used = view.get("train.optimizer.max_grad_norm"), (view.to("train.optimizer.max_grad_norm"),)
+def _clips_written(view: Writing) -> tuple[str, ...]:
+    """Where it is written; for 0.6 also where it stands with a verl before 0.8, which Trinity 0.6 takes too."""
     megatron = view.get("train.engine.type") == "megatron"
-    note = "this bound is too large to have an effect" if value is None else ""
-    raw = NoClip().write(value, view)
-    for version in {view.version, (0, 5)} if not megatron else {view.version}:
-        key = _clip_keys(version, megatron)[-1]
-        yield Flow(view.path(key), raw, used, "derived" if note else "mapped", note, same=not note)
+    versions = (view.version,) if megatron else tuple(dict.fromkeys(((0, 5), view.version)))
+    return tuple(_clip_keys(version, megatron)[-1] for version in versions)
+
+
+class Bound(NoClip):
+    """The bound of gradients, and what is said of one that stands for none."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        bound = super().write(value, view)
+        return Computed(bound, "this bound is too large to have an effect") if value is None else bound
 
 
 def role_engine(name: str, key: str, to: str) -> CustomRule:
@@ -195,7 +197,14 @@ def role_engine(name: str, key: str, to: str) -> CustomRule:
         else:
             yield Inexpressible((view.to(to), *used), "Trinity has one engine for all models since 0.6")
 
-    return CustomRule(name, (DialectKey(key, None, until="0.5"),), names, read, write)
+    return CustomRule(
+        name,
+        (DialectKey(key, None, until="0.5"),),
+        names,
+        read,
+        write,
+        why="The policy's engine stands for it unless its own key is written, and two fields are one word.",
+    )
 
 
 def writes_engine(view: Writing, to: str, name: str) -> bool:
@@ -314,32 +323,33 @@ def _shapes(view: Writing, role: str) -> Names:
     return MEGATRON_SHAPES if role == "train" and view.get("train.engine.type") == "megatron" else SHAPES
 
 
-def schedule(key: str, role: str) -> CustomRule:
-    """The shape of a model's learning rate, which an older key decides where it is written."""
-    older, to = f"{key.rpartition('.')[0]}.warmup_style", f"{role}.lr_scheduler.type"
+@record
+class Shapes(Calculation):
+    """The shape of a model's learning rate, of which engines have other names; one that there is not is the nearest."""
 
-    def rule(shapes: Names) -> Key:
-        return Key(key, to, "constant", shapes, also=(DialectKey(older, None),))
+    role: str
 
-    def read(view: Reading) -> Iterator[Flow]:
-        return rule(MEGATRON_SHAPES if role == "train" and strategy(view) == "megatron" else SHAPES).read(view)
+    def read(self, value: Any, view: Reading) -> Any:
+        own = self.role == "train" and strategy(view) == "megatron"
+        return (MEGATRON_SHAPES if own else SHAPES).read(value, view)
 
-    def write(view: Writing) -> Iterator[Out]:
-        name = view.get(to)
-        if shape(view, role) == name:
-            yield from rule(_shapes(view, role)).write(view)
-            return
-        lowest = view.get(f"{role}.lr_scheduler.min_lr_ratio")
+    def write(self, value: Any, view: Writing) -> Any:
+        nearest = shape(view, self.role)
+        if nearest == value:
+            return _shapes(view, self.role).write(value, view)
         reason = said(
             "Trinity has no {name} decay; a cosine to min_lr_ratio {lowest:g} is written, which is above it "
             "in the first half of the run and below it in the second",
-            name=name,
-            lowest=lowest,
+            name=value,
+            lowest=view.get(f"{self.role}.lr_scheduler.min_lr_ratio"),
         )
-        yield Flow(view.path(key), shape(view, role), (view.to(to),), "derived", reason, always=True)
-        yield Inexpressible((view.to(to),), reason)
+        return Computed(nearest, reason, lost=reason, always=True)
 
-    return CustomRule(f"{role}'s schedule", rule(SHAPES).keys, (to,), read, write)
+
+def schedule(key: str, role: str) -> Key:
+    """The shape of a model's learning rate, which an older key decides where it is written."""
+    older = DialectKey(f"{key.rpartition('.')[0]}.warmup_style", None)
+    return Key(key, f"{role}.lr_scheduler.type", "constant", Shapes(role), also=(older,))
 
 
 def overrides() -> list[Rule]:
@@ -377,22 +387,6 @@ def lowest_ratio(view: Writing) -> float:
     return plan.min_lr_ratio if given is None or not peak else min(1.0, float(f"{given / peak:.12g}"))
 
 
-def _read_lowest(view: Reading) -> Iterator[Flow]:
-    to = view.to("train.lr_scheduler.min_lr_ratio")
-    yield Flow(to, view.get(LOWEST), (view.path(LOWEST),), same=True)
-
-
-def _write_lowest(view: Writing) -> Iterator[Out]:
-    to, ratio = "train.lr_scheduler", lowest_ratio(view)
-    least, own = view.config.train.lr_scheduler.min_lr, view.to(f"{to}.min_lr_ratio")
-    if least is None:
-        yield Flow(view.path(LOWEST), ratio, (own,), same=True, always=_decays(view))
-    else:
-        note = f"{least:g} / {view.config.train.optimizer.lr:g}"
-        used = (view.to(f"{to}.min_lr"), own)
-        yield Flow(view.path(LOWEST), ratio, used, "derived", note, always=_decays(view))
-
-
 def is_fsdp(view: Writing) -> bool:
     """Whether the trainer that is written is FSDP; Trinity drops the settings of the other engine."""
     return bool(view.get("train.engine.type") != "megatron")
@@ -414,18 +408,18 @@ TRAINER: list[Rule] = [
     norms_and_biases("train.optimizer", lambda view: strategy(view) == "megatron", lambda view: not is_fsdp(view)),
     Key("algorithm.optimizer.betas", "train.optimizer.betas", [0.9, 0.999], Listed()),
     Key("algorithm.optimizer.optimizer_type", "train.optimizer.type", "adam", ADAM),
-    CustomRule(
-        "gradient clip",
+    OneOf(
         (
             DialectKey("algorithm.optimizer.clip_grad", 1.0),
             DialectKey("trainer.grad_clip", 1.0),
             DialectKey(f"{ACTOR}.grad_clip", None, until="0.5"),
             DialectKey(f"{ACTOR}.optim.clip_grad", None, "0.6"),
         ),
-        ("train.optimizer.max_grad_norm",),
-        _read_clip,
-        _write_clip,
-        "trainer.grad_clip in 0.5, algorithm.optimizer.clip_grad with Megatron and since 0.6",
+        "train.optimizer.max_grad_norm",
+        reads=_clip,
+        writes=_clips_written,
+        convert=Bound(),
+        formula="trainer.grad_clip in 0.5, algorithm.optimizer.clip_grad with Megatron and since 0.6",
     ),
     schedule("algorithm.optimizer.lr_scheduler_type", "train"),
     CustomRule(
@@ -438,15 +432,20 @@ TRAINER: list[Rule] = [
         _read_warmup,
         _write_warmup,
         "steps x k",
+        why="It also says what moves the schedule and where its rate begins, which depends on the engine.",
     ),
     Key("algorithm.optimizer.lr_warmup_steps_ratio", "train.lr_scheduler.warmup_ratio", 0.0, Off(0.0)),
-    CustomRule(
-        "lowest learning rate",
-        (DialectKey(LOWEST, 0.01),),
-        tuple(f"train.lr_scheduler.{name}" for name in ("min_lr_ratio", "min_lr")),
-        _read_lowest,
-        _write_lowest,
-        "min_lr / lr",
+    ShareOrAmount(
+        LOWEST,
+        "share",
+        "train.lr_scheduler.min_lr_ratio",
+        "train.lr_scheduler.min_lr",
+        "train.optimizer.lr",
+        default=0.01,
+        most=1.0,
+        too_much="Trinity's lowest rate is a share of the peak, at most the peak itself",
+        always=lambda view: _decays(view),
+        formula="min_lr / lr",
     ),
     *[
         Dropped(f"train.optimizer.{name}", NO_KEY)
@@ -473,6 +472,7 @@ TRAINER: list[Rule] = [
         ("train.engine.type", "train.engine.source", "train.engine.args"),
         _read_engine,
         _write_engine,
+        why="One key names the engine unless a service trains instead, whose settings become arguments.",
     ),
     CustomRule(
         "offload",
@@ -488,13 +488,11 @@ TRAINER: list[Rule] = [
         ("train.engine.offload",),
         _read_offload,
         _write_offload,
+        why="Which of three blocks holds the switches depends on the engine and the release.",
     ),
     *first(f"{ACTOR}.megatron.grad_offload", "trainer.grad_offload", "train.engine.offload_gradients", False),
     *first(f"{ACTOR}.fsdp_config.offload_policy", "trainer.offload_policy", "train.engine.cpu_offload_policy", False),
-    Key(f"{ACTOR}.fsdp_config.fsdp_size", "train.engine.fsdp_size", -1, Partly({-1: "all"})),
-    Key(f"{ACTOR}.fsdp_config.reshard_after_forward", "train.engine.reshard_after_forward", True),
-    Key(f"{ACTOR}.fsdp_config.forward_prefetch", "train.engine.forward_prefetch", False),
-    Key(f"{ACTOR}.fsdp_config.wrap_policy.min_num_params", "train.engine.wrap_min_parameters", 0),
+    *sharding(f"{ACTOR}.fsdp_config", "train.engine"),
     Key(
         f"{ACTOR}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap",
         "train.engine.wrap_layers",
@@ -533,7 +531,7 @@ TRAINER: list[Rule] = [
     When(
         tuple(
             rule
-            for key, field, default in MEGATRON
+            for key, field, default in SIZES
             for rule in first(f"{ACTOR}.megatron.{key}", f"trainer.megatron.{key}", f"train.engine.{field}", default)
         ),
         lambda view: strategy(view) == "megatron",

@@ -480,6 +480,7 @@ CRITIC: list[Rule] = [
         _read_values_pass,
         _write_values_pass,
         "counted in tokens or responses as the critic's training is",
+        why="The unit of another key says which of three numbers counts, and one of them is shared by all GPUs.",
     ),
     CustomRule(
         "critic model",
