@@ -42,6 +42,14 @@ ONE_WAY: dict[str, str] = {
     "critic.strategy_args.strategy_config.optimizer": "the names of Megatron's optimizers, which the drawn ones are not",
     "actor_train.strategy_args.strategy_config.overlap_param_gather": "ROLL moves states to CPU memory, so it cannot be on",
     "critic.strategy_args.strategy_config.overlap_param_gather": "ROLL moves states to CPU memory, so it cannot be on",
+    **{
+        f"{worker}.strategy_args.strategy_config.lr_scheduler_kwargs.{name}": "ROLL counts optimizer steps, the drawn ones are steps"
+        for worker in ("actor_train", "critic")
+        for name in ("lr_decay_steps", "wsd_decay_steps")
+    },
+    "actor_infer.strategy_args.strategy_config.enable_expert_parallel": "a switch for a number of devices: it comes back as all",
+    "rollout_batch_size": "ROLL's agentic runs count trajectories, whose groups another row writes",
+    "kd_objective": "ROLL's names of divergences, which the drawn ones are not",
 }
 """Keys of which no drawn value comes back, and why."""
 FEW = settings(

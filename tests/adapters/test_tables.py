@@ -74,16 +74,13 @@ def test_every_drop_and_every_note_gives_a_reason(name: str) -> None:
     assert notes == []
 
 
-UNEXPLAINED = ("roll",)
-"""Dialects whose custom rules do not all say yet why no row can express them."""
 SENTENCE = re.compile(r"[A-Z`][^\n]{25,}[a-z0-9`)]\.")
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_custom_rule_says_why_no_row_can_express_it(name: str) -> None:
     whys = {rule.name: rule.why for rule in flat(TABLES[name].rules) if isinstance(rule, CustomRule)}
-    said = {rule: why for rule, why in whys.items() if why or name.partition(":")[0] not in UNEXPLAINED}
-    assert not [f"{rule}: {why}" for rule, why in said.items() if not SENTENCE.fullmatch(why)]
+    assert not [f"{rule}: {why}" for rule, why in whys.items() if not SENTENCE.fullmatch(why)]
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -394,6 +394,7 @@ RLVR_ADVANTAGE = CustomRule(
     _read_rlvr,
     _write_rlvr,
     "reinforce after a normalization: group mean and std = GRPO, group mean = Dr. GRPO, whitened = REINFORCE++",
+    why="The normalization of rewards and the whitening together name the estimator, as its name alone does not.",
 )
 AGENTIC_ADVANTAGE = CustomRule(
     "advantage",
@@ -410,4 +411,5 @@ AGENTIC_ADVANTAGE = CustomRule(
     ADVANTAGE_FILLS,
     _read_agentic,
     _write_agentic,
+    why="The normalization, its groups and the estimator together name the canonical one, or the estimator does.",
 )

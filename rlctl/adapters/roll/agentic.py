@@ -630,6 +630,7 @@ TURNS: list[Rule] = [
         _read_turns,
         _write_turns,
         "the shorter of max_new_tokens and max_tokens_per_step",
+        why="What is written is the longest turn of all agents, which read it from their own settings.",
     )
 ]
 PLAYER = (
@@ -668,6 +669,7 @@ ENVIRONMENTS = CustomRule(
     _read,
     _write,
     "a tag is an agent and a source of episodes; rollout_batch_size counts trajectories",
+    why="Tags, groups and environments of two managers are agents and two lists of data sources at once.",
 )
 AGENTIC: list[Rule] = [
     ENVIRONMENTS,
@@ -698,7 +700,13 @@ def _write_alone(view: Writing) -> Iterator[Out]:
 
 NO_AGENTS: list[Rule] = [
     CustomRule(
-        "agents", (), ("rollout.default_agent", AGENTS), lambda view: iter(()), _write_alone, "a prompt has one answer"
+        "agents",
+        (),
+        ("rollout.default_agent", AGENTS),
+        lambda view: iter(()),
+        _write_alone,
+        "a prompt has one answer",
+        why="Each agent of the list is lost in its own words.",
     ),
     Dropped("rollout.agent_workers", "ROLL's RLVR runs have no agents", idle=True),
     *of_other_agents(),

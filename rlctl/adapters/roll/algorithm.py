@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rlctl.adapters.engine.combined_rows import ReadFrom
 from rlctl.adapters.engine.preset import unfolded_preset
+from rlctl.adapters.engine.rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
+    ABSENT,
+    Computed,
     CustomRule,
     DialectKey,
     Dropped,
@@ -19,15 +23,19 @@ from rlctl.adapters.engine.rules import (
     Provenance,
     Reading,
     Rule,
+    Switch,
+    When,
     Writing,
     converted,
 )
 from rlctl.adapters.engine.values import AGGREGATIONS, Names
 from rlctl.adapters.roll.advantage import AGENTIC_ADVANTAGE, RLVR_ADVANTAGE, SHAPE
 from rlctl.adapters.roll.loss import loss_rule
-from rlctl.adapters.roll.numbers import number
+from rlctl.adapters.roll.numbers import NUMBER, number
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
+
+KL_LOSS = "algorithm.kl_in_loss"
 
 
 @record
@@ -64,30 +72,6 @@ class LossAggregation(Key):
 
 
 # KL
-
-
-def _read_kl_loss(view: Reading) -> Iterator[Flow]:
-    to, on = view.to("algorithm.kl_in_loss"), view.get("use_kl_loss")
-    switch, size = (view.path("use_kl_loss"),), (view.path("kl_loss_coef"),)
-    yield Flow(to, {} if on else None, switch)
-    if on:
-        yield Flow((*to, "estimator"), "k3", ())
-        yield Flow((*to, "coefficient"), number(view.get("kl_loss_coef")), size, same=True)
-    elif view.written("kl_loss_coef"):
-        yield Flow((), None, size, "dead", "use_kl_loss is off")
-
-
-def _write_kl_loss(view: Writing) -> Iterator[Out]:
-    to, section = view.to("algorithm.kl_in_loss"), view.get("algorithm.kl_in_loss")
-    yield Flow(view.path("use_kl_loss"), section is not None, (to,), always=section is not None)
-    if section is None:
-        return
-    yield Flow(view.path("kl_loss_coef"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
-    if section["estimator"] != "k3":
-        yield Inexpressible(
-            ((*to, "estimator"),),
-            said("ROLL's loss always uses the k3 estimator, not {estimator}", estimator=section["estimator"]),
-        )
 
 
 ESTIMATORS = Names(
@@ -141,14 +125,31 @@ def _write_kl_reward(view: Writing) -> Iterator[Out]:
     yield Flow(view.path("kl_horizon"), section["horizon"], ((*to, "horizon"),), same=True)
 
 
+def _has_kl_loss(view: Reading) -> bool:
+    return bool(view.get("use_kl_loss"))
+
+
+def _writes_kl_loss(view: Writing) -> bool:
+    return view.config.algorithm.kl_in_loss is not None
+
+
 KL: list[Rule] = [
-    CustomRule(
-        "KL in the loss",
-        (DialectKey("use_kl_loss", False), DialectKey("kl_loss_coef", 0)),
-        ("algorithm.kl_in_loss", "algorithm.kl_in_loss.estimator", "algorithm.kl_in_loss.coefficient"),
-        _read_kl_loss,
-        _write_kl_loss,
-        "always k3",
+    Switch("use_kl_loss", KL_LOSS),
+    When(
+        (Key("kl_loss_coef", f"{KL_LOSS}.coefficient", 0, NUMBER, always=True),),
+        _has_kl_loss,
+        _writes_kl_loss,
+        "use_kl_loss is off",
+    ),
+    FollowsFrom(
+        f"{KL_LOSS}.estimator",
+        reads=lambda view: "k3" if _has_kl_loss(view) else ABSENT,
+        writes=lambda view: "k3",
+        reason=lambda view: said(
+            "ROLL's loss always uses the k3 estimator, not {estimator}", estimator=view.get(f"{KL_LOSS}.estimator")
+        ),
+        note="what ROLL does",
+        formula="always k3",
     ),
     CustomRule(
         "KL in the reward",
@@ -169,65 +170,55 @@ KL: list[Rule] = [
         _read_kl_reward,
         _write_kl_reward,
         "adaptive if target_kl is set",
+        why="`target_kl` is a switch and a number at once, and `init_kl_coef` is 0 where the section is null.",
     ),
 ]
 
 
-def _read_old(view: Reading) -> Iterator[Flow]:
-    keys = ("enable_old_logprobs_recompute", "force_disable_old_logprobs_recompute")
-    forced = view.get(keys[1])
+_OLD = ("enable_old_logprobs_recompute", "force_disable_old_logprobs_recompute")
+_DERIVED = "ROLL derives it from the batch sizes"
+
+
+def _recomputes(view: Reading) -> Computed:
+    forced = view.get(_OLD[1])
     note = (
         "each mini-batch uses its own log-probs as the old ones"
         if forced
         else "ROLL recomputes them, or reuses those of the only forward pass if they are equal"
     )
-    used = tuple(view.path(key) for key in keys)
-    yield Flow(view.to("algorithm.old_log_probs"), "recompute", used, note=note if view.written(*keys) else "")
+    return Computed("recompute", note if view.written(*_OLD) else "", "mapped")
 
 
-def _write_old(view: Writing) -> Iterator[Out]:
-    value, used = view.get("algorithm.old_log_probs"), (view.to("algorithm.old_log_probs"),)
-    if value == "rollout":
-        yield Inexpressible(used, "ROLL never uses the rollout engine's log-probs as old log-probs")
-    else:
-        yield Flow(
-            (), None, used, "mapped" if value == "recompute" else "derived", "ROLL derives it from the batch sizes"
-        )
+def _is_recomputed(view: Writing) -> bool:
+    return bool(view.get("algorithm.old_log_probs") != "rollout")
 
 
-OLD = CustomRule(
-    "old log-probs",
-    (DialectKey("enable_old_logprobs_recompute", False), DialectKey("force_disable_old_logprobs_recompute", False)),
-    ("algorithm.old_log_probs",),
-    _read_old,
-    _write_old,
+OLD = ReadFrom(
+    "algorithm.old_log_probs",
+    reads=_recomputes,
+    writes=lambda view: "recompute",
+    reason="ROLL never uses the rollout engine's log-probs as old log-probs",
+    note=_DERIVED,
+    harmless=((_is_recomputed, _DERIVED),),
+    of=tuple(DialectKey(key, False) for key in _OLD),
 )
 
 
-def _read_temperature(view: Reading) -> Iterator[Flow]:
-    yield Flow(view.to("algorithm.train_temperature"), "one", ())
+def _is_plain(view: Writing) -> bool:
+    """Whether responses are sampled at temperature 1."""
+    return view.config.rollout.sampling.temperature == 1
 
 
-def _write_temperature(view: Writing) -> Iterator[Out]:
-    value, heat = view.get("algorithm.train_temperature"), view.config.rollout.sampling.temperature
-    used = (view.to("algorithm.train_temperature"),)
-    if value == "one":
-        yield Flow((), None, used, "mapped", "what ROLL does")
-    elif heat == 1:
-        yield Flow((), None, used, "derived", "no difference at temperature 1")
-    else:
-        yield Inexpressible(
-            used,
-            said(
-                "ROLL trains on logits at temperature 1, not {heat:g}: its log-probs differ from the sampling "
-                "distribution's",
-                heat=heat,
-            ),
-        )
-
-
-TEMPERATURE = CustomRule(
-    "training temperature", (), ("algorithm.train_temperature",), _read_temperature, _write_temperature
+TEMPERATURE = FollowsFrom(
+    "algorithm.train_temperature",
+    reads=lambda view: "one",
+    writes=lambda view: "one",
+    reason=lambda view: said(
+        "ROLL trains on logits at temperature 1, not {heat:g}: its log-probs differ from the sampling distribution's",
+        heat=view.config.rollout.sampling.temperature,
+    ),
+    note="what ROLL does",
+    harmless=((_is_plain, "no difference at temperature 1"),),
 )
 
 

@@ -11,8 +11,11 @@ from math import ceil
 from typing import Any
 
 from rlctl.adapters.engine.agents import plays
+from rlctl.adapters.engine.combined_rows import ReadFrom, SwitchedKey
+from rlctl.adapters.engine.rows import WriteOnly, never
 from rlctl.adapters.engine.rules import (
     BadValueError,
+    Computed,
     CustomRule,
     DialectKey,
     Dropped,
@@ -21,16 +24,20 @@ from rlctl.adapters.engine.rules import (
     Key,
     Out,
     Provenance,
+    Reader,
     Reading,
     Rule,
+    Same,
     When,
+    Writer,
     Writing,
 )
-from rlctl.adapters.engine.values import interval
+from rlctl.adapters.engine.values import Steps, interval
 from rlctl.adapters.roll.run import NEVER, TOTAL
 from rlctl.adapters.roll.workers import data_parallel, largest_divisor, ranks
 from rlctl.common.errors import PlanError
 from rlctl.common.messages.reasons import said, together
+from rlctl.common.records import record
 from rlctl.planning import arithmetic
 
 A = "actor_train"
@@ -75,16 +82,15 @@ def mini(view: Reading) -> tuple[int, str, str]:
     return size, note, doubt
 
 
+def how_many(note: str, doubt: str) -> str:
+    """How the responses of an optimizer step were computed, and what is not certain of it."""
+    return said("{note}; {doubt}", note=note, doubt=doubt) if doubt else note
+
+
 def _read_mini(view: Reading) -> Iterator[Flow]:
     size, note, doubt = mini(view)
     used = (view.path(PER_DEVICE), view.path(ACCUMULATE))
-    yield Flow(
-        view.to("batch.mini_batch_responses"),
-        size,
-        used,
-        "derived",
-        said("{note}; {doubt}", note=note, doubt=doubt) if doubt else note,
-    )
+    yield Flow(view.to("batch.mini_batch_responses"), size, used, "derived", how_many(note, doubt))
 
 
 def _read_micro(view: Reading) -> Iterator[Flow]:
@@ -181,24 +187,22 @@ def _write_mini(view: Writing) -> Iterator[Out]:
     yield from split(view, min(mini, step), "batch.mini_batch_responses")
 
 
-def mini_rule(reader: Any, writer: Any, fills: tuple[str, ...]) -> list[Rule]:
-    return [
-        CustomRule(
-            "micro-batch",
-            (DialectKey(DYNAMIC, False), DialectKey(TOKENS, 0)),
-            ("batch.micro_batch.unit", "batch.micro_batch.size"),
-            _read_micro,
-            lambda view: iter(()),
-        ),
-        CustomRule(
-            "mini-batch",
-            (DialectKey(PER_DEVICE, 8), DialectKey(ACCUMULATE, 1)),
-            fills,
-            reader,
-            writer,
-            "per_device_train_batch_size x gradient_accumulation_steps x ranks = responses",
-        ),
-    ]
+def mini_rule(reader: Reader, writer: Writer, fills: tuple[str, ...]) -> CustomRule:
+    """An optimizer step, in responses, and the micro-batches that it is split into."""
+
+    def read(view: Reading) -> Iterator[Flow]:
+        yield from _read_micro(view)
+        yield from reader(view)
+
+    return CustomRule(
+        "mini-batch",
+        (DialectKey(DYNAMIC, False), DialectKey(TOKENS, 0), DialectKey(PER_DEVICE, 8), DialectKey(ACCUMULATE, 1)),
+        ("batch.micro_batch.unit", "batch.micro_batch.size", *fills),
+        read,
+        writer,
+        "per_device_train_batch_size x gradient_accumulation_steps x ranks = responses",
+        why="Two keys hold the micro-batch and its count on a rank, and the ranks follow from devices and parallel sizes.",
+    )
 
 
 # Log-prob passes
@@ -247,6 +251,7 @@ LOG_PROBS = CustomRule(
     ("batch.log_prob_micro_batch", "batch.log_prob_micro_batch.unit", "batch.log_prob_micro_batch.size"),
     _read_log_probs,
     _write_log_probs,
+    why="A switch decides which of two keys holds the size, and null follows the micro-batch of training.",
 )
 
 
@@ -331,6 +336,7 @@ def _length_rule(writer: Any) -> CustomRule:
         _read_lengths,
         writer,
         "sequence_length = prompt + response",
+        why="The whole sequence decides over the response, which is then what the prompt leaves of it.",
     )
 
 
@@ -355,35 +361,38 @@ EVALUATION: list[Rule] = [
 ]
 
 
-def _read_evaluation(view: Reading) -> Iterator[Flow]:
-    used, steps = (view.path("eval_steps"),), view.get("eval_steps")
-    off = not isinstance(steps, int) or steps <= 0
-    yield Flow(view.to("schedule.evaluate_at_start"), not off, used)
-    yield Flow(view.to("schedule.evaluate_every"), None if off or steps >= NEVER else steps, used, same=not off)
+@record
+class EveryOrNone(Steps):
+    """An interval in steps; 0, which only agentic runs know, turns off the evaluation at step 0 as well."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value is None and not view.get("schedule.evaluate_at_start"):
+            return Computed(0, OFF, "mapped")
+        return super().write(value, view)
 
 
-def _write_evaluation(view: Writing) -> Iterator[Out]:
+OFF = "0 disables evaluation in agentic runs"
+
+
+def _evaluates(view: Reading) -> bool:
+    steps = view.get("eval_steps")
+    return isinstance(steps, int) and steps > 0
+
+
+def _will_evaluate(view: Writing) -> bool:
     first, every = view.get("schedule.evaluate_at_start"), view.get("schedule.evaluate_every")
-    used = (view.to("schedule.evaluate_at_start"),)
-    if every is None and not first:
-        note = "0 disables evaluation in agentic runs"
-        yield Flow(view.path("eval_steps"), 0, (view.to("schedule.evaluate_every"), *used), note=note, always=True)
-        return
-    yield from EVERY.write(view)
-    if first:
-        yield Flow((), None, used, "mapped", "ROLL evaluates at step 0")
-    else:
-        yield Inexpressible(used, "if ROLL evaluates, it also evaluates at step 0, before training")
+    return bool(first or every is not None)
 
 
 AGENTIC_EVALUATION: list[Rule] = [
-    CustomRule(
-        "evaluation",
-        EVERY.keys,
-        ("schedule.evaluate_every", "schedule.evaluate_at_start"),
-        _read_evaluation,
-        _write_evaluation,
-        "0 is never",
+    Key("eval_steps", "schedule.evaluate_every", 10, EveryOrNone(NEVER), always=True, formula="0 is never"),
+    ReadFrom(
+        "schedule.evaluate_at_start",
+        reads=_evaluates,
+        writes=_will_evaluate,
+        reason="if ROLL evaluates, it also evaluates at step 0, before training",
+        note=lambda view: "ROLL evaluates at step 0" if _will_evaluate(view) else OFF,
+        of=(DialectKey("eval_steps", 10),),
     ),
     LAST,
 ]
@@ -450,6 +459,7 @@ SYNC: list[Rule] = [
         _read_ahead,
         _write_ahead,
         "staleness = steps ahead, rounded up, + steps between two syncs - 1",
+        why="The staleness follows from the steps ahead and the interval of syncs, and ROLL takes whole steps or none.",
     ),
     Key("model_update_buffer_size_mb", "weight_sync.bucket_mib", 1024),
     *[
@@ -492,102 +502,83 @@ SCHEDULER: list[Rule] = [
 ]
 
 
-def _read_more_prompts(view: Reading) -> Iterator[Flow]:
-    on, count = view.get("is_use_additional_prompts"), view.get("max_additional_running_prompts")
-    used = (view.path("is_use_additional_prompts"), view.path("max_additional_running_prompts"))
-    yield Flow(view.to("rollout.oversampling.additional_prompts"), count if on else 0, used)
+def _refills(view: Writing) -> bool:
+    """Whether filtered groups are replaced, for which ROLL needs additional prompts."""
+    asks = not view.get("rollout.oversampling.additional_prompts")
+    return asks and any(getattr(item, "refill", False) for item in view.config.algorithm.filters)
 
 
-def _write_more_prompts(view: Writing) -> Iterator[Out]:
-    count, used = (
-        view.get("rollout.oversampling.additional_prompts"),
-        (view.to("rollout.oversampling.additional_prompts"),),
-    )
-    refills = [item for item in view.config.algorithm.filters if getattr(item, "refill", False)]
-    yield Flow(view.path("is_use_additional_prompts"), bool(count), used)
-    if count:
-        yield Flow(view.path("max_additional_running_prompts"), count, used, same=True)
-    elif refills:
-        note = "filtered groups are replaced"
-        yield Flow(view.path("is_use_additional_prompts"), True, (view.to("algorithm.filters"),), "derived", note)
+class SplitGroups(Same):
+    """Whether responses of a group are separate requests, as they always are in asynchronous runs."""
 
-
-def _read_split(view: Reading) -> Iterator[Flow]:
-    written = view.get("is_num_return_sequences_expand")
-    ahead, group = view.get("async_generation_ratio"), view.get("num_return_sequences_in_group")
-    forced = bool(ahead) and _whole(group, 1) > 1
-    note = "ROLL switches it on in asynchronous runs" if forced and not written else ""
-    used = (view.path("is_num_return_sequences_expand"),)
-    yield Flow(view.to("rollout.split_groups"), bool(written) or forced, used, note=note)
-
-
-def _write_split(view: Writing) -> Iterator[Out]:
-    yield Flow(
-        view.path("is_num_return_sequences_expand"),
-        view.get("rollout.split_groups"),
-        (view.to("rollout.split_groups"),),
-    )
+    def read(self, value: Any, view: Reading) -> Any:
+        forced = bool(view.get("async_generation_ratio")) and _whole(view.get("num_return_sequences_in_group"), 1) > 1
+        return Computed(True, "ROLL switches it on in asynchronous runs", "mapped") if forced and not value else value
 
 
 RLVR: list[Rule] = [
     Key("rollout_batch_size", "batch.prompts_per_step", 128, always=True),
     Key("num_return_sequences_in_group", "batch.responses_per_prompt", 1, always=True),
-    *mini_rule(_read_mini, _write_mini, ("batch.mini_batch_responses",)),
+    mini_rule(_read_mini, _write_mini, ("batch.mini_batch_responses",)),
     *ALWAYS,
     LENGTHS,
     TOTAL,
     *EVALUATION,
     *SYNC,
     *SCHEDULER,
-    CustomRule(
-        "additional prompts",
-        (DialectKey("is_use_additional_prompts", False), DialectKey("max_additional_running_prompts", 16)),
-        ("rollout.oversampling.additional_prompts",),
-        _read_more_prompts,
-        _write_more_prompts,
+    SwitchedKey(
+        "is_use_additional_prompts",
+        "max_additional_running_prompts",
+        "rollout.oversampling.additional_prompts",
+        off=0,
+        default=16,
     ),
-    CustomRule(
-        "split groups",
-        (DialectKey("is_num_return_sequences_expand", False),),
-        ("rollout.split_groups",),
-        _read_split,
-        _write_split,
+    WriteOnly(
+        "algorithm.filters",
+        _refills,
+        "filtered groups are replaced",
+        key="is_use_additional_prompts",
+        value=True,
     ),
+    Key("is_num_return_sequences_expand", "rollout.split_groups", False, SplitGroups()),
 ]
 
 
-def _read_trajectories(view: Reading) -> Iterator[Flow]:
-    count, group = view.get("rollout_batch_size"), _whole(view.get("train_env_manager.group_size"), 1)
-    used = (view.path("rollout_batch_size"),)
-    yield Flow(view.to("batch.responses_per_prompt"), group, (view.path("train_env_manager.group_size"),), same=True)
-    if not isinstance(count, int) or count <= 0:
-        groups = _whole(view.get("train_env_manager.num_env_groups"), 128)
-        note = said("no limit; one trajectory of each of {groups} groups is assumed", groups=groups)
-        yield Flow(view.to("batch.prompts_per_step"), groups, used, "derived", note)
-        return
-    note = said("{count} trajectories / {group} of a group", count=count, group=group) if group > 1 else ""
-    prompts = max(1, count // group)
-    yield Flow(view.to("batch.prompts_per_step"), prompts, used, "derived" if note else "mapped", note, same=not note)
+class Trajectories(Same):
+    """ROLL counts the trajectories of all groups; without a limit, one of each group is assumed."""
 
+    def read(self, value: Any, view: Reading) -> Any:
+        group = _whole(view.get("train_env_manager.group_size"), 1)
+        if not isinstance(value, int) or value <= 0:
+            groups = _whole(view.get("train_env_manager.num_env_groups"), 128)
+            return Computed(
+                groups, said("no limit; one trajectory of each of {groups} groups is assumed", groups=groups)
+            )
+        if group == 1:
+            return value
+        return Computed(
+            max(1, value // group), said("{count} trajectories / {group} of a group", count=value, group=group)
+        )
 
-def _write_trajectories(view: Writing) -> Iterator[Out]:
-    prompts, group = view.get("batch.prompts_per_step"), view.get("batch.responses_per_prompt")
-    places = (view.to("batch.prompts_per_step"), view.to("batch.responses_per_prompt"))
-    note = said("{prompts} groups x {group} trajectories", prompts=prompts, group=group)
-    how: Provenance = "derived" if group > 1 else "mapped"
-    yield Flow(view.path("rollout_batch_size"), prompts * group, places, how, note if group > 1 else "", always=True)
+    def write(self, value: Any, view: Writing) -> Any:
+        group = view.get("batch.responses_per_prompt")
+        if group == 1:
+            return value
+        return Computed(value * group, said("{prompts} groups x {group} trajectories", prompts=value, group=group))
 
 
 AGENTIC: list[Rule] = [
-    CustomRule(
-        "trajectories",
-        (DialectKey("rollout_batch_size", 128),),
-        ("batch.prompts_per_step", "batch.responses_per_prompt"),
-        _read_trajectories,
-        _write_trajectories,
-        "prompts x responses = trajectories",
+    Key("train_env_manager.group_size", "batch.responses_per_prompt", 1, write_when=never),
+    Key(
+        "rollout_batch_size",
+        "batch.prompts_per_step",
+        128,
+        Trajectories(),
+        made_of=("batch.responses_per_prompt",),
+        always=True,
+        formula="prompts x responses = trajectories",
     ),
-    *mini_rule(_read_mini, _write_mini, ("batch.mini_batch_responses",)),
+    mini_rule(_read_mini, _write_mini, ("batch.mini_batch_responses",)),
     *ALWAYS,
     TRAJECTORY,
     TOTAL,

@@ -180,4 +180,5 @@ CORRECTION = CustomRule(
     _read,
     _write,
     "ratio of token, geometric, sequence = token_k1, seq_mean_k1, seq_sum_k1",
+    why="A list of filters is two lists of rules and bounds, and the bounds are of the inverse ratio.",
 )

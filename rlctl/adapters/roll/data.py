@@ -266,6 +266,7 @@ PROMPTS = CustomRule(
     ("data.train", "data.eval", "data.train[].**", "data.eval[].**"),
     _read_prompts,
     _write_prompts,
+    why="Columns of the whole file are fields of each data source, and which columns are read depends on the pipeline.",
 )
 
 
@@ -298,6 +299,7 @@ MIXING = CustomRule(
     ("data.mixing",),
     _read_shares,
     _write_shares,
+    why="ROLL wants a share for each domain of its rewards, which the canonical config does not have.",
 )
 
 
@@ -406,6 +408,7 @@ VALIDATION = CustomRule(
     ),
     _read_validation,
     _write_validation,
+    why="One block of sampling settings is that of each evaluation source, with the lengths of training.",
 )
 WORKERS = Key(f"{D}.preprocessing_num_workers", "data.filter_workers", None, Partly({None: 1}))
 ORDER: list[Rule] = [
@@ -454,6 +457,7 @@ def _supervised(columns: Mapping[str, tuple[str, Any]], fixed: Mapping[str, Any]
         ("data.train", "data.eval", "data.train[].**", "data.eval[].**"),
         read,
         write,
+        why="Files and columns of the whole file are fields of each data source, which must agree.",
     )
 
 

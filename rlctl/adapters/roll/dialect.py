@@ -105,7 +105,7 @@ AGENTIC = joined(
 SFT = joined(
     run.RULES,
     without([*_model("pretrain"), *train.POLICY, *placement.RULES], "actor_infer", "reference", "critic"),
-    [supervised.EPOCHS],
+    supervised.EPOCHS,
     supervised.RULES,
     data.SFT,
     [Dropped("algorithm.objective.type", "ROLL uses a different start script and config file for it", "sft"), *STAYS],
@@ -132,7 +132,7 @@ DISTILL = joined(
     run.RULES,
     [NO_CLIP],
     without([*_model("student_pretrain"), *train.POLICY, *train.REFERENCE, *placement.RULES], "actor_infer", "critic"),
-    [supervised.EPOCHS],
+    supervised.EPOCHS,
     supervised.RULES,
     data.DISTILL,
     distill.OFFLINE,

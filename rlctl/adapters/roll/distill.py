@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.combined_rows import IfWritten, OtherEntries
+from rlctl.adapters.engine.rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
     CustomRule,
     DialectKey,
     Dropped,
     Flow,
     Inexpressible,
+    InexpressibleError,
     Key,
     Out,
     Reading,
     Rule,
+    Same,
     Writing,
 )
-from rlctl.adapters.engine.values import serves_teacher
-from rlctl.adapters.roll.numbers import number
+from rlctl.adapters.engine.values import NullReads, serves_teacher
+from rlctl.adapters.roll.numbers import NUMBER, number
 from rlctl.common.messages.reasons import said
 
 D = "algorithm.distillation"
@@ -35,65 +39,40 @@ OFFLINE_ARGS = {
     "distill_on_prompt": False,
     "logits_transfer_backend": "ipc+nccl",
 }
+LOSS = "loss = coefficient x divergence + (1 - coefficient) x imitation"
 OBJECTIVES = ("forward_kl", "reverse_kl", "adaptive_kl", "skewed_forward_kl", "skewed_reverse_kl", "js_divergence")
 
 
-def _read_offline(view: Reading) -> Iterator[Flow]:
-    to = view.to(D)
-    yield Flow(to, {}, ())
-    yield Flow((*to, "teacher"), view.get("teacher_pretrain") or "", (view.path("teacher_pretrain"),), same=True)
-    yield Flow((*to, "loss"), view.get("kd_objective"), (view.path("kd_objective"),), same=True)
-    weight = (view.path("distill_loss_weight"),)
-    yield Flow((*to, "coefficient"), number(view.get("distill_loss_weight")), weight, same=True)
-    yield Flow((*to, "top_k"), view.get("logits_topk") or None, (view.path("logits_topk"),), same=True)
-    for name in OFFLINE_ARGS:
-        if view.written(name):
-            yield Flow((*to, "args", name), view.get(name), (view.path(name),), same=True)
+class Objective(Same):
+    """The divergence by name; ROLL has a few."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value not in OBJECTIVES:
+            known = ", ".join(OBJECTIVES)
+            raise InexpressibleError(said("ROLL distills by {objectives}, not by {loss}", objectives=known, loss=value))
+        return value
 
 
-def _write_offline(view: Writing) -> Iterator[Out]:
-    section, to = view.get(D), view.to(D)
-    if not isinstance(section, Mapping):
-        return
-    yield Flow(view.path("teacher_pretrain"), section["teacher"], ((*to, "teacher"),), same=True, always=True)
-    if section["loss"] in OBJECTIVES:
-        yield Flow(view.path("kd_objective"), section["loss"], ((*to, "loss"),), same=True, always=True)
-    else:
-        yield Inexpressible(
-            ((*to, "loss"),),
-            said(
-                "ROLL distills by {objectives}, not by {loss}", objectives=", ".join(OBJECTIVES), loss=section["loss"]
-            ),
-        )
-    yield Flow(
-        view.path("distill_loss_weight"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True
-    )
-    if section["top_k"] is not None:
-        yield Flow(view.path("logits_topk"), section["top_k"], ((*to, "top_k"),), same=True)
-    else:
-        yield Inexpressible(((*to, "top_k"),), "ROLL compares the top logits_topk tokens, 64 by default")
-    for name, value in section["args"].items():
-        if name in OFFLINE_ARGS:
-            yield Flow(view.path(name), value, ((*to, "args", name), (*to, "args")), same=True)
-        else:
-            yield Inexpressible(((*to, "args"),), said("ROLL's distillation has no {name}", name=name))
+class TopTokens(Same):
+    """How many tokens the distributions are compared on; ROLL does not compare all of them."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value or None
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value is None:
+            raise InexpressibleError("ROLL compares the top logits_topk tokens, 64 by default")
+        return value
 
 
 OFFLINE: list[Rule] = [
-    CustomRule(
-        "distillation",
-        (
-            DialectKey("teacher_pretrain", None),
-            DialectKey("kd_objective", "forward_kl"),
-            DialectKey("distill_loss_weight", 0.5),
-            DialectKey("logits_topk", 64),
-            *(DialectKey(name, default) for name, default in OFFLINE_ARGS.items()),
-        ),
-        (D, *(f"{D}.{name}" for name in FIELDS)),
-        _read_offline,
-        _write_offline,
-        "loss = coefficient x divergence + (1 - coefficient) x imitation",
-    ),
+    FollowsFrom(D, reads=lambda view: {}, writes=lambda view: {}, reason="", formula=LOSS),
+    Key("teacher_pretrain", f"{D}.teacher", None, NullReads(""), always=True),
+    Key("kd_objective", f"{D}.loss", "forward_kl", Objective(), always=True),
+    Key("distill_loss_weight", f"{D}.coefficient", 0.5, NUMBER, always=True),
+    Key("logits_topk", f"{D}.top_k", 64, TopTokens()),
+    *[Key(name, f"{D}.args.{name}", default, IfWritten(key=name)) for name, default in OFFLINE_ARGS.items()],
+    OtherEntries(f"{D}.args", tuple(OFFLINE_ARGS), "ROLL's distillation has no {name}"),
     Key("student_pretrain", "model.path", None, always=True),
 ]
 
@@ -194,5 +173,6 @@ ONLINE: list[Rule] = [
         _read_online,
         _write_online,
         "reward of a token = -coefficient x (log-prob - the teacher's)",
+        why="The teacher is one of several or the policy's own model, depending on which roles name a model.",
     ),
 ]

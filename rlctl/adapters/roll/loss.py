@@ -259,4 +259,5 @@ def loss_rule(ratio: DialectKey) -> CustomRule:
         _read_loss,
         _write_loss,
         "dual clip = 1 + 2 x pg_clip",
+        why="The class of the worker, its variant and the kind of ratio together name the loss, and each loss reads other keys.",
     )

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.combined_rows import negated
+from rlctl.adapters.engine.rows import never
 from rlctl.adapters.engine.rules import (
-    Absent,
     CustomRule,
     DialectKey,
     Dropped,
@@ -27,7 +28,7 @@ from rlctl.adapters.engine.rules import (
     When,
     Writing,
 )
-from rlctl.adapters.engine.values import Names
+from rlctl.adapters.engine.values import Names, NullReads
 from rlctl.adapters.roll.strategies import is_engine, is_strategy
 from rlctl.adapters.roll.workers import MEGATRON
 from rlctl.common.messages.reasons import said
@@ -98,6 +99,7 @@ def paths(*roles: str) -> CustomRule:
         read,
         write,
         "pretrain, unless each role names a model",
+        why="The roles' keys hold only together: if one names no model, all have the one of `pretrain`.",
     )
 
 
@@ -206,6 +208,11 @@ class Prefixes(Same):
         return ",".join(pattern[:-1] for pattern in value) or None
 
 
+def _auxiliary(to: str) -> Key:
+    """The weight of the experts' balance loss, which is Megatron's own key or one of the model's config; null is the model's."""
+    return Key(f"{A}.model_args.moe_aux_loss_coef", to, None, NullReads())
+
+
 NOT_MEGATRON = "Megatron builds the model from its own classes"
 RULES: list[Rule] = [
     paths(A, INFER, REF),
@@ -215,26 +222,22 @@ RULES: list[Rule] = [
         ("model.chat_template", "model.chat_template_args"),
         _read_template,
         _write_template,
+        why="One of two keys names a template, which is the tokenizer's own, a text or arguments of it.",
     ),
     When(
         (
             Key(f"{A}.model_args.attn_implementation", "model.attention", None, ATTENTION),
             Tree(f"{A}.model_args.model_config_kwargs", "model.overrides"),
         ),
-        lambda view: not is_strategy(MEGATRON, A)(view),
-        lambda view: not is_engine("megatron", "train.engine")(view),
+        negated(is_strategy(MEGATRON, A)),
+        negated(is_engine("megatron", "train.engine")),
         NOT_MEGATRON,
     ),
     Dropped("model.attention", "Megatron chooses the attention implementation itself"),
     Dropped("model.overrides", "Megatron takes strategy_config.additional_configs"),
     Key(f"{A}.model_args.freeze_module_prefix", "model.freeze", None, Prefixes()),
-    CustomRule(
-        "auxiliary loss",
-        (DialectKey(f"{A}.model_args.moe_aux_loss_coef", None),),
-        (),
-        lambda view: _read_auxiliary(view),
-        lambda view: iter(()),
-    ),
+    When((_auxiliary("train.engine.transformer.moe_aux_loss_coeff"),), is_strategy(MEGATRON, A), never, ""),
+    When((_auxiliary("model.overrides.router_aux_loss_coef"),), negated(is_strategy(MEGATRON, A)), never, ""),
     CustomRule(
         "LoRA",
         tuple(
@@ -245,6 +248,7 @@ RULES: list[Rule] = [
         ("model.lora", "model.lora.rank", "model.lora.alpha", "model.lora.target_modules"),
         _read_lora,
         _write_lora,
+        why="Names with commas are a list, alpha follows the rank, and the rollout engine's block repeats the policy's.",
     ),
     Key(f"{A}.model_args.lora_dropout", "model.lora.dropout", 0.0),
     *[
@@ -272,15 +276,3 @@ RULES: list[Rule] = [
         )
     ],
 ]
-
-
-def _read_auxiliary(view: Reading) -> Iterator[Flow]:
-    """The weight of the experts' balance loss: Megatron's own key, or one of the model's config."""
-    key = f"{A}.model_args.moe_aux_loss_coef"
-    value, used = view.get(key), (view.path(key),)
-    if isinstance(value, (Absent, type(None))):
-        yield Flow((), None, used, "mapped", "the model's own")
-    elif is_strategy(MEGATRON, A)(view):
-        yield Flow((*view.to("train.engine.transformer"), "moe_aux_loss_coeff"), value, used, same=True)
-    else:
-        yield Flow((*view.to("model.overrides"), "router_aux_loss_coef"), value, used, same=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlctl.adapters.engine.rules import Reading, Same
+
 
 def number(value: Any) -> Any:
     """A whole number as a float, which the schema wants; anything else as it is."""
@@ -13,3 +15,13 @@ def number(value: Any) -> Any:
 def is_number(value: Any) -> bool:
     """Whether one can calculate with it."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class Number(Same):
+    """A number whose canonical key holds a float."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return number(value)
+
+
+NUMBER = Number()

@@ -7,8 +7,9 @@ devices of a node from the machine it is started on, and the number of nodes fro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from rlctl.adapters.engine.rows import ReadOnly
 from rlctl.adapters.engine.rules import (
     BadValueError,
     CustomRule,
@@ -33,20 +34,17 @@ REWARDS = ("rewards", "reward_model", "reward")
 Devices = tuple[int, ...]
 
 
-def _valid(worker: str) -> CustomRule:
-    """A worker's mapping can be read at all."""
-    key = f"{worker}.device_mapping"
+def _no_devices(key: str) -> Callable[[Reading], bool]:
+    """Whether a worker's mapping names no device; each that cannot be read at all is refused by itself."""
 
-    def read(view: Reading) -> Iterator[Flow]:
+    def names_none(view: Reading) -> bool:
         text = view.get(key)
         try:
-            devices = () if text is None else parse_devices(text)
+            return text is None or not parse_devices(text)
         except DevicesError as error:
             raise BadValueError(error.args[0], key=view.path(key)) from error
-        if not devices:
-            yield Flow((), None, (view.path(key),), "mapped", "names no device")
 
-    return CustomRule(f"devices of {worker}", (DialectKey(key, None),), (), read, lambda view: iter(()))
+    return names_none
 
 
 def _placed(view: Reading) -> dict[str, Devices]:
@@ -185,7 +183,10 @@ def _lose(view: Writing) -> Iterator[Out]:
 NODE = 8
 """Devices of a usual node."""
 RULES: list[Rule] = [
-    *[_valid(worker) for worker in ROLES.values()],
+    *[
+        ReadOnly(key, "names no device", None, when=_no_devices(key))
+        for key in (f"{worker}.device_mapping" for worker in ROLES.values())
+    ],
     CustomRule(
         "placement",
         (
@@ -204,6 +205,7 @@ RULES: list[Rule] = [
         _read,
         _write,
         "nodes = devices / num_gpus_per_node",
+        why="The layout is found by comparing the devices of all roles, which are lists of numbers in Python's words.",
     ),
     Dropped("placement.device", "ROLL runs on the accelerators that it finds", idle=True),
     Dropped("placement.cpus_per_worker", "ROLL decides it", idle=True),

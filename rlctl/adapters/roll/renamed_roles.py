@@ -7,7 +7,18 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
-from rlctl.adapters.engine.rules import DefaultFrom, DialectKey, Flow, Noted, Out, Reading, Rule, Version, Writing
+from rlctl.adapters.engine.rules import (
+    DefaultFrom,
+    DialectKey,
+    Dropped,
+    Flow,
+    Noted,
+    Out,
+    Reading,
+    Rule,
+    Version,
+    Writing,
+)
 from rlctl.common.records import record
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
@@ -136,10 +147,14 @@ def without(rules: Iterable[Rule], *roles: str) -> list[Rule]:
 
 def spelled(rules: Iterable[Rule], names: Mapping[str, str]) -> list[Rule]:
     """Rules with other role names; those that name no role are left as they are."""
-    return [
-        Spelled(rule, names) if any(key.name.partition(".")[0] in names for key in rule.keys) else rule
-        for rule in rules
-    ]
+    return [Spelled(rule, names) if _asks_for(rule, names) else rule for rule in rules]
+
+
+def _asks_for(rule: Rule, names: Mapping[str, str]) -> bool:
+    """Whether a rule has keys of these roles, or no keys at all, so that what it follows from may be theirs."""
+    if not rule.keys:
+        return not isinstance(rule, Dropped)
+    return any(key.name.partition(".")[0] in names for key in rule.keys)
 
 
 def spelled_notes(notes: Iterable[Noted], names: Mapping[str, str]) -> list[Noted]:

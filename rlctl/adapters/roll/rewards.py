@@ -469,6 +469,7 @@ REWARDS = CustomRule(
     ),
     _read,
     _write,
+    why="Domains by name, each with the class of a worker, are a list of rewards by kind, read and written for each kind.",
 )
 
 
@@ -593,6 +594,7 @@ FILTER_RULE = CustomRule(
     ("algorithm.filters", "algorithm.filters[].**"),
     _read_filters,
     _write_filters,
+    why="Masks of the whole file and a filter in each domain are one list of filters.",
 )
 LOOP: list[Rule] = [
     manager_rule("ROLL"),

@@ -8,34 +8,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rlctl.adapters.engine.combined_rows import KeyOrOther
+from rlctl.adapters.engine.rows import FollowsFrom, ReadOnly, WriteOnly, always
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     BadValueError,
+    Calculation,
+    Computed,
     CustomRule,
     DialectKey,
     Dropped,
     Flow,
     Inexpressible,
+    InexpressibleError,
     Key,
     Out,
     Reading,
     Rule,
+    Same,
     Tree,
     When,
     Writing,
-    converted,
 )
-from rlctl.adapters.engine.values import DTYPES, Listed, Names, Not, Off
+from rlctl.adapters.engine.values import DTYPES, Listed, Names, Not, NullReads, Off
 from rlctl.adapters.roll.workers import ENGINES, devices_of, strategy
 from rlctl.common.messages.reasons import said
-from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 
 W = "actor_infer"
 S = f"{W}.strategy_args.strategy_config"
 G = f"{W}.generating_args"
-M = "rollout.memory."
+M, P = "rollout.memory.", "rollout.parallel."
 LOAD = Names({"auto": "auto", "dummy": "dummy", "safetensors": "safetensors"}, fallback="auto")
 VLLM_NAMED = (
     "tensor_parallel_size",
@@ -97,31 +101,27 @@ def _is(name: str) -> tuple[Any, Any, str]:
     )
 
 
-def _read_engine(view: Reading) -> Iterator[Flow]:
-    key = f"{W}.strategy_args.strategy_name"
-    name = strategy(view, W)
-    if name not in ENGINES:
-        raise BadValueError(said("is {name!r}; ROLL generates with vllm or sglang", name=name), key=view.path(key))
-    yield Flow(view.to("rollout.engine.type"), name, (view.path(key),))
-    if view.written(S) and not view.get(S):
-        yield Flow((), None, (view.path(S),), "mapped", "holds nothing")
-    for overwritten in OVERWRITTEN[name]:
-        yield Flow((), None, (view.path(f"{S}.{overwritten}"),), "dead", "ROLL sets it itself")
+class EngineName(Calculation):
+    """The strategy's name, which is the engine's; an engine that ROLL has not is written as vLLM."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if value not in ENGINES:
+            raise BadValueError(said("is {name!r}; ROLL generates with vllm or sglang", name=str(value)))
+        return value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value in ENGINES:
+            return value
+        if value == "auto":
+            return Computed("vllm", "ROLL needs an engine name; vLLM is the choice on GPUs")
+        lost = said("ROLL generates with vLLM or SGLang, not with {kind}", kind=value)
+        return Computed("vllm", how="mapped", lost=lost)
 
 
-def _write_engine(view: Writing) -> Iterator[Out]:
-    name, used = str(view.get("rollout.engine.type")), (view.to("rollout.engine.type"),)
-    key = view.path(f"{W}.strategy_args.strategy_name")
-    if name in ENGINES:
-        yield Flow(key, name, used, always=True)
-    elif name == "auto":
-        yield Flow(key, "vllm", used, "derived", "ROLL needs an engine name; vLLM is the choice on GPUs", always=True)
-    else:
-        yield Inexpressible(
-            used,
-            said("ROLL generates with vLLM or SGLang, not with {kind}", kind=name),
-        )
-        yield Flow(key, "vllm", used, always=True)
+def _sets_itself(engine: str) -> list[Rule]:
+    """Arguments of an engine that ROLL sets over those of the file."""
+    is_used = _is(engine)[0]
+    return [ReadOnly(f"{S}.{name}", "ROLL sets it itself", when=is_used, dead=always) for name in OVERWRITTEN[engine]]
 
 
 def _args(name: str, named: tuple[str, ...]) -> Tree:
@@ -131,32 +131,22 @@ def _args(name: str, named: tuple[str, ...]) -> Tree:
 # Sizes: tensor x pipeline devices a worker, and a worker for each
 
 
-def _read_experts(view: Reading) -> Iterator[Flow]:
+class Experts(Calculation):
     """vLLM splits experts over all devices of an engine, or not at all."""
-    key = f"{S}.enable_expert_parallel"
-    width = _wide(view) * _count(view, "data_parallel_size")
-    yield Flow(
-        view.to("rollout.parallel.expert_parallel_size"), width if view.get(key) else 1, (view.path(key),), implied=True
-    )
 
+    def read(self, value: Any, view: Reading) -> Any:
+        return Computed(_wide(view) * _count(view, "data_parallel_size") if value else 1, how="mapped")
 
-def _write_experts(view: Writing) -> Iterator[Out]:
-    wanted, width = (
-        view.get("rollout.parallel.expert_parallel_size"),
-        arithmetic.devices_per_rollout_engine(view.config),
-    )
-    used = (view.to("rollout.parallel.expert_parallel_size"),)
-    if wanted not in (1, width):
-        yield Inexpressible(
-            used,
-            said(
+    def write(self, value: Any, view: Writing) -> Any:
+        width, lost = arithmetic.devices_per_rollout_engine(view.config), ""
+        if value not in (1, width):
+            lost = said(
                 "vLLM splits experts over all {width} devices of an engine, or does not split them; {wanted} is "
                 "impossible",
                 width=width,
-                wanted=wanted,
-            ),
-        )
-    yield Flow(view.path(f"{S}.enable_expert_parallel"), wanted > 1, used)
+                wanted=value,
+            )
+        return Computed(value > 1, how="mapped", lost=lost)
 
 
 def _count(view: Reading, name: str) -> int:
@@ -244,52 +234,40 @@ def _write_width(view: Writing) -> Iterator[Out]:
         )
 
 
-def _write_data(view: Writing) -> Iterator[Out]:
-    """vLLM's data-parallel ranks are ROLL's workers, so they make one engine of all of them."""
+def _workers(view: Writing) -> int:
     parallel = view.config.rollout.parallel
-    used = (view.to("rollout.parallel.data_parallel_size"),)
-    workers = arithmetic.rollout_devices(view.config) // (
-        parallel.tensor_parallel_size * parallel.pipeline_parallel_size
+    return arithmetic.rollout_devices(view.config) // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size)
+
+
+def _not_of_one_engine(view: Writing) -> str:
+    """Why the data-parallel ranks cannot be ROLL's; empty if they can."""
+    size, workers = view.config.rollout.parallel.data_parallel_size, _workers(view)
+    if size in (1, workers):
+        return ""
+    return said(
+        "ROLL makes all its {workers} workers ranks of one engine, or none; not {data_parallel_size}",
+        workers=workers,
+        data_parallel_size=size,
     )
-    if parallel.data_parallel_size in (1, workers):
-        yield Flow(view.path(f"{S}.data_parallel_size"), parallel.data_parallel_size, used, same=True)
-    else:
-        reason = said(
-            "ROLL makes all its {workers} workers ranks of one engine, or none; not {data_parallel_size}",
-            workers=workers,
-            data_parallel_size=parallel.data_parallel_size,
-        )
-        yield Inexpressible(used, reason)
-        yield Inexpressible((view.to("rollout.parallel.expert_parallel_size"),), reason, idle=True)
 
 
-def _data_rule() -> CustomRule:
-    def read(view: Reading) -> Iterator[Flow]:
-        key = f"{S}.data_parallel_size"
-        yield Flow(
-            view.to("rollout.parallel.data_parallel_size"),
-            _count(view, "data_parallel_size"),
-            (view.path(key),),
-            same=True,
-        )
+class DataParallel(NullReads):
+    """vLLM's data-parallel ranks are ROLL's workers, so they make one engine of all of them."""
 
-    own = (DialectKey(f"{S}.data_parallel_size", 1),)
-    return CustomRule("data-parallel ranks", own, ("rollout.parallel.data_parallel_size",), read, _write_data)
+    def write(self, value: Any, view: Writing) -> Any:
+        if reason := _not_of_one_engine(view):
+            raise InexpressibleError(reason)
+        return value
 
 
-def _write_fraction(view: Writing) -> Iterator[Out]:
-    """ROLL stops without ``mem_fraction_static``."""
-    if view.get(f"{M}gpu_memory_utilization") is None:
+class MemoryFraction(Same):
+    """SGLang's share of the memory, without which ROLL stops."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value is not None:
+            return value
         share = 0.9 if view.config.placement.layout != "colocated" else 0.5
-        note = "ROLL requires a share; wrote rlctl's default"
-        yield Flow(
-            view.path(f"{S}.mem_fraction_static"),
-            share,
-            (view.to(f"{M}gpu_memory_utilization"),),
-            "derived",
-            note,
-            always=True,
-        )
+        return Computed(share, "ROLL requires a share; wrote rlctl's default", always=True)
 
 
 WIDTH = CustomRule(
@@ -299,17 +277,18 @@ WIDTH = CustomRule(
     _read_width,
     _write_width,
     "engines = devices / (tensor x pipeline)",
+    why="An engine is as wide as its worker or as its own config says, by engine, and the engines fill all devices.",
 )
 VLLM: list[Rule] = [
     Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size", 1),
-    _data_rule(),
-    CustomRule(
-        "experts",
-        (DialectKey(f"{S}.enable_expert_parallel", False),),
-        ("rollout.parallel.expert_parallel_size",),
-        _read_experts,
-        _write_experts,
+    Key(f"{S}.data_parallel_size", f"{P}data_parallel_size", 1, DataParallel(1)),
+    WriteOnly(
+        f"{P}expert_parallel_size",
+        lambda view: bool(_not_of_one_engine(view)),
+        lost=_not_of_one_engine,
+        idle=True,
     ),
+    Key(f"{S}.enable_expert_parallel", f"{P}expert_parallel_size", False, Experts(), implied=True),
     Key(f"{S}.gpu_memory_utilization", f"{M}gpu_memory_utilization", 0.9),
     Key(f"{S}.max_num_seqs", f"{M}max_num_seqs", None),
     Key(f"{S}.max_num_batched_tokens", f"{M}max_batched_tokens", 8192),
@@ -330,7 +309,7 @@ SGLANG: list[Rule] = [
     Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size", 1),
     Key(f"{S}.dp_size", "rollout.parallel.data_parallel_size", 1),
     Key(f"{S}.ep_size", "rollout.parallel.expert_parallel_size", 1),
-    Key(f"{S}.mem_fraction_static", f"{M}gpu_memory_utilization", ABSENT),
+    Key(f"{S}.mem_fraction_static", f"{M}gpu_memory_utilization", ABSENT, MemoryFraction()),
     Key(f"{S}.max_running_requests", f"{M}max_num_seqs", None),
     Key(f"{S}.context_length", "model.max_context_tokens", None),
     Key(f"{S}.page_size", f"{M}block_size", None),
@@ -339,7 +318,6 @@ SGLANG: list[Rule] = [
     Key(f"{S}.disable_cuda_graph", f"{M}enforce_eager", False),
     Key(f"{S}.load_format", f"{M}load_format", "auto", LOAD, always=True),
     Key(f"{S}.quantization", f"{M}quantization", None),
-    CustomRule("SGLang's memory fraction", (), (), lambda view: iter(()), _write_fraction),
     _args("sglang", SGLANG_NAMED),
 ]
 
@@ -347,42 +325,25 @@ SGLANG: list[Rule] = [
 # Sampling
 
 
-def _read_precision(view: Reading) -> Iterator[Flow]:
-    key = f"{W}.model_args.dtype"
-    yield Flow(view.to("rollout.precision"), converted(DTYPES, view.get(key), view, key), (view.path(key),))
-
-
-def _write_precision(view: Writing) -> Iterator[Out]:
-    own, key = view.get("rollout.precision"), view.path(f"{W}.model_args.dtype")
-    used: tuple[KeyPath, ...] = (view.to("rollout.precision"),)
-    if own == "auto":
-        compute = view.get("train.precision.compute")
-        used = (*used, view.to("train.precision.compute"))
-        yield Flow(key, DTYPES.write(compute, view), used, "derived", "as it trains", always=True)
-    else:
-        yield Flow(key, DTYPES.write(own, view), used, always=True)
-
-
-def _read_stop(view: Reading) -> Iterator[Flow]:
+class KeepsStop(Calculation):
     """Ending texts are kept unless the file says otherwise; without such texts it says nothing."""
-    key = f"{G}.include_stop_str_in_output"
-    if view.written(key) or view.get(f"{G}.stop_strings"):
-        kept = view.get(key)
-        yield Flow(view.to("rollout.sampling.include_stop"), kept is None or bool(kept), (view.path(key),))
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if value is None:
+            return True if view.written(KEEPS) or view.get(f"{G}.stop_strings") else ABSENT
+        return bool(value)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return Computed(value, how="mapped", always=True) if view.get("rollout.sampling.stop") else value
 
 
-def _write_stop(view: Writing) -> Iterator[Out]:
-    kept, there = view.get("rollout.sampling.include_stop"), bool(view.get("rollout.sampling.stop"))
-    used = (view.to("rollout.sampling.include_stop"),)
-    yield Flow(view.path(f"{G}.include_stop_str_in_output"), kept, used, same=True, always=there, quiet=not there)
+KEEPS = f"{G}.include_stop_str_in_output"
 
 
-def _write_seed(view: Writing) -> Iterator[Out]:
-    seed, run, used = view.get("rollout.sampling.seed"), view.get("run.seed"), (view.to("rollout.sampling.seed"),)
-    if seed in (None, run):
-        yield Flow((), None, used, "mapped", "the run's seed, which ROLL also gives its engines")
-    elif view.explicit("rollout.sampling.seed"):
-        yield Inexpressible(used, said("ROLL gives its engines the run's seed, {run}", run=run))
+def _seed(view: Writing) -> Any:
+    """The seed of ROLL's engines; any is right that nobody asked for."""
+    asked = view.get("rollout.sampling.seed")
+    return view.get("run.seed") if view.explicit("rollout.sampling.seed") and asked is not None else asked
 
 
 SAMPLING: list[Rule] = [
@@ -391,21 +352,15 @@ SAMPLING: list[Rule] = [
     Key(f"{G}.top_k", "rollout.sampling.top_k", 50, Off(-1), always=True),
     Key(f"{G}.repetition_penalty", "rollout.sampling.repetition_penalty", 1.0),
     Key(f"{G}.stop_strings", "rollout.sampling.stop", None, Listed()),
-    CustomRule(
-        "stop strings of a response",
-        (DialectKey(f"{G}.include_stop_str_in_output"),),
-        ("rollout.sampling.include_stop",),
-        _read_stop,
-        _write_stop,
-    ),
+    Key(KEEPS, "rollout.sampling.include_stop", None, KeepsStop(), quiet=True),
     Key(f"{G}.num_beams", "rollout.sampling.num_beams", 1),
     Key(f"{G}.logprobs", "rollout.sampling.log_probs", 0),
-    CustomRule(
-        "engines' seed",
-        (),
-        ("rollout.sampling.seed",),
-        lambda view: iter([Flow(view.to("rollout.sampling.seed"), None, ())]),
-        _write_seed,
+    FollowsFrom(
+        "rollout.sampling.seed",
+        reads=lambda view: None,
+        writes=_seed,
+        reason=lambda view: said("ROLL gives its engines the run's seed, {run}", run=view.get("run.seed")),
+        note="the run's seed, which ROLL also gives its engines",
     ),
     *[
         Dropped(f"rollout.sampling.{name}", "ROLL passes no such setting to the engine")
@@ -413,26 +368,21 @@ SAMPLING: list[Rule] = [
     ],
 ]
 RULES: list[Rule] = [
-    CustomRule(
-        "engine",
-        (
-            DialectKey(f"{W}.strategy_args.strategy_name", "vllm"),
-            DialectKey(S, None),
-            *(DialectKey(f"{S}.{name}") for names in OVERWRITTEN.values() for name in names),
-        ),
-        ("rollout.engine.type",),
-        _read_engine,
-        _write_engine,
-    ),
+    Key(f"{W}.strategy_args.strategy_name", "rollout.engine.type", "vllm", EngineName(), always=True),
+    *_sets_itself("vllm"),
+    *_sets_itself("sglang"),
     WIDTH,
     When(tuple(VLLM), *_is("vllm")),
     When(tuple(SGLANG), *_is("sglang")),
-    CustomRule(
-        "engine's type",
-        (DialectKey(f"{W}.model_args.dtype", "bf16"),),
-        ("rollout.precision",),
-        _read_precision,
-        _write_precision,
+    KeyOrOther(
+        f"{W}.model_args.dtype",
+        "rollout.precision",
+        "bf16",
+        DTYPES,
+        always=True,
+        open="auto",
+        other="train.precision.compute",
+        because="as it trains",
     ),
     *SAMPLING,
     *[

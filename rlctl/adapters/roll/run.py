@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.combined_rows import SwitchedKey, negated
+from rlctl.adapters.engine.rows import FollowsFrom, Switches
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
+    Computed,
     CustomRule,
     DialectKey,
     Dropped,
@@ -22,12 +25,13 @@ from rlctl.adapters.engine.rules import (
     Provenance,
     Reading,
     Rule,
+    When,
     Writing,
     further_type,
     is_further,
     own_name,
 )
-from rlctl.adapters.engine.values import Off, interval, rows
+from rlctl.adapters.engine.values import Names, Off, interval, rows
 from rlctl.adapters.roll.workers import MEGATRON, engine_written, strategy
 from rlctl.common.messages.reasons import said, together
 from rlctl.common.records import record
@@ -132,6 +136,7 @@ TOTAL = CustomRule(
     _read_total,
     _write_total,
     "the first of steps, optimizer steps and epochs, in steps",
+    why="One number of steps is written for limits in steps, in optimizer steps and in epochs.",
 )
 
 
@@ -219,29 +224,51 @@ def _write_folder(view: Writing) -> Iterator[Out]:
 HF = "actor_train.training_args.save_hf_model"
 
 
-def _read_export(view: Reading) -> Iterator[Flow]:
-    to, used = view.to("checkpoint.export"), (view.path(HF),)
-    if strategy(view, "actor_train") in MEGATRON:
-        yield Flow(to, "always" if view.get(HF) else "never", used)
-        return
-    yield Flow(to, "always", ())
-    if view.written(HF):
-        yield Flow((), None, used, "dead", "FSDP2 always saves in Hugging Face format as well")
+class Export(Names):
+    """Whether Megatron's checkpoints are saved in Hugging Face format as well; each of them, or none."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value == "last" and view.explicit("checkpoint.export"):
+            return Computed(True, how="mapped", lost="ROLL exports every checkpoint or none. Wrote every checkpoint")
+        return value != "never"
 
 
-def _write_export(view: Writing) -> Iterator[Out]:
-    value, used = view.get("checkpoint.export"), (view.to("checkpoint.export"),)
-    if engine_written(view, "train.engine") != "megatron":
-        if value != "always" and view.explicit("checkpoint.export"):
-            yield Inexpressible(used, "ROLL saves every checkpoint in Hugging Face format as well")
-        else:
-            yield Flow((), None, used, "mapped", "ROLL saves every checkpoint in Hugging Face format as well")
-        return
-    if value == "last" and view.explicit("checkpoint.export"):
-        yield Inexpressible(used, "ROLL exports every checkpoint or none. Wrote every checkpoint")
-    yield Flow(view.path(HF), value != "never", used)
+def _trains_megatron(view: Reading) -> bool:
+    return strategy(view, "actor_train") in MEGATRON
 
 
+def _writes_megatron(view: Writing) -> bool:
+    return engine_written(view, "train.engine") == "megatron"
+
+
+def _exported(view: Writing) -> Any:
+    """What FSDP2's checkpoints hold; anything is right that nobody asked for."""
+    return "always" if view.explicit("checkpoint.export") else view.get("checkpoint.export")
+
+
+_EXPORTED = "ROLL saves every checkpoint in Hugging Face format as well"
+EXPORT: list[Rule] = [
+    When(
+        (Key(HF, "checkpoint.export", False, Export({True: "always", False: "never"})),),
+        _trains_megatron,
+        _writes_megatron,
+        "FSDP2 always saves in Hugging Face format as well",
+    ),
+    When(
+        (
+            FollowsFrom(
+                "checkpoint.export",
+                reads=lambda view: "always",
+                writes=_exported,
+                reason=_EXPORTED,
+                note=_EXPORTED,
+            ),
+        ),
+        negated(_trains_megatron),
+        negated(_writes_megatron),
+        "",
+    ),
+]
 CHECKPOINT: list[Rule] = [
     interval("save_steps", "checkpoint.every", 50, NEVER, always=True),
     Dropped("checkpoint.at_end", "ROLL always saves the last step", True, matters=True),
@@ -251,6 +278,7 @@ CHECKPOINT: list[Rule] = [
         ("checkpoint.resume", "checkpoint.resume_path"),
         _read_resume,
         _write_resume,
+        why="One key is a switch or a path, and what it finds depends on where the checkpoints are.",
     ),
     Key("max_ckpt_to_keep", "checkpoint.keep_last", 0, Off(0)),
     Dropped("checkpoint.keep_last_critic", "ROLL keeps this many for each role"),
@@ -264,8 +292,9 @@ CHECKPOINT: list[Rule] = [
         ("checkpoint.folder", "checkpoint.remote", "checkpoint.asynchronous"),
         _read_folder,
         _write_folder,
+        why="The kind of storage is null for a folder, and whether it copies later depends on how the run resumes.",
     ),
-    CustomRule("export", (DialectKey(HF, False),), ("checkpoint.export",), _read_export, _write_export),
+    *EXPORT,
     Dropped("checkpoint.save_contents", "ROLL saves weights, optimizer and counters"),
     Dropped("checkpoint.load_contents", "ROLL loads everything that it saved"),
     *[Dropped(f"checkpoint.{name}", NO_KEY) for name in ("delete_after_load", "delete_previous", "writers")],
@@ -388,44 +417,26 @@ TRACKING = CustomRule(
     ),
     _read_tracker,
     _write_tracker,
+    why="One tracker and its arguments are a list of trackers, each with fields of its own, and the run's project.",
 )
 
 
 # Profiling, debugging and surroundings
 
 
-def _read_profiling(view: Reading) -> Iterator[Flow]:
-    keys = {"profiler_timeline": "torch", "profiler_memory": "torch_memory"}
-    on = next((tool for key, tool in keys.items() if view.get(key)), None)
-    yield Flow(view.to("profiling.tool"), on, tuple(view.path(key) for key in keys))
+TOOLS: Mapping[Any, tuple[bool | None, ...]] = {
+    "torch": (True, None),
+    "torch_memory": (False, True),
+    None: (False, False),
+}
+"""What ``profiler_timeline`` and ``profiler_memory`` are for each tool."""
+MOCKED = Names({"dump": "dump", "mock": "replay"}, fallback="dump")
 
 
-def _write_profiling(view: Writing) -> Iterator[Out]:
-    tool, used = view.get("profiling.tool"), (view.to("profiling.tool"),)
-    if tool not in (None, "torch", "torch_memory"):
-        yield Inexpressible(used, said("ROLL profiles with torch only, not with {tool}", tool=tool))
-        return
-    yield Flow(view.path("profiler_timeline"), tool == "torch", used)
-    yield Flow(view.path("profiler_memory"), tool == "torch_memory", used)
-
-
-def _read_mock(view: Reading) -> Iterator[Flow]:
-    mode = {"dump": "dump", "mock": "replay"}.get(str(view.get("rollout_mock.mode")), "dump")
-    on = bool(view.get("rollout_mock.enable"))
-    used = (view.path("rollout_mock.enable"), view.path("rollout_mock.mode"))
-    yield Flow(view.to("run.skip.rollout"), mode if on else "off", used)
-    place = (view.path("rollout_mock.dump_dir"),)
-    yield Flow(view.to("run.skip.folder"), view.get("rollout_mock.dump_dir"), place, same=True)
-
-
-def _write_mock(view: Writing) -> Iterator[Out]:
-    mode, used = view.get("run.skip.rollout"), (view.to("run.skip.rollout"),)
-    folder = (view.to("run.skip.folder"),)
-    if mode != "off":
-        yield Flow(view.path("rollout_mock.enable"), True, used)
-        yield Flow(view.path("rollout_mock.mode"), "mock" if mode == "replay" else "dump", used)
-    if view.get("run.skip.folder") is not None and (mode != "off" or view.explicit("run.skip.folder")):
-        yield Flow(view.path("rollout_mock.dump_dir"), view.get("run.skip.folder"), folder, same=True)
+def _uses_mock(view: Writing) -> bool:
+    """Whether there is a folder of recorded responses that has an effect, or that the source names itself."""
+    uses = view.get("run.skip.rollout") != "off" or view.explicit("run.skip.folder")
+    return uses and view.get("run.skip.folder") is not None
 
 
 def _read_variables(view: Reading) -> Iterator[Flow]:
@@ -507,12 +518,11 @@ class Seconds:
 
 
 ENVIRONMENT: list[Rule] = [
-    CustomRule(
-        "profiler",
+    Switches(
         (DialectKey("profiler_timeline", False), DialectKey("profiler_memory", False)),
-        ("profiling.tool",),
-        _read_profiling,
-        _write_profiling,
+        "profiling.tool",
+        TOOLS,
+        missing="ROLL profiles with torch only, not with {word}",
     ),
     Key("profiler_output_dir", "profiling.folder", "./output/profiler"),
     *[
@@ -542,6 +552,7 @@ ENVIRONMENT: list[Rule] = [
         ("runtime.env_vars", "runtime.role_env_vars"),
         _read_variables,
         _write_variables,
+        why="The variables of each role are in the block of its worker, and are text whatever the file has.",
     ),
     Key("logging_dir", "runtime.log_folder", "./output/logs", note="ROLL adds the run's name"),
     Key("logging_steps", "runtime.log_every", 1),
@@ -570,17 +581,10 @@ RUN: list[Rule] = [
         "ROLL's start script chooses the mode, not a key: start_*_rollout_pipeline.py only evaluates",
     ),
     Dropped("run.group", "ROLL's trackers have no group", idle=True),
-    CustomRule(
-        "rollout mock",
-        (
-            DialectKey("rollout_mock.enable", False),
-            DialectKey("rollout_mock.mode", "dump"),
-            DialectKey("rollout_mock.dump_dir", ABSENT),
-        ),
-        ("run.skip.rollout", "run.skip.folder"),
-        _read_mock,
-        _write_mock,
+    SwitchedKey(
+        "rollout_mock.enable", "rollout_mock.mode", "run.skip.rollout", off="off", default="dump", convert=MOCKED
     ),
+    Key("rollout_mock.dump_dir", "run.skip.folder", unset=None, write_when=_uses_mock),
     *[
         Dropped(f"run.{name}", NO_KEY)
         for name in (

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.combined_rows import OtherEntries
+from rlctl.adapters.engine.rows import FollowsFrom, always
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
     BadValueError,
+    Computed,
     CustomRule,
     DialectKey,
     Dropped,
@@ -128,7 +131,10 @@ class Joined(Listed):
 
 @record
 class Shards(Same):
-    """FSDP2's size: 1 or less is all devices, as ROLL has no FSDP2 that shards nothing; all must be said beside Ulysses."""
+    """FSDP2's size: 1 or less is all devices, as ROLL has no FSDP2 that shards nothing; all must be said beside Ulysses.
+
+    ROLL refuses a size below the devices that share a sequence; verl accepts it.
+    """
 
     to: str = ""
 
@@ -136,27 +142,16 @@ class Shards(Same):
         return value if isinstance(value, int) and value > 1 else "all"
 
     def write(self, value: Any, view: Writing) -> Any:
+        shared = view.get(f"{self.to}.ulysses_sequence_parallel_size", 1)
+        shared = shared if isinstance(shared, int) else 1
         if value == 1:
             raise InexpressibleError("ROLL's FSDP2 shards over all devices if fsdp_size is 1")
-        if value != "all":
-            return value
-        shared = view.get(f"{self.to}.ulysses_sequence_parallel_size", 1)
-        return max(shared, arithmetic.train_devices(view.config)) if isinstance(shared, int) and shared > 1 else 1
-
-
-def _shards(key: str, to: str) -> CustomRule:
-    """FSDP2's size, which ROLL refuses below the devices that share a sequence; verl accepts it."""
-    plain = Key(key, f"{to}.fsdp_size", 1, Shards(to=to))
-
-    def write(view: Writing) -> Iterator[Out]:
-        size, shared = view.get(f"{to}.fsdp_size"), view.get(f"{to}.ulysses_sequence_parallel_size", 1)
-        if isinstance(size, int) and isinstance(shared, int) and 1 < size < shared:
+        if value == "all":
+            return max(shared, arithmetic.train_devices(view.config)) if shared > 1 else 1
+        if value < shared:
             note = said("ROLL shards at least over the {shared} devices that share a sequence", shared=shared)
-            yield Flow(view.path(key), shared, (view.to(f"{to}.fsdp_size"),), "derived", note, always=True)
-        else:
-            yield from plain.write(view)
-
-    return CustomRule(f"shards of {to}", plain.keys, plain.canonical, plain.read, write)
+            return Computed(shared, note, always=True)
+        return value
 
 
 def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_train") -> CustomRule:
@@ -200,7 +195,14 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
         yield Flow(view.path(key), raw, used, how, note, always=True)
 
     fills = (f"{to}.type", f"{to}.source", f"{to}.fsdp_size")
-    return CustomRule(f"engine of {worker}", (DialectKey(key, default), DialectKey(config, None)), fills, read, write)
+    return CustomRule(
+        f"engine of {worker}",
+        (DialectKey(key, default), DialectKey(config, None)),
+        fills,
+        read,
+        write,
+        why="A strategy names the engine, the variant of FSDP that it stood for and whether the model is sharded at all.",
+    )
 
 
 def sizes(worker: str, to: str) -> list[Rule]:
@@ -232,7 +234,7 @@ def sizes(worker: str, to: str) -> list[Rule]:
             to,
             "fsdp2",
             [
-                _shards(f"{s}fsdp_size", to),
+                Key(f"{s}fsdp_size", f"{to}.fsdp_size", 1, Shards(to=to)),
                 Key(f"{s}offload_policy", f"{to}.cpu_offload_policy", False),
                 Key(f"{s}reshard_after_forward", f"{to}.reshard_after_forward", True, NullReads(True)),
                 Key(f"{s}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Some()),
@@ -290,7 +292,7 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
                     quiet=infers,
                 ),
                 *[Key(f"{s}{name}", f"{to}.ddp.{there}") for name, there in DDP.items()],
-                CustomRule("other DDP settings", (), (f"{to}.ddp",), _nothing, _write_ddp(to)),
+                OtherEntries(f"{to}.ddp", tuple(DDP.values()), "ROLL does not pass {name} to Megatron's DDP"),
             ],
         ),
         _deepspeed(worker, to),
@@ -314,10 +316,6 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
     ]
 
 
-def _nothing(view: Reading) -> Iterator[Flow]:
-    return iter(())
-
-
 def _transformer(s: str, to: str) -> CustomRule:
     """Values over Megatron's TransformerConfig: those that ROLL has keys for, and all others in ``additional_configs``."""
     own = tuple(DialectKey(f"{s}{name}") for name in TRANSFORMER)
@@ -337,19 +335,14 @@ def _transformer(s: str, to: str) -> CustomRule:
             place = view.path(f"{s}{name}") if name in TRANSFORMER else (*view.path(more), name)
             yield Flow(place, value, ((*view.to(f"{to}.transformer"), name),), same=True)
 
-    return CustomRule(f"transformer of {to}", (*own, DialectKey(f"{more}.**")), (f"{to}.transformer",), read, write)
-
-
-def _write_ddp(to: str) -> Any:
-    def write(view: Writing) -> Iterator[Out]:
-        values = view.get(f"{to}.ddp")
-        for name in values if isinstance(values, Mapping) else ():
-            if name not in DDP.values():
-                yield Inexpressible(
-                    ((*view.to(f"{to}.ddp"), name),), said("ROLL does not pass {name} to Megatron's DDP", name=name)
-                )
-
-    return write
+    return CustomRule(
+        f"transformer of {to}",
+        (*own, DialectKey(f"{more}.**")),
+        (f"{to}.transformer",),
+        read,
+        write,
+        why="One free mapping is spread over keys of their own and another mapping, in the order of the config.",
+    )
 
 
 def _deepspeed(worker: str, to: str) -> CustomRule:
@@ -383,43 +376,53 @@ def _deepspeed(worker: str, to: str) -> CustomRule:
         if view.get(f"{to}.source_args"):
             yield Inexpressible((view.to(f"{to}.source_args"),), "ROLL passes no such settings to FSDP2")
 
-    return CustomRule(f"ZeRO of {worker}", own, (f"{to}.source_args", f"{to}.reshard_after_forward"), read, write)
+    return CustomRule(
+        f"ZeRO of {worker}",
+        own,
+        (f"{to}.source_args", f"{to}.reshard_after_forward"),
+        read,
+        write,
+        why="Older files pass a config of DeepSpeed's own, of which only the ZeRO stage and the offloading mean something.",
+    )
 
 
 def _on_cpu(block: Any) -> bool:
     return isinstance(block, Mapping) and block.get("device") == "cpu"
 
 
-def always_offloads(worker: str, to: str, *, infers: bool = False) -> CustomRule:
-    """ROLL moves what is idle to CPU memory after each phase, unasked: with Megatron everything, with FSDP2 the parameters."""
-    word, gradients = f"{to}.offload", f"{to}.offload_gradients"
+def always_offloads(worker: str, to: str, *, infers: bool = False) -> list[Rule]:
+    """ROLL moves what is idle to CPU memory after each phase, unasked: with Megatron everything, with FSDP2 the parameters.
 
-    def moves(name: str) -> str:
-        return "both" if name == "megatron" and not infers else "parameters"
+    DPO and distillation, which have no rollout, move states only if ``is_offload_states`` asks for it.
+    """
 
-    def read(view: Reading) -> Iterator[Flow]:
+    def does(view: Reading) -> Any:
         name = strategy(view, worker)
-        if infers and view.get("actor_infer.strategy_args.strategy_name") is None:
-            return  # DPO and distillation, which move states where is_offload_states asks
-        if name not in DEEPSPEED:
-            yield Flow(view.to(word), moves("megatron" if name in MEGATRON else "fsdp2"), ())
-        if name in MEGATRON and not infers:
-            yield Flow(view.to(gradients), True, ())
+        if name in DEEPSPEED or (infers and view.get("actor_infer.strategy_args.strategy_name") is None):
+            return ABSENT
+        return "both" if name in MEGATRON and not infers else "parameters"
 
-    def write(view: Writing) -> Iterator[Out]:
-        for key, does in ((word, moves(engine_written(view, to))), (gradients, not infers)):
-            value, used = view.get(key), (view.to(key),)
-            if isinstance(value, Absent):
-                continue
-            if infers and view.config.algorithm.objective.choice == "dpo":
-                yield Flow((), None, used, "derived", "is_offload_states offloads all roles or none")
-                continue
-            if key == gradients and (infers or engine_written(view, to) != "megatron"):
-                reason = "a reference has no gradients" if infers else "ROLL's FSDP2 offloads only the parameters"
-                yield Inexpressible(used, reason, idle=True)
-            elif value != does:
-                yield Inexpressible(used, "ROLL always offloads an idle role to CPU memory", idle=True)
-            else:
-                yield Flow((), None, used, "mapped", "ROLL offloads an idle role to CPU memory")
+    def is_asked(view: Writing) -> bool:
+        return infers and view.config.algorithm.objective.choice == "dpo"
 
-    return CustomRule(f"offload of {worker}", (), (word, gradients), read, write)
+    def moves_all(view: Writing) -> bool:
+        return not infers and engine_written(view, to) == "megatron"
+
+    def will_do(view: Writing) -> Any:
+        return ABSENT if is_asked(view) else "both" if moves_all(view) else "parameters"
+
+    stay = "a reference has no gradients" if infers else "ROLL's FSDP2 offloads only the parameters"
+    moved, note = "ROLL always offloads an idle role to CPU memory", "ROLL offloads an idle role to CPU memory"
+    asked = ((is_asked, "is_offload_states offloads all roles or none"),)
+    return [
+        FollowsFrom(f"{to}.offload", reads=does, writes=will_do, reason=moved, note=note, harmless=asked, idle=always),
+        FollowsFrom(
+            f"{to}.offload_gradients",
+            reads=lambda view: does(view) == "both" or ABSENT,
+            writes=lambda view: moves_all(view) or ABSENT,
+            reason=lambda view: moved if moves_all(view) else stay,
+            note=note,
+            harmless=asked,
+            idle=always,
+        ),
+    ]

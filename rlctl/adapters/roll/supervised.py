@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rlctl.adapters.engine.rows import WriteOnly
 from rlctl.adapters.engine.rules import (
+    ABSENT,
+    Calculation,
+    Computed,
     CustomRule,
     DialectKey,
     Dropped,
     Flow,
     Inexpressible,
+    Key,
     Out,
     Provenance,
     Reading,
@@ -24,15 +29,18 @@ from rlctl.adapters.roll.batch import (
     LOG_PROBS,
     PER_DEVICE,
     T,
+    how_many,
     lengths,
     longest,
     mini,
     mini_rule,
     split,
 )
+from rlctl.adapters.roll.numbers import is_number
 from rlctl.adapters.roll.workers import data_parallel, ranks
 from rlctl.common.errors import PlanError
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 
@@ -40,13 +48,7 @@ from rlctl.planning import arithmetic
 def _read_rows(view: Reading) -> Iterator[Flow]:
     size, note, doubt = mini(view)
     used = (view.path(PER_DEVICE), view.path(ACCUMULATE))
-    yield Flow(
-        view.to("batch.prompts_per_step"),
-        size,
-        used,
-        "derived",
-        said("{note}; {doubt}", note=note, doubt=doubt) if doubt else note,
-    )
+    yield Flow(view.to("batch.prompts_per_step"), size, used, "derived", how_many(note, doubt))
     yield Flow(view.to("batch.responses_per_prompt"), 1, ())
 
 
@@ -74,31 +76,47 @@ def _write_sequence(view: Writing) -> Iterator[Out]:
     yield Flow(view.path("sequence_length"), length, used, same=len(used) == 1, always=True)
 
 
-def _read_epochs(view: Reading) -> Iterator[Flow]:
-    epochs = view.get(f"{T}.num_train_epochs")
-    whole = int(epochs) if isinstance(epochs, (int, float)) else 1
-    yield Flow(view.to("schedule.total_epochs"), whole, (view.path(f"{T}.num_train_epochs"),), same=whole == epochs)
+@record
+class Epochs(Calculation):
+    """Whole epochs. ROLL has no null: SFT runs one epoch then, and DPO as many as its steps take."""
+
+    endless: bool = False
+    """Whether steps may end the run first."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if value is None:
+            return None if self.endless else 1
+        if not is_number(value):
+            return value
+        return None if self.endless and value >= NO_END else int(value)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value is not None:
+            return value
+        note = "ROLL's DPO stops at the first of steps and epochs; with this many epochs the steps come first"
+        return Computed(NO_END, note) if self.endless else ABSENT
 
 
-def _write_epochs(view: Writing) -> Iterator[Out]:
-    schedule = view.config.schedule
-    epochs, used = schedule.total_epochs, (view.to("schedule.total_epochs"),)
-    if epochs is not None:
-        yield Flow(view.path(f"{T}.num_train_epochs"), epochs, used, same=True, always=True)
-    limits = [name for name in ("total_steps", "total_optimizer_steps") if getattr(schedule, name) is not None]
-    if limits:
-        places = tuple(view.to(f"schedule.{name}") for name in limits)
-        yield Inexpressible(
-            places,
-            said(
-                "ROLL's SFT counts only epochs: it stops after {epochs}, not after a number of steps",
-                epochs=epochs or 1,
-            ),
-        )
+def _epochs(convert: Epochs) -> Key:
+    return Key(f"{T}.num_train_epochs", "schedule.total_epochs", 1.0, convert, always=True)
+
+
+def _limited(limit: str) -> WriteOnly:
+    """A limit in steps, which SFT does not have."""
+    to = f"schedule.{limit}"
+    return WriteOnly(
+        to,
+        lambda view: view.get(to) is not None,
+        lost=lambda view: said(
+            "ROLL's SFT counts only epochs: it stops after {epochs}, not after a number of steps",
+            epochs=view.config.schedule.total_epochs or 1,
+        ),
+        fills=True,
+    )
 
 
 RULES: list[Rule] = [
-    *mini_rule(
+    mini_rule(
         _read_rows, _write_rows, ("batch.prompts_per_step", "batch.responses_per_prompt", "batch.mini_batch_responses")
     ),
     CustomRule(
@@ -107,6 +125,7 @@ RULES: list[Rule] = [
         ("data.max_sequence_tokens",),
         _sequence,
         _write_sequence,
+        why="One key holds the whole sequence, or two its parts, and the config may hold the parts only.",
     ),
     *EVALUATION,
     LOG_PROBS,
@@ -116,29 +135,7 @@ RULES: list[Rule] = [
     Dropped("data.max_prompt_tokens", "ROLL drops rows whose whole sequence is too long", idle=True),
     Dropped("model.max_context_tokens", "ROLL's limit is sequence_length", idle=True),
 ]
-EPOCHS = CustomRule(
-    "epochs",
-    (DialectKey(f"{T}.num_train_epochs", 1.0),),
-    ("schedule.total_epochs", "schedule.total_steps", "schedule.total_optimizer_steps"),
-    _read_epochs,
-    _write_epochs,
-)
-
-
-def _write_both(view: Writing) -> Iterator[Out]:
-    epochs = view.config.schedule.total_epochs
-    used = (view.to("schedule.total_epochs"),)
-    if epochs is not None:
-        yield Flow(view.path(f"{T}.num_train_epochs"), epochs, used, same=True, always=True)
-    else:
-        note = "ROLL's DPO stops at the first of steps and epochs; with this many epochs the steps come first"
-        yield Flow(view.path(f"{T}.num_train_epochs"), NO_END, used, "derived", note, always=True)
-
-
-def _read_both(view: Reading) -> Iterator[Flow]:
-    epochs = view.get(f"{T}.num_train_epochs")
-    whole = int(epochs) if isinstance(epochs, (int, float)) and epochs < NO_END else None
-    yield Flow(view.to("schedule.total_epochs"), whole, (view.path(f"{T}.num_train_epochs"),), same=whole == epochs)
+EPOCHS: list[Rule] = [_epochs(Epochs()), _limited("total_steps"), _limited("total_optimizer_steps")]
 
 
 def _write_steps(view: Writing) -> Iterator[Out]:
@@ -204,9 +201,7 @@ def _write_length(view: Writing) -> Iterator[Out]:
 
 NO_END = 1_000_000
 BOTH: list[Rule] = [
-    CustomRule(
-        "epochs", (DialectKey(f"{T}.num_train_epochs", 1.0),), ("schedule.total_epochs",), _read_both, _write_both
-    ),
+    _epochs(Epochs(endless=True)),
     CustomRule(
         "steps",
         (DialectKey("max_steps", 500),),
@@ -214,7 +209,16 @@ BOTH: list[Rule] = [
         _read_steps,
         _write_steps,
         "the first of steps and epochs",
+        why="One number of steps is written for limits in steps, in optimizer steps and in epochs.",
     ),
-    CustomRule("length of the schedule", (), (TOTAL_TICKS,), _read_length, _write_length, "max_steps / ranks"),
+    CustomRule(
+        "length of the schedule",
+        (),
+        (TOTAL_TICKS,),
+        _read_length,
+        _write_length,
+        "max_steps / ranks",
+        why="It follows from the steps and the ranks, and matters only to a schedule that moves.",
+    ),
 ]
 """ROLL's DPO ends at the first of steps and epochs."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from rlctl.adapters.engine.rows import FollowsFrom, ReadOnly, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -94,7 +95,14 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
             yield Flow(view.path(size), kept, used, how, note, same=kept == micro["size"], always=True)
 
     own = (DialectKey(size, 16), DialectKey(switch, False), DialectKey(tokens, None))
-    return CustomRule(f"passes of {worker}", own, (to, f"{to}.unit", f"{to}.size"), read, write)
+    return CustomRule(
+        f"passes of {worker}",
+        own,
+        (to, f"{to}.unit", f"{to}.size"),
+        read,
+        write,
+        why="A switch decides which of two keys holds the size, and a micro-batch that is not set follows others in turn.",
+    )
 
 
 def _most(view: Writing, worker: str) -> int:
@@ -114,13 +122,8 @@ def _is_there(view: Reading, worker: str) -> bool:
 # The critic
 
 
-def _read_critic(view: Reading) -> Iterator[Flow]:
-    yield Flow(view.to("critic"), {} if trains_critic(view) else None, ())
-
-
-def _write_critic(view: Writing) -> Iterator[Out]:
-    if has_critic(view) != (view.config.algorithm.advantage.choice == "gae"):
-        yield Inexpressible((view.to("critic"),), "ROLL has a critic if, and only if, the advantage is gae")
+def _is_gae(view: Writing) -> bool:
+    return view.config.algorithm.advantage.choice == "gae"
 
 
 def _read_critic_batch(view: Reading) -> Iterator[Flow]:
@@ -194,7 +197,13 @@ def _write_critic_model(view: Writing) -> Iterator[Out]:
 
 
 CRITIC: list[Rule] = [
-    CustomRule("critic", (), ("critic",), _read_critic, _write_critic, "adv_estimator gae"),
+    FollowsFrom(
+        "critic",
+        reads=lambda view: {} if trains_critic(view) else None,
+        writes=lambda view: {} if _is_gae(view) else None,
+        reason="ROLL has a critic if, and only if, the advantage is gae",
+        formula="adv_estimator gae",
+    ),
     CustomRule(
         "critic model",
         (
@@ -205,9 +214,10 @@ CRITIC: list[Rule] = [
         ("critic.model", "critic.model.path"),
         _read_critic_model,
         _write_critic_model,
+        why="Two keys name its weights, null stands for the policy's, and a run with a critic names the kind of its head too.",
     ),
     *training(C, "critic"),
-    always_offloads(C, "critic.engine"),
+    *always_offloads(C, "critic.engine"),
     CustomRule(
         "critic mini-batch",
         (
@@ -218,6 +228,7 @@ CRITIC: list[Rule] = [
         _read_critic_batch,
         _write_critic_batch,
         "per_device_train_batch_size x gradient_accumulation_steps x ranks = responses",
+        why="The product of both keys and the critic's ranks is its mini-batch, and has to divide when it is written.",
     ),
     forward_micro(C, "critic.forward_micro_batch", has_critic, ("critic.micro_batch", "batch.log_prob_micro_batch")),
     Key("value_clip", "critic.value_loss.clip", None),
@@ -312,20 +323,40 @@ def _write_types(view: Writing) -> Iterator[Out]:
             )
 
 
-def _read_attention(view: Reading) -> Iterator[Flow]:
-    """The reference's attention is the policy's; another is said to be unsupported by the notes."""
-    key = f"{REF}.model_args.attn_implementation"
-    if strategy(view, REF) in MEGATRON:
-        yield Flow((), None, (view.path(key),), "dead", "Megatron chooses the attention implementation itself")
-    elif strategy(view, A) in MEGATRON or view.get(key) == view.get(f"{A}.model_args.attn_implementation"):
-        yield Flow((), None, (view.path(key),), "mapped", "as the policy")
+# Its attention is the policy's; another is said to be unsupported by the notes.
 
 
-def _write_attention(view: Writing) -> Iterator[Out]:
+def _is_megatron(view: Reading) -> bool:
+    return strategy(view, REF) in MEGATRON
+
+
+def _is_policys(view: Reading) -> bool:
+    return strategy(view, A) in MEGATRON or view.get(ATTENTION_KEY) == view.get(f"{A}.model_args.attn_implementation")
+
+
+def _writes_attention(view: Writing) -> bool:
     to = "reference.engine" if isinstance(view.get("reference.engine"), Mapping) else "train.engine"
-    name, used = view.get("model.attention"), (view.to("model.attention"),)
-    if has_reference(view) and engine_written(view, to) == "fsdp2" and name in ("sdpa", "flash_attention_2"):
-        yield Flow(view.path(f"{REF}.model_args.attn_implementation"), ATTENTION.write(name, view), used)
+    named = view.get("model.attention") in ("sdpa", "flash_attention_2")
+    return named and has_reference(view) and engine_written(view, to) == "fsdp2"
+
+
+ATTENTION_KEY = f"{REF}.model_args.attn_implementation"
+ATTENTION_RULES: list[Rule] = [
+    ReadOnly(
+        ATTENTION_KEY,
+        lambda view: "Megatron chooses the attention implementation itself" if _is_megatron(view) else "as the policy",
+        None,
+        when=lambda view: _is_megatron(view) or _is_policys(view),
+        dead=_is_megatron,
+    ),
+    WriteOnly(
+        "model.attention",
+        _writes_attention,
+        key=ATTENTION_KEY,
+        value=lambda view: ATTENTION.write(view.get("model.attention"), view),
+        how="mapped",
+    ),
+]
 
 
 _types = tuple(
@@ -346,7 +377,7 @@ REFERENCE: list[Rule] = [
     Following(
         (
             *(rule for rule in ENGINE if not isinstance(rule, Dropped)),
-            always_offloads(REF, "reference.engine", infers=True),
+            *always_offloads(REF, "reference.engine", infers=True),
         ),
         (named(REF, "train.engine", infers=True, default=ABSENT), *sizes(REF, "train.engine")),
     ),
@@ -357,20 +388,15 @@ REFERENCE: list[Rule] = [
         ("reference.precision", *(f"reference.precision.{kind}" for kind in ("parameters", "compute", "reduce"))),
         _read_types,
         _write_types,
+        why="They are the policy's types unless they differ, made from other keys for each strategy.",
     ),
-    CustomRule(
-        "attention of the reference",
-        (DialectKey(f"{REF}.model_args.attn_implementation", None),),
-        (),
-        _read_attention,
-        _write_attention,
-    ),
+    *ATTENTION_RULES,
     forward_micro(REF, "reference.micro_batch", has_reference, ("batch.log_prob_micro_batch",)),
     Dropped("reference.compile", "ROLL does not use torch.compile", None, idle=True),
     Dropped("reference.model.**", NO_KEY),
 ]
 
 POLICY: list[Rule] = [*training(A, "train")]
-OFFLOADS: list[Rule] = [always_offloads(A, "train.engine")]
+OFFLOADS: list[Rule] = always_offloads(A, "train.engine")
 """What reinforcement learning does unasked; distillation and DPO ask with ``is_offload_states``."""
 RULES: list[Rule] = [*POLICY, *OFFLOADS, *REFERENCE, *CRITIC]

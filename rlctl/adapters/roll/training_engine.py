@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from rlctl.adapters.engine.combined_rows import IfWritten, Items, ReadFrom, every, has, negated
+from rlctl.adapters.engine.rows import WriteOnly, always
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
+    Calculation,
+    Computed,
     CustomRule,
     DialectKey,
     Dropped,
@@ -22,7 +26,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
     converted,
 )
-from rlctl.adapters.engine.values import DTYPES, Names, NullReads, Off
+from rlctl.adapters.engine.values import DTYPES, Names, Not, NullReads, Off
 from rlctl.adapters.engine.weight_decay import norms_and_biases
 from rlctl.adapters.roll.strategies import (
     engine,
@@ -32,6 +36,7 @@ from rlctl.adapters.roll.strategies import (
 from rlctl.adapters.roll.warmup import ticks, warmup
 from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, MEGATRON, engine_written, strategy
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 
 HF_SCHEDULES = Names(
     {
@@ -67,7 +72,11 @@ def optimizer(worker: str, to: str) -> list[Rule]:
     return [
         Key(f"{t}learning_rate", f"{c}lr", 5e-5, always=True),
         Key(f"{t}weight_decay", f"{c}weight_decay", 0.0),
-        _betas(t, c),
+        Items(
+            (DialectKey(f"{t}adam_beta1", 0.9), DialectKey(f"{t}adam_beta2", 0.999)),
+            f"{c}betas",
+            "betas = [adam_beta1, adam_beta2]",
+        ),
         _clip(to),
         When(
             (
@@ -99,45 +108,22 @@ def optimizer(worker: str, to: str) -> list[Rule]:
     ]
 
 
-def _betas(t: str, c: str) -> CustomRule:
-    keys = (DialectKey(f"{t}adam_beta1", 0.9), DialectKey(f"{t}adam_beta2", 0.999))
-
-    def read(view: Reading) -> Iterator[Flow]:
-        yield Flow(
-            view.to(f"{c}betas"), [view.get(key.name) for key in keys], tuple(view.path(key.name) for key in keys)
-        )
-
-    def write(view: Writing) -> Iterator[Out]:
-        both = view.get(f"{c}betas")
-        for key, value in zip(keys, both if isinstance(both, (list, tuple)) else (), strict=False):
-            yield Flow(view.path(key.name), value, (view.to(f"{c}betas"),))
-
-    return CustomRule(f"{t}betas", keys, (f"{c}betas",), read, write, "betas = [adam_beta1, adam_beta2]")
-
-
 def _clip(to: str) -> Rule:
     """``max_grad_norm``, which the critic shares with the policy."""
     own = f"{to}.optimizer.max_grad_norm"
     if to == "train":
         return Key("max_grad_norm", own, 1.0, Off(0.0))
-
-    def read(view: Reading) -> Iterator[Flow]:
-        value = view.get("max_grad_norm")
-        yield Flow(view.to(own), Off(0.0).read(value, view), (view.path("max_grad_norm"),))
-
-    def write(view: Writing) -> Iterator[Out]:
-        mine, policys = view.get(own), view.get("train.optimizer.max_grad_norm")
-        if isinstance(mine, Absent):
-            return
-        if mine == policys:
-            yield Flow((), None, (view.to(own),), "mapped", "the policy's")
-        else:
-            yield Inexpressible(
-                (view.to(own),),
-                said("ROLL has one max_grad_norm for all roles. Wrote the policy's, {policys}", policys=policys),
-            )
-
-    return CustomRule(f"gradient limit of {to}", (DialectKey("max_grad_norm", 1.0),), (own,), read, write)
+    policys = "train.optimizer.max_grad_norm"
+    return ReadFrom(
+        own,
+        reads=lambda view: Off(0.0).read(view.get("max_grad_norm"), view),
+        writes=lambda view: view.get(policys),
+        reason=lambda view: said(
+            "ROLL has one max_grad_norm for all roles. Wrote the policy's, {policys}", policys=view.get(policys)
+        ),
+        note="the policy's",
+        of=(DialectKey("max_grad_norm", 1.0),),
+    )
 
 
 def schedule(worker: str, to: str) -> list[Rule]:
@@ -146,7 +132,13 @@ def schedule(worker: str, to: str) -> list[Rule]:
     kwargs = f"{worker}.strategy_args.strategy_config.lr_scheduler_kwargs."
     floor = _floor(worker, to, kwargs)
     return [
-        _shape(worker, to),
+        Key(
+            f"{worker}.training_args.lr_scheduler_type",
+            f"{c}type",
+            "linear",
+            Schedules(worker=worker, to=to),
+            always=True,
+        ),
         When(
             (warmup(worker, to),),
             lambda view: not _never_warms(view, worker),
@@ -164,14 +156,14 @@ def schedule(worker: str, to: str) -> list[Rule]:
                     f"{c}wsd_decay_style",
                     ABSENT,
                     NullReads("exponential"),
-                    write_when=_is_wsd(c),
+                    write_when=_has_type(c, "wsd"),
                 ),
             ),
             is_strategy(MEGATRON, worker),
             is_engine("megatron", f"{to}.engine"),
             "ROLL's FSDP2 passes no arguments to the schedule",
         ),
-        _ends(worker, to),
+        *_ends(to),
         Dropped(
             f"{c}step_unit",
             "ROLL's schedule counts optimizer steps; step counts are multiplied",
@@ -191,57 +183,49 @@ def schedule(worker: str, to: str) -> list[Rule]:
     ]
 
 
-def _ends(worker: str, to: str) -> CustomRule:
+def _ends(to: str) -> list[Rule]:
     """Where FSDP2's schedule begins and ends, which is 0 for all that move."""
     c = f"{to}.lr_scheduler."
-    fills = (f"{c}warmup_start_lr", f"{c}min_lr_ratio", f"{c}min_lr")
+    begins, ends = f"{c}warmup_start_lr", (f"{c}min_lr_ratio", f"{c}min_lr")
+    fsdp2, rests = negated(_megatron_writes(to)), _has_type(c, "constant")
 
-    def write(view: Writing) -> Iterator[Out]:
-        moving = view.get(f"{c}type")
-        if isinstance(moving, Absent) or engine_written(view, f"{to}.engine") == "megatron":
-            return
-        warms = view.get(f"{c}warmup_steps") or view.get(f"{c}warmup_ratio")
-        begins, *ends = fills
-        if view.get(begins):
-            reason = "ROLL's FSDP2 warms up from 0" if warms else "there is no warm-up"
-            yield Inexpressible((view.to(begins),), reason, idle=not warms)
-        for end in ends:
-            if moving == "constant":
-                yield Inexpressible((view.to(end),), "a constant rate does not decay", idle=True)
-            elif view.get(end):
-                yield Inexpressible((view.to(end),), "ROLL's FSDP2 schedules decay to 0")
+    def warms(view: Writing) -> bool:
+        return bool(view.get(f"{c}warmup_steps") or view.get(f"{c}warmup_ratio"))
 
-    return CustomRule(f"ends of the schedule of {worker}", (), fills, lambda view: iter(()), write)
+    starts = every(fsdp2, has(begins))
+    return [
+        WriteOnly(begins, every(starts, warms), lost="ROLL's FSDP2 warms up from 0"),
+        WriteOnly(begins, every(starts, negated(warms)), lost="there is no warm-up", idle=True),
+        *[WriteOnly(end, every(fsdp2, rests), lost="a constant rate does not decay", idle=True) for end in ends],
+        *[
+            WriteOnly(end, every(fsdp2, negated(rests), has(end)), lost="ROLL's FSDP2 schedules decay to 0")
+            for end in ends
+        ],
+    ]
 
 
-def _is_wsd(c: str) -> Any:
-    return lambda view: view.get(f"{c}type") == "wsd"
+def _has_type(c: str, name: str) -> Callable[[Writing], bool]:
+    return lambda view: bool(view.get(f"{c}type") == name)
 
 
-def _shape(worker: str, to: str) -> CustomRule:
+@record
+class Schedules(Calculation):
     """The schedule's name, by the names that the strategy knows."""
-    key, own = f"{worker}.training_args.lr_scheduler_type", f"{to}.lr_scheduler.type"
 
-    def read(view: Reading) -> Iterator[Flow]:
-        names = MEGATRON_SCHEDULES if strategy(view, worker) in MEGATRON else HF_SCHEDULES
-        yield Flow(view.to(own), converted(names, view.get(key), view, key), (view.path(key),))
+    worker: str = ""
+    to: str = ""
 
-    def write(view: Writing) -> Iterator[Out]:
-        name, used = view.get(own), (view.to(own),)
-        if isinstance(name, Absent):
-            return
-        megatron = engine_written(view, f"{to}.engine") == "megatron"
+    def read(self, value: Any, view: Reading) -> Any:
+        return (MEGATRON_SCHEDULES if strategy(view, self.worker) in MEGATRON else HF_SCHEDULES).read(value, view)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        megatron = engine_written(view, f"{self.to}.engine") == "megatron"
         try:
-            raw = (MEGATRON_SCHEDULES if megatron else HF_SCHEDULES).write(name, view)
+            raw = (MEGATRON_SCHEDULES if megatron else HF_SCHEDULES).write(value, view)
         except InexpressibleError as error:
-            yield Inexpressible(used, said("{error}. Wrote its default, linear", error=error))
-            return
-        warms = any(view.get(f"{to}.lr_scheduler.warmup_{name}") for name in ("steps", "ratio"))
-        if raw == "constant" and not megatron and warms:
-            raw = "constant_with_warmup"
-        yield Flow(view.path(key), raw, used, always=True)
-
-    return CustomRule(f"schedule of {worker}", (DialectKey(key, "linear"),), (own,), read, write)
+            raise InexpressibleError(said("{error}. Wrote its default, linear", error=error)) from error
+        warms = any(view.get(f"{self.to}.lr_scheduler.warmup_{name}") for name in ("steps", "ratio"))
+        return "constant_with_warmup" if raw == "constant" and not megatron and warms else raw
 
 
 def _never_warms(view: Reading, worker: str) -> bool:
@@ -272,7 +256,15 @@ def _floor(worker: str, to: str, kwargs: str) -> CustomRule:
             yield Inexpressible(used[1:], "a constant rate does not decay", idle=True)
 
     fills = (f"{c}min_lr", f"{c}min_lr_ratio")
-    return CustomRule(f"lowest rate of {worker}", (DialectKey(key),), fills, read, write, "min_lr_ratio x lr")
+    return CustomRule(
+        f"lowest rate of {worker}",
+        (DialectKey(key),),
+        fills,
+        read,
+        write,
+        "min_lr_ratio x lr",
+        why="A share of the peak is written as the rate itself, and a schedule that never decays has neither.",
+    )
 
 
 # Number types
@@ -302,7 +294,14 @@ def precision(worker: str, to: str) -> CustomRule:
         if not isinstance(view.get(f"{c}compute"), Absent):
             yield from write_types(view, worker, c, engine_written(view, f"{to}.engine") == "megatron")
 
-    return CustomRule(f"number types of {worker}", own, tuple(f"{c}{kind}" for kind in kinds), read, write)
+    return CustomRule(
+        f"number types of {worker}",
+        own,
+        tuple(f"{c}{kind}" for kind in kinds),
+        read,
+        write,
+        why="Each strategy makes the three types of parameters, computation and reduction from other keys, several at once.",
+    )
 
 
 def types_of(view: Reading, worker: str) -> tuple[tuple[str, str, str], tuple[tuple[str, ...], ...]]:
@@ -369,9 +368,9 @@ def memory(worker: str, to: str) -> list[Rule]:
     """Memory against time."""
     m, c = f"{worker}.model_args.", f"{to}.memory."
     return [
-        _recompute(worker, to),
+        *_recompute(worker, to),
         Key(f"{m}gradient_checkpointing_use_reentrant", f"{c}recompute_reentrant", False, NullReads(False)),
-        _padding(worker, to),
+        *_padding(worker, to),
         *[
             Dropped(f"{c}{name}", reason, idle=True)
             for name, reason in (
@@ -387,57 +386,52 @@ def memory(worker: str, to: str) -> list[Rule]:
     ]
 
 
-def _recompute(worker: str, to: str) -> CustomRule:
+def _recompute(worker: str, to: str) -> list[Rule]:
     """Gradient checkpointing: a key of its own beside FSDP2, Megatron's granularity there."""
-    key, granularity = f"{worker}.model_args.disable_gradient_checkpointing", f"{to}.engine.recompute_granularity"
-    own = f"{to}.memory.recompute_activations"
+    own, granularity = f"{to}.memory.recompute_activations", f"{to}.engine.recompute_granularity"
+    theirs = f"{worker}.strategy_args.strategy_config.recompute_granularity"
+    trains, writes = is_strategy(MEGATRON, worker), _megatron_writes(to)
+    note = "Megatron uses recompute_granularity"
 
-    def read(view: Reading) -> Iterator[Flow]:
-        if strategy(view, worker) in MEGATRON:
-            said = f"{worker}.strategy_args.strategy_config.recompute_granularity"
-            yield Flow(
-                view.to(own), bool(view.get(said)), (view.path(said),), "derived", "as recompute_granularity says"
-            )
-            yield Flow((), None, (view.path(key),), "dead", "Megatron uses recompute_granularity")
-        else:
-            yield Flow(view.to(own), not view.get(key), (view.path(key),))
+    def does(view: Writing) -> bool:
+        return bool(view.get(granularity) != "none" if view.explicit(own) else view.get(own))
 
-    def write(view: Writing) -> Iterator[Out]:
-        value, used = view.get(own), (view.to(own),)
-        if isinstance(value, Absent):
-            return
-        if engine_written(view, f"{to}.engine") != "megatron":
-            yield Flow(view.path(key), not value, used)
-        elif view.explicit(own) and value != (view.get(granularity) != "none"):
-            yield Inexpressible(used, "Megatron uses train.engine.recompute_granularity", idle=True)
-        else:
-            yield Flow((), None, used, "mapped", "Megatron uses recompute_granularity")
-
-    return CustomRule(f"recomputation of {worker}", (DialectKey(key, False),), (own,), read, write)
+    by_granularity = ReadFrom(
+        own,
+        reads=lambda view: Computed(bool(view.get(theirs)), "as recompute_granularity says"),
+        writes=does,
+        reason="Megatron uses train.engine.recompute_granularity",
+        note=note,
+        idle=always,
+        of=(DialectKey(theirs),),
+    )
+    key = Key(f"{worker}.model_args.disable_gradient_checkpointing", own, False, Not())
+    return [When((by_granularity,), trains, writes, ""), When((key,), negated(trains), negated(writes), note)]
 
 
-def _padding(worker: str, to: str) -> CustomRule:
+def _padding(worker: str, to: str) -> list[Rule]:
     """Whether padding is computed: Megatron packs sequences where it is told to, FSDP2 never does."""
     key, own = f"{worker}.use_sequence_packing", f"{to}.packing"
+    writes = _megatron_writes(to)
 
-    def read(view: Reading) -> Iterator[Flow]:
-        if strategy(view, worker) in MEGATRON and view.written(key):
-            yield Flow(view.to(own), bool(view.get(key)), (view.path(key),))
-        elif view.written(key):
-            yield Flow((), None, (view.path(key),), "dead", "only Megatron supports sequence packing")
+    def refuses(view: Writing) -> bool:
+        return bool(view.get(own)) and view.config.algorithm.objective.choice == "dpo"
 
-    def write(view: Writing) -> Iterator[Out]:
-        value, used = view.get(own), (view.to(own),)
-        if isinstance(value, Absent):
-            return
-        if value and view.config.algorithm.objective.choice == "dpo":
-            yield Inexpressible(used, "ROLL's DPO pipeline refuses use_sequence_packing and pads sequences", idle=True)
-        elif engine_written(view, f"{to}.engine") == "megatron":
-            yield Flow(view.path(key), value, used)
-        else:
-            yield Inexpressible(used, "ROLL's FSDP2 pads sequences", idle=True)
+    return [
+        When(
+            (Key(key, own, False, IfWritten(key=key)),),
+            is_strategy(MEGATRON, worker),
+            every(writes, negated(refuses)),
+            "only Megatron supports sequence packing",
+        ),
+        WriteOnly(own, refuses, lost="ROLL's DPO pipeline refuses use_sequence_packing and pads sequences", idle=True),
+        WriteOnly(own, every(negated(writes), negated(refuses)), lost="ROLL's FSDP2 pads sequences", idle=True),
+    ]
 
-    return CustomRule(f"padding of {worker}", (DialectKey(key, False),), (own,), read, write)
+
+def _megatron_writes(to: str) -> Callable[[Writing], bool]:
+    """Whether Megatron trains a canonical section's model in what is written."""
+    return lambda view: engine_written(view, f"{to}.engine") == "megatron"
 
 
 def training(worker: str, to: str) -> list[Rule]:

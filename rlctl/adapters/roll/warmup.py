@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rules import Absent, CustomRule, DialectKey, Flow, Out, Provenance, Reading, Writing
+from rlctl.adapters.engine.rules import Absent, Computed, CustomRule, DialectKey, Flow, Key, Out, Reading, Writing
 from rlctl.adapters.engine.values import Off, rows
 from rlctl.adapters.roll.numbers import is_number
 from rlctl.adapters.roll.workers import data_parallel
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 from rlctl.planning import arithmetic
 
 ROUNDS = "ROLL rounds up to whole optimizer steps; the others round down"
@@ -22,26 +23,22 @@ EXACT = 1e-9
 """What a product of a share and a count may be off by, as 0.07 x 100 is."""
 
 
-def ticks(key: str, to: str) -> CustomRule:
-    """Optimizer steps; ticks of whole steps are multiplied by the optimizer steps of one."""
+@record
+class Ticks(Off):
+    """Optimizer steps; ticks of whole steps are multiplied by the optimizer steps of one, and 0 stands for none."""
 
-    def read(view: Reading) -> Iterator[Flow]:
-        yield Flow(view.to(to), Off(0).read(view.get(key), view), (view.path(key),))
+    sentinel: int | float = 0
 
-    def write(view: Writing) -> Iterator[Out]:
-        yield from _write_ticks(view, key, to)
+    def write(self, value: Any, view: Writing) -> Any:
+        times = _optimizer_steps_of_tick(view)
+        if value is None or times == 1:
+            return super().write(value, view)
+        return Computed(value * times, said("{value} steps x {times} optimizer steps", value=value, times=times))
 
-    return CustomRule(key, (DialectKey(key, 0),), (to,), read, write, "in optimizer steps")
 
-
-def _write_ticks(view: Writing, key: str, to: str) -> Iterator[Out]:
-    value, times = view.get(to), _optimizer_steps_of_tick(view)
-    if isinstance(value, int):
-        how: Provenance = "derived" if times > 1 else "mapped"
-        note = said("{value} steps x {times} optimizer steps", value=value, times=times) if times > 1 else ""
-        yield Flow(view.path(key), value * times, (view.to(to),), how, note)
-    elif value is None:
-        yield Flow(view.path(key), 0, (view.to(to),))
+def ticks(key: str, to: str) -> Key:
+    """Optimizer steps at a key."""
+    return Key(key, to, 0, Ticks(), formula="in optimizer steps")
 
 
 def _optimizer_steps_of_tick(view: Writing) -> int:
@@ -104,7 +101,15 @@ def warmup(worker: str, to: str) -> CustomRule:
             )
 
     keys = (DialectKey(steps, 0), DialectKey(share, 0.0))
-    return CustomRule(f"warm-up of {worker}", keys, (own, part), read, write, "ROLL rounds a ratio up")
+    return CustomRule(
+        f"warm-up of {worker}",
+        keys,
+        (own, part),
+        read,
+        write,
+        "ROLL rounds a ratio up",
+        why="Which of the two keys is read or written depends on how ROLL and the others round the run's optimizer steps.",
+    )
 
 
 def _write_own(view: Writing, count: Any, steps: str, own: str, share: str) -> Iterator[Out]:
@@ -121,7 +126,7 @@ def _write_own(view: Writing, count: Any, steps: str, own: str, share: str) -> I
             said("{ratio:g} of {total} optimizer steps, rounded up", ratio=ratio, total=total),
         )
         return
-    yield from _write_ticks(view, steps, own)
+    yield from ticks(steps, own).write(view)
     if ratio is not None:
         yield Flow(view.path(share), 0.0, (view.to(own),), "derived", "warmup_steps decides", always=True)
 

@@ -11,6 +11,7 @@ from rlctl.adapters.roll import ROLL
 from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded, Source, config_from
 from rlctl.config.sections.agents import EnvironmentAgent
+from rlctl.config.sections.train import Megatron
 from rlctl.documents import read_yaml
 from rlctl.translation.translate import convert, read_document, write
 
@@ -292,6 +293,17 @@ def test_a_written_teacher_stays_the_teacher() -> None:
     for role in ("student_train", "student_infer"):
         assert values[role]["model_args"]["model_name_or_path"] == "${pretrain}"
     assert values["teacher"]["model_args"]["model_name_or_path"] == "org/teacher"
+
+
+def test_what_follows_from_a_strategy_is_read_of_renamed_roles_too() -> None:
+    """Megatron-core offloads everything that is idle, and never decays norms and biases, whatever the role is called."""
+    megatron = "{strategy_name: megatron_train, strategy_config: {tensor_model_parallel_size: 1}}"
+    student = read(STUDENT.replace("{strategy_name: fsdp2_train}", megatron))[0].config.train
+    assert isinstance(student.engine, Megatron)
+    assert (student.engine.offload, student.engine.offload_gradients) == ("both", True)
+    assert not student.optimizer.decay_norms_and_biases
+    assert not read(SFT)[0].config.train.optimizer.decay_norms_and_biases
+    assert read(SFT.replace("megatron_train", "fsdp2_train"))[0].config.train.optimizer.decay_norms_and_biases
 
 
 def test_several_teachers_come_back_by_their_names() -> None:
