@@ -2,6 +2,7 @@
 
     rules.py     what a table is made of, and rows for one key
     rows.py      rows for several keys, for none, and for one direction
+    combined_rows.py  rows for a value that two keys say together, or another canonical key
     values.py    how single values change
     table.py     a table with its index and defaults
     reading.py   text -> config, and what became of every leaf
