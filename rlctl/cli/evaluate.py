@@ -11,6 +11,7 @@ import typer
 from rlctl.cli import arguments, diagnostics, output, progress
 from rlctl.cli.launch import EXIT_CODES, checked
 from rlctl.common.errors import UsageError
+from rlctl.common.messages.recalled import recalled
 
 if TYPE_CHECKING:
     from rlctl.config import Config
@@ -60,7 +61,7 @@ def evaluate(
     elif metrics:
         output.text(table(metrics))
     if result.cause:
-        diagnostics.note(result.cause)
+        diagnostics.note(recalled(result.cause))
     arguments.finish(EXIT_CODES[result.status])
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rlctl.cli import diagnostics
 from rlctl.common.messages.reasons import spoken
+from rlctl.common.messages.recalled import recalled
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -158,11 +159,12 @@ def event_line(event: Event, state: Progress) -> str:
             return prefix + spoken("saved at step {step}: {folder}", step=step, folder=folder)
         return prefix + spoken("resumed at step {step}: {folder}", step=step, folder=folder)
     if kind == "changes_accepted":
-        listed = "".join(f"\n  {change}" for change in event.get("changes", ()))
+        listed = "".join(f"\n  {recalled(str(change))}" for change in event.get("changes", ()))
         told = "continues from step {step} with changed training data, as --accept-changes says:"
         return prefix + spoken(told, step=event.get("step")) + listed
     if kind == "advisory":
-        return f"{prefix}{event.get('message')}" + (f" ({event['hint']})" if event.get("hint") else "")
+        hint = recalled(str(event.get("hint") or ""))
+        return f"{prefix}{recalled(str(event.get('message')))}" + (f" ({hint})" if hint else "")
     return ""
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import translated
+from rlctl.common.messages.reasons import together, translated
 from rlctl.common.secrets import without_secrets
 
 
@@ -134,6 +134,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``did you mean 'x'?`` for the known name closest to ``name``, or an empty string."""
     found = closest(name, known)
     return text("did-you-mean", name=found) if found else ""
+
+
+def nearest_and(name: str, known: Iterable[str], advice: str) -> str:
+    """``did you mean 'x'?`` if a known name is close to ``name``, then what to do."""
+    return together([nearest(name, known), advice], {"en": " ", "zh": ""})
 
 
 def closest(name: str, known: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from rlctl.common.errors import MissingDependency
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, together
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -90,7 +90,9 @@ def require(needs: Mapping[str, str]) -> None:
     """
     absent = {extra: names for extra in needs if (names := missing(extra))}
     if absent:
-        listed = "; ".join(f"{needs[extra]} needs {', '.join(names)}" for extra, names in absent.items())
+        listed = together(
+            said("{what} needs {names}", what=needs[extra], names=", ".join(names)) for extra, names in absent.items()
+        )
         raise MissingDependency(said("packages are not installed: {listed}", listed=listed), hint=install(*absent))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.planning import arithmetic
 from rlctl.runtime.rewards.service import Service
@@ -68,7 +69,9 @@ def chosen(models: Auxiliaries, name: str) -> Auxiliary:
     if name not in models:
         listed = ", ".join(models) or "none"
         raise RunError(
-            f"there is no auxiliary model {name!r}; rollout.auxiliary_models has {listed}",
+            said(
+                "there is no auxiliary model {name!r}; rollout.auxiliary_models has {listed}", name=name, listed=listed
+            ),
             hint=nearest(name, models) or "add it to rollout.auxiliary_models",
         )
     return models[name]

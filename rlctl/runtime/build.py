@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.planning import arithmetic
 from rlctl.planning.plan import Device
@@ -117,7 +118,7 @@ def make_roles(given: StageContext, groups: Groups, *, renew: Callable[[int], No
     config, tokenizer, advise = given.stage.config, given.materials.tokenizer, given.events.advise
 
     def lost(error: WorkerLost) -> None:
-        advise(f"{error.message}; rlctl starts a replacement", error.hint)
+        advise(said("{message}; rlctl starts a replacement", message=error.message), error.hint)
 
     stateless = RetryPolicy(SCORED_AGAIN, lost)
     models = _modelled(config, groups, stateless)
@@ -155,7 +156,10 @@ def _rollout(
 def _auxiliary(config: Config, groups: Groups, advise: Callable[[str, str], None], device: Device) -> Watched | None:
     if "auxiliary" not in groups:
         return None
-    again = RetryPolicy(SCORED_AGAIN, lambda lost: advise(f"{lost.message}; rlctl starts a replacement", lost.hint))
+    again = RetryPolicy(
+        SCORED_AGAIN,
+        lambda lost: advise(said("{message}; rlctl starts a replacement", message=lost.message), lost.hint),
+    )
     sleeps = device == "cuda" and bool(arithmetic.auxiliaries_share(config)) and config.rollout.memory.sleep
     return Watched(groups["auxiliary"], again, sleeps=sleeps)
 

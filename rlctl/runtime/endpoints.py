@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.rewards import JudgeReward, SandboxReward
 from rlctl.config.sections.rollout import ExternalEngine
@@ -78,11 +79,26 @@ def check_endpoints(config: Config, plan: StagePlan, tell: Callable[[str], None]
         if answer.status_code in FORBIDDEN:
             given = "rejects its API key" if endpoint.secret else "wants a key"
             raise RunError(
-                f"{endpoint.key}: {endpoint.asked} answered {answer.status_code}: it {given}", hint=f"set {key}.api_key"
+                said(
+                    "{key}: {asked} answered {status_code}: it {given}",
+                    key=endpoint.key,
+                    asked=endpoint.asked,
+                    status_code=answer.status_code,
+                    given=given,
+                ),
+                hint=said("set {key}.api_key", key=key),
             )
         served = _models(answer)
         if endpoint.model and served and endpoint.model not in served:
-            tell(f"{endpoint.asked} lists {', '.join(served[:5])}, but not {endpoint.model} ({key}.model)")
+            tell(
+                said(
+                    "{asked} lists {names}, but not {model} ({key}.model)",
+                    asked=endpoint.asked,
+                    names=", ".join(served[:5]),
+                    model=endpoint.model,
+                    key=key,
+                )
+            )
 
 
 def _answer(endpoint: Endpoint) -> httpx.Response:
@@ -96,21 +112,34 @@ def _answer(endpoint: Endpoint) -> httpx.Response:
             answer = httpx.get(endpoint.asked, headers=headers, timeout=SECONDS)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise RunError(
-                f"{endpoint.key}: {endpoint.url!r} is not a valid URL: {error}", hint="write it as http://host:8000/v1"
+                said("{key}: {url!r} is not a valid URL: {error}", key=endpoint.key, url=endpoint.url, error=error),
+                hint="write it as http://host:8000/v1",
             ) from error
         except httpx.TimeoutException:
-            problem = f"did not answer within {SECONDS:g} s"
+            problem = said("did not answer within {seconds:g} s", seconds=SECONDS)
         except httpx.HTTPError as error:
-            problem = f"cannot be reached: {str(error) or type(error).__name__}"
+            problem = said("cannot be reached: {value}", value=str(error) or type(error).__name__)
         else:
             if answer.status_code not in STARTING:
                 return answer
-            problem = f"answered {answer.status_code}: {answer.text[:SHOWN].strip()}"
+            problem = said(
+                "answered {status_code}: {text}", status_code=answer.status_code, text=answer.text[:SHOWN].strip()
+            )
     if endpoint.secret:
         problem = problem.replace(endpoint.secret, "***")
     raise RunError(
-        f"{endpoint.key}: {endpoint.asked} {problem} (tried {ATTEMPTS} times)",
-        hint=f"start the server and wait until it answers, or fix {endpoint.key}; to test: curl {endpoint.asked}",
+        said(
+            "{key}: {asked} {problem} (tried {attempts} times)",
+            key=endpoint.key,
+            asked=endpoint.asked,
+            problem=problem,
+            attempts=ATTEMPTS,
+        ),
+        hint=said(
+            "start the server and wait until it answers, or fix {key}; to test: curl {asked}",
+            key=endpoint.key,
+            asked=endpoint.asked,
+        ),
     )
 
 

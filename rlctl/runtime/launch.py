@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from rlctl.common import packages
 from rlctl.common.errors import MissingDependency, RlctlError, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import write_whole
 from rlctl.config import Config, revealed
 from rlctl.config.sections.output import RaySettings
@@ -279,7 +280,13 @@ def mark_finished(place: Path, summary: dict[str, Any]) -> dict[str, Any]:
         place.mkdir(parents=True, exist_ok=True)
         write_whole(place / "finished.json", json.dumps(summary, indent=1))
     except OSError as error:
-        raise RunError(f"the end of the stage could not be recorded in {place}: {error.strerror}") from error
+        raise RunError(
+            said(
+                "the end of the stage could not be recorded in {place}: {strerror}",
+                place=place,
+                strerror=error.strerror,
+            )
+        ) from error
     return summary
 
 
@@ -368,13 +375,14 @@ def _ray(
             except Exception as error:
                 if settings.address or "timed out" not in str(error):
                     raise
-                tell(f"Ray did not start within its own time limit; starting it again: {error}")
+                tell(said("Ray did not start within its own time limit; starting it again: {error}", error=error))
                 _init(arguments, stop)
         except RunError:
             raise
         except Exception as error:  # Ray raises that class itself where its node does not come up in time
             raise RunError(
-                f"Ray failed to start: {error}", hint="read Ray's output in logs/ray.log of the run folder"
+                said("Ray failed to start: {error}", error=error),
+                hint="read Ray's output in logs/ray.log of the run folder",
             ) from error
         if address is None:
             make_session_private()

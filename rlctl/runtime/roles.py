@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward, Reward
 from rlctl.planning import arithmetic
@@ -383,7 +384,12 @@ class Rewards:
         failed = [score.error for score in found if score.error is not None]
         if failed:
             self.tell(
-                f"{len(failed)} of {len(found)} responses were not scored by every reward; the first: {failed[0]}"
+                said(
+                    "{count} of {found_count} responses were not scored by every reward; the first: {failed}",
+                    count=len(failed),
+                    found_count=len(found),
+                    failed=failed[0],
+                )
             )
         scores = iter(found)
         return [[next(scores) for _ in group] for group in groups]

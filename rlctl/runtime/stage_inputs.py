@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config, Stage
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward
 from rlctl.config.sections.rollout import TransformersEngine
@@ -151,7 +152,10 @@ def _check_engine(config: Config, engine: str) -> None:
     chosen = replace(config, rollout=replace(config.rollout, engine=TransformersEngine()))
     for refusal in refusals(chosen):
         if refusal.key[:2] == ("rollout", "memory"):
-            raise PlanError(f"'{'.'.join(map(str, refusal.key))}': {refusal.reason}", hint="set rollout.engine=vllm")
+            raise PlanError(
+                said("'{names}': {reason}", names=".".join(map(str, refusal.key)), reason=refusal.reason),
+                hint="set rollout.engine=vllm",
+            )
 
 
 def _check_rewards(config: Config) -> None:
@@ -207,7 +211,10 @@ def _drained_steps(config: Config) -> int:
     rate, total = config.train.lr_scheduler, arithmetic.drained_steps(config)
     if total is None and rate.type != "constant" and rate.total_steps is None:
         raise PlanError(
-            f"the learning rate decays with {rate.type} over the run, but the run's length depends on its buffer",
+            said(
+                "the learning rate decays with {type} over the run, but the run's length depends on its buffer",
+                type=rate.type,
+            ),
             hint="set schedule.total_steps, or train.lr_scheduler.total_steps",
         )
     return ENDLESS if total is None else total

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.planning.plan import StagePlan
 from rlctl.runtime.auxiliary_engines import Watched
@@ -160,7 +161,11 @@ class StageRun:
         if self.critic is not None:
             if not (saved.folder / "critic").is_dir():
                 raise RunError(
-                    f"the checkpoint {saved.folder} has no critic, but {self.config.algorithm.advantage.choice} needs one",
+                    said(
+                        "the checkpoint {folder} has no critic, but {choice} needs one",
+                        folder=saved.folder,
+                        choice=self.config.algorithm.advantage.choice,
+                    ),
                     hint="resume from a checkpoint with a critic, or start a new run from its weights with model.path",
                 )
             self.critic.load(saved.folder / "critic")
@@ -175,11 +180,17 @@ class StageRun:
             self.events.advise(told, hint)
         left = left_out(self.config.checkpoint.load_contents, saved.controller.get("contents", EVERYTHING))
         if left:
-            message = f"{' and '.join(left)} could not be restored: this run is not an exact continuation"
-            self.events.advise(message, "see checkpoint.save_contents and load_contents")
+            message = said(
+                "{names} could not be restored: this run is not an exact continuation", names=" and ".join(left)
+            )
+            self.events.advise(
+                message, "to restore it too, list it in checkpoint.save_contents and checkpoint.load_contents"
+            )
         if self.config.checkpoint.delete_after_load and not self.checkpoints.forget(saved):
-            message = f"{saved.folder} has no other complete copy, so rlctl keeps it"
-            self.events.advise(message, "see checkpoint.delete_after_load and checkpoint.remote")
+            message = said("{folder} has no other complete copy, so rlctl keeps it", folder=saved.folder)
+            self.events.advise(
+                message, "set checkpoint.remote to keep another copy, or checkpoint.delete_after_load to false"
+            )
 
     def _changes(self, saved: Saved) -> list[Change]:
         return changes(saved.controller.get("inputs", {}), self.inputs, self.config)
@@ -197,7 +208,10 @@ class StageRun:
             self.events.emit("changes_accepted", step=saved.step, changes=listed)
         for change in self._changes(saved):
             if change.kind != REFUSED:
-                self.events.advise(f"changed since the checkpoint of step {saved.step}: {change}", SAME[change.kind])
+                self.events.advise(
+                    said("changed since the checkpoint of step {step}: {change}", step=saved.step, change=change),
+                    SAME[change.kind],
+                )
 
     def _saved(self) -> Saved | None:
         """The checkpoint to go on from, None to begin; the run's own come before ``checkpoint.resume_path``."""
@@ -206,13 +220,13 @@ class StageRun:
             return None
         saved = self.checkpoints.newest()
         for folder in self.checkpoints.damaged():
-            self.events.advise(f"{folder} is incomplete; skipped", "it can be deleted")
+            self.events.advise(said("{folder} is incomplete; skipped", folder=folder), "it can be deleted")
         if saved is None and chosen.resume == "path" and chosen.resume_path is not None:
             path = Path(chosen.resume_path).expanduser()
             saved = verified(path)
             if saved is None:
                 raise RunError(
-                    f"{path} is not a complete checkpoint",
+                    said("{path} is not a complete checkpoint", path=path),
                     hint="set checkpoint.resume_path to a folder step-NNNNNN of a run's checkpoints",
                 )
         return saved
@@ -441,7 +455,13 @@ class StageRun:
             try:
                 replace_folder(partial, self.export_folder)
             except OSError as error:
-                raise RunError(f"the weights cannot be written to {self.export_folder}: {error.strerror}") from error
+                raise RunError(
+                    said(
+                        "the weights cannot be written to {export_folder}: {strerror}",
+                        export_folder=self.export_folder,
+                        strerror=error.strerror,
+                    )
+                ) from error
 
     def raise_failure(self) -> None:
         """Raise what work in the background failed of, where it is that for which the run was asked to end."""

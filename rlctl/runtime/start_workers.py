@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.planning import arithmetic
@@ -84,7 +85,10 @@ def _await_processes(groups: Groups, seconds: float) -> None:
     try:
         together([group.started(seconds) for group in groups.values()]).wait()
     except WorkerLost as error:
-        hint = f"Ray says why in raylet.out of {session_logs()}, on the machine that should run it"
+        hint = said(
+            "Ray says why in raylet.out of {session_logs}, on the machine that should run it",
+            session_logs=session_logs(),
+        )
         raise RunError(error.message, hint=hint) from None
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 
 TRACEBACK_LINES = 8
 """Last lines of a user's traceback that a message holds."""
@@ -30,13 +31,13 @@ def import_file(file: Path, *, prefix: str, what: str) -> ModuleType:
     sys.path.append(str(file.parent))
     spec = importlib.util.spec_from_file_location(f"{prefix}_{file.stem}", file)
     if spec is None or spec.loader is None:
-        raise RunError(f"{what} is not a Python file; expected one that ends in .py")
+        raise RunError(said("{what} is not a Python file; expected one that ends in .py", what=what))
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # whatever the user's file raises is shown to the user
-        raise RunError(f"importing {what} fails:\n{last_lines(error)}") from error
+        raise RunError(said("importing {what} fails:\n{error}", what=what, error=last_lines(error))) from error
     return module
 
 
@@ -59,7 +60,10 @@ def load_object(path: str, name: str, *, where: str) -> Any:
     if not hasattr(module, name):
         names = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
         listed = ", ".join(sorted(names)) or "nothing"
-        raise RunError(f"{where}: {path} has no {name!r}; it has {listed}", hint=nearest(name, names))
+        raise RunError(
+            said("{where}: {path} has no {name!r}; it has {listed}", where=where, path=path, name=name, listed=listed),
+            hint=nearest(name, names),
+        )
     return getattr(module, name)
 
 
@@ -69,10 +73,15 @@ def _module_of(path: str, where: str) -> ModuleType:
         try:
             return importlib.import_module(dotted)
         except (Exception, SystemExit) as error:
-            raise RunError(f"{where}: importing {dotted} fails:\n{last_lines(error)}") from error
+            raise RunError(
+                said("{where}: importing {dotted} fails:\n{error}", where=where, dotted=dotted, error=last_lines(error))
+            ) from error
     file = Path(path).expanduser().resolve()
     if not file.is_file():
-        raise RunError(f"{where}: there is no file {file}", hint="relative paths start at the working folder")
+        raise RunError(
+            said("{where}: there is no file {file}", where=where, file=file),
+            hint="relative paths start at the working folder",
+        )
     return import_file(file, prefix="rlctl_agent", what=f"{file}, of {where},")
 
 

@@ -1,4 +1,4 @@
-"""Reasons: English texts of the code that are shown in the reader's language.
+r"""Reasons: English texts of the code that are shown in the reader's language.
 
 A message of the catalogue has an id. The many reasons in the adapters' tables do without: a reason is its own id, and
 ``reasons.zh.tsv`` has the Chinese text beside the English one, sorted by the module that says it::
@@ -6,9 +6,9 @@ A message of the catalogue has an id. The many reasons in the adapters' tables d
     # rlctl/adapters/roll/batch.py
     ROLL has no {name}	ROLL 没有 {name}
 
-A constant needs nothing more than its line in that file. A text with values is made by ``said``, which remembers what it was
-made of. Reports and JSON hold the English texts; what shows them to a person calls ``translated``, and ``spoken`` makes a text
-that is printed immediately.
+A line break of a text is ``\n`` there. A constant needs nothing more than its line in that file. A text with values is made by
+``said``, which remembers what it was made of. Reports and JSON hold the English texts; what shows them to a person calls
+``translated``, and ``spoken`` makes a text that is printed immediately; ``recalled`` shows what a run has recorded.
 ``tests/common/test_reasons.py`` finds reasons without a translation, and lines that no reason needs any more.
 """
 
@@ -30,6 +30,10 @@ _QUOTED = re.compile(r"'\{(\w+)[^{}]*\}'|\{(\w+)!r[^{}]*\}")
 """Variables in quotes: names that stand as they are in every language."""
 
 
+_ONLY_VALUES = re.compile(r"(?:\{[^{}]*\}|[^{}A-Za-z])*")
+"""A text without words: only its values are translated."""
+
+
 class Said(str):
     """An English text that remembers what it was made of; everywhere else it is the text itself."""
 
@@ -40,11 +44,22 @@ class Said(str):
     separators: Mapping[str, str] = {}
     """What is between the parts, by language; nothing by default."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: values that are no plain data go as their text, because they may not be made to travel."""
+        return {**self.__dict__, "values": {name: _plain(value) for name, value in self.values.items()}}
+
     def __add__(self, other: str) -> Said:
         return _of_parts((self, other))
 
     def __radd__(self, other: str) -> Said:
         return _of_parts((other, self))
+
+
+def _plain(value: Any) -> Any:
+    """A value that any process can read: text, a number or a truth value; the text of any other."""
+    if isinstance(value, BaseException):
+        return reason_of(value)
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def said(template: str, /, **values: Any) -> str:
@@ -109,7 +124,7 @@ def translated(text: str, spoken: str = "") -> str:
         return reasons(spoken).get(text, text)
     if text.parts:
         return text.separators.get(spoken, "").join(translated(part, spoken) for part in text.parts)
-    template = reasons(spoken).get(text.template)
+    template = reasons(spoken).get(text.template) or (text.template if _ONLY_VALUES.fullmatch(text.template) else None)
     if template is None:
         return text
     quoted = {name for pair in _QUOTED.findall(text.template) for name in pair if name}
@@ -131,4 +146,4 @@ def reasons(spoken: str) -> Mapping[str, str]:
     """The reasons of a language by the English text."""
     file = Path(__file__).with_name(f"reasons.{spoken}.tsv")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    return dict(line.split("\t") for line in lines if line and not line.startswith("# "))
+    return dict(line.replace(r"\n", "\n").split("\t") for line in lines if line and not line.startswith("# "))

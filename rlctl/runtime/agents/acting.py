@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.agents import EnvironmentAgent, RunningEnvironment
 from rlctl.runtime.agents.conversation import Message, Renderer
@@ -89,7 +90,11 @@ class Acting:
             number, seen = await self.host.open(Task.of(self.config), 0)
         except EnvironmentFailed as error:
             raise RunError(
-                f"the environment of the agent {self.config.name!r} fails at its first reset: {error}",
+                said(
+                    "the environment of the agent {name!r} fails at its first reset: {error}",
+                    name=self.config.name,
+                    error=error,
+                ),
                 hint="correct the environment of the agent in rollout.agents",
             ) from error
         self._opening(_Episode(Prompt(0, "", (), ""), seen))
@@ -207,8 +212,14 @@ class Acting:
             return template.format(**values)
         except (KeyError, IndexError, AttributeError, ValueError) as error:
             raise RunError(
-                f"a template of the agent {self.config.name!r} cannot be filled in: {type(error).__name__}: {error}; the "
-                f"environment's info has {', '.join(episode.seen.info) or 'nothing'}",
+                said(
+                    "a template of the agent {name!r} cannot be filled in: {kind}: {error}; the environment's info has "
+                    "{value}",
+                    name=self.config.name,
+                    kind=type(error).__name__,
+                    error=error,
+                    value=", ".join(episode.seen.info) or "nothing",
+                ),
                 hint="name only what the environment returns, and write {{ and }} for braces",
             ) from error
 
@@ -232,13 +243,24 @@ def check_templates(config: EnvironmentAgent) -> None:
             named = [each for _, each, _, _ in string.Formatter().parse(template) if each is not None]
         except ValueError as error:
             raise RunError(
-                f"{name} of the agent {config.name!r} is not a template: {error}", hint="write {{ and }} for braces"
+                said(
+                    "{name} of the agent {config_name!r} is not a template: {error}",
+                    name=name,
+                    config_name=config.name,
+                    error=error,
+                ),
+                hint="write {{ and }} for braces",
             ) from error
         for each in named:
             if each.partition("[")[0].partition(".")[0] not in known:
                 raise RunError(
-                    f"{name} of the agent {config.name!r} has the field {{{each}}}; expected one of "
-                    f"{', '.join('{' + field + '}' for field in known)}",
+                    said(
+                        "{name} of the agent {config_name!r} has the field {{{each}}}; expected one of {names}",
+                        name=name,
+                        config_name=config.name,
+                        each=each,
+                        names=", ".join("{" + field + "}" for field in known),
+                    ),
                     hint="name one of these, or write {{ and }} for braces",
                 )
 
@@ -248,7 +270,9 @@ def _check_pattern(config: EnvironmentAgent) -> None:
         re.compile(config.action_pattern or "")
     except re.error as error:
         raise RunError(
-            f"action_pattern of the agent {config.name!r} is no regular expression: {error}",
+            said(
+                "action_pattern of the agent {name!r} is no regular expression: {error}", name=config.name, error=error
+            ),
             hint="write one whose first group is the action",
         ) from error
 

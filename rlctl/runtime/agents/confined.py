@@ -24,6 +24,7 @@ from typing import Any
 
 from rlctl import sandbox
 from rlctl.common.errors import RunError, SandboxUnavailable
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents import confined_child
 from rlctl.runtime.user_code import PACKAGE
 
@@ -135,7 +136,12 @@ class Sandboxed:
         except (OSError, TimeoutError, EOFError) as error:
             why = await asyncio.to_thread(self._why)
             raise RunError(
-                f"the tool {self._code.path}:{self._code.name} cannot be imported in the sandbox: {why}",
+                said(
+                    "the tool {path}:{name} cannot be imported in the sandbox: {why}",
+                    path=self._code.path,
+                    name=self._code.name,
+                    why=why,
+                ),
                 hint="set trusted: true for a tool that needs the network or other files",
             ) from error
 
@@ -146,8 +152,8 @@ class Sandboxed:
             raise self._error
         if self._result is None:
             return "it did not end"
-        said = self._result.stderr.decode(errors="replace").strip().splitlines()
-        return f"{self._result.stopped or f'status {self._result.status}'}{': ' + said[-1] if said else ''}"
+        errors = self._result.stderr.decode(errors="replace").strip().splitlines()
+        return f"{self._result.stopped or f'status {self._result.status}'}{': ' + errors[-1] if errors else ''}"
 
     async def ask(self, message: Mapping[str, Any]) -> Any:
         """Have a call made.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents.formats import example_of
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.images import with_places
@@ -58,8 +59,12 @@ class Renderer:
         text = self._chat.render([*start, *messages], generate=True, tools=self._tools, where=self._where)
         if text.count(MARKER) != 1:
             raise RunError(
-                f"{self._where}: the chat template shows the content of an assistant message {text.count(MARKER)} times; "
-                "expected once, since what follows it goes between two generations",
+                said(
+                    "{where}: the chat template shows the content of an assistant message {count} times; expected once, "
+                    "since what follows it goes between two generations",
+                    where=self._where,
+                    count=text.count(MARKER),
+                ),
                 hint="set model.chat_template to a template that renders each message once",
             )
         ids = self._chat.encode([text.partition(MARKER)[2]])[0]

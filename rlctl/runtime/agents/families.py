@@ -286,8 +286,8 @@ _HARMONY_SAID = re.compile(r"<\|channel\|>(\w+)[^<]*<\|message\|>(.*?)(?:<\|end\
 def _gpt_oss(text: str, schemas: Schemas) -> Parsed:
     """Harmony: messages in channels; a call is one to ``functions.NAME``, and the content is what the final channel says."""
     calls = [_call(name, arguments.strip(), arguments) for name, arguments in _HARMONY.findall(text)]
-    said = [content for channel, content in _HARMONY_SAID.findall(_HARMONY.sub("", text)) if channel != "analysis"]
-    return Parsed("\n".join(said).strip() if calls else text.strip(), calls)
+    contents = [content for channel, content in _HARMONY_SAID.findall(_HARMONY.sub("", text)) if channel != "analysis"]
+    return Parsed("\n".join(contents).strip() if calls else text.strip(), calls)
 
 
 _MISTRAL_ARGS = re.compile(r"\s*([\w.-]+)\[ARGS\]")

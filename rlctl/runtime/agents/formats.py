@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents.families import FORMATS, Parsed, Schema, ToolCall, Unreadable
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.messages import Messages
@@ -86,7 +87,10 @@ def format_of(chat: Chat, name: str, schemas: Sequence[Schema], *, agent: str, n
         RunError: the template does not write calls in the format, or in none for ``auto``.
     """
     if name not in (AUTO, *FORMATS):
-        raise RunError(f"there is no tool format {name!r}; there are {', '.join(FORMATS)}", hint=nearest(name, FORMATS))
+        raise RunError(
+            said("there is no tool format {name!r}; there are {names}", name=name, names=", ".join(FORMATS)),
+            hint=nearest(name, FORMATS),
+        )
     if name != AUTO:
         prove_format(chat, name, schemas, agent=agent)
         return name
@@ -99,8 +103,12 @@ def format_of(chat: Chat, name: str, schemas: Sequence[Schema], *, agent: str, n
     if not needed:
         return None
     raise RunError(
-        f"the agent {agent!r} has tool_format auto, and the chat template writes calls in no format that rlctl parses: "
-        f"{', '.join(FORMATS)}",
+        said(
+            "the agent {agent!r} has tool_format auto, and the chat template writes calls in no format that "
+            "rlctl parses: {names}",
+            agent=agent,
+            names=", ".join(FORMATS),
+        ),
         hint="set model.chat_template to a template that renders tools and tool_calls in one of these formats",
     )
 
@@ -133,10 +141,19 @@ def prove_format(chat: Chat, name: str, schemas: Sequence[Schema], *, agent: str
         found = parse(written, name, schemas).calls
         if list(found) != [wanted]:
             raise RunError(
-                f"the agent {agent!r} parses tool calls as {name}, but the chat template writes a call of {wanted.name} as "
-                f"{written.strip()!r}, which does not parse back",
-                hint=f"set tool_format of the agent to the model's format ({', '.join(FORMATS)}), or model.chat_template to a "
-                "template that renders tool_calls",
+                said(
+                    "the agent {agent!r} parses tool calls as {name}, but the chat template writes a call of "
+                    "{wanted_name} as {written!r}, which does not parse back",
+                    agent=agent,
+                    name=name,
+                    wanted_name=wanted.name,
+                    written=written.strip(),
+                ),
+                hint=said(
+                    "set tool_format of the agent to the model's format ({names}), or model.chat_template to a template "
+                    "that renders tool_calls",
+                    names=", ".join(FORMATS),
+                ),
             )
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.agents import FunctionAgent, RunningAgent, ToolsAgent
 from rlctl.runtime.agents.conversation import Message, Renderer
 from rlctl.runtime.agents.formats import Parsed, ToolCall, call_id, parse
@@ -392,14 +393,24 @@ class Function:
                 result = await self.function(row, model.sampling, model, **self.config.args)
         if not model.recorder.calls:
             raise RunError(
-                f"the agent {self.config.name!r} ended without a call of the model for prompt {row.index} of {row.source}",
+                said(
+                    "the agent {name!r} ended without a call of the model for prompt {index} of {source}",
+                    name=self.config.name,
+                    index=row.index,
+                    source=row.source,
+                ),
                 hint="call model.generate or model.chat at least once",
             )
         try:
             given = returned(result)
         except ValueError as error:
             raise RunError(
-                f"the agent {self.config.name!r} returned a {type(result).__name__}: {error}",
+                said(
+                    "the agent {name!r} returned a {kind}: {error}",
+                    name=self.config.name,
+                    kind=type(result).__name__,
+                    error=error,
+                ),
                 hint="return the reward, the text that rewards score, or nothing for the last generation",
             ) from error
         return Ended(given.get("text", model.last_text), model.messages_after(row), reward=given.get("reward"))

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.agents import (
     SINGLE_TURN,
@@ -51,7 +52,12 @@ def make_agent(config: Config, agent: TrajectoryAgent, chat: Chat, threads: Thre
     function = load_object(agent.path, agent.function, where=f"the agent {agent.name!r}")
     if not inspect.iscoroutinefunction(function):
         raise RunError(
-            f"{agent.path}:{agent.function}, the agent {agent.name!r}, is not a coroutine function",
+            said(
+                "{path}:{function}, the agent {name!r}, is not a coroutine function",
+                path=agent.path,
+                function=agent.function,
+                name=agent.name,
+            ),
             hint="define it with async def",
         )
     return Function(agent, function, Renderer(chat, None, agent=agent.name))

@@ -16,6 +16,7 @@ from typing import Any
 
 from rlctl.common import packages
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.agents import McpTool
 from rlctl.sandbox import REAPER
 
@@ -158,7 +159,11 @@ def offered(config: McpTool, where: str) -> list[tuple[dict[str, Any], Call, Mcp
         packages.require({"mcp": f"{where}: an MCP server"})
     if bool(config.command) == (config.url is not None):
         raise RunError(
-            f"{where} is an MCP server with {'both command and url' if config.command else 'neither command nor url'}",
+            said(
+                "{where} is an MCP server with {value}",
+                where=where,
+                value="both command and url" if config.command else "neither command nor url",
+            ),
             hint="set command to start a server, or url to reach one that runs",
         )
     key = repr((config.command, config.url, sorted(config.env_vars.items())))
@@ -170,7 +175,13 @@ def offered(config: McpTool, where: str) -> list[tuple[dict[str, Any], Call, Mcp
     if unknown:
         listed = ", ".join(schemas) or "none"
         raise RunError(
-            f"{where}: the MCP server has no tool {unknown[0]!r}; it has {listed}", hint=nearest(unknown[0], schemas)
+            said(
+                "{where}: the MCP server has no tool {unknown!r}; it has {listed}",
+                where=where,
+                unknown=unknown[0],
+                listed=listed,
+            ),
+            hint=nearest(unknown[0], schemas),
         )
     server = McpServer(config, where=where)
     return [(schemas[name], _caller(server, name), server) for name in config.tools or schemas]
@@ -191,12 +202,22 @@ async def _listed(config: McpTool, where: str) -> Sequence[Any]:
             return await server.list_tools()
     except TimeoutError as error:
         raise RunError(
-            f"{where}: the MCP server {what} has not listed its tools within {LISTING_SECONDS:g} s",
+            said(
+                "{where}: the MCP server {what} has not listed its tools within {listing_seconds:g} s",
+                where=where,
+                what=what,
+                listing_seconds=LISTING_SECONDS,
+            ),
             hint="run it by hand to see whether it starts",
         ) from error
     except Exception as error:
         raise RunError(
-            f"{where}: the MCP server {what} does not list its tools: {_reason(error)}",
+            said(
+                "{where}: the MCP server {what} does not list its tools: {error}",
+                where=where,
+                what=what,
+                error=_reason(error),
+            ),
             hint="run it by hand to see whether it starts; its standard error is in the log",
         ) from error
     finally:

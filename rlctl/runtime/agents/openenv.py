@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 
 OPENING_SECONDS = 30.0
 
@@ -49,7 +50,8 @@ class OpenEnv:
             )
         except (OSError, TimeoutError, WebSocketException) as error:
             raise RunError(
-                f"no OpenEnv server answers at {url}: {error}", hint="start it, and set url of the environment's args"
+                said("no OpenEnv server answers at {url}: {error}", url=url, error=error),
+                hint="start it, and set url of the environment's args",
             ) from error
 
     def reset(self, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
@@ -71,9 +73,9 @@ class OpenEnv:
         self._socket.send(json.dumps(message))
         answer = json.loads(self._socket.recv())
         if answer.get("type") == "error":
-            said = answer["data"]
+            refusal = answer["data"]
             raise RuntimeError(
-                f"the server refuses {message['type']}: {said.get('message')} {said.get('errors') or ''}".strip()
+                f"the server refuses {message['type']}: {refusal.get('message')} {refusal.get('errors') or ''}".strip()
             )
         told: Mapping[str, Any] = answer["data"]
         return told

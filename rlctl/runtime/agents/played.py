@@ -14,7 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlctl.common import packages
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.agents import EnvironmentAgent, GymnasiumEnvironment, PythonEnvironment, RunningEnvironment
 from rlctl.runtime.user_code import last_lines, load_object
 
@@ -94,8 +96,12 @@ class Played:
         found = self._environment.step(action[0])
         if not isinstance(found, Sequence) or len(found) != 5:
             raise RunError(
-                f"the environment of the agent {self._task.agent!r} returned {_kind(found)} from step; expected observation, "
-                "reward, terminated, truncated and info",
+                said(
+                    "the environment of the agent {agent!r} returned {kind} from step; expected observation, reward, "
+                    "terminated, truncated and info",
+                    agent=self._task.agent,
+                    kind=_kind(found),
+                ),
                 hint="return the five values of gymnasium's step",
             )
         observation, reward, terminated, truncated, info = found
@@ -165,12 +171,18 @@ def _made(task: Task, load: Callable[..., Any]) -> tuple[Any, bool]:
     """The environment, and whether observations are what it renders."""
     chosen = task.environment
     if isinstance(chosen, PythonEnvironment):
-        where = f"the environment of the agent {task.agent!r}"
+        where = said("the environment of the agent {agent!r}", agent=task.agent)
         made = load(chosen.path, chosen.name, where=where)(**chosen.args)
         for method in ("reset", "step"):
             if not callable(getattr(made, method, None)):
                 raise RunError(
-                    f"{where}: what {chosen.path}:{chosen.name} makes has no method {method}",
+                    said(
+                        "{where}: what {path}:{name} makes has no method {method}",
+                        where=where,
+                        path=chosen.path,
+                        name=chosen.name,
+                        method=method,
+                    ),
                     hint="write reset(seed=...) and step(action), as gymnasium defines them",
                 )
         return made, _renders(task, made)
@@ -184,7 +196,8 @@ def _registered(task: Task, chosen: GymnasiumEnvironment) -> tuple[Any, bool]:
         from gymnasium.envs.registration import load_env_creator
     except ImportError as error:
         raise RunError(
-            f"the agent {task.agent!r} needs gymnasium, which is not installed", hint="pip install 'rlctl[runtime]'"
+            said("the agent {agent!r} needs gymnasium, which is not installed", agent=task.agent),
+            hint=packages.install(packages.RUNTIME),
         ) from error
     args = dict(chosen.args)
     try:
@@ -197,12 +210,24 @@ def _registered(task: Task, chosen: GymnasiumEnvironment) -> tuple[Any, bool]:
     except gymnasium.error.UnregisteredEnv as error:
         known = [str(name) for name in gymnasium.registry]
         raise RunError(
-            f"the agent {task.agent!r}: gymnasium has no environment {chosen.id!r}: {error}",
+            said(
+                "the agent {agent!r}: gymnasium has no environment {id!r}: {error}",
+                agent=task.agent,
+                id=chosen.id,
+                error=error,
+            ),
             hint=nearest(chosen.id, known) or "write module:id if a module registers it",
         ) from error
     except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
         raise RunError(
-            f"the agent {task.agent!r}: {chosen.id} cannot be made with {args}: {type(error).__name__}: {error}",
+            said(
+                "the agent {agent!r}: {id} cannot be made with {args}: {kind}: {error}",
+                agent=task.agent,
+                id=chosen.id,
+                args=args,
+                kind=type(error).__name__,
+                error=error,
+            ),
             hint="correct environment.args of the agent",
         ) from error
     return made, _renders(task, made)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import without_secrets
 from rlctl.config.sections.agents import CommandProgram, FunctionProgram, ProgramAgent, UrlProgram
 from rlctl.runtime.agents import program_child
@@ -117,10 +118,17 @@ class Command:
     async def run(self, session: Session, base_url: str) -> Mapping[str, Any]:
         """Run the command."""
         task = json.dumps({**task_of(session.row), "base_url": base_url, "model": MODEL}).encode()
-        status, said, errors = await self._run(task, variables(base_url, session, self._env_vars), self._folder)
+        status, printed, errors = await self._run(task, variables(base_url, session, self._env_vars), self._folder)
         if status:
-            raise ProgramFailed(f"{self._where} ended with status {status}:\n{_shown(errors or said)}")
-        return _result_of(said)
+            raise ProgramFailed(
+                said(
+                    "{where} ended with status {status}:\n{value}",
+                    where=self._where,
+                    status=status,
+                    value=_shown(errors or printed),
+                )
+            )
+        return _result_of(printed)
 
     async def _run(self, task: bytes, environment: Mapping[str, str], folder: str | None) -> tuple[int, str, str]:
         try:
@@ -133,15 +141,15 @@ class Command:
                 cwd=folder,
             )
         except OSError as error:
-            raise ProgramFailed(f"{self._where} cannot be started: {error}") from error
+            raise ProgramFailed(said("{where} cannot be started: {error}", where=self._where, error=error)) from error
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         try:
-            said, errors, _ = await asyncio.gather(
+            printed, errors, _ = await asyncio.gather(
                 _tail(process.stdout), _tail(process.stderr), _fed(process.stdin, task)
             )
-            return await process.wait(), said, errors
+            return await process.wait(), printed, errors
         finally:
             await _ended(process)
 
@@ -177,8 +185,8 @@ def _shown(text: str) -> str:
     return without_secrets(text.strip()[-SHOWN_CHARACTERS:]) or "(it printed nothing)"
 
 
-def _result_of(said: str) -> Mapping[str, Any]:
-    lines = said.strip().splitlines()
+def _result_of(printed: str) -> Mapping[str, Any]:
+    lines = printed.strip().splitlines()
     try:
         found = json.loads(lines[-1]) if lines else None
     except ValueError:
@@ -188,7 +196,9 @@ def _result_of(said: str) -> Mapping[str, Any]:
     try:
         return returned({name: found[name] for name in ("reward", "text") if name in found})
     except ValueError as error:
-        raise ProgramFailed(f"the program's last line is {lines[-1][:200]}: {error}") from error
+        raise ProgramFailed(
+            said("the program's last line is {lines}: {error}", lines=lines[-1][:200], error=error)
+        ) from error
 
 
 class Url:
@@ -209,15 +219,39 @@ class Url:
         try:
             answer = await self._client.post(self._url, json=task)
         except httpx.HTTPError as error:
-            raise ProgramFailed(f"{self._where}: {self._url} fails: {type(error).__name__}: {error}") from error
+            raise ProgramFailed(
+                said(
+                    "{where}: {url} fails: {kind}: {error}",
+                    where=self._where,
+                    url=self._url,
+                    kind=type(error).__name__,
+                    error=error,
+                )
+            ) from error
         if answer.status_code >= 400:
-            raise ProgramFailed(f"{self._where}: {self._url} answers with {answer.status_code}: {_shown(answer.text)}")
+            raise ProgramFailed(
+                said(
+                    "{where}: {url} answers with {status_code}: {text}",
+                    where=self._where,
+                    url=self._url,
+                    status_code=answer.status_code,
+                    text=_shown(answer.text),
+                )
+            )
         if not answer.content.strip():
             return {}
         try:
             return returned(answer.json())
         except ValueError as error:
-            raise ProgramFailed(f"{self._where}: {self._url} returns {_shown(answer.text)}: {error}") from error
+            raise ProgramFailed(
+                said(
+                    "{where}: {url} returns {text}: {error}",
+                    where=self._where,
+                    url=self._url,
+                    text=_shown(answer.text),
+                    error=error,
+                )
+            ) from error
 
     async def close(self) -> None:
         """Close the connections."""
@@ -256,7 +290,9 @@ class Function:
             if ended.cancelled():
                 self._send(process, {"kill": number})
         if status and "error" not in session.given:
-            raise ProgramFailed(f"{self._where}: its process ended with status {status}")
+            raise ProgramFailed(
+                said("{where}: its process ended with status {status}", where=self._where, status=status)
+            )
         return {}  # it was posted to the endpoint
 
     def _send(self, process: asyncio.subprocess.Process, message: Mapping[str, Any]) -> None:
@@ -284,8 +320,12 @@ class Function:
             if not await process.stdout.readline():
                 await errors
                 raise RunError(
-                    f"{self._where} cannot be imported:\n{_shown(self._errors.decode(errors='replace'))}",
-                    hint=f"run python {self._path} to see why",
+                    said(
+                        "{where} cannot be imported:\n{errors}",
+                        where=self._where,
+                        errors=_shown(self._errors.decode(errors="replace")),
+                    ),
+                    hint=said("run python {path} to see why", path=self._path),
                 )
             self._process = process
             self._reading = asyncio.create_task(self._read(process))
@@ -305,7 +345,9 @@ class Function:
                 future.set_result(told["status"])
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(ProgramFailed(f"{self._where}: the process that starts its calls has ended"))
+                future.set_exception(
+                    ProgramFailed(said("{where}: the process that starts its calls has ended", where=self._where))
+                )
 
     async def close(self) -> None:
         """End the process and all calls."""
@@ -352,8 +394,10 @@ class Program:
             async with model.within_time():
                 given = await self.launcher.run(session, base_url)
             if "error" in session.given:
-                said = _shown(session.given["error"])
-                raise ProgramFailed(f"the program of the agent {self.config.name!r} failed:\n{said}")
+                printed = _shown(session.given["error"])
+                raise ProgramFailed(
+                    said("the program of the agent {name!r} failed:\n{printed}", name=self.config.name, printed=printed)
+                )
         except ProgramFailed:
             # A program that a limit stopped may well end with an error: the trajectory is as long as it may be.
             if not session.ended_by or not model.recorder.calls:
@@ -381,7 +425,7 @@ def make_program(agent: ProgramAgent, chat: Chat) -> Program:
     Raises:
         RunError: its code cannot be loaded, its command is not there, or its tool format is not that of the chat template.
     """
-    where = f"the program of the agent {agent.name!r}"
+    where = said("the program of the agent {name!r}", name=agent.name)
     gate = asyncio.Semaphore(agent.max_concurrent or PER_CORE * len(os.sched_getaffinity(0)))
     return Program(
         agent,
@@ -403,7 +447,12 @@ def _launcher(program: Any, where: str) -> Launcher:
     assert isinstance(program, FunctionProgram), f"programs of type {program.choice} are refused before"
     function = load_object(program.path, program.function, where=where)
     if not callable(function):
-        raise RunError(f"{where}: {program.path}:{program.function} is not callable", hint="name a function")
+        raise RunError(
+            said(
+                "{where}: {path}:{function} is not callable", where=where, path=program.path, function=program.function
+            ),
+            hint="name a function",
+        )
     path = program.path if program.path.startswith(PACKAGE) else str(Path(program.path).expanduser().resolve())
     return Function(path, program.function, program.args, where=where)
 
@@ -425,10 +474,18 @@ def check_command(command: Sequence[str], folder: str | None, where: str) -> Non
     import shutil
 
     if not command:
-        raise RunError(f"{where} has no command", hint="set program.command to the command and its arguments")
+        raise RunError(
+            said("{where} has no command", where=where), hint="set program.command to the command and its arguments"
+        )
     if folder is not None and not Path(folder).expanduser().is_dir():
-        raise RunError(f"{where}: there is no folder {folder}", hint="set program.folder to an existing folder")
+        raise RunError(
+            said("{where}: there is no folder {folder}", where=where, folder=folder),
+            hint="set program.folder to an existing folder",
+        )
     at = folder if folder is not None and "/" in command[0] else None
     found = shutil.which(command[0] if at is None else str(Path(at) / command[0]))
     if found is None:
-        raise RunError(f"{where}: there is no command {command[0]}", hint="set program.command to an installed program")
+        raise RunError(
+            said("{where}: there is no command {command}", where=where, command=command[0]),
+            hint="set program.command to an installed program",
+        )

@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents.loop import Key, ModelCall, Progress
 from rlctl.runtime.processes.group import Group, RetryPolicy
 from rlctl.runtime.processes.sessions import Sessions
@@ -85,7 +86,10 @@ class AgentEngines(RolloutEngines):
                     found[ticket].clear()
                     if attempts[ticket] > self._attempts:
                         raise RunError(
-                            f"an agent worker was lost {attempts[ticket]} times with the same trajectories",
+                            said(
+                                "an agent worker was lost {attempts} times with the same trajectories",
+                                attempts=attempts[ticket],
+                            ),
                             hint="read agent-*.log under logs/ in the run folder; a tool may end the process",
                         )
                 self._start_all(again)

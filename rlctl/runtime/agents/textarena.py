@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlctl.common.errors import MissingDependency, RunError
+from rlctl.common.messages.reasons import said
 
 PLAYER = 0
 
@@ -30,13 +31,16 @@ class TextArena:
             import textarena
         except ImportError as error:
             raise MissingDependency(
-                f"the game {id} needs textarena, which is not installed", hint="pip install textarena==0.7.4"
+                said("the game {id} needs textarena, which is not installed", id=id),
+                hint="pip install textarena==0.7.4",
             ) from error
         self._echo = textarena.ObservationType.PLAYER_ACTION
         try:
             self._game = textarena.make(f"{id.removesuffix('-raw')}-raw", **options)
         except ValueError as error:
-            raise RunError(f"textarena: {error}", hint="see textarena's list of games; omit -raw and -train") from error
+            raise RunError(
+                said("textarena: {error}", error=error), hint="see textarena's list of games; omit -raw and -train"
+            ) from error
 
     def reset(self, seed: int | None = None) -> tuple[str, dict[str, Any]]:
         """Begin a game."""
@@ -50,10 +54,10 @@ class TextArena:
             return self._news(), 0.0, False, False, {}
         rewards, told = self._game.close()
         reward = float(rewards[PLAYER])
-        said = told[PLAYER]
-        return str(said.get("reason") or ""), reward, True, False, {**said, "success": reward >= 1}
+        outcome = told[PLAYER]
+        return str(outcome.get("reason") or ""), reward, True, False, {**outcome, "success": reward >= 1}
 
     def _news(self) -> str:
         """What the game has said since the last observation."""
-        _, said = self._game.get_observation()
-        return "\n".join(text.strip() for _, text, kind in said if kind is not self._echo)
+        _, outcome = self._game.get_observation()
+        return "\n".join(text.strip() for _, text, kind in outcome if kind is not self._echo)

@@ -22,6 +22,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.agents import ToolFile
 from rlctl.runtime.agents.formats import Schema
 from rlctl.runtime.types import Prompt
@@ -49,12 +50,17 @@ def listed_tools(tool: ToolFile, where: str) -> list[Listed]:
     """
     file = Path(tool.path).expanduser().resolve()
     if not file.is_file():
-        raise RunError(f"{where}: there is no file {file}", hint="relative paths start at the working folder")
+        raise RunError(
+            said("{where}: there is no file {file}", where=where, file=file),
+            hint="relative paths start at the working folder",
+        )
     _stand_in_for_verl()
     found = _functions(file, where) if file.suffix == ".py" else _classes(file, where)
     if not found:
         expected = "functions marked with @function_tool" if file.suffix == ".py" else "a list 'tools'"
-        raise RunError(f"{where}: {file} has no tools; expected {expected}")
+        raise RunError(
+            said("{where}: {file} has no tools; expected {expected}", where=where, file=file, expected=expected)
+        )
     return found
 
 
@@ -125,7 +131,7 @@ def _classes(file: Path, where: str) -> list[Listed]:
     try:
         values = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
     except (YAMLError, UnicodeDecodeError) as error:
-        raise RunError(f"{where}: {file} cannot be read: {error}") from error
+        raise RunError(said("{where}: {file} cannot be read: {error}", where=where, file=file, error=error)) from error
     tools = values.get("tools") if isinstance(values, Mapping) else None
     entries = tools if isinstance(tools, list) else []
     return [_class(entry, f"{where}: tools[{place}] of {file}") for place, entry in enumerate(entries)]
@@ -134,11 +140,17 @@ def _classes(file: Path, where: str) -> list[Listed]:
 def _class(entry: Any, where: str) -> Listed:
     name = entry.get("class_name") if isinstance(entry, Mapping) else None
     if not isinstance(name, str) or "." not in name:
-        raise RunError(f"{where}: class_name is {name!r}; expected an import path, such as package.module.Class")
+        raise RunError(
+            said(
+                "{where}: class_name is {name!r}; expected an import path, such as package.module.Class",
+                where=where,
+                name=name,
+            )
+        )
     config = dict(entry.get("config") or {})
     if config.get("type", "native") != "native":
         raise RunError(
-            f"{where}: config.type is {config['type']!r}; expected native",
+            said("{where}: config.type is {config!r}; expected native", where=where, config=config["type"]),
             hint="list an MCP server as a tool of type mcp in rollout.agents",
         )
     module, _, found = name.rpartition(".")
@@ -149,7 +161,15 @@ def _class(entry: Any, where: str) -> Listed:
     try:
         tool = cls(config=config, tool_schema=schema)
     except Exception as error:  # whatever the user's class raises is shown to the user
-        raise RunError(f"{where}: {name} cannot be made: {type(error).__name__}: {error}") from error
+        raise RunError(
+            said(
+                "{where}: {name} cannot be made: {kind}: {error}",
+                where=where,
+                name=name,
+                kind=type(error).__name__,
+                error=error,
+            )
+        ) from error
     return Listed(_plain(tool.tool_schema), _instances_of(tool), True)
 
 

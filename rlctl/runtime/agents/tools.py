@@ -31,6 +31,7 @@ from typing import Any
 
 from rlctl import sandbox
 from rlctl.common.errors import RunError, SandboxUnavailable
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.agents import McpTool, PythonTool, Tool, ToolFile, ToolsAgent
 from rlctl.planning import arithmetic
@@ -69,7 +70,7 @@ def load_tools(agent: ToolsAgent) -> list[LoadedTool]:
     """
     if not agent.tools:
         raise RunError(
-            f"the agent {agent.name!r} has no tools",
+            said("the agent {name!r} has no tools", name=agent.name),
             hint="list tools of the agent, or set rollout.default_agent to null",
         )
     found = [
@@ -81,7 +82,12 @@ def load_tools(agent: ToolsAgent) -> list[LoadedTool]:
     twice = [name for name, count in names.items() if count > 1]
     if twice:
         raise RunError(
-            f"{names[twice[0]]} tools of the agent {agent.name!r} are called {twice[0]}; a call would not say which",
+            said(
+                "{names} tools of the agent {name!r} are called {twice}; a call would not say which",
+                names=names[twice[0]],
+                name=agent.name,
+                twice=twice[0],
+            ),
             hint="rename one of the functions",
         )
     return found
@@ -107,12 +113,22 @@ def _load(tool: PythonTool, where: str) -> LoadedTool:
     is_class = inspect.isclass(run)
     if not callable(run) or (is_class and not callable(getattr(run, "execute", None))):
         raise RunError(
-            f"{where}: {tool.path}:{tool.name} is {'a class without execute' if is_class else 'not callable'}",
+            said(
+                "{where}: {path}:{name} is {value}",
+                where=where,
+                path=tool.path,
+                name=tool.name,
+                value="a class without execute" if is_class else "not callable",
+            ),
             hint="name a function, or a class with a method execute",
         )
     if tool.args and not is_class:
         raise RunError(
-            f"{where} has args, and {tool.name} is a function; only a class is made with args",
+            said(
+                "{where} has args, and {name} is a function; only a class is made with args",
+                where=where,
+                name=tool.name,
+            ),
             hint="remove args, or write a class with execute",
         )
     schema = dict(tool.schema) if tool.schema else _schema_of(run, tool.name, where)
@@ -140,8 +156,13 @@ def check_sandbox(agent: ToolsAgent) -> None:
         sandbox.find_bwrap()
     except SandboxUnavailable as error:
         raise RunError(
-            f"the tool {confined[0]} of the agent {agent.name!r} is to run in the sandbox: {error.message}",
-            hint=f"{error.hint}; or set trusted: true for tools that may do whatever you may",
+            said(
+                "the tool {confined} of the agent {name!r} is to run in the sandbox: {message}",
+                confined=confined[0],
+                name=agent.name,
+                message=error.message,
+            ),
+            hint=said("{hint}; or set trusted: true for tools that may do whatever you may", hint=error.hint),
         ) from error
 
 
@@ -154,7 +175,12 @@ def _schema_of(run: Any, name: str, where: str) -> Schema:
         schema: dict[str, Any] = get_json_schema(called)
     except (DocstringParsingException, TypeHintParsingException, TypeError, ValueError) as error:
         raise RunError(
-            f"{where}: no schema can be made from the signature and docstring of {name}: {error}",
+            said(
+                "{where}: no schema can be made from the signature and docstring of {name}: {error}",
+                where=where,
+                name=name,
+                error=error,
+            ),
             hint="give every parameter a type and a line under Args: in the docstring, or set schema of the tool",
         ) from error
     shown = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2]).lower() if inspect.isclass(run) else name

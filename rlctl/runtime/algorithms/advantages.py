@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.algorithms import turns as by_turn
 from rlctl.runtime.algorithms.distributions import STATISTICS
 from rlctl.runtime.algorithms.packed import discounted_sum, last_tokens, sequence_sum, spread
@@ -104,7 +105,13 @@ def gdpo(parts: Tensor, groups: Tensor, *, weights: Sequence[float] | None = Non
     """
     shares = [1.0] * len(parts) if weights is None else list(weights)
     if len(shares) != len(parts):
-        raise ConfigError(f"gdpo has {len(parts)} rewards and {len(shares)} weights; expected one each")
+        raise ConfigError(
+            said(
+                "gdpo has {count} rewards and {shares_count} weights; expected one each",
+                count=len(parts),
+                shares_count=len(shares),
+            )
+        )
     normal = torch.stack([grpo(part.double(), groups, epsilon=epsilon) for part in parts])
     return (normal * normal.new_tensor(shares)[:, None]).sum(0).to(parts.dtype)
 
@@ -142,7 +149,7 @@ def opmd(
         ConfigError: tau is not above 0.
     """
     if tau <= 0:
-        raise ConfigError(f"the tau of opmd is {tau}; expected above 0")
+        raise ConfigError(said("the tau of opmd is {tau}; expected above 0", tau=tau))
     if baseline == "mean":
         return grpo(rewards, groups, normalize_by_std=False)
     _, counts, inverse = _centered(rewards, groups)
@@ -173,7 +180,9 @@ def rec(
     Source: Trinity-RFT's rec_advantage.py.
     """
     if drop is not None:
-        raise ConfigError(f"the drop of rec is {drop}; rlctl does not drop responses at random", hint="set it to null")
+        raise ConfigError(
+            said("the drop of rec is {drop}; rlctl does not drop responses at random", drop=drop), hint="set it to null"
+        )
     centered, counts, inverse = _centered(rewards, groups)
     if std_normalize:
         std = (_group_sum(centered**2, inverse, counts) / counts).sqrt()

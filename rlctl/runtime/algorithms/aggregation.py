@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.algorithms.packed import spread
 from rlctl.runtime.algorithms.table import Algorithm, lookup
 
@@ -115,10 +116,20 @@ def token_weights(
     rule = lookup(AGGREGATIONS, mode, "aggregation")
     takes_factor = "scale_factor" in rule.options
     if takes_factor != (scale_factor is not None):
-        wants = "a scale factor, got none" if takes_factor else f"no scale factor, got {scale_factor}"
-        raise ConfigError(f"aggregation {mode} takes {wants}")
+        wants = (
+            "a scale factor, got none"
+            if takes_factor
+            else said("no scale factor, got {scale_factor}", scale_factor=scale_factor)
+        )
+        raise ConfigError(said("aggregation {mode} takes {wants}", mode=mode, wants=wants))
     if scale_factor is not None and scale_factor <= 0:
-        raise ConfigError(f"the scale factor of aggregation {mode} is {scale_factor}; expected above 0")
+        raise ConfigError(
+            said(
+                "the scale factor of aggregation {mode} is {scale_factor}; expected above 0",
+                mode=mode,
+                scale_factor=scale_factor,
+            )
+        )
     options = {} if scale_factor is None else {"scale_factor": scale_factor}
     never_zero = Totals(max(totals.tokens, 1), max(totals.sequences, 1))
     return rule({"lengths": lengths.double(), "totals": never_zero}, **options).to(dtype)

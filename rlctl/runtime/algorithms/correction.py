@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.algorithms.packed import sequence_sum, spread
 
 Level = Literal["token", "sequence", "segment", "geometric"]
@@ -98,7 +99,11 @@ class Rejection:
         """
         if rules and len(bounds) not in (1, len(rules)):
             raise ConfigError(
-                f"{len(rules)} rejection rules have {len(bounds)} bounds; expected one each, or one for all",
+                said(
+                    "{count} rejection rules have {bounds_count} bounds; expected one each, or one for all",
+                    count=len(rules),
+                    bounds_count=len(bounds),
+                ),
                 hint="set algorithm.rollout_correction.rejection_bounds",
             )
         if rules and len(bounds) == 1:
@@ -110,15 +115,22 @@ class Rejection:
         found = _RULE.fullmatch(rule)
         if found is None or rule == "seq_max_k1":
             raise ConfigError(
-                f"unknown rejection rule {rule!r}; expected token, seq_sum, seq_mean or seq_max, and _k1, _k2 or _k3",
+                said(
+                    "unknown rejection rule {rule!r}; expected token, seq_sum, seq_mean or seq_max, and _k1, _k2 or _k3",
+                    rule=rule,
+                ),
                 hint="there is no seq_max_k1" if rule == "seq_max_k1" else "for example seq_mean_k1",
             )
         level, estimator = found.groups()
         low, high = bound if isinstance(bound, tuple) else (None, bound)
         if high <= 0 or (low is not None and not 0 < low <= high):
-            raise ConfigError(f"the bound of {rule} is {bound!r}; expected 0 < low <= high")
+            raise ConfigError(
+                said("the bound of {rule} is {bound!r}; expected 0 < low <= high", rule=rule, bound=bound)
+            )
         if low is not None and estimator != "k1":
-            raise ConfigError(f"the bound of {rule} is {bound!r}; a divergence has an upper bound only")
+            raise ConfigError(
+                said("the bound of {rule} is {bound!r}; a divergence has an upper bound only", rule=rule, bound=bound)
+            )
         if low is None and estimator == "k1":
             low = 1 / high
         return cls(level, estimator, low, high)

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.algorithms.entropy import rows_at_once
 from rlctl.runtime.algorithms.table import Algorithm, lookup
 
@@ -116,10 +117,14 @@ def divergence(
     rule = lookup(DIVERGENCES, name, "divergence")
     unknown = sorted(set(options) - set(rule.options))
     if unknown:
-        raise ConfigError(f"the divergence {name} has no argument {unknown[0]}")
+        raise ConfigError(said("the divergence {name} has no argument {unknown}", name=name, unknown=unknown[0]))
     if teacher.shape[-1] < student.shape[-1]:
         raise ConfigError(
-            f"the teacher has {teacher.shape[-1]} tokens and the student {student.shape[-1]}",
+            said(
+                "the teacher has {shape} tokens and the student {shape2}",
+                shape=teacher.shape[-1],
+                shape2=student.shape[-1],
+            ),
             hint="a teacher needs the student's tokenizer; choose one of the same family",
         )
     teacher = teacher[:, : student.shape[-1]]
@@ -154,7 +159,12 @@ def drawn_js(log_probs: Tensor, teacher: Tensor, *, lambda_coef: float = 0.5, te
     """
     if not 0 <= lambda_coef <= 1 or temperature <= 0:
         raise ConfigError(
-            f"the estimate jsd takes a lambda_coef within 0 and 1 and a temperature above 0, not {lambda_coef}, {temperature}"
+            said(
+                "the estimate jsd takes a lambda_coef within 0 and 1 and a temperature above 0, not {lambda_coef}, "
+                "{temperature}",
+                lambda_coef=lambda_coef,
+                temperature=temperature,
+            )
         )
     q, p = log_probs / temperature, teacher / temperature
     if lambda_coef in (0, 1):

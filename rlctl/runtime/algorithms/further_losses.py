@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.algorithms.packed import PerTokenLoss, sequence_sum, spread
 from rlctl.runtime.algorithms.policy_losses import bounded_log_ratio, ratio_metrics
 from rlctl.runtime.algorithms.supervised import chord_phi_loss, weighted_by_probability
@@ -106,7 +107,7 @@ def dro(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, *, dro_bet
     Source: Direct Reward Optimisation, arXiv:2405.19107; as in verl's core_algos.py (compute_policy_loss_dro).
     """
     if dro_beta is None or dro_beta <= 0:
-        raise ConfigError(f"the dro_beta of dro is {dro_beta}; expected above 0")
+        raise ConfigError(said("the dro_beta of dro is {dro_beta}; expected above 0", dro_beta=dro_beta))
     return _quadratic(log_probs, old_log_probs, advantages, dro_beta)
 
 

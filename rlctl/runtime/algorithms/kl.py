@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.algorithms.packed import sequence_sum
 from rlctl.runtime.algorithms.table import lookup
 
@@ -147,7 +148,13 @@ class AdaptiveKL:
     def __post_init__(self) -> None:
         for name in ("target", "horizon"):
             if getattr(self, name) <= 0:
-                raise ConfigError(f"the KL controller's {name} is {getattr(self, name)}; expected above 0")
+                raise ConfigError(
+                    said(
+                        "the KL controller's {name} is {getattr}; expected above 0",
+                        name=name,
+                        getattr=getattr(self, name),
+                    )
+                )
 
     def update(self, current_kl: float, sequences: int) -> None:
         """Move the coefficient."""

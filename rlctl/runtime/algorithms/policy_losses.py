@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.algorithms.packed import PerTokenLoss, sequence_index, sequence_sum, spread
 from rlctl.runtime.algorithms.table import Algorithm
 
@@ -82,7 +83,9 @@ def _clipped(
 ) -> PerTokenLoss:
     """The clipped loss of a ratio of tokens or responses, with the bound of dual clip."""
     if dual_clip is not None and dual_clip <= 1.0:
-        raise ConfigError(f"dual_clip is {dual_clip}; expected above 1", hint="null turns it off")
+        raise ConfigError(
+            said("dual_clip is {dual_clip}; expected above 1", dual_clip=dual_clip), hint="null turns it off"
+        )
     plain = -advantages * ratio
     clipped = -advantages * ratio.clamp(1 - low, 1 + high)
     values = torch.maximum(plain, clipped)
@@ -204,7 +207,13 @@ def sapo(
     Source: Soft Adaptive Policy Optimization, arXiv:2511.20347; as in verl's core_algos.py (compute_policy_loss_sapo).
     """
     if min(tau_positive, tau_negative) <= 0:
-        raise ConfigError(f"the taus of sapo are {tau_positive} and {tau_negative}; expected above 0")
+        raise ConfigError(
+            said(
+                "the taus of sapo are {tau_positive} and {tau_negative}; expected above 0",
+                tau_positive=tau_positive,
+                tau_negative=tau_negative,
+            )
+        )
     log_ratio = bounded_log_ratio(log_probs, old_log_probs)
     ratio = log_ratio.exp()
     tau = torch.where(advantages > 0, ratio.new_tensor(tau_positive), ratio.new_tensor(tau_negative))

@@ -7,6 +7,7 @@ import math
 from torch import Tensor
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.algorithms.packed import PerTokenLoss
 
 
@@ -34,6 +35,6 @@ def chord_phi_loss(log_probs: Tensor, *, cutoff_prob: float = 1.0) -> PerTokenLo
     Source: CHORD-phi, arXiv:2508.11408, equation 7; as in Trinity-RFT's chord_policy_loss.py (sft_phi).
     """
     if not 0 < cutoff_prob <= 1:
-        raise ConfigError(f"cutoff_prob is {cutoff_prob}; expected above 0 and at most 1")
+        raise ConfigError(said("cutoff_prob is {cutoff_prob}; expected above 0 and at most 1", cutoff_prob=cutoff_prob))
     p = log_probs.detach().exp()
     return PerTokenLoss(-p * (1 - p) * log_probs.clamp(max=math.log(cutoff_prob)))

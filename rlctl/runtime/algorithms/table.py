@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rlctl.common.errors import ConfigError, nearest
+from rlctl.common.messages.reasons import said
 
 T = TypeVar("T")
 
@@ -34,7 +35,14 @@ class Algorithm:
         """Call the function with those of ``tensors`` that it reads; raise ConfigError where one is None or absent."""
         missing = [name for name in self.reads if tensors.get(name) is None]
         if missing:
-            raise ConfigError(f"{self.function.__name__} needs {', '.join(self.reads)}; got no {', '.join(missing)}")
+            raise ConfigError(
+                said(
+                    "{function} needs {names}; got no {missing_names}",
+                    function=self.function.__name__,
+                    names=", ".join(self.reads),
+                    missing_names=", ".join(missing),
+                )
+            )
         return self.function(*(tensors[name] for name in self.reads), **options)
 
 
@@ -42,5 +50,10 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
     """Return ``table[name]``, or raise ConfigError that says which names there are."""
     if name not in table:
         hint = nearest(name, table)
-        raise ConfigError(f"unknown {what} '{name}'; expected one of {', '.join(sorted(table))}", hint=hint)
+        raise ConfigError(
+            said(
+                "unknown {what} '{name}'; expected one of {names}", what=what, name=name, names=", ".join(sorted(table))
+            ),
+            hint=hint,
+        )
     return table[name]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import replacing, write_whole
 from rlctl.runtime.buffers.interface import (
     POLL_SECONDS,
@@ -112,7 +113,7 @@ class FileBuffer:
                     write(partial, records)
         except OSError as error:
             raise RunError(
-                f"the buffer {self._path} cannot be written: {error.strerror or error}",
+                said("the buffer {path} cannot be written: {value}", path=self._path, value=error.strerror or error),
                 hint="set buffer.path to a folder that this user can write to",
             ) from error
 
@@ -167,7 +168,9 @@ class FileBuffer:
                 try:
                     self._found.append((writer, number, group_of(record)))
                 except RunError as error:
-                    raise RunError(f"{where}: {error.message}", hint=error.hint) from error
+                    raise RunError(
+                        said("{where}: {message}", where=where, message=error.message), hint=error.hint
+                    ) from error
 
     def _records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """New records, and where each stands."""
@@ -198,7 +201,7 @@ class FileBuffer:
             write_whole(file, json.dumps({"version": version, "folder": str(folder)}))
         except OSError as error:
             raise RunError(
-                f"{file} cannot be written: {error.strerror or error}",
+                said("{file} cannot be written: {value}", file=file, value=error.strerror or error),
                 hint="set buffer.path to a folder that this user can write to",
             ) from error
 
@@ -311,7 +314,9 @@ def _lines(path: Path, offset: int) -> tuple[list[tuple[str, dict[str, Any]]], i
     text = text[: text.rfind(b"\n") + 1]
     found = []
     for number, line in enumerate(text.splitlines(), 1):
-        where = f"{path}, line {number}" + (f" after byte {offset}" if offset else "")
+        where = said("{path}, line {number}", path=path, number=number) + (
+            said(" after byte {offset}", offset=offset) if offset else ""
+        )
         if line.strip():
             found.append((where, _record(line, where)))
     return found, offset + len(text)
@@ -325,10 +330,11 @@ def _parquet_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         table = parquet.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise RunError(
-            f"{path} cannot be read as Parquet: {error}", hint="remove the file, or set buffer.path to another folder"
+            said("{path} cannot be read as Parquet: {error}", path=path, error=error),
+            hint="remove the file, or set buffer.path to another folder",
         ) from error
     for number, row in enumerate(table.to_pylist(), 1):
-        where = f"{path}, row {number}"
+        where = said("{path}, row {number}", path=path, number=number)
         yield where, _record(row["record"], where) if "record" in row else row
 
 
@@ -337,11 +343,12 @@ def _record(line: bytes | str, where: str) -> dict[str, Any]:
         record = json.loads(line)
     except ValueError as error:
         raise RunError(
-            f"{where} is not JSON: {error}", hint="remove the file, or set buffer.path to another folder"
+            said("{where} is not JSON: {error}", where=where, error=error),
+            hint="remove the file, or set buffer.path to another folder",
         ) from error
     if not isinstance(record, dict):
         raise RunError(
-            f"{where} is {type(record).__name__}; expected an object",
+            said("{where} is {kind}; expected an object", where=where, kind=type(record).__name__),
             hint="remove the file, or set buffer.path to another folder",
         )
     return record

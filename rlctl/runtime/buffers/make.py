@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import write_whole
 from rlctl.config import Config
 from rlctl.config.sections.execution import FileBuffer as FileSection
@@ -108,6 +109,6 @@ def member_of(place: Path) -> str:
         return file.read_text()
     except OSError as error:
         raise RunError(
-            f"{file} cannot be written: {error.strerror or error}",
+            said("{file} cannot be written: {value}", file=file, value=error.strerror or error),
             hint="set run.folder to a folder that this user can write to",
         ) from error

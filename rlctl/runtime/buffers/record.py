@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Numbers, Prompt, Response, Turn
@@ -51,7 +52,7 @@ def group_of(plain: Mapping[str, Any]) -> RolloutGroup:
         group: RolloutGroup = _made(RolloutGroup, {**plain, **own})
     except (KeyError, TypeError, AttributeError) as error:
         raise RunError(
-            f"a group of responses cannot be read: {type(error).__name__}: {error}",
+            said("a group of responses cannot be read: {kind}: {error}", kind=type(error).__name__, error=error),
             hint="expected what rlctl writes: prompt, responses with token_ids, log_probs, finish_reason and "
             "weight_version, and rewards",
         ) from error

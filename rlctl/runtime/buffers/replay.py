@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.common.errors import PlanError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.execution import Replay
 
 PriorityRule = Callable[..., tuple[float, bool]]
@@ -56,7 +57,11 @@ class Reuse:
             return None
         if replay.priority not in RULES:
             raise PlanError(
-                f"buffer.replay.priority is {replay.priority!r}; expected one of {', '.join(RULES)}",
+                said(
+                    "buffer.replay.priority is {priority!r}; expected one of {names}",
+                    priority=replay.priority,
+                    names=", ".join(RULES),
+                ),
                 hint=nearest(replay.priority, RULES),
             )
         rule = RULES[replay.priority]
@@ -64,8 +69,13 @@ class Reuse:
         for name, value in replay.priority_args.items():
             if name not in known or not isinstance(value, int | float):
                 raise PlanError(
-                    f"buffer.replay.priority_args sets {name} to {value!r}; "
-                    f"{replay.priority} takes numbers for {', '.join(known)}",
+                    said(
+                        "buffer.replay.priority_args sets {name} to {value!r}; {priority} takes numbers for {names}",
+                        name=name,
+                        value=value,
+                        priority=replay.priority,
+                        names=", ".join(known),
+                    ),
                     hint=nearest(name, known),
                 )
         return Reuse(rule, replay.priority_args, replay.cooldown)

@@ -16,6 +16,7 @@ from typing import Any
 
 from rlctl.common import packages
 from rlctl.common.errors import MissingDependency, RunError
+from rlctl.common.messages.reasons import said
 
 try:
     import sqlalchemy as sa
@@ -117,7 +118,13 @@ class Database:
                 connection.execute(sa.insert(BUFFERS).values(label=self.label, version=VERSION))
             elif found != VERSION:
                 raise RunError(
-                    f"the buffer {self.label} in {self.shown} has tables of version {found}; this release has {VERSION}",
+                    said(
+                        "the buffer {label} in {shown} has tables of version {found}; this release has {version}",
+                        label=self.label,
+                        shown=self.shown,
+                        found=found,
+                        version=VERSION,
+                    ),
                     hint="use the release of rlctl that made it, or another buffer.label",
                 )
 
@@ -150,10 +157,12 @@ def connect(url: str) -> sa.Engine:
         engine = sa.create_engine(f"{DRIVERS.get(scheme, scheme)}{separator}{rest}", pool_pre_ping=True)
     except ImportError as error:
         extra = packages.install("postgresql") if scheme.startswith("postgres") else f"pip install {error.name}"
-        raise MissingDependency(f"a database {scheme}:// needs the driver {error.name}", hint=extra) from error
+        raise MissingDependency(
+            said("a database {scheme}:// needs the driver {name}", scheme=scheme, name=error.name), hint=extra
+        ) from error
     except (exc.ArgumentError, exc.NoSuchModuleError, ValueError) as error:
         raise RunError(
-            f"this is not a database URL: it starts with {scheme[:20]!r}",
+            said("this is not a database URL: it starts with {scheme!r}", scheme=scheme[:20]),
             hint="write it as sqlite:///buffer.db or postgresql://user@host/name",
         ) from error
     if engine.dialect.name == "sqlite":
@@ -182,6 +191,10 @@ def unusable(shown: str, error: Exception) -> RunError:
     """The error of a database that cannot be used, with the first line of its reason and no password."""
     reason = str(getattr(error, "orig", None) or error).strip().splitlines()
     return RunError(
-        f"the database {shown} cannot be used: {reason[0] if reason else type(error).__name__}",
+        said(
+            "the database {shown} cannot be used: {value}",
+            shown=shown,
+            value=reason[0] if reason else type(error).__name__,
+        ),
         hint="check buffer.url, and that the server is running and allows this user to create tables",
     )

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.common.regular_files import read_json
 from rlctl.common.whole_files import replacing
 from rlctl.config import Config, Stage
@@ -70,7 +71,11 @@ def check_contents(config: Config) -> None:
     for key, contents in (("save", config.checkpoint.save_contents), ("load", config.checkpoint.load_contents)):
         if "model" not in contents:
             raise PlanError(
-                f"checkpoint.{key}_contents is {', '.join(contents) or 'empty'}; resuming needs the weights",
+                said(
+                    "checkpoint.{key}_contents is {value}; resuming needs the weights",
+                    key=key,
+                    value=", ".join(contents) or "empty",
+                ),
                 hint="add model; to start a new run from weights in Hugging Face format, set model.path to their folder",
             )
 
@@ -200,10 +205,15 @@ class Checkpoints:
             raise
         except (OSError, WorkerFailed) as error:
             raise WorkerFailed(
-                f"the checkpoint of step {step} could not be written: {self._reason(error)}",
+                said(
+                    "the checkpoint of step {step} could not be written: {error}", step=step, error=self._reason(error)
+                ),
                 actor=error.actor if isinstance(error, WorkerFailed) else "controller",
                 trace=error.trace if isinstance(error, WorkerFailed) else "",
-                hint=f"free disk space or fix the permissions of {self.folder}; earlier checkpoints are complete",
+                hint=said(
+                    "free disk space or fix the permissions of {folder}; earlier checkpoints are complete",
+                    folder=self.folder,
+                ),
             ) from error
 
     def _reason(self, error: OSError | WorkerFailed) -> str:

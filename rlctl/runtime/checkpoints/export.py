@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Stage
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, place_of, step_of, verified
 from rlctl.runtime.remote.checkpoints import copies_of
@@ -32,9 +33,10 @@ def checkpoint_of(stage: Stage, folder: Path, step: int | None) -> Saved:
         return saved
     steps = sorted(step_of(path.name) for path in place.glob("step-*"))
     have = ", ".join(str(each) for each in steps if each >= 0)
-    which = "whole checkpoint" if step is None else f"complete checkpoint of step {step}"
+    which = "whole checkpoint" if step is None else said("complete checkpoint of step {step}", step=step)
     raise RunError(
-        f"stage {stage.name} of {folder.name} has no {which}", hint=f"there are steps {have}" if have else ""
+        said("stage {name} of {folder_name} has no {which}", name=stage.name, folder_name=folder.name, which=which),
+        hint=said("there are steps {have}", have=have) if have else "",
     )
 
 

@@ -29,6 +29,7 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import is_there
+from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import without_secrets
 from rlctl.common.whole_files import write_whole
 from rlctl.config import Config, to_plain
@@ -194,7 +195,9 @@ def accept(saved: Saved, now: Inputs, accepted: Sequence[Change]) -> None:
     try:
         write_whole(place / ACCEPTED, json.dumps([*_accepted(place), entry], indent=1, ensure_ascii=False))
     except OSError as error:
-        raise RunError(f"{place / ACCEPTED} cannot be written: {error.strerror}") from error
+        raise RunError(
+            said("{value} cannot be written: {strerror}", value=place / ACCEPTED, strerror=error.strerror)
+        ) from error
 
 
 def _accepted(place: Path) -> list[dict[str, Any]]:
@@ -207,7 +210,7 @@ def _accepted(place: Path) -> list[dict[str, Any]]:
 def _refusal(when: str, refused: Sequence[Change]) -> RunError:
     listed = "".join(f"\n  {each}" for each in refused)
     return RunError(
-        f"the training data changed {when}:{listed}",
+        said("the training data changed {when}:{listed}", when=when, listed=listed),
         hint="put the data back to continue the same run, continue with --accept-changes, or launch with --new",
     )
 

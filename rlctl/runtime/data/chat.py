@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.data.images import ImageReader
 from rlctl.runtime.data.messages import Messages
 
@@ -36,7 +37,13 @@ class AgentPrompt:
         unknown = [name for name in names if name not in known]
         if unknown:
             raise RunError(
-                f"{where}: {self.selection_key} names the tool {unknown[0]!r}; the agent has {', '.join(known)}",
+                said(
+                    "{where}: {selection_key} names the tool {unknown!r}; the agent has {names}",
+                    where=where,
+                    selection_key=self.selection_key,
+                    unknown=unknown[0],
+                    names=", ".join(known),
+                ),
                 hint=nearest(unknown[0], known) or "correct the row, or add the tool to the agent",
             )
         return [known[name] for name in names]
@@ -92,7 +99,14 @@ class Chat:
             )
         except (TemplateError, TypeError, KeyError, ValueError) as error:
             roles = ", ".join(str(message["role"]) for message in messages)
-            raise RunError(f"{where}: the chat template rejects the messages ({roles}): {error}") from error
+            raise RunError(
+                said(
+                    "{where}: the chat template rejects the messages ({roles}): {error}",
+                    where=where,
+                    roles=roles,
+                    error=error,
+                )
+            ) from error
 
     def encode(self, texts: list[str], *, special: bool = False) -> list[list[int]]:
         """Return the token ids of texts; ``special`` adds what the tokenizer puts around raw text."""

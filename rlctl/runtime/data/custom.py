@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlctl.common.errors import RunError, nearest
+from rlctl.common.errors import RunError, nearest_and
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.data import CustomDataset, Data, DataSource
 from rlctl.runtime.data.sources import Rows, load_source
 from rlctl.runtime.remote.files import bring, is_remote
@@ -52,7 +53,10 @@ class CustomRows:
         rows = self._call(lambda: len(self._made), "its length")
         self.num_rows = rows if source.max_samples is None else min(rows, source.max_samples)
         if not self.num_rows:
-            raise RunError(f"{self._name} returned no rows for {source.path}", hint=f"correct {key}.path, or {KEY}")
+            raise RunError(
+                said("{name} returned no rows for {path}", name=self._name, path=source.path),
+                hint=said("correct {key}.path, or {key2}", key=key, key2=KEY),
+            )
         first = self[0]
         self.column_names = list(first)
         self.features: Mapping[str, Any] = first
@@ -62,7 +66,14 @@ class CustomRows:
             return (self[number][key] for number in range(self.num_rows))
         row = self._call(lambda: self._made[key], f"row {key}")
         if not isinstance(row, Mapping):
-            raise RunError(f"row {key} of {self._name} is a {type(row).__name__}; expected a mapping of columns")
+            raise RunError(
+                said(
+                    "row {key} of {name} is a {kind}; expected a mapping of columns",
+                    key=key,
+                    name=self._name,
+                    kind=type(row).__name__,
+                )
+            )
         renamed = self._prompt_key not in row and RAW_PROMPT in row
         return {**row, self._prompt_key: _plain(row[RAW_PROMPT])} if renamed else dict(row)
 
@@ -80,7 +91,8 @@ class CustomRows:
                 return action()
         except (Exception, SystemExit) as error:  # whatever the user's class raises is shown to the user
             raise RunError(
-                f"{self._name}, {what} fails:\n{last_lines(error)}", hint=f"correct the class, or {KEY}"
+                said("{name}, {what} fails:\n{error}", name=self._name, what=what, error=last_lines(error)),
+                hint=said("correct the class, or {key}", key=KEY),
             ) from error
 
 
@@ -125,7 +137,10 @@ def load_class(path: str, name: str) -> type:
     """
     file = Path(path.removeprefix("file://")).expanduser().resolve()
     if not file.is_file():
-        raise RunError(f"there is no file {file} ({KEY}.path)", hint=f"set {KEY}.path to a Python file")
+        raise RunError(
+            said("there is no file {file} ({key}.path)", file=file, key=KEY),
+            hint=said("set {key}.path to a Python file", key=KEY),
+        )
     module = import_file(file, prefix="rlctl_dataset", what=f"{file} ({KEY}.path)")
     found = getattr(module, name, None)
     if not isinstance(found, type):
@@ -135,13 +150,16 @@ def load_class(path: str, name: str) -> type:
             if isinstance(value, type) and value.__module__ == module.__name__
         ]
         raise RunError(
-            f"{file} has no class {name!r}; it has {', '.join(names) or 'none'}",
-            hint=f"{nearest(name, names)} set {KEY}.class_name".strip(),
+            said(
+                "{file} has no class {name!r}; it has {value}", file=file, name=name, value=", ".join(names) or "none"
+            ),
+            hint=nearest_and(name, names, said("set {key}.class_name", key=KEY)),
         )
     missing = [method for method in ("__len__", "__getitem__") if not hasattr(found, method)]
     if missing:
         raise RunError(
-            f"the class {name} of {file} has no {' and no '.join(missing)}", hint=f"correct the class, or {KEY}"
+            said("the class {name} of {file} has no {names}", name=name, file=file, names=" and no ".join(missing)),
+            hint=said("correct the class, or {key}", key=KEY),
         )
     return found
 
@@ -172,7 +190,12 @@ def _arguments(found: type, data: Data, source: DataSource, path: str, tokenizer
     ]
     if wanted:
         raise RunError(
-            f"the class {found.__name__} requires {', '.join(wanted)}; rlctl passes only {', '.join(offered)}, by name",
+            said(
+                "the class {found} requires {names}; rlctl passes only {offered_names}, by name",
+                found=found.__name__,
+                names=", ".join(wanted),
+                offered_names=", ".join(offered),
+            ),
             hint="give all other parameters defaults",
         )
     return {name: value for name, value in offered.items() if name in parameters}

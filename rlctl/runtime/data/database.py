@@ -9,7 +9,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlctl.common.errors import RunError, nearest
+from rlctl.common.errors import RunError, nearest_and
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.data import DataSource
 
 if TYPE_CHECKING:
@@ -40,8 +41,10 @@ def load_table(source: DataSource, *, key: str) -> Dataset:
     file = sa.make_url(source.path).database if source.path.startswith("sqlite") else None
     if file is not None and not Path(file).is_file():
         raise RunError(
-            f"there is no file {file}",
-            hint=f"set {key}.path; write three slashes before a relative path, four before an absolute one",
+            said("there is no file {file}", file=file),
+            hint=said(
+                "set {key}.path; write three slashes before a relative path, four before an absolute one", key=key
+            ),
         )
     engine = connect(source.path)
     shown = engine.url.render_as_string(hide_password=True)
@@ -53,11 +56,14 @@ def load_table(source: DataSource, *, key: str) -> Dataset:
             rows = [_row(dict(row._mapping), table) for row in connection.execute(chosen)]
     except sa.exc.SQLAlchemyError as error:
         problem = unusable(shown, error)
-        raise RunError(problem.message, hint=f"correct {key}.path") from error
+        raise RunError(problem.message, hint=said("correct {key}.path", key=key)) from error
     finally:
         engine.dispose()
     if not rows:
-        raise RunError(f"the table {table} of {shown} has no rows", hint=f"{key}.path must contain at least one row")
+        raise RunError(
+            said("the table {table} of {shown} has no rows", table=table, shown=shown),
+            hint=said("{key}.path must contain at least one row", key=key),
+        )
     return Dataset.from_list(rows)
 
 
@@ -66,10 +72,10 @@ def _table(tables: list[str], source: DataSource, shown: str, key: str) -> str:
     wanted = source.subset or (source.name if source.name in tables or len(tables) != 1 else tables[0])
     if wanted in tables:
         return str(wanted)
-    what = f"no table {wanted!r}" if wanted else "several tables" if tables else "no table"
+    what = said("no table {wanted!r}", wanted=wanted) if wanted else "several tables" if tables else "no table"
     raise RunError(
-        f"{shown} has {what}; its tables are {', '.join(tables) or 'none'}",
-        hint=f"{nearest(wanted or '', tables)} set {key}.subset to the table's name".strip(),
+        said("{shown} has {what}; its tables are {value}", shown=shown, what=what, value=", ".join(tables) or "none"),
+        hint=nearest_and(wanted or "", tables, said("set {key}.subset to the table's name", key=key)),
     )
 
 
@@ -78,7 +84,14 @@ def _row(row: dict[str, Any], table: str) -> dict[str, Any]:
         return {name: _value(value) for name, value in row.items()}
     task = _value(row[TASK])
     if not isinstance(task, dict):
-        raise RunError(f"a row of the table {table} contains {type(task).__name__} in {TASK}; expected an object")
+        raise RunError(
+            said(
+                "a row of the table {table} contains {kind} in {task}; expected an object",
+                table=table,
+                kind=type(task).__name__,
+                task=TASK,
+            )
+        )
     return task
 
 

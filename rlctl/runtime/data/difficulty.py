@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 
 KEPT = 0.9
 """Share of the old estimate of where the policy stands."""
@@ -55,12 +56,19 @@ class Pacing:
         known = {field.name: field.default for field in fields(cls)}
         for name, value in args.items():
             if name not in known:
-                hint = nearest(name, known) or f"expected one of {', '.join(known)}"
-                raise RunError(f"data.curriculum.args has no argument {name}", hint=hint)
+                hint = nearest(name, known) or said("expected one of {names}", names=", ".join(known))
+                raise RunError(said("data.curriculum.args has no argument {name}", name=name), hint=hint)
             truth = isinstance(known[name], bool)
             if isinstance(value, bool) != truth or not isinstance(value, int | float):
                 wanted = "true or false" if truth else "a number"
-                raise RunError(f"data.curriculum.args.{name} is {value!r}; expected {wanted}")
+                raise RunError(
+                    said(
+                        "data.curriculum.args.{name} is {value!r}; expected {wanted}",
+                        name=name,
+                        value=value,
+                        wanted=wanted,
+                    )
+                )
         return cls(**args)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlctl.common.errors import PlanError, RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.data import DataSource
 from rlctl.runtime.data.stream import Stream
@@ -34,20 +35,25 @@ def expert_source(config: Config) -> tuple[DataSource, str]:
     if not name:
         has = ", ".join(found) or "none"
         raise RunError(
-            f"mix needs expert responses in buffer.auxiliary.{wanted}; the config has {has}",
-            hint=f"set buffer.auxiliary.{wanted}: {{path: experts.jsonl, messages_key: messages}}",
+            said(
+                "mix needs expert responses in buffer.auxiliary.{wanted}; the config has {has}", wanted=wanted, has=has
+            ),
+            hint=said("set buffer.auxiliary.{wanted}: {{path: experts.jsonl, messages_key: messages}}", wanted=wanted),
         )
     chosen, key = found[name], f"buffer.auxiliary.{name}"
     if chosen.format == "queue":
         raise RunError(
-            f"{key}.format is queue, which only Trinity-RFT's own processes fill; rlctl reads expert responses from "
-            "files, hubs and databases"
+            said(
+                "{key}.format is queue, which only Trinity-RFT's own processes fill; rlctl reads expert responses "
+                "from files, hubs and databases",
+                key=key,
+            )
         )
     unknown = sorted(set(chosen.settings) - set(_KNOWN))
     if unknown:
         raise RunError(
-            f"{key}.settings.{unknown[0]} is not a known setting",
-            hint=nearest(unknown[0], _KNOWN) or f"expected one of {', '.join(_KNOWN)}",
+            said("{key}.settings.{unknown} is not a known setting", key=key, unknown=unknown[0]),
+            hint=nearest(unknown[0], _KNOWN) or said("expected one of {names}", names=", ".join(_KNOWN)),
         )
     fields: dict[str, Any] = {field: chosen.settings[old] for old, field in _FIELDS.items() if old in chosen.settings}
     fields |= {"messages_key": chosen.messages_key, "response_key": chosen.response_key}
@@ -71,7 +77,19 @@ def check_experts_last(config: Config, experts: Stream[Sample], steps: int) -> N
     needed = -(-steps * experts.per_step // experts.rows)
     if isinstance(most, int) and needed > most:
         raise PlanError(
-            f"{steps} steps take {steps * experts.per_step} expert responses, {needed} passes over {experts.rows}; "
-            f"{key}.settings.total_epochs is {most}",
-            hint=f"set it to {needed}, or schedule.total_steps to {most * experts.rows // experts.per_step}",
+            said(
+                "{steps} steps take {value} expert responses, {needed} passes over {rows}; "
+                "{key}.settings.total_epochs is {most}",
+                steps=steps,
+                value=steps * experts.per_step,
+                needed=needed,
+                rows=experts.rows,
+                key=key,
+                most=most,
+            ),
+            hint=said(
+                "set it to {needed}, or schedule.total_steps to {value}",
+                needed=needed,
+                value=most * experts.rows // experts.per_step,
+            ),
         )

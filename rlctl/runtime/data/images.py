@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.common.errors import MissingDependency, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.data import DataSource
 from rlctl.config.sections.model import Model
 from rlctl.runtime.data.hub import hub_access
@@ -57,16 +58,22 @@ class ImageReader:
                 config = AutoConfig.from_pretrained(model.path, **options)
                 if not reads_images(config):
                     raise RunError(
-                        f"model.modality is vision, and {model.path} is a {config.model_type} model; images are read for "
-                        f"{', '.join(FAMILIES)}",
+                        said(
+                            "model.modality is vision, and {path} is a {model_type} model; images are read for {names}",
+                            path=model.path,
+                            model_type=config.model_type,
+                            names=", ".join(FAMILIES),
+                        ),
                         hint="set model.modality to text, or model.path to one of these",
                     )
                 self._processor: Any = AutoImageProcessor.from_pretrained(model.path, **options)
             except ImportError as error:
-                raise MissingDependency(f"the image processor of {model.path} needs a package: {error}") from error
+                raise MissingDependency(
+                    said("the image processor of {path} needs a package: {error}", path=model.path, error=error)
+                ) from error
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise RunError(
-                    f"{model.path} contains no loadable image processor: {error}",
+                    said("{path} contains no loadable image processor: {error}", path=model.path, error=error),
                     hint="model.path must contain the model's preprocessor_config.json",
                 ) from error
         self.image_token: int = config.image_token_id
@@ -86,7 +93,12 @@ class ImageReader:
         places = sum(part.count(self.image_token) for part in parts)
         if places != len(counts):
             raise RunError(
-                f"{where} has {places} image tokens after rendering, but {len(counts)} images",
+                said(
+                    "{where} has {places} image tokens after rendering, but {count} images",
+                    where=where,
+                    places=places,
+                    count=len(counts),
+                ),
                 hint="model.chat_template must write one image token for each content part of type image",
             )
         rest = iter(counts)
@@ -119,13 +131,28 @@ def check_columns(dataset: Rows, source: DataSource, reader: ImageReader | None,
     for field, what in OTHERS.items():
         if getattr(source, field) in dataset.column_names:
             raise RunError(
-                f"{source.path} has the column {getattr(source, field)!r} ({key}.{field}), but rlctl cannot read {what}",
-                hint=f"set {key}.{field} to null to ignore it",
+                said(
+                    "{path} has the column {getattr!r} ({key}.{field}), but rlctl cannot read {what}",
+                    path=source.path,
+                    getattr=getattr(source, field),
+                    key=key,
+                    field=field,
+                    what=what,
+                ),
+                hint=said("set {key}.{field} to null to ignore it", key=key, field=field),
             )
     if source.image_key in dataset.column_names and reader is None:
         raise RunError(
-            f"{source.path} has the column {source.image_key!r} ({key}.image_key), and model.modality is text",
-            hint=f"set model.modality to vision for a model that reads images, or {key}.image_key to null to ignore it",
+            said(
+                "{path} has the column {image_key!r} ({key}.image_key), and model.modality is text",
+                path=source.path,
+                image_key=source.image_key,
+                key=key,
+            ),
+            hint=said(
+                "set model.modality to vision for a model that reads images, or {key}.image_key to null to ignore it",
+                key=key,
+            ),
         )
 
 
@@ -181,7 +208,10 @@ def _read(value: Any, folder: Path, where: str) -> Image:
         with Image.open(source) as opened:
             return opened.convert("RGB")
     except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise RunError(f"{where} cannot be read{shown}: {error}", hint="fix the image, or remove the row") from error
+        raise RunError(
+            said("{where} cannot be read{shown}: {error}", where=where, shown=shown, error=error),
+            hint="fix the image, or remove the row",
+        ) from error
 
 
 def _source(value: Any, folder: Path, where: str) -> tuple[Path | io.BytesIO, str]:
@@ -192,7 +222,11 @@ def _source(value: Any, folder: Path, where: str) -> tuple[Path | io.BytesIO, st
         )
         if unknown:
             raise RunError(
-                f"{where} has unknown fields {', '.join(unknown)}; an image is {{bytes, path}}",
+                said(
+                    "{where} has unknown fields {names}; an image is {{bytes, path}}",
+                    where=where,
+                    names=", ".join(unknown),
+                ),
                 hint="image sizes come from the model's preprocessor_config.json",
             )
         value = next((value[name] for name in ("bytes", "path", "image") if value.get(name)), None)
@@ -202,11 +236,22 @@ def _source(value: Any, folder: Path, where: str) -> tuple[Path | io.BytesIO, st
         try:
             return io.BytesIO(base64.b64decode(value.partition(",")[2], validate=True)), ""
         except binascii.Error as error:
-            raise RunError(f"{where} is a data: URL that is not base64: {error}") from error
+            raise RunError(
+                said("{where} is a data: URL that is not base64: {error}", where=where, error=error)
+            ) from error
     if not isinstance(value, str | Path) or not str(value):
-        raise RunError(f"{where} is a {type(value).__name__}; expected a path, bytes, {{bytes, path}} or a PIL image")
+        raise RunError(
+            said(
+                "{where} is a {kind}; expected a path, bytes, {{bytes, path}} or a PIL image",
+                where=where,
+                kind=type(value).__name__,
+            )
+        )
     if re.match(r"(?!file:)[a-z][a-z0-9+.-]*://", str(value)):
-        raise RunError(f"{where} is {value}; rlctl reads images from disk", hint="download the images before the run")
+        raise RunError(
+            said("{where} is {value}; rlctl reads images from disk", where=where, value=value),
+            hint="download the images before the run",
+        )
     path = Path(str(value).removeprefix("file://")).expanduser()
     return path if path.exists() else folder / path, f" ({path})"
 
@@ -229,14 +274,22 @@ def with_places(messages: Messages, images: int, *, where: str) -> Messages:
             made.append(message)
     kinds = [part["type"] for message in made for part in _content(message) if "type" in part]
     if others := sorted(set(kinds) - {"text", "image"}):
-        raise RunError(f"{where} has content of type {others[0]}; rlctl reads text and images")
+        raise RunError(
+            said("{where} has content of type {others}; rlctl reads text and images", where=where, others=others[0])
+        )
     places = kinds.count("image")
     if images and not places:
         return _in_front(made, images, where)
     if places != images:
         raise RunError(
-            f"{where} has {places} image placeholders for {images} image{'s' * (images != 1)}",
-            hint=f"write {PLACE} once per image, or not at all to put all images first",
+            said(
+                "{where} has {places} image placeholders for {images} image{value}",
+                where=where,
+                places=places,
+                images=images,
+                value="s" * (images != 1),
+            ),
+            hint=said("write {place} once per image, or not at all to put all images first", place=PLACE),
         )
     return made
 
@@ -256,7 +309,7 @@ def _in_front(messages: Messages, images: int, where: str) -> Messages:
     """All images before the text of the last user message, as Trinity has them."""
     users = [index for index, message in enumerate(messages) if message["role"] == "user"]
     if not users:
-        raise RunError(f"{where} has images but no user message to put them in")
+        raise RunError(said("{where} has images but no user message to put them in", where=where))
     last = messages[users[-1]]
     text = last.get("content") or ""
     rest = [{"type": "text", "text": text}] if isinstance(text, str) else list(text)

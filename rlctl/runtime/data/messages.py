@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 
 Messages = list[dict[str, Any]]
 
@@ -27,9 +28,17 @@ def as_messages(value: Any, *, where: str) -> Messages:
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise RunError(f"{where} is text that is not JSON; expected a list of chat messages") from error
+            raise RunError(
+                said("{where} is text that is not JSON; expected a list of chat messages", where=where)
+            ) from error
     if not isinstance(value, Sequence) or not value or not all(map(_is_message, value)):
-        raise RunError(f"{where} is {_short(value)}; expected a list of messages, each with a role and a content")
+        raise RunError(
+            said(
+                "{where} is {short}; expected a list of messages, each with a role and a content",
+                where=where,
+                short=_short(value),
+            )
+        )
     return [{name: field for name, field in message.items() if field is not None} for message in value]
 
 

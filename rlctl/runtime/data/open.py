@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.data import Data, EvaluationSource
 from rlctl.planning import arithmetic
@@ -159,12 +160,18 @@ def ordering_of(config: Config, sets: Sequence[PromptSet | SampleSet | PairSet])
     by_difficulty = curriculum.order == "difficulty"
     if by_difficulty and config.algorithm.objective.choice in ("sft", "dpo"):
         raise RunError(
-            f"data.curriculum.order is difficulty, but {config.algorithm.objective.choice} has no rewards to measure difficulty",
+            said(
+                "data.curriculum.order is difficulty, but {choice} has no rewards to measure difficulty",
+                choice=config.algorithm.objective.choice,
+            ),
             hint="set data.curriculum.order to easy_to_hard, or another",
         )
     if curriculum.args and not by_difficulty:
         raise RunError(
-            f"data.curriculum.args are only for the order difficulty, but data.curriculum.order is {curriculum.order}",
+            said(
+                "data.curriculum.args are only for the order difficulty, but data.curriculum.order is {order}",
+                order=curriculum.order,
+            ),
             hint="remove them",
         )
     return Ordering(
@@ -193,7 +200,10 @@ def _features(data: Data, sets: Sequence[PromptSet | SampleSet | PairSet]) -> tu
         return ()
     if len(keys) != 2:
         raise RunError(
-            f"data.curriculum.order is difficulty and data.curriculum.keys names {len(keys)} columns; it takes two",
+            said(
+                "data.curriculum.order is difficulty and data.curriculum.keys names {count} columns; it takes two",
+                count=len(keys),
+            ),
             hint="name the columns of the pass rates of a weak and of a strong model",
         )
     return tuple(numbers_of([rows.column(key) for key in keys]) for rows in sets)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import replacing, write_whole
 from rlctl.config import Config, to_plain
 from rlctl.config.sections.data import (
@@ -239,7 +240,10 @@ def _operated(
         shown = tuple(text_of(row.values.get(source.prompt_key))[:500] for row in gone[:SHOWN])
         counts.append(Counted(name, len(before), len(kept), shown))
         if not kept:
-            raise RunError(f"no row of {key} is left after {where} ({name})", hint="loosen its bounds or remove it")
+            raise RunError(
+                said("no row of {key} is left after {where} ({name})", key=key, where=where, name=name),
+                hint="loosen its bounds or remove it",
+            )
     if config.data.priority is not None:
         before, kept = kept, prioritized(kept, config.data.priority, source.prompt_key)
         counts.append(Counted("priority", len(before), len(kept)))
@@ -361,8 +365,13 @@ def _pass_rate(row: Row, column: str, where: str) -> float:
     value = row.values.get(column)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise RunError(
-            f"column {column!r} has the value {value!r}; {where} expects a pass rate from 0 to 1",
-            hint=f"set {where}.column to the column with pass rates",
+            said(
+                "column {column!r} has the value {value!r}; {where} expects a pass rate from 0 to 1",
+                column=column,
+                value=value,
+                where=where,
+            ),
+            hint=said("set {where}.column to the column with pass rates", where=where),
         )
     row.stats["difficulty"] = 1.0 - value
     return float(value)
@@ -374,9 +383,17 @@ def _function(operator: FunctionDataOperator, rows: list[Row], where: str) -> li
     try:
         found = function([{**row.values, "stats": dict(row.stats)} for row in rows], **operator.args)
     except (Exception, SystemExit) as error:  # whatever the user's function raises is shown to the user
-        raise RunError(f"{what} fails:\n{last_lines(error)}", hint="correct the function or its args") from error
+        raise RunError(
+            said("{what} fails:\n{error}", what=what, error=last_lines(error)), hint="correct the function or its args"
+        ) from error
     if not isinstance(found, list) or not all(isinstance(row, Mapping) for row in found):
-        raise RunError(f"{what} returned {type(found).__name__}; expected a list of rows, each a mapping of columns")
+        raise RunError(
+            said(
+                "{what} returned {kind}; expected a list of rows, each a mapping of columns",
+                what=what,
+                kind=type(found).__name__,
+            )
+        )
     return [
         Row({name: value for name, value in row.items() if name != "stats"}, dict(row.get("stats") or {}))
         for row in found
@@ -404,7 +421,12 @@ def _by_data_juicer(
         if text is not None and (before is None or text != texts[place or 0]):
             if before is not None and not isinstance(before.values.get(column), str):
                 raise RunError(
-                    f"{where} ({operator.kind}) changes the text of column {column!r}, which holds chat messages",
+                    said(
+                        "{where} ({kind}) changes the text of column {column!r}, which holds chat messages",
+                        where=where,
+                        kind=operator.kind,
+                        column=column,
+                    ),
                     hint="use operators that only filter, or a column of text",
                 )
             values[column] = text
@@ -498,7 +520,9 @@ def _copy(file: Path, folder: Path) -> None:
         if output.read_text(encoding="utf-8", errors="replace") == content:
             return
         raise RunError(
-            f"data.operators_output: {output} exists and has other rows than the operators give now",
+            said(
+                "data.operators_output: {output} exists and has other rows than the operators give now", output=output
+            ),
             hint="remove it, or name another folder",
         )
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 
 _ORDER, _MIX = 0, 1
 """Separate streams for the order within a source and the choice of the source."""
@@ -54,7 +55,7 @@ def numbers_of(columns: Sequence[Sequence[float]]) -> np.ndarray:
         return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
     except (TypeError, ValueError) as error:
         raise RunError(
-            f"a difficulty column contains values that are not numbers: {error}",
+            said("a difficulty column contains values that are not numbers: {error}", error=error),
             hint="set data.curriculum.keys to columns of numbers",
         ) from error
 
@@ -87,8 +88,15 @@ def split_exactly(count: int, shares: Sequence[float]) -> list[int]:
     if min(counts) == 0:
         source = counts.index(0)
         raise RunError(
-            f"data.mixing is weighted_exact and data.train[{source}] gets {shares[source]:.3g} of {count} prompts: none",
-            hint=f"raise its weight to at least {1 / count:.3g} of all, or set data.mixing to weighted",
+            said(
+                "data.mixing is weighted_exact and data.train[{source}] gets {shares:.3g} of {count} prompts: none",
+                source=source,
+                shares=shares[source],
+                count=count,
+            ),
+            hint=said(
+                "raise its weight to at least {value:.3g} of all, or set data.mixing to weighted", value=1 / count
+            ),
         )
     return counts
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.data import Data, DataSource
 from rlctl.runtime.data.chat import Chat
@@ -79,7 +80,12 @@ class PairSet(Sequence[Pair]):
         for name, sample in (("chosen", chosen), ("rejected", rejected)):
             if not sample.mask.any():
                 raise RunError(
-                    f"row {index} of {self.source.path}: truncation leaves nothing of the {name} response",
+                    said(
+                        "row {index} of {path}: truncation leaves nothing of the {name} response",
+                        index=index,
+                        path=self.source.path,
+                        name=name,
+                    ),
                     hint="raise data.max_sequence_tokens, or set data.sequence_truncation to left",
                 )
         return chosen, rejected

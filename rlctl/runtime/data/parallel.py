@@ -16,6 +16,7 @@ from multiprocessing import connection, get_context, parent_process
 from typing import TypeVar
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 
 T = TypeVar("T")
 
@@ -44,8 +45,12 @@ def over_ranges(work: Callable[[int, int], T], rows: int, size: int, *, processe
             yield from pool.map(work, starts, stops)
         except BrokenProcessPool as error:
             raise RunError(
-                f"one of {processes} processes that read the data ended before it finished: {error}",
-                hint=f"it may have run out of memory; lower {key}",
+                said(
+                    "one of {processes} processes that read the data ended before it finished: {error}",
+                    processes=processes,
+                    error=error,
+                ),
+                hint=said("it may have run out of memory; lower {key}", key=key),
             ) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.data import Data, DataSource
 from rlctl.runtime.data.chat import AgentPrompt, Chat
 from rlctl.runtime.data.custom import open_rows
@@ -96,7 +97,7 @@ class PromptSet(RowSet):
         lengths = [len(self._filled(ids, each, number)) for number, (ids, each) in enumerate(encoded, start)]
         if not all(lengths):
             raise RunError(
-                f"{self._where(start + lengths.index(0))} is empty: the model would get no prompt",
+                said("{where} is empty: the model would get no prompt", where=self._where(start + lengths.index(0))),
                 hint="remove the row, or add text",
             )
         return np.array([lengths, [len(each) for each in counts]], dtype=np.int64).T
@@ -115,24 +116,46 @@ class PromptSet(RowSet):
         over = np.flatnonzero(lengths > limit.tokens)
         if limit.overlong == "keep" and limit.truncation != "error" and len(shown := over[images[over] > 0]):
             raise RunError(
-                f"{len(shown)} prompts of {path} with images are longer than data.max_prompt_tokens = {limit.tokens} (the first "
-                f"is row {shown[0]} with {lengths[shown[0]]} tokens), and rlctl cannot truncate a prompt with images",
+                said(
+                    "{count} prompts of {path} with images are longer than data.max_prompt_tokens = {tokens} (the first "
+                    "is row {shown} with {lengths} tokens), and rlctl cannot truncate a prompt with images",
+                    count=len(shown),
+                    path=path,
+                    tokens=limit.tokens,
+                    shown=shown[0],
+                    lengths=lengths[shown[0]],
+                ),
                 hint="raise data.max_prompt_tokens, or set data.overlong_prompts to drop",
             )
         if not len(over) or (limit.overlong == "keep" and limit.truncation != "error"):
             return np.arange(len(lengths)), SetReport(name, path, len(lengths), cut=len(over))
         if limit.overlong == "keep":
             raise RunError(
-                f"{len(over)} of {len(lengths)} prompts of {path} are longer than data.max_prompt_tokens = {limit.tokens} "
-                f"(the first is row {over[0]} with {lengths[over[0]]} tokens, the longest has {lengths.max()})",
+                said(
+                    "{count} of {lengths_count} prompts of {path} are longer than data.max_prompt_tokens = {tokens} (the "
+                    "first is row {over} with {lengths} tokens, the longest has {max})",
+                    count=len(over),
+                    lengths_count=len(lengths),
+                    path=path,
+                    tokens=limit.tokens,
+                    over=over[0],
+                    lengths=lengths[over[0]],
+                    max=lengths.max(),
+                ),
                 hint="raise data.max_prompt_tokens, or set data.overlong_prompts to drop, or data.truncation to left, "
                 "right or middle",
             )
         kept = np.flatnonzero(lengths <= limit.tokens)
         if not len(kept):
             raise RunError(
-                f"all {len(lengths)} prompts of {path} are longer than data.max_prompt_tokens = {limit.tokens} "
-                f"(the shortest has {lengths.min()} tokens)",
+                said(
+                    "all {count} prompts of {path} are longer than data.max_prompt_tokens = {tokens} (the shortest has "
+                    "{min} tokens)",
+                    count=len(lengths),
+                    path=path,
+                    tokens=limit.tokens,
+                    min=lengths.min(),
+                ),
                 hint="raise data.max_prompt_tokens",
             )
         return kept, SetReport(name, path, len(kept), dropped=len(over))
@@ -175,7 +198,8 @@ class PromptSet(RowSet):
         if self._raw:
             if not isinstance(value, str):
                 raise RunError(
-                    f"{where} is a {type(value).__name__}; expected text", hint=f"{self._key}.prompt_type is raw"
+                    said("{where} is a {kind}; expected text", where=where, kind=type(value).__name__),
+                    hint=said("{key}.prompt_type is raw", key=self._key),
                 )
             return value
         messages, tools = self._messages(value, row, where), self._tools(row, where)
@@ -188,7 +212,8 @@ class PromptSet(RowSet):
         is_text = source.prompt_type == "text" or (source.prompt_type == "auto" and isinstance(value, str))
         if is_text and not isinstance(value, str):
             raise RunError(
-                f"{where} is a {type(value).__name__}; expected text", hint=f"{self._key}.prompt_type is text"
+                said("{where} is a {kind}; expected text", where=where, kind=type(value).__name__),
+                hint=said("{key}.prompt_type is text", key=self._key),
             )
         messages = [{"role": "user", "content": value}] if is_text else as_messages(value, where=where)
         own = row[source.system_prompt_key] if source.system_prompt_key else None
@@ -221,8 +246,8 @@ class PromptSet(RowSet):
             return shown
         if shown:
             raise RunError(
-                f"{where}: the row names its tools, but the prompts show those of the run's agent",
-                hint=f"set {self._key}.tools_key to null",
+                said("{where}: the row names its tools, but the prompts show those of the run's agent", where=where),
+                hint=said("set {key}.tools_key to null", key=self._key),
             )
         return own
 
@@ -251,8 +276,10 @@ def with_system(messages: Messages, system: str | None, *, where: str, key: str)
         return messages
     if messages[0]["role"] == "system":
         raise RunError(
-            f"{where} starts with its own system message, but the config sets another",
-            hint=f"unset {key}.system_prompt and {key}.system_prompt_key, or remove the row's system message",
+            said("{where} starts with its own system message, but the config sets another", where=where),
+            hint=said(
+                "unset {key}.system_prompt and {key}.system_prompt_key, or remove the row's system message", key=key
+            ),
         )
     return [{"role": "system", "content": system}, *messages]
 
@@ -263,7 +290,7 @@ def as_tools(value: Any, *, where: str) -> list[Any] | None:
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise RunError(f"{where}: the tools are text that is not JSON") from error
+            raise RunError(said("{where}: the tools are text that is not JSON", where=where)) from error
     return list(value) if value else None
 
 

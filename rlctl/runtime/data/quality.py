@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import httpx
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.data import QualityFilter
 from rlctl.runtime.auxiliary import Auxiliary, chosen, outside
@@ -36,7 +37,11 @@ def judge_of(config: Config, operator: QualityFilter, where: str) -> Auxiliary:
         return models[operator.auxiliary_model]
     if any(operator.auxiliary_model in (each.name, each.path) for each in config.rollout.auxiliary_models):
         raise RunError(
-            f"{where} asks the auxiliary model {operator.auxiliary_model!r}, which the run serves only after its operators",
+            said(
+                "{where} asks the auxiliary model {auxiliary_model!r}, which the run serves only after its operators",
+                where=where,
+                auxiliary_model=operator.auxiliary_model,
+            ),
             hint="serve it at an endpoint and set base_url of the model",
         )
     return chosen(models, operator.auxiliary_model)
@@ -50,7 +55,10 @@ def ratings(operator: QualityFilter, texts: Sequence[str], judge: Auxiliary, whe
     """
     question = operator.prompt or QUESTION
     if TEXT not in question:
-        raise RunError(f"{where}.prompt has no {TEXT}", hint=f"write {TEXT} where the text goes")
+        raise RunError(
+            said("{where}.prompt has no {text}", where=where, text=TEXT),
+            hint=said("write {text} where the text goes", text=TEXT),
+        )
 
     async def rated(text: str, service: Service) -> float:
         messages = [{"role": "user", "content": question.replace(TEXT, text)}]
@@ -72,6 +80,6 @@ def ratings(operator: QualityFilter, texts: Sequence[str], judge: Auxiliary, whe
         raise
     except Exception as error:
         raise RunError(
-            f"{where}: the judge {judge.name!r} fails: {error}",
+            said("{where}: the judge {name!r} fails: {error}", where=where, name=judge.name, error=error),
             hint="correct the endpoint or the prompt of the operator",
         ) from error

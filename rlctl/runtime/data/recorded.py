@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.data import EvaluationSource
 from rlctl.runtime.data.rowset import RowSet, SetReport
 from rlctl.runtime.data.sources import Rows, load_source
@@ -51,8 +52,14 @@ class RecordedSet(RowSet):
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
             raise RunError(
-                f"row {number} of {self.source.path}, {self._column} is {repr(value)[:80]}; expected a list of responses",
-                hint=f"set {self._key}.response_key to the column with the responses",
+                said(
+                    "row {number} of {path}, {column} is {value}; expected a list of responses",
+                    number=number,
+                    path=self.source.path,
+                    column=self._column,
+                    value=repr(value)[:80],
+                ),
+                hint=said("set {key}.response_key to the column with the responses", key=self._key),
             )
         return list(texts)
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.data import Data, DataSource
 from rlctl.planning import arithmetic
@@ -64,8 +65,16 @@ class SampleSet(Sequence[Sample]):
         elif self.overlong and data.sequence_truncation == "error":
             first = self.overlong[0]
             raise RunError(
-                f"{len(self.overlong)} of {dataset.num_rows} sequences of {source.path} are longer than {max_tokens} tokens "
-                f"(the first is row {first} with {len(self._tokens(first)[0])})",
+                said(
+                    "{count} of {num_rows} sequences of {path} are longer than {max_tokens} tokens (the first is row "
+                    "{first} with {tokens_count})",
+                    count=len(self.overlong),
+                    num_rows=dataset.num_rows,
+                    path=source.path,
+                    max_tokens=max_tokens,
+                    first=first,
+                    tokens_count=len(self._tokens(first)[0]),
+                ),
                 hint="raise data.max_sequence_tokens, or set data.sequence_truncation to left or right, or "
                 "data.overlong_prompts to drop",
             )
@@ -81,8 +90,13 @@ class SampleSet(Sequence[Sample]):
         for row in self.overlong:
             if self._images(row):
                 raise RunError(
-                    f"row {row} of {self.source.path} has images and more than {self._max_tokens} tokens, and rlctl cannot "
-                    "truncate a sequence with images",
+                    said(
+                        "row {row} of {path} has images and more than {max_tokens} tokens, and rlctl cannot truncate a "
+                        "sequence with images",
+                        row=row,
+                        path=self.source.path,
+                        max_tokens=self._max_tokens,
+                    ),
                     hint="raise data.max_sequence_tokens, or set data.overlong_prompts to drop",
                 )
 
@@ -95,7 +109,12 @@ class SampleSet(Sequence[Sample]):
         kept = sorted(set(range(self._dataset.num_rows)) - set(rows))
         if not kept:
             raise RunError(
-                f"all {self._dataset.num_rows} sequences of {self.source.path} are longer than {self._max_tokens} tokens",
+                said(
+                    "all {num_rows} sequences of {path} are longer than {max_tokens} tokens",
+                    num_rows=self._dataset.num_rows,
+                    path=self.source.path,
+                    max_tokens=self._max_tokens,
+                ),
                 hint="raise data.max_sequence_tokens",
             )
         dropped = self._dataset.num_rows - len(kept)
@@ -178,11 +197,19 @@ class SampleSet(Sequence[Sample]):
             response = _one_answer(as_messages(response, where=f"{where}, {response_column}"), value, where=where)
         if response_column and not isinstance(response, str):
             raise RunError(
-                f"{where}: {response_column} is a {type(response).__name__}; expected text or a list of messages"
+                said(
+                    "{where}: {response_column} is a {kind}; expected text or a list of messages",
+                    where=where,
+                    response_column=response_column,
+                    kind=type(response).__name__,
+                )
             )
         if self._is_raw:
             if not isinstance(value, str) or response is None:
-                raise RunError(f"{where}: raw prompts need a text and a response", hint=f"set {self._key}.response_key")
+                raise RunError(
+                    said("{where}: raw prompts need a text and a response", where=where),
+                    hint=said("set {key}.response_key", key=self._key),
+                )
             return [(value, False), (response, True)]
         is_text = self.source.messages_key is None and isinstance(value, str) and self.source.prompt_type != "messages"
         messages = [{"role": "user", "content": value}] if is_text else as_messages(value, where=where)
@@ -207,7 +234,13 @@ def _one_answer(messages: Messages, prompt: Any, *, where: str) -> Any:
     )
     if len(rest) != 1 or rest[0]["role"] != "assistant":
         roles = ", ".join(str(message["role"]) for message in rest)
-        raise RunError(f"{where}: a response is the messages ({roles}); expected one assistant message")
+        raise RunError(
+            said(
+                "{where}: a response is the messages ({roles}); expected one assistant message",
+                where=where,
+                roles=roles,
+            )
+        )
     return rest[0].get("content")
 
 
@@ -234,10 +267,14 @@ def conversation_parts(
     turns = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
     if not turns:
         raise RunError(
-            f"{where} has no assistant message to train on", hint="set data.train[].response_key to the column with it"
+            said("{where} has no assistant message to train on", where=where),
+            hint="set data.train[].response_key to the column with it",
         )
     if turns[0] == 0:
-        raise RunError(f"{where} starts with an assistant message, which has no prompt", hint="remove it from the row")
+        raise RunError(
+            said("{where} starts with an assistant message, which has no prompt", where=where),
+            hint="remove it from the row",
+        )
     messages = messages[: turns[-1] + 1]
     full = chat.render(messages, generate=False, tools=tools, where=where)
     parts: list[Part] = []
@@ -249,8 +286,12 @@ def conversation_parts(
         )
         if not (full.startswith(opening) and full.startswith(through) and done <= len(opening) < len(through)):
             raise RunError(
-                f"{where}: the chat template renders message {turn} differently when more messages follow, so rlctl "
-                "cannot tell which tokens belong to it",
+                said(
+                    "{where}: the chat template renders message {turn} differently when more messages follow, so rlctl "
+                    "cannot tell which tokens belong to it",
+                    where=where,
+                    turn=turn,
+                ),
                 hint="set data.multi_turn_loss to last_assistant, or model.chat_template to a template that keeps all turns",
             )
         parts += [(full[done : len(opening)], False), (full[len(opening) : len(through)], True)]

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rlctl.common.errors import RunError, nearest
+from rlctl.common.errors import RunError, nearest, nearest_and
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.data import DataSource
 from rlctl.runtime.data.database import load_table
 from rlctl.runtime.data.hub import hub_access
@@ -64,14 +65,16 @@ def load_source(source: DataSource, *, key: str) -> Dataset:
     if source.format == "episodes":
         return _episodes(source, key)
     if not source.path:
-        raise RunError(f"{key}.path is empty", hint="set it to a file, a folder, a URL or a hub name")
+        raise RunError(said("{key}.path is empty", key=key), hint="set it to a file, a folder, a URL or a hub name")
     if source.format == "sql":
         dataset = load_table(source, key=key)
     else:
         here = _here(source, key)
         dataset = _load(here, _reader(here, key), key)
     if dataset.num_rows == 0:
-        raise RunError(f"{source.path} has no rows", hint=f"{key}.path must contain at least one row")
+        raise RunError(
+            said("{path} has no rows", path=source.path), hint=said("{key}.path must contain at least one row", key=key)
+        )
     if source.max_samples is not None:
         dataset = dataset.select(range(min(source.max_samples, dataset.num_rows)))
     return dataset
@@ -83,9 +86,13 @@ def _episodes(source: DataSource, key: str) -> Dataset:
 
     if source.max_samples is None or source.prompt_type not in ("auto", "messages"):
         raise RunError(
-            f"{key}.format is episodes, and {'max_samples is not set' if source.max_samples is None else 'prompt_type is'}"
-            f"{'' if source.max_samples is None else ' ' + source.prompt_type}",
-            hint=f"set {key}.max_samples to the number of rows, and leave prompt_type at auto",
+            said(
+                "{key}.format is episodes, and {value}{value2}",
+                key=key,
+                value="max_samples is not set" if source.max_samples is None else "prompt_type is",
+                value2="" if source.max_samples is None else " " + source.prompt_type,
+            ),
+            hint=said("set {key}.max_samples to the number of rows, and leave prompt_type at auto", key=key),
         )
     empty = [{"role": "user", "content": ""}]
     return Dataset.from_dict({source.prompt_key: [empty] * source.max_samples})
@@ -127,10 +134,9 @@ def require_column(dataset: Rows, column: str, *, source: DataSource, key: str) 
 def missing_column(name: str, columns: Iterable[str], *, path: str, key: str) -> RunError:
     """The error that says which column is not there, which are, and which key to set."""
     columns = list(columns)
-    hint = f"set {key} to one of them"
-    guess = nearest(name, columns)
     return RunError(
-        f"{path} has no column {name!r}; its columns are {', '.join(columns)}", hint=f"{guess} {hint}".strip()
+        said("{path} has no column {name!r}; its columns are {names}", path=path, name=name, names=", ".join(columns)),
+        hint=nearest_and(name, columns, said("set {key} to one of them", key=key)),
     )
 
 
@@ -146,8 +152,12 @@ def _reader(source: DataSource, key: str) -> str | None:
     reader = ENDINGS.get(parts[-1]) if len(parts) > 1 else None
     if reader is None and Path(source.path).expanduser().is_file():
         raise RunError(
-            f"{source.path} has no known file suffix ({', '.join('.' + ending for ending in ENDINGS)})",
-            hint=f"set {key}.format to parquet, json or csv",
+            said(
+                "{path} has no known file suffix ({names})",
+                path=source.path,
+                names=", ".join("." + ending for ending in ENDINGS),
+            ),
+            hint=said("set {key}.format to parquet, json or csv", key=key),
         )
     return reader
 
@@ -169,15 +179,24 @@ def _no_file(path: str, key: str) -> RunError:
     folder = Path(path).parent
     beside = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     known = nearest(Path(path).name, beside)
-    there = f"{folder} does not exist" if not folder.is_dir() else known or f"no file in {folder} has a similar name"
-    return RunError(f"there is no file {path}: {there}", hint=f"set {key}.path; relative paths start at {Path.cwd()}")
+    there = (
+        said("{folder} does not exist", folder=folder)
+        if not folder.is_dir()
+        else known or said("no file in {folder} has a similar name", folder=folder)
+    )
+    return RunError(
+        said("there is no file {path}: {there}", path=path, there=there),
+        hint=said("set {key}.path; relative paths start at {cwd}", key=key, cwd=Path.cwd()),
+    )
 
 
 def _load_files(path: str, source: DataSource, reader: str, key: str) -> Dataset:
     from datasets import load_dataset
 
     if Path(path).stat().st_size == 0:
-        raise RunError(f"{path} is an empty file", hint=f"{key}.path must contain at least one row")
+        raise RunError(
+            said("{path} is an empty file", path=path), hint=said("{key}.path must contain at least one row", key=key)
+        )
     options = _options(reader, [path])
     if reader == "json":
         _check_text([path])
@@ -201,7 +220,13 @@ def _check_text(files: Iterable[str]) -> None:
             except UnicodeDecodeError as error:
                 number, odd = line + error.object.count(b"\n", 0, error.start), error.object[error.start : error.end]
                 raise RunError(
-                    f"line {number} of {file} is not UTF-8: {error.reason}, {odd!r}",
+                    said(
+                        "line {number} of {file} is not UTF-8: {reason}, {odd!r}",
+                        number=number,
+                        file=file,
+                        reason=error.reason,
+                        odd=odd,
+                    ),
                     hint="write it as UTF-8 (iconv -f LATIN1 -t UTF-8)",
                 ) from error
 
@@ -227,7 +252,10 @@ def _load_folder(path: str, source: DataSource, reader: str | None, key: str) ->
         endings = [ending for ending, name in ENDINGS.items() if name == reader]
         files = sorted(str(file) for ending in endings for file in Path(path).rglob(f"*.{ending}*"))
         if not files:
-            raise RunError(f"the folder {path} contains no {reader} file", hint=f"set {key}.path or {key}.format")
+            raise RunError(
+                said("the folder {path} contains no {reader} file", path=path, reader=reader),
+                hint=said("set {key}.path or {key}.format", key=key),
+            )
         options = _options(reader, files)
         if reader == "json":
             _check_text(files)
@@ -249,10 +277,20 @@ def _load_hub(name: str, source: DataSource, key: str) -> Dataset:
         except (OSError, ValueError, RuntimeError) as error:
             reached = "" if online else ", and the hub is offline or cannot be reached"
             raise RunError(
-                f"no data {name} ({key}.path): there is no such file or folder here, and it is not in the hub cache{reached}: "
-                f"{_first_line(error)}",
-                hint=f"set {key}.path to a file, or download it once on a machine with network access "
-                f"(hf download --repo-type dataset {name})",
+                said(
+                    "no data {name} ({key}.path): there is no such file or folder here, and it is not in the hub "
+                    "cache{reached}: {first_line}",
+                    name=name,
+                    key=key,
+                    reached=reached,
+                    first_line=_first_line(error),
+                ),
+                hint=said(
+                    "set {key}.path to a file, or download it once on a machine with network access (hf download "
+                    "--repo-type dataset {name})",
+                    key=key,
+                    name=name,
+                ),
             ) from error
     return _choose_split(found, source, key)
 
@@ -264,10 +302,10 @@ def _choose_split(found: Any, source: DataSource, key: str) -> Dataset:
     wanted = source.split or ("train" if "train" in found else next(iter(found)) if len(found) == 1 else None)
     if wanted in found:
         return found[wanted]
-    what = f"no split {wanted!r}" if wanted else "several splits"
+    what = said("no split {wanted!r}", wanted=wanted) if wanted else "several splits"
     raise RunError(
-        f"{source.path} has {what}; its splits are {', '.join(found)}",
-        hint=f"{nearest(wanted or '', found)} set {key}.split to one of them".strip(),
+        said("{path} has {what}; its splits are {names}", path=source.path, what=what, names=", ".join(found)),
+        hint=nearest_and(wanted or "", found, said("set {key}.split to one of them", key=key)),
     )
 
 
@@ -294,8 +332,14 @@ def _guarded(load: Any, path: str, how: str, key: str) -> Any:
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        reason = _bad_line(path) or _no_rows(path) or f"cannot read {path} {how}: {_first_line(cause)}"
-        raise RunError(reason, hint=f"correct {key}.path, or set {key}.format to what the file contains") from error
+        reason = (
+            _bad_line(path)
+            or _no_rows(path)
+            or said("cannot read {path} {how}: {first_line}", path=path, how=how, first_line=_first_line(cause))
+        )
+        raise RunError(
+            reason, hint=said("correct {key}.path, or set {key}.format to what the file contains", key=key)
+        ) from error
     finally:
         if shown:
             enable_progress_bars()

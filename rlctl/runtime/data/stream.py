@@ -17,6 +17,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.data.difficulty import DifficultyCursor, Pacing
 from rlctl.runtime.data.order import ORDERS, distinct, draw_sources, split_exactly
 
@@ -147,8 +148,12 @@ class Stream(Generic[T]):
         self._cursors = self._make_cursors()
         if ordering.mixing == "concatenate" and ordering.last_batch == "drop" and self.rows < per_step:
             raise RunError(
-                f"the training data has {self.rows} prompts and a step needs {per_step}: an epoch would have no step",
-                hint=f"set batch.prompts_per_step to {self.rows} or less, or data.last_batch to carry",
+                said(
+                    "the training data has {rows} prompts and a step needs {per_step}: an epoch would have no step",
+                    rows=self.rows,
+                    per_step=per_step,
+                ),
+                hint=said("set batch.prompts_per_step to {rows} or less, or data.last_batch to carry", rows=self.rows),
             )
         total = sum(ordering.weights) or 1.0
         self._shares = [weight / total for weight in ordering.weights]
@@ -220,7 +225,7 @@ class Stream(Generic[T]):
         differing = [f"{name}: was {saved.get(name)}, is {own[name]}" for name in own if saved.get(name) != own[name]]
         if differing:
             raise RunError(
-                f"the saved data position belongs to other data ({'; '.join(differing)})",
+                said("the saved data position belongs to other data ({names})", names="; ".join(differing)),
                 hint="restore the data section of the config and its files, or start a new run",
             )
         self._drawn = state["drawn"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import MissingDependency, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.model import Model
 from rlctl.runtime.data.hub import hub_access
 
@@ -31,7 +32,7 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any:
     if not name:
         raise RunError("model.path is empty, so rlctl has no tokenizer", hint="set model.path or model.tokenizer")
     if Path(name).is_absolute() and not Path(name).exists():
-        raise RunError(f"{key} is {name}, and there is no such folder")
+        raise RunError(said("{key} is {name}, and there is no such folder", key=key, name=name))
     import_modules(model)
     runs_code = model.trust_remote_code or trust_remote_code
     with hub_access(needed=runs_code or not Path(name).is_dir()) as online:
@@ -39,7 +40,7 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any:
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=runs_code)
         except ImportError as error:
             raise MissingDependency(
-                f"the tokenizer of {name} needs a package that is not installed: {error}"
+                said("the tokenizer of {name} needs a package that is not installed: {error}", name=name, error=error)
             ) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _no_tokenizer(key, name, error, online=online) from error
@@ -54,13 +55,23 @@ def _no_tokenizer(key: str, name: str, error: Exception, *, online: bool) -> Run
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if Path(name).is_dir():
         return RunError(
-            f"cannot load a tokenizer from the folder {name} ({key}): {lines[0]}",
+            said("cannot load a tokenizer from the folder {name} ({key}): {lines}", name=name, key=key, lines=lines[0]),
             hint="it must contain tokenizer.json or tokenizer_config.json; model.tokenizer may name another folder",
         )
     reached = "" if online else ", and the hub is offline or cannot be reached"
     return RunError(
-        f"no tokenizer {name} ({key}): there is no such folder, it is not in the hub cache{reached}: {lines[0]}",
-        hint=f"set {key} to a local folder, or download it once on a machine with network access (hf download {name})",
+        said(
+            "no tokenizer {name} ({key}): there is no such folder, it is not in the hub cache{reached}: {lines}",
+            name=name,
+            key=key,
+            reached=reached,
+            lines=lines[0],
+        ),
+        hint=said(
+            "set {key} to a local folder, or download it once on a machine with network access (hf download {name})",
+            key=key,
+            name=name,
+        ),
     )
 
 
@@ -76,7 +87,9 @@ def read_template(template: str, *, key: str) -> str:
         return Path(template).expanduser().read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise RunError(
-            f"{key} is {template!r}, which is neither Jinja text nor a readable file",
+            said(
+                "{key} is {template2!r}, which is neither Jinja text nor a readable file", key=key, template2=template
+            ),
             hint="write the template itself, or the path of a .jinja file",
         ) from error
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import write_whole
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.tracking.interface import ShownResponse
@@ -132,7 +133,7 @@ class ParquetFile:
         for name in (column.name for column in added):
             if any(name in schema.names for schema in schemas):
                 raise RunError(
-                    f"the data already has a column {name!r}, which the response file would duplicate",
+                    said("the data already has a column {name!r}, which the response file would duplicate", name=name),
                     hint="rename it in the dataset",
                 )
         self._schema = pa.schema([*pa.unify_schemas(schemas, promote_options="permissive"), *added])
@@ -171,6 +172,6 @@ class ParquetFile:
 
 def _unwritable(path: Path, error: OSError) -> RunError:
     return RunError(
-        f"responses cannot be written to {path}: {error.strerror or error}",
+        said("responses cannot be written to {path}: {value}", path=path, value=error.strerror or error),
         hint="set rollout.responses_folder to a folder that this user can write to",
     )

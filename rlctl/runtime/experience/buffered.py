@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.planning import rollout_schedule
 from rlctl.runtime.buffers.interface import Buffer, SharedBuffer
@@ -134,7 +135,9 @@ class BufferWriter(_IntoBuffer):
                 found, before = self.buffer.announced(), found
                 if found == before:  # else newer ones have taken their place meanwhile
                     raise RunError(
-                        f"the weights published by the training run cannot be read: {error.message}",
+                        said(
+                            "the weights published by the training run cannot be read: {message}", message=error.message
+                        ),
                         hint="both runs need that folder: put the training run's run.folder on shared storage",
                     ) from error
         return above
@@ -170,7 +173,13 @@ class BufferReader(SynchronousSource):
                 if len(found) < lacking:
                     break
         if self._ahead and len(self._ahead) < wanted:
-            self.tell(f"the buffer ends with {len(self._ahead)} unused groups: a step needs {wanted}")
+            self.tell(
+                said(
+                    "the buffer ends with {count} unused groups: a step needs {wanted}",
+                    count=len(self._ahead),
+                    wanted=wanted,
+                )
+            )
         return len(self._ahead) == wanted
 
     def take(self, step: int, phase: Phase) -> StepRollouts:
@@ -194,7 +203,9 @@ class BufferReader(SynchronousSource):
         try:
             replace_folder(partial, final)
         except OSError as error:
-            raise RunError(f"the weights cannot be written to {final}: {error.strerror}") from error
+            raise RunError(
+                said("the weights cannot be written to {final}: {strerror}", final=final, strerror=error.strerror)
+            ) from error
         self.buffer.announce(version, final)
         for old in sorted(self.folder.glob("version-????????"))[:-KEPT_WEIGHTS]:
             shutil.rmtree(old, ignore_errors=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.planning import rollout_schedule
 from rlctl.runtime.data.open import PromptStream
@@ -178,7 +179,13 @@ class Explorer(SynchronousSource):
             if rounds == limits.max_generation_batches:
                 break
         raise RunError(
-            f"{rounds} rounds of {size} prompts left {len(kept)} groups after filtering; a step needs {wanted}",
+            said(
+                "{rounds} rounds of {size} prompts left {count} groups after filtering; a step needs {wanted}",
+                rounds=rounds,
+                size=size,
+                count=len(kept),
+                wanted=wanted,
+            ),
             hint="raise rollout.oversampling.max_generation_batches, or use prompts that are neither too easy nor too hard",
         )
 
@@ -195,7 +202,11 @@ class Explorer(SynchronousSource):
             if len(found) == size:
                 return found
         raise RunError(
-            f"prompts of {purpose} were replaced {MOST_REPLACED} times, because trajectories of their groups failed",
+            said(
+                "prompts of {purpose} were replaced {most_replaced} times, because trajectories of their groups failed",
+                purpose=purpose,
+                most_replaced=MOST_REPLACED,
+            ),
             hint="fix the cause, lower stop_run_above_failures of the agent, or set its on_failure to drop_response or zero",
         )
 

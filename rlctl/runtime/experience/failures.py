@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.agents import RunningAgent
 from rlctl.planning import arithmetic
@@ -83,10 +84,21 @@ class Failures:
         listed = ", ".join(f"{cause} {count}" for cause, count in causes.most_common(SHOWN_CAUSES))
         example = self._examples.get(f"{name} {causes.most_common(1)[0][0]}", "")
         limit = self._agents[name].stop_run_above_failures
-        what = f"{failed} of {made} trajectories of the agent {name!r} failed ({listed})"
+        what = said(
+            "{failed} of {made} trajectories of the agent {name!r} failed ({listed})",
+            failed=failed,
+            made=made,
+            name=name,
+            listed=listed,
+        )
         if failed / made > limit:
             raise RunError(
-                f"{what}, and stop_run_above_failures is {limit:g}; one of them: {example}",
+                said(
+                    "{what}, and stop_run_above_failures is {limit:g}; one of them: {example}",
+                    what=what,
+                    limit=limit,
+                    example=example,
+                ),
                 hint="fix the cause, or raise stop_run_above_failures of the agent",
             )
-        self.tell(f"{what}; one of them: {example}")
+        self.tell(said("{what}; one of them: {example}", what=what, example=example))

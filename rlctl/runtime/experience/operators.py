@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import (
     DapoDynamicSampling,
@@ -256,7 +257,11 @@ def rebuilt(
         number = row.get("id") if isinstance(row, Mapping) else None
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(places) or number in kept:
             raise RunError(
-                f"{what} returned {str(row)[:80]!r}; expected some of the rows that it received, each with its id once",
+                said(
+                    "{what} returned {row!r}; expected some of the rows that it received, each with its id once",
+                    what=what,
+                    row=str(row)[:80],
+                ),
                 hint="return the rows to keep, with reward and info changed at most",
             )
         kept[number] = row
@@ -276,7 +281,7 @@ def _number(row: Mapping[str, Any], given: Given, item: RolloutGroup, place: int
     """The reward of a row without its length penalty."""
     value = row.get("reward")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise RunError(f"{what} returned the reward {value!r}; expected a finite number")
+        raise RunError(said("{what} returned the reward {value!r}; expected a finite number", what=what, value=value))
     before = _reward(item, place, given)
     return item.rewards[place] if value == before else float(value) - given.penalty(item.responses[place])
 
@@ -290,11 +295,18 @@ def _function(chosen: FunctionOperator, place: int) -> Callable[[list[RolloutGro
         try:
             found = function(described(groups, given), **chosen.args)
         except (Exception, SystemExit) as error:  # whatever the user's function raises is shown to the user
-            raise RunError(f"{what} fails:\n{last_lines(error)}", hint="correct the function or its args") from error
+            raise RunError(
+                said("{what} fails:\n{error}", what=what, error=last_lines(error)),
+                hint="correct the function or its args",
+            ) from error
         rows, numbers = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
         if not isinstance(rows, Sequence) or isinstance(rows, str) or not isinstance(numbers, Mapping):
             raise RunError(
-                f"{what} returned {type(rows).__name__}; expected a list of rows, or such a list and a mapping of numbers"
+                said(
+                    "{what} returned {kind}; expected a list of rows, or such a list and a mapping of numbers",
+                    what=what,
+                    kind=type(rows).__name__,
+                )
             )
         return Result(rebuilt(groups, rows, given, what=what), {str(k): float(v) for k, v in numbers.items()})
 

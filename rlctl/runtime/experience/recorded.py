@@ -18,6 +18,7 @@ from typing import Protocol
 import torch
 
 from rlctl.common.errors import PlanError, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import replacing
 from rlctl.config import Config
 from rlctl.planning import rollout_schedule
@@ -52,7 +53,8 @@ class Dumped:
                 torch.save([[asdict(response) for response in group] for group in answers], partial)
         except (OSError, RuntimeError) as error:
             raise RunError(
-                f"responses cannot be saved in {self._folder}: {error}", hint="see run.skip.folder"
+                said("responses cannot be saved in {folder}: {error}", folder=self._folder, error=error),
+                hint="set run.skip.folder to a folder with free space that this user can write to",
             ) from error
         return answers
 
@@ -78,11 +80,18 @@ class Replayed:
             kept = load_objects(path)
         except FileNotFoundError as error:
             raise RunError(
-                f"{self._folder} has no responses to these {len(requests)} prompts with these seeds",
+                said(
+                    "{folder} has no responses to these {count} prompts with these seeds",
+                    folder=self._folder,
+                    count=len(requests),
+                ),
                 hint="save them first with the same data, batch, sampling and run.seed: run.skip.rollout=dump",
             ) from error
         except (OSError, RuntimeError, UnpicklingError, EOFError) as error:
-            raise RunError(f"{path} cannot be read: {reason_of(error)}", hint="dump the responses again") from error
+            raise RunError(
+                said("{path} cannot be read: {reason_of}", path=path, reason_of=reason_of(error)),
+                hint="dump the responses again",
+            ) from error
         return [[Response(**response) for response in group] for group in kept]
 
     def sleep(self) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config, build_config
 from rlctl.config.sections.data import EvaluationSource
 from rlctl.runtime.rewards.routing import Score
@@ -100,13 +101,14 @@ def check_own_sampling(own: Mapping[str, Any], *, key: str) -> None:
     for name in own:
         if name not in OWN_SAMPLING:
             raise RunError(
-                f"{key} sets {name!r}; it can set {', '.join(OWN_SAMPLING)}", hint=nearest(name, OWN_SAMPLING)
+                said("{key} sets {name!r}; it can set {names}", key=key, name=name, names=", ".join(OWN_SAMPLING)),
+                hint=nearest(name, OWN_SAMPLING),
             )
     settings = {name: None if (name, value) == ("top_k", -1) else value for name, value in own.items()}
     limit = {name: settings.pop(name) for name in ("max_response_tokens",) if name in settings}
     _, findings = build_config({"rollout": {"sampling": settings, **limit}})
     if findings:
-        raise RunError(f"{key}: {findings[0].message}", hint=findings[0].hint)
+        raise RunError(said("{key}: {message}", key=key, message=findings[0].message), hint=findings[0].hint)
 
 
 def requests_for(

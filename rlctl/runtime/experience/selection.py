@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.algorithm import Algorithm, OtherLoss, StepReinforce
 from rlctl.config.sections.algorithm import Other as OtherAdvantage
 from rlctl.runtime.algorithms.advantages import ADVANTAGES
@@ -59,16 +60,28 @@ def estimator_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
     name, renamed = TWINS.get(chosen.kind, (chosen.kind, {"gdpo_reward_weights": "weights"}))
     if chosen.kind not in (*FURTHER_ESTIMATORS, *TWINS):
         known = ", ".join((*FURTHER_ESTIMATORS, *TWINS))
-        raise PlanError(f"rlctl has no algorithm.advantage of type {chosen.kind!r}; expected one of {known}")
+        raise PlanError(
+            said(
+                "rlctl has no algorithm.advantage of type {kind!r}; expected one of {known}",
+                kind=chosen.kind,
+                known=known,
+            )
+        )
     args = {renamed.get(argument, argument): value for argument, value in chosen.args.items() if value is not None}
     if chosen.kind == "gdpo" and not args.pop(PARTS, None):
         raise PlanError(
             "gdpo normalizes several rewards separately, but the config names none",
-            hint=f"set algorithm.advantage.args.{PARTS} to names of rewards, or of numbers that a reward function returns",
+            hint=said(
+                "set algorithm.advantage.args.{parts} to names of rewards, or of numbers that a reward function "
+                "returns",
+                parts=PARTS,
+            ),
         )
     unknown = sorted(set(args) - set(ADVANTAGES[name].options))
     if unknown:
-        raise PlanError(f"algorithm.advantage of type {chosen.kind} has no argument {unknown[0]}")
+        raise PlanError(
+            said("algorithm.advantage of type {kind} has no argument {unknown}", kind=chosen.kind, unknown=unknown[0])
+        )
     return name, args
 
 
@@ -150,11 +163,19 @@ def loss_of(algorithm: Algorithm) -> tuple[Function, dict[str, Any]]:
         return lookup(POLICY_LOSSES, choice.choice + "_segments" * by_segment, "policy loss"), options
     if choice.kind not in FURTHER_LOSSES:
         known = ", ".join(sorted(FURTHER_LOSSES))
-        raise PlanError(f"rlctl has no algorithm.policy_loss of type {choice.kind!r}; expected one of {known}")
+        raise PlanError(
+            said(
+                "rlctl has no algorithm.policy_loss of type {kind!r}; expected one of {known}",
+                kind=choice.kind,
+                known=known,
+            )
+        )
     function = FURTHER_LOSSES[choice.kind]
     unknown = sorted(set(choice.args) - set(function.options) - _CARRIED_ARGS)
     if unknown:
-        raise PlanError(f"algorithm.policy_loss of type {choice.kind} has no argument {unknown[0]}")
+        raise PlanError(
+            said("algorithm.policy_loss of type {kind} has no argument {unknown}", kind=choice.kind, unknown=unknown[0])
+        )
     return function, {name: value for name, value in choice.args.items() if name in function.options}
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import PlanError, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.agents import RunningAgent
 from rlctl.config.sections.algorithm import (
@@ -77,12 +78,16 @@ class Shaping:
         name, _ = estimator_of(algorithm)
         if ADVANTAGES[name].needs_values and algorithm.objective.choice != "rl":
             raise PlanError(
-                f"{name} needs a critic, but algorithm.objective {algorithm.objective.choice} trains none",
+                said(
+                    "{name} needs a critic, but algorithm.objective {choice} trains none",
+                    name=name,
+                    choice=algorithm.objective.choice,
+                ),
                 hint="set algorithm.advantage to grpo",
             )
         if ADVANTAGES[name].measures and algorithm.old_log_probs == "rollout":
             raise PlanError(
-                f"{name} needs the pass for old log-probs, which algorithm.old_log_probs rollout skips",
+                said("{name} needs the pass for old log-probs, which algorithm.old_log_probs rollout skips", name=name),
                 hint="set algorithm.old_log_probs to recompute",
             )
         chosen = algorithm.rollout_correction
@@ -165,8 +170,8 @@ class Shaping:
         if not flat or not all(metric in score.components for score in flat):
             known = sorted({"reward", "score", "acc", *(name for score in flat for name in score.components)})
             raise RunError(
-                f"a filter compares {metric!r}, which no reward returns for every response",
-                hint=f"set the metric of algorithm.filters to one of {', '.join(known)}",
+                said("a filter compares {metric!r}, which no reward returns for every response", metric=metric),
+                hint=said("set the metric of algorithm.filters to one of {names}", names=", ".join(known)),
             )
         return torch.tensor([score.components[metric] for score in flat])
 
@@ -568,7 +573,11 @@ def _part(score: Score, name: str) -> float:
     found = [value for key, value in score.components.items() if name in (key, key.partition("/")[2])]
     if not found and score.error is None:
         raise RunError(
-            f"no reward returns {name!r}, which gdpo normalizes; rewards return {', '.join(score.components)}",
+            said(
+                "no reward returns {name!r}, which gdpo normalizes; rewards return {names}",
+                name=name,
+                names=", ".join(score.components),
+            ),
             hint="name rewards, or numbers that a reward function returns along with its score, in algorithm.advantage.args",
         )
     return found[0] if found else 0.0
@@ -614,8 +623,12 @@ def _difficulty(item: RolloutGroup) -> float:
     value = info.get("difficulty") if isinstance(info, Mapping) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RunError(
-            f"algorithm.loss_weights.difficulty uses extra_info.difficulty, but prompt {item.prompt.index} of "
-            f"{item.prompt.source} has no such number",
+            said(
+                "algorithm.loss_weights.difficulty uses extra_info.difficulty, but prompt {index} of {source} has no "
+                "such number",
+                index=item.prompt.index,
+                source=item.prompt.source,
+            ),
             hint="name the column with data.train[].extra_key, or set algorithm.loss_weights.difficulty to false",
         )
     return float(value)

@@ -29,6 +29,7 @@ import httpx
 
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import expanded
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import ExternalOperator
 from rlctl.config.sections.data import ExternalDataOperator
@@ -132,17 +133,33 @@ class Service:
             )
         except httpx.HTTPError as error:
             ended = status_of(self._process) if self._process is not None else None
-            what = f"ended with status {ended}" if ended is not None else str(error) or type(error).__name__
+            what = (
+                said("ended with status {ended}", ended=ended)
+                if ended is not None
+                else str(error) or type(error).__name__
+            )
             raise RunError(
-                f"{where}: the Data-Juicer service at {self.url} cannot be reached: {what}",
+                said(
+                    "{where}: the Data-Juicer service at {url} cannot be reached: {what}",
+                    where=where,
+                    url=self.url,
+                    what=what,
+                ),
                 hint="check that it still runs; service.data_juicer.url names one, auto_start starts one",
             ) from None
         if answer.status_code == 200 or (lost and answer.status_code == 404):
             return answer
         refused = answer.status_code == 401
         raise RunError(
-            f"{where}: Data-Juicer at {self.url} answered {path} with {answer.status_code}: {_problem(answer)}",
-            hint=f"set {TOKEN} to the token of the service"
+            said(
+                "{where}: Data-Juicer at {url} answered {path} with {status_code}: {problem}",
+                where=where,
+                url=self.url,
+                path=path,
+                status_code=answer.status_code,
+                problem=_problem(answer),
+            ),
+            hint=said("set {token} to the token of the service", token=TOKEN)
             if refused
             else "check the operator's name and args in Data-Juicer's documentation",
         )
@@ -179,7 +196,7 @@ def service_of(config: Config, where: str) -> Service:
     chosen = config.service.data_juicer
     if chosen is None or not (chosen.url or chosen.auto_start):
         raise RunError(
-            f"{where} is an operator of Data-Juicer, and service.data_juicer names no service",
+            said("{where} is an operator of Data-Juicer, and service.data_juicer names no service", where=where),
             hint="set service.data_juicer.url to one that runs, or auto_start: true and python: the Python with py-data-juicer",
         )
     return _started(chosen) if chosen.auto_start else _attached(chosen.url or "")
@@ -203,7 +220,11 @@ def _attached(url: str) -> Service:
     problem = _health(service.url)
     if problem:
         raise RunError(
-            f"service.data_juicer.url: the Data-Juicer service at {url} does not answer: {problem}",
+            said(
+                "service.data_juicer.url: the Data-Juicer service at {url} does not answer: {problem}",
+                url=url,
+                problem=problem,
+            ),
             hint="start it, or set service.data_juicer.auto_start to true",
         )
     atexit.register(service.close)
@@ -230,7 +251,11 @@ def _started(chosen: DataJuicer) -> Service:
         )
     except OSError as error:
         raise RunError(
-            f"service.data_juicer.python is {python}, which cannot be started: {error.strerror}",
+            said(
+                "service.data_juicer.python is {python}, which cannot be started: {strerror}",
+                python=python,
+                strerror=error.strerror,
+            ),
             hint="set it to the Python of an environment with py-data-juicer, such as /path/to/env/bin/python",
         ) from None
     service = Service(f"http://127.0.0.1:{port}", token, process, folder)
@@ -242,16 +267,21 @@ def _started(chosen: DataJuicer) -> Service:
         time.sleep(0.2)
     ended = status_of(process)
     end_group(process)
-    said = _last_lines(log)
-    if "No module named 'data_juicer'" in said:
+    shown = _last_lines(log)
+    if "No module named 'data_juicer'" in shown:
         raise RunError(
-            f"py-data-juicer is not installed for {python}",
+            said("py-data-juicer is not installed for {python}", python=python),
             hint="install it in a separate environment (pip install py-data-juicer aiohttp), and set "
             "service.data_juicer.python to its Python",
         )
-    what = f"ended with status {ended}" if ended is not None else f"did not answer within {START_SECONDS:g} s"
+    what = (
+        said("ended with status {ended}", ended=ended)
+        if ended is not None
+        else said("did not answer within {start_seconds:g} s", start_seconds=START_SECONDS)
+    )
     raise RunError(
-        f"the Data-Juicer service that was started {what}: {said}", hint=f"run {' '.join(line[:4])} to see why"
+        said("the Data-Juicer service that was started {what}: {shown}", what=what, shown=shown),
+        hint=said("run {names} to see why", names=" ".join(line[:4])),
     )
 
 
@@ -272,7 +302,11 @@ def _table(rows: Sequence[Row], where: str) -> Any:
         return pa.Table.from_pylist(list(rows))
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise RunError(
-            f"{where}: a column has values of several types, which Data-Juicer cannot read: {error}",
+            said(
+                "{where}: a column has values of several types, which Data-Juicer cannot read: {error}",
+                where=where,
+                error=error,
+            ),
             hint="give the column one type, or drop it with an operator of type function before",
         ) from None
 
@@ -294,7 +328,9 @@ def _read(answer: httpx.Response, where: str) -> Processed:
             rows: list[Row] = reader.read_all().to_pylist()
         told = json.loads(answer.headers.get("X-Metrics") or "{}")
     except (pa.ArrowInvalid, ValueError) as error:
-        raise RunError(f"{where}: Data-Juicer answered with something other than rows: {error}") from None
+        raise RunError(
+            said("{where}: Data-Juicer answered with something other than rows: {error}", where=where, error=error)
+        ) from None
     found = Processed([], [], [], {name: float(value) for name, value in told.items() if _is_number(value)})
     for row in rows:
         number, statistics = row.pop(NUMBER, None), row.get(STATISTICS) or {}
@@ -311,10 +347,10 @@ def _is_number(value: Any) -> bool:
 
 def _problem(answer: httpx.Response) -> str:
     try:
-        said = str(answer.json()["error"])
+        shown = str(answer.json()["error"])
     except (ValueError, KeyError, TypeError):
-        said = answer.text
-    return "\n".join(said.strip().splitlines()[-LINES:])[:500]
+        shown = answer.text
+    return "\n".join(shown.strip().splitlines()[-LINES:])[:500]
 
 
 def _last_lines(log: IO[bytes]) -> str:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedConfig
 
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.model import Model, RopeScaling
 from rlctl.runtime.pickles import reason_of
 
@@ -37,14 +38,18 @@ def files_are_told(what: str, hint: str = "") -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, ZeroDivisionError, SafetensorError, StrictDataclassError) as error:
-        raise RunError(f"{what}: {str(error).strip() or type(error).__name__}", hint=hint) from error
+        raise RunError(
+            said("{what}: {value}", what=what, value=str(error).strip() or type(error).__name__), hint=hint
+        ) from error
     except UnpicklingError as error:
-        raise RunError(f"{what}: {reason_of(error)}", hint="use weights in safetensors format") from error
+        raise RunError(
+            said("{what}: {reason_of}", what=what, reason_of=reason_of(error)), hint="use weights in safetensors format"
+        ) from error
     except RuntimeError as error:
         if MISMATCH not in str(error):
             raise
         told = "its weights have other shapes than its config.json; the log lists them"
-        raise RunError(f"{what}: {told}", hint=hint) from error
+        raise RunError(said("{what}: {told}", what=what, told=told), hint=hint) from error
 
 
 def import_modules(model: Model) -> None:
@@ -58,7 +63,12 @@ def import_modules(model: Model) -> None:
             importlib.import_module(name)
         except Exception as error:
             raise RunError(
-                f"model.import_modules: {name} cannot be imported: {type(error).__name__}: {error}",
+                said(
+                    "model.import_modules: {name} cannot be imported: {kind}: {error}",
+                    name=name,
+                    kind=type(error).__name__,
+                    error=error,
+                ),
                 hint="install it, or add its folder to PYTHONPATH with runtime.env_vars",
             ) from error
 
@@ -76,7 +86,7 @@ def changed_config(model: Model, path: str) -> PreTrainedConfig | None:
         values, _ = type(own).get_config_dict(path)
     except (OSError, ValueError) as error:
         raise RunError(
-            f"the config of {path} cannot be read: {error}",
+            said("the config of {path} cannot be read: {error}", path=path, error=error),
             hint="set model.path to a complete model folder, or to a name on the Hugging Face Hub",
         ) from error
     _check_names(model.overrides, own, values)
@@ -86,7 +96,7 @@ def changed_config(model: Model, path: str) -> PreTrainedConfig | None:
         changed = type(own).from_dict(values)
     except (TypeError, KeyError, ValueError, StrictDataclassError) as error:
         raise RunError(
-            f"{type(own).__name__} does not take model.overrides or model.rope: {error}",
+            said("{kind} does not take model.overrides or model.rope: {error}", kind=type(own).__name__, error=error),
             hint="use the keys of the model's config.json",
         ) from error
     changed._name_or_path = path
@@ -111,7 +121,7 @@ def _check_names(overrides: Mapping[str, Any], own: PreTrainedConfig, values: Ma
     for name, value in overrides.items():
         if value and name not in values and not hasattr(own, name):
             raise RunError(
-                f"model.overrides sets {name}, which {type(own).__name__} does not have",
+                said("model.overrides sets {name}, which {kind} does not have", name=name, kind=type(own).__name__),
                 hint=nearest(name, own.to_dict()) or "omit it: the model does not read it",
             )
 
@@ -134,7 +144,7 @@ def _put_rope(values: dict[str, Any], rope: RopeScaling, kind: str) -> None:
         return
     if any(isinstance(value, Mapping) for value in parameters.values()) and rope != RopeScaling():
         raise RunError(
-            f"{kind} has different rotary embeddings per layer type, but model.rope sets one for all",
+            said("{kind} has different rotary embeddings per layer type, but model.rope sets one for all", kind=kind),
             hint="set model.overrides.rope_parameters, with a mapping for each type",
         )
     theta = parameters.get("rope_theta") if rope.theta is None else rope.theta

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
 from rlctl.common.errors import PlanError, RunError
+from rlctl.common.messages.reasons import said
 
 FAMILIES = {
     "fsdp2": ("gpt_oss", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"),
@@ -70,7 +71,7 @@ class Routers:
         with choice:
             output = own(*args, **options)
         if len(choice.found) != 1:
-            raise RunError(f"a router chose {len(choice.found)} times in one pass; expected once")
+            raise RunError(said("a router chose {count} times in one pass; expected once", count=len(choice.found)))
         if self._found is not None:
             self._found[place] = choice.found[0]
         return output
@@ -118,7 +119,12 @@ def check_family(model_type: str, engine: str) -> None:
     """
     if model_type not in FAMILIES[engine]:
         raise PlanError(
-            f"algorithm.router_replay is set, but the {engine} engine supports it only for {', '.join(FAMILIES[engine])} "
-            f"models; this is a {model_type} model",
+            said(
+                "algorithm.router_replay is set, but the {engine} engine supports it only for {names} models; this "
+                "is a {model_type} model",
+                engine=engine,
+                names=", ".join(FAMILIES[engine]),
+                model_type=model_type,
+            ),
             hint="set algorithm.router_replay to off",
         )

@@ -26,6 +26,7 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.models.vision import auto_class
 
 USUAL_FAMILY = "qwen2"
@@ -165,22 +166,35 @@ def architecture_of(name: str, *, trust_remote_code: bool) -> tuple[dict[str, An
         family = values.get("model_type", "")
         if family not in CONFIG_MAPPING:
             raise RunError(
-                f"rlctl cannot make a small {family or 'model'} model from {name}: Transformers has no such family",
+                said(
+                    "rlctl cannot make a small {value} model from {name}: Transformers has no such family",
+                    value=family or "model",
+                    name=name,
+                ),
                 hint="set model.path to a model of a supported family, or to your own small model",
             )
         return values, "its config.json"
     if WITH_IMAGES.search(name):
         raise RunError(
-            f"a small model of {name} needs its config.json, tokenizer and image processor, which are not available locally",
-            hint="download these files (not the weights) into a folder and set model.path to it: "
-            f"hf download {name} --exclude '*.safetensors' --local-dir FOLDER",
+            said(
+                "a small model of {name} needs its config.json, tokenizer and image processor, which are not "
+                "available locally",
+                name=name,
+            ),
+            hint=said(
+                "download these files (not the weights) into a folder and set model.path to it: hf download {name} "
+                "--exclude '*.safetensors' --local-dir FOLDER",
+                name=name,
+            ),
         )
     family = family_of(name)
     return AutoConfig.for_model(family or USUAL_FAMILY).to_dict(), _said_by(name, family)
 
 
 def _said_by(name: str, family: str | None) -> str:
-    return f"its name: {family}" if family else f"the name matches no family; using {USUAL_FAMILY}"
+    if family:
+        return said("its name: {family}", family=family)
+    return said("the name matches no family; using {family}", family=USUAL_FAMILY)
 
 
 def family_of(name: str) -> str | None:
@@ -257,7 +271,9 @@ def write_tiny(
         else:
             model = auto_class(config).from_config(config)
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, StrictDataclassError) as error:
-        raise RunError(f"a small {values.get('model_type')} model cannot be made: {error}") from error
+        raise RunError(
+            said("a small {get} model cannot be made: {error}", get=values.get("model_type"), error=error)
+        ) from error
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return sum(parameter.numel() for parameter in model.parameters())

@@ -17,6 +17,7 @@ from itertools import accumulate
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.profiling.usage import Usage
 
 FIRST_CAUSE_SECONDS = 3.0
@@ -261,9 +262,9 @@ def silence_of(sent: Sent, seconds: float, limit: float, overdue: str) -> Worker
     name, hint = sent.name, f"see {sent.name} under logs/ in the run folder"
     if sent.pulse is not None and sent.pulse.is_away():
         why = f"its process has been unresponsive for {sent.pulse.limit:g} s: it hangs, or its machine is down"
-        return WorkerLost(f"{name}: {why}", actor=name, hint=hint)
+        return WorkerLost(said("{name}: {why}", name=name, why=why), actor=name, hint=hint)
     if seconds > limit + sent.slack:
-        return WorkerLost(f"{name}: {overdue.format(limit)}", actor=name, hint=hint)
+        return WorkerLost(said("{name}: {format}", name=name, format=overdue.format(limit)), actor=name, hint=hint)
     return None
 
 
@@ -314,11 +315,15 @@ def found_of(name: str, call: Any) -> Outcome | Reply | WorkerFailed:
         hint = f"read the log of {name} under logs/ in the run folder"
         return WorkerLost(_death(name, error), actor=name, hint=hint)
     except ray.exceptions.RayTaskError as error:
-        return WorkerFailed(f"{name}: {error.cause}", actor=name, trace=str(error))
+        return WorkerFailed(said("{name}: {cause}", name=name, cause=error.cause), actor=name, trace=str(error))
     except ray.exceptions.RayError as error:
-        return WorkerFailed(f"{name}: {type(error).__name__}: {error}", actor=name)
+        return WorkerFailed(
+            said("{name}: {kind}: {error}", name=name, kind=type(error).__name__, error=error), actor=name
+        )
     if isinstance(found, Outcome) and found.failed:
-        return WorkerFailed(f"{name}: {found.error}", actor=name, trace=found.trace, hint=found.hint)
+        return WorkerFailed(
+            said("{name}: {error}", name=name, error=found.error), actor=name, trace=found.trace, hint=found.hint
+        )
     return found
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.runtime.processes.determinism import VARIABLES
 from rlctl.runtime.user_code import import_file, last_lines
@@ -120,8 +121,15 @@ def import_plugins(plugins: Sequence[str]) -> None:
             importlib.import_module(plugin)
         except (Exception, SystemExit) as error:
             raise RunError(
-                f"runtime.plugins: {plugin} is not a folder, and importing it as a module failed:\n{last_lines(error)}",
-                hint=f"use a folder of Python files or an importable module; Python searches {', '.join(sys.path[-3:])}",
+                said(
+                    "runtime.plugins: {plugin} is not a folder, and importing it as a module failed:\n{error}",
+                    plugin=plugin,
+                    error=last_lines(error),
+                ),
+                hint=said(
+                    "use a folder of Python files or an importable module; Python searches {names}",
+                    names=", ".join(sys.path[-3:]),
+                ),
             ) from error
 
 
@@ -139,7 +147,9 @@ def copies_of_logs(logs: Path, folder: str | None, run: str) -> Iterator[None]:
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"runtime.log_folder {folder} cannot be created: {error.strerror}") from error
+        raise RunError(
+            said("runtime.log_folder {folder} cannot be created: {strerror}", folder=folder, strerror=error.strerror)
+        ) from error
     over = threading.Event()
 
     def keep_copying() -> None:

@@ -30,6 +30,7 @@ from ray.util.placement_group import (
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.planning.plan import Plan, RolePlan, StagePlan
 from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.processes.environment import ENGINE_GPUS
@@ -295,13 +296,13 @@ def _wait_for(group: PlacementGroup, timeout: float, stop_requested: Callable[[]
         waited = time.monotonic() - began
         if waited >= timeout:
             raise RunError(
-                f"no devices after {timeout:g} s: {_missing(group)}",
+                said("no devices after {timeout:g} s: {missing}", timeout=timeout, missing=_missing(group)),
                 hint="change placement.nodes and placement.devices_per_node, or wait for other runs to end; "
                 "runtime.ray.startup_timeout sets how long a run waits",
             )
         if waited >= TOLD_AFTER_SECONDS and (why := _missing(group)) != told:
             told = why
-            tell(f"waiting for devices, {timeout:g} s at most: {why}")
+            tell(said("waiting for devices, {timeout:g} s at most: {why}", timeout=timeout, why=why))
 
 
 def _hear_of_lost_nodes() -> None:

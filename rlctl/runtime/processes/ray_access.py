@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 ADDRESS = "RAY_ADDRESS"
@@ -46,11 +47,15 @@ def private_folder() -> Path:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
             raise RunError(
-                f"{folder} belongs to another user; Ray's files would not be private", hint="set RAY_TMPDIR to a folder"
+                said("{folder} belongs to another user; Ray's files would not be private", folder=folder),
+                hint="set RAY_TMPDIR to a folder",
             )
         folder.chmod(0o700)
     except OSError as error:
-        raise RunError(f"{folder} cannot be created: {error.strerror}", hint="set RAY_TMPDIR to a folder") from error
+        raise RunError(
+            said("{folder} cannot be created: {strerror}", folder=folder, strerror=error.strerror),
+            hint="set RAY_TMPDIR to a folder",
+        ) from error
     return folder
 
 
@@ -159,13 +164,16 @@ def join(address: str, **arguments: Any) -> None:
     # A process with a token refuses the calls of a head without one, which then ends every actor of that process.
     if _asks_for_token(address):
         use_token()
-    said: list[str] = []
+    written: list[str] = []
     try:
-        with _kept_stderr(said):
+        with _kept_stderr(written):
             ray.init(address=address, **arguments)
     except Exception as error:
-        what = f"the Ray cluster at {address} cannot be used"
-        raise (refused(what, error, "".join(said)) or RunError(f"{what}: {error}", hint=_UNREACHED)) from error
+        what = said("the Ray cluster at {address} cannot be used", address=address)
+        raise (
+            refused(what, error, "".join(written))
+            or RunError(said("{what}: {error}", what=what, error=error), hint=_UNREACHED)
+        ) from error
 
 
 def _connect(address: str) -> None:
@@ -177,11 +185,13 @@ def _connect(address: str) -> None:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
             pass
     except (OSError, OverflowError) as error:
-        raise RunError(f"nothing answers at {address}: {error}", hint=_UNREACHED) from error
+        raise RunError(
+            said("nothing answers at {address}: {error}", address=address, error=error), hint=_UNREACHED
+        ) from error
 
 
 @contextmanager
-def _kept_stderr(said: list[str]) -> Iterator[None]:
+def _kept_stderr(written: list[str]) -> Iterator[None]:
     """Within, the lines of Ray's C++ code on stderr are kept: why a cluster refuses is only there, once a second for ten."""
     sys.stderr.flush()
     shown = os.dup(2)
@@ -195,26 +205,29 @@ def _kept_stderr(said: list[str]) -> Iterator[None]:
             os.close(shown)
             kept.seek(0)
             lines = kept.read().decode(errors="replace").splitlines(keepends=True)
-            said += [line for line in lines if _RAYS.match(line)]
+            written += [line for line in lines if _RAYS.match(line)]
             os.write(2, "".join(line for line in lines if not _RAYS.match(line)).encode())
 
 
-def refused(what: str, error: BaseException, said: str = "") -> RunError | None:
+def refused(what: str, error: BaseException, written: str = "") -> RunError | None:
     """What to do about a token that a cluster asks for; None for an error of another kind.
 
     Args:
         what: what is not possible.
         error: of Ray.
-        said: what Ray has written to stderr meanwhile.
+        written: what Ray has written to stderr meanwhile.
     """
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    text = f"{error} {said}".lower()
+    text = f"{error} {written}".lower()
     if "AuthenticationError" not in kinds and not any(word in text for word in _REFUSED):
         return None
     held = _described()
     return RunError(
-        f"{what}: it requires Ray's token, and {held}",
-        hint=f"set {TOKEN_PATH} to a file with the cluster's token; `ray get-auth-token` on its head prints the token",
+        said("{what}: it requires Ray's token, and {held}", what=what, held=held),
+        hint=said(
+            "set {token_path} to a file with the cluster's token; `ray get-auth-token` on its head prints the token",
+            token_path=TOKEN_PATH,
+        ),
     )
 
 
@@ -245,7 +258,11 @@ def address_to_join(address: str) -> str:
         raise RunError("runtime.ray.address is auto, and you have no Ray cluster on this machine", hint=hint)
     listed = ", ".join(found)
     raise RunError(
-        f"runtime.ray.address is auto, and you have {len(found)} Ray clusters on this machine: {listed}",
+        said(
+            "runtime.ray.address is auto, and you have {count} Ray clusters on this machine: {listed}",
+            count=len(found),
+            listed=listed,
+        ),
         hint="name one with --address",
     )
 

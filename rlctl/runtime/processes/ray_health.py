@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.processes.calls import WorkerFailed
 from rlctl.runtime.stopping import StopSwitch
 
@@ -104,13 +105,24 @@ def ended(name: str, process: subprocess.Popen[bytes], logs: Path, killed: int) 
         killed: processes that the system has killed for lack of memory since Ray was started.
     """
     code = int(process.returncode)
-    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    how = said("killed by {name}", name=signal.Signals(-code).name) if code < 0 else said("exit code {code}", code=code)
     if killed and code == -signal.SIGKILL:
         how += "; the system killed processes for lack of memory in the meantime"
-    said = last_words(logs / f"{name}.out")
+    words = last_words(logs / f"{name}.out")
     return RayLost(
-        f"Ray's {NEEDED[name]} died ({name}, process {process.pid}, {how}){f': {said}' if said else ''}",
-        hint=f"its logs are {logs}/{name}.*; `dmesg` shows whether the system killed it for lack of memory",
+        said(
+            "Ray's {needed} died ({name}, process {pid}, {how}){value}",
+            needed=NEEDED[name],
+            name=name,
+            pid=process.pid,
+            how=how,
+            value=f": {words}" if words else "",
+        ),
+        hint=said(
+            "its logs are {logs}/{name}.*; `dmesg` shows whether the system killed it for lack of memory",
+            logs=logs,
+            name=name,
+        ),
     )
 
 
@@ -153,7 +165,12 @@ class Head:
         except OSError:
             if time.monotonic() - self._answered > self._away:
                 return RayLost(
-                    f"the head of the Ray cluster at {self._at[0]}:{self._at[1]} has been unresponsive for {self._away:g} s",
+                    said(
+                        "the head of the Ray cluster at {at}:{at2} has been unresponsive for {away:g} s",
+                        at=self._at[0],
+                        at2=self._at[1],
+                        away=self._away,
+                    ),
                     hint="restart the cluster, or check why this machine cannot reach it",
                 )
         self._asked = time.monotonic()

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rlctl.common.messages.reasons import said
+
 NAME = "ray_timeline.json"
 
 
@@ -32,6 +34,13 @@ def _write(file: Path, tell: Callable[[str], None]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         ray.timeline(filename=str(file))
     except Exception as error:  # noqa: BLE001 - observing never ends a run
-        tell(f"Ray's timeline was not written to {file}: {type(error).__name__}: {error}")
+        tell(
+            said(
+                "Ray's timeline was not written to {file}: {kind}: {error}",
+                file=file,
+                kind=type(error).__name__,
+                error=error,
+            )
+        )
     else:
-        tell(f"Ray's timeline is in {file}; chrome://tracing and ui.perfetto.dev show it")
+        tell(said("Ray's timeline is in {file}; chrome://tracing and ui.perfetto.dev show it", file=file))

@@ -19,6 +19,7 @@ from tempfile import mkdtemp
 from typing import Any, TypeVar
 
 from rlctl.common.errors import MissingDependency, RunError
+from rlctl.common.messages.reasons import said
 
 T = TypeVar("T")
 CACHE_VARIABLE = "RLCTL_CACHE"
@@ -61,9 +62,12 @@ def bring(url: str, *, key: str, only_file: bool = False) -> Path:
         files = sorted(system.find(path)) if folder else [path]
         states = [system.info(file) for file in files]
     if not files:
-        raise RunError(f"{url} ({key}) contains no file", hint=f"check {key}")
+        raise RunError(said("{url} ({key}) contains no file", url=url, key=key), hint=said("check {key}", key=key))
     if folder and only_file:
-        raise RunError(f"{url} ({key}) is a folder; expected a file", hint=f"name one file in {key}")
+        raise RunError(
+            said("{url} ({key}) is a folder; expected a file", url=url, key=key),
+            hint=said("name one file in {key}", key=key),
+        )
     told = [
         (file, *(str(state[name]) for name in _STATE if name in state))
         for file, state in zip(files, states, strict=True)
@@ -151,11 +155,14 @@ def file_system(url: str, *, key: str) -> tuple[Any, str]:
     try:
         return fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ValueError as error:
-        raise RunError(f"{url} ({key}): {error}", hint=f"set {key} to a path, or to a URL that fsspec knows") from error
+        raise RunError(
+            said("{url} ({key}): {error}", url=url, key=key, error=error),
+            hint=said("set {key} to a path, or to a URL that fsspec knows", key=key),
+        ) from error
     except (ImportError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise MissingDependency(
-            f"{url} ({key}) cannot be reached: {reason}",
+            said("{url} ({key}) cannot be reached: {reason}", url=url, key=key, reason=reason),
             hint=WHAT_TO_INSTALL.get(kind, f"install the package that fsspec needs for {kind}://"),
         ) from error
 
@@ -191,7 +198,10 @@ def _inside(file: str, path: str, url: str) -> str:
     """
     name = os.path.relpath(file, path)
     if ".." in Path(name).parts:
-        raise RunError(f"{url} names a file outside of it: {file}", hint="nothing was copied; delete that file there")
+        raise RunError(
+            said("{url} names a file outside of it: {file}", url=url, file=file),
+            hint="nothing was copied; delete that file there",
+        )
     return name
 
 
@@ -211,11 +221,20 @@ def _told(url: str, key: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise RunError(f"{key}: {url} does not exist", hint=f"correct the URL in {key}") from error
+        raise RunError(
+            said("{key}: {url} does not exist", key=key, url=url), hint=said("correct the URL in {key}", key=key)
+        ) from error
     except Exception as error:  # file systems raise errors of their own kinds
         if isinstance(error, RunError):
             raise
         text = str(error).strip().splitlines()
         raise RunError(
-            f"{url} ({key}) cannot be used: {type(error).__name__}: {text[0] if text else ''}", hint=f"check {key}"
+            said(
+                "{url} ({key}) cannot be used: {kind}: {value}",
+                url=url,
+                key=key,
+                kind=type(error).__name__,
+                value=text[0] if text else "",
+            ),
+            hint=said("check {key}", key=key),
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config, config_from, to_plain
 from rlctl.runtime.remote.files import bring, is_remote
 
@@ -40,7 +41,7 @@ def _bring_below(value: Any, where: str, tell: Callable[[str], None]) -> bool:
         named = (is_model and name in NAMES) or at.endswith("checkpoint.resume_path")
         if named and isinstance(item, str) and is_remote(item):
             value[name] = str(bring(item, key=at))
-            tell(f"{item} ({at}) is at {value[name]}")
+            tell(said("{item} ({at}) is at {value}", item=item, at=at, value=value[name]))
             found = True
         else:
             found |= _bring_below(item, at, tell)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import without_secrets
 
 Kind = Literal[
@@ -56,7 +57,10 @@ class Events:
             _cut_unfinished_line(path)
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
-            raise RunError(f"{path} cannot be written: {error.strerror}", hint="choose another run.folder") from error
+            raise RunError(
+                said("{path} cannot be written: {strerror}", path=path, strerror=error.strerror),
+                hint="choose another run.folder",
+            ) from error
         self._observer = observer
         self._stage: dict[str, Any] = {}
         self._broken = False

@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import replacing
 
 FOLDER = "samples"
@@ -69,7 +70,7 @@ class SampleFiles:
         except (OSError, TypeError) as error:
             if not self._broken:
                 self._broken = True
-                self.tell(f"responses cannot be written to {path.parent}: {error}")
+                self.tell(said("responses cannot be written to {parent}: {error}", parent=path.parent, error=error))
 
 
 TOLD_FIRST = ("prompt_id", "source", "rewards")

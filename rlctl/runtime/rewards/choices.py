@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards.interface import Call, Outcome
 
 MOST_ANSWER_TAGS = 10
@@ -43,10 +44,20 @@ def multiple_choice(
     0.5 for repetition and measures the length with its padding.
     """
     if scores not in SCORES:
-        raise RunError(f"rule multiple_choice has no scores {scores!r}; there are {', '.join(SCORES)}")
-    said = after_last_thinking(call.response)
-    boxes = re.findall(r"\\boxed\{([^}]+)\}", said)
-    stated = said[said.lower().rfind("answer is") + len("answer is") :] if "answer is" in said.lower() else said
+        raise RunError(
+            said(
+                "rule multiple_choice has no scores {scores!r}; there are {names}",
+                scores=scores,
+                names=", ".join(SCORES),
+            )
+        )
+    stripped = after_last_thinking(call.response)
+    boxes = re.findall(r"\\boxed\{([^}]+)\}", stripped)
+    stated = (
+        stripped[stripped.lower().rfind("answer is") + len("answer is") :]
+        if "answer is" in stripped.lower()
+        else stripped
+    )
     letter = next((character for character in (boxes[-1] if boxes else stated) if character.isupper()), None)
     right = letter == str(call.answer)[:1]
     base = SCORES[scores][right, bool(boxes)]

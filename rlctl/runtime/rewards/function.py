@@ -10,7 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rlctl.common.errors import RunError, nearest
+from rlctl.common.errors import RunError, nearest_and
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.user_code import import_file, last_lines
 
 PACKAGE, FILE = "pkg://", "file://"
@@ -28,8 +29,13 @@ def load_function(path: str, name: str) -> Callable[..., Any]:
     if not callable(function):
         names = [key for key, value in vars(module).items() if inspect.isfunction(value)]
         raise RunError(
-            f"{path} has no function {name!r}; it has {', '.join(names) or 'none'}",
-            hint=f"{nearest(name, names)} set the function of the reward".strip(),
+            said(
+                "{path} has no function {name!r}; it has {value}",
+                path=path,
+                name=name,
+                value=", ".join(names) or "none",
+            ),
+            hint=nearest_and(name, names, "set the function of the reward"),
         )
     return function
 
@@ -43,7 +49,7 @@ def file_of(path: str) -> Path:
     file = Path(path.removeprefix(FILE)).expanduser().resolve()
     if not file.is_file():
         raise RunError(
-            f"there is no reward file {file}",
+            said("there is no reward file {file}", file=file),
             hint="set the path of the reward; relative paths start at the working directory",
         )
     return file
@@ -54,7 +60,9 @@ def _import_module(path: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise RunError(f"importing the reward's module {name} fails:\n{last_lines(error)}") from error
+        raise RunError(
+            said("importing the reward's module {name} fails:\n{error}", name=name, error=last_lines(error))
+        ) from error
 
 
 def _import_file(file: Path) -> ModuleType:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.auxiliary import Auxiliary
 from rlctl.runtime.rewards.interface import Call, Outcome
 from rlctl.runtime.rewards.service import Service, ServiceError, one_by_one
@@ -170,7 +171,7 @@ def text_of(completion: Mapping[str, Any]) -> str:
     except (KeyError, IndexError, TypeError):
         content = None
     if not isinstance(content, str) or not content:
-        raise ServiceError(f"the judge's answer is empty: {json.dumps(completion)[:300]}")
+        raise ServiceError(said("the judge's answer is empty: {dumps}", dumps=json.dumps(completion)[:300]))
     return content
 
 
@@ -211,7 +212,13 @@ def _list(answer: str, count: int) -> list[Outcome]:
 
 
 def _unreadable(answer: str, expected: str) -> ServiceError:
-    return ServiceError(f"the judge's answer contains no score; expected {expected}, got ...{answer[-300:]!r}")
+    return ServiceError(
+        said(
+            "the judge's answer contains no score; expected {expected}, got ...{answer!r}",
+            expected=expected,
+            answer=answer[-300:],
+        )
+    )
 
 
 READERS: dict[Scoring, Callable[[str, int], list[Outcome]]] = {

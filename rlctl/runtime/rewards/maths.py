@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards.interface import Call, Outcome
 
 THINK, END_OF_THINKING = "<think>", "</think>"
@@ -132,8 +133,10 @@ def math(call: Call, *, method: str = "verl", pattern: str | None = None) -> boo
     """
     if pattern is not None:
         if method != "trinity":
-            raise RunError(f"rule math takes a pattern with method trinity only, not with {method}")
+            raise RunError(said("rule math takes a pattern with method trinity only, not with {method}", method=method))
         return by_trinity(call, pattern)
     if method not in METHODS:
-        raise RunError(f"rule math has no method {method!r}; its methods are {', '.join(METHODS)}")
+        raise RunError(
+            said("rule math has no method {method!r}; its methods are {names}", method=method, names=", ".join(METHODS))
+        )
     return METHODS[method](call)

@@ -39,6 +39,7 @@ from typing import Self
 import psutil
 
 from rlctl.common.errors import RlctlError, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.processes.process_group import end_group, status_of
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome, Ready, Scorer
 from rlctl.sandbox import REAPER
@@ -218,13 +219,16 @@ class CallPool:
         self._children.remove(child)
         _kill(child)
         if child.loading:
-            raise RunError(f"a scoring process was lost while it loaded the reward: it {reason}", hint=self._hint())
+            raise RunError(
+                said("a scoring process was lost while it loaded the reward: it {reason}", reason=reason),
+                hint=self._hint(),
+            )
         for _ in range(len(child.pending) if self._together else 1):
             batch.settle(child.pending.popleft(), Failure(f"the call {reason}"))
         batch.waiting.extendleft(reversed(child.pending))
 
     def _hint(self) -> str:
-        return f"see {self._log}" if self._log else ""
+        return said("read {log}", log=self._log) if self._log else ""
 
     def _abandon(self) -> None:
         """Kill the children that still work on calls nobody waits for."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from rlctl.common.errors import RunError, nearest
+from rlctl.common.errors import RunError, nearest_and
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.rewards import Reward
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.types import Prompt
@@ -52,17 +53,27 @@ def rewards_for(prompt: Prompt, rewards: Sequence[Reward], *, required: bool = T
         if not found:
             names = [reward.name for reward in rewards]
             raise RunError(
-                f"the data source {prompt.source!r} names the reward {named!r}; expected one of {', '.join(names)}",
-                hint=f"{nearest(named, names)} set data.train[].reward".strip(),
+                said(
+                    "the data source {source!r} names the reward {named!r}; expected one of {names}",
+                    source=prompt.source,
+                    named=named,
+                    names=", ".join(names),
+                ),
+                hint=nearest_and(named, names, "set data.train[].reward to one of these"),
             )
         return found
     labels = (prompt.source, str(prompt.extra.get("tag")))
     found = [i for i, reward in enumerate(rewards) if _covers(reward.applies_to, labels)]
     if not found and required:
         covered = "; ".join(f"{reward.name} applies to {', '.join(reward.applies_to or ())}" for reward in rewards)
-        tag = f" with the tag {prompt.extra['tag']!r}" if "tag" in prompt.extra else ""
+        tag = said(" with the tag {extra!r}", extra=prompt.extra["tag"]) if "tag" in prompt.extra else ""
         raise RunError(
-            f"no reward scores prompts of the data source {prompt.source!r}{tag}: {covered or 'the config has no rewards'}",
+            said(
+                "no reward scores prompts of the data source {source!r}{tag}: {value}",
+                source=prompt.source,
+                tag=tag,
+                value=covered or "the config has no rewards",
+            ),
             hint="add it to the applies_to of a reward, or add a reward without applies_to",
         )
     return found

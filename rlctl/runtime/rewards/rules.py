@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation, Overflow
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards import boxed as latex
 from rlctl.runtime.rewards import dapo
 from rlctl.runtime.rewards.choices import multiple_choice, search_qa
@@ -84,7 +85,7 @@ def gsm8k(call: Call, *, method: str = "strict", format_score: float = 0.0) -> b
         numbers = re.findall(r"-?[0-9.,]+", tail)
         found = [text for text in numbers if text != "."] or numbers[:1]
     else:
-        raise RunError(f"rule gsm8k has no method {method!r}; its methods are strict and flexible")
+        raise RunError(said("rule gsm8k has no method {method!r}; its methods are strict and flexible", method=method))
     if not found:
         return False
     return True if found[-1] == str(call.answer) else format_score or False
@@ -278,9 +279,9 @@ def auto_rule(source: str) -> Auto:
         return Auto("dapo_math", wrong=-1.0)
     if source in AUTO:
         return AUTO[source]
-    known = f"the built-in ones are {', '.join(AUTO)} and aime..."
+    known = said("the built-in ones are {names} and aime...", names=", ".join(AUTO))
     raise RunError(
-        f"rule auto has no rule for the data source {source!r}; {known}",
+        said("rule auto has no rule for the data source {source!r}; {known}", source=source, known=known),
         hint=NO_RULE.get(
             source, f"set the reward's rule to one of {', '.join(RULES)}, or use a reward of type function"
         ),

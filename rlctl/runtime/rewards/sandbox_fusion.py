@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards.interface import Call, Outcome
 from rlctl.runtime.rewards.service import Service, ServiceError, one_by_one
 
@@ -174,6 +175,8 @@ def passes(answer: Mapping[str, Any], expected: str | None) -> bool:
         return False
     if status != "Success" or ran.get("status") != "Finished":
         message = str(answer.get("message") or answer)[:300]
-        raise ServiceError(f"the sandbox answered with status {status!r}: {message}")
+        raise ServiceError(
+            said("the sandbox answered with status {status!r}: {message}", status=status, message=message)
+        )
     written = ran.get("stdout") or ""
     return expected is None or written.rstrip("\n") == expected.rstrip("\n")

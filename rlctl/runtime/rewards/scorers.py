@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlctl.common.errors import MissingDependency, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards.function import load_function
 from rlctl.runtime.rewards.interface import Call, Loaded, Outcome
 from rlctl.runtime.rewards.rules import RULES, auto_rule
@@ -44,7 +45,8 @@ class RuleScorer:
         except TypeError as error:
             known = ", ".join(list(signature.parameters)[1:]) or "none"
             raise RunError(
-                f"the rule {self.rule}: {error}; its arguments are: {known}", hint="set the args of the reward"
+                said("the rule {rule}: {error}; its arguments are: {known}", rule=self.rule, error=error, known=known),
+                hint="set the args of the reward",
             ) from error
 
     def load(self) -> Loaded:
@@ -71,7 +73,10 @@ class RuleScorer:
 def _check_needs(rule: str) -> None:
     needs = RULES[rule].needs
     if needs is not None and importlib.util.find_spec(needs[0]) is None:
-        raise MissingDependency(f"the rule {rule} needs {needs[1]}", hint=f"pip install {needs[1]}")
+        raise MissingDependency(
+            said("the rule {rule} needs {needs}", rule=rule, needs=needs[1]),
+            hint=said("pip install {needs}", needs=needs[1]),
+        )
 
 
 def _outcome(verdict: bool | float | Outcome, right: float, wrong: float) -> Outcome:

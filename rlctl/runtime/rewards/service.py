@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import httpx
 
 from rlctl.common.errors import RlctlError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.outcome import failure_of
 
@@ -101,15 +102,24 @@ class Service:
             async with self.gate:
                 answer = await asyncio.wait_for(self._send(url, body), self.timeout)
         except TimeoutError:
-            raise ServiceError(f"{url} took longer than {self.timeout:g} s to answer") from None
+            raise ServiceError(
+                said("{url} took longer than {timeout:g} s to answer", url=url, timeout=self.timeout)
+            ) from None
         except httpx.HTTPError as error:
             return _Busy(f"{url} cannot be reached: {str(error) or type(error).__name__}")
         except httpx.InvalidURL as error:
-            raise ServiceError(f"{url} is not a valid URL: {error}") from None
+            raise ServiceError(said("{url} is not a valid URL: {error}", url=url, error=error)) from None
         if answer.status_code in BUSY:
             return _Busy(f"{url} answered {answer.status_code}: {self._shown(answer.text)}", _asked_pause(answer))
         if answer.status_code >= 400:
-            raise ServiceError(f"{url} answered {answer.status_code}: {self._shown(answer.text)}")
+            raise ServiceError(
+                said(
+                    "{url} answered {status_code}: {text}",
+                    url=url,
+                    status_code=answer.status_code,
+                    text=self._shown(answer.text),
+                )
+            )
         return self._json(url, answer)
 
     async def _send(self, url: str, body: dict[str, Any]) -> httpx.Response:
@@ -117,7 +127,7 @@ class Service:
         return await self.client.post(url, json=body, headers=headers)
 
     def _json(self, url: str, answer: httpx.Response) -> dict[str, Any] | _Busy:
-        problem = f"{url} answered with {self._shown(answer.text)!r}; expected a JSON object"
+        problem = said("{url} answered with {text!r}; expected a JSON object", url=url, text=self._shown(answer.text))
         try:
             found = answer.json()
         except ValueError:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.reward_signatures import VERL_ARGUMENTS, Parameters, arguments_of, form_of, missing_arguments
 from rlctl.runtime.rewards.interface import Call, Failure, Loaded, Outcome
 from rlctl.runtime.rewards.outcome import as_outcome, failure_of, is_number
@@ -116,7 +117,11 @@ def _form_of(takes: Parameters, path: str) -> str:
     form = form_of(takes)
     if form is None:
         raise RunError(
-            f"the reward function of {path} takes ({takes}), which matches no supported signature",
+            said(
+                "the reward function of {path} takes ({takes}), which matches no supported signature",
+                path=path,
+                takes=takes,
+            ),
             hint="take response and answer, or verl's data_source, solution_str, ground_truth and extra_info",
         )
     return form
@@ -125,8 +130,14 @@ def _form_of(takes: Parameters, path: str) -> str:
 def _check_takes(form: str, takes: Parameters, path: str) -> None:
     if missing := missing_arguments(form, takes):
         raise RunError(
-            f"the reward function of {path} takes ({takes}) and not {', '.join(missing)}; it is called with "
-            f"{', '.join(arguments_of(form, takes))} by name",
+            said(
+                "the reward function of {path} takes ({takes}) and not {names}; it is called with "
+                "{arguments_of_names} by name",
+                path=path,
+                takes=takes,
+                names=", ".join(missing),
+                arguments_of_names=", ".join(arguments_of(form, takes)),
+            ),
             hint="give it those parameters, or **kwargs",
         )
 
@@ -206,10 +217,14 @@ def _made(function: Function, args: Mapping[str, Any], path: str) -> Function:
         made: Function = function(**args)
     except TypeError as error:
         raise RunError(
-            f"the reward class of {path} cannot be instantiated: {error}", hint="set the args of the reward"
+            said("the reward class of {path} cannot be instantiated: {error}", path=path, error=error),
+            hint="set the args of the reward",
         ) from error
     if not callable(made):
-        raise RunError(f"instances of the reward class of {path} are not callable", hint="give the class a __call__")
+        raise RunError(
+            said("instances of the reward class of {path} are not callable", path=path),
+            hint="give the class a __call__",
+        )
     return made
 
 

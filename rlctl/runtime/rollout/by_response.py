@@ -10,6 +10,7 @@ from itertools import count
 from typing import Generic, Protocol, TypeVar
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rollout.interface import TokensComputed, check_requests
 from rlctl.runtime.rollout.weights import TakesWeights
 from rlctl.runtime.types import Request, Response
@@ -109,7 +110,13 @@ class ByResponse(TakesWeights, Generic[AnyRow]):
         check_requests(requests, **self._limits)
         for index, request in enumerate(requests):
             if request.inputs:
-                raise RunError(f"request {index} has images, but rlctl sends {self._server_name} only token ids")
+                raise RunError(
+                    said(
+                        "request {index} has images, but rlctl sends {server_name} only token ids",
+                        index=index,
+                        server_name=self._server_name,
+                    )
+                )
             if request.sampling.stop and not self._tokenizes:
                 raise RunError(
                     "stop strings need a tokenizer",
@@ -120,7 +127,7 @@ class ByResponse(TakesWeights, Generic[AnyRow]):
         if self._unusable:
             raise RunError(self._unusable)
         if self.asleep:
-            raise RunError(f"the engine sleeps; expected wake() before {call}")
+            raise RunError(said("the engine sleeps; expected wake() before {call}", call=call))
 
     def _check_open(self) -> None:
         if self._unusable == CLOSED:

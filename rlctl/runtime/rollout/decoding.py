@@ -17,6 +17,7 @@ import torch
 from transformers.cache_utils import Cache
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rollout.cache import RowCache
 from rlctl.runtime.rollout.interface import TokensComputed
 from rlctl.runtime.rollout.model import CausalModel
@@ -112,7 +113,10 @@ class Decoding:
         """
         if not bool(self._log_probs.isfinite().all()):
             raise RunError(
-                f"the model computed log-probs that are not finite at weight version {weight_version}",
+                said(
+                    "the model computed log-probs that are not finite at weight version {weight_version}",
+                    weight_version=weight_version,
+                ),
                 hint="the weights have diverged: check the gradient norm and the learning rate of the last steps",
             )
         lengths = (self._tokens != _NO_TOKEN).sum(1).tolist()

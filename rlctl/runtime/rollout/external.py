@@ -22,6 +22,7 @@ from typing import Any
 import httpx
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards.service import Service, ServiceAway, ServiceError
 from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
 from rlctl.runtime.rollout.randomness import stream_keys
@@ -139,7 +140,7 @@ class ExternalEngine(TakesWeights):
             RunError: always.
         """
         raise RunError(
-            f"{self._url} serves its own weights and cannot receive new ones",
+            said("{url} serves its own weights and cannot receive new ones", url=self._url),
             hint="set rollout.engine to vllm or transformers in a run that trains",
         )
 
@@ -167,7 +168,9 @@ class ExternalEngine(TakesWeights):
         check_requests(requests, max_length=self._max_length, vocab_size=UNKNOWN)
         for index, request in enumerate(requests):
             if request.inputs:
-                raise RunError(f"request {index} has images, but an external endpoint receives only token ids")
+                raise RunError(
+                    said("request {index} has images, but an external endpoint receives only token ids", index=index)
+                )
 
     def _begin(self, request: Request, index: int, seconds: float | None) -> Future[Response]:
         """Ask for the response at a place of a request's group, within so many seconds each time."""
@@ -237,13 +240,30 @@ def _response(answer: Mapping[str, Any], sampling: Sampling, url: str) -> Respon
         reason, text = choice["finish_reason"], choice.get("stop_reason")
     except (KeyError, TypeError, ValueError) as error:
         raise ServiceError(
-            f"{url} answered without {error}; expected one choice with token_ids, logprobs.token_logprobs and finish_reason, "
-            "as vLLM's server gives them"
+            said(
+                "{url} answered without {error}; expected one choice with token_ids, logprobs.token_logprobs and "
+                "finish_reason, as vLLM's server gives them",
+                url=url,
+                error=error,
+            )
         ) from error
     if not token_ids or len(token_ids) != len(log_probs):
-        raise ServiceError(f"{url} answered with {len(token_ids or ())} tokens and {len(log_probs)} log-probs")
+        raise ServiceError(
+            said(
+                "{url} answered with {count} tokens and {log_probs_count} log-probs",
+                url=url,
+                count=len(token_ids or ()),
+                log_probs_count=len(log_probs),
+            )
+        )
     if any(value is None or not math.isfinite(value) for value in log_probs):
-        raise ServiceError(f"{url} answered with log-probs that are not finite: {str(log_probs)[:100]}")
+        raise ServiceError(
+            said(
+                "{url} answered with log-probs that are not finite: {log_probs}",
+                url=url,
+                log_probs=str(log_probs)[:100],
+            )
+        )
     return Response(
         token_ids=tuple(map(int, token_ids)),
         log_probs=tuple(map(float, log_probs)),

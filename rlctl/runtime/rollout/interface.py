@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.types import Request, Response, Sampling
 
 
@@ -148,7 +149,7 @@ def check_requests(requests: Sequence[Request], *, max_length: int, vocab_size: 
     for index, request in enumerate(requests):
         problem = _problem(request, max_length=max_length, vocab_size=vocab_size)
         if problem:
-            raise RunError(f"request {index}: {problem}")
+            raise RunError(said("request {index}: {problem}", index=index, problem=problem))
 
 
 def _problem(request: Request, *, max_length: int, vocab_size: int) -> str:

@@ -14,6 +14,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, get_layer_types_and_kwargs
 
 from rlctl.common.errors import MissingDependency, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.models.config import files_are_told
 from rlctl.runtime.models.routers import Routers
 from rlctl.runtime.models.vision import Vision, auto_class, reads_images, set_text_attention
@@ -56,7 +57,11 @@ def load_model(
         implementation = "auto"
     if implementation not in ATTENTIONS:
         raise RunError(
-            f"the Transformers engine has no attention {implementation!r}; expected one of {', '.join(ATTENTIONS)}",
+            said(
+                "the Transformers engine has no attention {implementation!r}; expected one of {names}",
+                implementation=implementation,
+                names=", ".join(ATTENTIONS),
+            ),
             hint="use one of these, or the vllm engine: other implementations ignore the masks that this engine builds",
         )
     try:
@@ -71,7 +76,9 @@ def load_model(
                 trust_remote_code=trust_remote_code,
             )
     except ImportError as error:
-        raise MissingDependency(f"the model {path} needs a package that is not installed: {error}") from error
+        raise MissingDependency(
+            said("the model {path} needs a package that is not installed: {error}", path=path, error=error)
+        ) from error
     if (
         implementation == "auto"
         and model.config._attn_implementation == "sdpa"
@@ -85,16 +92,31 @@ def load_model(
 def _check_architecture(path: str, config: Any) -> None:
     text = config.get_text_config(decoder=True)
     if config.is_encoder_decoder:
-        raise RunError(f"{path} is an encoder-decoder model; the transformers engine runs decoder-only models")
+        raise RunError(
+            said("{path} is an encoder-decoder model; the transformers engine runs decoder-only models", path=path)
+        )
     try:
         types = set(get_layer_types_and_kwargs(text)[0])
     except AttributeError as error:
-        raise RunError(f"cannot determine the layers of {path} ({config.model_type}): {error}") from error
+        raise RunError(
+            said(
+                "cannot determine the layers of {path} ({model_type}): {error}",
+                path=path,
+                model_type=config.model_type,
+                error=error,
+            )
+        ) from error
     if not types <= _LAYER_TYPES:
         others = ", ".join(sorted(types - _LAYER_TYPES))
         raise RunError(
-            f"{path} ({config.model_type}) has layers without a plain key-value cache ({others}); "
-            f"the transformers engine caches {' and '.join(sorted(_LAYER_TYPES))}",
+            said(
+                "{path} ({model_type}) has layers without a plain key-value cache ({others}); the transformers "
+                "engine caches {names}",
+                path=path,
+                model_type=config.model_type,
+                others=others,
+                names=" and ".join(sorted(_LAYER_TYPES)),
+            ),
             hint="use the vllm engine for this model",
         )
 
@@ -106,7 +128,11 @@ class CausalModel:
         accepted = inspect.signature(model.forward).parameters
         if "past_key_values" not in accepted or model._is_stateful:
             raise RunError(
-                f"{path} ({model.config.model_type}) has no key-value cache, so each token would recompute all previous ones",
+                said(
+                    "{path} ({model_type}) has no key-value cache, so each token would recompute all previous ones",
+                    path=path,
+                    model_type=model.config.model_type,
+                ),
                 hint="use the vllm engine for this model",
             )
         self.path = path
@@ -183,7 +209,9 @@ class CausalModel:
             mask = self._mask(lambda window: attention.prompt_mask(padding, length, window=window, dtype=self.dtype))
         logits = self._forward(tokens, positions, mask, cache, inputs)
         if not all(layer.is_initialized for layer in cache.layers):
-            raise RunError(f"{self.path} left its key-value cache empty; the transformers engine cannot run it")
+            raise RunError(
+                said("{path} left its key-value cache empty; the transformers engine cannot run it", path=self.path)
+            )
         return cache, logits
 
     def rows(self, tokens: torch.Tensor, starts: torch.Tensor, ahead: torch.Tensor, cache: RowCache) -> torch.Tensor:

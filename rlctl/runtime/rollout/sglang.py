@@ -37,6 +37,7 @@ import torch.multiprocessing
 from transformers import AutoConfig
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.models.routers import routed_layers
 from rlctl.runtime.processes.process_group import end_group, status_of
 from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
@@ -102,7 +103,7 @@ class SglangServer:
                     return
             time.sleep(0.2)
         raise RunError(
-            f"SGLang's server was not healthy after {START_SECONDS:g} s",
+            said("SGLang's server was not healthy after {start_seconds:g} s", start_seconds=START_SECONDS),
             hint="read its output in the worker's log, under logs/ in the run folder",
         )
 
@@ -115,7 +116,7 @@ class SglangServer:
         status = status_of(self._process)
         if status is not None:
             raise RunError(
-                f"SGLang's server ended with status {status}",
+                said("SGLang's server ended with status {status}", status=status),
                 hint="read its output in the rollout worker's log, under logs/ in the run folder",
             )
 
@@ -266,7 +267,7 @@ class SglangEngine(ByResponse[_Row]):
         """Post what concerns weights."""
         answer = self._post(path, body, WEIGHTS_SECONDS)
         if not answer.get("success"):
-            raise RunError(f"SGLang rejected the weights at {path}: {answer.get('message')}")
+            raise RunError(said("SGLang rejected the weights at {path}: {get}", path=path, get=answer.get("message")))
 
     def _end_session(self) -> None:
         if self._session:
@@ -341,17 +342,23 @@ class SglangEngine(ByResponse[_Row]):
             drawn, reason = told["output_token_logprobs"], told["finish_reason"]
             ids, log_probs = tuple(int(each[1]) for each in drawn), tuple(float(each[0]) for each in drawn)
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise RunError(f"SGLang answered {str(answer)[:300]}; expected output_token_logprobs") from error
+            raise RunError(
+                said("SGLang answered {answer}; expected output_token_logprobs", answer=str(answer)[:300])
+            ) from error
         if not ids or not all(map(math.isfinite, log_probs)):
             what = "no tokens" if not ids else "log-probs that are not finite"
             raise RunError(
-                f"SGLang answered with {what}, with weight version {self.weight_version}",
+                said(
+                    "SGLang answered with {what}, with weight version {weight_version}",
+                    what=what,
+                    weight_version=self.weight_version,
+                ),
                 hint="the weights may have diverged: check the gradient norm and the learning rate of the last steps",
             )
         if reason["type"] not in ("stop", "length"):
-            raise RunError(f"SGLang aborted a response: {reason.get('message') or reason['type']}")
-        matched, said = reason.get("matched"), str(told.get("weight_version"))
-        version = int(said) if said.isdigit() else self.weight_version
+            raise RunError(said("SGLang aborted a response: {value}", value=reason.get("message") or reason["type"]))
+        matched, served = reason.get("matched"), str(told.get("weight_version"))
+        version = int(served) if served.isdigit() else self.weight_version
         sampling = row.request.sampling
         return Response(
             token_ids=ids,
@@ -371,7 +378,13 @@ class SglangEngine(ByResponse[_Row]):
         found = torch.frombuffer(bytearray(base64.b64decode(told.get("routed_experts") or b"")), dtype=torch.int32)
         if found.numel() != fed * layers * chosen:
             raise RunError(
-                f"SGLang said {found.numel()} experts of {fed} tokens; expected {chosen} in each of {layers} layers",
+                said(
+                    "SGLang returned {numel} experts for {fed} tokens; expected {chosen} in each of {layers} layers",
+                    numel=found.numel(),
+                    fed=fed,
+                    chosen=chosen,
+                    layers=layers,
+                ),
                 hint="set algorithm.router_replay to recompute, or use sglang 0.5.23",
             )
         return narrowed(found.view(fed, layers, chosen)[:, self._routed_layers])
@@ -416,14 +429,24 @@ class SglangEngine(ByResponse[_Row]):
             answer = await asyncio.wait_for(self._client.post(f"{self._url}{path}", json=body), seconds)
         except TimeoutError:
             raise RunError(
-                f"SGLang took longer than {seconds:g} s for {path}", hint="raise rollout.timeouts.response"
+                said("SGLang took longer than {seconds:g} s for {path}", seconds=seconds, path=path),
+                hint="raise rollout.timeouts.response",
             ) from None
         except httpx.HTTPError as error:
             if self._server is not None:
                 self._server.check()
-            raise RunError(f"SGLang's server cannot be reached: {str(error) or type(error).__name__}") from None
+            raise RunError(
+                said("SGLang's server cannot be reached: {value}", value=str(error) or type(error).__name__)
+            ) from None
         if answer.status_code >= 400:
-            raise RunError(f"SGLang answered {path} with {answer.status_code}: {answer.text[:300]}")
+            raise RunError(
+                said(
+                    "SGLang answered {path} with {status_code}: {text}",
+                    path=path,
+                    status_code=answer.status_code,
+                    text=answer.text[:300],
+                )
+            )
         try:
             found = answer.json()
         except ValueError:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import MissingDependency, RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.rollout import EngineMemory
 from rlctl.planning import arithmetic, rollout_schedule
@@ -62,15 +63,20 @@ def check_sglang(config: Config) -> None:
         )
     if config.model.modality != "text":
         raise RunError(
-            f"model.modality is {config.model.modality}; rlctl sends SGLang only token ids",
+            said("model.modality is {modality}; rlctl sends SGLang only token ids", modality=config.model.modality),
             hint="set rollout.engine=transformers, which reads images",
         )
     _check_parallel(config)
     for name in _given(config):
         if name in RESERVED:
-            raise RunError(f"rollout.engine.args sets {name}, which rlctl sets itself", hint=RESERVED[name])
+            raise RunError(
+                said("rollout.engine.args sets {name}, which rlctl sets itself", name=name), hint=RESERVED[name]
+            )
         if name not in names:
-            raise RunError(f"rollout.engine.args: SGLang's server has no argument {name}", hint=nearest(name, names))
+            raise RunError(
+                said("rollout.engine.args: SGLang's server has no argument {name}", name=name),
+                hint=nearest(name, names),
+            )
     sampling = config.rollout.sampling
     shaped = sampling.repetition_penalty != 1.0 or sampling.min_response_tokens > 0
     if shaped and arithmetic.trains(config) and _uses_rollout_log_probs(config):
@@ -81,7 +87,10 @@ def check_sglang(config: Config) -> None:
         )
     if sampling.repetition_penalty > 2.0:
         raise RunError(
-            f"rollout.sampling.repetition_penalty is {sampling.repetition_penalty}; SGLang supports up to 2",
+            said(
+                "rollout.sampling.repetition_penalty is {repetition_penalty}; SGLang supports up to 2",
+                repetition_penalty=sampling.repetition_penalty,
+            ),
             hint="lower it, or set rollout.engine=vllm",
         )
 
@@ -95,20 +104,33 @@ def _check_parallel(config: Config) -> None:
     parallel, each = config.rollout.parallel, arithmetic.devices_per_rollout_engine(config)
     if parallel.data_parallel_size > 1:
         raise RunError(
-            f"rollout.parallel.data_parallel_size is {parallel.data_parallel_size}; SGLang's replicas take no weights from "
-            "tensors",
+            said(
+                "rollout.parallel.data_parallel_size is {data_parallel_size}; SGLang's replicas take no weights from "
+                "tensors",
+                data_parallel_size=parallel.data_parallel_size,
+            ),
             hint="set it to 1, and rollout.parallel.replicas to as many engines as fit",
         )
     if each > config.placement.devices_per_node:
         raise RunError(
-            f"an SGLang engine of {each} GPUs (tensor {parallel.tensor_parallel_size} * pipeline "
-            f"{parallel.pipeline_parallel_size}) does not fit on a machine of {config.placement.devices_per_node}",
+            said(
+                "an SGLang engine of {each} GPUs (tensor {tensor_parallel_size} * pipeline {pipeline_parallel_size}) "
+                "does not fit on a machine of {devices_per_node}",
+                each=each,
+                tensor_parallel_size=parallel.tensor_parallel_size,
+                pipeline_parallel_size=parallel.pipeline_parallel_size,
+                devices_per_node=config.placement.devices_per_node,
+            ),
             hint="lower rollout.parallel.tensor_parallel_size, or set rollout.engine=vllm, whose engines span machines",
         )
     if parallel.tensor_parallel_size % parallel.expert_parallel_size:
         raise RunError(
-            f"rollout.parallel.expert_parallel_size is {parallel.expert_parallel_size}; SGLang spreads experts over the "
-            f"tensor workers, which are {parallel.tensor_parallel_size}",
+            said(
+                "rollout.parallel.expert_parallel_size is {expert_parallel_size}; SGLang spreads experts over the "
+                "tensor workers, which are {tensor_parallel_size}",
+                expert_parallel_size=parallel.expert_parallel_size,
+                tensor_parallel_size=parallel.tensor_parallel_size,
+            ),
             hint="set it to a divisor of rollout.parallel.tensor_parallel_size",
         )
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.types import Sampling
 
 Decode = Callable[[Sequence[int]], str]
@@ -68,4 +69,7 @@ def _loaded(tokenizer: str, trust_remote_code: bool) -> Any:
     try:
         return AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as error:
-        raise RunError(f"no tokenizer can be loaded from {tokenizer}: {error}", hint="set model.tokenizer") from error
+        raise RunError(
+            said("no tokenizer can be loaded from {tokenizer}: {error}", tokenizer=tokenizer, error=error),
+            hint="set model.tokenizer",
+        ) from error

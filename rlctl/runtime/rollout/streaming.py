@@ -19,6 +19,7 @@ import torch
 from transformers.cache_utils import Cache
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rollout.interface import Finished, TokensComputed
 from rlctl.runtime.rollout.model import CausalModel
 from rlctl.runtime.rollout.randomness import stream_keys, uniforms
@@ -80,7 +81,7 @@ class _Row:
         """
         if not all(map(math.isfinite, self.log_probs)):
             raise RunError(
-                f"the model computed log-probs that are not finite at weight version {version}",
+                said("the model computed log-probs that are not finite at weight version {version}", version=version),
                 hint="the weights have diverged: check the gradient norm and the learning rate of the last steps",
             )
         sampling = self.request.sampling

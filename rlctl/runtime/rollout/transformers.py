@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rollout.decoding import Decoding
 from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
 from rlctl.runtime.rollout.model import CausalModel, load_model
@@ -63,7 +64,7 @@ class TransformersEngine(TakesWeights):
         """
         for name, value in (("max_batch_rows", max_batch_rows), ("max_prompt_positions", max_prompt_positions)):
             if value < 1:
-                raise RunError(f"{name} is {value}; expected at least 1")
+                raise RunError(said("{name} is {value}; expected at least 1", name=name, value=value))
         if threads is not None:
             torch.set_num_threads(threads)
         self._device = _usable(device)
@@ -213,13 +214,13 @@ class TransformersEngine(TakesWeights):
         if self._unusable:
             raise RunError(self._unusable)
         if self._asleep:
-            raise RunError(f"the engine sleeps; expected wake() before {call}")
+            raise RunError(said("the engine sleeps; expected wake() before {call}", call=call))
 
     def _check_requests(self, requests: Sequence[Request]) -> None:
         check_requests(requests, max_length=self._max_length, vocab_size=self._model.vocab_size)
         for index, request in enumerate(requests):
             if problem := self._model.problem(request):
-                raise RunError(f"request {index}: {problem}")
+                raise RunError(said("request {index}: {problem}", index=index, problem=problem))
 
     def _check_open(self) -> None:
         if self._unusable == _CLOSED:
@@ -232,7 +233,13 @@ _CLOSED = "the engine is closed"
 def _usable(device: torch.device | str) -> torch.device:
     chosen = torch.device(device)
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise RunError(f"device {device}; this machine has no GPU that torch {torch.__version__} can use")
+        raise RunError(
+            said(
+                "device {device}; this machine has no GPU that torch {version} can use",
+                device=device,
+                version=torch.__version__,
+            )
+        )
     return chosen
 
 
@@ -240,17 +247,27 @@ def _max_length(wanted: int | None, positions: int | None, model_path: str) -> i
     if wanted is None:
         if positions is None:
             raise RunError(
-                f"{model_path} does not state its context length",
+                said("{model_path} does not state its context length", model_path=model_path),
                 hint="set model.max_context_tokens to a number of tokens",
             )
         return positions
     if positions is not None and wanted > positions:
         raise RunError(
-            f"model.max_context_tokens is {wanted}, but {model_path} has {positions} positions",
-            hint=f"set it to at most {positions}, or extend the positions with model.rope.scaling",
+            said(
+                "model.max_context_tokens is {wanted}, but {model_path} has {positions} positions",
+                wanted=wanted,
+                model_path=model_path,
+                positions=positions,
+            ),
+            hint=said(
+                "set it to at most {positions}, or extend the positions with model.rope.scaling", positions=positions
+            ),
         )
     if wanted < 2:
         raise RunError(
-            f"model.max_context_tokens is {wanted}; expected at least 2, a prompt token and a response token"
+            said(
+                "model.max_context_tokens is {wanted}; expected at least 2, a prompt token and a response token",
+                wanted=wanted,
+            )
         )
     return wanted

@@ -25,6 +25,7 @@ import psutil
 import torch
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.randomness import STREAM, stream_keys
@@ -179,7 +180,9 @@ class VllmEngine(ByResponse[_Row]):
         try:
             for name, (first, _) in zip(message["names"], self._coming[1].take(told), strict=True):
                 if name != first:
-                    raise RunError(f"{name} is tied to {first}; only {first} is sent from GPU to GPU")
+                    raise RunError(
+                        said("{name} is tied to {first}; only {first} is sent from GPU to GPU", name=name, first=first)
+                    )
             self._open("start_weight_update")
             self._engine.collective_rpc("update_weights", args=(dict(message),))
         except BaseException:
@@ -278,7 +281,10 @@ class VllmEngine(ByResponse[_Row]):
         token_ids, log_probs = tuple(completion.token_ids), tuple(completion.logprobs.logprobs)
         if not all(map(math.isfinite, log_probs)):
             raise RunError(
-                f"the model computed log-probs that are not finite at weight version {self.weight_version}",
+                said(
+                    "the model computed log-probs that are not finite at weight version {weight_version}",
+                    weight_version=self.weight_version,
+                ),
                 hint="the weights have diverged: check the gradient norm and the learning rate of the last steps",
             )
         sampling, by_text = row.request.sampling, isinstance(completion.stop_reason, str)
@@ -317,7 +323,11 @@ def _start(arguments: Mapping[str, Any]) -> Any:
         engine = LLMEngine.from_vllm_config(configuration, disable_log_stats=bool(arguments.get("disable_log_stats")))
     except (ValueError, TypeError, OSError, ImportError) as error:
         reason = str(error).strip()
-        raise RunError(f"vLLM cannot run {arguments['model']} with these settings: {reason}") from error
+        raise RunError(
+            said(
+                "vLLM cannot run {arguments} with these settings: {reason}", arguments=arguments["model"], reason=reason
+            )
+        ) from error
     engine.collective_rpc("rlctl_start")
     if arguments.get("weight_transfer_config", {}).get("backend") == "ipc":
         engine.collective_rpc("init_weight_transfer_engine", args=({"packed": True},))
@@ -348,7 +358,12 @@ def _check_kernels(model: Any) -> None:
     known, size = CPUAttentionBackend.get_supported_head_sizes(), model.get_head_size()
     if size not in known:
         raise RunError(
-            f"the attention heads of {model.model} have size {size}; vLLM's CPU kernels support {', '.join(map(str, known))}",
+            said(
+                "the attention heads of {model} have size {size}; vLLM's CPU kernels support {names}",
+                model=model.model,
+                size=size,
+                names=", ".join(map(str, known)),
+            ),
             hint="set rollout.engine=transformers",
         )
 

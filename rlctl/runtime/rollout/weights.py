@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 
 
 def without_memory(config: Any, *, trust_remote_code: bool) -> PreTrainedModel:
@@ -52,10 +53,20 @@ class Checklist:
             other, before = self._sent[id(target)]
             if tensor.is_meta:
                 raise RunError(
-                    f"{name} was sent after {other}, to which the model ties it; from GPU to GPU one of them goes"
+                    said(
+                        "{name} was sent after {other}, to which the model ties it; from GPU to GPU one of them goes",
+                        name=name,
+                        other=other,
+                    )
                 )
             if before is not None and not torch.equal(before.to(target.dtype), tensor.to(before.device, target.dtype)):
-                raise RunError(f"{name} differs from {other}, to which the model ties it; expected equal tensors")
+                raise RunError(
+                    said(
+                        "{name} differs from {other}, to which the model ties it; expected equal tensors",
+                        name=name,
+                        other=other,
+                    )
+                )
 
     def _kept(self, target: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor | None:
         """What a tensor under another name of the same weights is compared with: the memory of a part is used again."""
@@ -75,7 +86,13 @@ class Checklist:
             if id(target) in self._first and self._first[id(target)] == name and id(target) not in self._sent
         ]
         if missing:
-            raise RunError(f"{len(missing)} of the model's parameters were not sent, the first is {missing[0]}")
+            raise RunError(
+                said(
+                    "{count} of the model's parameters were not sent, the first is {missing}",
+                    count=len(missing),
+                    missing=missing[0],
+                )
+            )
 
     @torch.no_grad()
     def copy(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
@@ -86,11 +103,18 @@ class Checklist:
     def _target(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         target = self._targets.get(name)
         if target is None:
-            raise RunError(f"the model has no parameter {name}", hint=nearest(name, self._targets))
+            raise RunError(said("the model has no parameter {name}", name=name), hint=nearest(name, self._targets))
         if name in self._loaded:
-            raise RunError(f"{name} was sent twice; expected each parameter once")
+            raise RunError(said("{name} was sent twice; expected each parameter once", name=name))
         if tensor.shape != target.shape:
-            raise RunError(f"{name} has shape {list(tensor.shape)}; the model's is {list(target.shape)}")
+            raise RunError(
+                said(
+                    "{name} has shape {shape}; the model's is {shape_shape}",
+                    name=name,
+                    shape=list(tensor.shape),
+                    shape_shape=list(target.shape),
+                )
+            )
         return target
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.planning import rollout_schedule
 from rlctl.runtime.experience.explore import rollout_seed
@@ -368,7 +369,12 @@ class Scheduler:
         size = limits.generation_batch_prompts or wanted
         if rounds is not None and self._fruitless >= rounds * size:
             raise RunError(
-                f"filters dropped {self._fruitless} groups in a row, as many as {rounds} rounds of {size} prompts",
+                said(
+                    "filters dropped {fruitless} groups in a row, as many as {rounds} rounds of {size} prompts",
+                    fruitless=self._fruitless,
+                    rounds=rounds,
+                    size=size,
+                ),
                 hint="raise rollout.oversampling.max_generation_batches, or use prompts that are neither too easy nor too hard",
             )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RlctlError, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.planning.plan import Device
 from rlctl.runtime.agents.formats import AUTO, LOOKUP, ToolCall, format_of
@@ -284,7 +285,8 @@ async def serve(
             await server.start(service.host, service.port)
         except OSError as error:
             raise RunError(
-                f"cannot listen on {service.host}:{service.port}: {error}", hint="choose another --host or --port"
+                said("cannot listen on {host}:{port}: {error}", host=service.host, port=service.port, error=error),
+                hint="choose another --host or --port",
             ) from error
         ready(server.port)
         if newest is not None:

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rollout.interface import RolloutEngine
 from rlctl.runtime.sync.bucket import Bucket, Named, Packer
 
@@ -121,7 +122,10 @@ class Written:
             self._folder.mkdir(parents=True, exist_ok=True)
             save_file({name: tensor.contiguous() for name, tensor in part}, path)
         except (OSError, SafetensorError) as error:
-            raise RunError(f"weights cannot be written to {path}: {error}", hint="see weight_sync.method") from error
+            raise RunError(
+                said("weights cannot be written to {path}: {error}", path=path, error=error),
+                hint="free disk space, or set weight_sync.method to memory",
+            ) from error
         self._sent += 1
         return path
 
@@ -151,7 +155,11 @@ class Folder(FromFirst):
             tensors = load_file(message)
         except (OSError, SafetensorError) as error:
             raise RunError(
-                f"the weights that training has written to {message} cannot be read: {error}",
+                said(
+                    "the weights that training has written to {message} cannot be read: {error}",
+                    message=message,
+                    error=error,
+                ),
                 hint="weight_sync.method checkpoint needs run.folder on shared storage; memory does not",
             ) from error
         engine.add_weights(tensors.items())

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from rlctl.common.errors import RlctlError, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections import output
 from rlctl.runtime.tracking.interface import RunInfo, Tracker
@@ -72,6 +73,6 @@ def _make(settings: output.Tracker, info: RunInfo) -> Tracker:
     if isinstance(settings, output.MlflowTracker):
         return MlflowTracker(settings, info)
     raise RunError(
-        f"rlctl has no tracker {settings.type_name}",
+        said("rlctl has no tracker {type_name}", type_name=settings.type_name),
         hint="use console, tensorboard, swanlab, wandb or mlflow",
     )

@@ -16,6 +16,7 @@ from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.train.rows import Rows
 from rlctl.runtime.train.sequence import SequenceGroup
 
@@ -65,7 +66,10 @@ def packed_attention(
     """
     if softcap is not None or s_aux is not None:
         raise RunError(
-            f"{type(module).__name__} uses attention logit capping or attention sinks, which this attention does not support",
+            said(
+                "{kind} uses attention logit capping or attention sinks, which this attention does not support",
+                kind=type(module).__name__,
+            ),
             hint="set model.attention to eager",
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling

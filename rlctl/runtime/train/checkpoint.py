@@ -32,6 +32,7 @@ from torch.distributed.checkpoint.staging import AsyncStager
 from torch.distributed.checkpoint.storage import WriteResult
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.output import Checkpoint
 from rlctl.runtime.checkpoints.checksums import write_checksums
 from rlctl.runtime.seeds import derive_seed
@@ -239,7 +240,7 @@ def load(engine: Saved, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
     contents = settings.load_contents
     if (folder / "metadata.json").exists():
         raise RunError(
-            f"the checkpoint {folder} was saved by the Megatron engine",
+            said("the checkpoint {folder} was saved by the Megatron engine", folder=folder),
             hint="to change the engine, set model.path of a new run to the run's Hugging Face export",
         )
     try:

@@ -24,6 +24,7 @@ from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata
 from torch.distributed.checkpoint.planner import ReadItem
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.pickles import load_objects, reason_of
 
 METADATA = "torch.distributed.checkpoint.metadata"
@@ -150,10 +151,10 @@ def not_loaded(folder: Path, error: BaseException) -> RunError:
         error = next(iter(error.failures.values()))[0]
     if isinstance(error, UnpicklingError):
         return RunError(
-            f"the checkpoint {folder} was not loaded: {reason_of(error)}",
+            said("the checkpoint {folder} was not loaded: {reason_of}", folder=folder, reason_of=reason_of(error)),
             hint="rlctl does not write such files: find out what changed this one, and use an earlier checkpoint",
         )
     return RunError(
-        f"the checkpoint {folder} does not fit the model: {reason_of(error)}",
+        said("the checkpoint {folder} does not fit the model: {reason_of}", folder=folder, reason_of=reason_of(error)),
         hint="was model.path changed since it was saved?",
     )

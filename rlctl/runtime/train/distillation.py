@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import PlanError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import DIVERGENCES, divergence, drawn_js
@@ -101,15 +102,21 @@ class Teaching:
             estimator = DRAWN_JS
         elif policy_gradient:
             raise PlanError(
-                "algorithm.distillation.args.policy_gradient uses the divergence of the sampled token as a reward, but "
-                f"{chosen.loss} covers many tokens",
+                said(
+                    "algorithm.distillation.args.policy_gradient uses the divergence of the sampled token as a reward, "
+                    "but {loss} covers many tokens",
+                    loss=chosen.loss,
+                ),
                 hint="set algorithm.distillation.loss to reverse_kl or js_divergence and top_k to null, "
                 "or policy_gradient to false",
             )
         drawn = {name: float(args[name]) for name in OF_DRAWN_JS if name in args}
         if drawn and estimator != DRAWN_JS:
             raise PlanError(
-                f"algorithm.distillation.args.{next(iter(drawn))} is only for js_divergence as a reward of the sampled token",
+                said(
+                    "algorithm.distillation.args.{next} is only for js_divergence as a reward of the sampled token",
+                    next=next(iter(drawn)),
+                ),
                 hint="set algorithm.distillation.loss to js_divergence and args.policy_gradient to true, or remove it",
             )
         if estimator == "k1" and not policy_gradient:
@@ -171,7 +178,9 @@ def _check(config: Config, imitates: bool) -> None:
     assert chosen is not None, "there is a teacher"
     if objective in ("dpo", "mix"):
         raise PlanError(
-            f"{objective} trains on given responses, but algorithm.distillation names a teacher",
+            said(
+                "{objective} trains on given responses, but algorithm.distillation names a teacher", objective=objective
+            ),
             hint="remove one of the two, or use two stages",
         )
     if not chosen.teacher:
@@ -179,8 +188,13 @@ def _check(config: Config, imitates: bool) -> None:
     known = (*(OFFLINE if imitates else ONLINE), *ELSEWHERE)
     for name in chosen.args:
         if name not in known and (imitates or not name.startswith(DEVICES)):
-            hint = nearest(name, known) or f"expected one of {', '.join(known)}"
-            raise PlanError(f"algorithm.distillation.args of {objective} has no argument {name}", hint=hint)
+            hint = nearest(name, known) or said("expected one of {names}", names=", ".join(known))
+            raise PlanError(
+                said(
+                    "algorithm.distillation.args of {objective} has no argument {name}", objective=objective, name=name
+                ),
+                hint=hint,
+            )
     check_comparable(config)
     advantage = config.algorithm.advantage
     whitened = advantage.whiten and not type(advantage).whiten

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 
 Device = Literal["cpu", "cuda"]
 
@@ -48,8 +49,17 @@ def join(
         torch.cuda.set_device(rank % torch.cuda.device_count())
     if dist.is_initialized():
         if (dist.get_rank(), dist.get_world_size()) != (rank, world_size):
-            has = f"worker {dist.get_rank()} of {dist.get_world_size()}"
-            raise RunError(f"this process is {has} and cannot be worker {rank} of {world_size} too")
+            has = said(
+                "worker {get_rank} of {get_world_size}", get_rank=dist.get_rank(), get_world_size=dist.get_world_size()
+            )
+            raise RunError(
+                said(
+                    "this process is {has} and cannot be worker {rank} of {world_size} too",
+                    has=has,
+                    rank=rank,
+                    world_size=world_size,
+                )
+            )
         return
     if world_size > 1:
         _take_interface_towards(address, port)
@@ -63,7 +73,14 @@ def join(
         )
     except (dist.DistError, RuntimeError, ValueError) as error:
         raise RunError(
-            f"worker {rank} of {world_size} could not connect to the other workers at {address}:{port}: {error}",
+            said(
+                "worker {rank} of {world_size} could not connect to the other workers at {address}:{port}: {error}",
+                rank=rank,
+                world_size=world_size,
+                address=address,
+                port=port,
+                error=error,
+            ),
             hint="check that the other workers started and that the port is reachable",
         ) from error
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Megatron, Train
@@ -31,7 +32,11 @@ def make_train_engine(model: Model, train: Train, *, role: Role, **options: Any)
     """
     if train.engine.choice not in ENGINES:
         raise PlanError(
-            f"train.engine {train.engine.type_name} is not a training engine; expected one of {', '.join(ENGINES)}",
+            said(
+                "train.engine {type_name} is not a training engine; expected one of {names}",
+                type_name=train.engine.type_name,
+                names=", ".join(ENGINES),
+            ),
             hint="set train.engine.type to fsdp2",
         )
     module, name = ENGINES[train.engine.choice]

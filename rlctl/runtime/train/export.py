@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.data.hub import hub_access
 from rlctl.runtime.models.vision import auto_class, reads_images
 from rlctl.runtime.train.gathering import BUCKET_BYTES, whole
@@ -201,7 +202,7 @@ def _raise_together(problem: str, folder: Path) -> None:
 
 
 def _failed(folder: Path, problem: str) -> RunError:
-    return RunError(f"the weights could not be exported to {folder}: {problem}")
+    return RunError(said("the weights could not be exported to {folder}: {problem}", folder=folder, problem=problem))
 
 
 def _write_files(plain: PreTrainedModel, state: dict[str, Tensor], folder: Path, tokenizer: str | None) -> str:

@@ -27,6 +27,7 @@ from torch.utils._triton import has_triton
 from transformers import PreTrainedModel
 
 from rlctl.common.errors import PlanError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.output import Checkpoint
@@ -88,7 +89,9 @@ class FsdpEngine(TellsLogProbs):
             RunError: the model cannot be loaded.
         """
         if not isinstance(train.engine, Fsdp2):
-            raise PlanError(f"the FSDP2 engine was given train.engine {train.engine.choice}; expected fsdp2")
+            raise PlanError(
+                said("the FSDP2 engine was given train.engine {choice}; expected fsdp2", choice=train.engine.choice)
+            )
         self.device = torch.device(device)
         self.seed = seed
         self.ticks = 0
@@ -331,8 +334,11 @@ class FsdpEngine(TellsLogProbs):
             )
         if found is None and fused:
             raise PlanError(
-                f"train.fused_kernels.enabled is set, but {type(self.model).__name__} changes its logits after its last layer "
-                "or has an adapter on it",
+                said(
+                    "train.fused_kernels.enabled is set, but {kind} changes its logits after its last layer or has an "
+                    "adapter on it",
+                    kind=type(self.model).__name__,
+                ),
                 hint="set train.fused_kernels.enabled to false",
             )
         if found is None:
@@ -563,7 +569,12 @@ def make_mesh(shard: int | str, device: torch.device) -> DeviceMesh:
     size = int(shard)
     if world % size:
         raise PlanError(
-            f"train.engine.fsdp_size is {size} and there are {world} training workers; they do not divide into whole replicas",
+            said(
+                "train.engine.fsdp_size is {size} and there are {world} training workers; they do not divide into "
+                "whole replicas",
+                size=size,
+                world=world,
+            ),
             hint="set train.engine.fsdp_size to a divisor, or to all",
         )
     return init_device_mesh(device.type, (world // size, size), mesh_dim_names=("copy", "shard"))
@@ -582,7 +593,11 @@ def layers_to_wrap(model: PreTrainedModel, engine: Fsdp2) -> list[torch.nn.Modul
     missing = sorted(set(engine.wrap_layers) - classes)
     if missing:
         raise PlanError(
-            f"train.engine.wrap_layers names {missing[0]}, which {type(model).__name__} does not have",
+            said(
+                "train.engine.wrap_layers names {missing}, which {kind} does not have",
+                missing=missing[0],
+                kind=type(model).__name__,
+            ),
             hint=nearest(missing[0], classes),
         )
     return [module for module in model.modules() if type(module).__name__ in names and module is not model]

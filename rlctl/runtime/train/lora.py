@@ -28,6 +28,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlctl.common.errors import PlanError, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.model import Lora
 from rlctl.runtime.pickles import reason_of
 from rlctl.runtime.seeds import derive_seed
@@ -69,7 +70,9 @@ class Adapters:
             try:
                 inject_adapter_in_model(config, model, NAME)
             except ValueError as error:
-                raise PlanError(f"model.lora: {error}", hint="check the names in model.lora.target_modules") from error
+                raise PlanError(
+                    said("model.lora: {error}", error=error), hint="check the names in model.lora.target_modules"
+                ) from error
             if any(parameter.is_meta for parameter in model.parameters() if parameter.requires_grad):
                 _give_memory(model, derive_seed(seed, "adapters"))
         if any(isinstance(layer, Embedding) for layer in layers_of(model).values()):
@@ -164,14 +167,22 @@ def _read_config(path: str) -> LoraConfig:
         config = PeftConfig.from_pretrained(path)
     except (OSError, ValueError, TypeError) as error:
         raise RunError(
-            f"the adapter {path} cannot be read: {error}",
+            said("the adapter {path} cannot be read: {error}", path=path, error=error),
             hint="set model.lora.adapter_path to a folder that PEFT wrote (save_pretrained)",
         ) from error
     wanted = {"peft_type": "LORA", "bias": "none", "modules_to_save": None, "use_dora": False}
     for name, value in wanted.items():
         found = getattr(config, name, value)
         if found != value:
-            raise RunError(f"the adapter {path} has {name} {found}; expected plain LoRA, {name} {value}")
+            raise RunError(
+                said(
+                    "the adapter {path} has {name} {found}; expected plain LoRA, {name} {value}",
+                    path=path,
+                    name=name,
+                    found=found,
+                    value=value,
+                )
+            )
     return config
 
 
@@ -181,21 +192,30 @@ def _take_up(model: PreTrainedModel, path: str) -> None:
         stored = {_inside(name): tensor for name, tensor in load_peft_weights(path, device="cpu").items()}
     except (OSError, ValueError, SafetensorError) as error:
         raise RunError(
-            f"the adapter {path} cannot be read: {error}",
+            said("the adapter {path} cannot be read: {error}", path=path, error=error),
             hint="set model.lora.adapter_path to a folder that PEFT wrote (save_pretrained)",
         ) from error
     except UnpicklingError as error:
         raise RunError(
-            f"the adapter {path} cannot be read: {reason_of(error)}", hint="use an adapter in safetensors format"
+            said("the adapter {path} cannot be read: {reason_of}", path=path, reason_of=reason_of(error)),
+            hint="use an adapter in safetensors format",
         ) from error
     places = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     for name in sorted(stored.keys() ^ places.keys()):
-        where = "has no place for" if name in stored else f"needs, and {path} lacks,"
-        raise RunError(f"the adapter {path} belongs to another model, which {where} {name}")
+        where = "has no place for" if name in stored else said("needs, and {path} lacks,", path=path)
+        raise RunError(
+            said("the adapter {path} belongs to another model, which {where} {name}", path=path, where=where, name=name)
+        )
     for name, place in places.items():
         if stored[name].shape != place.shape:
             raise RunError(
-                f"{name} of the adapter {path} is {tuple(stored[name].shape)}; expected {tuple(place.shape)}"
+                said(
+                    "{name} of the adapter {path} is {tuple}; expected {shape_tuple}",
+                    name=name,
+                    path=path,
+                    tuple=tuple(stored[name].shape),
+                    shape_tuple=tuple(place.shape),
+                )
             )
         place.data.copy_(stored[name])
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.algorithm import Algorithm, RolloutCorrection
 from rlctl.config.sections.train import ValueLoss
 from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weights
@@ -94,8 +95,12 @@ class LiveCorrection:
         for key, wanted in (("normalize", sampling.normalize), ("level", sampling.level == "segment")):
             if weighted and wanted:
                 raise PlanError(
-                    f"algorithm.rollout_correction.importance_sampling.{key} is {getattr(sampling, key)} with old_log_probs "
-                    "rollout; weights from current log-probs see only one micro-batch",
+                    said(
+                        "algorithm.rollout_correction.importance_sampling.{key} is {getattr} with old_log_probs rollout; "
+                        "weights from current log-probs see only one micro-batch",
+                        key=key,
+                        getattr=getattr(sampling, key),
+                    ),
                     hint="set algorithm.old_log_probs to recompute",
                 )
         return cls(Rejection.parse(chosen.rejection, chosen.rejection_bounds), chosen)
@@ -208,8 +213,10 @@ class PolicyLoss:
             and correction.importance_sampling.level in ("token", "segment")
         ):
             raise PlanError(
-                f"a whole-response loss (geo_mean) takes no token-level weights, but the level is "
-                f"{correction.importance_sampling.level}",
+                said(
+                    "a whole-response loss (geo_mean) takes no token-level weights, but the level is {level}",
+                    level=correction.importance_sampling.level,
+                ),
                 hint="set algorithm.rollout_correction.importance_sampling.level to sequence or geometric",
             )
         return cls(

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.runtime.models.vision import Vision, joined
 from rlctl.runtime.train.rows import Rows
@@ -216,5 +217,5 @@ def _end_to_end(fed: Sequence[Tensor], given: Sequence[Inputs], rows: Rows, visi
 def _column(name: str, samples: Sequence[Sample], device: torch.device) -> Tensor:
     if any(name not in sample.columns for sample in samples):
         has = ", ".join(sorted(samples[0].columns)) or "none"
-        raise RunError(f"the loss needs the column {name}, but a sample has only {has}")
+        raise RunError(said("the loss needs the column {name}, but a sample has only {has}", name=name, has=has))
     return torch.cat([sample.columns[name][sample.mask] for sample in samples] or [torch.zeros(0)]).to(device)

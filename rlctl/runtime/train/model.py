@@ -12,6 +12,7 @@ from torch.nn.attention import activate_flash_attention_impl
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
 
 from rlctl.common.errors import PlanError, RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import FusedKernels, MemorySettings
 from rlctl.planning import arithmetic
@@ -52,7 +53,7 @@ def load(
     packing = packing and model.attention in arithmetic.PACKING_ATTENTION
     wanted = None if packing or model.attention == "auto" else model.attention
     options: dict[str, Any] = {"attn_implementation": wanted, "trust_remote_code": model.trust_remote_code}
-    what, hint = f"the model {model.path} could not be loaded", "check model.path and model.attention"
+    what, hint = said("the model {path} could not be loaded", path=model.path), "check model.path and model.attention"
     try:
         with files_are_told(what, hint):
             config = changed_config(model, model.path)
@@ -70,7 +71,7 @@ def load(
             elif wanted is None and model.attention != "auto":
                 loaded.set_attn_implementation(model.attention)
     except ImportError as error:
-        raise RunError(f"{what}: {error}", hint=hint) from error
+        raise RunError(said("{what}: {error}", what=what, error=error), hint=hint) from error
     if train and memory.recompute_activations:
         loaded.gradient_checkpointing_enable({"use_reentrant": memory.recompute_reentrant})
     if not train:
@@ -99,8 +100,12 @@ def freeze(model: PreTrainedModel, patterns: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(_matches(name, pattern) for name in names):
             raise PlanError(
-                f"model.freeze names {pattern}, which no parameter of {type(model).__name__} matches",
-                hint=nearest(pattern, names) or f"parameter names look like {names[0]}",
+                said(
+                    "model.freeze names {pattern}, which no parameter of {kind} matches",
+                    pattern=pattern,
+                    kind=type(model).__name__,
+                ),
+                hint=nearest(pattern, names) or said("parameter names look like {names}", names=names[0]),
             )
     for name, parameter in model.named_parameters():
         if any(_matches(name, pattern) for pattern in patterns):
@@ -125,7 +130,10 @@ def use_liger(model: PreTrainedModel) -> None:
 
     if model.config.model_type not in MODEL_TYPE_TO_APPLY_LIGER_FN:
         raise PlanError(
-            f"train.fused_kernels.liger is set, but Liger has no kernels for {model.config.model_type} models",
+            said(
+                "train.fused_kernels.liger is set, but Liger has no kernels for {model_type} models",
+                model_type=model.config.model_type,
+            ),
             hint="set train.fused_kernels.liger to false",
         )
     _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import PlanError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Aggregation, Algorithm, DpoObjective, MixObjective, PpoClip
 from rlctl.planning import arithmetic
@@ -132,8 +133,8 @@ class MixLoss:
         known = (*CHORD, *CLIPS, *MODES, *SIZES, *SPLITS)
         for name in args:
             if name not in known:
-                hint = nearest(name, known) or f"expected one of {', '.join(known)}"
-                raise PlanError(f"algorithm.objective.args of mix has no argument {name}", hint=hint)
+                hint = nearest(name, known) or said("expected one of {names}", names=", ".join(known))
+                raise PlanError(said("algorithm.objective.args of mix has no argument {name}", name=name), hint=hint)
         _check_sizes(config, args)
         weights = {name: _mode(algorithm, args.get(name), longest) for name in MODES}
         off = dataclasses.replace(policy.regularizers, kl_estimator=None, kl_coefficient=0.0, entropy_coefficient=0.0)
@@ -184,7 +185,8 @@ def _mode(algorithm: Algorithm, name: str | None, longest: int) -> Weights:
     mode = name.replace("-", "_")
     if mode not in AGGREGATIONS:
         raise PlanError(
-            f"algorithm.objective.args of mix names the aggregation {name}", hint=nearest(mode, AGGREGATIONS)
+            said("algorithm.objective.args of mix names the aggregation {name}", name=name),
+            hint=nearest(mode, AGGREGATIONS),
         )
     aggregation = Aggregation(mode=mode, unit=algorithm.loss_aggregation.unit)  # type: ignore[arg-type]
     return weights_of(dataclasses.replace(algorithm, loss_aggregation=aggregation), longest)
@@ -197,7 +199,10 @@ def _clipped(algorithm: Algorithm, policy: PolicyLoss, args: Mapping[str, Any]) 
     given = {name: value for name, value in (("clip_low", low), ("clip_high", high)) if value is not None}
     if given and not isinstance(algorithm.policy_loss, PpoClip):
         raise PlanError(
-            f"algorithm.objective.args of mix sets clip_range, but algorithm.policy_loss is {algorithm.policy_loss.choice}",
+            said(
+                "algorithm.objective.args of mix sets clip_range, but algorithm.policy_loss is {choice}",
+                choice=algorithm.policy_loss.choice,
+            ),
             hint="set the bounds in algorithm.policy_loss and omit clip_range",
         )
     return {**policy.options, **given}
@@ -210,6 +215,11 @@ def _check_sizes(config: Config, args: Mapping[str, Any]) -> None:
     for name, size in there.items():
         if args.get(name, size) != size:
             raise PlanError(
-                f"algorithm.objective.args.{name} is {args[name]}, but a mini-batch has {size} such responses",
-                hint=f"set it to {size}, or omit it",
+                said(
+                    "algorithm.objective.args.{name} is {args}, but a mini-batch has {size} such responses",
+                    name=name,
+                    args=args[name],
+                    size=size,
+                ),
+                hint=said("set it to {size}, or omit it", size=size),
             )

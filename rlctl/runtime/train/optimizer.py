@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from rlctl.common.errors import PlanError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.train import Optimizer
 
 PACKAGES = {"torchao": "torchao", "bitsandbytes": "bitsandbytes"}
@@ -40,7 +41,7 @@ def make_optimizer(parameters: Iterable[torch.nn.Parameter], settings: Optimizer
         made: torch.optim.Optimizer = kind(groups, **arguments(settings))
     except (TypeError, ValueError, RuntimeError) as error:
         raise PlanError(
-            f"train.optimizer: {kind.__name__} does not take its arguments: {error}",
+            said("train.optimizer: {kind} does not take its arguments: {error}", kind=kind.__name__, error=error),
             hint="correct or remove train.optimizer.args",
         ) from error
     return made
@@ -67,8 +68,10 @@ def optimizer_class(settings: Optimizer) -> type[torch.optim.Optimizer]:
     except ImportError as error:
         package = PACKAGES.get(name.partition(".")[0])
         raise PlanError(
-            f"train.optimizer.module {name} cannot be imported: {error}",
-            hint=f"pip install {package}" if package else "install its package on every machine of the run",
+            said("train.optimizer.module {name} cannot be imported: {error}", name=name, error=error),
+            hint=said("pip install {package}", package=package)
+            if package
+            else "install its package on every machine of the run",
         ) from error
     classes = {key: value for key, value in vars(module).items() if _is_optimizer(value)}
     found = classes.get(settings.type) or {key.lower(): value for key, value in classes.items()}.get(
@@ -76,7 +79,12 @@ def optimizer_class(settings: Optimizer) -> type[torch.optim.Optimizer]:
     )
     if found is None:
         raise PlanError(
-            f"train.optimizer.type is {settings.type}, which {name} does not have; it has {', '.join(sorted(classes))}",
+            said(
+                "train.optimizer.type is {type}, which {name} does not have; it has {names}",
+                type=settings.type,
+                name=name,
+                names=", ".join(sorted(classes)),
+            ),
             hint=nearest(settings.type, classes),
         )
     return found
@@ -98,12 +106,15 @@ def arguments(settings: Optimizer) -> dict[str, Any]:
     unknown = next((name for name in settings.args if name not in accepted), None)
     if unknown is not None and not any(each.kind is each.VAR_KEYWORD for each in accepted.values()):
         raise PlanError(
-            f"train.optimizer.args has {unknown}, which {kind.__name__} does not take",
-            hint=nearest(unknown, accepted) or f"it takes {', '.join(accepted)}",
+            said("train.optimizer.args has {unknown}, which {kind} does not take", unknown=unknown, kind=kind.__name__),
+            hint=nearest(unknown, accepted) or said("it takes {names}", names=", ".join(accepted)),
         )
     twice = next((name for name in OWN if name in settings.args), None)
     if twice is not None:
-        raise PlanError(f"train.optimizer.args has {twice}, which has its own key", hint=f"set {OWN[twice]}")
+        raise PlanError(
+            said("train.optimizer.args has {twice}, which has its own key", twice=twice),
+            hint=said("set {own}", own=OWN[twice]),
+        )
     section: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if any(family in kind.__name__.lower() for family in ADAM_FAMILY):
         section |= {"betas": settings.betas, "eps": settings.epsilon}
@@ -111,7 +122,10 @@ def arguments(settings: Optimizer) -> dict[str, Any]:
         section["fused"] = True  # one kernel, and the same bits every time
     elif kind.__module__.startswith("torch.optim") and settings.args.get("fused"):
         raise PlanError(
-            f"train.optimizer.args sets fused, which PyTorch's {kind.__name__} supports only for whole parameters",
-            hint="leave fused out",
+            said(
+                "train.optimizer.args sets fused, which PyTorch's {kind} supports only for whole parameters",
+                kind=kind.__name__,
+            ),
+            hint="omit fused",
         )
     return {name: value for name, value in section.items() if name in accepted} | settings.args

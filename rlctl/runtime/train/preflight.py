@@ -8,6 +8,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from rlctl.common import packages
 from rlctl.common.errors import MissingDependency, PlanError, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Megatron, Train
@@ -54,16 +55,17 @@ def check_vision(config: Config, *, rollout: str | None) -> None:
     model = "model.modality is vision, and"
     if rollout not in (None, "transformers"):
         raise PlanError(
-            f"{model} the {rollout} engine receives only token ids", hint="set rollout.engine.type to transformers"
+            said("{model} the {rollout} engine receives only token ids", model=model, rollout=rollout),
+            hint="set rollout.engine.type to transformers",
         )
     if arithmetic.devices_per_sequence(config.train.engine) > 1:
         raise PlanError(
-            f"{model} workers that share a sequence do not share its images",
+            said("{model} workers that share a sequence do not share its images", model=model),
             hint="set train.engine.ulysses_sequence_parallel_size to 1",
         )
     if arithmetic.needs_critic(config):
         raise PlanError(
-            f"{model} there is no critic that reads images",
+            said("{model} there is no critic that reads images", model=model),
             hint="set algorithm.advantage to an estimator without one, such as grpo",
         )
 
@@ -97,8 +99,8 @@ def check_megatron(config: Config) -> None:
     for asked in asked_of(config):
         if options.installed() is None:
             raise MissingDependency(
-                f"{asked.section}.engine is megatron, and megatron-core is not installed",
-                hint=f"{packages.install('megatron')} on every machine of the run",
+                said("{section}.engine is megatron, and megatron-core is not installed", section=asked.section),
+                hint=said("{install} on every machine of the run", install=packages.install("megatron")),
             )
         beyond = next((limit for limit in limits(asked) if not limit.noted), None)
         if beyond is not None:
@@ -117,7 +119,10 @@ def _check_layout(config: Config, asked: Asked, hf_config: PreTrainedConfig) -> 
     shape = shape_of(hf_config.to_dict())
     for each in broken(asked.engine, devices=devices, per_node=per_node, shape=shape, section=asked.section):
         if not each.slow:
-            raise PlanError(f"{asked.section}.engine.{each.key}: {each.message}", hint=each.hint)
+            raise PlanError(
+                said("{section}.engine.{key}: {message}", section=asked.section, key=each.key, message=each.message),
+                hint=each.hint,
+            )
 
 
 def _model_config(model: Model, policy: Model) -> PreTrainedConfig:
@@ -127,7 +132,7 @@ def _model_config(model: Model, policy: Model) -> PreTrainedConfig:
         return changed or AutoConfig.from_pretrained(path, trust_remote_code=model.trust_remote_code)
     except (OSError, ValueError) as error:
         raise RunError(
-            f"the config of {path} cannot be read: {error}",
+            said("the config of {path} cannot be read: {error}", path=path, error=error),
             hint="set model.path to a complete model folder, or to a name on the Hugging Face Hub",
         ) from error
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.train.microbatch import MicroBatch
 from rlctl.runtime.types import Sample
 
@@ -49,8 +50,12 @@ def _fed(sample: Sample, width: int) -> Tensor:
     known = sample.routed_experts
     if known is None or len(known) < width:
         raise RunError(
-            f"algorithm.router_replay: the experts of {0 if known is None else len(known)} tokens of a sample are known; "
-            f"expected those of the {width} that the model is fed",
+            said(
+                "algorithm.router_replay: the experts of {value} tokens of a sample are known; expected those of the "
+                "{width} that the model is fed",
+                value=0 if known is None else len(known),
+                width=width,
+            ),
             hint="set algorithm.router_replay to off",
         )
     return known[:width]

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from transformers.utils import cached_file
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -47,7 +48,7 @@ class SafetensorsFiles:
             return self._files[file].get_slice(name)
         except (OSError, SafetensorError) as error:
             raise RunError(
-                f"the weights in {file} cannot be read: {error}",
+                said("the weights in {file} cannot be read: {error}", file=file, error=error),
                 hint="set model.path to a complete model folder, or to a name on the Hugging Face Hub",
             ) from error
 
@@ -73,10 +74,10 @@ def _places(path: str) -> dict[str, str]:
                 return dict.fromkeys(file.keys(), str(single))
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise RunError(
-            f"the weights of {path} cannot be read: {error}",
+            said("the weights of {path} cannot be read: {error}", path=path, error=error),
             hint="set model.path to a complete model folder, or to a name on the Hugging Face Hub",
         ) from error
     raise RunError(
-        f"{path} has neither {SINGLE} nor {INDEX}",
+        said("{path} has neither {single} nor {index}", path=path, single=SINGLE, index=INDEX),
         hint="check model.path; save_pretrained of Transformers writes them from other formats",
     )

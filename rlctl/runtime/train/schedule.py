@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from rlctl.common.errors import PlanError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.train import LrScheduler, Optimizer
 
 
@@ -115,7 +116,11 @@ def curve_of(schedule: LrScheduler, *, peak: float, scheduler_steps: int | None)
     """
     if schedule.type not in SHAPES:
         raise PlanError(
-            f"lr_scheduler {schedule.type} is not supported; expected one of {', '.join(SHAPES)}",
+            said(
+                "lr_scheduler {type} is not supported; expected one of {names}",
+                type=schedule.type,
+                names=", ".join(SHAPES),
+            ),
             hint=nearest(schedule.type, SHAPES),
         )
     total = schedule.decay_steps or schedule.total_steps or scheduler_steps
@@ -123,7 +128,7 @@ def curve_of(schedule: LrScheduler, *, peak: float, scheduler_steps: int | None)
     if total is None and (by_ratio or schedule.type not in ("constant", "inverse_sqrt")):
         what = "warmup_ratio" if by_ratio else schedule.type
         raise PlanError(
-            f"lr_scheduler: {what} needs the length of the run, which is unknown",
+            said("lr_scheduler: {what} needs the length of the run, which is unknown", what=what),
             hint="set train.lr_scheduler.total_steps",
         )
     warmup = schedule.warmup_steps
@@ -185,7 +190,11 @@ def decay_of(optimizer: Optimizer, *, scheduler_steps: int | None) -> Decay:
     )
     if optimizer.weight_decay_style == "constant" and start != end:
         raise PlanError(
-            f"train.optimizer.weight_decay_style is constant, with a start of {start} and an end of {end}",
+            said(
+                "train.optimizer.weight_decay_style is constant, with a start of {start} and an end of {end}",
+                start=start,
+                end=end,
+            ),
             hint="set it to linear or cosine, or omit start_weight_decay and end_weight_decay",
         )
     if optimizer.weight_decay_style != "constant" and scheduler_steps is None:

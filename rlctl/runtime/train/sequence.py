@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.train.microbatch import MicroBatch
 
 
@@ -79,8 +80,13 @@ class SequenceGroup:
         every, shared = query.shape[1], key.shape[1]
         if every % self.size or (shared % self.size and self.size % shared):
             raise PlanError(
-                f"train.engine.ulysses_sequence_parallel_size is {self.size}, which does not divide {every} heads, "
-                f"{shared} with keys",
+                said(
+                    "train.engine.ulysses_sequence_parallel_size is {size}, which does not divide {every} heads, "
+                    "{shared} with keys",
+                    size=self.size,
+                    every=every,
+                    shared=shared,
+                ),
                 hint="set train.engine.ulysses_sequence_parallel_size to a divisor of both",
             )
         if shared < self.size:
@@ -116,7 +122,12 @@ def make_group(size: int) -> SequenceGroup | None:
     world, rank = dist.get_world_size(), dist.get_rank()
     if world % size:
         raise PlanError(
-            f"train.engine.ulysses_sequence_parallel_size is {size} and there are {world} training workers; they do not divide",
+            said(
+                "train.engine.ulysses_sequence_parallel_size is {size} and there are {world} training workers; they "
+                "do not divide",
+                size=size,
+                world=world,
+            ),
             hint="set train.engine.ulysses_sequence_parallel_size to a divisor of the workers",
         )
     groups = [dist.new_group(list(range(start, start + size))) for start in range(0, world, size)]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.rollout import AuxiliaryModel, RolloutParallel, TransformersEngine, VllmEngine
 from rlctl.planning import arithmetic
@@ -48,7 +49,11 @@ def check_auxiliary_engines(config: Config, engine: str) -> None:
         elif model.settings or model.tensor_parallel_size > 1:
             what = "takes no settings" if model.settings else "has one device"
             raise RunError(
-                f"the auxiliary model {name!r} is served by the transformers engine, which {what}",
+                said(
+                    "the auxiliary model {name!r} is served by the transformers engine, which {what}",
+                    name=name,
+                    what=what,
+                ),
                 hint="set its engine to vllm, or remove them",
             )
 

@@ -12,6 +12,7 @@ import torch
 
 from rlctl.common import packages
 from rlctl.common.errors import PlanError, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.train import Critic as CriticSection
 from rlctl.planning import arithmetic
@@ -67,7 +68,7 @@ def section_of(config: Config) -> CriticSection:
     """
     if config.critic is None:
         raise PlanError(
-            f"{config.algorithm.advantage.choice} needs a critic, but critic is null",
+            said("{choice} needs a critic, but critic is null", choice=config.algorithm.advantage.choice),
             hint="add a critic section; {} uses the policy's model",
         )
     return config.critic
@@ -90,8 +91,17 @@ def check_critic(config: Config) -> None:
     kept, critics = config.checkpoint.keep_last, config.checkpoint.keep_last_critic
     if kept is not None and critics is not None and critics > kept:
         raise PlanError(
-            f"checkpoint.keep_last_critic is {critics} and checkpoint.keep_last is {kept}; a critic is saved in its checkpoint",
-            hint=f"set checkpoint.keep_last to {critics}, or checkpoint.keep_last_critic to {kept} or less",
+            said(
+                "checkpoint.keep_last_critic is {critics} and checkpoint.keep_last is {kept}; a critic is saved in "
+                "its checkpoint",
+                critics=critics,
+                kept=kept,
+            ),
+            hint=said(
+                "set checkpoint.keep_last to {critics}, or checkpoint.keep_last_critic to {kept} or less",
+                critics=critics,
+                kept=kept,
+            ),
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.common.errors import RunError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import JudgeReward
@@ -59,8 +60,12 @@ def judge_sampling(reward: JudgeReward) -> dict[str, Any]:
             found[NAMES[name]] = value
         elif not (name == "n" and value == 1):
             raise RunError(
-                f"the judge {reward.name!r} has the sampling setting {name}, which rlctl does not support for judges",
-                hint=nearest(name, NAMES) or f"use {', '.join(NAMES)} or seed",
+                said(
+                    "the judge {name!r} has the sampling setting {name2}, which rlctl does not support for judges",
+                    name=reward.name,
+                    name2=name,
+                ),
+                hint=nearest(name, NAMES) or said("use {names} or seed", names=", ".join(NAMES)),
             )
     stop = found.get("stop")
     if stop is not None:
@@ -105,7 +110,9 @@ def check_judges(config: Config, engine: str) -> None:
         elif reward.engine_args or reward.tensor_parallel_size > 1:
             what = "takes no engine_args" if reward.engine_args else "has one device"
             raise RunError(
-                f"the judge {reward.name!r} is served by the transformers engine, which {what}",
+                said(
+                    "the judge {name!r} is served by the transformers engine, which {what}", name=reward.name, what=what
+                ),
                 hint="set its engine to vllm, or omit them",
             )
 
@@ -177,8 +184,13 @@ class JudgeWorker:
         settings.setdefault("max_tokens", max(1, min(ANSWER_TOKENS, room)))
         if settings["max_tokens"] > room:
             raise RunError(
-                f"the judge's question has {len(ids)} tokens, its answer up to {settings['max_tokens']}, but the judge's context "
-                f"is {self._longest}",
+                said(
+                    "the judge's question has {count} tokens, its answer up to {settings}, but the judge's context is "
+                    "{longest}",
+                    count=len(ids),
+                    settings=settings["max_tokens"],
+                    longest=self._longest,
+                ),
                 hint="lower max_tokens of its sampling, or shorten responses",
             )
         # Of the question, so that a run that goes on, and any number of engines, hear the same answer.

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward, Reward, RuleReward, SandboxReward
 from rlctl.planning import arithmetic
 from rlctl.runtime.auxiliary import NO_AUXILIARIES, Auxiliaries, chosen
@@ -252,7 +253,11 @@ def _check_names(rewards: Sequence[Reward]) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise RunError(
-            f"{names.count(twice)} rewards are called {twice!r}, so their metrics would collide",
+            said(
+                "{count} rewards are called {twice!r}, so their metrics would collide",
+                count=names.count(twice),
+                twice=twice,
+            ),
             hint="give each reward a unique name (rewards[].name)",
         )
 
@@ -283,7 +288,11 @@ def scorer_of(reward: Reward, models: Auxiliaries = NO_AUXILIARIES) -> Scorer:
     if isinstance(reward, SandboxReward):
         if reward.method != "verl":
             raise RunError(
-                f"the sandbox service of the reward {reward.name!r} is called with verl's protocol, not {reward.method}'s",
+                said(
+                    "the sandbox service of the reward {name!r} is called with verl's protocol, not {method}'s",
+                    name=reward.name,
+                    method=reward.method,
+                ),
                 hint="remove its url to run programs locally, or set its method to verl",
             )
         assert reward.url is not None, "the others run programs here"
@@ -294,12 +303,20 @@ def scorer_of(reward: Reward, models: Auxiliaries = NO_AUXILIARIES) -> Scorer:
     if isinstance(reward, JudgeReward):
         if not reward.base_url or not reward.model:
             raise RunError(
-                f"the judge {reward.name!r} has no {'model' if reward.base_url else 'base_url'}",
+                said(
+                    "the judge {name!r} has no {value}",
+                    name=reward.name,
+                    value="model" if reward.base_url else "base_url",
+                ),
                 hint="serve a model over an OpenAI-compatible endpoint, and set base_url and model of the reward",
             )
         return Judge(reward.base_url, reward.model, reward.scoring, reward.prompt, dict(reward.sampling))
     raise RunError(
-        f"the reward {reward.name!r} is of type {reward.choice}, which rlctl does not support",
+        said(
+            "the reward {name!r} is of type {choice}, which rlctl does not support",
+            name=reward.name,
+            choice=reward.choice,
+        ),
         hint="use a reward of type rule, function, model, judge or sandbox",
     )
 
@@ -314,11 +331,19 @@ def _stop_at_failure(
     item, failure = broken or next((f for f in failures if not f[1].unanswered), failures[0])
     hint = "fix the reward: it fails on every response"
     if not (everything or broken):
-        hint = f"fix the reward, or set the on_error of {reward.name!r} to zero to score 0 and continue"
+        hint = said("fix the reward, or set the on_error of {name!r} to zero to score 0 and continue", name=reward.name)
     raise RunError(
-        f"the reward {reward.name!r} failed on a response to prompt {item.prompt.index} of {item.prompt.source}: "
-        f"{failure.message}\n  prompt: {_shown(item.prompt.text)}\n  response: {_shown(item.response_text)}"
-        f"\n  answer: {_shown(str(item.prompt.answer))}",
+        said(
+            "the reward {name!r} failed on a response to prompt {index} of {source}: {message}\n  prompt: "
+            "{text}\n  response: {response_text}\n  answer: {answer}",
+            name=reward.name,
+            index=item.prompt.index,
+            source=item.prompt.source,
+            message=failure.message,
+            text=_shown(item.prompt.text),
+            response_text=_shown(item.response_text),
+            answer=_shown(str(item.prompt.answer)),
+        ),
         hint=hint,
     )
 

@@ -17,6 +17,7 @@ import torch
 from safetensors import SafetensorError
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.runtime.data.chat import Chat
@@ -120,8 +121,8 @@ class Classifier:
     def _rendered(self, chat: Messages) -> str:
         if not self.tokenizer.chat_template:
             raise RunError(
-                f"the tokenizer of the reward model {self._reward.path} has no chat template",
-                hint=f"set the chat_template of the reward {self._reward.name!r}",
+                said("the tokenizer of the reward model {path} has no chat template", path=self._reward.path),
+                hint=said("set the chat_template of the reward {name!r}", name=self._reward.name),
             )
         return self._chat.render(chat, generate=False)
 
@@ -160,12 +161,18 @@ def _load(reward: ModelReward, dtype: torch.dtype) -> Any:
         )
     except (OSError, ValueError, ImportError, KeyError, SafetensorError, UnpicklingError) as error:
         raise RunError(
-            f"the reward model {reward.path} could not be loaded: {reason_of(error)}",
-            hint=f"set the path of the reward {reward.name!r} to a sequence classifier",
+            said(
+                "the reward model {path} could not be loaded: {reason_of}", path=reward.path, reason_of=reason_of(error)
+            ),
+            hint=said("set the path of the reward {name!r} to a sequence classifier", name=reward.name),
         ) from error
     if found["missing_keys"]:
         raise RunError(
-            f"{reward.path} is not a sequence classifier: it has no weights for {', '.join(sorted(found['missing_keys']))}",
-            hint=f"set the path of the reward {reward.name!r} to a model with a trained head",
+            said(
+                "{path} is not a sequence classifier: it has no weights for {names}",
+                path=reward.path,
+                names=", ".join(sorted(found["missing_keys"])),
+            ),
+            hint=said("set the path of the reward {name!r} to a model with a trained head", name=reward.name),
         )
     return model.eval().requires_grad_(False)

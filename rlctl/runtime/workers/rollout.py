@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rollout import EngineMemory, Rollout
@@ -223,7 +224,9 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
     if isinstance(config.rollout.engine, External):
         return _external(config, config.rollout.engine)
     if engine != "transformers":
-        raise RunError(f"rlctl has no rollout engine {engine}", hint="set rollout.engine=transformers")
+        raise RunError(
+            said("rlctl has no rollout engine {engine}", engine=engine), hint="set rollout.engine=transformers"
+        )
     precision = config.rollout.precision
     if precision == "auto":
         precision = config.train.precision.compute

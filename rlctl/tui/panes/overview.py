@@ -16,12 +16,13 @@ from textual.message import Message
 from textual.widgets import Static
 
 from rlctl.common.errors import RlctlError
+from rlctl.common.messages.recalled import recalled
 from rlctl.monitor.metrics import EMPTY, Series
 from rlctl.monitor.samples import Group
 from rlctl.monitor.watching import RunView, StageView
 from rlctl.runs import RunInfo
 from rlctl.tui.dialogs.ask import ChooseScreen
-from rlctl.tui.language import say
+from rlctl.tui.language import LANGUAGE, say
 from rlctl.tui.panes.pane import Pane
 from rlctl.tui.widgets.run_texts import advice_card, rewards_text, ribbon, shares_text, tiles
 from rlctl.tui.widgets.sample_texts import plain
@@ -282,7 +283,9 @@ def _before_steps(view: RunView, info: RunInfo | None) -> str:
     if info is None or info.status != "running":
         return say("nothing is known of this run yet")
     told = [
-        str(event["message"]) for event in view.events if event["kind"] in ("advisory", "log") and event.get("message")
+        recalled(str(event["message"]), LANGUAGE)
+        for event in view.events
+        if event["kind"] in ("advisory", "log") and event.get("message")
     ]
     starts = say(
         "It starts: Ray and the workers come up, the model is loaded. The first step follows. 5 and 6 tell more."

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from rlctl.common.language import later
+from rlctl.common.messages.recalled import recalled
 from rlctl.monitor.advisories import RECENT, RULES, Advice
 from rlctl.monitor.histogram import histogram
 from rlctl.monitor.metrics import Series, StepTable
@@ -20,7 +21,7 @@ from rlctl.monitor.samples import Group
 from rlctl.monitor.watching import RunView, StageView
 from rlctl.runs import RunInfo, Status
 from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
-from rlctl.tui.language import padded, say
+from rlctl.tui.language import LANGUAGE, padded, say
 from rlctl.tui.themes import SERIES
 from rlctl.tui.widgets.braille import blocks
 from rlctl.tui.widgets.marks import marked
@@ -102,7 +103,7 @@ def head_text(
     if view.failure is not None:
         lines.append(_failure(view.failure))
     elif info is not None and info.cause:
-        lines.append(info.cause)
+        lines.append(recalled(info.cause, LANGUAGE))
     elif info is not None and info.status == "interrupted":
         lines.append(say("its process is gone; you can resume it from its last checkpoint"))
     return plain("\n".join(line for line in [*lines, problem] if line))
@@ -124,9 +125,9 @@ def _in_lines(progress: list[str], work: list[str], width: int) -> list[str]:
 
 def _failure(event: Mapping[str, Any]) -> str:
     """The first cause of a failure, short enough for the head, with what to do; the events have the whole."""
-    message = "\n".join(str(event.get("message", "")).splitlines()[:FAILURE_LINES])
+    message = "\n".join(recalled(str(event.get("message", "")), LANGUAGE).splitlines()[:FAILURE_LINES])
     told = f"{say('failed')}: {event.get('actor', '')}: {message}"
-    return f"{told}\n  {event['hint']}" if event.get("hint") else told
+    return f"{told}\n  {recalled(str(event['hint']), LANGUAGE)}" if event.get("hint") else told
 
 
 def _progress(view: RunView, info: RunInfo | None, now: float, cells: int) -> Iterator[str]:

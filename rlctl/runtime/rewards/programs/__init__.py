@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 from rlctl import sandbox
 from rlctl.common.errors import RunError, SandboxUnavailable
+from rlctl.common.messages.reasons import said
 
 Isolation = Literal["namespaces", "limits"]
 PROCESSES = 64
@@ -116,8 +117,8 @@ def run_programs(
             if ran[-1].how in stop_at:
                 break
     except SandboxUnavailable as error:
-        message = f"rlctl cannot isolate programs from responses: {error.message}"
-        raise RunError(message, hint=f"{error.hint}{_HINT}") from None
+        message = said("rlctl cannot isolate programs from responses: {message}", message=error.message)
+        raise RunError(message, hint=said("{hint}{hint2}", hint=error.hint, hint2=_HINT)) from None
     return ran
 
 
@@ -130,7 +131,8 @@ def check(isolation: Isolation) -> None:
     (ran,) = run_programs([SandboxedProgram("")], Limits(), isolation)
     if ran.how != "ended":
         raise RunError(
-            f"the sandbox fails even on an empty program: it {ran.how}: {ran.error}", hint=_HINT.removeprefix("; or ")
+            said("the sandbox fails even on an empty program: it {how}: {error}", how=ran.how, error=ran.error),
+            hint=_HINT.removeprefix("; or "),
         )
 
 

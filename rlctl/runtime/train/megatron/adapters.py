@@ -37,6 +37,7 @@ from peft.tuners.lora import LoraLayer
 from torch import Tensor
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.train.lora import NAME, Adapters, layers_of
 from rlctl.runtime.train.megatron.head import ValueHead
 from rlctl.runtime.train.megatron.names import ADAPTERS, HUGGING_FACE_LAYER, Names, WeightNameRule, last_of, owner_of
@@ -107,7 +108,10 @@ class AdaptedColumns(ColumnParallelLinear):  # type: ignore[misc]  # Megatron-co
         for number, layer in layers.items():
             if not lengths[number]:
                 raise PlanError(
-                    f"a tensor worker has no rows of {rule.hugging_face[number]}, which has an adapter",
+                    said(
+                        "a tensor worker has no rows of {hugging_face}, which has an adapter",
+                        hugging_face=rule.hugging_face[number],
+                    ),
                     hint="set train.engine.tensor_parallel_size to a divisor of the model's kv heads",
                 )
             made = Adapter(layer, self.input_size, lengths[number], self.weight, columns=True)
@@ -241,7 +245,11 @@ def put_on(chunks: Sequence[torch.nn.Module], adapters: Adapters, names: Names) 
         _, layer, rest = owner.rpartition(HUGGING_FACE_LAYER)
         if (rest.partition(".")[2] if layer else owner) not in known:
             raise PlanError(
-                f"model.lora puts an adapter on {owner}; the Megatron engine has adapters on {', '.join(sorted(known))}",
+                said(
+                    "model.lora puts an adapter on {owner}; the Megatron engine has adapters on {names}",
+                    owner=owner,
+                    names=", ".join(sorted(known)),
+                ),
                 hint="name those in model.lora.target_modules, or set train.engine to fsdp2",
             )
     for chunk in unwrap_model(list(chunks)):

@@ -24,6 +24,7 @@ from megatron.core.transformer.enums import AttnBackend
 from transformers import PretrainedConfig
 
 from rlctl.common.errors import PlanError, nearest
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.train import Megatron, Optimizer, Train
 from rlctl.planning.megatron import options
 from rlctl.planning.megatron.sizes import padded_vocabulary
@@ -99,7 +100,9 @@ def optimizer_config(train: Train) -> OptimizerConfig:
 
 def _engine(train: Train) -> Megatron:
     if not isinstance(train.engine, Megatron):
-        raise PlanError(f"the Megatron engine was given train.engine {train.engine.choice}; expected megatron")
+        raise PlanError(
+            said("the Megatron engine was given train.engine {choice}; expected megatron", choice=train.engine.choice)
+        )
     return train.engine
 
 
@@ -130,7 +133,11 @@ def _model(hf: PretrainedConfig) -> dict[str, Any]:
 def _check_model(hf: PretrainedConfig) -> None:
     if hf.model_type not in FAMILIES:
         raise PlanError(
-            f"the Megatron engine has no layers for {hf.model_type} models; it has {', '.join(FAMILIES)}",
+            said(
+                "the Megatron engine has no layers for {model_type} models; it has {names}",
+                model_type=hf.model_type,
+                names=", ".join(FAMILIES),
+            ),
             hint="set train.engine to fsdp2",
         )
     unlike = {
@@ -142,7 +149,13 @@ def _check_model(hf: PretrainedConfig) -> None:
     for name, (got, expected) in unlike.items():
         if got != expected:
             raise PlanError(
-                f"the model's {name} is {got}; the Megatron engine computes {hf.model_type} models with {expected}",
+                said(
+                    "the model's {name} is {got}; the Megatron engine computes {model_type} models with {expected}",
+                    name=name,
+                    got=got,
+                    model_type=hf.model_type,
+                    expected=expected,
+                ),
                 hint="set train.engine to fsdp2",
             )
 
@@ -220,9 +233,11 @@ def _optimizer(settings: Optimizer) -> dict[str, Any]:
     kind = OPTIMIZERS.get(settings.type.lower())
     if kind is None or settings.module is not None:
         raise PlanError(
-            f"train.optimizer.type is {settings.type}"
-            + (f" of {settings.module}" if settings.module else "")
-            + f"; the Megatron engine has {', '.join(OPTIMIZERS)}",
+            said(
+                "train.optimizer.type is {type}; the Megatron engine has {names}",
+                type=settings.type if settings.module is None else f"{settings.module}.{settings.type}",
+                names=", ".join(OPTIMIZERS),
+            ),
             hint=nearest(settings.type, OPTIMIZERS) or "set it to adamw, and omit train.optimizer.module",
         )
     if kind["optimizer"] == "adam":
@@ -237,7 +252,11 @@ def _optimizer(settings: Optimizer) -> dict[str, Any]:
     for name, value in settings.args.items():
         if name not in arguments:
             raise PlanError(
-                f"train.optimizer.args has {name}, which Megatron-core's {kind['optimizer']} does not have",
+                said(
+                    "train.optimizer.args has {name}, which Megatron-core's {kind} does not have",
+                    name=name,
+                    kind=kind["optimizer"],
+                ),
                 hint="set train.engine.optimizer_overrides, which overrides its OptimizerConfig",
             )
         taken[arguments[name]] = value
@@ -252,7 +271,7 @@ def _make(made: type[Made], values: dict[str, Any], engine: Megatron, key: str) 
     """
     wrong = next((misfit for misfit in options.misfits(engine) if misfit.key == key), None)
     if wrong is not None:
-        raise PlanError(f"train.engine.{key}: {wrong.message}", hint=wrong.hint)
+        raise PlanError(said("train.engine.{key}: {message}", key=key, message=wrong.message), hint=wrong.hint)
     absent = options.left_off(engine) if key == "transformer" else []
     overrides = {
         name: _as_megatron_has(name, value) for name, value in getattr(engine, key).items() if name not in absent
@@ -264,8 +283,12 @@ def _make(made: type[Made], values: dict[str, Any], engine: Megatron, key: str) 
             return made(**{**values, **overrides})
     except (ValueError, AssertionError, TypeError, NotImplementedError, ImportError) as error:
         raise PlanError(
-            f"Megatron-core's {made.__name__} refuses its settings: {' '.join(str(error).split())}",
-            hint=f"change train.engine, or train.engine.{key}",
+            said(
+                "Megatron-core's {made} refuses its settings: {names}",
+                made=made.__name__,
+                names=" ".join(str(error).split()),
+            ),
+            hint=said("change train.engine, or train.engine.{key}", key=key),
         ) from error
 
 
@@ -282,7 +305,11 @@ def _as_megatron_has(name: str, value: Any) -> Any:
 def _member(kind: type[enum.Enum], value: str) -> enum.Enum:
     if value not in kind.__members__:
         raise PlanError(
-            f"train.engine.transformer.attention_backend is {value}; expected one of {', '.join(kind.__members__)}",
+            said(
+                "train.engine.transformer.attention_backend is {value}; expected one of {names}",
+                value=value,
+                names=", ".join(kind.__members__),
+            ),
             hint=nearest(value, kind.__members__),
         )
     return kind[value]

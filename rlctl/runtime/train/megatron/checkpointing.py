@@ -43,6 +43,7 @@ from torch import Tensor
 from torch.distributed.checkpoint import state_dict_loader
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.output import Checkpoint
 from rlctl.runtime.pickles import load_objects
 from rlctl.runtime.seeds import derive_seed
@@ -179,7 +180,7 @@ def load(engine: Saved, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
     """
     if not dist_checkpointing.check_is_distributed_checkpoint(str(folder)) and (folder / ".metadata").exists():
         raise RunError(
-            f"the checkpoint {folder} was saved by the FSDP2 engine",
+            said("the checkpoint {folder} was saved by the FSDP2 engine", folder=folder),
             hint="to change the engine, set model.path of a new run to the run's Hugging Face export",
         )
     try:

@@ -36,6 +36,7 @@ from transformers import (
 from transformers.utils import cached_file
 
 from rlctl.common.errors import PlanError, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.output import Checkpoint
@@ -103,7 +104,11 @@ class MegatronEngine(TellsLogProbs):
             RunError: the model cannot be loaded.
         """
         if not isinstance(train.engine, Megatron):
-            raise PlanError(f"the Megatron engine was given train.engine {train.engine.choice}; expected megatron")
+            raise PlanError(
+                said(
+                    "the Megatron engine was given train.engine {choice}; expected megatron", choice=train.engine.choice
+                )
+            )
         self.device = torch.device(device)
         self.seed = seed
         self.ticks = 0
@@ -491,7 +496,7 @@ def _config_of(model: Model) -> PretrainedConfig:
         return changed or AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
     except (OSError, ValueError) as error:
         raise RunError(
-            f"the model {model.path} could not be loaded: {error}",
+            said("the model {path} could not be loaded: {error}", path=model.path, error=error),
             hint="set model.path to a complete model folder, or to a name on the Hugging Face Hub",
         ) from error
 
@@ -520,8 +525,12 @@ def _freeze(chunks: Sequence[torch.nn.Module], names: Names, frozen: frozenset[s
         if chosen and len(chosen) < len(own):
             [other, *_] = (each for each in own if each not in frozen)
             raise PlanError(
-                f"model.freeze names {chosen[0]} and not {other}, which Megatron-core trains as one parameter",
-                hint=f"name all of {', '.join(own)}, or set train.engine to fsdp2",
+                said(
+                    "model.freeze names {chosen} and not {other}, which Megatron-core trains as one parameter",
+                    chosen=chosen[0],
+                    other=other,
+                ),
+                hint=said("name all of {names}, or set train.engine to fsdp2", names=", ".join(own)),
             )
         if chosen:
             parameter.requires_grad_(False)

@@ -15,6 +15,7 @@ from megatron.core.transformer.moe.experts import SequentialMLP
 from torch import Tensor
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 
 BYTES = 16
 """What a row of a grouped product has to be a multiple of."""
@@ -29,8 +30,14 @@ class GroupedExperts(SequentialMLP):
         uneven = next((size for size in down.shape if size * down.element_size() % BYTES), None)
         if uneven is not None:
             raise PlanError(
-                f"train.engine.moe.grouped_gemm multiplies rows of {BYTES} bytes; a worker's part of an expert is "
-                f"{down.shape[1]} wide and {down.shape[0]} high, of {down.element_size()} bytes each",
+                said(
+                    "train.engine.moe.grouped_gemm multiplies rows of {bytes} bytes; a worker's part of an expert is "
+                    "{shape} wide and {shape2} high, of {element_size} bytes each",
+                    bytes=BYTES,
+                    shape=down.shape[1],
+                    shape2=down.shape[0],
+                    element_size=down.element_size(),
+                ),
                 hint="set it to false, or lower train.engine.expert_tensor_parallel_size",
             )
 

@@ -14,6 +14,7 @@ from megatron.core import parallel_state
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.train import Megatron
 from rlctl.runtime.train.megatron import cpu_shim
 
@@ -45,16 +46,30 @@ class Layout:
         each = tensor * pipeline * context
         if world % each:
             raise PlanError(
-                f"train.engine shares a model over {each} workers (tensor {tensor} * pipeline {pipeline} * "
-                f"context {context}), and there are {world}; they do not divide into replicas",
+                said(
+                    "train.engine shares a model over {each} workers (tensor {tensor} * pipeline {pipeline} * context "
+                    "{context}), and there are {world}; they do not divide into replicas",
+                    each=each,
+                    tensor=tensor,
+                    pipeline=pipeline,
+                    context=context,
+                    world=world,
+                ),
                 hint="change the parallel sizes of train.engine, or the devices of the policy",
             )
         expert_tensor = engine.expert_tensor_parallel_size or tensor
         experts = engine.expert_parallel_size * expert_tensor * pipeline
         if world % experts:
             raise PlanError(
-                f"train.engine shares experts over {experts} workers (expert {engine.expert_parallel_size} * expert_tensor "
-                f"{expert_tensor} * pipeline {pipeline}), and there are {world}; they do not divide",
+                said(
+                    "train.engine shares experts over {experts} workers (expert {expert_parallel_size} * expert_tensor "
+                    "{expert_tensor} * pipeline {pipeline}), and there are {world}; they do not divide",
+                    experts=experts,
+                    expert_parallel_size=engine.expert_parallel_size,
+                    expert_tensor=expert_tensor,
+                    pipeline=pipeline,
+                    world=world,
+                ),
                 hint="change train.engine.expert_parallel_size or train.engine.expert_tensor_parallel_size",
             )
         chunks = engine.virtual_pipeline_parallel_size if engine.virtual_pipeline_parallel_size != 1 else None

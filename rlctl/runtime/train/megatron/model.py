@@ -30,6 +30,7 @@ from transformers import PretrainedConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.config.sections.train import Megatron
 from rlctl.runtime.train.attention import packed_attention
 from rlctl.runtime.train.interface import Role
@@ -78,8 +79,13 @@ def build_chunks(
     """
     if hf_config.num_attention_heads // engine.tensor_parallel_size % engine.context_parallel_size:
         raise PlanError(
-            f"train.engine.context_parallel_size is {engine.context_parallel_size}, which does not divide the "
-            f"{hf_config.num_attention_heads} heads over {engine.tensor_parallel_size} tensor workers",
+            said(
+                "train.engine.context_parallel_size is {context_parallel_size}, which does not divide the "
+                "{num_attention_heads} heads over {tensor_parallel_size} tensor workers",
+                context_parallel_size=engine.context_parallel_size,
+                num_attention_heads=hf_config.num_attention_heads,
+                tensor_parallel_size=engine.tensor_parallel_size,
+            ),
             hint="set train.engine.context_parallel_size to a divisor of the heads of one tensor worker",
         )
     rotary = partial(Rotary, *angles(hf_config))
@@ -250,7 +256,11 @@ def angles(hf_config: PretrainedConfig) -> tuple[Tensor, float]:
     kind = rope.get("rope_type", "default")
     if kind not in FIXED_ANGLES:
         raise PlanError(
-            f"the model has {kind} rotary embeddings; the Megatron engine computes {', '.join(FIXED_ANGLES)}",
+            said(
+                "the model has {kind} rotary embeddings; the Megatron engine computes {names}",
+                kind=kind,
+                names=", ".join(FIXED_ANGLES),
+            ),
             hint="set train.engine to fsdp2",
         )
     if kind != "default":

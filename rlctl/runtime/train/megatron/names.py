@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,11 @@ class Names:
         family = hf_config.model_type
         if family not in FAMILIES:
             raise RunError(
-                f"the Megatron engine has no weight tables for {family} models; it has them for {', '.join(FAMILIES)}",
+                said(
+                    "the Megatron engine has no weight tables for {family} models; it has them for {names}",
+                    family=family,
+                    names=", ".join(FAMILIES),
+                ),
                 hint="set train.engine.type to fsdp2",
             )
         self.family = family
@@ -229,7 +234,11 @@ class Names:
                 return _of_layer(found, layer)
         if found is None:
             raise RunError(
-                f"the Megatron engine's weight tables for {self.family} models have no entry for {name}",
+                said(
+                    "the Megatron engine's weight tables for {family} models have no entry for {name}",
+                    family=self.family,
+                    name=name,
+                ),
                 hint="the model's config.json or train.engine.transformer adds a weight that models of this family don't have",
             )
         return found

@@ -26,6 +26,7 @@ from megatron.core.utils import unwrap_model
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.pickles import reason_of
 from rlctl.runtime.train.checkpoint_reader import UNREADABLE, CheckpointReader
 from rlctl.runtime.train.megatron.checkpointing import Reading
@@ -89,7 +90,11 @@ def start_from(chunks: Sequence[torch.nn.Module], path: str, hf_config: Any, *, 
         loaded = dist_checkpointing.load(state, str(folder), Reading(), _Nothing(), validate_access_integrity=False)
     except (*UNREADABLE, dist_checkpointing.core.CheckpointingException) as error:
         raise RunError(
-            f"the Megatron checkpoint {folder} cannot be read: {reason_of(error)}",
+            said(
+                "the Megatron checkpoint {folder} cannot be read: {reason_of}",
+                folder=folder,
+                reason_of=reason_of(error),
+            ),
             hint="set checkpoint_path to a folder that Megatron-core's dist_checkpointing wrote in the format torch_dist",
         ) from error
     for number, chunk in enumerate(unwrap_model(list(chunks))):
@@ -118,7 +123,11 @@ def _prefix(stored: Stored, path: str) -> tuple[str, TensorStorageMetadata]:
         if isinstance(found, TensorStorageMetadata):
             return prefix, found
     raise RunError(
-        f"{path} contains no weights of a GPT model of Megatron-core: there is no {EMBEDDING}",
+        said(
+            "{path} contains no weights of a GPT model of Megatron-core: there is no {embedding}",
+            path=path,
+            embedding=EMBEDDING,
+        ),
         hint="set checkpoint_path to a checkpoint of a language model, with its weights",
     )
 
@@ -127,8 +136,15 @@ def _check_vocabulary(embedding: TensorStorageMetadata, hf_config: Any, path: st
     rows, columns = embedding.size
     if rows < hf_config.vocab_size or columns != hf_config.hidden_size:
         raise RunError(
-            f"the Megatron checkpoint {path} has an embedding of {rows} x {columns}; the model's config.json says "
-            f"{hf_config.vocab_size} x {hf_config.hidden_size}",
+            said(
+                "the Megatron checkpoint {path} has an embedding of {rows} x {columns}; the model's config.json says "
+                "{vocab_size} x {hidden_size}",
+                path=path,
+                rows=rows,
+                columns=columns,
+                vocab_size=hf_config.vocab_size,
+                hidden_size=hf_config.hidden_size,
+            ),
             hint="set model.path to the folder with the config and tokenizer of the checkpoint's model",
         )
 
@@ -156,9 +172,14 @@ def _named(chunks: list[Any], stored: Stored, prefix: str, path: str, skipped: t
         if not _anywhere(lacking[-1]):
             return state
     fewest = min(lacking, key=len)
-    example = f", the first is {fewest[0]}" if fewest else ""
+    example = said(", the first is {fewest}", fewest=fewest[0]) if fewest else ""
     raise RunError(
-        f"the Megatron checkpoint {path} lacks {len(fewest) or 'some'} of the model's weights{example}",
+        said(
+            "the Megatron checkpoint {path} lacks {value} of the model's weights{example}",
+            path=path,
+            value=len(fewest) or "some",
+            example=example,
+        ),
         hint="check that model.path has the config.json of the checkpoint's model",
     )
 

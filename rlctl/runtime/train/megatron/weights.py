@@ -22,6 +22,7 @@ from megatron.core.utils import unwrap_model
 from torch import Tensor
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.train.gathering import from_first
 from rlctl.runtime.train.megatron.head import ValueHead
 from rlctl.runtime.train.megatron.names import ADAPTERS, LAYER, UNUSED, VALUE_HEAD, Names, WeightNameRule
@@ -52,7 +53,9 @@ def parts(chunks: Sequence[torch.nn.Module]) -> Iterator[Part]:
         kept = {name for name, value in chunk.state_dict().items() if isinstance(value, Tensor)}
         if strange := sorted(kept - parameters.keys()):
             raise RunError(
-                f"the Megatron engine converts only parameters, but the model also has {strange[0]}",
+                said(
+                    "the Megatron engine converts only parameters, but the model also has {strange}", strange=strange[0]
+                ),
                 hint="remove the setting that adds it from train.engine.transformer",
             )
         for name, parameter in parameters.items():
@@ -176,14 +179,22 @@ def _account(needed: dict[str, str], files: SafetensorsFiles) -> None:
     missing = sorted(needed.keys() - files.names - heads)
     if missing:
         raise RunError(
-            f"{files.path} lacks {len(missing)} of the model's tensors, the first is {missing[0]}, for {needed[missing[0]]}",
+            said(
+                "{path} lacks {count} of the model's tensors, the first is {missing}, for {needed}",
+                path=files.path,
+                count=len(missing),
+                missing=missing[0],
+                needed=needed[missing[0]],
+            ),
             hint="check that config.json belongs to these weights",
         )
     for name in sorted(files.names - needed.keys()):
         reason = next((why for end, why in UNUSED.items() if name.endswith(end)), None)
         if reason is None:
             raise RunError(
-                f"{files.path} has the tensor {name}, which the Megatron model does not have",
+                said(
+                    "{path} has the tensor {name}, which the Megatron model does not have", path=files.path, name=name
+                ),
                 hint="set train.engine.type to fsdp2, which trains any Transformers model",
             )
         if dist.get_rank() == 0:
@@ -200,7 +211,13 @@ def _fill(
     for name, shape in zip(sources, _shapes(rule, part.tensor.shape, sharing, names), strict=True):
         if (found := read(name)[0]) != shape:
             raise RunError(
-                f"{name}{where} has the shape {found}; expected {shape}",
+                said(
+                    "{name}{where} has the shape {found}; expected {shape}",
+                    name=name,
+                    where=where,
+                    found=found,
+                    shape=shape,
+                ),
                 hint="check that config.json belongs to these weights",
             )
     with torch.no_grad():
