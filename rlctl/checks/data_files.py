@@ -22,6 +22,10 @@ LARGEST_JSON = 64 << 20
 """Bytes of a JSON list that is read whole for its first row; of other files the first row or the footer is read."""
 
 
+Field = tuple[str, ...]
+"""The name of a column, or of one inside others with theirs before it."""
+
+
 class UnreadableError(ValueError):
     """A file is not what its ending says; the text says why."""
 
@@ -32,28 +36,45 @@ def columns_of(path: Path, form: str = "auto") -> tuple[str, ...] | None:
     Raises:
         UnreadableError: the file is not what its ending, or ``form``, says.
     """
+    found = fields_of(path, form)
+    return None if found is None else tuple(dict.fromkeys(names[0] for names in found))
+
+
+def fields_of(path: Path, form: str = "auto") -> tuple[Field, ...] | None:
+    """The columns of a file, and what is inside them; None as of ``columns_of``.
+
+    Raises:
+        UnreadableError: the file is not what its ending, or ``form``, says.
+    """
     ending = path.suffix.lower().removeprefix(".") if form == "auto" else form
-    readers = {"parquet": _parquet, "jsonl": _json, "ndjson": _json, "json": _json, "csv": _csv, "tsv": _csv}
-    reader = readers.get(ending)
+    reader = READERS.get(ending)
     try:
         return reader(path) if reader is not None else None
     except (OSError, UnicodeDecodeError, RecursionError, csv.Error) as error:
         raise UnreadableError(str(error)) from error
 
 
-def _parquet(path: Path) -> tuple[str, ...] | None:
+def _parquet(path: Path) -> tuple[Field, ...] | None:
     try:
-        from pyarrow import ArrowException
+        from pyarrow import ArrowException, types
         from pyarrow.parquet import read_schema
     except ImportError:
         return None
     try:
-        return tuple(read_schema(path).names)
+        schema = read_schema(path)
     except ArrowException as error:
         raise UnreadableError(said("it is not a Parquet file: {reason}", reason=str(error).splitlines()[0])) from error
 
+    def inside(fields: Any) -> Iterator[Field]:
+        for field in fields:
+            yield (field.name,)
+            if types.is_struct(field.type):
+                yield from ((field.name, *names) for names in inside(field.type.fields))
 
-def _json(path: Path) -> tuple[str, ...] | None:
+    return tuple(inside(schema))
+
+
+def _json(path: Path) -> tuple[Field, ...] | None:
     with path.open("rb") as stream:
         first = next((line for line in stream if line.strip()), b"")
     if not first.lstrip().startswith(b"["):
@@ -71,17 +92,28 @@ def _loaded(text: bytes) -> Any:
         raise UnreadableError(said("it is not valid JSON: {error}", error=error)) from error
 
 
-def _fields(row: Any) -> tuple[str, ...]:
+def _fields(row: Any) -> tuple[Field, ...]:
     if not isinstance(row, dict):
         raise UnreadableError("its first row is not an object with a value per column")
-    return tuple(row)
+
+    def inside(values: dict[str, Any]) -> Iterator[Field]:
+        for name, value in values.items():
+            yield (name,)
+            if isinstance(value, dict):
+                yield from ((name, *names) for names in inside(value))
+
+    return tuple(inside(row))
 
 
-def _csv(path: Path) -> tuple[str, ...]:
+def _csv(path: Path) -> tuple[Field, ...]:
     with path.open(encoding="utf-8", newline="") as stream:
-        return tuple(next(csv.reader(stream, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), []))
+        return tuple(
+            (name,) for name in next(csv.reader(stream, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), [])
+        )
 
 
+READERS = {"parquet": _parquet, "jsonl": _json, "ndjson": _json, "json": _json, "csv": _csv, "tsv": _csv}
+ENDINGS = frozenset(READERS)
 TASK = ("answer_key", "source_key", "tag_key", "extra_key", "system_prompt_key", "tools_key")
 OPTIONAL = {"rl": TASK, "mix": TASK, "sft": (*TASK, "messages_key", "response_key"), "dpo": ()}
 """By objective, the fields of a source that name a column which must exist unless the field has its default."""
@@ -108,10 +140,13 @@ def sources(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 
 def _source(config: Config, source: DataSource, key: KeyPath) -> Iterator[Problem]:
     path = expanded(source.path.removeprefix("file://"))
-    if not source.path or source.format in ("hub", "sql") or not path.is_file():
+    if not source.path or source.format in ("hub", "sql"):
+        return
+    path = _file_in(path) if path.is_dir() else path
+    if not path.is_file():
         return
     try:
-        columns = columns_of(path, source.format)
+        columns = fields_of(path, source.format)
     except UnreadableError as error:
         yield problem("data-unreadable", (*key, "path"), file=path, reason=error)
         return
@@ -128,8 +163,20 @@ def _source(config: Config, source: DataSource, key: KeyPath) -> Iterator[Proble
             yield from _column(source, (*key, field), str(getattr(source, field)), columns)
 
 
-def _column(source: DataSource, key: KeyPath, column: str, columns: Sequence[str]) -> Iterator[Problem]:
-    if column.split(".", 1)[0] not in columns:
+def _file_in(folder: Path) -> Path:
+    """A data file of a folder, whose files have the same columns; the folder itself if it has none that is read here."""
+    files = (file for file in sorted(folder.rglob("*")) if file.suffix.lower().removeprefix(".") in ENDINGS)
+    return next((file for file in files if file.is_file()), folder)
+
+
+def _column(source: DataSource, key: KeyPath, column: str, fields: Sequence[Field]) -> Iterator[Problem]:
+    columns = tuple(dict.fromkeys(names[0] for names in fields))
+    if column.split(".", 1)[0] in columns:
+        return
+    nested = next((".".join(names) for names in fields if len(names) > 1 and names[-1] == column), None)
+    if nested is not None:
+        yield problem("data-column_nested", key, file=source.path, column=column, nested=nested)
+    else:
         yield problem(
             "data-column",
             key,

@@ -67,6 +67,9 @@ def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: 
         found.append(
             finding("runner-refuses", Level.ERROR, row.key, place, reason=message, source=source, advice=row.hint)
         )
+    if loaded is not None:
+        unread = loaded.as_written(dialect.on_data(loaded.config))
+        found += [replace(item, at=loaded.locate_any(parse_dotted(item.key))) for item in unread]
     if own and _series(requirements.release) != release:
         checked = f"{runner} {requirements.release}"
         found.append(finding("runner-release", Level.NOTE, read=report.dialect, checked=checked))

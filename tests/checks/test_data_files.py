@@ -41,6 +41,19 @@ def found(source: dict[str, Any], **config: Any) -> list[Finding]:
     return [item for item in check(config_from(values), more=RULES_OF_FILES) if item.code.startswith("data-")]
 
 
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "json"])
+def test_an_answer_inside_another_column_is_named(tmp_path: Path, ending: str) -> None:
+    """In a file, and in a folder of files, as Trinity-RFT reads."""
+    rows = [{"prompt": "1 + 1", "reward_model": {"style": "rule", "ground_truth": "2"}}] * 4
+    file = written(tmp_path, ending, rows)
+    assert found({"path": str(file), "answer_key": "reward_model.ground_truth"}) == []
+    for path in (file, tmp_path):
+        [finding] = found({"path": str(path), "answer_key": "ground_truth"})
+        assert finding.code == "data-column"
+        assert "but 'reward_model.ground_truth' inside another column" in finding.message
+        assert "set data.train[0].answer_key to 'reward_model.ground_truth'" in finding.hint
+
+
 def test_good_data_has_no_findings(tmp_path: Path) -> None:
     assert found({"path": str(written(tmp_path, "parquet", ROWS)), "answer_key": "answer"}) == []
 

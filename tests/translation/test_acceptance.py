@@ -172,3 +172,30 @@ def test_a_file_is_checked_for_its_own_framework_without_being_asked() -> None:
     assert found[0].key == "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz"
     older = read_document(read_yaml(text, "verl.yaml"), dialect="verl@0.8", environment={})[1]
     assert of_its_own_framework(older) == [], "the requirements are those of another release"
+
+
+NESTED = """\
+mode: both
+algorithm: {algorithm_type: grpo, repeat_times: 8}
+model: {model_path: m, max_model_len: 2048}
+cluster: {node_num: 1, gpu_per_node: 2}
+buffer:
+  batch_size: 32
+  explorer_input:
+    default_workflow_type: WORKFLOW
+    taskset: {name: train, storage_type: file, path: gone/train.parquet, format: {response_key: a.b}}
+    eval_tasksets: [{name: test, storage_type: file, path: gone/test.parquet, format: {response_key: a}}]
+"""
+
+
+@pytest.mark.parametrize(("workflow", "nested"), [("math_workflow", True), ("mine.OwnWorkflow", False)])
+def test_an_answer_inside_another_column_is_named_if_the_framework_cannot_read_it(
+    tmp_path: Path, workflow: str, nested: bool
+) -> None:
+    """Only a workflow of the user's may read an answer inside another column."""
+    path = tmp_path / "trinity.yaml"
+    path.write_text(NESTED.replace("WORKFLOW", workflow))
+    loaded, report = read(path)
+    found = [item for item in findings_of("trinity", loaded, report) if item.code == "data-columns"]
+    assert [str(item.at) for item in found] == ([f"{path}:8"] if nested else [])
+    assert not [item for item in findings_of("verl", loaded, report) if item.code == "data-columns"]

@@ -192,6 +192,10 @@ class Dialect:
             composed=self.is_composed(document),
         )
 
+    def on_data(self, config: Config) -> list[Finding]:
+        """What the framework cannot read of the data of a config, by canonical keys."""
+        return []
+
     def read_again(self, file: File, options: Mapping[str, str]) -> Read:
         """Read a file as it is written, without the values kept for converting back; once.
 

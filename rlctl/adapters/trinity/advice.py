@@ -50,7 +50,32 @@ def _on_files(given: ConfigWithOrigins) -> list[Finding]:
             own = origin is not None and origin.key.startswith("buffer.")
             if not own and source.path and str(source.path).endswith(FILES):
                 paths.append(str(source.path))
-    return [finding("data-files_folder", Level.WARNING, TASKSET, path=paths[0])] if paths else []
+    names = ", ".join(dict.fromkeys(paths))
+    return [finding("data-files_folder", Level.WARNING, TASKSET, path=names)] if paths else []
+
+
+def on_data(config: Config) -> Iterator[Finding]:
+    """What Trinity cannot read of the data, by canonical keys: answers inside another column."""
+    sources = {
+        f"data.{kind}[{index}]": source
+        for kind, found in (("train", config.data.train), ("eval", config.data.eval))
+        for index, source in enumerate(found)
+    }
+    nested = [
+        (place, source.answer_key)
+        for place, source in sources.items()
+        if "." in (source.answer_key or "") and not (source.agent or config.rollout.default_agent)
+    ]
+    if nested and config.algorithm.objective.choice == "rl":  # a workflow of the user's may look deeper
+        place, answer = nested[0]
+        yield finding(
+            "data-columns_nested",
+            Level.WARNING,
+            f"{place}.answer_key",
+            framework="Trinity-RFT",
+            nested=answer,
+            column=str(answer).rpartition(".")[2],
+        )
 
 
 def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list[Finding]:

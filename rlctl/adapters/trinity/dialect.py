@@ -39,8 +39,8 @@ from rlctl.adapters.trinity import (
 from rlctl.adapters.trinity.ranks import RANKS
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
-from rlctl.common.report import Origin
-from rlctl.config import Loaded
+from rlctl.common.report import Finding, Origin
+from rlctl.config import Config, Loaded
 from rlctl.documents import Document, KeyPath
 from rlctl.documents.paths import copied
 
@@ -106,6 +106,9 @@ class Trinity(Dialect):
 
         read = _read_stages(document, restored, one)
         return layout.as_written(read, moves) if moves else read
+
+    def on_data(self, config: Config) -> list[Finding]:
+        return list(advice.on_data(config))
 
     def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:
         """As any dialect; where nothing is explored, the explorer's defaults are left out."""

@@ -39,7 +39,7 @@ auxiliary-models = { $reason }
 
 judge-model = judge '{ $name }' has no model
     .about = The judge has no model, or its engines don't fit on its devices.
-    .hint = set { $key }: the endpoint's name of the model, or without base_url a local folder or a name on the Hub
+    .hint = set { $key } to the model's name at the endpoint; if base_url is not set, to a local folder or a name on the Hub
 judge-model_devices = { $reason }
     .hint = { $advice }
 
@@ -93,6 +93,8 @@ data-empty = { $file } has no rows
     .about = A data file has no rows.
     .hint = name a file that has rows
 
+data-column_nested = { $file } has no column '{ $column }', but '{ $nested }' inside another column
+    .hint = set { $key } to '{ $nested }'; Trinity-RFT and ROLL read top-level columns only, so for them write it into a column '{ $column }'
 data-column = { $file } has no column '{ $column }'; its columns are { $known }
     .about = A data file has no column of the name that the config gives.
     .hint = { $near ->

@@ -97,6 +97,8 @@ data-empty = { $file } 没有数据行
     .about = 数据文件没有数据行。
     .hint = 请换成有数据的文件
 
+data-column_nested = { $file } 没有 '{ $column }' 列，但另一列中嵌有 '{ $nested }'
+    .hint = 把 { $key } 设为 '{ $nested }'；Trinity-RFT 和 ROLL 只读取顶层的列，用它们训练时请把它写成单独的 '{ $column }' 列
 data-column = { $file } 没有 '{ $column }' 列；它的列有 { $known }
     .about = 数据文件没有配置所指的列。
     .hint = { $near ->
