@@ -114,9 +114,7 @@ def first_steps() -> str:
         "rlctl quickstart": text("start-quickstart"),
     }
     width = max(map(len, steps)) + 2
-    return "\n".join(
-        [text("start"), *(f"  {command:<{width}}{what}" for command, what in steps.items()), text("start-help")]
-    )
+    return "\n".join([text("start"), *(f"  {command:<{width}}{what}" for command, what in steps.items())])
 
 
 def app_of(commands: Iterable[Command]) -> typer.Typer:
@@ -156,6 +154,8 @@ def main() -> int:
     """The console script: run a command; errors that a user can act on are shown without a traceback."""
     try:
         called = get_command(app_of(_called(next((word for word in sys.argv[1:] if word[:1] != "-"), ""))))
+        if usage.shows_help(called, sys.argv[1:]):
+            usage.show_whole_texts()
         if _language_of(sys.argv[1:]) == "zh":
             usage.run(called)
         else:

@@ -203,7 +203,7 @@ def checked(
         *loaded.as_written(in_own_words(problems, loaded, report.dialect)),
     ]
     found = [finding for finding in found if finding.code not in codes_left_out]
-    diagnostics.findings(found)
+    diagnostics.findings(found, notes=False)
     if any(finding.level is Level.ERROR or (strict and finding.level is Level.WARNING) for finding in found):
         diagnostics.note(text("launch-not-started"))
         scaled.ask_for_paths(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -24,6 +25,7 @@ OF_TOKENS = ("details", "components")
 OF_AGENTS = ("prompt", "answer")
 """Parts of a sample that an agent's trajectories show, or that they may not have."""
 SHOWN_TRAJECTORIES = 2
+NEXT_AFTER_TINY = "the model is random, so rewards near 0 are normal; next, on a GPU machine: rlctl launch {words}"
 OF_LATER = ("never-saved", "tracker")
 """Findings about what a trial does not do: save and track."""
 OF_SCALING = ("mini-batch-uneven", "replicas-uneven", "idle-replicas")
@@ -71,13 +73,13 @@ def try_out(
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
+    words = scaled.words_of(inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables)
     if tiny:
         with tempfile.TemporaryDirectory(prefix="rlctl-tiny-") as folder:
             result = _tiny(loaded, report, Path(folder), prompts, steps, allow_unknown)
     else:
         loaded = runs.with_ray_that_is_there(loaded)
         cluster = runs.local_cluster() if loaded.config.runtime.ray.address is None else None
-        words = scaled.words_of(inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables)
         checked(loaded, report, cluster=cluster, codes_left_out=OF_LATER, allow_unknown=allow_unknown, words=words)
         with in_own_keys(loaded, report.dialect):
             made = runs.prepare(loaded, cluster)
@@ -91,6 +93,7 @@ def try_out(
     for stage, metrics in result.metrics.items():
         diagnostics.note(f"{stage}: {'  '.join(progress.headline(metrics))}")
     diagnostics.note(said("it took {duration}; nothing was kept", duration=progress.duration(result.seconds)))
+    diagnostics.note(said(NEXT_AFTER_TINY if tiny else "next: rlctl launch {words}", words=shlex.join(words)))
 
 
 def _tiny(
@@ -105,10 +108,10 @@ def _tiny(
 
     packages.require({packages.RUNTIME: "running"})
     small, changes, wanted = tiny(loaded, folder, prompts=prompts, steps=steps)
-    diagnostics.note("a small random model replaces the full-size one:")
-    scaled.show_changes(changes, loaded)
     cluster = Cluster(1, WORKERS, "cpu", cpus_per_node=WORKERS)
     checked(small, report, cluster=cluster, codes_left_out=(*OF_LATER, *OF_SCALING), allow_unknown=allow_unknown)
+    diagnostics.note("a small random model replaces the full-size one:")
+    scaled.show_changes(changes, loaded)
     made = runs.prepare(small, cluster)
     for line in make_models(loaded.config, wanted):
         diagnostics.note(with_values(line, loaded.text_as_written))

@@ -55,6 +55,8 @@ LABELS = (
     "REQUIRED_LONG_STRING",
 )
 """What typer itself writes into help."""
+_WORD = re.compile(r"\s*(?:[\u2e80-\uffef][，。；：、！？）]*|[^\s\u2e80-\uffef]+)\s*")
+"""What a line of help is broken between: words, and characters of a language that is written without spaces."""
 COMMAND_LINE = re.compile(r"\[cyan\]")
 """How a paragraph begins that is an example."""
 
@@ -93,6 +95,25 @@ def shows_help(command: Any, words: list[str]) -> bool:
     """Whether a command line prints help: it asks for it, or names a group of commands alone."""
     last = command.commands.get(words[-1]) if words else None
     return any(word in HELP_OPTIONS for word in words) or bool(getattr(last, "no_args_is_help", False))
+
+
+def show_whole_texts() -> None:
+    """Have tables of help fold what does not fit into a column, not cut it off with an ellipsis; Chinese breaks anywhere."""
+    from rich import _wrap, columns
+    from rich.table import Table
+    from typer import rich_utils
+
+    class Folding(Table):
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*cells, **options)
+            for column in self.columns:
+                column.overflow = "fold"
+
+    def words(text: str) -> Iterator[tuple[int, int, str]]:
+        return ((found.start(), found.end(), found[0]) for found in _WORD.finditer(text))
+
+    rich_utils.Table = columns.Table = Folding  # type: ignore[attr-defined]
+    _wrap.words = words
 
 
 def run(command: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -30,6 +31,22 @@ def test_commands_and_options_are_named_alike_in_both_languages() -> None:
     for english, chinese in chinese_help().items():
         if english not in TYPERS:
             assert set(named.findall(english)) - {"Examples"} == set(named.findall(chinese)) - {"示例"}, english
+
+
+@pytest.mark.parametrize(
+    ("language", "columns", "words"),
+    [("en", "80", ["serve"]), ("en", "60", ["cluster", "kuberay"]), ("zh", "80", []), ("zh", "60", ["convert"])],
+)
+def test_help_is_never_cut_off(language: str, columns: str, words: list[str]) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "rlctl", "--language", language, *words, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": columns},
+    ).stdout
+    assert "--help" in shown
+    assert "…" not in shown
 
 
 @pytest.mark.parametrize("words", [["--help"], ["runs"], ["convert", "-h"], ["cluster", "slurm", "--help"]])

@@ -55,7 +55,7 @@ def test_help_lists_the_commands_in_the_order_of_work(rlctl: Any) -> None:
 def test_alone_it_shows_what_to_type_first(rlctl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = rlctl()
     assert (shown.code, shown.err) == (2, "")
-    assert len(shown.out.splitlines()) <= 6
+    assert len(shown.out.splitlines()) == 5
     typed = [line.split()[1] for line in shown.out.splitlines() if line.startswith("  rlctl ")]
     assert set(typed) <= commands().keys()
     monkeypatch.setenv("RLCTL_LANGUAGE", "zh")

@@ -1,11 +1,10 @@
 # What rlctl alone prints, and what to do about an error that gives no advice of its own.
 
-start = rlctl converts, checks, plans and runs RL post-training configs of verl, Trinity-RFT and ROLL. Start with:
+start = rlctl converts, checks and runs RL post-training configs of verl, Trinity-RFT and ROLL. Start here (all commands: rlctl --help):
 start-convert = convert a config, with a report on every key
 start-check = find mistakes before a run
 start-tui = edit configs and monitor runs in the terminal
 start-quickstart = train a tiny model on this machine in five minutes
-start-help = All commands: rlctl --help
 
 next-usage = { $command } shows the syntax
 next-script = pass --trace to run the script in a sandbox instead of parsing it

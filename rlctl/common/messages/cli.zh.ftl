@@ -1,11 +1,10 @@
 # 单独运行 rlctl 时的输出，以及没有自带建议的错误该如何处理。
 
-start = rlctl 可以转换、检查、规划和运行 verl、Trinity-RFT 与 ROLL 的强化学习后训练配置。可以从这里开始：
+start = rlctl 转换、检查和运行 verl、Trinity-RFT 与 ROLL 的强化学习后训练配置。从这里开始（全部命令：rlctl --help）：
 start-convert = 转换配置，并报告每个键的去向
 start-check = 在训练前找出问题
 start-tui = 在终端里编辑配置、监控任务
 start-quickstart = 在本机用五分钟训练一个极小的模型
-start-help = 全部命令：rlctl --help
 
 next-usage = { $command } 会显示用法
 next-script = 加上 --trace 可以在沙箱中运行脚本，而不是解析它
