@@ -22,7 +22,7 @@ from rlctl.adapters.engine.tree import GONE, changed_leaves, find, gates
 from rlctl.adapters.engine.tree import put as put_in_tree
 from rlctl.checks.hints import Setting, ascending, by_key, count_shown, has_values, in_canonical_words, shown, worded
 from rlctl.common.errors import PlanError, RlctlError
-from rlctl.common.messages.reasons import said, together
+from rlctl.common.messages.reasons import said, together, translated
 from rlctl.common.report import Finding, Fix
 from rlctl.config import Loaded, put, to_plain
 from rlctl.documents import Document, KeyPath, dotted
@@ -309,7 +309,8 @@ def in_own_keys(loaded: Loaded, source: str) -> Iterator[None]:
         if source.partition("@")[0] in ("", "rlctl"):
             raise
         adviser = Adviser(loaded, source, {})
-        raise PlanError(adviser.renamed(error.message), at=error.at, hint=adviser.renamed(error.hint)) from error
+        message, hint = (adviser.renamed(translated(part)) for part in (error.message, error.hint))
+        raise PlanError(message, at=error.at, hint=hint) from error
 
 
 def _path(text: str) -> KeyPath:

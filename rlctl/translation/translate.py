@@ -43,6 +43,7 @@ from rlctl.translation.ledger import joined, resolve_bucket, unsupported
 from rlctl.translation.read_back import accounted, ranked, read_back, refusals
 from rlctl.translation.releases import differing, fitting, spoken
 from rlctl.translation.rendering import write_out
+from rlctl.translation.source_names import in_source_names
 from rlctl.translation.sources import Input, Script, gather, gather_text, is_script_file
 
 FACTS: Mapping[str, str] = {
@@ -513,6 +514,7 @@ def translate_loaded(
         back = read_back(loaded, outcome.file, options or {})
         entries, own = accounted(entries, before, back, told, (source, outcome.file.name))
         entries = [replace(entry, note=loaded.reason_as_written(entry.note)) for entry in entries]
+        own = in_source_names(own, report.dialect, loaded.config)
         written = loaded.as_written([*own, *unsupported(entries)])
         findings = [*_ranked(report.findings, entries, moves=source != outcome.file.name), *written]
         findings += _upgraded(report, outcome.report.target)

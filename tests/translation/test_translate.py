@@ -468,3 +468,17 @@ def test_a_variable_that_is_not_set_here_does_not_break_the_written_config(tmp_p
     assert made.text is not None
     assert "${oc.env:ELSEWHERE}/a.parquet" in made.text
     assert [finding.message for finding in made.report.findings if finding.code == "not-readable"] == []
+
+
+def test_a_difference_that_no_key_sets_is_named_in_the_words_of_the_source(tmp_path: Path) -> None:
+    """A key that the source has is called by its name, any other is marked as rlctl's."""
+    path = tmp_path / "verl.yaml"
+    path.write_text(
+        "algorithm: {adv_estimator: grpo}\ndata: {train_files: a.parquet, val_files: b.parquet, train_batch_size: 64}\n"
+        "actor_rollout_ref: {model: {path: m}, actor: {ppo_mini_batch_size: 32}, rollout: {n: 8}}\n"
+        "trainer: {test_freq: 5, total_training_steps: 10}\n"
+    )
+    told = [item.message for item in translate(path, "roll").report.findings if item.code == "silent-difference"]
+    assert any("(actor_rollout_ref.actor.shuffle is false)" in message for message in told)
+    assert any("rlctl's schedule.evaluate_at_end is true in verl, false in ROLL" in message for message in told)
+    assert not [message for message in told if "batch.shuffle" in message]

@@ -16,8 +16,8 @@ environment-fixed = '{ $key }: { $value }' was computed from environment variabl
 
 silent-difference = { $reason }
     .about = The source framework and the target do something differently although no key of the source sets it.
-silent-difference_default = { $values }: { $reason }
-silent-difference_engine = { $role }.engine is { $engine }, but { $framework } runs every role on the policy's engine: { $role } runs with { $policy } and its parallel sizes; results don't change
+silent-difference_default = { $reason } ({ $values })
+silent-difference_engine = { $role }.engine is { $engine }, but { $framework } runs every role on the policy's engine, so { $role } uses { $policy } with its parallel sizes. Results don't change
 mini-batch-within-step = a mini-batch of { $mini } responses is written as { $step }, the responses of a step, because verl refuses a larger one
 
 target-refuses = { $framework } refuses the written config: { $reason } ({ $source })
@@ -66,13 +66,16 @@ data-columns = { $framework } reads { $expected }; { $found }
     .about = The target reads other columns of the data than the source has.
     .hint = { $advice }
 
+data-columns_nested = { $framework } reads top-level columns only; the answer is inside another column, as { $nested }
+    .hint = write it into a separate column, such as { $column }, and name that column
+
 data-files = { $framework } reads files that end in { $endings }, but the data is { $path }
     .about = The target reads other files than the source has.
     .hint = { $advice }
 data-files_validation = verl opens data.val_files at the start, even if it never evaluates, but the config names no such file
     .hint = name a file of prompts
 
-data-files_folder = Trinity-RFT opens data with load_dataset, which takes a folder or a dataset's name and fails on a file such as { $path }
+data-files_folder = Trinity-RFT opens data with load_dataset, which takes a folder or a dataset's name and fails on single files: { $path }
     .hint = put each file into a separate folder, and name the folder
 
 other-environment = { $reason }

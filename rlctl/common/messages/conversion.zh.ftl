@@ -16,7 +16,7 @@ environment-fixed = '{ $key }: { $value }' 由环境变量算出，以后不再�
 
 silent-difference = { $reason }
     .about = 源配置没有写出，但源框架与目标框架的行为不同。
-silent-difference_default = { $values }：{ $reason }
+silent-difference_default = { $reason }（{ $values }）
 silent-difference_engine = { $role }.engine 是 { $engine }，而 { $framework } 让所有角色使用策略的引擎：{ $role } 用 { $policy } 及其并行度；结果不变
 mini-batch-within-step = mini-batch 的 { $mini } 条回答写成了一步的 { $step } 条，因为 verl 不接受更大的
 
@@ -60,13 +60,16 @@ data-columns = { $framework } 读取 { $expected }；{ $found }
     .about = 目标读取的数据列与源配置不同。
     .hint = { $advice }
 
+data-columns_nested = { $framework } 只读取顶层的列；而答案嵌在另一列中：{ $nested }
+    .hint = 把它写成单独的一列，例如 { $column }，并改填该列
+
 data-files = { $framework } 读取以 { $endings } 结尾的文件，而数据是 { $path }
     .about = 目标读取的文件与源配置不同。
     .hint = { $advice }
 data-files_validation = verl 启动时会打开 data.val_files，即使从不评测，而这里没有
     .hint = 指定一个 prompt 文件
 
-data-files_folder = Trinity-RFT 用 load_dataset 打开数据，它只接受目录或数据集名，遇到 { $path } 这样的单个文件会失败
+data-files_folder = Trinity-RFT 用 load_dataset 打开数据，它只接受目录或数据集名，不能打开单个文件：{ $path }
     .hint = 把每个文件移到各自的目录里，并改填目录
 
 other-environment = { $reason }

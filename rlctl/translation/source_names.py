@@ -1,0 +1,57 @@
+"""Differences that no key of the source sets, in the source's own words: they are found by canonical keys, which a user of
+verl, Trinity-RFT or ROLL has never seen.
+
+A key that the source's framework has with the same value is called by its name there. Any other is marked as rlctl's, so that
+the reader knows where to look it up (``rlctl explain``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from rlctl.adapters import dialect as dialect_called
+from rlctl.adapters.engine.tree import gates
+from rlctl.common.messages.reasons import said, with_values
+from rlctl.common.report import Finding, finding
+from rlctl.config import Config
+from rlctl.documents import parse_dotted
+
+_CODE = "silent-difference"
+_KEY = re.compile(r"[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+")
+
+
+def in_source_names(findings: Iterable[Finding], source: str, config: Config) -> list[Finding]:
+    """Findings of a conversion, with the keys of the framework that was read; rlctl's own files have canonical keys.
+
+    Args:
+        findings: of the writer, and of what was read back.
+        source: what was read, as ``verl@0.9``.
+        config: that was read.
+    """
+    name, _, release = source.partition("@")
+    if name in ("", "rlctl"):
+        return list(findings)
+    framework = dialect_called(name)
+    table = framework.tables[framework.kind_for(config, framework.release(release))]
+    known = {canonical: own for own, canonical in reversed(table.plain.items())}
+    return [_renamed(item, known) if item.code == _CODE else item for item in findings]
+
+
+def _renamed(item: Finding, known: Mapping[str, str]) -> Finding:
+    params = {
+        name: with_values(value, lambda text: _own(text, known)) if isinstance(value, str) else value
+        for name, value in item.params.items()
+        if name != "key"
+    }
+    return finding(item.id, item.level, item.key, item.at, option=item.option, ranked=item.ranked, **params)
+
+
+def _own(text: str, known: Mapping[str, str]) -> str:
+    """The source's name of a text that is a canonical key; any other text as it is."""
+    if not _KEY.fullmatch(text):
+        return text
+    parts = tuple("*" if isinstance(part, int) else part for part in parse_dotted(text))
+    if gates(parts) is None:
+        return text
+    return known.get(text) or said("rlctl's {key}", key=text)
