@@ -248,7 +248,7 @@ class _Reader:
         if handler is None:
             raise DocumentError(
                 said(
-                    "'{line}' ({text}) is not read here",
+                    "rlctl cannot read '{line}' ({text})",
                     line=script.text(node).splitlines()[0][:60],
                     text=node.type.replace("_", " "),
                 ),

@@ -10,12 +10,12 @@ from rlctl.documents import KeyPath
 
 SHOWN: Mapping[str, str] = {"verl": "verl", "trinity": "Trinity", "roll": "ROLL", "rlctl": "rlctl"}
 """The frameworks' own spelling of their names."""
-ENGINE = "the policy's apply; memory and speed may differ"
+ENGINE = "it uses the policy's; memory and speed may differ"
 SERVER = ("settings for an OpenAI-compatible rollout server", "programs that call that server cannot connect")
-SCALED = "advantages are those of the estimator that is written"
+SCALED = "advantages follow the estimator of this file"
 OWN_REWARD = "its own reward scores the responses"
 LACKS: Mapping[str, tuple[str, str]] = {
-    "rollout.agents.model": ("other model for an agent than the policy", "the policy generates"),
+    "rollout.agents.model": ("separate model for an agent", "the policy generates"),
     "rollout.agents.max_turns": ("limit on the generations of a trajectory", "only its token limit ends it"),
     "rollout.agents.max_turn_tokens": ("token limit for one turn", "only the whole trajectory is limited"),
     "rollout.agents.max_observations": ("limit on turns of tool answers", "trajectories may have more turns"),
@@ -70,9 +70,9 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "rollout.sampling.min_response_tokens": ("minimum response length", "responses may be shorter"),
     "rollout.sampling.seed": ("sampling seed", "responses differ from run to run"),
     "reference.engine": ("separate engine settings for the reference", ENGINE),
-    "reference.model": ("separate model settings for the reference", "the policy's apply to the reference"),
+    "reference.model": ("separate model settings for the reference", "the reference uses the policy's"),
     "critic.engine": ("separate engine settings for the critic", ENGINE),
-    "critic.model": ("separate model settings for the critic", "the policy's apply to the critic"),
+    "critic.model": ("separate model settings for the critic", "the critic uses the policy's"),
     "rollout.sampling.min_p": ("min-p sampling", "only the other sampling settings apply"),
     "rollout.sampling.num_beams": ("beam search", "responses are sampled"),
     "rollout.sampling.repetition_penalty": ("repetition penalty", "responses are sampled without it"),
@@ -169,9 +169,15 @@ LACKS: Mapping[str, tuple[str, str]] = {
         "fused kernels for the critic",
         "the engine's default applies; memory and speed may differ, results don't",
     ),
-    "train.lr_scheduler.wsd_decay_steps": ("warmup-stable-decay schedule", "the schedule that is written applies"),
-    "train.lr_scheduler.wsd_decay_style": ("warmup-stable-decay schedule", "the schedule that is written applies"),
-    "train.optimizer.module": ("choice of the optimizer's module", "torch's optimizer trains"),
+    "train.lr_scheduler.wsd_decay_steps": (
+        "warmup-stable-decay schedule",
+        "the learning-rate schedule of this file applies",
+    ),
+    "train.lr_scheduler.wsd_decay_style": (
+        "warmup-stable-decay schedule",
+        "the learning-rate schedule of this file applies",
+    ),
+    "train.optimizer.module": ("choice of the optimizer's module", "training uses torch's optimizer"),
     "run.time_limit": ("time limit for a run", "only the job scheduler can end the run"),
     "run.seed": ("seed for the whole run", "random choices differ from the source's"),
 }

@@ -273,7 +273,7 @@ def _read_texts(
     if stepwise:
         kept = definition.get("history_length", 1)
         turns = max(0, kept - 1) if isinstance(kept, int) else 0
-        note = "ROLL shows only earlier turns whose action was invalid, rlctl all of them"
+        note = "ROLL shows the model only the earlier turns whose action was invalid; rlctl shows all earlier turns"
         yield Flow((*to, "history_turns"), turns, (definition.at("history_length"),), "derived", note)
         yield Flow((*to, "history_template"), HISTORY, ())
 

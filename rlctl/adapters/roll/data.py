@@ -287,7 +287,7 @@ def _write_shares(view: Writing) -> Iterator[Out]:
         note = "all rows belong to one domain"
         yield Flow((*view.path(SHARES), names[0]), 1.0, (view.to("rewards"),), "derived", note, always=True)
         return
-    note = "ROLL requires a share for each domain; equal shares are written"
+    note = "ROLL requires a share for each domain; wrote equal shares"
     for name in names:
         share = round(1 / len(names), 4)
         yield Flow((*view.path(SHARES), name), share, (view.to("rewards"),), "assumed", note, always=True)

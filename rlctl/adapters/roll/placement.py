@@ -175,7 +175,9 @@ def _lose(view: Writing) -> Iterator[Out]:
         elif role not in ROLES and role != "reward":
             yield Inexpressible((at,), said("ROLL has no role {role!r}", role=role))
         elif not place.devices:
-            yield Inexpressible((at,), "ROLL needs the device numbers of a role: set placement.roles.*.devices")
+            yield Inexpressible(
+                (at,), "ROLL needs the device numbers of each role: pass --set placement.roles.ROLE.devices=[0,1]"
+            )
     if placement.device == "cpu":
         yield Inexpressible((view.to("placement.device"),), "ROLL's workers need accelerators")
 

@@ -409,7 +409,7 @@ RULES: list[Rule] = [
     ],
     Key("rollout_dump_dir", "rollout.responses_folder", None),
     Dropped("rollout.evaluation_folder", "ROLL saves only training responses"),
-    Dropped("rollout.env_vars", "ROLL sets environment variables per role: runtime.role_env_vars"),
+    Dropped("rollout.env_vars", "ROLL sets environment variables per role, in the role's system_envs"),
     *[
         Dropped(f"buffer.{name}", "ROLL's scheduler holds responses until they are trained on", idle=True)
         for name in ("type", "label", "capacity", "read_timeout", "log_path")

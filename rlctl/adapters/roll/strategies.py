@@ -307,7 +307,7 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
         *[
             Dropped(f"{to}.{name}", reason)
             for name, reason in (
-                ("moe.freeze_router", "ROLL freezes modules by name: model.freeze"),
+                ("moe.freeze_router", "ROLL freezes modules by name, with freeze_module_prefix"),
                 ("checkpoint_path", "ROLL starts from Hugging Face weights"),
                 ("optimizer_overrides", "ROLL passes a fixed set of arguments to Megatron's optimizer"),
                 ("args", "another engine's settings"),

@@ -312,7 +312,7 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
         yield Inexpressible(
             every,
             said(
-                "Trinity has no advantage {kind}; {advantage} is written",
+                "Trinity has no advantage {kind}; wrote {advantage}",
                 kind=advantage["type"],
                 advantage=kind.advantage,
             ),

@@ -354,7 +354,7 @@ def _write_format(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
         if key in ("image_key", "video_key") and not view.explicit(f"data.{place[1]}.{place[2]}.{field}"):
             yield Flow((), None, ((*place, field),), "mapped", "read only if the column exists")
         elif key == "response_key" and value is None:
-            note = "the answer column is unknown; set data.train[].answer_key"
+            note = "the source does not say which column has the answer: name it in format.response_key"
             yield Flow((*form, key), answer_column(value), ((*place, field),), "derived", note, always=True)
         elif key == "response_key" and "." in value and not view.explicit(f"data.{place[1]}.{place[2]}.{field}"):
             note = said("Trinity reads columns of the row itself: move {value} there", value=value)

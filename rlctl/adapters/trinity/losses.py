@@ -195,7 +195,7 @@ def _write_loss(view: Writing) -> Iterator[Out]:
         every = tuple(view.to(f"algorithm.policy_loss.{field}") for field in loss)
         yield Inexpressible(
             every,
-            said("Trinity has no loss {kind}; {loss} is written", kind=loss["type"], loss=kind.loss),
+            said("Trinity has no loss {kind}; wrote {loss}", kind=loss["type"], loss=kind.loss),
         )
         return
     if name != kind.loss:

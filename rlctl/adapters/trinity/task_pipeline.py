@@ -123,7 +123,7 @@ def _write(view: Writing) -> Iterator[Out]:
 NO_OPERATOR = "Trinity reads and sorts rows only with operators, and none is written"
 NO_INPUT = (
     "Trinity's operators read separate files and write to the path of the first task set, which must not exist: "
-    "set data.operators_input"
+    "pass --set data.operators_input=FOLDER"
 )
 
 

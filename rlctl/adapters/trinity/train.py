@@ -338,7 +338,7 @@ class Shapes(Calculation):
         if nearest == value:
             return _shapes(view, self.role).write(value, view)
         reason = said(
-            "Trinity has no {name} decay; a cosine to min_lr_ratio {lowest:g} is written, which is above it "
+            "Trinity has no {name} decay; wrote a cosine to min_lr_ratio {lowest:g}, which is above it "
             "in the first half of the run and below it in the second",
             name=value,
             lowest=view.get(f"{self.role}.lr_scheduler.min_lr_ratio"),

@@ -118,7 +118,7 @@ class RunningEnvironment(Environment):
     """Where the environment runs. process: in a separate process, which is replaced if it crashes or hangs. thread:
     in the agent worker; steps are faster, but a crash loses all trajectories of the worker."""
     timeout: Seconds = 60.0
-    """Longest reset or step; a longer one fails the trajectory."""
+    """Seconds that a reset or step may take. A longer one fails the trajectory."""
     max_concurrent_steps: Count | None = None
     """Steps that run at the same time in one agent worker. null = no limit besides its threads."""
 

@@ -289,7 +289,7 @@ class Aggregation:
     scale_factor: Positive | None = None
     """The constant of seq_mean_token_sum_norm. null = ``rollout.max_response_tokens``."""
     unit: Literal["row", "trajectory"] = "row"
-    """What a response is in these means, if an agent's trajectory has several sequences: each of them, or all together."""
+    """What counts as a response in these means if a trajectory has several sequences: each sequence, or the whole trajectory."""
     per_micro_batch: bool = False
     """Average per micro-batch, weighted by its share of the responses, like Trinity 0.5. The loss then depends on
     the micro-batch size."""
@@ -487,7 +487,7 @@ class DapoDynamicSampling(ExperienceOperator, type="dapo_dynamic_sampling"):
     """Keep groups of which some responses are right and some are wrong (DAPO, as Trinity computes it)."""
 
     metric: str = "accuracy"
-    """What makes a response right: accuracy, or the name of a reward. The reward itself if a response has no such number."""
+    """Metric that counts a response as correct: accuracy, or a reward's name. If a response lacks it, its reward is used."""
     correct_threshold: float = 0.0
     """A response is right if the number is above this value."""
     refill: bool = False
@@ -524,7 +524,7 @@ class RewardShapingMapper(ExperienceOperator, type="reward_shaping_mapper"):
 
 @section
 class PassRateCalculator(ExperienceOperator, type="pass_rate_calculator"):
-    """Measure each prompt's mean reward at this place, for ``data.curriculum`` difficulty (Trinity).
+    """Measure each prompt's mean reward at this point of the pipeline, for ``data.curriculum`` difficulty (Trinity).
 
     Without this operator the curriculum uses the rewards before all operators.
     """

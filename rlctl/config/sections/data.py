@@ -209,8 +209,8 @@ class QualityFilter(DataOperator, type="quality"):
     auxiliary_model: str
     """Name of one of ``rollout.auxiliary_models`` with a ``base_url``: operators run before the engines of the run."""
     prompt: str | None = None
-    """Question with ``{text}``; the judge answers with a line ``Score: N``, N from 0 to 10. null = a question about usefulness
-    for training."""
+    """Prompt for the judge, with ``{text}`` for the row's text. The judge must answer ``Score: N``, 0 to 10. null = ask how
+    useful the row is for training."""
     min: Fraction = 0.0
     """Smallest rating that is kept."""
     max: Fraction = 1.0
@@ -252,9 +252,9 @@ class PriorityWeights:
     difficulty: float = -0.7
     """Weight of the difficulty: 1 minus the pass rate of the operator pass_rate, or 0.5 without it."""
     diversity: float = 0.8
-    """Weight of the diversity: how rare the sequences of 5 characters of a text are in the dataset, from 0 to 1."""
+    """Weight of diversity, from 0 to 1: how rare the 5-character sequences of a text are in the dataset."""
     usage_frequency: float = -0.5
-    """Weight of the number in the column ``consumed_cnt``; a row without it counts as 0."""
+    """Weight of the column ``consumed_cnt``, which counts how often a row was used. A row without it counts as 0."""
     quality: float = 1.0
     """Weight of the quality: the mean of the shares that operators measured, each as 0 (bad) to 1 (good), or 0.5 without any."""
 
