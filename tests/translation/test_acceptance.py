@@ -113,7 +113,7 @@ def test_a_config_of_another_framework_is_checked_as_it_would_be_written(tmp_pat
 @pytest.mark.parametrize(
     ("source", "runner", "named"),
     [
-        ("verl", "trinity", "fails on a file such as train.parquet"),
+        ("verl", "trinity", "fails on single files: train.parquet"),
         ("trinity", "verl", "verl reads files that end in"),
         ("trinity", "roll", "ROLL reads files that end in"),
     ],
@@ -140,7 +140,8 @@ def test_devices_are_written_that_divide_a_mini_batch() -> None:
     sizes = {"buffer.batch_size": 6, "algorithm.repeat_times": 1, "buffer.train_batch_size": 6}
     text = write_yaml(tree(changed("trinity", sizes)))
     loaded, report = read_document(read_yaml(text, "trinity.yaml"), dialect="trinity", environment={})
-    assert [item for item in findings_of("verl", loaded, report) if item.level is Level.ERROR] == []
+    found = findings_of("verl", loaded, report)  # the data of the example is for Trinity's reader
+    assert [item for item in found if item.level is Level.ERROR and item.code != "data-files"] == []
 
 
 def test_the_command_cites_the_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,5 +198,5 @@ def test_an_answer_inside_another_column_is_named_if_the_framework_cannot_read_i
     path.write_text(NESTED.replace("WORKFLOW", workflow))
     loaded, report = read(path)
     found = [item for item in findings_of("trinity", loaded, report) if item.code == "data-columns"]
-    assert [str(item.at) for item in found] == ([f"{path}:8"] if nested else [])
+    assert [str(item.at) for item in found] == ([f"{path}:9"] if nested else [])
     assert not [item for item in findings_of("verl", loaded, report) if item.code == "data-columns"]
