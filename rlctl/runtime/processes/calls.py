@@ -261,7 +261,10 @@ def silence_of(sent: Sent, seconds: float, limit: float, overdue: str) -> Worker
     """Why a call that has taken so many seconds is given up, if it is. Of one that is relayed, that of the worker comes first."""
     name, hint = sent.name, f"see {sent.name} under logs/ in the run folder"
     if sent.pulse is not None and sent.pulse.is_away():
-        why = f"its process has been unresponsive for {sent.pulse.limit:g} s: it hangs, or its machine is down"
+        why = said(
+            "its process has been unresponsive for {limit:g} s: it hangs, or its machine is down",
+            limit=sent.pulse.limit,
+        )
         return WorkerLost(said("{name}: {why}", name=name, why=why), actor=name, hint=hint)
     if seconds > limit + sent.slack:
         return WorkerLost(said("{name}: {format}", name=name, format=overdue.format(limit)), actor=name, hint=hint)
@@ -312,7 +315,7 @@ def found_of(name: str, call: Any) -> Outcome | Reply | WorkerFailed:
     try:
         found: Outcome | Reply = ray.get(call)
     except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
-        hint = f"read the log of {name} under logs/ in the run folder"
+        hint = said("read the log of {name} under logs/ in the run folder", name=name)
         return WorkerLost(_death(name, error), actor=name, hint=hint)
     except ray.exceptions.RayTaskError as error:
         return WorkerFailed(said("{name}: {cause}", name=name, cause=error.cause), actor=name, trace=str(error))
