@@ -400,7 +400,7 @@ def _recompute(worker: str, to: str) -> list[Rule]:
         own,
         reads=lambda view: Computed(bool(view.get(theirs)), "as recompute_granularity says"),
         writes=does,
-        reason="Megatron uses train.engine.recompute_granularity",
+        reason=note,
         note=note,
         idle=always,
         of=(DialectKey(theirs),),
