@@ -15,6 +15,7 @@ import pytest
 from rlctl import runs
 from rlctl.checks import check
 from rlctl.checks.placement import TOO_SMALL
+from rlctl.common.errors import RunError
 from rlctl.config import config_from
 from rlctl.planning.plan import Cluster
 
@@ -192,8 +193,13 @@ def test_changes_show_expressions_and_not_what_the_environment_holds(
         .replace("train_files:", "val_files: '${oc.env:MODELS}/a.jsonl'\n  train_files:")
     )
     (folder / "fsdp.yaml").write_text(text)
-    (folder / "train.jsonl").unlink()  # nothing starts
+
+    def stop(*_: Any) -> None:
+        raise RunError("nothing starts")
+
+    monkeypatch.setattr("rlctl.runs.prepare", stop)
     shown = rlctl("try", "--tiny", "fsdp.yaml", "actor_rollout_ref.model.path=${oc.env:MODELS}/7b")
+    assert "nothing starts" in shown.err
     assert "model.path: ${oc.env:MODELS}/7b -> " in shown.err
     assert "data.eval: [${oc.env:MODELS}/a.jsonl] -> []" in shown.err
     assert "private-models" not in shown.err
