@@ -366,6 +366,8 @@ class Key(Rule):
     """What is read if the key is not written; ABSENT reads its default."""
     words: bool = False
     """Whether its value may be text although its default is a number."""
+    takes_null: bool = True
+    """Whether the framework reads a null that is written, and not only one that is its default."""
     formula: str = ""
 
     @cached_property
@@ -396,7 +398,8 @@ class Key(Rule):
 
     def _may_be_null(self, target: DialectKey, view: Writing) -> bool:
         default = target.default_in(view.version)
-        return default is None or isinstance(default, (Absent, DefaultFrom)) or self.convert is not SAME
+        allowed = default is None or isinstance(default, (Absent, DefaultFrom)) or self.convert is not SAME
+        return self.takes_null and allowed
 
     def write(self, view: Writing) -> Iterator[Out]:
         value = view.get(self.to)

@@ -248,9 +248,9 @@ COMMON: list[Rule] = [
     OLD,
     TEMPERATURE,
     Key("actor_train.router_replay.mode", "algorithm.router_replay", "disable", REPLAY),
-    Key("reward_clip", f"{SHAPE}.clip", None),
+    Key("reward_clip", f"{SHAPE}.clip", None, takes_null=False),
     Key("whiten_rewards", f"{SHAPE}.whiten", False),
-    Key("advantage_clip", "algorithm.advantage.clip", None),
+    Key("advantage_clip", "algorithm.advantage.clip", None, takes_null=False),
     *[
         Dropped(f"{SHAPE}.{name}", reason)
         for name, reason in (

@@ -407,7 +407,7 @@ RULES: list[Rule] = [
             ("openai_server.**", NO_KEY),
         )
     ],
-    Key("rollout_dump_dir", "rollout.responses_folder", None),
+    Key("rollout_dump_dir", "rollout.responses_folder", None, takes_null=False),
     Dropped("rollout.evaluation_folder", "ROLL saves only training responses"),
     Dropped("rollout.env_vars", "ROLL sets environment variables per role, in the role's system_envs"),
     *[

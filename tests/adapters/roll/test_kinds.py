@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from rlctl.config import Loaded, Source, config_from
 from rlctl.config.sections.agents import EnvironmentAgent
 from rlctl.config.sections.train import Megatron
 from rlctl.documents import read_yaml
-from rlctl.translation.translate import convert, read_document, write
+from rlctl.translation.translate import convert, read_document, translate_loaded, write
 
 from .texts import AGENTIC, RLVR, bucket, read, written
 
@@ -384,3 +385,17 @@ def test_micro_batches_of_tokens_say_what_they_cost_as_sequences() -> None:
     report = convert(overrides, to="roll", dialect="verl", environment={}).report
     (found,) = [finding.message for finding in report.findings if finding.code == "micro-batches-in-sequences"]
     assert "30720 tokens become at most 3 sequences of up to 10240" in found
+
+
+def test_a_null_that_roll_refuses_is_not_written() -> None:
+    """ROLL declares these as numbers and text with null as default, and its loader refuses a null that is written."""
+    text = """
+rlctl: 1
+model: {path: m}
+algorithm: {advantage: {type: grpo, clip: null}, reward_shaping: {clip: null}}
+rollout: {responses_folder: null}
+"""
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="rlctl")
+    assert loaded is not None, report.errors
+    text_of_roll = str(translate_loaded(loaded, report, "roll").text)
+    assert not re.findall(r"^(?:advantage_clip|reward_clip|rollout_dump_dir):.*", text_of_roll, re.MULTILINE)
