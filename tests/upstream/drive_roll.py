@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import re
 import sys
@@ -182,6 +183,10 @@ def rl_numbers(kind: str, config: Any, worker: Any, ranks: int | None, mini: int
         found["learning rates"] = learning_rates(config, worker, ranks, each)
     if agentic:
         shaping = config.reward_normalization
+        turns = [config.custom_envs[tag].get("max_tokens_per_step", math.inf) for tag in config.train_env_manager.tags]
+        found["tokens of a turn"] = max(min(turn, sampling.max_new_tokens) for turn in turns)
+        if config.adv_estimator in ("gigpo", "step_reinforce"):
+            found["gamma"] = config.step_reward_gamma
         found["environment groups"] = config.train_env_manager.num_env_groups
         found["reward mean"], found["reward deviation"] = shaping.norm_mean_type, shaping.norm_std_type
         return found

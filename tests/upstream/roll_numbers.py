@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rlctl.config import Config, to_plain
+from rlctl.config.sections.agents import OtherAgent
 from rlctl.planning import arithmetic
 from tests.upstream import canonical_numbers as ours
 from tests.upstream.drive_roll import STEPS
@@ -85,10 +86,10 @@ def _rl(config: Config) -> dict[str, Any]:
         "top_p": sampling.top_p,
         "top_k": sampling.top_k or 0,
         "tokens of a sequence": data.max_prompt_tokens + rollout.max_response_tokens,
-        "tokens of a turn": max(agent.max_turn_tokens for agent in rollout.agents)
-        if agentic
-        else rollout.max_response_tokens,
     }
+    turns = [agent.max_turn_tokens for agent in rollout.agents if not isinstance(agent, OtherAgent)]
+    if turns or not agentic:
+        found["tokens of a turn"] = max(turns, default=rollout.max_response_tokens)
     steps = config.schedule.total_steps
     if steps is not None:
         found["steps"] = steps
@@ -111,7 +112,7 @@ def _algorithm(config: Config) -> dict[str, Any]:
     advantage, loss = to_plain(algorithm.advantage), to_plain(algorithm.policy_loss)
     shaping = algorithm.reward_shaping
     mean, deviation, name = shaping.normalize.mean, shaping.normalize.std, advantage["type"]
-    if name == "grpo":
+    if name == "grpo" or name == "gigpo":
         mean, deviation = "group", "group" if advantage["normalize_by_std"] else None
     elif name == "reinforce_plus_plus_baseline":
         mean = "group"

@@ -242,7 +242,7 @@ def test_kl(name: str) -> None:
 
 NOT_COMPUTED = {
     "losses": {"dpo", "mix", "mix_chord"},
-    "advantages": {"gigpo", "jsd", "on_policy_distill", "step_wise_grpo"},
+    "advantages": {"jsd", "on_policy_distill"},
     "kl": set(),
     "entropy": set(),
     "strategies": set(),
