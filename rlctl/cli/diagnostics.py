@@ -30,7 +30,6 @@ from rlctl.common.errors import (
 from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import spoken, translated
-from rlctl.common.messages.recalled import recalled
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report, without_requests
 from rlctl.common.report_lines import (
@@ -147,9 +146,9 @@ def _line(content: str, head: str = "") -> None:
 def error(problem: RlctlError) -> None:
     """Say what is wrong, where, and what to do."""
     where = f"{problem.at}: " if problem.at else ""
-    head, *more = recalled(translated(problem.message)).splitlines() or [""]
+    head, *more = translated(problem.message).splitlines() or [""]
     _line(where + head, _coloured(f"{text('level-error')}: ", "31;1"))
-    for line in [*more, *(recalled(translated(problem.hint)) or next_step(problem)).splitlines()]:
+    for line in [*more, *(translated(problem.hint) or next_step(problem)).splitlines()]:
         _line(f"  {line}")
 
 

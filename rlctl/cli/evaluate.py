@@ -11,7 +11,7 @@ import typer
 from rlctl.cli import arguments, diagnostics, output, progress
 from rlctl.cli.launch import EXIT_CODES, checked
 from rlctl.common.errors import UsageError
-from rlctl.common.messages.recalled import recalled
+from rlctl.common.messages.reasons import translated
 
 if TYPE_CHECKING:
     from rlctl.config import Config
@@ -61,7 +61,7 @@ def evaluate(
     elif metrics:
         output.text(table(metrics))
     if result.cause:
-        diagnostics.note(recalled(result.cause))
+        diagnostics.note(translated(result.cause))
     arguments.finish(EXIT_CODES[result.status])
 
 

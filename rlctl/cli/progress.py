@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from rlctl.cli import diagnostics
-from rlctl.common.messages.reasons import spoken
-from rlctl.common.messages.recalled import recalled
+from rlctl.common.messages.reasons import spoken, translated
+from rlctl.common.messages.recorded import text_in
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -159,12 +159,12 @@ def event_line(event: Event, state: Progress) -> str:
             return prefix + spoken("saved at step {step}: {folder}", step=step, folder=folder)
         return prefix + spoken("resumed at step {step}: {folder}", step=step, folder=folder)
     if kind == "changes_accepted":
-        listed = "".join(f"\n  {recalled(str(change))}" for change in event.get("changes", ()))
+        listed = "".join(f"\n  {translated(change)}" for change in event.get("changes", ()))
         told = "continues from step {step} with changed training data, as --accept-changes says:"
         return prefix + spoken(told, step=event.get("step")) + listed
     if kind == "advisory":
-        hint = recalled(str(event.get("hint") or ""))
-        return f"{prefix}{recalled(str(event.get('message')))}" + (f" ({hint})" if hint else "")
+        hint = text_in(event, "hint")
+        return f"{prefix}{text_in(event, 'message')}" + (f" ({hint})" if hint else "")
     return ""
 
 

@@ -14,7 +14,6 @@ from rlctl.cli.launch import EXIT_CODES
 from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said, spoken, translated
-from rlctl.common.messages.recalled import recalled
 from rlctl.common.terminal import safe
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def follow(
         diagnostics.note(said("the run continues: rlctl runs follow {folder}", folder=info.folder))
         raise
     info = runs.find(str(info.folder), folder)
-    diagnostics.note(f"{spoken(info.status)}: {info.folder}" + (f"\n  {recalled(info.cause)}" if info.cause else ""))
+    diagnostics.note(f"{spoken(info.status)}: {info.folder}" + (f"\n  {translated(info.cause)}" if info.cause else ""))
 
 
 @command(app)
@@ -351,7 +350,7 @@ def _description(info: RunInfo) -> list[str]:
         "stage": f"{info.stage}  {progress.step_text(info.step, info.total_steps)}",
         "started": f"{ago(info.started)}{resumed}{process}",
         "took": progress.duration(info.seconds),
-        "cause": recalled(info.cause),
+        "cause": translated(info.cause),
     }
     head = f"[bold]{escape(info.name)}[/]  {spoken(info.status)}"
     return [head, *(f"  {layout.padded(spoken(name), 8)} {escape(told)}" for name, told in facts.items() if told)]
@@ -366,7 +365,7 @@ def _accepted_lines(accepted: list[dict[str, Any]]) -> list[str]:
             f"  {layout.padded(spoken('changed'), 8)} "
             + spoken(
                 "{change} (accepted at step {step} of {stage})",
-                change=recalled(change),
+                change=translated(change),
                 step=entry["step"],
                 stage=entry["stage"],
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rlctl.cli import diagnostics, layout, progress
 from rlctl.common.errors import RlctlError
 from rlctl.common.messages import text
-from rlctl.common.messages.recalled import recalled
+from rlctl.common.messages.reasons import translated
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -73,7 +73,7 @@ def times(stage: Mapping[str, Any]) -> tuple[str, str, str]:
 def ending(result: RunResult) -> str:
     """How a run ended, in a line, with the cause of a failure below."""
     return text(f"end-{result.status}", folder=result.folder) + (
-        f"\n  {recalled(result.cause)}" if result.cause else ""
+        f"\n  {translated(result.cause)}" if result.cause else ""
     )
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import together, translated
+from rlctl.common.messages.reasons import sequence, together, translated
 from rlctl.common.secrets import without_secrets
 
 
@@ -57,31 +57,28 @@ class RlctlError(Exception):
     exit_code = ExitCode.FAILED
 
     def __init__(self, message: str, *, at: Location | None = None, hint: str = "") -> None:
-        safe = without_secrets(message)
-        self.message = message if safe == message else safe
+        self.message = without_secrets(message)
         super().__init__(self.message)
         self.at = at
-        safe = without_secrets(hint)
-        self.hint = hint if safe == hint else safe
+        self.hint = without_secrets(hint)
 
     @property
     def account(self) -> str:
         """Where and what, without the hint."""
-        return f"{self.at}: {self.message}" if self.at else self.message
+        return sequence(f"{self.at}: ", self.message) if self.at else self.message
 
     def __str__(self) -> str:
-        return f"{self.account}\n  {self.hint}" if self.hint else self.account
+        return sequence(self.account, "\n  ", self.hint) if self.hint else self.account
 
     @property
     def shown_account(self) -> str:
         """Where and what, in the reader's language."""
-        what = translated(self.message)
-        return f"{self.at}: {what}" if self.at else what
+        return translated(self.account)
 
     @property
     def shown(self) -> str:
         """Where, what, and what to do, in the reader's language."""
-        return f"{self.shown_account}\n  {translated(self.hint)}" if self.hint else self.shown_account
+        return translated(str(self))
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, self.at, self.hint))

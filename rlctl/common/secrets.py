@@ -100,12 +100,16 @@ def concealed(name: str, value: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Text for people to read: without passwords of URLs, tokens of well-known services, and secrets of the environment."""
+    """Text for people to read: without passwords of URLs, tokens of well-known services, and secrets of the environment.
+
+    A text that has none is returned as it is, so a reason stays one.
+    """
     if len(text) < _SHORTEST:
         return text
     found, names = _of_environment(frozenset(os.environ.items()))
-    text = found.sub(lambda match: expression(names[match[0]]), text) if found else text
-    return replace_tokens(replace_passwords(text, "***") if "://" in text else text, "***")
+    safe = found.sub(lambda match: expression(names[match[0]]), text) if found else text
+    safe = replace_tokens(replace_passwords(safe, "***") if "://" in safe else safe, "***")
+    return text if safe == text else safe
 
 
 @lru_cache(maxsize=4)

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from rlctl.common.messages.recorded import with_reasons
 from rlctl.common.regular_files import LONGEST_LINE, open_regular
 
 CHUNK = 1 << 20
@@ -88,7 +89,8 @@ class EventLog:
         kind = b'"kind": "%s"' % passing_over.encode()
         lines = [line for line in block[:cut].splitlines() if line.find(kind, 0, KIND_WITHIN) < 0]
         lines += block[cut:whole].splitlines()
-        return [event for event in _parsed(lines) if isinstance(event, dict) and isinstance(event.get("kind"), str)]
+        events = (event for event in _parsed(lines) if isinstance(event, dict) and isinstance(event.get("kind"), str))
+        return [with_reasons(event) for event in events]
 
 
 def _parsed(lines: list[bytes]) -> list[Any]:

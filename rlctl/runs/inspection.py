@@ -17,6 +17,7 @@ from typing import Any
 from rlctl.common.errors import RunError, nearest
 from rlctl.common.filenames import is_file, is_there
 from rlctl.common.messages.reasons import said
+from rlctl.common.messages.recorded import with_reasons
 from rlctl.common.regular_files import LONGEST_LINE, from_json, open_regular, read_json
 from rlctl.runs.record import NUMBER, Status, is_alive, record_of
 from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
@@ -232,10 +233,15 @@ def events(run: RunInfo, *, follow: bool = False, every: float = 0.5) -> Iterato
 def accepted_changes(run: RunInfo) -> list[dict[str, Any]]:
     """When a run continued on changed training data, because somebody accepted that: ``stage``, ``step`` and ``changes``."""
     return [
-        {"stage": str(event.get("stage", "main")), "step": event["step"], "changes": list(map(str, event["changes"]))}
+        {"stage": str(event.get("stage", "main")), "step": event["step"], "changes": _texts(event["changes"])}
         for event in events(run)
         if event.get("kind") == "changes_accepted" and isinstance(event.get("changes"), list) and "step" in event
     ]
+
+
+def _texts(values: list[Any]) -> list[str]:
+    """Values as texts, whatever a file of a run holds; a reason stays one."""
+    return [value if isinstance(value, str) else str(value) for value in values]
 
 
 def _lines_after(path: Path, position: int) -> tuple[list[bytes], int]:
@@ -257,7 +263,7 @@ def _event(line: bytes | str) -> dict[str, Any] | None:
         event = from_json(line)
     except ValueError:
         return None
-    return event if isinstance(event, dict) else None
+    return with_reasons(event) if isinstance(event, dict) else None
 
 
 def stop(run: RunInfo, *, now: bool = False) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from rlctl.common.messages.reasons import said
+from rlctl.common.messages.recorded import with_reasons, with_templates
 from rlctl.common.whole_files import write_whole
 
 Status = Literal["running", "finished", "stopped", "failed", "interrupted"]
@@ -57,7 +58,7 @@ def record_of(told: Any) -> Record:
     """
     if not isinstance(told, dict):
         raise TypeError("it is not a mapping")
-    record = Record(**told)
+    record = Record(**with_reasons(told))
     for name, kind in _KINDS.items():
         if not isinstance(value := getattr(record, name), kind):
             raise ValueError(said("{name} is {value!r}", name=name, value=value))
@@ -72,7 +73,7 @@ def record_of(told: Any) -> Record:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    write_whole(folder / "run.json", json.dumps(asdict(record), indent=1))
+    write_whole(folder / "run.json", json.dumps(with_templates(asdict(record)), indent=1))
 
 
 def is_alive(record: Record, folder: Path) -> bool:

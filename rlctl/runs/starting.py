@@ -233,8 +233,7 @@ def try_out(loaded: Loaded, plan: Plan, *, prompts: int | None = None, steps: in
         cluster = Cluster(plan.nodes, plan.devices_per_node, plan.device)
         outcome = launch(make_plan(small, cluster=cluster), small, Path(folder), observer=seen.append)
     if outcome.status != "finished":
-        cause, _, hint = outcome.cause.rpartition("\n  ")  # an error's own hint is its last line
-        raise RunError((cause or hint) or "stopped before the step was finished", hint=hint if cause else "")
+        raise RunError(outcome.account or "stopped before the step was finished", hint=outcome.hint)
     samples = [{"stage": e["stage"], **sample} for e in seen if e["kind"] == "samples" for sample in e["samples"]]
     metrics = {event["stage"]: event["metrics"] for event in seen if event["kind"] == "step"}
     shown = prompts or SAMPLES_SHOWN

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from rlctl.common import packages
 from rlctl.common.errors import MissingDependency, RlctlError, RunError
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, sequence
 from rlctl.common.whole_files import write_whole
 from rlctl.config import Config, revealed
 from rlctl.config.sections.output import RaySettings
@@ -65,10 +65,17 @@ class Outcome:
     """How a run ended."""
 
     status: Status
-    cause: str = ""
+    account: str = ""
     """What it failed of, with the worker it came from; empty otherwise."""
+    hint: str = ""
+    """What to do about that."""
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By stage: ``evaluated`` (first, last), ``seconds`` by phase, ``tokens``, ``steps``."""
+
+    @property
+    def cause(self) -> str:
+        """What it failed of, and what to do."""
+        return sequence(self.account, "\n  ", self.hint) if self.hint else self.account
 
 
 def launch(plan: Plan, config: Config, folder: Path, *, observer: Observer, accept_changes: bool = False) -> Outcome:
@@ -128,7 +135,7 @@ def _attempt(
         return _failed_of(error, events)
     except RlctlError as error:
         events.emit("failure", message=error.account, actor="controller", traceback="", hint=error.hint)
-        return Outcome("failed", str(error))
+        return Outcome("failed", error.account, error.hint)
     except Exception as error:  # noqa: BLE001 - the run folder must tell how every run ended
         message = f"{type(error).__name__}: {error}"
         events.emit("failure", message=message, actor="controller", traceback=traceback.format_exc())
@@ -137,7 +144,7 @@ def _attempt(
 
 def _failed_of(error: WorkerFailed, events: Events) -> Outcome:
     events.emit("failure", message=error.message, actor=error.actor, traceback=error.trace, hint=error.hint)
-    return Outcome("failed", str(error))
+    return Outcome("failed", error.account, error.hint)
 
 
 def _tell_end(events: Events, tell: Tell, lost: RayLost) -> None:
@@ -244,8 +251,8 @@ class Restarts:
         self.so_far += 1
         if self.so_far > self.at_most:
             raise error
-        again = f"restart {self.so_far} of {self.at_most}"
-        message = f"{error.message}; the stage restarts from its last checkpoint ({again})"
+        told = "{message}; the stage restarts from its last checkpoint (restart {count} of {most})"
+        message = said(told, message=error.message, count=self.so_far, most=self.at_most)
         events.emit("advisory", message=message, hint=error.hint)
 
 

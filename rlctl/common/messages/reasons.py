@@ -8,7 +8,7 @@ A message of the catalogue has an id. The many reasons in the adapters' tables d
 
 A line break of a text is ``\n`` there. A constant needs nothing more than its line in that file. A text with values is made by
 ``said``, which remembers what it was made of. Reports and JSON hold the English texts; what shows them to a person calls
-``translated``, and ``spoken`` makes a text that is printed immediately; ``recalled`` shows what a run has recorded.
+``translated``, and ``spoken`` makes a text that is printed immediately. ``recorded.py`` has reasons in files of a run.
 ``tests/common/test_reasons.py`` finds reasons without a translation, and lines that no reason needs any more.
 """
 
@@ -46,16 +46,16 @@ class Said(str):
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: values that are no plain data go as their text, because they may not be made to travel."""
-        return {**self.__dict__, "values": {name: _plain(value) for name, value in self.values.items()}}
+        return {**self.__dict__, "values": {name: plain_value(value) for name, value in self.values.items()}}
 
     def __add__(self, other: str) -> Said:
-        return _of_parts((self, other))
+        return sequence(self, other)
 
     def __radd__(self, other: str) -> Said:
-        return _of_parts((other, self))
+        return sequence(other, self)
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """A value that any process can read: text, a number or a truth value; the text of any other."""
     if isinstance(value, BaseException):
         return reason_of(value)
@@ -79,14 +79,15 @@ def together(reasons: Iterable[str], separators: Mapping[str, str] = SEPARATORS)
     parts = tuple(dict.fromkeys(part for reason in reasons if reason for part in _parts_of(reason, separators)))
     if len(parts) < 2:
         return parts[0] if parts else ""
-    return _of_parts(parts, separators)
+    return sequence(*parts, separators=separators)
 
 
 def _parts_of(reason: str, separators: Mapping[str, str]) -> tuple[str, ...]:
     return reason.parts if isinstance(reason, Said) and reason.parts and reason.separators == separators else (reason,)
 
 
-def _of_parts(parts: tuple[str, ...], separators: Mapping[str, str] = {}) -> Said:
+def sequence(*parts: str, separators: Mapping[str, str] = {}) -> Said:
+    """Texts one after the other, each of which is translated as it is; ``separators`` are between them, by language."""
     made = Said(separators.get("en", "").join(parts))
     made.parts, made.separators = parts, separators
     return made
@@ -94,7 +95,7 @@ def _of_parts(parts: tuple[str, ...], separators: Mapping[str, str] = {}) -> Sai
 
 def lines_of(reasons: Iterable[str], first: str = "") -> str:
     """Reasons one below the other, without those that are empty; ``first`` is a line above them."""
-    return _of_parts(tuple(reason for reason in (first, *reasons) if reason), {"en": "\n", "zh": "\n"})
+    return sequence(*(reason for reason in (first, *reasons) if reason), separators={"en": "\n", "zh": "\n"})
 
 
 def reason_of(error: BaseException) -> str:
@@ -108,7 +109,7 @@ def with_values(text: str, change: Callable[[str], str]) -> str:
     if not isinstance(text, Said):
         return change(text)
     if text.parts:
-        return _of_parts(tuple(with_values(part, change) for part in text.parts), text.separators)
+        return sequence(*(with_values(part, change) for part in text.parts), separators=text.separators)
     values = {
         name: with_values(value, change) if isinstance(value, str) else value for name, value in text.values.items()
     }

@@ -29,7 +29,7 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import is_there
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, sequence
 from rlctl.common.secrets import without_secrets
 from rlctl.common.whole_files import write_whole
 from rlctl.config import Config, to_plain
@@ -92,7 +92,7 @@ class Change:
     what: str
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.what}"
+        return sequence(f"{self.key}: ", self.what)
 
 
 def inputs_of(config: Config) -> Inputs:

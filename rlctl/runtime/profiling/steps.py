@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.output import Profiling, RoleProfile
 from rlctl.planning.plan import StagePlan
@@ -101,7 +102,8 @@ class StepProfiles:
         try:
             action()
         except (RunError, OSError, RuntimeError) as error:
-            self._tell(f"the profiler {self._profiling.tool} failed; the run continues without it: {error}")
+            told = "the profiler {tool} failed; the run continues without it: {error}"
+            self._tell(said(told, tool=self._profiling.tool, error=error))
 
 
 def of_tool(tool: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
+from rlctl.common.messages.recorded import with_templates
 from rlctl.common.secrets import without_secrets
 
 Kind = Literal[
@@ -92,12 +93,18 @@ class Events:
 
     def _write(self, event: dict[str, Any]) -> None:
         try:
-            self._file.write(json.dumps(event, ensure_ascii=False, default=str) + "\n")
+            self._file.write(json.dumps(with_templates(event), ensure_ascii=False, default=str) + "\n")
             self._file.flush()
         except OSError as error:
             if not self._broken:
                 self._broken = True
-                self._observer({**event, "kind": "advisory", "message": f"events.jsonl cannot be written: {error}"})
+                self._observer(
+                    {
+                        **event,
+                        "kind": "advisory",
+                        "message": said("events.jsonl cannot be written: {error}", error=error),
+                    }
+                )
 
     def close(self) -> None:
         """Make what was written durable; what cannot be written was told at the first event."""

@@ -314,7 +314,7 @@ class Scheduler:
         self._end(flight)
         self.counts["abandoned"] += 1
         if why:
-            self._tell(f"dropped prompt {flight.prompt.index}: {why}")
+            self._tell(said("dropped prompt {index}: {why}", index=flight.prompt.index, why=why))
         self._settle(flight.number, None)
 
     def _end(self, flight: Flight) -> None:

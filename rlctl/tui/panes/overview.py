@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from rlctl.common.errors import RlctlError
-from rlctl.common.messages.recalled import recalled
+from rlctl.common.messages.recorded import text_in
 from rlctl.monitor.metrics import EMPTY, Series
 from rlctl.monitor.samples import Group
 from rlctl.monitor.watching import RunView, StageView
@@ -283,7 +283,7 @@ def _before_steps(view: RunView, info: RunInfo | None) -> str:
     if info is None or info.status != "running":
         return say("nothing is known of this run yet")
     told = [
-        recalled(str(event["message"]), LANGUAGE)
+        text_in(event, "message", LANGUAGE)
         for event in view.events
         if event["kind"] in ("advisory", "log") and event.get("message")
     ]

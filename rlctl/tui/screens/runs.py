@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.widgets import DataTable, Input, Static
 
 from rlctl.common.filenames import is_folder
-from rlctl.common.messages.recalled import recalled
+from rlctl.common.messages.reasons import translated
 from rlctl.runs import asked_of, remove
 from rlctl.tui.dialogs.ask import AskScreen
 from rlctl.tui.language import LANGUAGE, padded, say
@@ -324,5 +324,5 @@ def run_facts(row: Row, asked: Collection[str]) -> Content:
     lines = [Content.assemble((padded(name, 11), "$text-muted"), plain(told)) for name, told in facts if told]
     lines += [Content.styled(say(told), "$warning") for name, told in ASKED.items() if name in asked]
     if info.cause:
-        lines.append(Content.styled(plain(recalled(info.cause, LANGUAGE)), "$error"))
+        lines.append(Content.styled(plain(translated(info.cause, LANGUAGE)), "$error"))
     return Content("\n").join(lines)

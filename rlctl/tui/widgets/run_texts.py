@@ -12,7 +12,8 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from rlctl.common.language import later
-from rlctl.common.messages.recalled import recalled
+from rlctl.common.messages.reasons import translated
+from rlctl.common.messages.recorded import text_in
 from rlctl.monitor.advisories import RECENT, RULES, Advice
 from rlctl.monitor.histogram import histogram
 from rlctl.monitor.metrics import Series, StepTable
@@ -103,7 +104,7 @@ def head_text(
     if view.failure is not None:
         lines.append(_failure(view.failure))
     elif info is not None and info.cause:
-        lines.append(recalled(info.cause, LANGUAGE))
+        lines.append(translated(info.cause, LANGUAGE))
     elif info is not None and info.status == "interrupted":
         lines.append(say("its process is gone; you can resume it from its last checkpoint"))
     return plain("\n".join(line for line in [*lines, problem] if line))
@@ -125,9 +126,9 @@ def _in_lines(progress: list[str], work: list[str], width: int) -> list[str]:
 
 def _failure(event: Mapping[str, Any]) -> str:
     """The first cause of a failure, short enough for the head, with what to do; the events have the whole."""
-    message = "\n".join(recalled(str(event.get("message", "")), LANGUAGE).splitlines()[:FAILURE_LINES])
+    message = "\n".join(text_in(event, "message", LANGUAGE).splitlines()[:FAILURE_LINES])
     told = f"{say('failed')}: {event.get('actor', '')}: {message}"
-    return f"{told}\n  {recalled(str(event['hint']), LANGUAGE)}" if event.get("hint") else told
+    return f"{told}\n  {text_in(event, 'hint', LANGUAGE)}" if event.get("hint") else told
 
 
 def _progress(view: RunView, info: RunInfo | None, now: float, cells: int) -> Iterator[str]:
