@@ -1,16 +1,17 @@
 """The dialects and the engine that reads and writes them: a dialect is a table, one rule a concept, read in both directions.
 
-    rules.py     what a table is made of, and rows for one key
-    rows.py      rows for several keys, for none, and for one direction
-    combined_rows.py  rows for a value that two keys say together, or another canonical key
-    values.py    how single values change
-    table.py     a table with its index and defaults
-    reading.py   text -> config, and what became of every leaf
-    writing.py   config -> text, and where every leaf came from
-    dialect.py   a dialect: versions, tables by kind of file, detection
-    canonical.py the ``rlctl`` dialect; ``verl``, ``trinity``, ``roll``: one package each, which do not know each other
+    rules.py           what a table is made of, and rows for one key
+    combined_rows.py   rows for one value that several keys say together
+    one_sided_rows.py  rows for what only one side has a key for, or only one direction
+    conditions.py      when a row is read or written
+    values.py          how single values change
+    table.py           a table with its index and defaults
+    reading.py         text -> config, and what became of every leaf
+    writing.py         config -> text, and where every leaf came from
+    dialect.py         a dialect: versions, tables by kind of file, detection
+    canonical.py       the ``rlctl`` dialect; ``verl``, ``trinity``, ``roll``: one package each, which do not know each other
 
-``verl_trainer`` has the blocks of verl's trainer, which stand in verl's files and in Trinity's.
+``verl_trainer`` has the blocks of verl's trainer, which verl's files and Trinity's contain.
 
 To add a key, add a line to a table: ``Key("their.key", "our.key", their_default)``; for a key without a canonical
 counterpart add it to ``notes.py`` with the reason. To add a dialect, write a package with a ``Dialect`` and name it in

@@ -1,6 +1,8 @@
-"""Whole numbers in text that a user or a file gives: indexes, counts, arguments."""
+"""Numbers that a user or a file gives: indexes, counts, arguments."""
 
 from __future__ import annotations
+
+from typing import Any
 
 _MAX_DIGITS = 18
 """Every number of 18 digits fits 64 bits. Python refuses to read one of more than 4,300 digits."""
@@ -9,3 +11,8 @@ _MAX_DIGITS = 18
 def natural(text: str) -> int | None:
     """The number that digits spell; None if it is something else, or larger than any index or count."""
     return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, and no switch."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Each kind of row for a value that two keys say together, or that another canonical key says, in both directions."""
+"""Each kind of row for a value that several keys say together, in both directions."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from typing import Any
 
 import pytest
 
-from rlctl.adapters.engine.combined_rows import (
-    IfWritten,
-    Items,
-    KeyOrOther,
-    OtherEntries,
-    ReadFrom,
-    SwitchedKey,
-    every,
-    has,
-    negated,
+from rlctl.adapters.engine.combined_rows import Items, OneOf, SwitchedKey, Switches
+from rlctl.adapters.engine.rules import ABSENT, DialectKey
+from rlctl.adapters.engine.values import Names
+
+from .test_one_sided_rows import read, written
+
+OFFLOAD = Switches(
+    (DialectKey("move_weights", False), DialectKey("move_states", False)),
+    "train.engine.offload",
+    {"both": (True, True), "parameters": (True, False), "optimizer": (False, True), "none": (False, False)},
 )
-from rlctl.adapters.engine.reading import TextView
-from rlctl.adapters.engine.rules import Computed, DialectKey, Flow, Key
-from rlctl.adapters.engine.table import Table
-from rlctl.adapters.engine.values import DTYPES, Names
-from rlctl.adapters.engine.writing import ConfigView, ConfigWithOrigins
-from rlctl.config import config_from
-
-from .test_rows import read, written
-
+BRIDGE = Switches(
+    (DialectKey("bridge", True), DialectKey("old_bridge", False, "0.2")),
+    "train.engine.bridge",
+    {"builtin": (False, None), "mbridge": (True, True), "megatron_bridge": (True, False)},
+    open=("auto",),
+    missing="no bridge {word}",
+)
 BETAS = Items((DialectKey("beta1", 0.9), DialectKey("beta2", 0.999)), "train.optimizer.betas")
 SKIP = SwitchedKey(
     "mock",
@@ -35,15 +33,30 @@ SKIP = SwitchedKey(
     default="dump",
     convert=Names({"dump": "dump", "mock": "replay"}),
 )
-PRECISION = KeyOrOther(
-    "dtype", "rollout.precision", "bf16", DTYPES, open="auto", other="train.precision.compute", because="as it trains"
-)
 
 
 def test_several_keys_are_the_items_of_a_list() -> None:
     assert read(BETAS, {"beta2": 0.95}) == [("train.optimizer.betas", [0.9, 0.95], "mapped", "")]
     optimizer = {"optimizer": {"betas": [0.8, 0.9]}}
     assert list(written(BETAS, train=optimizer)) == [("beta1", 0.8, ""), ("beta2", 0.9, "")]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [({}, "none"), ({"move_weights": True}, "parameters"), ({"move_weights": True, "move_states": True}, "both")],
+)
+def test_switches_are_one_word(text: dict[str, Any], word: str) -> None:
+    assert read(OFFLOAD, text) == [("train.engine.offload", word, "mapped", "")]
+    engine = {"engine": {"type": "fsdp2", "offload": word}}
+    expected = {"none": (False, False), "parameters": (True, False), "both": (True, True)}[word]
+    assert [value for _, value, _ in written(OFFLOAD, train=engine)] == list(expected)
+
+
+def test_a_switch_that_does_not_matter_is_not_written() -> None:
+    assert read(BRIDGE, {"bridge": False, "old_bridge": True})[0][1] == "builtin"
+    for word, keys in (("builtin", ["bridge"]), ("mbridge", ["bridge", "old_bridge"]), ("auto", [""])):
+        engine = {"engine": {"type": "megatron", "bridge": word}}
+        assert [key for key, _, _ in written(BRIDGE, train=engine)] == keys
 
 
 @pytest.mark.parametrize(
@@ -60,51 +73,19 @@ def test_a_switch_and_its_key_are_one_value(text: dict[str, Any], value: str, ke
     assert {key: raw for key, raw, _ in written(SKIP, run={"skip": {"rollout": value}})} == keys
 
 
-def test_what_is_read_from_keys_names_them() -> None:
-    rule = ReadFrom(
-        "critic.optimizer.max_grad_norm",
-        reads=lambda view: Computed(view.get("clip"), "one for all"),
-        writes=lambda view: view.get("train.optimizer.max_grad_norm"),
-        reason="there is one for all roles",
-        note="the policy's",
-        of=(DialectKey("clip", 1.0),),
+def test_one_of_several_keys_decides() -> None:
+    rule = OneOf(
+        (DialectKey("new", ABSENT, "0.2"), DialectKey("old", 1.0)),
+        "train.optimizer.max_grad_norm",
+        reads=lambda view: "new" if view.written("new") else "old",
+        writes=lambda view: "new" if view.version >= (0, 2) else "old",
     )
-    (flow,) = rule.read(TextView(Table((rule,)), (1,), {"clip": 2.0}, {}))
-    assert (flow.value, flow.keys, flow.how, flow.note) == (2.0, (("clip",),), "derived", "one for all")
-    gae = {"advantage": {"type": "gae"}}
-    other = {"optimizer": {"max_grad_norm": 9.0}}
-    assert list(written(rule, algorithm=gae, critic=other)) == [("lost", False, "there is one for all roles")]
-    assert list(written(rule, algorithm=gae, critic={})) == [("", None, "the policy's")]
-
-
-def test_an_open_value_is_written_from_another_key() -> None:
-    assert read(PRECISION, {"dtype": "fp16"}) == [("rollout.precision", "float16", "mapped", "")]
-    assert list(written(PRECISION, rollout={"precision": "float16"})) == [("dtype", "fp16", "")]
-    config = config_from({"model": {"path": "m"}, "train": {"precision": {"compute": "float32"}}})
-    (flow,) = PRECISION.write(ConfigView(ConfigWithOrigins(config), (1,), {}))
-    assert isinstance(flow, Flow)
-    assert (flow.value, flow.how, flow.note) == ("fp32", "derived", "as it trains")
-    assert flow.keys == (("rollout", "precision"), ("train", "precision", "compute"))
-
-
-def test_entries_without_a_key_are_lost_one_by_one() -> None:
-    rule = OtherEntries("train.engine.ddp", ("bucket_size",), "no key for {name}")
-    engine = {"engine": {"type": "megatron", "ddp": {"bucket_size": 1, "average": True}}}
-    assert list(written(rule, train=engine)) == [("lost", False, "no key for average")]
-
-
-def test_silence_says_nothing_of_some_keys() -> None:
-    rule = Key("packing", "train.packing", False, IfWritten(key="packing"))
-    assert read(rule, {}) == []
-    assert read(rule, {"packing": False}) == [("train.packing", False, "mapped", "")]
-    assert list(written(rule, train={"packing": True})) == [("packing", True, "")]
-
-
-def test_conditions_combine() -> None:
-    view = ConfigView(
-        ConfigWithOrigins(config_from({"model": {"path": "m"}, "schedule": {"total_steps": 5}})), (1,), {}
-    )
-    assert has("schedule.total_steps")(view)
-    assert not has("schedule.total_epochs")(view)
-    assert every(has("schedule.total_steps"), negated(has("schedule.total_epochs")))(view)
-    assert not every(has("schedule.total_steps"), has("schedule.total_epochs"))(view)
+    assert read(rule, {"new": 2.0, "old": 3.0}) == [
+        ("train.optimizer.max_grad_norm", 2.0, "mapped", ""),
+        ("", None, "dead", "new decides"),
+    ]
+    assert read(rule, {"new": 2.0, "old": 2.0})[1][2] == "mapped"
+    assert read(rule, {}) == [("train.optimizer.max_grad_norm", 1.0, "mapped", "")]
+    optimizer = {"optimizer": {"max_grad_norm": 0.5}}
+    assert [key for key, _, _ in written(rule, train=optimizer)] == ["new"]
+    assert [key for key, _, _ in written(rule, (0, 1), train=optimizer)] == ["old"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlctl.adapters.engine.rows import WriteOnly
+from rlctl.adapters.engine.one_sided_rows import WriteOnly
 from rlctl.common.messages.reasons import said
 
 

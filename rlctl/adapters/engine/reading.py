@@ -29,6 +29,7 @@ from rlctl.adapters.engine.tree import find, missing_section, put, remove, type_
 from rlctl.common.errors import ConfigError, Location
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said, together
+from rlctl.common.numbers import is_number
 from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Config, Loaded, Source, build_config, to_plain
@@ -523,7 +524,7 @@ class Reader:
         if key is None or key.words or not key.exists(self.version):
             return False
         default = self._default_at(path)
-        return isinstance(default, (int, float)) and not isinstance(default, bool)
+        return is_number(default)
 
     @cached_property
     def _entry_at(self) -> dict[str, Entry]:
@@ -789,7 +790,7 @@ class Reader:
         self.implied.clear()
 
     def _is_approximated(self, path: KeyPath) -> bool:
-        """Whether the text states only the nearest value that its framework has, as it was written beside the kept one."""
+        """Whether the text states only the nearest value that its framework has, as it was written together with the kept one."""
         keys, written = list(keys_below(path, self.stated)), self.restored.get(AS_WRITTEN, {})
         return bool(keys) and all(dotted(key) in written for key in keys) and not self._is_changed(path, keys)
 

@@ -139,7 +139,7 @@ class Inexpressible:
     keys: tuple[KeyPath, ...]
     reason: str
     idle: bool = False
-    """No result hangs on it: it is called carried, not unsupported."""
+    """It affects no results: the report calls it carried, not unsupported."""
 
 
 class Reading(Protocol):
@@ -251,7 +251,7 @@ class Computed:
     lost: str = ""
     """While writing: what the written value cannot express; empty if it is exact."""
     idle: bool = False
-    """No result hangs on what is lost."""
+    """What is lost affects no results."""
     always: bool = False
     same: bool = False
     """Whether it is the value itself after all, so that an expression can stand for it."""
@@ -323,19 +323,41 @@ class Rule:
 
     @property
     def keys(self) -> tuple[DialectKey, ...]:
-        """The dialect's keys that it reads and writes."""
-        raise NotImplementedError
+        """The dialect's keys that it reads and writes; none by default."""
+        return ()
 
     @property
     def canonical(self) -> tuple[str, ...]:
-        """The canonical keys that it fills."""
-        raise NotImplementedError
+        """The canonical keys that it fills; none by default."""
+        return ()
 
     def read(self, view: Reading) -> Iterable[Flow]:
-        raise NotImplementedError
+        """What becomes of the dialect's values; nothing for a rule that only writes."""
+        return ()
 
     def write(self, view: Writing) -> Iterable[Out]:
-        raise NotImplementedError
+        """What becomes of the canonical values; nothing for a rule that only reads."""
+        return ()
+
+
+class OneValue(Rule):
+    """A rule that fills one canonical key."""
+
+    to: str
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return (self.to,)
+
+
+class FromSeveral(OneValue):
+    """A rule that fills one canonical key from several keys of the dialect."""
+
+    of: tuple[DialectKey, ...]
+
+    @property
+    def keys(self) -> tuple[DialectKey, ...]:
+        return self.of
 
 
 @dataclass(frozen=True)
@@ -423,7 +445,7 @@ class Key(Rule):
 
 
 @record
-class Tree(Rule):
+class Tree(OneValue):
     """A free mapping, taken over whole."""
 
     key: str
@@ -444,10 +466,6 @@ class Tree(Rule):
             DialectKey(self.key, self.default, self.since, self.until),
             DialectKey(f"{self.key}.**", ABSENT, self.since, self.until),
         )
-
-    @property
-    def canonical(self) -> tuple[str, ...]:
-        return (self.to,)
 
     def read(self, view: Reading) -> Iterator[Flow]:
         key = self.key if view.written(self.key) or not self.like else self.like
@@ -486,7 +504,7 @@ class CustomRule(Rule):
     formula: str = ""
     """The rule in one line, for the printed table."""
     why: str = field(default="", kw_only=True)
-    """Why no row can express it: a sentence for who reads the table."""
+    """Why no row can express it: one sentence for readers of the table."""
 
     @property
     def keys(self) -> tuple[DialectKey, ...]:
@@ -504,7 +522,7 @@ class CustomRule(Rule):
 
 
 @record
-class Switch(Rule):
+class Switch(OneValue):
     """A key that is true where a canonical section is not null."""
 
     key: str
@@ -522,10 +540,6 @@ class Switch(Rule):
     @cached_property
     def keys(self) -> tuple[DialectKey, ...]:
         return (DialectKey(self.key, self.default, self.since, self.until),)
-
-    @property
-    def canonical(self) -> tuple[str, ...]:
-        return (self.to,)
 
     def read(self, view: Reading) -> Iterator[Flow]:
         value: dict[str, Any] | None = {} if self.on(view.get(self.key)) else None
@@ -705,12 +719,21 @@ class When(Group):
                 yield Inexpressible((view.to(to),), self.lost)
 
 
+def in_releases(*rules: Rule, since: str = "", until: str = "") -> When:
+    """Rows that only some releases have, whose canonical keys others fill in another way."""
+
+    def has_them(view: Reading | Writing) -> bool:
+        return DialectKey("", ABSENT, since, until).exists(view.version)
+
+    return When(rules, has_them, has_them, reason="")
+
+
 NO_KEY = "no key"
 """The reason of a canonical key that the dialect has no key for and that nothing stands in for: ``lacking`` says what follows."""
 
 
 @dataclass(frozen=True)
-class Dropped(Rule):
+class Dropped(OneValue):
     """A canonical key that no key of the dialect stands for: why, and what the dialect does instead."""
 
     to: str
@@ -721,15 +744,7 @@ class Dropped(Rule):
     matters: bool = False
     """Tell of a difference although the source did not say it itself."""
     idle: bool = False
-    """No result hangs on it: it is called carried, not unsupported."""
-
-    @property
-    def keys(self) -> tuple[DialectKey, ...]:
-        return ()
-
-    @property
-    def canonical(self) -> tuple[str, ...]:
-        return (self.to,)
+    """It affects no results: the report calls it carried, not unsupported."""
 
     def why(self, dialect: str, canonical: KeyPath) -> str:
         """The reason, for one of the keys that it is about."""
@@ -738,9 +753,6 @@ class Dropped(Rule):
     def read(self, view: Reading) -> Iterator[Flow]:
         if not isinstance(self.neutral, Absent):
             yield Flow(view.to(self.to.removesuffix(".**")), self.neutral, ())
-
-    def write(self, view: Writing) -> Iterator[Out]:
-        return iter(())
 
 
 NoteKind = Literal["carried", "dead", "unsupported"]

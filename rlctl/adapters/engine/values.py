@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlctl.adapters.engine.implied import MANAGERS
-from rlctl.adapters.engine.rows import FollowsFrom
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
     ABSENT,
     BadValueError,
@@ -22,7 +22,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.common.errors import nearest
 from rlctl.common.messages.reasons import said
-from rlctl.common.numbers import natural
+from rlctl.common.numbers import is_number, natural
 from rlctl.common.records import record
 from rlctl.config.fields import Interval
 from rlctl.documents.scalars import plain_value
@@ -156,7 +156,7 @@ class Off:
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and value <= max(self.sentinel, 0):
+        if is_number(value) and value <= max(self.sentinel, 0):
             return None
         return value
 
@@ -262,6 +262,16 @@ class Steps:
             said("{item} {name}", item=item, name=name.replace("_", " ")) for name, item in value.items() if item
         )
         return Computed(steps, said("every {counted}: {value} in whole steps", counted=counted, value=steps))
+
+
+@record
+class IfWritten(Same):
+    """The value that is written at a key, whose absence says nothing of the canonical one."""
+
+    key: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value if view.written(self.key) else ABSENT
 
 
 @record

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rlctl.adapters.engine.rows import FollowsFrom
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom
 from rlctl.adapters.engine.rules import ABSENT, Reading, Writing
 
 __all__ = ["norms_and_biases"]

@@ -669,7 +669,7 @@ ENVIRONMENTS = CustomRule(
     _read,
     _write,
     "a tag is an agent and a source of episodes; rollout_batch_size counts trajectories",
-    why="Tags, groups and environments of two managers are agents and two lists of data sources at once.",
+    why="Tags, groups and environments of two managers are both agents and two lists of data sources.",
 )
 AGENTIC: list[Rule] = [
     ENVIRONMENTS,

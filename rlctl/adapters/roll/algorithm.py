@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlctl.adapters.engine.combined_rows import ReadFrom
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom
 from rlctl.adapters.engine.preset import unfolded_preset
-from rlctl.adapters.engine.rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Computed,
@@ -170,7 +169,7 @@ KL: list[Rule] = [
         _read_kl_reward,
         _write_kl_reward,
         "adaptive if target_kl is set",
-        why="`target_kl` is a switch and a number at once, and `init_kl_coef` is 0 where the section is null.",
+        why="`target_kl` is both a switch and a number, and `init_kl_coef` is 0 where the section is null.",
     ),
 ]
 
@@ -193,7 +192,7 @@ def _is_recomputed(view: Writing) -> bool:
     return bool(view.get("algorithm.old_log_probs") != "rollout")
 
 
-OLD = ReadFrom(
+OLD = FollowsFrom(
     "algorithm.old_log_probs",
     reads=_recomputes,
     writes=lambda view: "recompute",

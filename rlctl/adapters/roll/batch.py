@@ -11,8 +11,9 @@ from math import ceil
 from typing import Any
 
 from rlctl.adapters.engine.agents import plays
-from rlctl.adapters.engine.combined_rows import ReadFrom, SwitchedKey
-from rlctl.adapters.engine.rows import WriteOnly, never
+from rlctl.adapters.engine.combined_rows import SwitchedKey
+from rlctl.adapters.engine.conditions import never
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, WriteOnly
 from rlctl.adapters.engine.rules import (
     BadValueError,
     Computed,
@@ -386,7 +387,7 @@ def _will_evaluate(view: Writing) -> bool:
 
 AGENTIC_EVALUATION: list[Rule] = [
     Key("eval_steps", "schedule.evaluate_every", 10, EveryOrNone(NEVER), always=True, formula="0 is never"),
-    ReadFrom(
+    FollowsFrom(
         "schedule.evaluate_at_start",
         reads=_evaluates,
         writes=_will_evaluate,

@@ -7,8 +7,9 @@ from typing import Any
 
 from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Writing
 from rlctl.adapters.engine.values import CORRECTION_FIELDS
-from rlctl.adapters.roll.numbers import is_number, number
+from rlctl.adapters.roll.numbers import number
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 
 ROOT = "train_infer_correction"
 WEIGHT, FILTERS = f"{ROOT}.is_weight", f"{ROOT}.filters"

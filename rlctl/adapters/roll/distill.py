@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.combined_rows import IfWritten, OtherEntries
-from rlctl.adapters.engine.rows import FollowsFrom
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, OtherEntries
 from rlctl.adapters.engine.rules import (
     CustomRule,
     DialectKey,
@@ -21,7 +20,7 @@ from rlctl.adapters.engine.rules import (
     Same,
     Writing,
 )
-from rlctl.adapters.engine.values import NullReads, serves_teacher
+from rlctl.adapters.engine.values import IfWritten, NullReads, serves_teacher
 from rlctl.adapters.roll.numbers import NUMBER, number
 from rlctl.common.messages.reasons import said
 

@@ -19,8 +19,8 @@ from rlctl.adapters.engine.rules import (
     is_further,
     own_name,
 )
-from rlctl.adapters.roll.numbers import is_number
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 
 LOSS = "algorithm.policy_loss"
 PG_WORKERS = (

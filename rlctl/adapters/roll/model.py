@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.combined_rows import negated
-from rlctl.adapters.engine.rows import never
+from rlctl.adapters.engine.conditions import negated, never
 from rlctl.adapters.engine.rules import (
     CustomRule,
     DialectKey,

@@ -12,11 +12,6 @@ def number(value: Any) -> Any:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def is_number(value: Any) -> bool:
-    """Whether one can calculate with it."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 class Number(Same):
     """A number whose canonical key holds a float."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from rlctl.adapters.engine.rows import ReadOnly
+from rlctl.adapters.engine.one_sided_rows import ReadOnly
 from rlctl.adapters.engine.rules import (
     BadValueError,
     CustomRule,
@@ -35,7 +35,7 @@ Devices = tuple[int, ...]
 
 
 def _no_devices(key: str) -> Callable[[Reading], bool]:
-    """Whether a worker's mapping names no device; each that cannot be read at all is refused by itself."""
+    """Whether a worker's mapping names no device; each one that cannot be read is refused separately."""
 
     def names_none(view: Reading) -> bool:
         text = view.get(key)

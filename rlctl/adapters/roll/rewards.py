@@ -20,8 +20,9 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import REWARD_FIELDS, manager_rule
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
-from rlctl.adapters.roll.numbers import is_number, number
+from rlctl.adapters.roll.numbers import number
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.planning import arithmetic
 
 ROOT = "roll.pipeline.rlvr.rewards"

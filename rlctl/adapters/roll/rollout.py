@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.combined_rows import KeyOrOther
-from rlctl.adapters.engine.rows import FollowsFrom, ReadOnly, WriteOnly, always
+from rlctl.adapters.engine.conditions import always, negated
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, ReadOnly, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -341,7 +341,7 @@ KEEPS = f"{G}.include_stop_str_in_output"
 
 
 def _seed(view: Writing) -> Any:
-    """The seed of ROLL's engines; any is right that nobody asked for."""
+    """The seed of ROLL's engines; any value fits if the source sets none."""
     asked = view.get("rollout.sampling.seed")
     return view.get("run.seed") if view.explicit("rollout.sampling.seed") and asked is not None else asked
 
@@ -367,6 +367,26 @@ SAMPLING: list[Rule] = [
         for name in ("min_p", "min_response_tokens", "ignore_eos")
     ],
 ]
+
+
+def _names_precision(view: Writing) -> bool:
+    return bool(view.get(ROLLOUT_TYPE) != "auto")
+
+
+ROLLOUT_TYPE, TRAINING_TYPE = "rollout.precision", "train.precision.compute"
+PRECISION: list[Rule] = [
+    Key(f"{W}.model_args.dtype", ROLLOUT_TYPE, "bf16", DTYPES, always=True, write_when=_names_precision),
+    WriteOnly(
+        ROLLOUT_TYPE,
+        negated(_names_precision),
+        "as it trains",
+        f"{W}.model_args.dtype",
+        lambda view: DTYPES.write(view.get(TRAINING_TYPE), view),
+        always=True,
+        others=(TRAINING_TYPE,),
+    ),
+]
+"""ROLL has no word for ``auto``, which is the type of training."""
 RULES: list[Rule] = [
     Key(f"{W}.strategy_args.strategy_name", "rollout.engine.type", "vllm", EngineName(), always=True),
     *_sets_itself("vllm"),
@@ -374,16 +394,7 @@ RULES: list[Rule] = [
     WIDTH,
     When(tuple(VLLM), *_is("vllm")),
     When(tuple(SGLANG), *_is("sglang")),
-    KeyOrOther(
-        f"{W}.model_args.dtype",
-        "rollout.precision",
-        "bf16",
-        DTYPES,
-        always=True,
-        open="auto",
-        other="train.precision.compute",
-        because="as it trains",
-    ),
+    *PRECISION,
     *SAMPLING,
     *[
         Dropped(f"rollout.engine.{name}", "ROLL cannot call an external endpoint")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.combined_rows import SwitchedKey, negated
-from rlctl.adapters.engine.rows import FollowsFrom, Switches
+from rlctl.adapters.engine.combined_rows import SwitchedKey, Switches
+from rlctl.adapters.engine.conditions import negated
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -242,7 +243,7 @@ def _writes_megatron(view: Writing) -> bool:
 
 
 def _exported(view: Writing) -> Any:
-    """What FSDP2's checkpoints hold; anything is right that nobody asked for."""
+    """What FSDP2's checkpoints hold; any value fits if the source sets none."""
     return "always" if view.explicit("checkpoint.export") else view.get("checkpoint.export")
 
 
@@ -417,7 +418,7 @@ TRACKING = CustomRule(
     ),
     _read_tracker,
     _write_tracker,
-    why="One tracker and its arguments are a list of trackers, each with fields of its own, and the run's project.",
+    why="One tracker and its arguments are a list of trackers, each with its own fields, and the run's project.",
 )
 
 

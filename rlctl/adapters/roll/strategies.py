@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.combined_rows import OtherEntries
-from rlctl.adapters.engine.rows import FollowsFrom, always
+from rlctl.adapters.engine.conditions import always
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, OtherEntries
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
@@ -131,7 +131,7 @@ class Joined(Listed):
 
 @record
 class Shards(Same):
-    """FSDP2's size: 1 or less is all devices, as ROLL has no FSDP2 that shards nothing; all must be said beside Ulysses.
+    """FSDP2's size: 1 or less is all devices, because ROLL's FSDP2 always shards; with Ulysses the number is written.
 
     ROLL refuses a size below the devices that share a sequence; verl accepts it.
     """
@@ -341,7 +341,7 @@ def _transformer(s: str, to: str) -> CustomRule:
         (f"{to}.transformer",),
         read,
         write,
-        why="One free mapping is spread over keys of their own and another mapping, in the order of the config.",
+        why="One free mapping is spread over separate keys and another mapping, in the order of the config.",
     )
 
 

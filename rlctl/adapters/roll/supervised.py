@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rows import WriteOnly
+from rlctl.adapters.engine.one_sided_rows import WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Calculation,
@@ -36,10 +36,10 @@ from rlctl.adapters.roll.batch import (
     mini_rule,
     split,
 )
-from rlctl.adapters.roll.numbers import is_number
 from rlctl.adapters.roll.workers import data_parallel, ranks
 from rlctl.common.errors import PlanError
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.common.records import record
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic

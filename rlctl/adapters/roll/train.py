@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from rlctl.adapters.engine.rows import FollowsFrom, ReadOnly, WriteOnly
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, ReadOnly, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -214,7 +214,7 @@ CRITIC: list[Rule] = [
         ("critic.model", "critic.model.path"),
         _read_critic_model,
         _write_critic_model,
-        why="Two keys name its weights, null stands for the policy's, and a run with a critic names the kind of its head too.",
+        why="Two keys name its weights, null means the policy's, and a run with a critic names the kind of its head too.",
     ),
     *training(C, "critic"),
     *always_offloads(C, "critic.engine"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rlctl.adapters.engine.combined_rows import IfWritten, Items, ReadFrom, every, has, negated
-from rlctl.adapters.engine.rows import WriteOnly, always
+from rlctl.adapters.engine.combined_rows import Items
+from rlctl.adapters.engine.conditions import always, every, has, negated
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
@@ -26,7 +27,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
     converted,
 )
-from rlctl.adapters.engine.values import DTYPES, Names, Not, NullReads, Off
+from rlctl.adapters.engine.values import DTYPES, IfWritten, Names, Not, NullReads, Off
 from rlctl.adapters.engine.weight_decay import norms_and_biases
 from rlctl.adapters.roll.strategies import (
     engine,
@@ -114,7 +115,7 @@ def _clip(to: str) -> Rule:
     if to == "train":
         return Key("max_grad_norm", own, 1.0, Off(0.0))
     policys = "train.optimizer.max_grad_norm"
-    return ReadFrom(
+    return FollowsFrom(
         own,
         reads=lambda view: Off(0.0).read(view.get("max_grad_norm"), view),
         writes=lambda view: view.get(policys),
@@ -300,7 +301,7 @@ def precision(worker: str, to: str) -> CustomRule:
         tuple(f"{c}{kind}" for kind in kinds),
         read,
         write,
-        why="Each strategy makes the three types of parameters, computation and reduction from other keys, several at once.",
+        why="Each strategy makes the three types of parameters, computation and reduction from other keys, several together.",
     )
 
 
@@ -396,7 +397,7 @@ def _recompute(worker: str, to: str) -> list[Rule]:
     def does(view: Writing) -> bool:
         return bool(view.get(granularity) != "none" if view.explicit(own) else view.get(own))
 
-    by_granularity = ReadFrom(
+    by_granularity = FollowsFrom(
         own,
         reads=lambda view: Computed(bool(view.get(theirs)), "as recompute_granularity says"),
         writes=does,

@@ -12,9 +12,9 @@ from typing import Any
 
 from rlctl.adapters.engine.rules import Absent, Computed, CustomRule, DialectKey, Flow, Key, Out, Reading, Writing
 from rlctl.adapters.engine.values import Off, rows
-from rlctl.adapters.roll.numbers import is_number
 from rlctl.adapters.roll.workers import data_parallel
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.common.records import record
 from rlctl.planning import arithmetic
 
@@ -25,7 +25,7 @@ EXACT = 1e-9
 
 @record
 class Ticks(Off):
-    """Optimizer steps; ticks of whole steps are multiplied by the optimizer steps of one, and 0 stands for none."""
+    """Optimizer steps; ticks of whole steps are multiplied by the optimizer steps of one, and 0 means none."""
 
     sentinel: int | float = 0
 

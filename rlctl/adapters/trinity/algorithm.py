@@ -497,7 +497,7 @@ RULES: list[Rule] = [
         _read_type,
         _write_type,
         "advantage, loss and objective as one name",
-        why="One name stands for an objective and a preset, and is chosen by the estimator, the loss and the teacher.",
+        why="One name means an objective and a preset, and is chosen by the estimator, the loss and the teacher.",
     ),
     CustomRule(
         "advantage",
@@ -561,7 +561,7 @@ RULES: list[Rule] = [
         ),
         _read_overlong,
         _write_overlong,
-        why="Every task set has it, the first stands for all, and only one reward function reads it.",
+        why="Every task set has it, the first one is read, and only one reward function reads it.",
     ),
     *shaping_dropped("Trinity", "an operator in data_processor.experience_pipeline"),
     Dropped("algorithm.loss_weights.**", "Trinity weighs losses only by their coefficients"),

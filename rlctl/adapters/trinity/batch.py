@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from rlctl.adapters.engine.rows import OneOf, ReadOnly, WriteOnly
+from rlctl.adapters.engine.combined_rows import OneOf
+from rlctl.adapters.engine.conditions import every, negated
+from rlctl.adapters.engine.one_sided_rows import ReadOnly, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     BadValueError,
@@ -503,7 +505,7 @@ def _first_end(view: Writing, trainer: int) -> tuple[int, Flow]:
 
 
 class CountedFromOne(Calculation):
-    """Trainer steps of which the first is number 1, so that one more is written; 0 stands for none."""
+    """Trainer steps of which the first is number 1, so that one more is written; 0 means none."""
 
     def read(self, value: Any, view: Reading) -> Any:
         if not isinstance(value, int):
@@ -712,15 +714,15 @@ RULES: list[Rule] = [
     Key("synchronizer.sync_timeout", "weight_sync.timeout", 3600, WholeSeconds()),
     Key("explorer.rollout_model.weight_sync_buffer_size", "weight_sync.bucket_mib", 1024, since="0.6", quiet=True),
     WriteOnly(
-        STALENESS[0], _limits, lost=OWN_SYNC, beside=STALENESS[1:], fills=True, formula="follows from sync_offset"
+        STALENESS[0], _limits, lost=OWN_SYNC, others=STALENESS[1:], fills=True, formula="follows from sync_offset"
     ),
-    WriteOnly(STALENESS[0], _bounds, lost=NOT_REACHED, idle=True, beside=STALENESS[1:]),
+    WriteOnly(STALENESS[0], _bounds, lost=NOT_REACHED, idle=True, others=STALENESS[1:]),
     WriteOnly(
         STALENESS[0],
-        lambda view: not _limits(view) and not _bounds(view),
+        every(negated(_limits), negated(_bounds)),
         NOT_REACHED,
         how="mapped",
-        beside=STALENESS[1:],
+        others=STALENESS[1:],
     ),
     Dropped("weight_sync.every_optimizer_steps", OWN_SYNC),
     Dropped("weight_sync.in_flight_requests", NOT_IN_FLIGHT),

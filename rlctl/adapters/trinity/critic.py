@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rows import FollowsFrom, InReleases, OneOf
+from rlctl.adapters.engine.combined_rows import OneOf
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -28,6 +29,7 @@ from rlctl.adapters.engine.rules import (
     When,
     Writing,
     converted,
+    in_releases,
 )
 from rlctl.adapters.engine.values import (
     AGGREGATIONS,
@@ -121,7 +123,7 @@ def _clip_key(version: Version, engine: str) -> str:
 
 
 class CriticBound(Calculation):
-    """The bound of the critic's gradients; in 0.5 that of the trainer, where the critic has none of its own."""
+    """The bound of the critic's gradients; in 0.5 that of the trainer, if the critic has none."""
 
     def read(self, value: Any, view: Reading) -> Any:
         common = value is None and view.version < (0, 6)
@@ -156,7 +158,7 @@ def settled(key: str, to: str, policy: str = "") -> list[Rule]:
         return said("Trinity's critic has {own}, {value}", own=own(view), value="as the policy" if policy else "always")
 
     follows = FollowsFrom(to, writes=own, note=reason, reason=reason)
-    return [InReleases((Key(key, to, True, until="0.5"),), until="0.5"), InReleases((follows,), since="0.6")]
+    return [in_releases(Key(key, to, True, until="0.5"), until="0.5"), in_releases(follows, since="0.6")]
 
 
 CRITIC: list[Rule] = [
@@ -173,7 +175,7 @@ CRITIC: list[Rule] = [
         ("critic.model", "critic.model.path"),
         _read_critic_model,
         _write_critic_model,
-        why="A path that is the policy's is no model of its own.",
+        why="A path that is the policy's is not a separate model.",
     ),
     Key(f"{CRITIC_C}.optim.lr", "critic.optimizer.lr", VersionedDefault({"0.5": 1e-6, "0.6": 1e-5})),
     Key(f"{CRITIC_C}.optim.weight_decay", "critic.optimizer.weight_decay", 0.01),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.adapters.engine.rows import WriteOnly
+from rlctl.adapters.engine.one_sided_rows import WriteOnly
 from rlctl.adapters.engine.rules import (
     CustomRule,
     DialectKey,
@@ -134,7 +134,7 @@ ENGINE: list[Rule] = [
         ),
         _read_engine_type,
         _write_engine_type,
-        why="A switch beside the name makes it a service, whose address and key stand in variables of the environment.",
+        why="A second switch makes it a service, whose address and key are in environment variables.",
     ),
     Tree(f"{ROLL}.extra_engine_args", "rollout.engine.args", since="0.6", but=tuple(VLLM)),
     Key(f"{ROLL}.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),

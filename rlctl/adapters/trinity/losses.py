@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.conditions import always, since
 from rlctl.adapters.engine.known import known_keys
-from rlctl.adapters.engine.rows import InReleases, ReadOnly, WriteOnly, always, since
+from rlctl.adapters.engine.one_sided_rows import ReadOnly, WriteOnly
 from rlctl.adapters.engine.rules import (
     CustomRule,
     DialectKey,
@@ -21,6 +22,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
     converted,
     further_type,
+    in_releases,
     is_further,
     own_name,
 )
@@ -484,9 +486,7 @@ SCALE = "trainer.fix_actor_microbatch_loss_scale"
 
 PER_MICRO = "algorithm.loss_aggregation.per_micro_batch"
 SCALES: tuple[Rule, ...] = (
-    InReleases(
-        (Key(SCALE, PER_MICRO, False, Not(), formula="not fix_actor_microbatch_loss_scale in 0.5"),), until="0.5"
-    ),
+    in_releases(Key(SCALE, PER_MICRO, False, Not(), formula="not fix_actor_microbatch_loss_scale in 0.5"), until="0.5"),
     ReadOnly(SCALE, "with verl 0.8 Trinity adds up the means of micro-batches", False, when=since("0.6"), dead=always),
     WriteOnly(PER_MICRO, since("0.6"), "Trinity 0.6 adds up the means of micro-batches"),
 )
@@ -500,7 +500,7 @@ LOSS: list[Rule] = [
         _read_aggregation,
         _write_aggregation,
         "loss_agg_mode, also in policy_loss_fn_args if these are set",
-        why="A loss with arguments of its own ignores the key, unless they name it a second time.",
+        why="A loss with its own arguments ignores the key, unless they repeat it.",
     ),
     CustomRule(
         "policy loss",

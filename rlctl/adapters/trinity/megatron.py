@@ -8,7 +8,7 @@ from rlctl.adapters.verl_trainer.megatron import bridge, overrides
 
 
 def megatron(block: str, to: str) -> list[Rule]:
-    """What only verl's keys say of a Megatron engine: Trinity has keys of its own for its sizes since 0.6."""
+    """What only verl's keys say of a Megatron engine: Trinity has separate keys for its sizes since 0.6."""
     return [
         Key(f"{block}.use_distributed_optimizer", f"{to}.distributed_optimizer", True),
         checkpoint(block, to, "trinity"),

@@ -321,7 +321,7 @@ TOP: list[Rule] = [
         nothing,
         _write_folder,
         "root / project / name",
-        why="A folder is cut by the project, group and name that Trinity adds, and the run's own one stands in for it.",
+        why="A folder is cut by the project, group and name that Trinity adds, and the run's folder replaces it if it is null.",
     ),
     Key("checkpoint_root_dir", "run.folder", ABSENT, write_when=lambda view: False),
     Key(
@@ -370,7 +370,7 @@ TOP: list[Rule] = [
         ("model.chat_template", "model.chat_template_args"),
         _read_template,
         _write_template,
-        why="A template is a file or a text by the look of it, and one of its arguments has two keys of its own.",
+        why="A template is a file or a text by the look of it, and one of its arguments has two separate keys.",
     ),
     Key(
         "model.trust_remote_code",

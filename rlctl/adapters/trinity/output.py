@@ -341,7 +341,7 @@ OUTPUT: list[Rule] = [
         ),
         _read_monitor,
         _write_monitor,
-        why="One monitor with arguments is one item of a list of trackers, each with fields of its own.",
+        why="One monitor with arguments is one item of a list of trackers, each with its own fields.",
     ),
     Key("monitor.enable_ray_timeline", "profiling.ray_timeline", False, Partly({False: None})),
     *[

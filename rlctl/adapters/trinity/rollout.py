@@ -172,7 +172,7 @@ EXPLORER: list[Rule] = [
         read_agents,
         _write_workflow,
         "an agent, or one question and one answer; what a workflow implies is under rewards and data",
-        why="The name of a workflow is an agent, a form of the data and a reward at once.",
+        why="The name of a workflow decides an agent, a form of the data and a reward.",
     ),
     CustomRule(
         "auxiliary models",

@@ -130,7 +130,7 @@ SAMPLING: list[Rule] = [
         ),
         _read_sampling,
         _write_sampling,
-        why="A task set's own numbers go over the model's, and each task set is written with all of them.",
+        why="A task set's own numbers override the model's, and each task set is written with all of them.",
     ),
     Key(f"{ROLL}.ignore_eos", "rollout.sampling.ignore_eos", False),
     Key(f"{ROLL}.seed", "rollout.sampling.seed", 42),

@@ -214,6 +214,6 @@ RULES = [
         ),
         _read,
         _write,
-        why="A list of names with arguments becomes a list of sections, and a section of weights beside it.",
+        why="A list of names with arguments becomes a list of sections and a section of weights.",
     )
 ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rows import OneOf, ShareOrAmount
+from rlctl.adapters.engine.combined_rows import OneOf, ShareOrAmount
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -156,14 +156,14 @@ def _clip(view: Reading) -> str:
 
 
 def _clips_written(view: Writing) -> tuple[str, ...]:
-    """Where it is written; for 0.6 also where it stands with a verl before 0.8, which Trinity 0.6 takes too."""
+    """Where it is written; for 0.6 also where a verl before 0.8 reads it, which Trinity 0.6 supports too."""
     megatron = view.get("train.engine.type") == "megatron"
     versions = (view.version,) if megatron else tuple(dict.fromkeys(((0, 5), view.version)))
     return tuple(_clip_keys(version, megatron)[-1] for version in versions)
 
 
 class Bound(NoClip):
-    """The bound of gradients, and what is said of one that stands for none."""
+    """The bound of gradients, and what the report says of one that means none."""
 
     def write(self, value: Any, view: Writing) -> Any:
         bound = super().write(value, view)
@@ -203,7 +203,7 @@ def role_engine(name: str, key: str, to: str) -> CustomRule:
         names,
         read,
         write,
-        why="The policy's engine stands for it unless its own key is written, and two fields are one word.",
+        why="The policy's engine is used unless its own key is written, and two fields are one word.",
     )
 
 
@@ -325,7 +325,7 @@ def _shapes(view: Writing, role: str) -> Names:
 
 @record
 class Shapes(Calculation):
-    """The shape of a model's learning rate, of which engines have other names; one that there is not is the nearest."""
+    """The shape of a model's learning rate, which engines have other names for; an unknown one is written as the nearest."""
 
     role: str
 
@@ -444,7 +444,7 @@ TRAINER: list[Rule] = [
         default=0.01,
         most=1.0,
         too_much="Trinity's lowest rate is a share of the peak, at most the peak itself",
-        always=lambda view: _decays(view),
+        always=_decays,
         formula="min_lr / lr",
     ),
     *[

@@ -18,7 +18,8 @@ from rlctl.adapters.engine.agents import (
     sources_of_rows,
     tools_agent,
 )
-from rlctl.adapters.engine.rows import ReadOnly, always
+from rlctl.adapters.engine.conditions import always
+from rlctl.adapters.engine.one_sided_rows import ReadOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     CustomRule,

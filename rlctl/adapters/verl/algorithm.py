@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom
 from rlctl.adapters.engine.preset import unfolded_preset
-from rlctl.adapters.engine.rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
     Absent,
     CustomRule,
@@ -300,7 +300,7 @@ RULES: list[Rule] = [
         _read_clip,
         _write_clip,
         "clip_ratio_low, clip_ratio_high, else clip_ratio",
-        why="One key stands in for either of two others, and each is read for two kinds of losses.",
+        why="One key is the default of two others, and each is read for two kinds of losses.",
     ),
     CustomRule(
         "dual clip",

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rows import never
+from rlctl.adapters.engine.conditions import never
 from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Key, Out, Reading, Rule, Writing
 from rlctl.adapters.engine.values import Off
 from rlctl.common.messages.reasons import said

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from rlctl.adapters.engine.rows import FollowsFrom
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Calculation,
@@ -92,7 +92,7 @@ def within_a_step(given: ConfigWithOrigins) -> tuple[ConfigWithOrigins, str]:
 
 
 class CountedFromOne(Same):
-    """Steps of which the first is number 1, so that one more is written; 0 stands for none."""
+    """Steps of which the first is number 1, so that one more is written; 0 means none."""
 
     def read(self, value: Any, view: Reading) -> Any:
         if not isinstance(value, int):

@@ -70,9 +70,7 @@ def _read_legacy(view: Reading, threshold: Any) -> Iterator[Flow]:
     if not _legacy(view, "rollout_is")[0]:
         yield Flow((), None, used, "dead", "without rollout_is verl 0.6 only reports how far the log-probs are apart")
     else:
-        if (
-            mode == "mask"
-        ):  # weights outside the bounds are 0, those inside are kept: none of these is above the threshold
+        if mode == "mask":  # weights outside the bounds are 0; none inside is above the threshold
             low = lower if lower is not None else 1.0 / threshold
             yield Flow(view.to(f"{C}.rejection"), [LEGACY_RS[str(level or "token")]], used, "derived", note)
             yield Flow(view.to(f"{C}.rejection_bounds"), [[low, threshold]], used, "derived", note)

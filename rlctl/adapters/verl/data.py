@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlctl.adapters.engine.agents import games, plays
+from rlctl.adapters.engine.conditions import negated
 from rlctl.adapters.engine.implied import ENVIRONMENTS, told
-from rlctl.adapters.engine.rows import ReadOnly, WriteOnly
+from rlctl.adapters.engine.one_sided_rows import ReadOnly, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     CustomRule,
@@ -392,7 +393,7 @@ RULES: list[Rule] = [
         (),
         _read_evaluation,
         _write_evaluation,
-        why="One block of verl's samples for every evaluation source, and a switch beside it makes it greedy.",
+        why="One block of verl's samples for every evaluation source, and one of its switches makes it greedy.",
     ),
     Key("data.max_prompt_length", "data.max_prompt_tokens", 512),
     ReadOnly(
@@ -400,18 +401,18 @@ RULES: list[Rule] = [
         lambda view: said(
             "{data} decides which prompts are used" if _differs(view) else "as in {data}", data=MAX_PROMPT
         ),
-        dead=lambda view: _differs(view),
+        dead=_differs,
     ),
     Key(
         "data.filter_overlong_prompts",
         "data.overlong_prompts",
         False,
         Names({True: "drop", False: "keep"}),
-        write_when=lambda view: not _leaves_cut(view),
+        write_when=negated(_leaves_cut),
     ),
     WriteOnly(
         "data.train_on_truncated_prompts",
-        lambda view: _leaves_cut(view),
+        _leaves_cut,
         "verl trains on truncated prompts or fails on them. Wrote its filter, which also drops evaluation prompts",
         "data.filter_overlong_prompts",
         True,
@@ -420,7 +421,7 @@ RULES: list[Rule] = [
     ),
     WriteOnly(
         "data.train_on_truncated_prompts",
-        lambda view: not _leaves_cut(view),
+        negated(_leaves_cut),
         lambda view: "no prompt is truncated" if view.get("data.overlong_prompts") == "drop" else "",
         how="mapped",
     ),

@@ -165,6 +165,6 @@ RULES: list[Rule] = [
         (TO, *(f"{TO}.{name}" for name in ("teacher", "loss", "coefficient", "top_k", "args"))),
         _read,
         _write,
-        why="The mode decides which settings are read, and whatever else stands in the block is kept as arguments.",
+        why="The mode decides which settings are read, and other keys of the block are kept as arguments.",
     ),
 ]

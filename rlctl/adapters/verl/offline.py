@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlctl.adapters.engine.rows import FollowsFrom, ReadOnly, always
+from rlctl.adapters.engine.conditions import always
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, ReadOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Chosen,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rows import FollowsFrom, OneOf, ReadOnly, ShareOrAmount, is_number
+from rlctl.adapters.engine.combined_rows import OneOf, ShareOrAmount
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, ReadOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Calculation,
@@ -27,6 +28,7 @@ from rlctl.adapters.verl.asynchronous import is_separate, steps_of_update
 from rlctl.adapters.verl.roles import FSDP_KINDS, Role, is_old_fsdp, under
 from rlctl.adapters.verl.warmup import Ticks, moves_alike, run_ticks, warmup
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.common.records import record
 
 FSDP_SCHEDULES = Names(
@@ -210,7 +212,7 @@ def fsdp_shape(prefix: str, to: str) -> OneOf:
 
 def ticks_of(schedule: str) -> FollowsFrom:
     """What moves the rate: an ``update_actor`` of verl's, which is a step, or a part of one where training is asynchronous."""
-    to = f"{schedule}step_unit"
+    to, unchanged = f"{schedule}step_unit", "the rate changes as often, or is constant"
 
     def unit(view: Reading) -> Any:
         each = steps_of_update(view)
@@ -221,21 +223,17 @@ def ticks_of(schedule: str) -> FollowsFrom:
             said("one update_actor is {each} optimizer steps, and one step has several update_actor calls", each=each),
         )
 
-    def moves(view: Writing) -> bool:
+    def as_often(view: Writing) -> bool:
         warms = any(view.get(f"{schedule}warmup_{name}") for name in ("steps", "ratio"))
-        return bool(warms or view.get(f"{schedule}type") != "constant")
+        is_constant = view.get(f"{schedule}type") == "constant" and not warms
+        return is_constant or moves_alike(view, schedule)
 
     return FollowsFrom(
         to,
         reads=unit,
-        writes=lambda view: "step" if not moves(view) or moves_alike(view, schedule) else ABSENT,
-        note="the rate changes as often, or is constant",
-        harmless=(
-            (
-                lambda view: not moves(view) or moves_alike(view, schedule),
-                "the rate changes as often, or is constant",
-            ),
-        ),
+        writes=lambda view: "step" if as_often(view) else ABSENT,
+        note=unchanged,
+        harmless=((as_often, unchanged),),
         reason=lambda view: said(
             "verl's schedule counts {per}s, not {tick}s",
             per="mini-batch" if is_separate(view) else "step",

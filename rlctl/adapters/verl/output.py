@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rows import FollowsFrom, WriteOnly, always
+from rlctl.adapters.engine.conditions import always
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     SAME,
@@ -120,10 +121,10 @@ RUN_FOLDER: list[Rule] = [
         "folder / project / name",
         "trainer.default_local_dir",
         _folder,
-        beside=("run.project", "run.name"),
+        others=("run.project", "run.name"),
     ),
 ]
-"""A run's folder holds its checkpoints, unless they have one of their own."""
+"""A run's folder holds its checkpoints, unless `checkpoint.folder` is set."""
 
 
 def unread(why: str, *more: str) -> list[Rule]:

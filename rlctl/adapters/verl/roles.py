@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rows import OneOf
+from rlctl.adapters.engine.combined_rows import OneOf
 from rlctl.adapters.engine.rules import (
     ABSENT,
     DefaultFrom,

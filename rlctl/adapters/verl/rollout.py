@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rows import FollowsFrom, OneOf, WriteOnly, is_number
+from rlctl.adapters.engine.combined_rows import OneOf
+from rlctl.adapters.engine.conditions import negated
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -30,6 +32,7 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.values import ENGINE_DTYPES, Names, Not, Off
 from rlctl.adapters.verl import agents, asynchronous, batch
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.planning import arithmetic
 
 R = "actor_rollout_ref.rollout"
@@ -346,7 +349,7 @@ DEVICE = CustomRule(
     _read_device,
     _write_device,
     "npu is kept",
-    why="A device that rlctl does not have is read as another one, and kept for the way back.",
+    why="A device that rlctl does not have is read as another one, and kept so that converting back restores it.",
 )
 RULES: list[Rule] = [
     Chosen(
@@ -377,7 +380,7 @@ RULES: list[Rule] = [
         ("rollout.engine.args",),
         _read_args,
         _write_args,
-        why="The engine's name is one part of the key, and blocks of other engines stand beside its own.",
+        why="The engine's name is one part of the key, and the mapping also has blocks of other engines.",
     ),
     Dropped("rollout.engine.base_url", "verl cannot call an external endpoint"),
     Dropped("rollout.engine.model", "verl cannot call an external endpoint"),
@@ -525,7 +528,7 @@ RULES: list[Rule] = [
     ),
     WriteOnly(
         "weight_sync.method",
-        lambda view: not _same_sharing(view),
+        negated(_same_sharing),
         "weights stay on the shared devices",
         formula="naive if all roles share devices",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rows import ReadOnly
+from rlctl.adapters.engine.one_sided_rows import ReadOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,

@@ -488,7 +488,7 @@ CRITIC: list[Rule] = [
         (f"{C}.model", f"{C}.model.path"),
         _read_critic_model,
         _write_critic_model,
-        why="A path that is the policy's is no model of its own, and is written although the config has none.",
+        why="A path that is the policy's is not a separate model, and is written although the config has none.",
     ),
     *model(f"{C}.model", f"{C}.model")[1:],
     Key(f"{C}.model.tokenizer_path", f"{C}.model.tokenizer", ABSENT),

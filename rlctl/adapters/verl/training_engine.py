@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.checkpoint_path import checkpoint
-from rlctl.adapters.engine.rows import before
+from rlctl.adapters.engine.conditions import before
 from rlctl.adapters.engine.rules import (
     ABSENT,
     SAME,

@@ -15,6 +15,7 @@ from rlctl.adapters.engine.values import Off, rows
 from rlctl.adapters.verl.asynchronous import is_separate, steps_of_update
 from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, is_old_fsdp
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.common.records import record
 from rlctl.planning import arithmetic
 
@@ -69,7 +70,7 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
         if count is not None:
             yield Flow(view.to(own), count, (view.path(steps),), *_counted(view), same=steps_of_update(view) is None)
             yield Flow((), None, used, "dead" if of else "mapped", said("{steps} decides", steps=steps))
-        elif _is_number(of) and _is_number(length):
+        elif is_number(of) and is_number(length):
             yield Flow((), None, (view.path(steps),))
             note = said("{of:g} of {length} decay steps", of=of, length=length)
             ticks = int(of * length) * (steps_of_update(view) or 1)
@@ -82,7 +83,7 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
         of, used = view.get(part), (view.to(part),)
         is_megatron = view.get(f"{role.to}.type") == "megatron"
         moved = [view.get(f"{schedule}{name}") for name in ("total_steps", "decay_steps")[: 1 + is_megatron]]
-        if view.get(own) is not None or not _is_number(of) or not any(_is_number(length) for length in moved):
+        if view.get(own) is not None or not is_number(of) or not any(is_number(length) for length in moved):
             yield from count_key.write(view)
             yield from share_key.write(view)
             return
@@ -144,7 +145,3 @@ def run_ticks(view: Writing, schedule: str) -> int | None:
     """Ticks of the run; None while unknown."""
     steps = arithmetic.total_steps(view.config, rows(view.options))
     return None if steps is None else steps * _ticks_of_step(view, schedule)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

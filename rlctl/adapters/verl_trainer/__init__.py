@@ -3,5 +3,5 @@
     fsdp.py      blocks of its FSDP engine
     megatron.py  blocks of its Megatron engine
 
-A block stands at another place in each framework, some of its keys have other defaults, and some releases have others.
+Each framework has a block at another place, with other defaults for some keys, and some releases have other keys.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rows import Switches
+from rlctl.adapters.engine.combined_rows import Switches
 from rlctl.adapters.engine.rules import SAME, Converter, DefaultFrom, DialectKey, Key
 from rlctl.adapters.engine.values import Partly
 

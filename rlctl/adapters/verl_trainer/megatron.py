@@ -1,11 +1,11 @@
-"""Blocks of verl's Megatron engine. verl hands what stands in its overrides to Megatron as it is."""
+"""Blocks of verl's Megatron engine. verl passes its overrides to Megatron unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from rlctl.adapters.engine.rows import Switches
+from rlctl.adapters.engine.combined_rows import Switches
 from rlctl.adapters.engine.rules import ABSENT, SAME, Converter, DialectKey, Key, Rule, Tree
 from rlctl.adapters.engine.values import Partly
 
@@ -48,7 +48,7 @@ def overrides(
     like: str = "",
     modules: Converter = SAME,
 ) -> list[Rule]:
-    """What stands in the overrides of a block: keys that are canonical ones, and the rest as it is.
+    """The overrides of a block: those that have canonical keys, and the rest unchanged.
 
     Args:
         block: the place of the block.

@@ -1,32 +1,30 @@
-"""Each kind of row that reads or writes more than one key, alone and in both directions."""
+"""Each kind of row for what only one side has a key for, and the conditions and converters that they take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pytest
-
+from rlctl.adapters.engine.conditions import before, every, has, negated, since
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, OtherEntries, ReadOnly, WriteOnly
 from rlctl.adapters.engine.reading import TextView
-from rlctl.adapters.engine.rows import FollowsFrom, InReleases, OneOf, ReadOnly, Switches, WriteOnly, before, since
-from rlctl.adapters.engine.rules import ABSENT, Computed, DialectKey, Flow, Inexpressible, Key, Rule, Same, Writing
+from rlctl.adapters.engine.rules import (
+    Computed,
+    DialectKey,
+    Flow,
+    Inexpressible,
+    Key,
+    Rule,
+    Same,
+    Writing,
+    in_releases,
+)
 from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.values import IfWritten
 from rlctl.adapters.engine.writing import ConfigView, ConfigWithOrigins
+from rlctl.adapters.roll.rollout import PRECISION
 from rlctl.config import config_from
 from rlctl.documents import dotted
-
-OFFLOAD = Switches(
-    (DialectKey("move_weights", False), DialectKey("move_states", False)),
-    "train.engine.offload",
-    {"both": (True, True), "parameters": (True, False), "optimizer": (False, True), "none": (False, False)},
-)
-BRIDGE = Switches(
-    (DialectKey("bridge", True), DialectKey("old_bridge", False, "0.2")),
-    "train.engine.bridge",
-    {"builtin": (False, None), "mbridge": (True, True), "megatron_bridge": (True, False)},
-    open=("auto",),
-    missing="no bridge {word}",
-)
 
 
 def read(rule: Rule, text: Mapping[str, Any], version: tuple[int, ...] = (0, 2)) -> list[tuple[str, Any, str, str]]:
@@ -44,24 +42,6 @@ def written(rule: Rule, version: tuple[int, ...] = (0, 2), **tree: Any) -> Itera
             yield dotted(out.to), out.value, out.note
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [({}, "none"), ({"move_weights": True}, "parameters"), ({"move_weights": True, "move_states": True}, "both")],
-)
-def test_switches_are_one_word(text: dict[str, Any], word: str) -> None:
-    assert read(OFFLOAD, text) == [("train.engine.offload", word, "mapped", "")]
-    engine = {"engine": {"type": "fsdp2", "offload": word}}
-    expected = {"none": (False, False), "parameters": (True, False), "both": (True, True)}[word]
-    assert [value for _, value, _ in written(OFFLOAD, train=engine)] == list(expected)
-
-
-def test_a_switch_that_does_not_matter_is_not_written() -> None:
-    assert read(BRIDGE, {"bridge": False, "old_bridge": True})[0][1] == "builtin"
-    for word, keys in (("builtin", ["bridge"]), ("mbridge", ["bridge", "old_bridge"]), ("auto", [""])):
-        engine = {"engine": {"type": "megatron", "bridge": word}}
-        assert [key for key, _, _ in written(BRIDGE, train=engine)] == keys
-
-
 def test_what_follows_from_other_keys_is_read_and_compared() -> None:
     rule = FollowsFrom(
         "checkpoint.at_end",
@@ -77,6 +57,23 @@ def test_what_follows_from_other_keys_is_read_and_compared() -> None:
     ]
 
 
+def test_what_is_read_from_keys_names_them() -> None:
+    rule = FollowsFrom(
+        "critic.optimizer.max_grad_norm",
+        reads=lambda view: Computed(view.get("clip"), "one for all"),
+        writes=lambda view: view.get("train.optimizer.max_grad_norm"),
+        reason="there is one for all roles",
+        note="the policy's",
+        of=(DialectKey("clip", 1.0),),
+    )
+    (flow,) = rule.read(TextView(Table((rule,)), (1,), {"clip": 2.0}, {}))
+    assert (flow.value, flow.keys, flow.how, flow.note) == (2.0, (("clip",),), "derived", "one for all")
+    gae = {"advantage": {"type": "gae"}}
+    other = {"optimizer": {"max_grad_norm": 9.0}}
+    assert list(written(rule, algorithm=gae, critic=other)) == [("lost", False, "there is one for all roles")]
+    assert list(written(rule, algorithm=gae, critic={})) == [("", None, "the policy's")]
+
+
 def test_a_row_for_writing_only() -> None:
     def is_open(view: Writing) -> bool:
         return view.get("rollout.engine.type") == "auto"
@@ -88,6 +85,19 @@ def test_a_row_for_writing_only() -> None:
     assert list(written(lost)) == [("lost", True, "there is none")]
 
 
+def test_an_open_value_is_written_from_another_key() -> None:
+    own, other = PRECISION
+    dtype = "actor_infer.model_args.dtype"
+    assert list(written(own, rollout={"precision": "float16"})) == [(dtype, "fp16", "")]
+    assert list(written(other, rollout={"precision": "float16"})) == []
+    assert list(written(own, train={"precision": {"compute": "float32"}})) == []
+    config = config_from({"model": {"path": "m"}, "train": {"precision": {"compute": "float32"}}})
+    (flow,) = other.write(ConfigView(ConfigWithOrigins(config), (1,), {}))
+    assert isinstance(flow, Flow)
+    assert (dotted(flow.to), flow.value, flow.how, flow.note) == (dtype, "fp32", "derived", "as it trains")
+    assert flow.keys == (("rollout", "precision"), ("train", "precision", "compute"))
+
+
 def test_a_row_for_reading_only() -> None:
     rule = ReadOnly("padding", "rows are packed", "none", dead=lambda view: view.get("padding") != "none")
     assert read(rule, {}) == []
@@ -95,26 +105,14 @@ def test_a_row_for_reading_only() -> None:
     assert read(rule, {"padding": "left"})[0][2] == "dead"
 
 
-def test_one_of_several_keys_decides() -> None:
-    rule = OneOf(
-        (DialectKey("new", ABSENT, "0.2"), DialectKey("old", 1.0)),
-        "train.optimizer.max_grad_norm",
-        reads=lambda view: "new" if view.written("new") else "old",
-        writes=lambda view: "new" if view.version >= (0, 2) else "old",
-    )
-    assert read(rule, {"new": 2.0, "old": 3.0}) == [
-        ("train.optimizer.max_grad_norm", 2.0, "mapped", ""),
-        ("", None, "dead", "new decides"),
-    ]
-    assert read(rule, {"new": 2.0, "old": 2.0})[1][2] == "mapped"
-    assert read(rule, {}) == [("train.optimizer.max_grad_norm", 1.0, "mapped", "")]
-    optimizer = {"optimizer": {"max_grad_norm": 0.5}}
-    assert [key for key, _, _ in written(rule, train=optimizer)] == ["new"]
-    assert [key for key, _, _ in written(rule, (0, 1), train=optimizer)] == ["old"]
+def test_entries_without_a_key_are_lost_one_by_one() -> None:
+    rule = OtherEntries("train.engine.ddp", ("bucket_size",), "no key for {name}")
+    engine = {"engine": {"type": "megatron", "ddp": {"bucket_size": 1, "average": True}}}
+    assert list(written(rule, train=engine)) == [("lost", False, "no key for average")]
 
 
 def test_rows_of_some_releases() -> None:
-    rule = InReleases((Key("steps", "schedule.total_steps", None),), since="0.2")
+    rule = in_releases(Key("steps", "schedule.total_steps", None), since="0.2")
     assert read(rule, {"steps": 5}, (0, 1)) == []
     assert read(rule, {"steps": 5}, (0, 2))[0][1] == 5
     assert not list(written(rule, (0, 1), schedule={"total_steps": 5}))
@@ -141,3 +139,20 @@ def test_a_converter_can_say_how_it_computed_and_what_is_lost() -> None:
     assert isinstance(flow, Flow)
     assert (flow.always, flow.same, flow.how) == (True, False, "derived")
     assert next(iter(written(rule, schedule={"total_steps": 25}))) == ("lost", True, "whole dozens")
+
+
+def test_silence_says_nothing_of_some_keys() -> None:
+    rule = Key("packing", "train.packing", False, IfWritten(key="packing"))
+    assert read(rule, {}) == []
+    assert read(rule, {"packing": False}) == [("train.packing", False, "mapped", "")]
+    assert list(written(rule, train={"packing": True})) == [("packing", True, "")]
+
+
+def test_conditions_combine() -> None:
+    view = ConfigView(
+        ConfigWithOrigins(config_from({"model": {"path": "m"}, "schedule": {"total_steps": 5}})), (1,), {}
+    )
+    assert has("schedule.total_steps")(view)
+    assert not has("schedule.total_epochs")(view)
+    assert every(has("schedule.total_steps"), negated(has("schedule.total_epochs")))(view)
+    assert not every(has("schedule.total_steps"), has("schedule.total_epochs"))(view)
