@@ -35,12 +35,13 @@ from rlctl.adapters.verl.roles import CRITIC as CRITIC_ROLE
 from rlctl.adapters.verl.roles import REFERENCE as REFERENCE_ROLE
 from rlctl.adapters.verl.training_engine import (
     DTYPES_LONG,
-    devices,
     fsdp,
     megatron,
     micro,
+    micro_size,
     precision,
     strategy,
+    unread_sizes,
 )
 from rlctl.adapters.verl_trainer.fsdp import offloads, sharding
 from rlctl.common.messages.reasons import said
@@ -392,28 +393,16 @@ VALUES_PASS = (
 
 
 def _read_values_pass(view: Reading) -> Iterator[Flow]:
-    tokens, responses, total = VALUES_PASS
     if not view.written(*VALUES_PASS):
         yield Flow(view.to(FORWARD), None, ())
         return
-    counts_tokens = bool(view.get(f"{C}.use_dynamic_bsz", False))
-    deciding = tokens if counts_tokens else responses
-    if not counts_tokens and view.get(responses) is None:
-        deciding = total
-    size, note = view.get(deciding), ""
-    reason = said(
-        "{dynamic} is {counts_tokens}", dynamic=f"{C}.use_dynamic_bsz", counts_tokens=str(counts_tokens).lower()
-    )
-    yield Flow((), None, tuple(view.path(key) for key in VALUES_PASS if key != deciding), "dead", reason)
-    if size is None:
-        yield Flow(view.to(FORWARD), None, (view.path(deciding),))
-        return
-    if deciding == total:
-        size, note = max(1, int(size) // devices(view)), "divided by the devices"
-    factor = CRITIC_ROLE.sharers(view) if counts_tokens else 1
-    if factor > 1 and isinstance(size, int):
-        size, note = size * factor, said("tokens of one GPU x {factor} GPUs of a replica", factor=factor)
+    dynamic = f"{C}.use_dynamic_bsz"
+    counts_tokens, deciding, size, note = micro_size(view, dynamic, VALUES_PASS, CRITIC_ROLE)
+    yield unread_sizes(view, dynamic, VALUES_PASS, deciding)
     used = (view.path(deciding),)
+    if size is None:
+        yield Flow(view.to(FORWARD), None, used)
+        return
     yield Flow(view.to(FORWARD), {}, used)
     yield Flow(view.to(f"{FORWARD}.unit"), "tokens" if counts_tokens else "responses", ())
     yield Flow(view.to(f"{FORWARD}.size"), size, used, "derived" if note else "mapped", note)

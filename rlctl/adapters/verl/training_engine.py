@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rlctl.adapters.engine.checkpoint_path import checkpoint
@@ -200,6 +200,32 @@ def _counted_as_trained(view: Writing, by: str, size: int) -> tuple[str, int, st
     )
 
 
+def micro_size(view: Reading, dynamic: str, keys: tuple[str, str, str], role: Role) -> tuple[bool, str, Any, str]:
+    """Whether a micro-batch counts tokens, the key that holds its size, the size, and how it was computed.
+
+    Args:
+        view: the text.
+        dynamic: the switch.
+        keys: the tokens of a GPU, the responses of a GPU, and those of all GPUs, which may be empty.
+        role: whose GPUs share a replica.
+    """
+    tokens, responses, total = keys
+    if view.get(dynamic, False):
+        size, factor = view.get(tokens), role.sharers(view)
+        note = said("tokens of one GPU x {factor} GPUs of a replica", factor=factor) if factor > 1 else ""
+        return True, tokens, size * factor if isinstance(size, int) else size, note
+    if view.get(responses) is None and total and view.get(total) is not None:
+        return False, total, max(1, int(view.get(total)) // _devices(view)), "divided by the devices"
+    return False, responses, view.get(responses), ""
+
+
+def unread_sizes(view: Reading, dynamic: str, keys: Sequence[str], deciding: str) -> Flow:
+    """The sizes that the switch leaves unread."""
+    counts_tokens = bool(view.get(dynamic, False))
+    reason = said("{dynamic} is {counts_tokens}", dynamic=dynamic, counts_tokens=str(counts_tokens).lower())
+    return Flow((), None, tuple(view.path(key) for key in keys if key and key != deciding), "dead", reason)
+
+
 def micro(
     to: str,
     *,
@@ -230,32 +256,22 @@ def micro(
         passes: of a log-prob pass of the actor or the reference, whether a config has it.
     """
     follow = like or {}
-    owner = role or ACTOR
+    owner, keys = role or ACTOR, (tokens, responses, total)
 
     def read(view: Reading) -> Iterator[Flow]:
         if follow and not view.written(*(key for key in (dynamic, tokens, responses, total) if key)):
             yield Flow(view.to(to), None, ())
             return
-        counts_tokens = bool(view.get(dynamic, False))
-        deciding, others = (tokens, (responses, total)) if counts_tokens else (responses, (total, tokens))
-        size, note = view.get(deciding), ""
-        if size is None and not counts_tokens and total and view.get(total) is not None:
-            deciding, others = total, (responses, tokens)
-            size, note = max(1, int(view.get(total)) // devices(view)), "divided by the devices"
-        reason = said("{dynamic} is {counts_tokens}", dynamic=dynamic, counts_tokens=str(counts_tokens).lower())
-        yield Flow((), None, tuple(view.path(key) for key in others if key), "dead", reason)
+        counts_tokens, deciding, size, note = micro_size(view, dynamic, keys, owner)
+        yield unread_sizes(view, dynamic, keys, deciding)
         used = (view.path(dynamic), view.path(deciding))
         if size is None:
             why = "verl requires a size. Wrote rlctl's own"
             yield Flow(view.to(to), None, used) if follow else Flow((), None, used, "mapped", why)
             return
-        factor = owner.sharers(view) if counts_tokens else 1
-        if factor > 1:
-            note = said("tokens of one GPU x {factor} GPUs of a replica", factor=factor)
         if follow:
             yield Flow(view.to(to), {}, used)
         yield Flow(view.to(f"{to}.unit"), "tokens" if counts_tokens else "responses", used[:1])
-        size = size * factor if isinstance(size, int) else size
         yield Flow(view.to(f"{to}.size"), size, used[1:], "derived" if note else "mapped", note)
 
     def write(view: Writing) -> Iterator[Out]:
@@ -266,16 +282,16 @@ def micro(
         if not isinstance(section, Mapping):
             return
         by, size, note = section["unit"], section["size"], ""
-        keys = (view.to(f"{to}.unit"), view.to(f"{to}.size"))
+        places = (view.to(f"{to}.unit"), view.to(f"{to}.size"))
         if passes is not None and by != trained["unit"]:
             by, size, note = _counted_as_trained(view, by, size)
-        yield Flow(view.path(dynamic), by == "tokens", keys[:1], "derived" if note else "mapped", note)
+        yield Flow(view.path(dynamic), by == "tokens", places[:1], "derived" if note else "mapped", note)
         if by == "tokens":
             factor = owner.sharers_written(view)
             how: Provenance = "derived" if factor > 1 or note else "mapped"
-            yield Flow(view.path(tokens), max(1, size // factor), keys[1:], how, note)
+            yield Flow(view.path(tokens), max(1, size // factor), places[1:], how, note)
         else:
-            yield Flow(view.path(responses), size, keys[1:], "derived" if note else "mapped", note, same=not note)
+            yield Flow(view.path(responses), size, places[1:], "derived" if note else "mapped", note, same=not note)
 
     own = (
         DialectKey(dynamic, DefaultFrom(follow["dynamic"]) if "dynamic" in follow else by_tokens),
@@ -294,6 +310,5 @@ def micro(
     )
 
 
-def devices(view: Reading) -> int:
-    """All devices of a run."""
+def _devices(view: Reading) -> int:
     return int(view.get("trainer.nnodes", 1)) * int(view.get("trainer.n_gpus_per_node", 8))
