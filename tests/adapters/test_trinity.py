@@ -883,3 +883,18 @@ def test_a_lowest_rate_above_the_peak_is_reported() -> None:
     lost = next(entry for entry in made.report.accounting if entry.key == "train.lr_scheduler.min_lr")
     assert lost.bucket is Bucket.UNSUPPORTED
     assert read_yaml(made.text or "", "trinity.yaml").values["algorithm"]["optimizer"]["min_lr_ratio"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("critic", "reason"),
+    [
+        ({"packing": False}, "Trinity 0.6 uses train.packing for the critic too: true"),
+        ({"memory": {"recompute_activations": False}}, "Trinity 0.6 always switches it on for the critic"),
+    ],
+)
+def test_what_0_6_decides_for_the_critic_is_named(critic: dict[str, Any], reason: str) -> None:
+    tree = {**BASE, "algorithm": {"advantage": {"type": "gae"}}, "train": {"packing": True}, "critic": critic}
+    loaded, report = read_document(read_yaml(yaml.safe_dump({"rlctl": 1, **tree}), "run.yaml"), dialect="rlctl")
+    assert loaded is not None, report.errors
+    found = translate_loaded(loaded, report, "trinity@0.6").report
+    assert any(reason in finding.message for finding in found.findings), [each.message for each in found.findings]

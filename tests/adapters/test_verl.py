@@ -588,7 +588,7 @@ def test_a_flat_correction_that_verl_0_6_refuses_is_refused(line: str) -> None:
         (["critic.use_dynamic_bsz=false", "critic.forward_micro_batch_size=16"], "responses", 2),
     ],
 )
-def test_the_pass_for_values_has_a_size_of_its_own_until_0_7(overrides: list[str], unit: str, size: int) -> None:
+def test_the_pass_for_values_has_a_separate_size_until_0_7(overrides: list[str], unit: str, size: int) -> None:
     critic = ["algorithm.adv_estimator=gae", "critic.model.path=org/model", "critic.ppo_micro_batch_size_per_gpu=4"]
     loaded, report = read(*critic, *overrides, dialect="verl@0.7")
     assert loaded.config.critic is not None
@@ -615,7 +615,7 @@ def test_target_modules_may_be_names_with_commas(written_as: str, names: list[st
     assert list(loaded.config.model.lora.target_modules) == names
 
 
-def test_an_export_at_the_end_is_kept_for_the_way_back_because_verl_writes_none() -> None:
+def test_an_export_at_the_end_comes_back_although_verl_writes_none() -> None:
     text = "model:\n  model_path: org/m\ncluster:\n  gpu_per_node: 8\ntrainer:\n  save_interval: 5\n  save_hf_checkpoint: last\n"
     loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="trinity", environment={})
     assert loaded is not None
@@ -626,7 +626,7 @@ def test_an_export_at_the_end_is_kept_for_the_way_back_because_verl_writes_none(
     assert back.config.checkpoint.export == "last"
 
 
-def test_a_null_spelling_beside_the_one_that_decides_is_not_called_ignored() -> None:
+def test_a_null_spelling_is_not_called_ignored_if_another_one_decides() -> None:
     tokenizer = "actor_rollout_ref.model.tokenizer_path"
     _, report = read("data.tokenizer=org/t", f"{tokenizer}=null")
     assert bucket(report, tokenizer) is Bucket.MAPPED

@@ -88,7 +88,7 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "rewards.timeout": ("time limit for one reward", "a call that hangs delays the step"),
     "rewards.workers": ("process count for one reward", "speed may differ, results don't"),
     "rewards.name": ("names for rewards", "metrics have other names"),
-    **dict.fromkeys(("rewards.type", "rewards.rule", "rewards.method"), ("such reward here", OWN_REWARD)),
+    **dict.fromkeys(("rewards.type", "rewards.rule", "rewards.method"), ("reward of this kind", OWN_REWARD)),
     "rewards.args": ("arguments for this reward", "the reward's own values apply"),
     **dict.fromkeys(("rewards.score_right", "rewards.score_wrong"), ("choice of a reward's scores", "it has its own")),
     "data.operators": ("operators on data", "run them before training, and name their output"),

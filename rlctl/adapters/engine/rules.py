@@ -129,7 +129,7 @@ class Flow:
     option: str = ""
     """For ``assumed``: the option that sets it."""
     implied: bool = False
-    """Follows from a key that says something else, so that a value kept for the way back goes over it."""
+    """Follows from a key that says something else, so that a value kept from an earlier conversion overrides it."""
 
 
 @record
@@ -760,7 +760,7 @@ NoteKind = Literal["carried", "dead", "unsupported"]
 
 @dataclass(frozen=True)
 class Noted:
-    """Keys of the dialect without a rule: kept for the way back, ignored by the dialect itself, or not translatable."""
+    """Keys of the dialect without a rule: kept for converting back, ignored by the dialect, or not translatable."""
 
     key: str
     """A key, with ``*`` for one part and a last ``**`` for all below."""

@@ -155,7 +155,9 @@ def settled(key: str, to: str, policy: str = "") -> list[Rule]:
         return view.get(policy) if policy else True
 
     def reason(view: Writing) -> str:
-        return said("Trinity's critic has {own}, {value}", own=own(view), value="as the policy" if policy else "always")
+        if not policy:
+            return "Trinity 0.6 always switches it on for the critic"
+        return said("Trinity 0.6 uses {policy} for the critic too: {own}", policy=policy, own=str(own(view)).lower())
 
     follows = FollowsFrom(to, writes=own, note=reason, reason=reason)
     return [in_releases(Key(key, to, True, until="0.5"), until="0.5"), in_releases(follows, since="0.6")]
