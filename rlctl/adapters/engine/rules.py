@@ -492,6 +492,11 @@ class Tree(OneValue):
             yield Flow(view.path(self.key), value, used, same=True)
 
 
+def nothing(view: Reading | Writing) -> tuple[()]:
+    """The reader or writer of a custom rule that has only one direction."""
+    return ()
+
+
 @record
 class CustomRule(Rule):
     """What no table can say: its keys and canonical keys are declared, and two functions do the rest."""

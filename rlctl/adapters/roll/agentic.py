@@ -26,6 +26,7 @@ from rlctl.adapters.engine.rules import (
     Reading,
     Rule,
     Writing,
+    nothing,
 )
 from rlctl.adapters.engine.values import SOURCE_FIELDS
 from rlctl.adapters.roll.renamed_roles import Spelled
@@ -703,7 +704,7 @@ NO_AGENTS: list[Rule] = [
         "agents",
         (),
         ("rollout.default_agent", AGENTS),
-        lambda view: iter(()),
+        nothing,
         _write_alone,
         "a prompt has one answer",
         why="Each agent of the list is lost in its own words.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from rlctl.adapters.engine.rules import (
     ABSENT,
@@ -20,6 +19,7 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Tree,
     Writing,
+    nothing,
 )
 from rlctl.adapters.engine.values import (
     Emptied,
@@ -296,10 +296,6 @@ def _write_folder(view: Writing) -> Iterator[Out]:
         yield Flow(key, run.folder, (view.to("run.folder"),), same=True, always=True)
     else:
         yield Flow(key, "checkpoints", used, "derived", "checkpoints / project / name")
-
-
-def nothing(view: Any) -> Iterator[Any]:
-    return iter(())
 
 
 TOP: list[Rule] = [

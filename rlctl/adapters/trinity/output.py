@@ -24,6 +24,7 @@ from rlctl.adapters.engine.rules import (
     When,
     Writing,
     further_type,
+    nothing,
 )
 from rlctl.adapters.engine.values import (
     Listed,
@@ -229,7 +230,7 @@ OUTPUT: list[Rule] = [
         (DialectKey("trainer.trainer_type", "verl"), DialectKey("explorer.bench_on_latest_checkpoint", False)),
         (),
         _read_plain,
-        lambda view: iter(()),
+        nothing,
         why="It accounts for empty blocks and progress bars, whose places depend on the task sets of the text.",
     ),
     CustomRule(

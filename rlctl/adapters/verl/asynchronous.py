@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rlctl.adapters.engine.conditions import never
-from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Key, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Key, Reading, Rule, Writing, nothing
 from rlctl.adapters.engine.values import Off
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
@@ -197,10 +197,6 @@ def rewritten(sources: Iterable[str], mode: str | None) -> list[Finding]:
     return [finding("other-trainer", Level.WARNING, "trainer", was=was, does=does)]
 
 
-def _nothing(view: Writing) -> Iterator[Out]:
-    return iter(())
-
-
 RULES: list[Rule] = [
     CustomRule(
         "old log-probs of asynchronous training",
@@ -210,7 +206,7 @@ RULES: list[Rule] = [
         ),
         (),
         _read_old,
-        _nothing,
+        nothing,
         "the rollout engine's if training is fully asynchronous",
         why="Which trainer reads the text is known only from other keys, and the value from its own config.",
     ),

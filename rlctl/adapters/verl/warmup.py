@@ -111,7 +111,7 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
         read,
         write,
         "steps, or a ratio of the run's steps (with Megatron, of lr_decay_steps)",
-        why="Of steps and a share one decides, and the share is of a length that is another one in each engine.",
+        why="Either the steps or the share decides, and each engine takes the share of another length.",
     )
 
 
