@@ -95,12 +95,11 @@ def help_texts(command: click.Command, name: str = "rlctl") -> Iterator[tuple[st
 
 
 def source_texts() -> Iterator[tuple[str, str]]:
-    """The texts in the code of some packages, without docstrings and what says to contributors why a rule is code."""
+    """The texts in the code of some packages, without docstrings."""
     for package in SPOKEN:
         for path in sorted((ROOT / package).rglob("*.py")):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             about = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-            about |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "why"}
             for node in ast.walk(tree) if path.name not in PAGES else ():
                 if isinstance(node, ast.Constant) and " " in str(node.value) and id(node) not in about:
                     yield f"{path.relative_to(ROOT)}:{node.lineno}", re.sub(r"{\w+}", "", str(node.value))
