@@ -55,8 +55,8 @@ LABELS = (
     "REQUIRED_LONG_STRING",
 )
 """What typer itself writes into help."""
-_WORD = re.compile(r"\s*(?:[\u2e80-\uffef][，。；：、！？）]*|[^\s\u2e80-\uffef]+)\s*")
-"""What a line of help is broken between: words, and characters of a language that is written without spaces."""
+_WORD = re.compile(r"\s*（*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)[，。；：、！？）]*\s*")
+"""What a line of Chinese help is broken between: words, and single characters, with the punctuation that belongs to them."""
 COMMAND_LINE = re.compile(r"\[cyan\]")
 """How a paragraph begins that is an example."""
 
@@ -98,8 +98,8 @@ def shows_help(command: Any, words: list[str]) -> bool:
 
 
 def show_whole_texts() -> None:
-    """Have tables of help fold what does not fit into a column, not cut it off with an ellipsis; Chinese breaks anywhere."""
-    from rich import _wrap, columns
+    """Have tables of help fold what does not fit into a column, not cut it off with an ellipsis."""
+    from rich import columns
     from rich.table import Table
     from typer import rich_utils
 
@@ -109,11 +109,16 @@ def show_whole_texts() -> None:
             for column in self.columns:
                 column.overflow = "fold"
 
-    def words(text: str) -> Iterator[tuple[int, int, str]]:
-        return ((found.start(), found.end(), found[0]) for found in _WORD.finditer(text))
-
     rich_utils.Table = columns.Table = Folding  # type: ignore[attr-defined]
-    _wrap.words = words
+
+
+def _fill_lines() -> None:
+    """Have Rich break Chinese anywhere: it breaks only at blanks, and has no setting for this. Without it lines are shorter."""
+    try:
+        from rich import _wrap
+    except ImportError:  # a private module
+        return
+    _wrap.words = lambda text: ((found.start(), found.end(), found[0]) for found in _WORD.finditer(text))
 
 
 def run(command: Any) -> None:
@@ -127,6 +132,7 @@ def run(command: Any) -> None:
 
         for label in LABELS:
             setattr(rich_utils, label, chinese_help()[getattr(rich_utils, label)])
+        _fill_lines()
         localized(command)
     try:
         code = command(prog_name="rlctl", standalone_mode=False)

@@ -49,6 +49,18 @@ def test_help_is_never_cut_off(language: str, columns: str, words: list[str]) ->
     assert "…" not in shown
 
 
+def test_a_line_of_chinese_help_starts_with_no_closing_mark() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "rlctl", "--language", "zh", "convert", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "80"},
+    ).stdout
+    assert "转换后的配置写到标准输出或 -o 指定的文件" in shown, "a line is filled before it is broken"
+    assert not re.search(r"^[│ ]*[，。；：、！？）]", shown, re.MULTILINE)
+
+
 @pytest.mark.parametrize("words", [["--help"], ["runs"], ["convert", "-h"], ["cluster", "slurm", "--help"]])
 def test_help_is_shown_in_chinese(words: list[str]) -> None:
     done = subprocess.run(

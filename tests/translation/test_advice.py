@@ -180,7 +180,7 @@ def test_data_that_a_file_does_not_name_has_the_name_that_its_framework_gives_it
     assert found.hint.startswith(f"add a dataset to {named}, or remove ")
 
 
-def test_an_interval_of_evaluation_that_nobody_wrote_is_no_finding() -> None:
+def test_a_default_interval_of_evaluation_is_no_finding() -> None:
     loaded, _ = read("trinity")
     assert loaded.config.schedule.evaluate_every is not None, "Trinity evaluates every 100 steps"
     assert "evaluation-without-data" not in {item.code for item in check(loaded.config, silent=loaded.silent)}
