@@ -157,7 +157,7 @@ def clip_range(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 
 
 def experts(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
-    """Expert responses are there for mix."""
+    """Only mix reads expert responses."""
     objective, key = config.algorithm.objective.choice, ("buffer", "auxiliary")
     named = config.algorithm.sample_strategy_args
     if objective == "mix" and config.run.mode == "full" and not config.buffer.auxiliary:

@@ -23,25 +23,16 @@ LARGEST_JSON = 64 << 20
 
 
 Field = tuple[str, ...]
-"""The name of a column, or of one inside others with theirs before it."""
+"""The name of a column; for a nested field, the names of the columns around it first."""
 
 
 class UnreadableError(ValueError):
     """A file is not what its ending says; the text says why."""
 
 
-def columns_of(path: Path, form: str = "auto") -> tuple[str, ...] | None:
-    """The columns of a file; None if it is empty, of a format that is not read here, or without the package that reads it.
-
-    Raises:
-        UnreadableError: the file is not what its ending, or ``form``, says.
-    """
-    found = fields_of(path, form)
-    return None if found is None else tuple(dict.fromkeys(names[0] for names in found))
-
-
 def fields_of(path: Path, form: str = "auto") -> tuple[Field, ...] | None:
-    """The columns of a file, and what is inside them; None as of ``columns_of``.
+    """The columns of a file, and the fields inside them; None if it is empty, of a format that is not read here, or without the
+    package that reads it.
 
     Raises:
         UnreadableError: the file is not what its ending, or ``form``, says.

@@ -139,14 +139,14 @@ def app_of(commands: Iterable[Command]) -> typer.Typer:
 
 
 def __getattr__(name: str) -> Any:
-    """``app``: with all commands, for whoever looks at them all."""
+    """``app``, with all commands: made when it is read, because it imports every command's module."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return app_of(COMMANDS)
 
 
 def _called(word: str) -> Iterable[Command]:
-    """The command of a word alone, because making all others takes longer than most commands; all if none is called so."""
+    """The command with a name alone, because making all others takes longer than most commands; all if there is none."""
     return [each for each in COMMANDS if each.name == word] or COMMANDS
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rlctl.planning.plan import Cluster
 
 RUNS = Path("runs")
-"""Where run folders are if nothing else is said."""
+"""The default folder of runs."""
 
 Inputs = Annotated[
     list[str],

@@ -80,8 +80,8 @@ def only_evaluating(config: Config, model: str | None) -> Config:
     answered = tuple(each for each in last.data.eval if not arithmetic.measures_loss(last, each))
     if not answered:
         raise UsageError(
-            "the evaluation datasets of the config are for the loss of sft, which a training run measures",
-            hint="remove messages_key and response_key from one, so that the model answers its prompts",
+            "all evaluation datasets of the config measure the loss of sft, and only during training",
+            hint="to score responses instead, remove messages_key and response_key from one of them",
         )
     last = replace(last, data=replace(last.data, eval=answered))
     run = replace(last.run, mode="evaluate_only", name=f"{config.run.name}-eval")

@@ -185,19 +185,19 @@ def number(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
 
 
-TOLD = ("accuracy", "reward", "loss")
-"""What is shown of a held-out source: the first of them that it has."""
+HEADLINE = ("accuracy", "reward", "loss")
+"""Metrics of an evaluation dataset: the first of them that it has is shown."""
 
 
 def evaluated(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """``gsm8k accuracy`` of each held-out source; ``gsm8k reward`` if no reward tells what is right; ``gsm8k loss`` in sft."""
+    """``gsm8k accuracy`` of each evaluation dataset; ``gsm8k reward`` if rewards give no accuracy; ``gsm8k loss`` in sft."""
     found: dict[str, dict[str, float]] = {}
     for name, value in metrics.items():
         group, _, rest = name.partition("/")
         source, _, what = rest.rpartition("/")
-        if group == "evaluation" and source and what in TOLD:
+        if group == "evaluation" and source and what in HEADLINE:
             found.setdefault(source, {})[what] = value
-    chosen = {source: next(what for what in TOLD if what in values) for source, values in found.items()}
+    chosen = {source: next(what for what in HEADLINE if what in values) for source, values in found.items()}
     return {f"{source} {what}": found[source][what] for source, what in chosen.items()}
 
 

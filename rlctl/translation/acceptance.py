@@ -36,7 +36,7 @@ SHARED = frozenset(
 )
 """Findings of rlctl's checks that hold whoever runs the config; the others are about what rlctl's own runs do."""
 STOPPING = ("data-files", "uncallable-reward")
-"""Warnings of a framework's writer on what the framework stops at."""
+"""Warnings of a framework's writer that are errors here, because the framework stops at them."""
 
 
 def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: bool = False) -> list[Finding]:

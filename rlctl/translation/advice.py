@@ -146,7 +146,7 @@ class Adviser:
             if self._before is None or written is None or self._read(written, key) != wanted:
                 return None
             found = list(changed_leaves(self._before, written))
-            if not found:  # the writer has such a value for what the file says, too
+            if not found:  # the writer has the same keys for the value of the file
                 return self._as_written(key, value, written)
             changes = [(path, new) for path, new in found if new is not GONE or self._has(path)]
             kept = [change for change in changes if change[1] is not GONE]
@@ -161,7 +161,7 @@ class Adviser:
         return Expressed(value, tuple(changes), by_one=False) if 0 < len(changes) <= MOST_KEYS else None
 
     def _as_written(self, key: KeyPath, value: Any, written: Mapping[str, Any]) -> Expressed | None:
-        """All keys that a value is written with, because the file may hold others."""
+        """All keys that a value is written with, because those of the file may differ."""
         names = [split(known.name) for rule in self._rules(key) for known in rule.keys if "*" not in known.name]
         changes = [(path, theirs) for path in names if (theirs := find(written, path)) is not ABSENT]
         return Expressed(value, tuple(changes), by_one=False) if 0 < len(changes) <= MOST_KEYS else None

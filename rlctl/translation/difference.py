@@ -40,7 +40,7 @@ _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 GROUPING = "step_reinforce"
 """The estimator that reads how rewards are grouped, whether they are normalized or not."""
 SAMPLED_KL = ("k1", "kl")
-"""The estimator of an advantage from a teacher's log-probs, which silence is too."""
+"""Names of the estimator that a teacher's log-probs have in an advantage if none is set."""
 NEVER_CLIPS = 1e9
 """A bound that no ratio reaches: as good as none."""
 
@@ -257,7 +257,7 @@ def _join_objective(values: dict[KeyPath, Any], config: Config) -> None:
 
 
 def _join_overlong_penalty(values: dict[KeyPath, Any], config: Config) -> None:
-    """The limit that holds if none is set; whether the penalty grows beyond it matters only if responses get that long."""
+    """Set the default limit; whether the penalty grows beyond it matters only if responses can be longer."""
     penalty, longest = config.algorithm.reward_shaping.overlong_penalty, config.rollout.max_response_tokens
     if penalty is None:
         return

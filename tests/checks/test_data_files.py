@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from rlctl.checks import LEVELS, RULES_OF_FILES, check
-from rlctl.checks.data_files import columns_of
+from rlctl.checks.data_files import fields_of
 from rlctl.common.report import Finding
 from rlctl.config import config_from
 
@@ -33,7 +33,7 @@ def written(folder: Path, ending: str, rows: list[dict[str, Any]]) -> Path:
 
 @pytest.mark.parametrize("ending", ["parquet", "jsonl", "json", "csv"])
 def test_columns_of_each_format(tmp_path: Path, ending: str) -> None:
-    assert columns_of(written(tmp_path, ending, ROWS)) == ("prompt", "answer")
+    assert fields_of(written(tmp_path, ending, ROWS)) == (("prompt",), ("answer",))
 
 
 def found(source: dict[str, Any], **config: Any) -> list[Finding]:
