@@ -117,7 +117,7 @@ def test_a_page_starts_with_what_it_covers(page: Path) -> None:
 
 def test_what_installs_rlctl_works_before_its_first_release() -> None:
     """rlctl is on no package index: a page names the repository, or links to the extras."""
-    pages = {page.name: page.read_text(encoding="utf-8") for page in WRITTEN if page.name != "CHANGELOG.md"}
+    pages = {name(page): page.read_text(encoding="utf-8") for page in WRITTEN if page.name != "CHANGELOG.md"}
     assert not {
         shown: text
         for shown, text in pages.items()
