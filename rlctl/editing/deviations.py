@@ -10,7 +10,7 @@ from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report
 from rlctl.config.inspect import settings
 from rlctl.documents import KeyPath, dotted, parse_dotted
-from rlctl.editing.session import Draft, Session
+from rlctl.editing.session import Draft, Session, overlap
 from rlctl.editing.values import text_of
 from rlctl.planning.support import Status, status_of
 
@@ -75,14 +75,14 @@ def _deviations(session: Session, report: Report, draft: Draft) -> Iterator[Devi
     reasons = {key: entry.why for entry in lost for key in read.get(entry.key) or [entry.key]}
     told = set()
     for item in draft.lost:
-        why = next((note for key, note in reasons.items() if _overlap(key, item.key)), "")
+        why = next((note for key, note in reasons.items() if overlap(key, item.key)), "")
         told.add(item.key)
         yield Deviation(
             item.key, text_of(item.first.value), text_of(item.second.value), why, changes_training(session, item.key)
         )
     for entry in lost:
         keys = read.get(entry.key) or [entry.key]
-        if not any(_overlap(key, one) for key in keys for one in told):
+        if not any(overlap(key, one) for key in keys for one in told):
             yield _of_entry(session, entry, keys)
     known = {entry.key for entry in lost}
     for finding in report.findings:
@@ -125,9 +125,3 @@ def _pattern(session: Session, path: KeyPath) -> str | None:
         else iter(())
     )
     return next(found, None)
-
-
-def _overlap(one: str, other: str) -> bool:
-    """Whether a key is another one, above it or below it."""
-    short, long = sorted((one, other), key=len)
-    return long == short or long.startswith((f"{short}.", f"{short}["))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 
-from rlctl.adapters.engine.matrix import canonical_paths, spellings
+from rlctl.adapters.engine.matrix import Spelling, canonical_paths, spellings
 from rlctl.config import Config
 from rlctl.config.inspect import walk
 
@@ -17,23 +17,24 @@ _OF_A_CHOICE = ("", ".type", "[].type", "{}.type")
 @cache
 def names_of(pattern: str) -> dict[str, tuple[str, ...]]:
     """What each dialect that has the key calls it; ``pattern`` as a field has it."""
-    path = re.sub(r"<[^<>]*>", "", pattern)
     found: dict[str, dict[str, None]] = {}
-    for called in {f"{path}{end}" for end in _OF_A_CHOICE}.intersection(canonical_paths()):
-        for said in spellings(called):
-            found.setdefault(said.dialect, {}).update(dict.fromkeys(key.name for key in said.keys))
+    for said in _spellings_of(pattern):
+        found.setdefault(said.dialect, {}).update(dict.fromkeys(key.name for key in said.keys))
     return {dialect: tuple(keys) for dialect, keys in found.items() if keys}
 
 
 @cache
 def name_in(pattern: str, dialect: str, kind: str) -> str:
-    """What a kind of a dialect's files calls the key, as an RL run of verl; empty if such a file has no key for it."""
+    """What a kind of a dialect's files calls the key, as ``ppo`` of verl; empty if such a file has no key for it."""
+    found = (said for said in _spellings_of(pattern) if said.dialect == dialect and kind in said.kinds)
+    return next((said.keys[0].name for said in found if said.keys), "")
+
+
+def _spellings_of(pattern: str) -> Iterator[Spelling]:
     path = re.sub(r"<[^<>]*>", "", pattern)
-    for called in (found for end in _OF_A_CHOICE if (found := f"{path}{end}") in canonical_paths()):
-        for said in spellings(called):
-            if said.dialect == dialect and kind in said.kinds and said.keys:
-                return said.keys[0].name
-    return ""
+    for end in _OF_A_CHOICE:
+        if (called := f"{path}{end}") in canonical_paths():
+            yield from spellings(called)
 
 
 MEANT = {

@@ -72,18 +72,19 @@ class OnDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class Besides:
-    """A key of the file that saving changes although what it sets was not changed: it counts in units of a key that was."""
+class SideEffect:
+    """A key of the file that saving changes although its canonical key was not: it counts in units of a key that was."""
 
     key: str
     """Of the dialect, as ``actor_rollout_ref.actor.ppo_mini_batch_size``."""
     before: Any
     after: Any
     path: KeyPath
-    """The canonical key that it sets, and which stays as it is here."""
+    """The canonical key that it sets."""
     value: Any
-    kept: Any = None
-    """The value of the canonical key with which the file's key would stay as it is; None if none is known."""
+    """Of the canonical key; saving does not change it."""
+    value_to_keep_key: Any = None
+    """The value of the canonical key with which the file's key would not change; None if none is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,8 @@ class Draft:
     """What a launch script would no longer take from its own variables."""
     also: tuple[tuple[KeyPath, Any, Any], ...] = ()
     """The keys that would change too if these variables were edited instead, with the values before and after."""
-    besides: tuple[Besides, ...] = ()
-    """The file's own keys that change although what they set was not changed."""
+    side_effects: tuple[SideEffect, ...] = ()
+    """The file's keys that change although their canonical keys were not changed."""
 
 
 @dataclass
@@ -422,38 +423,38 @@ class Session:
         """
         loaded, found = self.loaded, self._written()
         lost = self._unsaid_by(found.text, self.place)
-        return Draft(found.text, loaded, lost, found.disconnected, found.also, tuple(self._besides(found.text)))
+        return Draft(found.text, loaded, lost, found.disconnected, found.also, tuple(self._side_effects(found.text)))
 
-    def _besides(self, text: str) -> Iterator[Besides]:
-        """The file's own keys that a text changes although what they set was not changed."""
+    def _side_effects(self, text: str) -> Iterator[SideEffect]:
+        """The file's keys that a text changes although their canonical keys were not changed."""
         base = self.base
         if base is None or text == base.text or self.dialect.startswith("rlctl"):
             return
-        changed = [parse_dotted(item.key) for item in differences(base.loaded, self.loaded)]
-        before = self._own_values(base.text)
-        for key, (after, targets) in self._own_values(text).items():
+        changed = [item.key for item in differences(base.loaded, self.loaded)]
+        before = self._values_in(base.text)
+        for key, (after, targets) in self._values_in(text).items():
             was, _ = before.get(key, (after, ()))
-            paths = [parse_dotted(name) for name, _ in targets]
-            if was == after or len(paths) != 1 or any(_overlap(path, other) for path in paths for other in changed):
+            if was == after or len(targets) != 1 or any(overlap(targets[0][0], other) for other in changed):
                 continue
-            with suppress(LookupError, TypeError):  # what is no key of this config, as an option that is not chosen
-                value = value_at(self.config, paths[0])
-                yield Besides(key, was, after, paths[0], value, self._kept(key, was, after, paths[0], value))
+            path = parse_dotted(targets[0][0])
+            with suppress(LookupError, TypeError):  # the config has no such key: of an option that is not chosen
+                value = value_at(self.config, path)
+                yield SideEffect(key, was, after, path, value, self._value_to_keep(key, was, after, path, value))
 
-    def _kept(self, key: str, was: Any, after: Any, path: KeyPath, value: Any) -> Any:
-        """The value of a canonical key with which a key of the file stays as it was, found in proportion and tried out."""
+    def _value_to_keep(self, key: str, was: Any, after: Any, path: KeyPath, value: Any) -> Any:
+        """The value of a canonical key with which a key of the file does not change: found in proportion, and tried."""
         if not all(type(number) is int and number > 0 for number in (was, after, value)) or value * was % after:
             return None
-        wanted, base = value * was // after, self.base
-        assert base is not None, "a file has own keys"
-        with at_moment(self.moment):
-            other = _with(self.loaded, path, wanted)
-            found = edited_text(base.text, str(base.path), self.dialect, base.loaded, other, self.facts, self.given)
-        kept = found is not None and self._own_values(found.text).get(key, (None, ()))[0] == was
-        return wanted if kept else None
+        wanted = value * was // after
+        try:
+            found = self._edited(_with(self.loaded, path, wanted))
+        except ConfigError:  # the key takes no such value
+            return None
+        is_kept = found is not None and self._values_in(found.text).get(key, (None, ()))[0] == was
+        return wanted if is_kept else None
 
-    def _own_values(self, text: str) -> dict[str, tuple[Any, Sequence[tuple[str, Any]]]]:
-        """What a text says of each key of its dialect, with the canonical keys that it sets."""
+    def _values_in(self, text: str) -> dict[str, tuple[Any, Sequence[tuple[str, Any]]]]:
+        """The value of each of the dialect's keys in a text, with the canonical keys that it sets."""
         _, report = self._read(text, self.place, self.dialect)
         return {entry.key: (entry.value, entry.targets) for entry in report.accounting}
 
@@ -467,13 +468,14 @@ class Session:
         lost = self._unsaid_by(found.text, path, dialect or self.dialect)
         return Draft(found.text, loaded, lost, found.disconnected, found.also)
 
-    def keep_besides(self, draft: Draft) -> None:
-        """Take the values with which the file's own keys stay as they are, as one change that can be undone.
+    def undo_side_effects(self, draft: Draft) -> None:
+        """Take the values with which the file's keys do not change, as one change that can be undone.
 
         Raises:
             ConfigError: one of them does not fit.
         """
-        self.apply([Change(one.path, one.kept) for one in draft.besides if one.kept is not None])
+        found = ((one.path, one.value_to_keep_key) for one in draft.side_effects)
+        self.apply([Change(path, value) for path, value in found if value is not None])
 
     def follow_variables(self, draft: Draft) -> None:
         """Take the values that other keys get when the variables of a draft are edited, as one change that can be undone.
@@ -492,15 +494,14 @@ class Session:
         said = self._read(text, place, dialect or self.dialect)[0]
         return tuple(item for item in differences(self.loaded, said) if item.key not in moved)
 
-    def _edited(self) -> Edited | None:
-        """The text that the config was read from, with the changed keys; None where that cannot be."""
-        state = self._states[self._now]
-        if state.base is None:
+    def _edited(self, loaded: Loaded | None = None) -> Edited | None:
+        """The text that the config was read from, changed to this or another config; None if that is impossible."""
+        base = self.base
+        if base is None:
             return None
-        base = state.base
-        name = str(base.path)
+        name, changed = str(base.path), loaded or self.loaded
         with at_moment(self.moment):
-            return edited_text(base.text, name, self.dialect, base.loaded, state.loaded, self.facts, self.given)
+            return edited_text(base.text, name, self.dialect, base.loaded, changed, self.facts, self.given)
 
     def text_for(self, path: Path, dialect: str | None = None) -> str:
         """The text for a file of another name, in this or another dialect: a script where it is called as one.
@@ -670,10 +671,10 @@ class Session:
         self.lost = []
 
 
-def _overlap(one: KeyPath, other: KeyPath) -> bool:
-    """Whether a key is another one, or in it, or around it."""
-    size = min(len(one), len(other))
-    return one[:size] == other[:size]
+def overlap(one: str, other: str) -> bool:
+    """Whether a key is another one, above it or below it."""
+    short, long = sorted((one, other), key=len)
+    return long == short or long.startswith((f"{short}.", f"{short}["))
 
 
 def in_stage(path: KeyPath) -> bool:

@@ -131,9 +131,11 @@ ZH: dict[str, str] = {
     "time left": "剩余时间",
     "{low:.3g} to {high:.3g}": "{low:.3g} ~ {high:.3g}",
     "mean of the last {steps} steps": "最近 {steps} 步的平均",
-    "Saving also changes, to keep the config as it is here:\n{lines}": "为保持这里的配置，保存时还会修改：\n{lines}",
+    "Saving also changes these keys, so that the rest of the config does not change:\n{lines}": (
+        "为使配置的其余部分保持不变，保存时还会修改这些键：\n{lines}"
+    ),
     "Save these changes, too": "一并保存这些修改",
-    "Keep them as the file has them: {kept}": "保持文件中的原值：{kept}",
+    "Keep the file's values and set {kept}": "保留文件中的原值，并设置 {kept}",
     "every key": "每个键的去向",
     "mean {reward}": "均值 {reward}",
     "mean {reward}, all equal": "均值 {reward}，全部相同",

@@ -179,7 +179,7 @@ def test_what_a_port_loses_is_decided_one_by_one(file: Path) -> None:
 
         screen.session.set(("schedule", "total_epochs"), 2)
         screen.session.set(("schedule", "total_steps"), 9)
-        screen.renew(anew=True)
+        screen.renew(discard_typed=True)
         await settled(screen, pilot)
         screen.query_one(PreviewPane).dialect = "roll"
         await pilot.press("4")

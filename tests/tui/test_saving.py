@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.widgets import Input, Select
 
+from rlctl.common.errors import ConfigError
 from rlctl.documents import parse_dotted
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
@@ -147,7 +149,7 @@ def test_save_as_lists_what_changes_and_waits_until_it_is_read(file: Path) -> No
     assert file.read_text() == FILE
 
 
-def test_a_key_of_the_file_that_nobody_changed_is_asked_about(file: Path) -> None:
+def test_saving_asks_before_it_changes_a_key_that_was_not_edited(file: Path) -> None:
     """verl counts a mini-batch in prompts: with other responses per prompt its key would change, too."""
 
     async def act(screen: EditorScreen, pilot: Any) -> None:
@@ -170,3 +172,16 @@ def test_a_key_of_the_file_that_nobody_changed_is_asked_about(file: Path) -> Non
         assert file.read_text() == FILE.replace("size: 32", "size: 64")
 
     drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_value_that_the_canonical_key_does_not_take_is_not_offered(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise ConfigError("too large")
+
+    session = Session.open(file)
+    session.set(("batch", "responses_per_prompt"), 14)
+    assert [effect.value_to_keep_key for effect in session.draft().side_effects] == [448]
+    monkeypatch.setattr("rlctl.editing.session._with", refuse)
+    assert [effect.value_to_keep_key for effect in session.draft().side_effects] == [None]

@@ -82,7 +82,7 @@ def _flow(session: Session) -> list[Flow]:
 
 
 def _marks(findings: Sequence[Finding]) -> dict[KeyPath, str]:
-    """A mark for each section in which something was found, and those around it."""
+    """The mark of the worst finding in each section, and in the sections around it."""
     found: dict[KeyPath, str] = {}
     for item in findings:
         path = path_of(item.key) if item.level is not Level.NOTE else ()
@@ -345,13 +345,13 @@ class EditorScreen(EditorFiles):
         told = say("F2 shows every field") if not self.full else say("sections in it: {names}")
         return told.format(names=", ".join(names))
 
-    def renew(self, *, anew: bool = False) -> None:
-        """Show the config as it is now, and let it be checked; ``anew``: also over what is being typed."""
+    def renew(self, *, discard_typed: bool = False) -> None:
+        """Show the config as it is now, and let it be checked; ``discard_typed``: also in the field that is being edited."""
         self.views = [*self.form.views(), *self.stage_form.views()]
         by_path = self._by_path
         for row in self.rows:
             if row.view.path in by_path:
-                row.show(by_path[row.view.path], anew=anew)
+                row.show(by_path[row.view.path], discard_typed=discard_typed)
         self.query_one(SectionTree).show(self.views)
         self._show_title()
         self.look_again()
@@ -522,7 +522,7 @@ class EditorScreen(EditorFiles):
     async def _typed(self, message: FieldRow.Typed) -> None:
         row = message.row
         if self.readonly:
-            row.show(row.view, anew=True)
+            row.show(row.view, discard_typed=True)
             self.notify(say("opened to read only"), severity="warning")
             return
         if not row.holds(message.text) or not self._take(row, message.text):
@@ -620,7 +620,7 @@ class EditorScreen(EditorFiles):
 
     async def _done(self, change: Change, told: str) -> None:
         """Show a change that was not typed: its field, where it is in sight."""
-        self.renew(anew=True)
+        self.renew(discard_typed=True)
         self.notify(told.format(label=change.label), markup=False)
         if [row.view.path for row in self.rows] != [view.path for view in self._wanted()[0]]:
             await self._show_form()
@@ -629,7 +629,7 @@ class EditorScreen(EditorFiles):
         change = changes[-1]
         shown = [row.view.path for row in self.rows]
         focused = self.focused is not None and bool(self.query("#form").first().query("*:focus"))
-        self.renew(anew=True)
+        self.renew(discard_typed=True)
         self.notify(told.format(label=change.label), markup=False)
         if change.path and change.path not in shown:
             await self.jump(change.path)
@@ -639,7 +639,7 @@ class EditorScreen(EditorFiles):
     async def action_undo(self) -> None:
         wrong = next((row for row in self.rows if row.is_wrong), None)
         if wrong is not None:
-            wrong.show(wrong.view, anew=True)
+            wrong.show(wrong.view, discard_typed=True)
             self.notify(say("taken back: what did not fit in {key}").format(key=dotted(wrong.view.path)), markup=False)
         elif changes := self.session.undo():
             await self._after(changes, say("undone: {label}"))
@@ -784,6 +784,6 @@ class EditorScreen(EditorFiles):
         return self._by_path.get(self._looked.path) if self._looked is not None else None
 
     async def show_again(self) -> None:
-        """Show everything anew, as after another text was taken."""
-        self.renew(anew=True)
+        """Show the whole form again, as after another text was taken."""
+        self.renew(discard_typed=True)
         await self._show_form()

@@ -110,12 +110,12 @@ class EditorFiles(Screen[None]):
         self._told: str | None = None
         """The text of the file that a person was asked about last."""
 
-    def renew(self, *, anew: bool = False) -> None:
+    def renew(self, *, discard_typed: bool = False) -> None:
         """Show the config as it is now."""
         raise NotImplementedError
 
     async def show_again(self) -> None:
-        """Show everything anew."""
+        """Show the whole form again."""
         raise NotImplementedError
 
     def looked_at(self) -> FieldView | None:
@@ -254,7 +254,7 @@ class EditorFiles(Screen[None]):
         elif draft.disconnected:
             self._ask_variables(draft, writing)
         else:
-            self._ask_besides(draft, writing)
+            self._ask_side_effects(draft, writing)
 
     def _ask_variables(self, draft: Draft, writing: Writing) -> None:
         """Ask whether to edit the script's variables, or to write the values where the variables are used."""
@@ -279,25 +279,27 @@ class EditorFiles(Screen[None]):
                 except RlctlError as error:
                     self._not_saved(error)
                     return
-                self.renew(anew=True)
+                self.renew(discard_typed=True)
                 self._prepare(writing)
             elif answer == "u":
-                self._ask_besides(draft, writing)
+                self._ask_side_effects(draft, writing)
 
         self.app.push_screen(ChooseScreen(redacted("\n".join(told)), answers), answered)
 
-    def _ask_besides(self, draft: Draft, writing: Writing) -> None:
-        """Ask before keys of the file are changed that nobody changed: they count in units of one that was."""
-        if not draft.besides:
+    def _ask_side_effects(self, draft: Draft, writing: Writing) -> None:
+        """Ask before keys of the file change that you did not change: they count in units of one that you did."""
+        if not draft.side_effects:
             self._ask_lost(draft, writing)
             return
         lines = "\n".join(
-            f"  {one.key}: {one.before} → {one.after}   ({dotted(one.path)} = {one.value})" for one in draft.besides
+            f"  {one.key}: {one.before} → {one.after}   ({dotted(one.path)} = {one.value})"
+            for one in draft.side_effects
         )
-        kept = ", ".join(f"{dotted(one.path)} = {one.kept}" for one in draft.besides if one.kept is not None)
+        found = ((dotted(one.path), one.value_to_keep_key) for one in draft.side_effects)
+        kept = ", ".join(f"{key} = {value}" for key, value in found if value is not None)
         answers = [
             ("s", say("Save these changes, too")),
-            *([("k", say("Keep them as the file has them: {kept}").format(kept=kept))] if kept else []),
+            *([("k", say("Keep the file's values and set {kept}").format(kept=kept))] if kept else []),
             ("c", say("Do not save")),
         ]
 
@@ -306,14 +308,14 @@ class EditorFiles(Screen[None]):
                 self._ask_lost(draft, writing)
             elif answer == "k":
                 try:
-                    self.session.keep_besides(draft)
+                    self.session.undo_side_effects(draft)
                 except RlctlError as error:
                     self._not_saved(error)
                     return
-                self.renew(anew=True)
+                self.renew(discard_typed=True)
                 self._prepare(writing)
 
-        told = say("Saving also changes, to keep the config as it is here:\n{lines}")
+        told = say("Saving also changes these keys, so that the rest of the config does not change:\n{lines}")
         self.app.push_screen(ChooseScreen(redacted(told.format(lines=lines)), answers), answered)
 
     def _ask_lost(self, draft: Draft, writing: Writing) -> None:

@@ -38,7 +38,7 @@ MARK, GAP = 3, 2
 NAME, VALUE, UNIT = (12, 34), (10, 44), 18
 """The fewest and the most cells of a name and of a value, and the most of a unit."""
 KEY, OWN_KEY, WIDE = 9, 16, 56
-"""The fewest cells of a key, of a framework's key beside a unit, and of a form that shows ranges."""
+"""The fewest cells of a key, of a framework's key next to a unit, and of a form that shows ranges."""
 QUIET_SECONDS = 0.2
 """How long nobody types before a field takes another number of lines."""
 UNSAVED, CHANGED = "●", "•"
@@ -46,7 +46,7 @@ UNSAVED, CHANGED = "●", "•"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How wide the columns of a form are; the last one shows keys of a ``kind`` of a ``dialect``'s files, if one is named."""
+    """How wide the columns of a form are; with a ``dialect``, the last one shows the keys of its files of this ``kind``."""
 
     name: int
     value: int
@@ -57,16 +57,15 @@ class Columns:
 
     @classmethod
     def of(cls, views: Sequence[FieldView], below: KeyPath, width: int, dialect: str, kind: str) -> Columns:
-        """For the fields of a form that is so wide: names, then values; a framework's keys come before units, ranges after."""
+        """For the fields of a form of this width: names, then values; a framework's keys come before units, ranges after."""
         names = max((cell_len(_name(view, below)) for view in views), default=0)
         values = max((cell_len(shown_value(view)) + 2 for view in views), default=0)
         units = min(max((cell_len(view.unit) for view in views), default=0), UNIT)
         keys = max((cell_len(own_key(view, dialect, kind)) for view in views), default=0)
         name = max(NAME[0], min(names, NAME[1], width - MARK - GAP - VALUE[0]))
         left = width - MARK - name - GAP
-        least = (
-            VALUE[0] + GAP + units + (GAP + (OWN_KEY if dialect else KEY) if keys and (dialect or width > WIDE) else 0)
-        )
+        beside_unit = OWN_KEY if dialect else KEY if width > WIDE else 0
+        least = VALUE[0] + GAP + units + (GAP + beside_unit if keys and beside_unit else 0)
         unit = units if left >= least else 0
         left -= unit + GAP if unit else 0
         value = max(VALUE[0], min(values, VALUE[1], left - GAP - KEY if keys else left))
@@ -264,11 +263,8 @@ class FieldRow(Widget, can_focus=True):
         mark_style = "$primary bold" if view.edited else "$text-muted"
         name = padded(shortened(_name(view, self.below), columns.name), columns.name)
         unit = padded(shortened(view.unit, columns.unit), columns.unit) + " " * GAP if columns.unit else ""
-        key = (
-            _end_of(own_key(view, columns.dialect, columns.kind), columns.key)
-            if view.applies
-            else say("not used by this run")
-        )
+        own = own_key(view, columns.dialect, columns.kind)
+        key = _end_of(own, columns.key) if view.applies else say("not used by this run")
         line = Content.assemble(
             ("▌", "$primary") if here else " ",
             (mark, mark_style),
@@ -334,9 +330,9 @@ class FieldRow(Widget, can_focus=True):
         self.set_class(self._told_below() is not None, "-two")
         self.refresh()
 
-    def show(self, view: FieldView, *, anew: bool = False) -> None:
-        """Show the field as it is now; what is being typed in it stays, unless ``anew``."""
-        if view is self.view and not anew:
+    def show(self, view: FieldView, *, discard_typed: bool = False) -> None:
+        """Show the field as it is now; what is being typed in it stays, unless ``discard_typed``."""
+        if view is self.view and not discard_typed:
             return
         self.view = view
         if self.is_chosen:
@@ -347,7 +343,7 @@ class FieldRow(Widget, can_focus=True):
                     select.value = self._now()
         elif found := self.query(FieldInput):
             field = found.first()
-            if field.value != view.text and (anew or not field.has_focus):
+            if field.value != view.text and (discard_typed or not field.has_focus):
                 self._taken = None
                 with field.prevent(Input.Changed):
                     field.value = view.text
