@@ -372,6 +372,11 @@ def test_logs_are_followed_filtered_and_read_further_back(run: Path) -> None:
         await press(screen, pilot, "down")
         assert seen(screen)[-1] == "  after"
         assert "following" in text(screen, "#log-head")
+        view = screen.query_one(LogView)
+        ground = view.background_colors
+        view.focus()
+        await pilot.pause()
+        assert view.background_colors == ground, "the border alone shows the focus"
         first = len(screen.query_one(LogView).lines)
         assert first < 20_000
         await press(screen, pilot, "b")

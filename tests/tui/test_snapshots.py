@@ -1,6 +1,6 @@
 """What each screen shows of a real run, as text, in three sizes; and of the smallest what each color stands for, in both palettes.
 
-    make snapshots            # takes them anew; read what git says has changed
+    make snapshots            # takes them again; read what git says has changed
 
 A tour is one start of the app: it presses keys, and the screen is compared after each. A file ``*.looks.txt`` has, for each
 character on the screen, a letter for the role of its color (`LETTERS`): the light palette has to use the same roles as the dark one.

@@ -16,8 +16,8 @@ from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
 from rlctl.tui.widgets.sample_texts import plain
 
-LOOKS = {"failure": "error", "advisory": "warning"}
-"""The color of what needs a look, by its kind."""
+COLORS = {"failure": "error", "advisory": "warning"}
+"""Of the kinds of events that need attention."""
 KIND_AT = 10
 """Cells before the kind of an event: its time."""
 
@@ -31,21 +31,21 @@ class EventsPane(Pane):
         """Events that have been shown, of those the view has told."""
 
     def compose(self) -> ComposeResult:
-        yield RichLog(id="event-log", classes="panel", wrap=True, markup=False, max_lines=2000)
+        yield RichLog(id="event-log", classes="panel", wrap=True, markup=False, min_width=1, max_lines=2000)
 
     def on_mount(self) -> None:
         self.query_one("#event-log").border_title = say("Events")
 
     def show(self, view: RunView, info: RunInfo | None) -> None:
         log = self.query_one("#event-log", RichLog)
-        if view.events_told < self._told:  # the log was begun anew
+        if view.events_told < self._told:  # the log was started again
             log.clear()
             self._told = 0
         new = min(view.events_told - self._told, len(view.events))
         self._told = view.events_told
         colors = self.app.get_css_variables()
         for event in list(view.events)[len(view.events) - new :]:
-            log.write(_styled(event_line(event), str(event["kind"]), colors))
+            log.write(_styled(event_line(event), str(event["kind"]), colors), expand=True)
 
 
 def event_line(event: dict[str, Any]) -> str:
@@ -60,7 +60,7 @@ def event_line(event: dict[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    """A value as a person reads it: numbers with few digits, and no quotes or braces around what is in it."""
+    """A value for reading: numbers with few digits, mappings and lists without quotes."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, dict):
@@ -71,9 +71,9 @@ def _short(value: Any) -> str:
 
 
 def _styled(line: str, kind: str, colors: Mapping[str, str]) -> Text:
-    """A line with its time dim and its kind bright: red of a failure, amber of advice."""
+    """A line with a dim time and a bold kind, which is red for failures and yellow for advice."""
     text = Text(line)
     text.stylize(colors["text-muted"], 0, KIND_AT)
-    look = colors[LOOKS[kind]] if kind in LOOKS else ""
-    text.stylize(f"bold {look}".strip(), KIND_AT, KIND_AT + len(kind))
+    color = f" {colors[COLORS[kind]]}" if kind in COLORS else ""
+    text.stylize(f"bold{color}", KIND_AT, KIND_AT + len(kind))
     return text

@@ -119,8 +119,8 @@ class PreviewPane(EditorPane):
         yield TextArea("", read_only=True, soft_wrap=False, show_line_numbers=True, id="preview-text", compact=True)
 
     def on_mount(self) -> None:
-        self.query_one("#port-head").border_title = say("every key")
-        self.query_one("#text-head").border_title = say("what the file would say")
+        self.query_one("#port-head").border_title = f" {say('every key')} "
+        self.query_one("#text-head").border_title = f" {say('what the file would say')} "
 
     def read(self, session: Session) -> Any:
         found = session.preview(self.dialect)

@@ -22,7 +22,7 @@ from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.metric_browser import MetricBrowser
 from rlctl.tui.widgets.metric_plot import Source
-from rlctl.tui.widgets.pages import Pages
+from rlctl.tui.widgets.pages import Pages, numbered
 
 if TYPE_CHECKING:
     from rlctl.translation.difference import Difference
@@ -91,11 +91,11 @@ class CompareScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Head()
         with Pages(id="compare-tabs", initial="config"):
-            with TabPane(f"1 {say('Config')}", id="config"):
+            with TabPane(numbered(1, say("Config")), id="config"):
                 yield Static(say("reading both runs ..."), id="differences-told", markup=False)
                 yield DataTable(id="differences", cursor_type="row", zebra_stripes=True)
                 yield Static("", id="key-told", markup=False)
-            with TabPane(f"2 {say('Metrics')}", id="metrics"):
+            with TabPane(numbered(2, say("Metrics")), id="metrics"):
                 yield MetricBrowser()
         yield Footer()
 

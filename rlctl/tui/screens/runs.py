@@ -60,7 +60,7 @@ class RunsScreen(RunActions):
     RunsScreen.-narrow #run-facts { display: none; }
     RunsScreen #runs-filter { margin: 0 1; }
     RunsScreen #runs-told { height: auto; padding: 0 1; color: $text-muted; }
-    RunsScreen DataTable { height: 1fr; }
+    RunsScreen DataTable { width: 100%; height: 1fr; }
     RunsScreen.-below DataTable { height: auto; min-height: 8; max-height: 60%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -22,7 +22,6 @@ class LogView(ScrollView, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"log-view--error", "log-view--warning"}
     DEFAULT_CSS = """
     LogView { background: $background; }
-    LogView:focus { background-tint: $foreground 5%; }
     LogView .log-view--error { color: $text-error; text-style: bold; }
     LogView .log-view--warning { color: $text-warning; }
     """
