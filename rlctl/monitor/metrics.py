@@ -43,9 +43,8 @@ class Series:
             before[row] = mean
             mean = float(powers[-1]) * (weight * mean + last)
         means = (powers * (weight * before[:, None] + sums)).ravel()[: len(values)]
-        pulled = min(
-            len(values), int(-37 / math.log(weight)) + 1
-        )  # after them 1 - weight ** step is 1 to the last digit
+        last_pulled = int(-37 / math.log(weight)) + 1  # from there on 1 - weight ** step is 1 in double precision
+        pulled = min(len(values), last_pulled)
         means[:pulled] /= 1 - weight ** np.arange(1, pulled + 1)
         return Series(self.steps, means.tolist())
 

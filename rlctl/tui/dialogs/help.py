@@ -86,7 +86,7 @@ def _keys(screen: Screen[Any]) -> dict[str, list[tuple[str, str, str]]]:
 
 
 def _table(keys: list[tuple[str, str, str]], widths: Sequence[int], look: str, narrow: bool) -> Any:
-    """The keys as a table whose columns are as wide as in the others; where it is narrow the meaning is under the name."""
+    """The keys as a table whose columns have at least these widths; if it is narrow, the meaning is under the name."""
     from rich.table import Table
     from rich.text import Text
 

@@ -15,7 +15,7 @@ from rlctl.tui.language import padded, say
 
 ARROW = "→"
 ROWS = 2
-"""Most rows of boxes; more would be boxes below one another, each at another place."""
+"""Most rows of boxes; a longer flow is one column, because boxes of three rows would not be in line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def in_lines(flow: Sequence[Box], width: int) -> Content:
 
 
 def in_boxes(flow: Sequence[Box], width: int) -> Content:
-    """The flow as boxes: in a row, in two, or, where more would be needed, one below another."""
+    """The flow as boxes: in one row, in two, or, if these are too few, one below another."""
     rows: list[list[Box]] = [[]]
     for box in flow:
         if rows[-1] and sum(_room(other, not number) for number, other in enumerate([*rows[-1], box])) > width:
@@ -114,7 +114,7 @@ def in_boxes(flow: Sequence[Box], width: int) -> Content:
 
 
 def _column(flow: Sequence[Box]) -> list[Content]:
-    """Boxes one below another, with what is done to get each before it."""
+    """Boxes one below another, each with its arithmetic at its left."""
     edge = max(cell_len(box.edge) for box in flow)
     value, label = (max(map(cell_len, texts)) for texts in zip(*((box.shown, box.label) for box in flow), strict=True))
     wide, gap = "─" * (value + label + 3), " " * (edge + 3)

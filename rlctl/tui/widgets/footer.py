@@ -35,7 +35,7 @@ class Footer(Static):
 
     def __init__(self) -> None:
         super().__init__("", markup=False)
-        self.auto_links = False  # a link has one look for all of its text, and a line below it
+        self.auto_links = False  # Textual would give all of a link's text one style, and underline it
         self._shown: tuple[list[tuple[str, str]], int] = ([], 0)
         """The keys and the width that are drawn."""
 

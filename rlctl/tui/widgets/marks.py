@@ -16,7 +16,8 @@ STYLES = {
 }
 """Error, warning, good, unsaved or running, better, worse."""
 _MARK = re.compile("(?:^|(?<= ))([✗!✓●▲▼])(?= |$)")
-_BAR = re.compile("(━*)(╌*)")
+_BARS = {"$primary": re.compile("━+"), "$border-blurred": re.compile("╌+")}
+"""The done and the open part of a bar."""
 
 
 def marked(text: str) -> Content:
@@ -24,6 +25,7 @@ def marked(text: str) -> Content:
     content = Content(text)
     for found in _MARK.finditer(text):
         content = content.stylize(STYLES[found[1]], found.start(), found.end())
-    for found in _BAR.finditer(text):
-        content = content.stylize("$primary", *found.span(1)).stylize("$border-blurred", *found.span(2))
+    for style, bar in _BARS.items():
+        for found in bar.finditer(text):
+            content = content.stylize(style, *found.span())
     return content

@@ -145,7 +145,8 @@ class MetricPlot(Vertical):
                 run=source.name if self.always_named or len(self._sources) > 1 else "",
                 color=color.hex,
                 series=series,
-                smooth=series.smoothed(self.smoothing) if low < high else series,  # whose rounding would be drawn
+                # of a constant, smoothing would draw the rounding
+                smooth=series.smoothed(self.smoothing) if low < high else series,
             )
 
     def _scaled(self, points: Series, whole: Series) -> Series:
@@ -180,9 +181,7 @@ class MetricPlot(Vertical):
         )
         faint = Color.parse(self.app.get_css_variables()["border-blurred"]).hex
         for curve, points in drawn:
-            if (
-                self.smoothing and len(drawn) == 1
-            ):  # what is smoothed away is behind the curve; of several it hides others
+            if self.smoothing and len(drawn) == 1:  # raw values behind the curve; behind several they would hide others
                 raw = self._seen_points(replace(curve, smooth=curve.series), plot)
                 plot.plot(list(raw.steps), list(raw.values), line_style=faint, hires_mode=HiResMode.BRAILLE)
             plot.plot(list(points.steps), list(points.values), line_style=curve.color, hires_mode=HiResMode.BRAILLE)

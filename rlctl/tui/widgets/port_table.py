@@ -44,7 +44,7 @@ class PortLine:
         return self.entry.bucket
 
     def target(self, cells: int) -> str:
-        """What the target says; where not all of it fits, its first key and how many others there are."""
+        """The target's keys; if they don't fit, the first one and the number of others."""
         whole = ", ".join(self.targets) or in_words(self.bucket)
         if cell_len(whole) <= cells or len(self.targets) < 2:
             return _cut(whole, cells)

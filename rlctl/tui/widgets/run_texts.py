@@ -191,7 +191,7 @@ def advice_card(advice: Advice, table: StepTable | None, change: str = "") -> Co
 
 
 def ribbon(table: StepTable, width: int) -> tuple[Content, str]:
-    """The phases of a step as one bar, by their mean over the last steps, each named below its part; how long a step takes."""
+    """The phases of a step as one bar, by their mean over the last steps, each named below its part; a step's duration."""
     rows = timeline(table, RECENT)
     names = list(dict.fromkeys(name for _, phases in rows for name in phases))
     means = {name: fmean(phases.get(name, 0.0) for _, phases in rows) for name in names}
@@ -205,7 +205,7 @@ def ribbon(table: StepTable, width: int) -> tuple[Content, str]:
     for name in ordered:
         end, style = start + means[name] / total * width, look.get(name, "$border-blurred")
         if cells := round(end) - round(start):
-            bars.append(("█" * (cells - 1) + "▌", style))  # half a cell between two parts: seen without color, too
+            bars.append(("█" * (cells - 1) + "▌", style))  # half a cell separates two parts, also without color
         told = plain(f"{name} {means[name] / total:.0%}").replace(" ", "\u00a0")
         parts.append((round(start), Content.styled(told, look.get(name, "$text-muted"))))
         start = end
@@ -213,7 +213,7 @@ def ribbon(table: StepTable, width: int) -> tuple[Content, str]:
 
 
 def _below(parts: Sequence[tuple[int, Content]], width: int) -> Content:
-    """Names below their places in one line; those that would run into others move aside. Without room, one after another."""
+    """Names below their places in one line, moved to the left if they would overlap; without room, one after another."""
     places, free = [], width
     for at, told in reversed(parts):
         places.append(min(at, free - told.cell_length))

@@ -1,4 +1,4 @@
-"""The sections of a config as a tree: marks where something was changed or found, and a word where a run does not use one."""
+"""The sections of a config as a tree: marks for changes and findings, and ``off`` for a section that the run does not use."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class SectionTree(Tree[KeyPath]):
         self._fields: list[FieldView] = []
 
     def mark(self, marks: Mapping[KeyPath, str]) -> None:
-        """Mark the sections in which something was found: ``✗`` or ``!``."""
+        """Mark the sections that have findings: ``✗`` or ``!``."""
         if marks != self._marks:
             self._marks = dict(marks)
             self._invalidate()
@@ -122,7 +122,7 @@ class SectionTree(Tree[KeyPath]):
             self.root.expand()
 
     def render_label(self, node: TreeNode[KeyPath], base_style: Style, style: Style) -> Text:
-        """A section without others in it is as far in as those beside it; the cursor is over its whole line."""
+        """Indent a section without children like its siblings; the line with the cursor is highlighted to its end."""
         ground = base_style + Style(bgcolor=style.bgcolor)
         label = super().render_label(node, ground, style)
         if not node.allow_expand:

@@ -16,7 +16,7 @@ MARK = "◆"
 AXES = 7
 """Fewest lines of a chart that has room for a scale."""
 MANY = 30
-"""Fewest points of a curve that is smoothed: a mean of a few evaluations would lag far behind them."""
+"""Fewest points of a curve that is smoothed: the mean of a few evaluations would lag far behind."""
 
 
 class Spark(Static):
@@ -50,7 +50,7 @@ class Spark(Static):
 
 
 def number(value: float, digits: int) -> str:
-    """A value in few cells: large ones without decimals and with thousands apart, not as powers of ten."""
+    """A value in few cells: from 1,000 on without decimals and with separators, not as a power of ten."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.{digits}g}"
 
 
