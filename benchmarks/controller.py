@@ -100,15 +100,11 @@ class Workers(RayGroup):
 
 
 class Actor:
-    """A handle on a host that does in this process what it is called for, relayed calls too, and counts nothing of that."""
+    """Stands for the handle of a worker's actor: runs its calls, relayed ones too, in this process and outside the count."""
 
     def __init__(self, group: Workers) -> None:
         self._group = group
-        self.call, self.keep, self.process = (
-            Method(group, self._call),
-            Method(group, self._call),
-            Method(group, self._call),
-        )
+        self.call = self.keep = self.process = Method(group, self._call)
         self.forward, self.adopt = Method(group, self._forward), Method(group, self._adopt)
 
     def _call(self, method: str, *args: Any) -> Outcome:
@@ -127,11 +123,11 @@ class Actor:
         return Reply(values if errand.join is None else errand.join(values), [each.usage for each in found])
 
     def _adopt(self, *branch: Any) -> None:
-        """Nothing is to be known."""
+        """A worker needs to know no branch here: `_forward` answers for all of them."""
 
 
 class Method:
-    """Sending packs the arguments; what the host makes of them is packed for whoever gets it."""
+    """A remote method: packs the arguments that are sent and the answer that is received."""
 
     def __init__(self, group: Workers, function: Callable[..., Any]) -> None:
         self._group, self._function = group, function
@@ -140,10 +136,10 @@ class Method:
         return self
 
     def remote(self, *args: Any) -> Answer:
-        adopts = self._function.__name__ == "_adopt"
+        adopts = self._function.__name__ == "_adopt"  # when the workers start, which is no part of a step
         sent = _pack(() if adopts else args)
         with self._group.elsewhere():
-            received = _pack(self._function(*_unpack(sent)) if not adopts else None)
+            received = _pack(None if adopts else self._function(*_unpack(sent)))
             self._group.calls += not adopts
             self._group.sent += _size(sent)
             self._group.received += _size(received)
@@ -159,7 +155,7 @@ class Answer:
 
 @contextmanager
 def without_ray() -> Iterator[None]:
-    """Let what Ray does with handles be done with those of ``Answer``."""
+    """Let Ray's functions take ``Answer`` instead of Ray's handles."""
 
     def wait(calls: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
         return calls, []
@@ -359,7 +355,7 @@ def main() -> None:
     print(f"{options.workers} workers, {options.prompts} x {options.group} responses, {calls:.0f} calls a step")
     print(f"{sent / 2**20:.0f} MiB to workers and {received / 2**20:.0f} MiB from them a step")
     rays = calls * seconds_of_a_call(int(sent / calls), int(received / calls)) if options.ray else 0.0
-    print(f"rlctl's part: {median(counted):.3f} s a step, Ray's: {rays:.3f} s, if it was measured")
+    print(f"rlctl's part: {median(counted):.3f} s a step" + (f", Ray's: {rays:.3f} s" if options.ray else ""))
     seconds = median(counted) + rays
     print(f"controller: {seconds:.3f} s a step (min {min(counted):.3f}, max {max(counted):.3f})")
     print(

@@ -42,7 +42,7 @@ class Bare(App):
 Bare().run()
 """
 DRAWN = re.compile(rb"\^p|\? Help")
-"""What the footer says at its end, in an app of Textual's and in rlctl's."""
+"""The end of the footer, in a plain Textual app and in rlctl's."""
 STYLES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 STEPS = 2000
 

@@ -1,12 +1,12 @@
-"""Keystroke to screen in the editor with a config of 900 fields, beside a bare Textual app with one input, in one run.
+"""Keystroke to screen in the editor with a config of 1,061 fields, and in a bare Textual app with one input, in one run.
 
     python benchmarks/tui_editor.py
     python benchmarks/tui_editor.py --rounds 1
 
 Both apps run without a terminal. A key is timed from the moment it is sent to the first frame that is drawn after the field
-holds it; the bare app says what Textual and this machine take for that alone. Both take turns, as a shared machine is slower at
-times. CPU is the time of the app's own thread, on which a loaded machine has less influence. Keys come every 120 ms, so checks
-fall among them as they do when a person types.
+holds it; the bare app shows what Textual and this machine take for that alone. Both take turns, because a shared machine is
+slower at times. CPU is the time of the app's own thread, which depends less on the load. Keys come every 120 ms, so checks fall
+between them as they do when you type.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def main() -> None:
     for _ in range(parser.parse_args().rounds):
         add(plain, asyncio.run(bare()))
         with tempfile.TemporaryDirectory() as folder:
-            os.environ["XDG_STATE_HOME"] = folder  # else what is not saved is offered in the next turn
+            os.environ["XDG_STATE_HOME"] = folder  # or the next turn would offer this one's unsaved changes
             count, found = asyncio.run(editor(Path(folder)))
         add(ours, found)
     print(f"{count} fields, {len(ours[0])} keys each")

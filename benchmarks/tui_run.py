@@ -3,10 +3,10 @@
     python benchmarks/tui_run.py
     python benchmarks/tui_run.py --steps 20000
 
-The app runs without a terminal, 120 x 40, with all that it does. Told are the seconds until something of the run is seen,
-and until the whole is there; processor seconds, as a machine may be busy; and for how long a key would have had to wait until
-the run is seen, while it is read and while it grows: a task wakes every 10 ms and looks how late it is, and how long the app's
-own thread computed meanwhile, which other programs on a busy machine don't change.
+The app runs without a terminal, 120 x 40, with all that it does. The script prints the seconds until something of the run is
+seen, and until the whole is there, by the clock and of the processor. It also prints how long a key would have waited before the
+run is seen, while it is read and while it grows: a task wakes every 10 ms and measures how late it is, and how long the app's
+own thread computed meanwhile, which does not depend on other programs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rlctl.tui.screens.monitor import MonitorScreen
 PHASES = ("rollout", "reward", "advantages", "train", "sync")
 WAKE = 0.01
 GROWING_SECONDS = 10
-WHAT = "ms: median, 99th percentile, longest, by the clock; the same of the app's thread"
+UNITS = "ms: median, 99th percentile, longest by the clock; the same in thread time"
 
 
 def lines(first: int, last: int, total: int) -> Iterator[str]:
@@ -70,7 +70,7 @@ class Waits:
             self.found.append((time.perf_counter() - before - WAKE, time.thread_time() - computed))
 
     def told(self) -> str:
-        """The median, the 99th percentile and the longest, in ms by the clock and of the thread; begins anew."""
+        """The median, the 99th percentile and the longest, in ms, by the clock and in thread time; then starts over."""
         found, self.found = self.found, []
         return "   ".join(_spread([pair[place] for pair in found]) for place in (0, 1))
 
@@ -104,11 +104,11 @@ async def measure(run: Path, steps: int) -> None:
         while last_step() < steps:
             await asyncio.sleep(0.005)
         print(f"something of the run after  {passed()}")
-        print(f"waits until then            {waits.told()}  {WHAT}")
+        print(f"waits until then            {waits.told()}  {UNITS}")
         while known_steps() < steps:
             await asyncio.sleep(0.005)
         print(f"the whole run after         {passed()}")
-        print(f"waits while it was read     {waits.told()}  {WHAT}")
+        print(f"waits while it was read     {waits.told()}  {UNITS}")
         for name, keys in (("overview", ()), ("metrics, three of them", ("2", "space", "down", "space", "down"))):
             await pilot.press(*keys)
             await asyncio.sleep(2)
