@@ -64,8 +64,8 @@ class Columns:
         keys = max((cell_len(own_key(view, dialect, kind)) for view in views), default=0)
         name = max(NAME[0], min(names, NAME[1], width - MARK - GAP - VALUE[0]))
         left = width - MARK - name - GAP
-        beside_unit = OWN_KEY if dialect else KEY if width > WIDE else 0
-        least = VALUE[0] + GAP + units + (GAP + beside_unit if keys and beside_unit else 0)
+        key_cells = OWN_KEY if dialect else KEY if width > WIDE else 0
+        least = VALUE[0] + GAP + units + (GAP + key_cells if keys and key_cells else 0)
         unit = units if left >= least else 0
         left -= unit + GAP if unit else 0
         value = max(VALUE[0], min(values, VALUE[1], left - GAP - KEY if keys else left))
