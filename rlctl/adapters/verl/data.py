@@ -203,7 +203,7 @@ def _rows_used(kind: str, files: str, key: str) -> CustomRule:
         (),
         read,
         write,
-        why="One number of verl's is a number of each source, and several of these are none of verl's.",
+        why="One number of verl's holds for all sources, so different numbers per source cannot be written.",
     )
 
 

@@ -45,7 +45,7 @@ class Said(str):
     """What is between the parts, by language; nothing by default."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process: values that are no plain data go as their text, because they may not be made to travel."""
+        """For another process: values that are not plain data are sent as text, because pickle may not load them there."""
         return {**self.__dict__, "values": {name: plain_value(value) for name, value in self.values.items()}}
 
     def __add__(self, other: str) -> Said:
