@@ -143,10 +143,10 @@ class Sent:
     slack: float = 0.0
     """Seconds by which the called one may answer later than those that it calls."""
     opened: Callable[[Sent], Sent] | None = None
-    """Makes of a call that the called one has made one of this process."""
+    """Makes a call that the relay has made one that this process waits for."""
 
     def told(self) -> Sent:
-        """As it crosses processes."""
+        """As it crosses processes: without what belongs to this one."""
         return replace(self, pulse=None, opened=None)
 
     def moved(self, by: int) -> Sent:
@@ -165,7 +165,7 @@ class Calls:
     sent: Sequence[Sent]
     stop_requested: Callable[[], bool]
     over: Callable[[Sequence[str], Sequence[Usage | None]], None] = lambda workers, usages: None
-    """Told of calls that have given their values, with the workers' names and what each took."""
+    """Receives the names of workers whose calls are over, and what each call took."""
     limit: float = math.inf
     """Seconds that a call may take."""
     overdue: str = "a call has not returned within {:g} s (runtime.ray.call_timeout)"
@@ -237,7 +237,7 @@ class Calls:
         return [values[place] for place in range(own)]
 
     def _take(self, each: Sent, came: Outcome | Reply, values: dict[int, Any]) -> None:
-        """Note values and usages; those of calls that these only depend on are noted by whoever waits for them."""
+        """Note values and usages; those of ``beside`` are noted where these are waited for."""
         if each.workers[0] >= len(self.names):
             return
         if isinstance(came, Outcome):
@@ -258,7 +258,7 @@ class Calls:
 
 
 def silence_of(sent: Sent, seconds: float, limit: float, overdue: str) -> WorkerLost | None:
-    """Why a call that has taken so many seconds is given up, if it is. Of one that is relayed, that of the worker comes first."""
+    """Why a call that has taken ``seconds`` is given up; None if it is not. A relay gives up a worker before its caller does."""
     name, hint = sent.name, f"see {sent.name} under logs/ in the run folder"
     if sent.pulse is not None and sent.pulse.is_away():
         why = said(

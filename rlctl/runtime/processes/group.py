@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol, get_args
-from weakref import WeakSet
 
 from rlctl.common.errors import RlctlError
 from rlctl.runtime.processes.calls import (
@@ -93,7 +92,7 @@ class Host:
         self._relay.adopt(*branch)
 
     def forward(self, order: RelayOrder) -> Reply:
-        """Call workers of this one's branch, beside its own work."""
+        """Call workers of this one's branch, in a thread apart from its own work."""
         return self._relay.forward(order)
 
     def _run(self, method: str, *args: Any) -> Any:
@@ -492,8 +491,6 @@ class RayGroup:
         self._pulses = [Heartbeat(_heartbeat(actor), silence) for actor in self._actors]
         self._number = {name: index for index, name in enumerate(self.names)}
         self._links = Links(range(len(names)), self.names, self._actors, _heartbeat, silence, fan)
-        self._relayed: WeakSet[Calls] = WeakSet()
-        """Calls that others must not overtake, because they take another way: each worker gets its calls in one order."""
         self._made: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]] | None = None
         """What the workers were made by and of."""
 
@@ -586,11 +583,10 @@ class RayGroup:
             return Sent(sent, [place], self.names[index], self._pulses[index])
 
         with self.turn:
-            if lane is None and (len(indices) > self._fan or self._relayed):
+            if lane is None and len(self) > self._fan:  # all of them: a call that took another path could overtake
                 errand = Errand(asked, method.__name__, to, join, waiting.limit, waiting.overdue)
                 waiting.sent = [opened(sent) for sent in self._links.send(errand)]
                 called |= {place: self._actors[index] for index, place in places.items()} if again is not None else {}
-                self._relayed.add(waiting)
             else:
                 waiting.sent = [call(place) for place in range(len(indices))]
         if again is not None:

@@ -3,12 +3,12 @@
     controller ──order──▶ worker 0   ── itself, and worker 1, worker 16, … in the same manner
                ──order──▶ worker 128 ── …            8 branches at most, here of 128 workers each
 
-The first worker of a branch calls the others of it from a thread beside its own work, and answers when all have: their values
-in order, or joined to one. As soon as one fails it answers with what there is and with handles on the calls that are under
-way, so what a failure comes to is decided in one place, by the controller (``calls.Calls``).
+The first worker of a branch calls the others of it from a separate thread, and answers when all have: their values in order,
+or joined to one. As soon as one fails, it answers with the values so far and with handles on the calls that are under way, so
+the controller alone decides what follows from a failure (``calls.Calls``).
 
-Workers get their calls in the order in which the controller makes them: every call of a worker takes the same path, and each
-order names the one before it.
+Workers get their calls in the order in which the controller makes them: every call of a worker takes the same path, also one
+for a single worker, and each order names the one before it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from rlctl.runtime.processes.calls import (
 )
 
 FAN = 8
-"""Calls that the controller, or a worker on its behalf, makes for any number of workers; as few are called directly."""
+"""Calls that the controller, or a worker on its behalf, makes for any number of workers. A role of no more is called directly."""
 SLACK_SECONDS = 5.0
-"""By which a call of a worker is given up before that of the one that relays it."""
+"""How much longer the caller of a relay waits than the relay itself waits for each worker."""
 RELAY = "relay"
-"""The threads of a worker that call others."""
+"""Name of a worker's threads that call others."""
 ORDERS_AT_ONCE = 4
 """Orders that a worker can have under way: in a weight sync some end only when all buckets are sent."""
 TURN_SECONDS = 60.0
@@ -116,13 +116,13 @@ def branches(members: range, fan: int) -> list[range]:
 
 
 def levels(count: int, fan: int) -> int:
-    """Calls one after the other from a worker to the farthest of its branch, which has so many workers, itself among them."""
+    """Calls in sequence from the first worker of a branch to the farthest; ``count`` is the size of the branch."""
     return 0 if count <= 1 else 1 + levels(-(-(count - 1) // fan), fan)
 
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """Calls of some workers, as whoever makes them begins them."""
+    """Calls of some workers, as their caller makes them."""
 
     asked: str
     """The host's method: ``call`` or ``keep``."""
@@ -137,7 +137,7 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class RelayOrder:
-    """What the first worker of a branch is asked for."""
+    """What the first worker of a branch receives."""
 
     ticket: int
     after: int
@@ -146,7 +146,7 @@ class RelayOrder:
 
 
 class Links:
-    """Ways from this process to workers that are neighbours."""
+    """Calls from this process to workers that are neighbours, by way of some of them."""
 
     def __init__(
         self,
@@ -170,9 +170,9 @@ class Links:
         self._beat, self._silence, self._fan = beat, silence, fan
         self._branches = branches(members, fan)
         self._last: dict[int, int] = {}
-        """The last order to the first worker of a branch, by the branch's number; none if it has not taken it on."""
+        """Ticket of the last order to each branch, by the branch's number; none if its first worker has not adopted it."""
         self._pulses: dict[int, tuple[Any, Heartbeat]] = {}
-        """By branch, with the actor whose it is."""
+        """Heartbeat of each branch's first worker, by the branch's number, with its actor."""
 
     def send(self, errand: Errand) -> list[Sent]:
         """Make the calls."""
@@ -196,12 +196,12 @@ class Links:
         return sent
 
     def forget(self, index: int) -> None:
-        """Another process has taken the place of a worker: its branch is to be taken on again."""
+        """A worker has been replaced: its branch must be adopted again, with the new actor."""
         number = next(number for number, branch in enumerate(self._branches) if index in branch)
         self._last.pop(number, None)
 
     def _ticket(self, number: int, branch: range) -> int:
-        """Of the last order to a branch, or of its being taken on."""
+        """Ticket of the last order to a branch, or of its adoption."""
         if number not in self._last:
             ticket = self._last[number] = random.getrandbits(62)
             own = slice(branch.start - self._start, branch.stop - self._start)
@@ -225,33 +225,35 @@ class Relay:
         """``beat``: see ``Links``."""
         self._beat = beat
         self._turn = threading.Condition()
-        self._last: int | None = None
+        self._next = set[int]()
+        """Tickets whose next order may be made. An adoption adds one, and leaves those of orders that are still to come."""
         self._own: tuple[int, str, Any] = (0, "", None)
         self._links: Links
 
     def adopt(
         self, ticket: int, start: int, names: Sequence[str], actors: Sequence[Any], silence: float, fan: int
     ) -> None:
-        """Take on a branch, whose workers are from ``start`` on; the first is this one."""
+        """Take on a branch, whose workers are numbered from ``start`` on; the first is this one."""
         with self._turn:
             self._own = start, names[0], actors[0]
             self._links = Links(range(start + 1, start + len(actors)), names[1:], actors[1:], self._beat, silence, fan)
-            self._last = ticket
+            self._next.add(ticket)
             self._turn.notify_all()
 
     def forward(self, order: RelayOrder) -> Reply:
-        """Make the calls, and answer when all are over or one has failed."""
+        """Make the calls; answer when all are over or one has failed."""
         errand = order.errand
         with self._turn:
-            if not self._turn.wait_for(lambda: self._last == order.after, TURN_SECONDS):
-                raise RuntimeError("the call before this one did not arrive")
+            if not self._turn.wait_for(lambda: order.after in self._next, TURN_SECONDS):
+                raise RuntimeError(f"an earlier call to this worker did not arrive within {TURN_SECONDS:g} s")
             number, name, actor = self._own
             sent = []
             if number in errand.arguments.indices:
                 own = getattr(actor, errand.asked).remote(errand.method, *errand.arguments.of(number))
                 sent.append(Sent(own, [number], name))
             sent += self._links.send(errand)
-            self._last = order.ticket
+            self._next.remove(order.after)
+            self._next.add(order.ticket)
             self._turn.notify_all()
         return _answer(errand, sent)
 

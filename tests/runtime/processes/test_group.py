@@ -19,7 +19,7 @@ import ray
 from rlctl.common.errors import Location, RunError
 from rlctl.runtime.processes.calls import Outcome, StopRequested, WorkerFailed, WorkerLost, _death, together
 from rlctl.runtime.processes.group import Host, LocalGroup, RayGroup, RetryPolicy, spawn
-from rlctl.runtime.processes.relays import FAN, Own, Same, branches, given, levels
+from rlctl.runtime.processes.relays import FAN, Errand, Own, Relay, RelayOrder, Same, branches, given, levels
 from tests.waiting import until
 
 
@@ -287,6 +287,30 @@ def test_workers_that_others_relay_calls_to_answer_as_if_they_were_called(worker
         group.begin(Worker.refuse, {2: ()}, beside=slow).wait()
     with pytest.raises(WorkerFailed, match=r"^a-2: TypeError"):
         group.each(Worker.double, [(1,), (2,), ("x", "y")])
+
+
+@pytest.mark.ray
+def test_no_call_overtakes_one_for_a_single_worker(workers: Callable[..., RayGroup]) -> None:
+    """Even if that one waits for its argument: both take the same path."""
+    group, other = chained(workers, "a-0", "a-1", "a-2"), workers("b-0")
+    other.build(Worker, [(0,)]).wait()
+    late = other.begin(Worker.sleep, {0: (1.0,)}).sent[0].call
+    first = group.begin(Worker.note, {2: (late,)})
+    assert [len(noted) for noted in group.all(Worker.note, 1)] == [1, 1, 2]
+    assert len(first.wait()[0]) == 1
+
+
+def test_an_order_that_is_under_way_is_made_after_its_branch_is_adopted_again() -> None:
+    """As when a worker of the branch is replaced: the order before it is under way too."""
+    relay, empty = Relay(lambda actor: lambda: None), Errand("call", "note", Own({}), None, 60.0, "")
+    relay.adopt(1, 0, ["a-0"], [None], 60.0, 1)
+    later = threading.Thread(target=relay.forward, args=(RelayOrder(3, 2, empty),), daemon=True)
+    later.start()
+    relay.adopt(4, 0, ["a-0"], [None], 60.0, 1)
+    for ticket, after in ((2, 1), (5, 4)):
+        assert relay.forward(RelayOrder(ticket, after, empty)).values == []
+    later.join(10.0)
+    assert not later.is_alive()
 
 
 def joined_lists(values: list[list[int]]) -> list[int]:
