@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[T]) -> type[T]:
-    """Make a class a frozen dataclass; a ``__post_init__`` is not called."""
+    """Make a class a frozen dataclass."""
     return with_methods(dataclass(init=False, repr=False, eq=False)(cls))
 
 
@@ -31,6 +31,7 @@ def with_methods(made: type[T]) -> type[T]:
         {each.name: each.default for each in known if each.default is not MISSING},
         {each.name: each.default_factory for each in known if each.default_factory is not MISSING},
         tuple(each.name for each in known if each.compare),
+        getattr(made, "__post_init__", None),
     )
     for method in (_init, _repr, _eq, _hash, _setattr, _delattr):
         name = f"__{method.__name__[1:]}__"
@@ -47,6 +48,8 @@ class _Shape(NamedTuple):
     defaults: Mapping[str, Any]
     factories: Mapping[str, Callable[[], Any]]
     compared: tuple[str, ...]
+    after: Callable[[Any], None] | None
+    """``__post_init__``."""
 
 
 class _Made(Protocol):
@@ -54,7 +57,7 @@ class _Made(Protocol):
 
 
 def _init(self: _Made, /, *values: Any, **named: Any) -> None:
-    by_position, names, defaults, factories, _ = self.__record__
+    by_position, names, defaults, factories, _, after = self.__record__
     held = self.__dict__
     held.update(defaults)
     if values:
@@ -72,6 +75,8 @@ def _init(self: _Made, /, *values: Any, **named: Any) -> None:
             raise TypeError(f"{type(self).__name__} has no field {name!r}")
         missing = next(each.name for each in fields(self) if each.name not in held)  # type: ignore[arg-type]
         raise TypeError(f"{type(self).__name__} needs a value for {missing!r}")
+    if after is not None:
+        after(self)
 
 
 def _values(self: Any) -> tuple[Any, ...]:

@@ -74,3 +74,19 @@ def test_a_record_does_not_change() -> None:
         made.one = 2
     with pytest.raises(FrozenInstanceError):
         del made.one
+
+
+@record
+class Bounded:
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise ValueError("below 0")
+
+
+def test_a_record_is_checked_after_it_is_made() -> None:
+    assert Bounded(1).size == 1
+    for make in (lambda: Bounded(-1), lambda: replace(Bounded(1), size=-1)):
+        with pytest.raises(ValueError, match="below 0"):
+            make()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import pickle
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rlctl.common.errors import RunError
+from rlctl.common.report import Finding, Level
 from rlctl.common.secrets import has_password, is_secret, redacted, without_secrets
 from rlctl.config.sections.rewards import JudgeReward
 from rlctl.runtime.remote import files as remote
@@ -86,3 +88,10 @@ def test_neither_do_remote_folders_and_services_that_are_away(monkeypatch: pytes
         (found,) = worker.score([RewardItem(prompt, "2", (1,))])
     assert "me:***@127.0.0.1:9" in (found.error or "")
     assert "xyz" not in (found.error or "")
+
+
+def test_a_finding_shows_no_secret() -> None:
+    found = Finding("data-files", Level.ERROR, "https://user:hunter2@host cannot be read")
+    assert "hunter2" not in found.message
+    changed = replace(found, message="ftp://user:hunter2@host cannot be read")
+    assert "hunter2" not in changed.message
