@@ -78,7 +78,13 @@ class Service:
         process: subprocess.Popen[bytes] | None = None,
         folder: tempfile.TemporaryDirectory[str] | None = None,
     ) -> None:
-        """Args: ``process`` and ``folder``, where it runs, end with this object's ``close``."""
+        """
+        Args:
+            url: of the service.
+            token: that it expects; empty if it expects none.
+            process: of a service that was started here, which ``close`` ends.
+            folder: that this process runs in, which ``close`` removes.
+        """
         self.url = url.rstrip("/")
         self._process, self._folder = process, folder
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -235,6 +241,8 @@ def _attached(url: str) -> Service:
 def _started(chosen: DataJuicer) -> Service:
     """A service of this process; the program ends with it, however it ends."""
     port, python = chosen.port or _free_port(), str(expanded(chosen.python or sys.executable))
+    if os.sep in python:
+        python = os.path.abspath(python)  # noqa: PTH100  # it runs in another folder; links of an environment stay
     token = secrets.token_urlsafe(24)
     log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the service
     folder = tempfile.TemporaryDirectory(prefix="rlctl-juicer-", ignore_cleanup_errors=True)
@@ -266,7 +274,7 @@ def _started(chosen: DataJuicer) -> Service:
             return service
         time.sleep(0.2)
     ended = status_of(process)
-    end_group(process)
+    service.close()
     shown = _last_lines(log)
     if "No module named 'data_juicer'" in shown:
         raise RunError(

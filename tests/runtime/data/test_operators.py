@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from dataclasses import replace
 from http.server import ThreadingHTTPServer
@@ -150,6 +151,20 @@ def test_without_a_service_what_to_do_is_said(tmp_path: Path, service: Any, mess
         check_service(config)
     assert hint in (refused.value.hint or "")
     check_service(made(tmp_path, {"type": "length"}))
+
+
+def test_the_python_of_a_service_is_relative_to_the_folder_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to that of the service."""
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    section = {"auto_start": True, "python": "env/python"}
+    config = made(tmp_path, {"type": "external", "kind": "text_length_filter"})
+    config = replace(config, service=config_from({"service": {"data_juicer": section}}).service)
+    with pytest.raises(RunError, match=f"py-data-juicer is not installed for {tmp_path / 'env' / 'python'}"):
+        check_service(config)
 
 
 def test_a_service_with_a_token_refuses_requests_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
