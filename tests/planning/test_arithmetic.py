@@ -167,6 +167,19 @@ def test_who_is_needed_follows_from_the_algorithm() -> None:
     assert arithmetic.needs_rollout(evaluated)
 
 
+def test_only_objectives_that_sample_compare_whole_distributions() -> None:
+    """DPO and SFT measure no KL, so their workers need not hold the reference for one."""
+    full = {"estimator": "full", "coefficient": 0.1}
+    found = {
+        objective: arithmetic.whole_divergences(
+            config_from({"algorithm": {"objective": objective, "kl_in_loss": full, "kl_in_reward": full}})
+        )
+        for objective in ("rl", "mix", "dpo", "sft")
+    }
+    both = ("kl_in_loss", "kl_in_reward")
+    assert found == {"rl": both, "mix": both, "dpo": (), "sft": ()}
+
+
 def test_held_out_prompts_are_answered_regularly_or_once_where_responses_are_generated_anyway() -> None:
     def evaluates(objective: str = "rl", **schedule: Any) -> bool:
         return arithmetic.evaluates(

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import torch
 
 from rlctl.config import Config
+from rlctl.planning import arithmetic
 from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.data.open import PairStream, SftStream
 from rlctl.runtime.experience.explore import GroupSource, Phase, StepRollouts
 from rlctl.runtime.experience.samples import samples_of
-from rlctl.runtime.experience.selection import whole_in_reward
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.reporting.shown_samples import add_training, chosen, shown_group, spans_by, texts_of
 from rlctl.runtime.roles import Policy, ReferencePolicy
@@ -148,7 +148,7 @@ class RolloutBatchBuilder:
         if self.reference is not None:
             with phase("reference"):
                 self.reference.add_log_probs(samples)
-        if whole_in_reward(self.config.algorithm):
+        if "kl_in_reward" in arithmetic.whole_divergences(self.config):
             with phase("reference"):
                 self.policy.add_whole_kl(samples)
         if self.critic is not None:

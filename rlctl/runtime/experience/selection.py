@@ -104,25 +104,6 @@ def reads_old(algorithm: Algorithm) -> bool:
     return bool(estimator.measures) or "old_log_probs" in estimator.reads
 
 
-def measures_whole(algorithm: Algorithm) -> bool:
-    """Whether a KL is that of whole distributions, for which the policy's workers hold the reference too."""
-    return whole_in_loss(algorithm) or whole_in_reward(algorithm)
-
-
-def whole_in_loss(algorithm: Algorithm) -> bool:
-    """Whether the KL in the loss is that of whole distributions."""
-    kl = algorithm.kl_in_loss
-    return kl is not None and kl.estimator == "full" and kl.coefficient > 0 and algorithm.objective.choice != "sft"
-
-
-def whole_in_reward(algorithm: Algorithm) -> bool:
-    """Whether the KL in the reward is that of whole distributions."""
-    kl = algorithm.kl_in_reward
-    return (
-        kl is not None and kl.estimator == "full" and kl.coefficient > 0 and algorithm.objective.choice in ("rl", "mix")
-    )
-
-
 def needs_greedy(algorithm: Algorithm) -> bool:
     """Whether each prompt is answered greedily too, for a baseline."""
     return ADVANTAGES[estimator_of(algorithm)[0]].needs_greedy

@@ -19,11 +19,11 @@ from rlctl.config.sections.algorithm import DpoObjective, MixObjective, SftObjec
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import LrScheduler
+from rlctl.planning import arithmetic
 from rlctl.planning.megatron.starting import without_checkpoint
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import WHOLE_KL, whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
-from rlctl.runtime.experience.selection import measures_whole, whole_in_loss
 from rlctl.runtime.processes.determinism import use_deterministic_kernels
 from rlctl.runtime.serialization.sequences import SampleTuple, Values, scattered
 from rlctl.runtime.serialization.tensors import TensorTuple
@@ -155,7 +155,7 @@ class Trainer(EngineWorker):
         self._engine = make_engine(config, model_path, place.device, scheduler_steps)
         self._teacher, self._compare = _teaching(config, place.device)
         self._whole = _whole_reference(config, model_path, place.device)
-        if self._whole is not None and whole_in_loss(config.algorithm):
+        if self._whole is not None and "kl_in_loss" in arithmetic.whole_divergences(config):
             self._compare = {**self._compare, WHOLE_KL: self._whole}
         self._recorded = TensorTuple()
         """The experts of each sample of the last pass for the old log-probs, where it recorded them."""
@@ -378,8 +378,8 @@ def _teaching(config: Config, device: Device) -> tuple[TrainEngine | None, Mappi
 
 
 def _whole_reference(config: Config, model_path: str, device: Device) -> Comparison | None:
-    """The reference, in the policy's own workers, where the KL in the loss or in the reward is of whole distributions."""
-    if not measures_whole(config.algorithm):
+    """The reference, in the policy's own workers, if the KL in the loss or in the reward is of whole distributions."""
+    if not arithmetic.whole_divergences(config):
         return None
     reference = config.reference.model or config.model
     engine = _frozen(config, reference, reference.path if config.reference.model else model_path, device)
@@ -403,7 +403,7 @@ def make_loss(config: Config, *, old_is_current: bool = False, number: int = 1) 
     Raises:
         PlanError: no function computes it.
     """
-    if measures_whole(config.algorithm):
+    if arithmetic.whole_divergences(config):
         check_comparable(config)
     return distilled(config, _own_loss(config, old_is_current=old_is_current, number=number))
 
