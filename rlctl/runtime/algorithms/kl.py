@@ -150,9 +150,9 @@ class AdaptiveKL:
             if getattr(self, name) <= 0:
                 raise ConfigError(
                     said(
-                        "the KL controller's {name} is {getattr}; expected above 0",
+                        "the KL controller's {name} is {value}; expected above 0",
                         name=name,
-                        getattr=getattr(self, name),
+                        value=getattr(self, name),
                     )
                 )
 

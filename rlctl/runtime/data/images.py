@@ -132,9 +132,9 @@ def check_columns(dataset: Rows, source: DataSource, reader: ImageReader | None,
         if getattr(source, field) in dataset.column_names:
             raise RunError(
                 said(
-                    "{path} has the column {getattr!r} ({key}.{field}), but rlctl cannot read {what}",
+                    "{path} has the column {column!r} ({key}.{field}), but rlctl cannot read {what}",
                     path=source.path,
-                    getattr=getattr(source, field),
+                    column=getattr(source, field),
                     key=key,
                     field=field,
                     what=what,
@@ -283,11 +283,10 @@ def with_places(messages: Messages, images: int, *, where: str) -> Messages:
     if places != images:
         raise RunError(
             said(
-                "{where} has {places} image placeholders for {images} image{value}",
+                "{where} has {places} image placeholders, but its row has {images} image(s)",
                 where=where,
                 places=places,
                 images=images,
-                value="s" * (images != 1),
             ),
             hint=said("write {place} once per image, or not at all to put all images first", place=PLACE),
         )

@@ -85,13 +85,10 @@ def _episodes(source: DataSource, key: str) -> Dataset:
     from datasets import Dataset
 
     if source.max_samples is None or source.prompt_type not in ("auto", "messages"):
+        unset = source.max_samples is None
+        what = said("max_samples is not set") if unset else said("prompt_type is {type}", type=source.prompt_type)
         raise RunError(
-            said(
-                "{key}.format is episodes, and {value}{value2}",
-                key=key,
-                value="max_samples is not set" if source.max_samples is None else "prompt_type is",
-                value2="" if source.max_samples is None else " " + source.prompt_type,
-            ),
+            said("{key}.format is episodes, and {what}", key=key, what=what),
             hint=said("set {key}.max_samples to the number of rows, and leave prompt_type at auto", key=key),
         )
     empty = [{"role": "user", "content": ""}]

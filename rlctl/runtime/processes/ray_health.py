@@ -166,9 +166,9 @@ class Head:
             if time.monotonic() - self._answered > self._away:
                 return RayLost(
                     said(
-                        "the head of the Ray cluster at {at}:{at2} has been unresponsive for {away:g} s",
-                        at=self._at[0],
-                        at2=self._at[1],
+                        "the head of the Ray cluster at {host}:{port} has been unresponsive for {away:g} s",
+                        host=self._at[0],
+                        port=self._at[1],
                         away=self._away,
                     ),
                     hint="restart the cluster, or check why this machine cannot reach it",

@@ -96,10 +96,10 @@ class LiveCorrection:
             if weighted and wanted:
                 raise PlanError(
                     said(
-                        "algorithm.rollout_correction.importance_sampling.{key} is {getattr} with old_log_probs rollout; "
+                        "algorithm.rollout_correction.importance_sampling.{key} is {value} with old_log_probs rollout; "
                         "weights from current log-probs see only one micro-batch",
                         key=key,
-                        getattr=getattr(sampling, key),
+                        value=getattr(sampling, key),
                     ),
                     hint="set algorithm.old_log_probs to recompute",
                 )

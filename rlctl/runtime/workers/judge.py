@@ -61,9 +61,9 @@ def judge_sampling(reward: JudgeReward) -> dict[str, Any]:
         elif not (name == "n" and value == 1):
             raise RunError(
                 said(
-                    "the judge {name!r} has the sampling setting {name2}, which rlctl does not support for judges",
+                    "the judge {name!r} has the sampling setting {setting}, which rlctl does not support for judges",
                     name=reward.name,
-                    name2=name,
+                    setting=name,
                 ),
                 hint=nearest(name, NAMES) or said("use {names} or seed", names=", ".join(NAMES)),
             )

@@ -107,7 +107,7 @@ def test_places_in_messages() -> None:
     assert contents([user], 0) == ["<image>a<image> b"]
     parts = [{"type": "image", "text": None}, {"type": "text", "text": "a"}]
     assert contents([{"role": "user", "content": parts}], 1) == [[image, text("a")]]
-    with pytest.raises(RunError, match=f"{HERE} has 2 image placeholders for 1 image"):
+    with pytest.raises(RunError, match=f"{HERE} has 2 image placeholders, but its row has 1 image"):
         contents([user], 1)
     with pytest.raises(RunError, match="has content of type video; rlctl reads text and images"):
         contents([{"role": "user", "content": [{"type": "video"}]}], 0)
