@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.planning import arithmetic
 from rlctl.runtime.roles import Policy
 from rlctl.runtime.types import Sample
 
 SAMPLES_AT_ONCE = 1024
-"""Sequences that are handed to the workers in one call where the config names no number."""
+"""Sequences that the workers get in one call if ``data.evaluation_batch_prompts`` is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +26,32 @@ class HeldOutAnswers:
 
 @dataclass(frozen=True)
 class HeldOutLosses:
-    """Measures every source under the policy's weights of now."""
+    """Measures every source under the policy's current weights."""
 
     sources: Sequence[HeldOutAnswers]
     policy: Policy
     at_once: int
 
     def run(self) -> dict[str, float]:
-        """``evaluation/<source>/loss``: the mean negative log-likelihood of the tokens that training would learn."""
-        return {f"evaluation/{source.name}/loss": self._loss(source.samples) for source in self.sources}
+        """``evaluation/<source>/loss``: the mean negative log-likelihood of the tokens that training would learn.
 
-    def _loss(self, samples: Sequence[Sample]) -> float:
+        Raises:
+            RunError: a source has no such token.
+        """
+        return {f"evaluation/{source.name}/loss": self._loss(source) for source in self.sources}
+
+    def _loss(self, source: HeldOutAnswers) -> float:
         total, count = 0.0, 0
-        for part in self._parts(samples):
+        for part in self._parts(source.samples):
             for log_probs, sample in zip(self.policy.log_probs(part), part, strict=True):
                 total -= float(log_probs[sample.mask].double().sum())
                 count += int(sample.mask.sum())
-        return total / count if count else 0.0
+        if not count:
+            raise RunError(
+                said("the answers of {name} have no tokens within data.max_sequence_tokens", name=source.name),
+                hint="raise data.max_sequence_tokens, or set data.sequence_truncation to left",
+            )
+        return total / count
 
     def _parts(self, samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
         for start in range(0, len(samples), self.at_once):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,9 +12,13 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM
 
 from rlctl.checks import check
+from rlctl.common.errors import RunError
 from rlctl.planning import arithmetic
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.data.tokenizer import load_tokenizer
+from rlctl.runtime.evaluation.losses import HeldOutAnswers, HeldOutLosses
+from rlctl.runtime.roles import Policy
+from rlctl.runtime.types import Sample
 from tests.runtime.local import run_here
 
 
@@ -71,6 +76,14 @@ def test_a_column_of_answers_does_as_well_as_one_of_conversations(task: Any, tmp
         seen = run_here(taught(task, tmp_path / name, **data), tmp_path / name / "run")
         told.append([event["metrics"] for event in seen if event["kind"] == "evaluation"])
     assert told[0] == told[1]
+
+
+def test_answers_that_truncation_leaves_nothing_of_are_refused() -> None:
+    """Their loss would be 0 over no tokens."""
+    cut = Sample(torch.tensor([1, 2]), torch.tensor([False, False]))
+    policy = SimpleNamespace(log_probs=lambda samples: [torch.zeros(2) for _ in samples])
+    with pytest.raises(RunError, match="the answers of cut have no tokens"):
+        HeldOutLosses([HeldOutAnswers("cut", [cut])], cast(Policy, policy), 8).run()
 
 
 def test_a_run_that_samples_refuses_held_out_conversations(task: Any, tmp_path: Path) -> None:
