@@ -98,8 +98,8 @@ def _check_sources(config: Config, agent: TrajectoryAgent, where: str) -> None:
     for section in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, section)):
             key = f"data.{section}[{index}]"
-            reads = isinstance(agent, ToolsAgent)
-            if source.image_key is not None and config.model.modality != "text" and not reads:
+            shown = source.image_key is not None and config.model.modality != "text"
+            if shown and not isinstance(agent, ToolsAgent):
                 raise PlanError(
                     said(
                         "{where}, and only agents of type tools read the images of {key}.image_key",

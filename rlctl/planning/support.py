@@ -731,7 +731,7 @@ REFUSED_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
         "scores-generated",
     ),
 }
-"""Configs in which a key that is otherwise honoured is refused, and why."""
+"""Configs in which a supported key is refused, and why."""
 
 GPU_MEMORY = "gpu-memory"
 ON_CPU: Mapping[str, str] = dict.fromkeys(

@@ -1,10 +1,10 @@
 """Control groups: the kernel's own limits of a whole tree of processes, if this process may make a group.
 
-A group also counts what the kernel keeps for a program (about mappings, files and pipes), and its limits hold at every moment;
-those of ``process.py`` are checked every 20 ms. Without a group they hold alone.
+A group also counts the kernel's memory for a program (mappings, files, pipes), and the kernel enforces its limits at every
+moment; those of ``process.py`` are checked every 20 ms. Without a group, ``process.py`` alone limits the program.
 
     version 1: one hierarchy for each controller; a group is made below this process's own
-    version 2: one hierarchy; a group is made below this process's own or beside it, where the controllers are switched on
+    version 2: one hierarchy; a group is made in this process's own or in its parent, if the controllers are on there
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MINE = Path("/proc/self/cgroup")
 HEADROOM_MIB = 32
 """Above the limit of memory, for what the kernel keeps: a single process meets its own limit first, and may handle it."""
 HEADROOM_PROCESSES = 8
-"""Above the limit of processes, so that ``process.py`` sees that it is passed, and says so."""
+"""Above the limit of processes, so that ``process.py`` sees that it is passed, and reports it."""
 _OPTIONAL = {"memory.memsw.limit_in_bytes", "memory.swap.max"}
 """Absent if the kernel does not count swap."""
 _EVENTS = ("memory.events", "memory.oom_control")

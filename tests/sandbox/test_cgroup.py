@@ -55,7 +55,7 @@ def test_a_group_is_removed_with_its_program_and_those_of_killed_processes_too()
 
 
 def test_version_2_makes_the_group_where_the_controllers_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may not make groups below its own there, if that has processes: it is beside it."""
+    """A group with processes may not hold others there, so the new group is in the parent of this process's own."""
     own = tmp_path / "app.slice" / "shell.scope"
     own.mkdir(parents=True)
     (own / "cgroup.subtree_control").write_text("")

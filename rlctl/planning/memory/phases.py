@@ -1,7 +1,7 @@
 """Memory of a device in each phase of a step: what the role at work needs, and what the others leave on the device.
 
-    rollout       the engine, at its share of the device; policy, critic and reference as they rest; auxiliary models at
-                  work too, on devices of their own in a phase of their name
+    rollout       the engine, at its share of the device; policy, critic and reference as they rest; auxiliary models
+                  at work too; on separate devices these are a phase "auxiliary"
     judge         the judge that the run serves, at its share
     log_probs     a pass without gradient of the policy; the engine asleep
     reference     the same of the reference, teacher of the teacher
@@ -146,7 +146,7 @@ def _engine(config: Config, estimate: MemoryEstimate, gib: float, device: Device
 
 
 def _share(config: Config, role: str) -> float:
-    """Share of a device that an engine takes: of models beside the policy, what the settings of the largest taker say."""
+    """Share of a device that an engine takes: for other models than the policy, the largest share in their settings."""
     if role == "rollout":
         return rollout_share(config)
     shared = config.placement.layout == "colocated" and arithmetic.trains(config)

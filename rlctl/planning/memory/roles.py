@@ -11,7 +11,7 @@ Bytes on one device, P parameters, S devices that share them:
                and the larger moment of a step (``memory.megatron``)
     rollout    weights over tensor x pipeline devices, and the KV cache of the sequences that run at once
     auxiliary, judge
-               the same of the largest model that the run serves beside the policy: a device has one of them
+               the same of the largest model that the run serves in addition to the policy: a device has one of them
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def memory_of(config: Config, *, device: Device = "cuda") -> tuple[MemoryEstimat
 
 
 SERVED = ("auxiliary", "judge")
-"""Roles of models beside the policy that engines of the run serve."""
+"""Roles of models, other than the policy, that engines of the run serve."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """One of them."""
+    """A model of one of these roles."""
 
     path: str
     tensor_parallel_size: int

@@ -5,9 +5,9 @@ same stream as in the built-in engine: what it draws does not depend on what els
 same logits in any batch. In float32 it does but for
 the last bits; in bfloat16 a rounding can turn a draw now and then. Responses to one prompt share its cached prefix.
 
-With ``async_scheduling``, which is vLLM's default on a GPU, a step begins the next batch before the tokens of the last are there.
-Before weights change the device ends what it computes; tokens of it that no step has returned are dropped with the cache, and
-sampled again under the new weights.
+With ``async_scheduling``, vLLM's default on a GPU, a step starts the next batch before it has the tokens of the last one. Before
+weights change, the engine waits for the device; tokens that no step has returned are dropped with the cache, and sampled again
+under the new weights.
 """
 
 from __future__ import annotations
@@ -201,9 +201,8 @@ class VllmEngine(ByResponse[_Row]):
 
     def _open(self, call: str) -> None:
         if not self._opened:
-            self._engine.collective_rpc(
-                "synchronize_device"
-            )  # a batch may be under way, and weights come on other streams
+            # A batch may be under way, and weights arrive on other streams.
+            self._engine.collective_rpc("synchronize_device")
             self._engine.collective_rpc(call)
             self._opened = True
 
