@@ -677,7 +677,7 @@ def scores_recorded(config: Config) -> bool:
 
 
 def measures_loss(config: Config, source: EvaluationSource) -> bool:
-    """Whether an evaluation measures the loss on the answers of a held-out source: in sft, where its rows bring these."""
+    """Whether an evaluation measures the loss on the answers of a held-out source: in sft, if its rows have answers."""
     trained = config.algorithm.objective.choice == "sft" and trains(config)
     return trained and (source.response_key is not None or source.messages_key is not None)
 

@@ -78,7 +78,7 @@ class Policy:
             self._add_experts(samples, split)
 
     def log_probs(self, samples: Sequence[Sample]) -> list[torch.Tensor]:
-        """Log-probs of the counted tokens under the weights of now: float32 [T] a sample, 0 where no token is counted."""
+        """Log-probs of the counted tokens under the current weights: float32 [T] a sample, 0 where no token is counted."""
         split, (found,) = _asked(self._group, Trainer.statistics, samples, (LOG_PROBS,), join=joined_by_name)
         told = dict(zip(itertools.chain.from_iterable(split), found, strict=True))
         return [told[index] for index in range(len(samples))]

@@ -307,7 +307,7 @@ def cut(ids: list[int], limit: int, side: str) -> list[int]:
 def open_prompts(
     data: Data, chat: Chat, sources: Sequence[DataSource], *, section: str, without: Collection[int] = ()
 ) -> Iterator[PromptSet]:
-    """Open the sources of ``data.<section>`` one after the other, but those at ``without``, their indices running on.
+    """Open the sources of ``data.<section>`` in turn, except those at ``without``; prompts are numbered across all of them.
 
     Raises:
         RunError: a source cannot be read; see ``open_rows`` and ``PromptSet``.

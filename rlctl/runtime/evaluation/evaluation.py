@@ -79,7 +79,7 @@ class Evaluator:
     evaluated: Evaluated | None = None
     """Gets every response too, and chooses those that the run folder keeps."""
     losses: HeldOutLosses | None = None
-    """Measures the loss on held-out answers; None where no source brings such."""
+    """Measures the loss on held-out answers; None if no source has any."""
 
     def run(self, step: int = 0) -> dict[str, float]:
         """Metrics of every source, ``evaluation/<source>/...``; of one whose rows are of several data sources, of each too.

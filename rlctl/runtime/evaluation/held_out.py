@@ -57,7 +57,7 @@ def open_held_out(
 
 
 def open_held_out_answers(config: Config, tokenizer: Any) -> tuple[list[HeldOutAnswers], list[SetReport]]:
-    """Open the sources whose answers the stage measures its loss on, where it does.
+    """Open the sources whose answers the stage measures its loss on; none in a stage without evaluation.
 
     Raises:
         RunError: a source cannot be read.

@@ -1,4 +1,4 @@
-"""The loss on held-out answers: what supervised training measures, where held-out rows bring the answers they should get."""
+"""The loss of sft on held-out answers: evaluation of sources whose rows contain the answers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class HeldOutLosses:
 
 
 def make_losses(config: Config, answers: Sequence[HeldOutAnswers], policy: Policy | None) -> HeldOutLosses | None:
-    """What measures the opened sources; None where there are none."""
+    """What measures the opened sources; None if there are none."""
     if not answers or policy is None or not arithmetic.evaluates(config):
         return None
     return HeldOutLosses(answers, policy, config.data.evaluation_batch_prompts or SAMPLES_AT_ONCE)

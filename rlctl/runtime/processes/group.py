@@ -449,7 +449,7 @@ class Replicas:
 
 
 def first_of_all(values: list[Any]) -> Any:
-    """For ``Group.joined``, if all workers say the same."""
+    """For ``Group.joined``, if all workers return the same value."""
     return values[0]
 
 

@@ -199,7 +199,7 @@ class FsdpEngine(TellsLogProbs):
         read: Callable[[MicroBatch, Sequence[int]], Tensor],
         names: Sequence[str],
     ) -> dict[str, list[Tensor]]:
-        """Under each name one number a counted token, which ``read`` says of a micro-batch and its members, [K, N]."""
+        """Under each name, one number a counted token. ``read`` computes them for a micro-batch and its members, [K, N]."""
         self._bring(optimizer=False)
         results = {name: [torch.zeros(len(sample)) for sample in samples] for name in names}
         self.model.eval()

@@ -110,7 +110,7 @@ class TrainEngine(Protocol):
         ...
 
     def compared(self, samples: Sequence[Sample], comparison: Comparison, *, micro: MicroBatchSize) -> list[Tensor]:
-        """Return what a comparison finds at every counted token under the weights of now: float32 [T] a sample, on CPU, 0
+        """Return what a comparison finds at every counted token under the current weights: float32 [T] a sample, on CPU, 0
         elsewhere. No gradient, dropout off.
 
         Raises:

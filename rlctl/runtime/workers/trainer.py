@@ -185,7 +185,7 @@ class Trainer(EngineWorker):
         return Values.of(found)
 
     def whole_kl(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
-        """KL(policy || reference) over the whole vocabulary under the weights of now: float32 [T] a sample."""
+        """KL(policy || reference) over the whole vocabulary under the current weights: float32 [T] a sample."""
         assert self._whole is not None, "algorithm.kl_in_reward.estimator is full"
         micro = self._config.batch.log_prob_micro_batch or self._config.batch.micro_batch
         return Values.of(self._engine.compared(samples, self._whole, micro=micro))
