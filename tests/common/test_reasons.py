@@ -133,10 +133,10 @@ ERROR_PLACES = (
 """Packages whose errors and notes have Chinese texts: what a user meets before a run, in it and around it."""
 ERRORS = re.compile(
     r"(Usage|Run|Document|Config|Plan|Translation|Rlctl|Unreadable|_Unresolved|NoEditor|FileChanged|Missing)Error"
-    r"|MissingDependency|SandboxUnavailable|Worker(Failed|Lost)|RayLost|ServiceError|ProgramFailed|said|spoken|advise|tell"
+    r"|MissingDependency|SandboxUnavailable|Worker(Failed|Lost)|RayLost|Service(Error|Away)|_Busy|ApiError|ProgramFailed|NoCall|TooLong|Rewritten|EnvironmentFailed|said|spoken|advise|tell"
     r"|_fail|unknown|unknown_items|_malformed"
 )
-UNTRANSLATED = re.compile(r"export |close$|pip install |是否想用|用法见|--format ")
+UNTRANSLATED = re.compile(r"export |environment_|close$|pip install |是否想用|用法见|--format ")
 """Commands to type, and texts that are Chinese already."""
 
 
@@ -152,7 +152,7 @@ def texts_of_errors() -> Iterator[tuple[str, ast.expr]]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ERRORS.fullmatch(name := called(node)):
                 hints = [known.value for known in node.keywords if known.arg == "hint"]
-                for given in [*node.args[: 2 if name == "advise" else 1], *hints]:
+                for given in [*node.args[: 2 if name in ("advise", "ApiError", "EnvironmentFailed") else 1], *hints]:
                     yield from ((module, part) for part in alternatives(given, assigned(tree)))
 
 

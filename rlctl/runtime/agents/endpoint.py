@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rlctl.common.messages.reasons import reason_of, said
 from rlctl.runtime.agents.conversation import Message
 from rlctl.runtime.agents.formats import ToolCall
 from rlctl.runtime.agents.kinds import Model, OutOfTokens, returned
@@ -102,7 +103,7 @@ class Session:
         try:
             self.given |= returned(body)
         except ValueError as error:
-            raise ApiError(400, str(error)) from error
+            raise ApiError(400, reason_of(error)) from error
 
     async def feedback(self, body: Any) -> dict[str, Any]:
         """Refused: this endpoint records each trajectory without being asked.
@@ -169,7 +170,9 @@ class Session:
                 self.ended_by = self.ended_by or "turns"
                 self.counts["stopped_by_turns"] = 1
                 raise ApiError(
-                    400, f"the trajectory has made its {self._max_turns} calls (max_turns)", code="max_turns"
+                    400,
+                    said("the trajectory has made its {turns} calls (max_turns)", turns=self._max_turns),
+                    code="max_turns",
                 )
             self._started += 1
             calls.append(

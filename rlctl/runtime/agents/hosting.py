@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents.played import Failed, Held, Observed, Task
 from rlctl.runtime.processes.process_group import end_group, status_of
 from rlctl.sandbox import REAPER
@@ -90,7 +91,7 @@ class _Limited:
                 found = await operation()
         except TimeoutError:
             raise EnvironmentFailed(
-                "environment_timeout", f"an environment took longer than {self._timeout:g} s"
+                "environment_timeout", said("an environment took longer than {seconds:g} s", seconds=self._timeout)
             ) from None
         if isinstance(found, Failed):
             if found.is_config:
@@ -244,14 +245,16 @@ class _Process:
         for future in list(self._waiting.values()):
             if not future.done():
                 future.set_exception(
-                    EnvironmentFailed("environment_lost", f"the process of the environment {self._how()}")
+                    EnvironmentFailed("environment_lost", said("the process of the environment {how}", how=self._how()))
                 )
 
     def _how(self) -> str:
         status = status_of(self._process, within=1.0)
         if status is None:
-            return "closed its connection"
-        return f"ended by signal {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            return said("closed its connection")
+        if status < 0:
+            return said("ended by signal {name}", name=signal.Signals(-status).name)
+        return said("ended with status {status}", status=status)
 
     def kill(self) -> None:
         """End it with everything that it started."""

@@ -250,16 +250,18 @@ def returned(value: Any) -> dict[str, Any]:
     if isinstance(value, bool | int | float):
         value = {"reward": value}
     if not isinstance(value, dict) or not value.keys() <= {"reward", "text"}:
-        raise ValueError(f"expected a reward, a text, or an object with reward and text; found {str(value)[:200]}")
+        raise ValueError(
+            said("expected a reward, a text, or an object with reward and text; found {found}", found=str(value)[:200])
+        )
     found: dict[str, Any] = {}
     if value.get("reward") is not None:
         reward = value["reward"]
         if not isinstance(reward, bool | int | float) or not math.isfinite(reward):
-            raise ValueError(f"reward is {reward!r}; expected a finite number")
+            raise ValueError(said("reward is {reward!r}; expected a finite number", reward=reward))
         found["reward"] = float(reward)
     if value.get("text") is not None:
         if not isinstance(value["text"], str):
-            raise ValueError(f"text is {value['text']!r}; expected a text")
+            raise ValueError(said("text is {text!r}; expected a text", text=value["text"]))
         found["text"] = value["text"]
     return found
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents.conversation import Message
 from rlctl.runtime.agents.credit import own_reward, treatment_of
 from rlctl.runtime.agents.kinds import Agent, Ask, Ended, Model
@@ -228,7 +229,7 @@ def _trajectory(agent: Agent, model: Model, ended: Ended, counts: Mapping[str, f
 def _failed(agent: Agent, model: Model, error: Exception, row: Prompt) -> Response:
     """A trajectory that failed: with the calls that it made if it is trained on with reward 0, else empty."""
     cause = getattr(error, "cause", type(error).__name__)
-    what = f"{cause}: {error}" if hasattr(error, "cause") else f"{cause}: {last_lines(error)}"
+    what = said("{cause}: {error}", cause=cause, error=error if hasattr(error, "cause") else last_lines(error))
     counts = {f"failed_{cause}": 1.0, "stop_failed": 1.0}
     if agent.config.on_failure != "zero" or not model.recorder.calls:
         return Response((), (), "stop", 0, text="", counts=counts, stop="failed", failure=what)

@@ -406,8 +406,13 @@ class Program:
             self.endpoint.shut(session)
         if not model.recorder.calls:
             raise NoCall(
-                f"the program of the agent {self.config.name!r} made no call for prompt {row.index} of {row.source}; it must "
-                "send requests to OPENAI_BASE_URL, or to the base_url that it is given, with its token"
+                said(
+                    "the program of the agent {name!r} made no call for prompt {index} of {source}; it must send requests "
+                    "to OPENAI_BASE_URL, or to the base_url that it is given, with its token",
+                    name=self.config.name,
+                    index=row.index,
+                    source=row.source,
+                )
             )
         given = {**session.given, **given}
         counts = {**session.counts, "token_drift": float(session.drifted())}

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.types import FinishReason, Response, Turn
 
 
@@ -70,8 +71,11 @@ class Recorder:
             fitting = []
         elif self.merge == "trajectory" and self._rows and not fitting:
             raise Rewritten(
-                f"call {self._count + 1} does not continue the tokens of the calls before it, and samples of the agent is "
-                "trajectory"
+                said(
+                    "call {number} does not continue the tokens of the calls before it, and samples of the agent is "
+                    "trajectory",
+                    number=self._count + 1,
+                )
             )
         if fitting:
             row = max(fitting, key=lambda each: len(each.token_ids))

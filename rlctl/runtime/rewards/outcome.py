@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 from rlctl.common.errors import MissingDependency, RlctlError, RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards.interface import BatchScore, Call, Failure, Outcome, Score
 from rlctl.runtime.user_code import last_lines
 
@@ -68,6 +69,6 @@ def attempt_all(score: BatchScore, calls: Sequence[Call]) -> list[Outcome | Fail
 def failure_of(error: BaseException) -> Failure:
     """An exception as a failure, told by the last lines of its traceback."""
     if isinstance(error, RlctlError):
-        message = f"{error.message} ({error.hint})" if error.hint else error.message
+        message = said("{message} ({hint})", message=error.message, hint=error.hint) if error.hint else error.message
         return Failure(message, broken=isinstance(error, RunError | MissingDependency))
     return Failure(last_lines(error))

@@ -89,8 +89,14 @@ class Service:
             self._away_since = now if self._away_since is None else self._away_since
             left = self._away_since + self.patience - now
             if left <= 0:
-                silent = f"it has been unresponsive for {self.patience:g} s, the time limit"
-                raise ServiceAway(f"{found.problem} (tried {tried} times; {silent})")
+                raise ServiceAway(
+                    said(
+                        "{problem} (tried {tried} times; unresponsive for {seconds:g} s, the time limit)",
+                        problem=found.problem,
+                        tried=tried,
+                        seconds=self.patience,
+                    )
+                )
             pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(tried - 1, 20), LONGEST_PAUSE_SECONDS)
             await asyncio.sleep(min(max(pause, found.pause), left))
         self._away_since = None
@@ -106,11 +112,19 @@ class Service:
                 said("{url} took longer than {timeout:g} s to answer", url=url, timeout=self.timeout)
             ) from None
         except httpx.HTTPError as error:
-            return _Busy(f"{url} cannot be reached: {str(error) or type(error).__name__}")
+            return _Busy(said("{url} cannot be reached: {error}", url=url, error=str(error) or type(error).__name__))
         except httpx.InvalidURL as error:
             raise ServiceError(said("{url} is not a valid URL: {error}", url=url, error=error)) from None
         if answer.status_code in BUSY:
-            return _Busy(f"{url} answered {answer.status_code}: {self._shown(answer.text)}", _asked_pause(answer))
+            return _Busy(
+                said(
+                    "{url} answered {status_code}: {text}",
+                    url=url,
+                    status_code=answer.status_code,
+                    text=self._shown(answer.text),
+                ),
+                _asked_pause(answer),
+            )
         if answer.status_code >= 400:
             raise ServiceError(
                 said(

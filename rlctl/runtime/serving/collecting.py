@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents.record import Recorder
 from rlctl.runtime.buffers.interface import SharedBuffer
 from rlctl.runtime.experience.samples import RolloutGroup
@@ -76,7 +77,7 @@ class Collector:
         if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids) or not ids:
             raise ApiError(400, "msg_ids must be a list of ids of answers", param="msg_ids")
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
-            raise ApiError(400, f"reward is {reward!r}; expected a finite number", param="reward")
+            raise ApiError(400, said("reward is {reward!r}; expected a finite number", reward=reward), param="reward")
         task = str(body.get("task_id") or secrets.token_hex(8))
         found = [self.calls.pop(number) for number in list(self.calls) if number in set(ids)]
         if found:

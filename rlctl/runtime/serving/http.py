@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
+from rlctl.common.messages.reasons import said, spoken
 from rlctl.runtime.serving.protocol import (
     ApiError,
     Asked,
@@ -161,7 +162,7 @@ class ApiServer:
                     await response.write(part)
                 return response
         except ClientError as error:
-            raise ApiError(502, f"{forward.base_url} cannot be reached: {error}") from error
+            raise ApiError(502, said("{url} cannot be reached: {error}", url=forward.base_url, error=error)) from error
 
     def _caller(self, request: web.Request) -> Caller:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -234,14 +235,19 @@ def _model_of(asked: Asked, caller: Caller) -> str:
 
 def _no_model(name: str, caller: Caller) -> ApiError:
     listed = ", ".join(caller.models)
-    return ApiError(404, f"there is no model {name!r}; there is {listed}", code="model_not_found", param="model")
+    return ApiError(
+        404,
+        said("there is no model {name!r}; there is {listed}", name=name, listed=listed),
+        code="model_not_found",
+        param="model",
+    )
 
 
 async def _body(request: web.Request) -> Any:
     try:
         return await request.json(loads=json.loads)
     except ValueError as error:
-        raise ApiError(400, f"the request is not JSON: {error}") from error
+        raise ApiError(400, said("the request is not JSON: {error}", error=error)) from error
 
 
 async def _streamed(
@@ -282,10 +288,15 @@ async def _errors(
     except ApiError as error:
         return web.json_response(error.body(), status=error.status)
     except web.HTTPException as error:
-        shown = ApiError(error.status, f"{request.method} {request.path}: {error.reason}")
+        shown = ApiError(
+            error.status,
+            said("{method} {path}: {reason}", method=request.method, path=request.path, reason=error.reason),
+        )
         return web.json_response(shown.body(), status=error.status)
     except (asyncio.CancelledError, ConnectionError):
         raise
     except Exception as error:  # noqa: BLE001 - the client gets what happened, and the log has the traceback
-        _LOG.exception("a request failed: %s %s", request.method, request.path)
-        return web.json_response(ApiError(500, f"{type(error).__name__}: {error}").body(), status=500)
+        _LOG.exception(spoken("a request failed: {method} {path}", method=request.method, path=request.path))
+        return web.json_response(
+            ApiError(500, said("{kind}: {error}", kind=type(error).__name__, error=error)).body(), status=500
+        )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rlctl.common.messages.reasons import said, translated
 from rlctl.runtime.agents.formats import ToolCall
 
 FinishReason = Literal["stop", "length", "tool_calls"]
@@ -55,7 +56,7 @@ class ApiError(Exception):
         kind = {401: "authentication_error", 404: "not_found_error"}.get(self.status, "invalid_request_error")
         if self.status >= 500:
             kind = "server_error"
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        return {"error": {"message": translated(self.message), "type": kind, "param": self.param, "code": self.code}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +150,24 @@ def read_completion(body: Any) -> Asked:
 def _read(asked: Mapping[str, Any], **known: Any) -> Asked:
     for name, nothing in _REFUSED.items():
         if asked.get(name) not in nothing:
-            raise ApiError(400, f"{name} is {asked[name]!r}; it is not supported here", param=name)
+            raise ApiError(
+                400, said("{name} is {value!r}; it is not supported here", name=name, value=asked[name]), param=name
+            )
     for name in _COUNTED:
         if asked.get(name) is not None and (not _is_count(asked[name]) or asked[name] < 1):
-            raise ApiError(400, f"{name} is {asked[name]!r}; expected a whole number above 0", param=name)
+            raise ApiError(
+                400,
+                said("{name} is {value!r}; expected a whole number above 0", name=name, value=asked[name]),
+                param=name,
+            )
     sampling = {name: asked[name] for name in SAMPLING if asked.get(name) is not None}
     for name, value in sampling.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ApiError(400, f"{name} is {value!r}; expected a number", param=name)
+            raise ApiError(400, said("{name} is {value!r}; expected a number", name=name, value=value), param=name)
     stop = asked.get("stop") or []
     stops = [stop] if isinstance(stop, str) else stop
     if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
-        raise ApiError(400, f"stop is {stop!r}; expected a text or a list of texts", param="stop")
+        raise ApiError(400, said("stop is {stop!r}; expected a text or a list of texts", stop=stop), param="stop")
     options = asked.get("stream_options") or {}
     return Asked(
         model=str(asked.get("model", "")),
@@ -186,10 +193,14 @@ def _is_count(value: Any) -> bool:
 def _message(message: Any, where: str, names: dict[str, str]) -> dict[str, Any]:
     """A message as chat templates read it; ``names`` are the tools of the calls so far, by the calls' ids."""
     if not isinstance(message, dict):
-        raise ApiError(400, f"{where} is not an object", param=where)
+        raise ApiError(400, said("{where} is not an object", where=where), param=where)
     role = {"developer": "system"}.get(message.get("role", ""), message.get("role"))
     if role not in _ROLES:
-        raise ApiError(400, f"{where}.role is {role!r}; expected {', '.join(_ROLES)}", param=f"{where}.role")
+        raise ApiError(
+            400,
+            said("{where}.role is {role!r}; expected {roles}", where=where, role=role, roles=", ".join(_ROLES)),
+            param=f"{where}.role",
+        )
     read: dict[str, Any] = {"role": role, "content": _content(message.get("content"), f"{where}.content")}
     if message.get("tool_calls"):
         read["tool_calls"] = [_call(each, f"{where}.tool_calls", names) for each in message["tool_calls"]]
@@ -207,25 +218,36 @@ def _content(content: Any, where: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise ApiError(400, f"{where} is not a text or a list of parts", param=where)
+        raise ApiError(400, said("{where} is not a text or a list of parts", where=where), param=where)
     for part in content:
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
             kind = part.get("type") if isinstance(part, dict) else part
-            raise ApiError(400, f"{where} has a part of type {kind!r}; only text is supported", param=where)
+            raise ApiError(
+                400,
+                said("{where} has a part of type {kind!r}; only text is supported", where=where, kind=kind),
+                param=where,
+            )
     return "".join(part["text"] for part in content)
 
 
 def _call(call: Any, where: str, names: dict[str, str]) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise ApiError(400, f"{where} has a call without function.name", param=where)
+        raise ApiError(400, said("{where} has a call without function.name", where=where), param=where)
     arguments = function.get("arguments") or "{}"
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
         except ValueError as error:
             raise ApiError(
-                400, f"{where}: arguments of {function['name']} are not JSON: {error}", param=where
+                400,
+                said(
+                    "{where}: arguments of {name} are not JSON: {error}",
+                    where=where,
+                    name=function["name"],
+                    error=error,
+                ),
+                param=where,
             ) from error
     if call.get("id") is not None:
         names[str(call["id"])] = function["name"]
@@ -237,12 +259,14 @@ def _tools(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     tools, choice = asked.get("tools") or [], asked.get("tool_choice", "auto")
     if choice not in (None, "auto", "none"):
         raise ApiError(
-            400, f"tool_choice is {choice!r}; a call cannot be forced, expected 'auto' or 'none'", param="tool_choice"
+            400,
+            said("tool_choice is {choice!r}; a call cannot be forced, expected 'auto' or 'none'", choice=choice),
+            param="tool_choice",
         )
     for place, tool in enumerate(tools):
         function = tool.get("function") if isinstance(tool, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise ApiError(400, f"tools[{place}] is not a function with a name", param="tools")
+            raise ApiError(400, said("tools[{place}] is not a function with a name", place=place), param="tools")
     return [] if choice == "none" else [_schema(tool) for tool in tools]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RlctlError, RunError
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import reason_of, said, spoken
 from rlctl.config import Config
 from rlctl.planning.plan import Device
 from rlctl.runtime.agents.formats import AUTO, LOOKUP, ToolCall, format_of
@@ -171,7 +171,7 @@ class Policy:
 
     async def _generate(self, ids: Sequence[int], asked: Asked, heard: Heard | None) -> list[Response]:
         if self.collector is not None and asked.n > 1:
-            raise ApiError(400, f"n is {asked.n}; feedback on one answer needs n 1", param="n")
+            raise ApiError(400, said("n is {count}; feedback on one answer needs n 1", count=asked.n), param="n")
         sampling, seed = self._sampling_of(ids, asked), asked.sampling.get("seed")
         drawn = int(seed) if seed is not None else secrets.randbits(48)
         requests = [Request(tuple(ids), sampling, 1, drawn, first=place) for place in range(asked.n)]
@@ -186,20 +186,28 @@ class Policy:
         try:
             return list(await asyncio.gather(*asking))
         except RlctlError as error:
-            raise ApiError(500, str(error)) from error
+            raise ApiError(500, reason_of(error)) from error
 
     def _sampling_of(self, ids: Sequence[int], asked: Asked) -> Sampling:
         room = self._max_length - len(ids)
         if room < 1:
             raise ApiError(
                 400,
-                f"the prompt has {len(ids)} tokens, and the model reads {self._max_length} with the answer",
+                said(
+                    "the prompt has {count} tokens, and the model reads {length} with the answer",
+                    count=len(ids),
+                    length=self._max_length,
+                ),
                 code="context_length_exceeded",
                 param="messages",
             )
         for name in _PENALTIES:
             if asked.sampling.get(name):
-                raise ApiError(400, f"{name} is {asked.sampling[name]}; it is not supported here", param=name)
+                raise ApiError(
+                    400,
+                    said("{name} is {value!r}; it is not supported here", name=name, value=asked.sampling[name]),
+                    param=name,
+                )
         # What is trained on is sampled as the run says: its log-probs are those of this sampling.
         given = {} if self.collector is not None else asked.sampling
         own = {name: value for name, value in given.items() if name not in (*_PENALTIES, "seed")}
@@ -323,4 +331,4 @@ async def _follow(
                 await asyncio.to_thread(generator.load_weights, stored(weights.folder), weights.version)
                 loaded(weights.version)
         except RlctlError as error:  # the weights that are served stay
-            _LOG.warning("newer weights cannot be served: %s", error)
+            _LOG.warning(spoken("newer weights cannot be served: {error}", error=error))

@@ -22,7 +22,7 @@ from megatron.core.utils import unwrap_model
 from torch import Tensor
 
 from rlctl.common.errors import RunError
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, spoken
 from rlctl.runtime.train.gathering import from_first
 from rlctl.runtime.train.megatron.head import ValueHead
 from rlctl.runtime.train.megatron.names import ADAPTERS, LAYER, UNUSED, VALUE_HEAD, Names, WeightNameRule
@@ -198,7 +198,7 @@ def _account(needed: dict[str, str], files: SafetensorsFiles) -> None:
                 hint="set train.engine.type to fsdp2, which trains any Transformers model",
             )
         if dist.get_rank() == 0:
-            logger.warning("%s of %s is not used: %s", name, files.path, reason)
+            logger.warning(spoken("{name} of {path} is not used: {why}", name=name, path=files.path, why=reason))
 
 
 def _fill(
