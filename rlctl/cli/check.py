@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -130,7 +131,11 @@ def check(
         data=data,
     )
     files = list(inputs) if only_configs and all(map(is_file, inputs)) else _files(inputs)
-    checked = [_checked([file], question, skips=True) for file in files] if files else [_checked(inputs, question)]
+    checked = (
+        [_checked([file], question, skips=True, only_configs=only_configs) for file in files]
+        if files
+        else [_checked(inputs, question)]
+    )
     found = [item for item in checked if item is not None]
     _refuse_unused(found, allow_unknown)
     _print(found, form, several=bool(files), verbose=verbose)
@@ -174,7 +179,9 @@ class Checked:
     report: Report
 
 
-def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) -> Checked | None:
+def _checked(
+    inputs: Sequence[str], question: Question, *, skips: bool = False, only_configs: bool = False
+) -> Checked | None:
     """What is found in one config; None for a file of several that is no config."""
     from rlctl.checks import with_mistyped_keys
 
@@ -191,7 +198,11 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
     except RlctlError as error:
         if not skips:
             raise
-        if isinstance(error, TranslationError) or is_another_script(Path(file)):
+        if (
+            isinstance(error, TranslationError)
+            or is_another_script(Path(file))
+            or (only_configs and _is_other_yaml(file))
+        ):
             diagnostics.note(text("check-skipped", file=file, reason=error.message))
             return None
         report = Report()
@@ -216,6 +227,18 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
 
     report.findings = [elsewhere(finding) for finding in report.findings]
     return Checked(file, report)
+
+
+def _is_other_yaml(file: str) -> bool:
+    """Whether a YAML file that cannot be read has no key of a framework either, like a GitHub workflow with its ``on:``."""
+    from rlctl.adapters import SIGNS
+
+    try:
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    known = {"algorithm", "trainer", "student_train", "sft_train"}.union(*SIGNS.values())
+    return file.endswith(YAML_ENDINGS) and known.isdisjoint(re.findall(r"^(\w+)\s*:", text, re.MULTILINE))
 
 
 def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Finding]:
@@ -267,6 +290,7 @@ def _print(found: Sequence[Checked], form: Format, *, several: bool, verbose: bo
             code_scanning.github(finding, item.file)
             for item in found
             for finding in code_scanning.ordered(item.report.findings)
+            if verbose or finding.level is not Level.NOTE  # on a pull request as on a terminal
         ]
         output.text("\n".join(lines)) if lines else None
     for item in found:

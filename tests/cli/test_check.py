@@ -225,9 +225,11 @@ def test_annotations_of_github_have_relative_paths_and_escaped_properties(rlctl:
     assert mistyped.startswith("::error file=configs/more/verl%2C one.yaml,line=1,col=")
     assert ",title=mistyped-key::verl@0.9 has no key 'data.train_batchsize' (rename it to" in mistyped
     assert all(
-        re.fullmatch(r"::(error|warning|notice) file=[^:,]+,line=\d+(,col=\d+)?,title=[\w-]+::.+", line)
-        for line in lines
+        re.fullmatch(r"::(error|warning) file=[^:,]+,line=\d+(,col=\d+)?,title=[\w-]+::.+", line) for line in lines
     )
+    noted = rlctl("check", "configs", "--format", "github", "--verbose").out.splitlines()
+    assert len(noted) > len(lines)
+    assert {line.split()[0] for line in noted} == {"::error", "::warning", "::notice"}
 
 
 SARIF: dict[str, Any] = {

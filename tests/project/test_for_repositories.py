@@ -25,14 +25,23 @@ trainer: {n_gpus_per_node: 8, nnodes: 1, total_epochs: 1}
 """
 BAD = GOOD.replace("train_batch_size", "train_batchsize")
 OTHER = "services: {web: {image: nginx}}\n"
+WORKFLOW = "on: push\njobs: {}\n"
+"""``on`` is True to YAML 1.1, so rlctl cannot read it."""
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A git repository with a config that has only a warning, one with a typo, and files of other tools."""
-    files = {"configs/good.yaml": GOOD, "configs/bad.yaml": BAD, "compose.yaml": OTHER, "run.sh": "echo hello\n"}
+    files = {
+        "configs/good.yaml": GOOD,
+        "configs/bad.yaml": BAD,
+        "compose.yaml": OTHER,
+        "run.sh": "echo hello\n",
+        ".github/workflows/ci.yml": WORKFLOW,
+        "chart.yaml": "a: {{ b }}\n",
+    }
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     for words in (["init", "--quiet"], ["add", "."]):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
@@ -79,7 +88,11 @@ def test_the_hook_stops_a_commit_with_a_typo(hook: Hook) -> None:
     assert "train_batch_size" in done.stdout
 
 
-@pytest.mark.parametrize("files", [["configs/good.yaml", "run.sh"], ["compose.yaml"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "files",
+    [["configs/good.yaml", "run.sh"], ["compose.yaml"], [".github/workflows/ci.yml", "chart.yaml"]],
+    ids=" ".join,
+)
 def test_the_hook_lets_warnings_and_files_of_other_tools_pass(hook: Hook, files: list[str]) -> None:
     done = hook(*files)
     assert done.returncode == 0, done.stdout + done.stderr
