@@ -82,7 +82,7 @@ def try_out(
         cluster = runs.local_cluster() if loaded.config.runtime.ray.address is None else None
         checked(loaded, report, cluster=cluster, codes_left_out=OF_LATER, allow_unknown=allow_unknown, words=words)
         with in_own_keys(loaded, report.dialect):
-            made = runs.prepare(loaded, cluster)
+            made = runs.prepare(loaded, cluster, tracks=False)
         with progress.Progress(quiet=True):
             result = runs.try_out(loaded, made, prompts=prompts)
     if json:
@@ -112,7 +112,7 @@ def _tiny(
     checked(small, report, cluster=cluster, codes_left_out=(*OF_LATER, *OF_SCALING), allow_unknown=allow_unknown)
     diagnostics.note("a small random model replaces the full-size one:")
     scaled.show_changes(changes, loaded)
-    made = runs.prepare(small, cluster)
+    made = runs.prepare(small, cluster, tracks=False)
     for line in make_models(loaded.config, wanted):
         diagnostics.note(with_values(line, loaded.text_as_written))
     with progress.Progress(quiet=True):

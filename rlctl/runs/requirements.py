@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlctl.common import packages
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config, stages_of
 from rlctl.config.sections import output
 from rlctl.config.sections.execution import SqlBuffer
@@ -21,30 +22,31 @@ TRACKERS = {
 """By kind of tracker, the extra with its package."""
 
 
-def require_packages(config: Config, device: Device) -> None:
+def require_packages(config: Config, device: Device, *, tracks: bool = True) -> None:
     """Check that what a config needs is installed.
 
-    vLLM on a machine without GPUs is another distribution than the extra's: the run refuses it with that name.
+    vLLM on a machine without GPUs is another distribution than the extra's: the run refuses it with that name. ``tracks`` is
+    whether metrics go to the config's trackers.
 
     Raises:
         MissingDependency: with everything that is missing, and one command that installs it.
     """
     needs = {packages.RUNTIME: "running"}
     for stage in stages_of(config):
-        needs |= _needs(stage.config, device)
+        needs |= _needs(stage.config, device, tracks)
     packages.require(needs)
 
 
-def _needs(config: Config, device: Device) -> Mapping[str, str]:
+def _needs(config: Config, device: Device, tracks: bool) -> Mapping[str, str]:
     needs: dict[str, str] = {}
     for asked in asked_of(config):
         needs["megatron"] = f"{asked.section}.engine megatron"
     if device == "cuda" and needs_rollout(config) and generating(config, device) == "vllm":
         needs["vllm"] = "rollout.engine vllm"
-    for tracker in config.tracking:
+    for tracker in config.tracking if tracks else ():
         extra = TRACKERS.get(type(tracker))
         if extra is not None:
-            needs[extra] = f"tracking {tracker.choice}"
+            needs[extra] = said("tracking with {name}", name=tracker.choice)
     if any(url.startswith(("postgresql", "postgres")) for url in _databases(config)):
         needs["postgresql"] = "a PostgreSQL database"
     return needs

@@ -71,8 +71,13 @@ def with_ray_that_is_there(loaded: Loaded) -> Loaded:
     return loaded if has_cluster() else put(loaded, address, None)
 
 
-def prepare(loaded: Loaded, cluster: Cluster | None = None) -> Plan:
+def prepare(loaded: Loaded, cluster: Cluster | None = None, *, tracks: bool = True) -> Plan:
     """Plan a run for this machine, for a given cluster, or for the one that its config joins.
+
+    Args:
+        loaded: the config.
+        cluster: the machines; None for this one, or for those of the Ray cluster that the config joins.
+        tracks: whether metrics go to the config's trackers, whose packages are needed then.
 
     Raises:
         PlanError: something does not divide or fit.
@@ -85,7 +90,7 @@ def prepare(loaded: Loaded, cluster: Cluster | None = None) -> Plan:
     elif cluster is None and address is not None:
         cluster = _joined(loaded.config, address)
     plan = make_plan(loaded.config, cluster=cluster)
-    require_packages(loaded.config, plan.device)
+    require_packages(loaded.config, plan.device, tracks=tracks)
     return plan
 
 

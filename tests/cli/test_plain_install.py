@@ -16,6 +16,7 @@ import termios
 import tomllib
 import venv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from rlctl.cli import doctor
 from rlctl.common import packages
 from rlctl.common.errors import MissingDependency
 from rlctl.config import config_from
+from rlctl.config.sections.output import WandbTracker
 from rlctl.planning.arithmetic import Device
 from rlctl.runs.record import Record, write_record
 from rlctl.runs.requirements import TRACKERS, require_packages
@@ -390,6 +392,17 @@ def test_what_a_config_needs(
         require_packages(config_from({"rlctl": 1, "model": {"path": "m"}, **config}), device)
     assert set(re.findall(r"all of (\w+)", refused.value.message)) == extras
     assert refused.value.hint == packages.install(*extras)
+
+
+def test_a_config_that_is_only_tried_needs_no_tracker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's default is wandb, which a first ``rlctl try`` must not ask for."""
+    loaded, _ = read_many([ROOT / "presets" / "quickstart" / "grpo.yaml"])
+    assert loaded is not None
+    tracked = replace(loaded.config, tracking=(WandbTracker(),))
+    monkeypatch.setattr(packages, "missing", lambda extra: () if extra == "runtime" else (extra,))
+    require_packages(tracked, "cpu", tracks=False)
+    with pytest.raises(MissingDependency, match="tracking with wandb needs wandb"):
+        require_packages(tracked, "cpu")
 
 
 def test_an_import_that_an_extra_would_serve_is_no_bug_of_ours() -> None:
