@@ -26,8 +26,10 @@ from rlctl.tui.screens.monitor import MonitorScreen
 
 PHASES = ("rollout", "reward", "advantages", "train", "sync")
 WAKE = 0.01
+LIMIT = 0.1
+"""The aim: no frame takes longer."""
 GROWING_SECONDS = 10
-UNITS = "ms: median, 99th percentile, longest by the clock; the same in thread time"
+UNITS = "ms: median, 99th percentile, longest and how many over 100 ms, by the clock; the same in thread time"
 
 
 def lines(first: int, last: int, total: int) -> Iterator[str]:
@@ -70,7 +72,7 @@ class Waits:
             self.found.append((time.perf_counter() - before - WAKE, time.thread_time() - computed))
 
     def told(self) -> str:
-        """The median, the 99th percentile and the longest, in ms, by the clock and in thread time; then starts over."""
+        """The median, the 99th percentile, the longest, and how many are over 100 ms; then starts over."""
         found, self.found = self.found, []
         return "   ".join(_spread([pair[place] for pair in found]) for place in (0, 1))
 
@@ -78,7 +80,7 @@ class Waits:
 def _spread(seconds: list[float]) -> str:
     found = sorted(seconds)
     middle, late = found[len(found) // 2], found[int(len(found) * 0.99)]
-    return f"{1e3 * middle:6.1f} {1e3 * late:6.1f} {1e3 * found[-1]:6.1f}"
+    return f"{1e3 * middle:6.1f} {1e3 * late:6.1f} {1e3 * found[-1]:6.1f} {sum(each > LIMIT for each in found):3}"
 
 
 async def measure(run: Path, steps: int) -> None:

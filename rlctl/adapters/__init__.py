@@ -46,7 +46,7 @@ _BUILTIN = {
 
 SIGNS: Mapping[str, frozenset[str]] = {
     "rlctl": frozenset({"rlctl"}),
-    "verl": frozenset({"actor_rollout_ref", "custom_reward_function", "ray_kwargs", "model_engine"}),
+    "verl": frozenset({"actor_rollout_ref", "custom_reward_function", "ray_kwargs", "model_engine", "optim"}),
     "trinity": frozenset({"explorer", "synchronizer", "cluster", "monitor", "data_processor"}),
     "roll": frozenset({"actor_train", "actor_infer", "pretrain", "rollout_batch_size", "exp_name"}),
 }

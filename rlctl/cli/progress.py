@@ -205,7 +205,7 @@ def duration(seconds: float) -> str:
     """``42s``, ``3m 20s``, ``2h 05m``."""
     whole = round(seconds)
     if whole < 60:
-        return f"{whole}s"
+        return spoken("{seconds}s", seconds=whole)
     if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+        return spoken("{minutes}m {seconds:02d}s", minutes=whole // 60, seconds=whole % 60)
+    return spoken("{hours}h {minutes:02d}m", hours=whole // 3600, minutes=whole % 3600 // 60)

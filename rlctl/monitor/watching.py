@@ -89,6 +89,7 @@ class RunView:
         """The one that runs, or ran last."""
         self.samples = SampleIndex(self.folder)
         self.events: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
+        """The newest; several syncs are one, with ``first_step`` and how many ``syncs`` it is."""
         self.events_told = 0
         """Also those that are not kept any more."""
         self.failure: dict[str, Any] | None = None
@@ -152,8 +153,7 @@ class RunView:
                 if take is not None:
                     take(self, event)
             if event["kind"] not in ("phase", "phase_ended", "samples"):
-                self.events.append(event)
-                self.events_told += 1
+                self._keep(event)
         for (name, kind), table in batch.tables.items():
             stage = self._stage(name)
             (stage.steps if kind == "step" else stage.evaluations).join(table)
@@ -184,6 +184,16 @@ class RunView:
     def advice(self, now: float) -> list[Advice]:
         """What looks wrong in the stage that runs."""
         return advise(self.stage.steps, self.phase, now) if self.stage else []
+
+    def _keep(self, event: dict[str, Any]) -> None:
+        """Keep an event for the list. Syncs with nothing between them are one: else they would push out all others."""
+        last = self.events[-1] if self.events else None
+        if last is not None and last["kind"] == event["kind"] == "sync" and last.get("stage") == event.get("stage"):
+            first = last.get("first_step", last.get("step"))
+            self.events[-1] = {**event, "first_step": first, "syncs": last.get("syncs", 1) + 1}
+            return
+        self.events.append(event)
+        self.events_told += 1
 
     def _stage(self, name: str) -> StageView:
         return self.stages.setdefault(name, StageView(name))

@@ -56,24 +56,27 @@ COLUMNS = (
     Column(later("status"), lambda row: row.info.status),
     Column(later("step"), lambda row: row.info.step, falling=True),
     Column(later("newest"), lambda row: (row.value is not None, row.value or 0.0), falling=True),
-    Column(later("course"), lambda row: len(row.course), falling=True),
     Column(later("time left"), lambda row: (row.seconds_left is None, row.seconds_left or 0.0)),
+    Column(later("course"), lambda row: len(row.course), falling=True),
     Column(later("age"), lambda row: row.info.started, falling=True),
     Column(later("took"), lambda row: row.info.seconds, falling=True),
 )
 
 
 class RunRows:
-    """Reads the runs of a folder; a run whose log has not grown is not read again."""
+    """Reads the runs of folders; a run whose log has not grown is not read again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, others: Iterable[Path] = ()) -> None:
+        """``others``: further folders that have runs."""
         self.folder = folder
+        self.others = sorted(other for other in {*others} if other.resolve() != folder.resolve())
         self._known: dict[Path, tuple[int, Row]] = {}
         """By folder, with the size of its log."""
 
     def read(self) -> list[Row]:
         """The runs that are there now, newest first."""
-        return [self._row(info) for info in runs.list_runs(self.folder)]
+        further = (path.parent for folder in self.others for path in folder.glob("*/run.json"))
+        return [self._row(info) for info in runs.with_others(runs.list_runs(self.folder), further)]
 
     def _row(self, info: runs.RunInfo) -> Row:
         try:

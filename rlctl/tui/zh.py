@@ -346,6 +346,10 @@ ZH: dict[str, str] = {
     "on a replica": "条/副本",
     "micro": "micro",
     "    {gib:.1f} GiB a device: {parts}": "    每个设备 {gib:.1f} GiB：{parts}",
+    "{seconds} s": "{seconds} 秒",
+    "{minutes} min {seconds:02d} s": "{minutes} 分 {seconds:02d} 秒",
+    "{hours} h {minutes:02d} min": "{hours} 小时 {minutes:02d} 分",
+    "    less than 0.1 GiB a device": "    每个设备不到 0.1 GiB",
     "a device here has {gib:.0f} GiB": "这里每个设备有 {gib:.0f} GiB",
     "memory is not estimated: the size of the model is not known": "未估计显存：不知道模型的大小",
     "Next format": "下一种方言",
@@ -409,7 +413,7 @@ ZH: dict[str, str] = {
     "rollout and trainer differ by a factor above 1.5: {count}; mean difference {mean} nats": (
         "rollout 与训练的概率相差 1.5 倍以上的 token：{count} 个；平均差异 {mean} nats"
     ),
-    "The trainer's log-probs are not computed apart from the update here, so no mismatch is marked.": (
+    "This run computes the trainer's log-probs only during the update, so no mismatch is marked.": (
         "这里没有在更新之外单独计算训练端的 log-prob，因此不标记训推差异。"
     ),
     " reward  advant.  tokens": "   奖励     优势   token",
@@ -536,6 +540,8 @@ ZH: dict[str, str] = {
     "{first} and {second}": "{first} 与 {second}",
     "Config": "配置",
     "key": "键",
+    "one setting differs in meaning": "1 项设置的含义不同",
+    "; below the stages: the last stage of each": "；“stages”一行之下比较的是各自的最后一个阶段",
     "{count} settings differ in meaning": "{count} 项设置含义不同",
     "the configs mean the same": "两份配置含义相同",
     "reading both runs ...": "正在读取两个运行……",
@@ -603,7 +609,7 @@ ZH: dict[str, str] = {
     "; stated: {facts}": "；已说明：{facts}",
     "enter or F10: state {fact}": "回车或 F10：说明 {fact}",
     "to change it, start the app with {option}": "如需更改，请用 {option} 启动本应用",
-    "no single field here leads to this": "这里没有单独对应的字段",
+    "no field of the form has this key; 2 lists what can be fixed": "表单中没有对应的字段；按 2 查看可以修复的问题",
     "{count} keys: {names}": "{count} 个键：{names}",
     "as many as the data has": "由数据量决定",
     "F: say how many rows the data has, and the steps are counted": "F：说明数据有多少行，就能算出步数",

@@ -161,3 +161,26 @@ def test_a_folder_that_is_not_there_is_an_empty_run(tmp_path: Path) -> None:
     view = RunView(tmp_path / "gone")
     assert not view.poll()
     assert RunView.newest(tmp_path / "gone").stage is None
+
+
+def test_syncs_are_one_event_until_something_else_happens(tmp_path: Path, events: Events) -> None:
+    view = RunView(tmp_path)
+    for number in range(1, 2001):  # more than the events that are kept
+        events.emit("sync", step=number, version=number)
+        if number in (1, 600):
+            events.emit("checkpoint", step=number, folder="x")
+            up_to_date(view)
+    up_to_date(view)
+    told = [(event["kind"], event.get("first_step", event["step"]), event["step"]) for event in view.events]
+    assert told == [
+        ("sync", 1, 1),
+        ("checkpoint", 1, 1),
+        ("sync", 2, 600),
+        ("checkpoint", 600, 600),
+        ("sync", 601, 2000),
+    ]
+    assert [event.get("syncs", 1) for event in view.events if event["kind"] == "sync"] == [1, 599, 1400]
+    assert view.events_told == 5
+    events.enter_stage("other")
+    events.emit("sync", step=1, version=1)
+    assert [event.get("stage") for event in up_to_date(view).events][-2:] == [None, "other"]

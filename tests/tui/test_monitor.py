@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -384,3 +386,33 @@ def test_metrics_are_marked_zoomed_read_at_a_cursor_and_laid_over_those_of_anoth
         assert "D reward/mean  other  5 at step 9" in text(screen, "#plot-values"), "without one, the newest"
 
     drive(RlctlApp(run=run), act)
+
+
+IMPORTS = """
+import asyncio, sys, threading
+from pathlib import Path
+from rlctl.tui.app import RlctlApp
+class Seen:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            print("app" if threading.current_thread() is threading.main_thread() else "reader")
+
+assert "numpy" not in sys.modules
+sys.meta_path.insert(0, Seen())
+
+async def main():
+    app = RlctlApp(run=Path(sys.argv[1]))
+    async with app.run_test(size=(120, 40)) as pilot:
+        while getattr(getattr(app.screen, "view", None), "stage", None) is None:
+            await pilot.pause(0.02)
+
+asyncio.run(main())
+"""
+
+
+def test_numpy_is_imported_by_the_thread_that_reads(run: Path) -> None:
+    """By the app's own thread it takes as long as several frames, while the run loads."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, str(run)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["reader"]

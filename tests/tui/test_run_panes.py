@@ -15,10 +15,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from textual.widgets import DataTable, OptionList, Static
+from textual.widgets import DataTable, OptionList, RichLog, Static
 
 from rlctl import runs
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runs.record import began
 from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.processes.vitals import Vitals
@@ -28,6 +29,7 @@ from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
 from rlctl.runtime.types import Prompt, Response
 from rlctl.tui.app import RlctlApp
+from rlctl.tui.panes.events import event_line
 from rlctl.tui.panes.logs import LogsPane
 from rlctl.tui.panes.samples import SamplesPane
 from rlctl.tui.screens.monitor import MonitorScreen
@@ -287,6 +289,39 @@ def test_the_responses_of_every_stage_can_be_picked(run: Path) -> None:
         assert "of the other" in text(screen, "#sample-text")
 
     drive(RlctlApp(run=run), act)
+
+
+def test_events_show_syncs_as_one_line_when_something_follows(run: Path) -> None:
+    events = writer(run)
+    for step in (5, 6, 7):
+        events.emit("sync", step=step, version=step)
+
+    def lines(screen: MonitorScreen) -> list[str]:
+        return [line.text.strip() for line in screen.query_one("#event-log", RichLog).lines]
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "6")
+        assert not [line for line in lines(screen) if "sync" in line]
+        assert "step=5-7" in str(screen.query_one("#event-log").border_subtitle)
+        events.emit("sync", step=8, version=8)
+        events.emit("checkpoint", step=8, folder="step-8")
+        screen._poll()
+        await settled(screen, pilot)
+        assert [line[10:] for line in lines(screen)[-2:]] == [
+            "sync           stage=grpo  step=5-8  version=8  syncs=4",
+            "checkpoint     stage=grpo  step=8  folder=step-8",
+        ]
+        assert screen.query_one("#event-log").border_subtitle == ""
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_events_are_told_in_the_language_of_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlctl.tui.panes.events.LANGUAGE", "zh")
+    message = said("{folder} is incomplete; skipped", folder="step-3")
+    line = event_line({"time": 0, "kind": "advisory", "message": message, "hint": "it can be deleted"})
+    assert line[10:].startswith("advisory       message=step-3 不完整")
+    assert "hint=可以删除" in line
 
 
 def test_a_run_without_responses_says_so(run: Path) -> None:

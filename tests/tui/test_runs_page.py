@@ -16,7 +16,7 @@ from rlctl.monitor.watching import RunView
 from rlctl.runs.record import began
 from rlctl.tui.app import RlctlApp, desktop_notice
 from rlctl.tui.run_rows import COLUMNS, RunRows, matching
-from rlctl.tui.screens.compare import CompareScreen
+from rlctl.tui.screens.compare import CompareScreen, compare
 from rlctl.tui.screens.monitor import MonitorScreen
 from rlctl.tui.screens.runs import RunsScreen
 from rlctl.tui.widgets.metric_plot import MetricPlot
@@ -45,7 +45,8 @@ def make(
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # runs below it are listed too
     runs = tmp_path / "runs"
     make(runs, "first", status="finished", steps=9, reward=0.1, started=1e9)
     make(runs, "second", status="failed", steps=3, reward=0.5, rate="2.0e-6", started=2e9)
@@ -254,3 +255,31 @@ def test_the_bell_rings_when_a_run_ends(folder: Path) -> None:
 def test_a_notice_is_one_line_of_one_sequence() -> None:
     assert desktop_notice("a; b", "xterm-256color") == "\x1b]9;a, b\x07"
     assert desktop_notice("a", "foot") == "\x1b]777;notify;rlctl;a\x07"
+
+
+def test_runs_below_the_folder_are_listed_as_on_the_start_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path / "runs", "here", status="finished", steps=9, reward=0.1, started=1e9)
+    make(tmp_path / "quickstart" / "runs", "there", status="finished", steps=9, reward=0.1, started=2e9)
+
+    async def act(screen: Any, pilot: Any) -> None:
+        await pilot.press("a")
+        await settled(pilot.app.screen, pilot)
+        page = pilot.app.screen
+        assert isinstance(page, RunsScreen)
+        assert names(page) == ["there", "here"]
+        make(tmp_path / "quickstart" / "runs", "newer", status="finished", steps=9, reward=0.1, started=3e9)
+        page.action_refresh()
+        await settled(page, pilot)
+        assert names(page) == ["newer", "there", "here"]
+
+    drive(RlctlApp(runs_folder=Path("runs")), act)
+
+
+def test_a_run_of_several_stages_is_compared_by_its_last_one(folder: Path) -> None:
+    stages = "stages:\n- {name: sft, train: {optimizer: {lr: 5.0e-6}}}\n- {name: rl, batch: {prompts_per_step: 8}}\n"
+    with (folder / "third" / "config.yaml").open("a") as file:
+        file.write(stages)
+    found = compare(folder / "first", folder / "third")
+    assert found.problem == ""
+    assert [item.key for item in found.differences] == ["stages", "run.name", "batch.prompts_per_step"]

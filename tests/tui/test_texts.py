@@ -13,8 +13,9 @@ from rlctl.tui.panes.events import event_line
 from rlctl.tui.widgets.batch_flow import Box, in_boxes
 from rlctl.tui.widgets.braille import BLANK
 from rlctl.tui.widgets.port_table import PortLine
-from rlctl.tui.widgets.run_texts import ribbon
+from rlctl.tui.widgets.run_texts import duration, ribbon
 from rlctl.tui.widgets.spark import MANY, drawn, number
+from rlctl.tui.zh import ZH
 
 FLOW = [
     Box("1,024", "prompts"), Box("5,120", "responses", "×5"), Box("4", "mini-batches", "÷1,280"),
@@ -87,3 +88,9 @@ def test_an_event_says_its_values_without_quotes_and_long_numbers() -> None:
         "notes": [],
     }
     assert event_line(event)[10:] == "stage_ended    steps=100  seconds=(train 70.04)  notes=–"
+
+
+def test_durations_are_in_the_language_of_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [duration(seconds) for seconds in (3.24, 42, 185, 7400)] == ["3.2 s", "42 s", "3 min 05 s", "2 h 03 min"]
+    monkeypatch.setattr("rlctl.tui.widgets.run_texts.say", ZH.__getitem__)
+    assert [duration(seconds) for seconds in (42, 185, 7400)] == ["42 秒", "3 分 05 秒", "2 小时 03 分"]

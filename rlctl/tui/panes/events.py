@@ -1,4 +1,4 @@
-"""The tab of events: what happened, in order."""
+"""The tab of events: what happened, in order. Syncs with nothing between them are one line, written when something follows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 from rich.text import Text
 from textual.app import ComposeResult
+from textual.markup import escape
 from textual.widgets import RichLog
 
+from rlctl.common.messages.reasons import translated
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
-from rlctl.tui.language import say
+from rlctl.tui.language import LANGUAGE, say
 from rlctl.tui.panes.pane import Pane
 from rlctl.tui.widgets.sample_texts import plain
 
@@ -23,7 +25,7 @@ KIND_AT = 10
 
 
 class EventsPane(Pane):
-    """A line an event, but steps and phases."""
+    """A line an event, but steps and phases; syncs that go on are counted below the list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,11 +43,15 @@ class EventsPane(Pane):
         if view.events_told < self._told:  # the log was started again
             log.clear()
             self._told = 0
-        new = min(view.events_told - self._told, len(view.events))
-        self._told = view.events_told
+        events = list(view.events)
+        waits = events.pop() if events and events[-1]["kind"] == "sync" else None  # more may join it
+        told = view.events_told - (waits is not None)
+        new = max(0, min(told - self._told, len(events)))
+        self._told = max(told, self._told)
         colors = self.app.get_css_variables()
-        for event in list(view.events)[len(view.events) - new :]:
+        for event in events[len(events) - new :]:
             log.write(_styled(event_line(event), str(event["kind"]), colors), expand=True)
+        log.border_subtitle = escape(event_line(waits)) if waits is not None else ""
 
 
 def event_line(event: dict[str, Any]) -> str:
@@ -55,6 +61,8 @@ def event_line(event: dict[str, Any]) -> str:
     except (TypeError, ValueError, OverflowError, OSError):  # of a damaged event
         when = "--:--:--"
     rest = {key: value for key, value in event.items() if key not in ("time", "kind") and value not in ("", None)}
+    if "first_step" in rest:
+        rest |= {"step": f"{rest.pop('first_step')}-{rest.get('step', '')}"}
     told = "  ".join(f"{key}={_short(value)}" for key, value in rest.items())
     return plain(f"{when}  {event['kind']:<14} {told}")
 
@@ -67,7 +75,7 @@ def _short(value: Any) -> str:
         return f"({', '.join(f'{key} {_short(item)}' for key, item in value.items())})"
     if isinstance(value, list):
         return ", ".join(map(_short, value)) or "–"
-    return str(value)
+    return translated(value, LANGUAGE) if isinstance(value, str) else str(value)
 
 
 def _styled(line: str, kind: str, colors: Mapping[str, str]) -> Text:

@@ -133,7 +133,10 @@ def _roles(stage: StagePlan, room: float | None) -> Iterator[str]:
             parts = ", ".join(
                 f"{translated(part.name)} {part.gib:.1f}" for part in needs[role.role].parts if part.gib >= 0.05
             )
-            yield say("    {gib:.1f} GiB a device: {parts}").format(gib=needs[role.role].gib, parts=parts)
+            told = say("    {gib:.1f} GiB a device: {parts}")
+            if needs[role.role].gib < 0.1:
+                told = say("    less than 0.1 GiB a device")
+            yield told.format(gib=needs[role.role].gib, parts=parts)
     if not needs:
         yield say("memory is not estimated: the size of the model is not known")
     elif room is not None:

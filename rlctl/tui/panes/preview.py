@@ -237,7 +237,7 @@ class PreviewPane(EditorPane):
         elif path:
             self.post_message(self.Jump(path))
         else:
-            self.notify(say("no single field here leads to this"))
+            self.notify(say("no field of the form has this key; 2 lists what can be fixed"))
 
     @on(OptionList.OptionSelected, "#account")
     def _to_field(self, message: OptionList.OptionSelected) -> None:
@@ -248,7 +248,7 @@ class PreviewPane(EditorPane):
         elif line.path:
             self.post_message(self.Jump(line.path))
         else:
-            self.notify(say("no single field here leads to this"))
+            self.notify(say("no field of the form has this key; 2 lists what can be fixed"))
 
     def action_next(self) -> None:
         """Show the run in the next dialect."""

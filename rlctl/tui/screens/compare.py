@@ -41,13 +41,18 @@ class Compared:
 def compare(first: Path, second: Path) -> Compared:
     """Read two runs. Takes as long as reading their logs does."""
     from rlctl.config import Loaded
+    from rlctl.config.stages import stages_of
     from rlctl.runs import read_config
     from rlctl.translation.difference import differences
 
     found: list[Difference] = []
     problem = ""
     try:
-        found = differences(Loaded(read_config(first)), Loaded(read_config(second)))
+        configs = [read_config(first), read_config(second)]
+        found = differences(*map(Loaded, configs))
+        ours, theirs = map(stages_of, configs)
+        if len(ours) != len(theirs):  # a run from scratch beside one of its last stage alone
+            found += differences(Loaded(ours[-1].config), Loaded(theirs[-1].config))
     except (RlctlError, OSError) as error:
         problem = shown(error)
     sources = []
@@ -115,7 +120,14 @@ class CompareScreen(Screen[None]):
     @on(Read)
     def _show(self, message: Read) -> None:
         self.compared = compared = message.compared
-        told = say("{count} settings differ in meaning").format(count=len(compared.differences))
+        count = len(compared.differences)
+        told = (
+            say("one setting differs in meaning")
+            if count == 1
+            else say("{count} settings differ in meaning").format(count=count)
+        )
+        if count and compared.differences[0].key == "stages":
+            told += say("; below the stages: the last stage of each")
         same = say("the configs mean the same")
         self.query_one("#differences-told", Static).update(compared.problem or (told if compared.differences else same))
         table = self.query_one(DataTable)
@@ -128,12 +140,13 @@ class CompareScreen(Screen[None]):
     @on(DataTable.RowHighlighted)
     def _explain(self, message: DataTable.RowHighlighted) -> None:
         from rlctl.config.explain import explain
+        from rlctl.editing.fields import without_markup
 
         if self.compared is None or message.cursor_row >= len(self.compared.differences):
             return
         item = self.compared.differences[message.cursor_row]
         try:
-            told = explain(item.key).help
+            told = without_markup(explain(item.key).help)
         except RlctlError:  # the number of stages or entries is no key
             told = ""
         values = [(self.first.name, item.first.value), (self.second.name, item.second.value)]

@@ -167,6 +167,8 @@ class MonitorScreen(RunActions):
     @work(thread=True, group="poll")
     def _look(self) -> None:
         """Read what is new; of a long log first its end, so that there is something to see."""
+        import numpy  # noqa: F401 - curves need it: imported by the app's own thread, it would hold up a frame for 0.1 s
+
         state = look_at(self.folder)
         batch = Batch()
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,7 +17,6 @@ from textual.markup import escape
 from textual.message import Message
 from textual.widgets import DataTable, Input, Static
 
-from rlctl.common.filenames import is_folder
 from rlctl.common.messages.reasons import translated
 from rlctl.runs import asked_of, remove
 from rlctl.tui.dialogs.ask import AskScreen
@@ -56,7 +55,7 @@ class RunsScreen(RunActions):
     RunsScreen #run-below { width: 100%; height: 1fr; min-height: 12; display: none; }
     RunsScreen.-below #run-below { display: block; }
     RunsScreen #run-below Spark { width: 2fr; height: 1fr; }
-    RunsScreen #run-facts { width: 1fr; height: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
+    RunsScreen #run-facts { width: 1fr; height: 1fr; }
     RunsScreen.-narrow #run-facts { display: none; }
     RunsScreen #runs-filter { margin: 0 1; }
     RunsScreen #runs-told { height: auto; padding: 0 1; color: $text-muted; }
@@ -82,12 +81,14 @@ class RunsScreen(RunActions):
             self.rows = rows
             super().__init__()
 
-    def __init__(self, folder: Path, *, readonly: bool = False) -> None:
+    def __init__(self, folder: Path, others: Iterable[Path] = (), *, readonly: bool = False) -> None:
+        """``others``: further folders whose runs are listed."""
         super().__init__(readonly=readonly)
-        self.folder = folder
         self.sorted_by, self.falling = [column.title for column in COLUMNS].index("age"), True
         self.marked: list[Path] = []
-        self._rows = RunRows(folder)
+        self._rows = RunRows(folder, others)
+        self.folder = Path.cwd() if self._rows.others else folder
+        """What the title names."""
         self._found: list[Row] | None = None
         self._shown: list[Row] = []
         self._ordered: tuple[int, bool] | None = None
@@ -130,7 +131,7 @@ class RunsScreen(RunActions):
     def _look(self) -> None:
         rows: list[Row] = []
         try:
-            rows = self._rows.read() if is_folder(self.folder) else []
+            rows = self._rows.read()
         finally:
             self.post_message(self.Found(rows))
 
@@ -225,8 +226,8 @@ class RunsScreen(RunActions):
             Text.assemble((f"{SIGNS[info.status]} ", look), plain(say(STATUSES[info.status]))),
             Text.assemble(f"{step:>9}", (progress, accent if info.status == "running" else muted)),
             Text(plain(row.learned)),
-            Text(blocks(row.course, COURSE), style=accent),
             Text(left),
+            Text(blocks(row.course, COURSE), style=accent),
             Text(duration(age(info)), style=muted),
             Text(duration(info.seconds), style=muted),
         )

@@ -75,6 +75,8 @@ class StartScreen(Screen[None]):
         self._found: list[Choice] = []
         self._formats: dict[Path, tuple[int, str]] = {}
         """Of each config, when it was written and its format."""
+        self._run_places: set[Path] = set()
+        """Folders with runs below this one."""
         self._place = Path()
         """The folder that configs and runs are looked for in, and below."""
 
@@ -103,6 +105,7 @@ class StartScreen(Screen[None]):
 
         place = self._place
         configs, folders = configs_and_runs(place)
+        self._run_places = {folder.parent for folder in folders}
         listed = runs.list_runs(self.folder) if place == Path() and is_folder(self.folder) else []
         known = runs.with_others(listed, folders)
         found = [Choice("run", str(info.folder), run_line(info)) for info in known[:RUNS]]
@@ -214,4 +217,4 @@ class StartScreen(Screen[None]):
     def action_runs(self) -> None:
         from rlctl.tui.screens.runs import RunsScreen
 
-        self.app.push_screen(RunsScreen(self.folder, readonly=self.readonly))
+        self.app.push_screen(RunsScreen(self.folder, self._run_places, readonly=self.readonly))

@@ -61,10 +61,10 @@ def duration(seconds: float) -> str:
     """Seconds as a person says them: ``42 s``, ``3 min 05 s``, ``2 h 10 min``."""
     whole = round(seconds)
     if whole < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+        return say("{seconds} s").format(seconds=f"{seconds:.1f}" if seconds < 10 else whole)
     if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+        return say("{minutes} min {seconds:02d} s").format(minutes=whole // 60, seconds=whole % 60)
+    return say("{hours} h {minutes:02d} min").format(hours=whole // 3600, minutes=whole % 3600 // 60)
 
 
 def run_line(info: RunInfo) -> str:

@@ -189,7 +189,7 @@ def _legend(response: Response) -> Iterator[Content]:
     ]
     yield Content.assemble(*parts)
     if response.mismatch is None:
-        told = say("The trainer's log-probs are not computed apart from the update here, so no mismatch is marked.")
+        told = say("This run computes the trainer's log-probs only during the update, so no mismatch is marked.")
         yield Content.styled(told, "$text-muted")
         return
     told = say("rollout and trainer differ by a factor above 1.5: {count}; mean difference {mean} nats")

@@ -35,7 +35,7 @@ class Spark(Static):
     def show(self, series: Series, marks: Series = EMPTY) -> None:
         """Show the metric as it is now; ``marks``: an evaluation of the same, on the same scale."""
         self._series, self._marks = series, marks
-        self._draw()
+        self.call_later(self._draw)  # between other messages: all charts of a long run at once would hold up a key
 
     def on_resize(self) -> None:
         self._draw()
