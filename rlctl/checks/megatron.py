@@ -68,7 +68,7 @@ def idle_stages(config: Config, surroundings: CheckContext) -> Iterator[Problem]
             share=share,
             count=count,
             stages=stages,
-            idle=f"{stages - 1} / {slots} = {(stages - 1) / slots:.0%}",
+            idle=f"{(stages - 1) / slots:.0%}",
         )
 
 

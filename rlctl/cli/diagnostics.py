@@ -394,7 +394,9 @@ def _computed(entries: Iterable[Entry]) -> Iterator[layout.Item]:
         targets = [
             (key, value) for key, value in shared or group[0].targets if any(_is_new(entry, value) for entry in group)
         ]
-        keys = ", ".join(f"{entry.key} = {shown(entry.value)}" for entry in group)
+        keys = ", ".join(
+            dict.fromkeys(f"{entry.key} = {shown(entry.value)}" for entry in group)
+        )  # stages may share one
         at = str(group[0].at) if group[0].at else ""
         title = f"{keys} -> {_listed(targets, SHOWN_TARGETS)}"
         yield layout.Item(mark, style, title, at, without_requests(group[0].why), brief=True)

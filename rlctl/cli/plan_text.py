@@ -201,7 +201,7 @@ def schedule_line(schedule: SchedulePlan) -> str:
 def memory_lines(stage: StagePlan, to: layout.Screen, indent: int = 0) -> list[str]:
     """How full a device is in each phase, or what each role needs if the device is not known."""
     if stage.fit is None:
-        return [line for estimate in _estimates(stage.memory) for line in to.wrapped(estimate, indent)]
+        return [line for estimate in estimates_text(stage.memory) for line in to.wrapped(estimate, indent)]
     phases = stage.fit.phases
     several = len({phase.devices for phase in phases}) > 1
     names = [phase.phase.replace("_", " ") + (f" ({ranges(phase.devices)})" if several else "") for phase in phases]
@@ -234,13 +234,16 @@ def _parts(phase: PhaseEstimate) -> str:
     return ", ".join(told)
 
 
-def _estimates(estimates: Sequence[MemoryEstimate]) -> list[str]:
+def estimates_text(estimates: Sequence[MemoryEstimate]) -> list[str]:
     """What each role needs on one of its devices, and of what."""
-    return [
-        text("plan-role-memory", role=estimate.role, gib=f"{estimate.gib:.1f}")
-        + ", ".join(f"{translated(part.name)} {part.gib:.1f}" for part in estimate.parts if part.gib >= 0.05)
-        for estimate in estimates
-    ]
+    return [_estimate(estimate) for estimate in estimates]
+
+
+def _estimate(estimate: MemoryEstimate) -> str:
+    if estimate.gib < 0.1:
+        return text("plan-role-memory-little", role=estimate.role)
+    parts = ", ".join(f"{translated(part.name)} {part.gib:.1f}" for part in estimate.parts if part.gib >= 0.05)
+    return text("plan-role-memory", role=estimate.role, gib=f"{estimate.gib:.1f}", parts=parts)
 
 
 def cost_line(cost: StepCost) -> str:

@@ -300,7 +300,7 @@ def _in_script(
     if added:
         if (last := _last_override(lines, used)) is None:
             raise UsageError(
-                said("{name} has no override on a separate line, after which new ones could be added", name=name)
+                said("rlctl cannot add overrides to {name}: none of its overrides is on a separate line", name=name)
             )
         lines = _after(lines, last, added)
     for path in [path for path, value in changes.items() if value is GONE]:

@@ -193,8 +193,7 @@ def _short(number: float) -> int | float:
 def _uneven(step: int, mini: int) -> str:
     if mini > step:
         return said(
-            "a mini-batch of {mini} is larger than the step of {step}: verl refuses it; here the step is "
-            "one mini-batch",
+            "a mini-batch of {mini} is larger than the step of {step}: verl refuses it; rlctl takes the step as one mini-batch",
             mini=mini,
             step=step,
         )
@@ -203,9 +202,8 @@ def _uneven(step: int, mini: int) -> str:
     full, rest = divmod(step, mini)
     near = arithmetic.nearest_multiples(step, mini)
     return said(
-        "{step} = {full} x {mini} + {rest}: the last mini-batch has {rest} responses here, ROLL refuses "
-        "it, verl's newest trainer pads the step, Trinity has no such step; {near} responses would "
-        "divide",
+        "{step} = {full} x {mini} + {rest}: rlctl's last mini-batch has {rest} responses. ROLL refuses such a step, verl's "
+        "newest trainer pads it, Trinity never has one; {near} responses would be even",
         step=step,
         full=full,
         mini=mini,
@@ -219,7 +217,7 @@ def _shared_unevenly(mini: int, replicas: int) -> str:
         return ""
     near = arithmetic.nearest_multiples(mini, replicas)
     return said(
-        "{mini} / {replicas} is not whole: replicas differ by one response here; {near} would divide",
+        "{mini} / {replicas} is not whole: in rlctl, replicas differ by one response; {near} would be even",
         mini=mini,
         replicas=replicas,
         near=near,

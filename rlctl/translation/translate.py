@@ -170,7 +170,7 @@ def _detected(document: Document) -> tuple[Dialect, Detection]:
                 leaves=best[1].leaves,
             ),
             at=Location(document.name),
-            hint="name its framework with --from if it is one nevertheless",
+            hint="if it is a config, name its framework with --from",
         )
     if len(ranked) > 1 and ranked[1][1].unknown == best[1].unknown:
         tied = [pair[0].name for pair in ranked if pair[1].unknown == best[1].unknown]

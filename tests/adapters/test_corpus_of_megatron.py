@@ -29,7 +29,7 @@ SIZES = re.compile(r"(train|critic|reference)\.engine(\.(\w+_parallel_size|seque
 REFUSED = {
     "verl/overrides/grpo_trainer_run_qwen3_235b_a22b_megatron": "expert 4 * expert_tensor 4 * pipeline 8 = 128, which",
 }
-"""Examples that Megatron-core itself refuses, as their devices do not divide by it, and our message."""
+"""Examples that Megatron-core itself refuses, as their devices are not divisible by it, and our message."""
 
 
 def with_devices(config: Config) -> Config:

@@ -352,7 +352,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             "batch": {"micro_batch": {"unit": "responses", "size": 64}},
         },
         "train.engine.pipeline_parallel_size",
-        "mini=256 replicas=2 share=128 count=2 stages=4 idle=3 / 5 = 60%",
+        "mini=256 replicas=2 share=128 count=2 stages=4 idle=60%",
     ),
     *[
         ("megatron-layout", {"train": {"engine": {"type": "megatron", **engine}}}, f"train.engine.{key}", words)
@@ -360,14 +360,14 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             (
                 "tensor_parallel_size",
                 {"tensor_parallel_size": 8},
-                "role=policy reason=4 heads do not divide by tensor 8 advice=set train.engine.tensor_parallel_size to",
+                "role=policy reason=4 heads are not divisible by tensor 8 advice=set train.engine.tensor_parallel_size to",
             ),
             (
                 "context_parallel_size",
                 {"tensor_parallel_size": 4, "context_parallel_size": 2},
                 "4 heads / tensor 4 = 1, .* context 2",
             ),
-            ("pipeline_parallel_size", {"pipeline_parallel_size": 8}, "4 layers do not divide by pipeline 8"),
+            ("pipeline_parallel_size", {"pipeline_parallel_size": 8}, "4 layers are not divisible by pipeline 8"),
             (
                 "virtual_pipeline_parallel_size",
                 {"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 4},

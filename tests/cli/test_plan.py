@@ -10,8 +10,9 @@ import pytest
 
 from rlctl.cli import layout, plan_text
 from rlctl.cli.launch import differences, read_plan, shape
-from rlctl.cli.plan_text import ranges, schedule_line
+from rlctl.cli.plan_text import estimates_text, ranges, schedule_line
 from rlctl.config import config_from
+from rlctl.planning.memory.parts import MemoryEstimate, MemoryPart
 from rlctl.planning.plan import Cluster, SchedulePlan, make_plan, plan_from
 
 
@@ -105,7 +106,7 @@ def test_a_run_on_a_buffer_ends_when_that_is_dry() -> None:
         "until the buffer is empty",
         "at most 9 steps, or until the buffer is empty",
         "9 steps",
-        "number of steps unknown (--rows N gives the rows of the training data)",
+        "number of steps depends on the rows of the training data (rlctl plan --rows N computes it)",
     ]
     drained = {"run": {"mode": "train_only"}, "schedule": {"total_epochs": 3}, "placement": {"device": "cpu"}}
     [stage] = make_plan(config_from({**drained, "model": {"path": "m"}, "rewards": [{"type": "rule"}]})).stages
@@ -153,3 +154,9 @@ def test_what_runs_do_not_honour_is_refused_under_its_key_and_not_saved(rlctl: A
     assert "'rollout.sampling.num_beams'" in shown.err
     assert "not-supported" in shown.err
     assert not saved.exists()
+
+
+def test_little_memory_is_told_without_parts() -> None:
+    """A tiny model's plan said ``rollout 0.0 GiB per device:`` and nothing after it."""
+    little = MemoryEstimate("rollout", (MemoryPart("rollout weights", 0.01),))
+    assert estimates_text([little]) == ["rollout less than 0.1 GiB per device"]

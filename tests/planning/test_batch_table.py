@@ -61,7 +61,7 @@ def test_tokens_give_an_upper_bound() -> None:
     ("batch", "row", "said"),
     [
         ({"mini_batch_responses": 100}, "mini-batches of a pass", "512 = 5 x 100 + 12"),
-        ({"mini_batch_responses": 100}, "mini-batches of a pass", "500 or 600 responses would divide"),
+        ({"mini_batch_responses": 100}, "mini-batches of a pass", "500 or 600 responses would be even"),
         ({"mini_batch_responses": 600}, "mini-batches of a pass", "verl refuses it"),
         ({"mini_batch_responses": 8}, "mini-batch on a replica", "(8 % 16 = 8)"),
         (

@@ -136,7 +136,7 @@ def test_a_folder_may_be_named_as_a_file_is(tmp_path: Path) -> None:
 
 
 def test_devices_are_written_that_divide_a_mini_batch() -> None:
-    """Trinity's trainer has devices of its own; verl's roles share all, and it stops at a mini-batch that does not divide by them."""
+    """Trinity's trainer has devices of its own; verl's roles share all, and it stops at a mini-batch that is not divisible by them."""
     sizes = {"buffer.batch_size": 6, "algorithm.repeat_times": 1, "buffer.train_batch_size": 6}
     text = write_yaml(tree(changed("trinity", sizes)))
     loaded, report = read_document(read_yaml(text, "trinity.yaml"), dialect="trinity", environment={})

@@ -455,7 +455,7 @@ def test_what_the_target_would_refuse_is_said_by_convert() -> None:
     )
     done = convert(text, "roll", dialect="verl", environment={})
     found = [finding for finding in done.report.findings if finding.code == "target-refuses"]
-    assert [item.key for item in found if "(3 x 1) does not divide by the data-parallel size" in item.message]
+    assert [item.key for item in found if "(3 x 1) is not divisible by the data-parallel size" in item.message]
     assert all(finding.hint for finding in found)
 
 

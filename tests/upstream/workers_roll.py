@@ -61,7 +61,7 @@ def _strategy(role: str, worker: Any) -> None:
     if name.startswith("fsdp2"):
         shared = worker.model_args.ulysses_size or 1
         assert settings.get("fsdp_size", 1) >= shared, f"{role}: fsdp size should be greater than cp size."
-        assert len(worker.device_mapping) % shared == 0, f"{role}: devices do not divide by ulysses_size"
+        assert len(worker.device_mapping) % shared == 0, f"{role}: devices are not divisible by ulysses_size"
     if name.startswith("megatron"):
         from roll.utils.config_utils import calculate_megatron_dp_size
 
@@ -92,7 +92,7 @@ def _batch(kind: str, config: Any, trained: Any) -> None:
     responses, ranks = config.rollout_batch_size * group, replicas(trained)
     if responses <= 0 or kind == "agentic":
         return  # agentic batches are cut or filled up to what divides
-    assert responses % ranks == 0, f"{responses} responses of a step do not divide by {ranks} data-parallel ranks"
+    assert responses % ranks == 0, f"{responses} responses of a step are not divisible by {ranks} data-parallel ranks"
     mini = trained.training_args.per_device_train_batch_size * trained.training_args.gradient_accumulation_steps
     assert responses // ranks >= mini, (
         f"{responses // ranks} responses of a rank are less than its mini-batch of {mini}"

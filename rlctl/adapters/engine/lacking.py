@@ -82,7 +82,7 @@ LACKS: Mapping[str, tuple[str, str]] = {
         "the engine's own limit applies; speed may differ, results don't",
     ),
     "rollout.split_groups": ("switch to spread a group over engines", "speed may differ, results don't"),
-    "rewards.weight": ("weights for rewards", "the score counts as it is"),
+    "rewards.weight": ("weights for rewards", "the score is used unchanged"),
     "rewards.applies_to": ("choice of rewards by a row's tag", "the row's data source decides what scores it"),
     "rewards.on_error": ("choice of what an error in a reward does", "an error may end the run"),
     "rewards.timeout": ("time limit for one reward", "a call that hangs delays the step"),

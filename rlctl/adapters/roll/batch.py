@@ -123,12 +123,12 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
     if rest or not share:
         near = arithmetic.nearest_multiples(total, count)
         reason = said(
-            "{total} responses do not divide over {count} ranks ({total} / {count} = {value:g})",
+            "{total} responses cannot be shared evenly by {count} ranks ({total} / {count} = {value:g})",
             total=total,
             count=count,
             value=total / count,
         )
-        yield Inexpressible((view.to(source),), said("{reason}; {near} would be", reason=reason, near=near))
+        yield Inexpressible((view.to(source),), said("{reason}; {near} could be", reason=reason, near=near))
         share = max(1, round(total / count))
     if micro.unit == "tokens" and keeps(view, DYNAMIC):
         yield Flow(view.path(DYNAMIC), True, places[2:])
@@ -136,12 +136,16 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
         each, note = _kept_size(view, share), said("{total} responses / {count} ranks", total=total, count=count)
     elif micro.unit == "tokens":
         most = longest(view)
-        each = largest_divisor(share, max(1, micro.size // most))
-        share_of = said(
-            "{size} tokens / {most} of the longest response = {each}", size=micro.size, each=each, most=most
-        )
+        fitting = max(1, micro.size // most)
+        each = largest_divisor(share, fitting)
         note = together(
-            [share_of, "ROLL's own dynamic batching would change the number of responses of an optimizer step"]
+            [
+                _fitting(micro.size, fitting, most),
+                said("{each} divides the {share} responses of a rank", each=each, share=share)
+                if each != fitting
+                else "",
+                "ROLL's own dynamic batching would change the number of responses of an optimizer step",
+            ]
         )
         yield Inexpressible((view.to("batch.micro_batch"),), note, idle=True)
     else:
@@ -226,6 +230,15 @@ def _read_log_probs(view: Reading) -> Iterator[Flow]:
         )
 
 
+def _fitting(tokens: int, fitting: int, most: int) -> str:
+    return said(
+        "{tokens} tokens hold {fitting} of the longest sequences ({most} tokens)",
+        tokens=tokens,
+        fitting=fitting,
+        most=most,
+    )
+
+
 def _write_log_probs(view: Writing) -> Iterator[Out]:
     micro = view.config.batch.log_prob_micro_batch or view.config.batch.micro_batch
     own = view.config.batch.log_prob_micro_batch is not None
@@ -238,7 +251,7 @@ def _write_log_probs(view: Writing) -> Iterator[Out]:
     if micro.unit == "tokens":
         most = longest(view)
         each = max(1, micro.size // most)
-        note = said("{size} tokens / {most} of the longest response = {each}", size=micro.size, each=each, most=most)
+        note = _fitting(micro.size, each, most)
         yield Flow(view.path(f"{A}.infer_batch_size"), each, used, "derived", note, always=True)
         yield Inexpressible((view.to("batch.log_prob_micro_batch"),), note, idle=True)
         return

@@ -48,7 +48,9 @@ class Objective(Same):
     def write(self, value: Any, view: Writing) -> Any:
         if value not in OBJECTIVES:
             known = ", ".join(OBJECTIVES)
-            raise InexpressibleError(said("ROLL distills by {objectives}, not by {loss}", objectives=known, loss=value))
+            raise InexpressibleError(
+                said("ROLL has the distillation losses {objectives}, but not {loss}", objectives=known, loss=value)
+            )
         return value
 
 

@@ -64,7 +64,7 @@ def _of_role(role: str) -> Iterator[Requirement]:
     yield Requirement(
         f"{role}.device_mapping",
         lambda v: v.written(f"{role}.device_mapping") and _devices(v, role) % _each(v, role),
-        said("{role}.device_mapping does not divide by the devices of one worker", role=role),
+        said("{role}.device_mapping is not divisible by the devices of one worker", role=role),
         WORKER,
         said("change {role}.device_mapping, or the parallel sizes of {role}.strategy_args.strategy_config", role=role),
     )
@@ -158,15 +158,15 @@ ROWS: tuple[Requirement, ...] = (
             and _devices(v, "actor_train") % _model_parallel(v, "actor_train") == 0
             and v["rollout_batch_size"] % (_devices(v, "actor_train") // _model_parallel(v, "actor_train"))
         ),
-        "rollout_batch_size ({rollout_batch_size}) does not divide by the data-parallel size of actor_train",
+        "rollout_batch_size ({rollout_batch_size}) is not divisible by the data-parallel size of actor_train",
         f"{CONFIGS}, validate_megatron_batch_size",
         "change rollout_batch_size, or the parallel sizes of actor_train",
     ),
     Requirement(
         "num_return_sequences_in_group",
         lambda v: _is_rlvr(v) and _responses(v) % _ranks(v),
-        "rollout_batch_size x num_return_sequences_in_group ({rollout_batch_size} x {num_return_sequences_in_group}) does not "
-        "divide by the data-parallel size of actor_train",
+        "rollout_batch_size x num_return_sequences_in_group ({rollout_batch_size} x {num_return_sequences_in_group}) is not "
+        "divisible by the data-parallel size of actor_train",
         "roll/distributed/scheduler/protocol.py, DataProto.chunk",
         "change rollout_batch_size, or actor_train.device_mapping",
     ),
@@ -182,7 +182,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: (
             "megatron" in _strategy(v, "actor_train") and _devices(v, "actor_train") % _model_parallel(v, "actor_train")
         ),
-        "the devices of actor_train do not divide by tensor x pipeline x context parallel sizes",
+        "the devices of actor_train are not divisible by tensor x pipeline x context parallel sizes",
         "roll/utils/config_utils.py, calculate_megatron_dp_size",
         "change actor_train.device_mapping, or the parallel sizes",
     ),
@@ -225,7 +225,7 @@ ROWS: tuple[Requirement, ...] = (
                 and v.number(batch, 128) % v.number(f"{manager}.group_size")
             ),
             said(
-                "{batch} ({{{batch}}}) does not divide by {manager}.group_size ({{{manager}.group_size}})",
+                "{batch} ({{{batch}}}) is not divisible by {manager}.group_size ({{{manager}.group_size}})",
                 batch=batch,
                 manager=manager,
             ),
@@ -241,7 +241,7 @@ ROWS: tuple[Requirement, ...] = (
             and v.number("val_batch_size", 128) > 0
             and v.number("val_batch_size", 128) % _agentic(v, "val_env_manager")
         ),
-        "val_batch_size ({val_batch_size}) does not divide by the environments of val_env_manager",
+        "val_batch_size ({val_batch_size}) is not divisible by the environments of val_env_manager",
         AGENTIC,
         "change val_batch_size, or num_env_groups or group_size of val_env_manager",
     ),

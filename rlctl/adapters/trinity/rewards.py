@@ -346,7 +346,7 @@ def _write_args(
             yield Inexpressible(
                 used,
                 said(
-                    "Trinity's {name} finds and compares answers its own way, without {key} {value}",
+                    "Trinity's {name} has its own way to find and compare answers; it does not use {key} {value}",
                     name=name,
                     key=key,
                     value=value,

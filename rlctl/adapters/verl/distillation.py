@@ -142,7 +142,7 @@ def _write_loss(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
         yield Inexpressible(
             used,
             said(
-                "verl distills by {top_k}, {estimators}, not by {wanted}",
+                "verl has the distillation losses {top_k}, {estimators}, but not {wanted}",
                 top_k=TOP_K,
                 estimators=", ".join(ESTIMATORS),
                 wanted=wanted,

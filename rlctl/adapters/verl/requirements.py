@@ -117,7 +117,7 @@ def _mini(role: str, needed: Callable[[Values], bool], source: str) -> Iterator[
     yield Requirement(
         micro,
         lambda values: needed(values) and values[micro] is not None and values[mini] % values[micro],
-        said("{mini} ({{{mini}}}) does not divide by {micro} ({{{micro}}})", mini=mini, micro=micro),
+        said("{mini} ({{{mini}}}) is not divisible by {micro} ({{{micro}}})", mini=mini, micro=micro),
         source,
         said("set {role}.ppo_micro_batch_size_per_gpu instead", role=role),
     )
@@ -160,7 +160,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{ACTOR}.megatron.tensor_model_parallel_size",
         lambda v: _static(ACTOR)(v) and _strategy(v) == "megatron" and _gpus(v) % _model_parallel(v),
-        "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) do not divide by tensor x pipeline x context parallel sizes",
+        "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) are not divisible by tensor x pipeline x context parallel sizes",
         CONFIG,
         "change the parallel sizes of actor_rollout_ref.actor.megatron, or trainer.n_gpus_per_node",
     ),
@@ -168,8 +168,8 @@ ROWS: tuple[Requirement, ...] = (
         "data.train_batch_size",
         lambda v: _static(ACTOR)(v) and v["data.train_batch_size"] * v[f"{ROLLOUT}.n"] % _smallest_batch(v),
         said(
-            "data.train_batch_size x {rollout}.n ({{data.train_batch_size}} x {{{rollout}.n}}) does not "
-            "divide by the number of GPUs, or with Megatron by its replicas times their micro-batch",
+            "data.train_batch_size x {rollout}.n ({{data.train_batch_size}} x {{{rollout}.n}}) is not "
+            "divisible by the number of GPUs, or with Megatron by its replicas times their micro-batch",
             rollout=ROLLOUT,
         ),
         CONFIG,
@@ -331,8 +331,8 @@ ROWS: tuple[Requirement, ...] = (
         f"{ACTOR}.ppo_mini_batch_size",
         lambda v: v[f"{ACTOR}.ppo_mini_batch_size"] * v[f"{ROLLOUT}.n"] % _replicas(v),
         said(
-            "a mini-batch of {{{actor}.ppo_mini_batch_size}} prompts x {{{rollout}.n}} responses does not "
-            "divide by the data-parallel ranks",
+            "a mini-batch of {{{actor}.ppo_mini_batch_size}} prompts x {{{rollout}.n}} responses is not "
+            "divisible by the data-parallel ranks",
             actor=ACTOR,
             rollout=ROLLOUT,
         ),
@@ -342,7 +342,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{ROLLOUT}.tensor_model_parallel_size",
         lambda v: _in_turns(v) and _gpus(v) % _engine_devices(v),
-        "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) do not divide by the devices of a rollout engine",
+        "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) are not divisible by the devices of a rollout engine",
         f"{WORKERS}, ActorRolloutRefWorker.init_model",
         said("set {rollout}.tensor_model_parallel_size to a divisor of the number of GPUs", rollout=ROLLOUT),
     ),

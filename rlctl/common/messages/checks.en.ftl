@@ -1,5 +1,5 @@
 # What `rlctl check` finds. The part of an id before the first underscore is the finding's code.
-# .about says what a code means, .hint what to do; .otherwise replaces the hint if a file cannot express its values.
+# .about says what a code means, .hint what to do.
 # { $fix } stands for the values that solve it, { $first } for the nearest one; { $key } is the key that the finding is about.
 
 ## What a run reads
@@ -209,10 +209,16 @@ megatron-layout = { $role }: { $reason }
     .about = A Megatron parallel size doesn't divide the model dimension it shards.
     .hint = { $advice }
 
-pipeline-idle = a mini-batch of { $mini } responses / { $replicas } replicas = { $share }, in { $count } micro-batches for { $stages } pipeline stages: each stage idles for ({ $stages } - 1) / ({ $count } + { $stages } - 1) = { $idle } of the time
+pipeline-idle = a mini-batch of { $mini } responses is { $share } on each of { $replicas } replicas, { $count ->
+        [one] one micro-batch
+       *[other] { $count } micro-batches
+    } for { $stages } pipeline stages: each stage is idle { $idle } of the time
     .about = Fewer micro-batches than pipeline stages; the pipeline bubble dominates.
     .hint = { $fix }, or lower train.engine.pipeline_parallel_size
-pipeline-idle_tokens = a mini-batch of { $mini } responses / { $replicas } replicas = { $share }, in up to { $count } micro-batches for { $stages } pipeline stages: each stage idles for ({ $stages } - 1) / ({ $count } + { $stages } - 1) = { $idle } of the time
+pipeline-idle_tokens = a mini-batch of { $mini } responses is { $share } on each of { $replicas } replicas, at most { $count ->
+        [one] one micro-batch
+       *[other] { $count } micro-batches
+    } for { $stages } pipeline stages: each stage is idle { $idle } of the time
     .hint = { $fix }, or lower train.engine.pipeline_parallel_size
 
 role-devices = placement.rollout_devices takes { $rollout } of { $total } devices, so training has none

@@ -48,7 +48,7 @@ devices-shared = verl trains and generates on all { $devices } devices; the sour
     .about = verl shares all devices between training and rollout.
 
 devices-uneven = verl stops at a mini-batch of { $mini } responses on { $replicas } replicas, because it doesn't divide evenly
-    .about = verl refuses a mini-batch that doesn't divide by the replicas.
+    .about = verl refuses a mini-batch that isn't divisible by the number of replicas.
     .hint = { $more ->
         [none] use { $fewer } devices
        *[other] use { $fewer } devices, or { $more }
@@ -83,7 +83,7 @@ other-environment = { $reason }
     .hint = { $advice }
 
 other-data-and-reward = { $reason }
-    .about = The target reads other rows, or scores them otherwise, than the source.
+    .about = The target does not read the same rows as the source, or scores them differently.
     .hint = write each row as a question and an answer, and name a reward in default_reward_fn_type (math_boxed_reward, countdown_reward, ...) or your own workflow in default_workflow_type
 
 cut-responses-masked = Trinity's { $workflow } does not train on truncated responses; the source does, with the overlong penalty if it has one

@@ -60,7 +60,7 @@ plan-steps = { $count ->
         [one] one step
        *[other] { $count } steps
     }
-plan-steps-unknown = number of steps unknown (--rows N gives the rows of the training data)
+plan-steps-unknown = number of steps depends on the rows of the training data (rlctl plan --rows N computes it)
 plan-dry = until the buffer is empty
 plan-dry-within = at most { $steps }, or until the buffer is empty
 plan-evaluates = evaluate every { $count ->
@@ -75,7 +75,8 @@ plan-saves = save every { $count ->
 plan-saves-never = no checkpoint during training
 plan-gib = { $gib } of { $of } GiB
 plan-rest = rest { $gib }
-plan-role-memory = { $role } { $gib } GiB per device:{ " " }
+plan-role-memory = { $role } { $gib } GiB per device: { $parts }
+plan-role-memory-little = { $role } less than 0.1 GiB per device
 plan-operations = up to { $flops } operations per step
 plan-training-time = about { $time } of training
 plan-generation-time = about { $time } of generation

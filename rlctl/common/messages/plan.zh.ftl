@@ -33,7 +33,7 @@ plan-optimizer = 每步更新 { $count } 次参数{ $passes ->
        *[other] ，回答共训练 { $passes } 遍
     }
 plan-steps = 共 { $count } 步
-plan-steps-unknown = 步数未知（用 --rows N 给出训练数据的行数）
+plan-steps-unknown = 步数取决于训练数据的行数（可用 rlctl plan --rows N 计算）
 plan-dry = 直到 buffer 取空
 plan-dry-within = 最多{ $steps }，或直到 buffer 取空
 plan-evaluates = 每 { $count } 步评测一次
@@ -42,7 +42,8 @@ plan-saves = 每 { $count } 步保存一次
 plan-saves-never = 训练中不保存 checkpoint
 plan-gib = { $gib } / { $of } GiB
 plan-rest = 其余 { $gib }
-plan-role-memory = { $role } 每个设备 { $gib } GiB：
+plan-role-memory = { $role } 每个设备 { $gib } GiB：{ $parts }
+plan-role-memory-little = { $role } 每个设备不到 0.1 GiB
 plan-operations = 每步最多 { $flops } 次运算
 plan-training-time = 训练约 { $time }
 plan-generation-time = 生成约 { $time }

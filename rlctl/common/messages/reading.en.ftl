@@ -145,7 +145,7 @@ shipped-config = '{ $config }' comes with { $framework }, so unset keys have { $
 composed-config = Hydra composed this config; { $file } says which { $count } keys were written, the others are defaults
     .about = A config that Hydra wrote for a run; the overrides next to it list the keys that were set on purpose.
 
-environment = replaced by values of this machine's environment or the script's defaults, because they are not strings: { $variables }
+environment = variables of the script replaced by their values in this environment, or else by the script's defaults, because their keys take no strings: { $variables }
     .about = Variables of the script that rlctl resolved with this machine's environment.
 environment_sandbox = the sandbox doesn't pass { $variables } from your environment to the script
     .hint = --env { $variable }=VALUE passes a variable

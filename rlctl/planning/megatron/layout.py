@@ -133,7 +133,7 @@ def _pipeline(engine: Megatron, shape: ModelShape | None) -> Iterator[Broken]:
     other = stages if by_stages else chunks
     yield Broken(
         key,
-        said("{what} do not divide by {each}", what=what, each=each),
+        said("{what} are not divisible by {each}", what=what, each=each),
         said(
             "{nearest}, or set the layers of each stage with {key}",
             nearest=_set(key, value, lambda size: layers % (size * other) == 0, most),
@@ -187,7 +187,7 @@ def _widths(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         yield Broken(
             "tensor_parallel_size",
             said(
-                "{counts} do not divide by tensor {tensor}",
+                "{counts} are not divisible by tensor {tensor}",
                 counts=together(wrong, {"en": " and ", "zh": "、"}),
                 tensor=tensor,
             ),
@@ -197,7 +197,7 @@ def _widths(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         yield Broken(
             "context_parallel_size",
             said(
-                "{heads} heads / tensor {tensor} = {each}, which do not divide by context {context}",
+                "{heads} heads / tensor {tensor} = {each}, which are not divisible by context {context}",
                 heads=heads,
                 tensor=tensor,
                 each=heads // tensor,
@@ -228,7 +228,7 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         yield Broken(
             "expert_parallel_size",
             said(
-                "{experts} experts do not divide by expert {expert}",
+                "{experts} experts are not divisible by expert {expert}",
                 experts=shape.experts,
                 expert=engine.expert_parallel_size,
             ),
@@ -244,7 +244,7 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         yield Broken(
             "expert_tensor_parallel_size",
             said(
-                "an expert's intermediate size {size} does not divide by expert_tensor {expert_tensor}",
+                "an expert's intermediate size {size} is not divisible by expert_tensor {expert_tensor}",
                 size=shape.expert_intermediate,
                 expert_tensor=expert_tensor,
             ),

@@ -279,7 +279,7 @@ def auto_rule(source: str) -> Auto:
         return Auto("dapo_math", wrong=-1.0)
     if source in AUTO:
         return AUTO[source]
-    known = said("the built-in ones are {names} and aime...", names=", ".join(AUTO))
+    known = said("built-in rules: {names}, and sources whose names start with aime", names=", ".join(AUTO))
     raise RunError(
         said("rule auto has no rule for the data source {source!r}; {known}", source=source, known=known),
         hint=NO_RULE.get(

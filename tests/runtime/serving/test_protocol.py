@@ -82,3 +82,11 @@ def test_a_completion_has_one_prompt() -> None:
     assert read_completion({"prompt": [[1, 2]]}).prompt == (1, 2)
     with pytest.raises(ApiError, match="one request per prompt"):
         read_completion({"prompt": ["one", "two"]})
+
+
+def test_an_error_is_answered_in_the_language_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ApiError) as raised:
+        read_chat({"messages": HELLO, "n": -1})
+    assert raised.value.body()["error"]["message"] == "n is -1; expected a whole number above 0"
+    monkeypatch.setenv("RLCTL_LANGUAGE", "zh")
+    assert raised.value.body()["error"]["message"] == "n 为 -1；应为大于 0 的整数"

@@ -34,7 +34,7 @@ def config_of(path: str, engine: dict[str, Any], **sections: Any) -> Any:
 @pytest.mark.parametrize(
     ("engine", "sections", "message"),
     [
-        ({"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 4}, {}, "4 layers do not divide by pipeline 2 . virtual_pipeline 4 = 8"),
+        ({"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 4}, {}, "4 layers are not divisible by pipeline 2 . virtual_pipeline 4 = 8"),
         ({"tensor_parallel_size": 4, "context_parallel_size": 4}, {}, "4 heads / tensor 4 = 1"),
         ({"transformer": {"moe_z_los_coeff": 1.0}}, {}, "has no moe_z_los_coeff"),
         ({}, {"model": {"attention": "sdpa"}}, "model.attention sdpa on the Megatron engine"),
