@@ -39,7 +39,7 @@ def edited(app: App[Any], text: str, name: str) -> str | None:
                 code = subprocess.run([*words, str(path)], check=False).returncode
         except SuspendNotSupported as error:
             raise NoEditorError(
-                "there is no terminal that an editor could have", hint="run rlctl tui in one"
+                "no terminal is available to open the editor in", hint="run rlctl tui in one"
             ) from error
         except OSError as error:
             raise NoEditorError(

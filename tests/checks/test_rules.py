@@ -360,12 +360,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             (
                 "tensor_parallel_size",
                 {"tensor_parallel_size": 8},
-                "role=policy reason=4 heads are not divisible by tensor 8 advice=set train.engine.tensor_parallel_size to",
+                "role=policy reason=4 heads are not divisible by the tensor parallel size 8 advice=set train.engine.tensor_parallel_size to",
             ),
             (
                 "context_parallel_size",
                 {"tensor_parallel_size": 4, "context_parallel_size": 2},
-                "4 heads / tensor 4 = 1, .* context 2",
+                "4 heads / tensor parallel size 4 = 1, .* context parallel size 2",
             ),
             ("pipeline_parallel_size", {"pipeline_parallel_size": 8}, "4 layers are not divisible by pipeline 8"),
             (

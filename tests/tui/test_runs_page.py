@@ -218,9 +218,9 @@ def test_a_row_says_how_a_run_is_and_where_it_goes(folder: Path) -> None:
         cells = {
             str(row[1]): [str(cell).strip() for cell in row] for row in map(table.get_row_at, range(table.row_count))
         }
-        assert cells["first"][2:6] == ["✓ finished", "9/9 ━━━━━━", "0.9 reward", "▁▂▃▄▅▅▆▇█"]
+        assert cells["first"][2:7] == ["✓ finished", "9/9 ━━━━━━", "0.9 reward", "", "▁▂▃▄▅▅▆▇█"]
         assert cells["second"][2] == "✗ failed"
-        assert cells["third"][5] == "▁▁▁▁▁▁"
+        assert cells["third"][6] == "▁▁▁▁▁▁"
 
     drive(RlctlApp(runs_folder=folder), act, (160, 40))
 

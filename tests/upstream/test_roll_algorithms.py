@@ -65,7 +65,7 @@ def test_kl(theirs: str, ours: str) -> None:
 def test_aggregation(mode: str, weighted: bool) -> None:
     """Weights are of responses. ROLL's token mean adds up what is under no mask too, where its workers leave zeros.
 
-    ``seq_mean_token_sum_norm`` is not here: ROLL is not divisible by the number of responses there.
+    ``seq_mean_token_sum_norm`` is not here: ROLL does not divide by the number of responses there.
     """
     values, weights = randn(4, 7, seed=5) * MASK, randn(4, seed=6).abs()
     expected = roll(

@@ -187,7 +187,7 @@ def _widths(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         yield Broken(
             "tensor_parallel_size",
             said(
-                "{counts} are not divisible by tensor {tensor}",
+                "{counts} are not divisible by the tensor parallel size {tensor}",
                 counts=together(wrong, {"en": " and ", "zh": "、"}),
                 tensor=tensor,
             ),
@@ -197,7 +197,8 @@ def _widths(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         yield Broken(
             "context_parallel_size",
             said(
-                "{heads} heads / tensor {tensor} = {each}, which are not divisible by context {context}",
+                "{heads} heads / tensor parallel size {tensor} = {each}, which is not divisible by the context parallel "
+                "size {context}",
                 heads=heads,
                 tensor=tensor,
                 each=heads // tensor,
@@ -228,7 +229,7 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         yield Broken(
             "expert_parallel_size",
             said(
-                "{experts} experts are not divisible by expert {expert}",
+                "{experts} experts are not divisible by the expert parallel size {expert}",
                 experts=shape.experts,
                 expert=engine.expert_parallel_size,
             ),
@@ -244,7 +245,7 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         yield Broken(
             "expert_tensor_parallel_size",
             said(
-                "an expert's intermediate size {size} is not divisible by expert_tensor {expert_tensor}",
+                "an expert's intermediate size {size} is not divisible by the expert tensor parallel size {expert_tensor}",
                 size=shape.expert_intermediate,
                 expert_tensor=expert_tensor,
             ),

@@ -172,4 +172,6 @@ class CompareScreen(Screen[None]):
 
 def _shown(value: Any) -> str:
     """A value as a file has it."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_shown, value))}]"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -35,7 +35,7 @@ def config_of(path: str, engine: dict[str, Any], **sections: Any) -> Any:
     ("engine", "sections", "message"),
     [
         ({"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 4}, {}, "4 layers are not divisible by pipeline 2 . virtual_pipeline 4 = 8"),
-        ({"tensor_parallel_size": 4, "context_parallel_size": 4}, {}, "4 heads / tensor 4 = 1"),
+        ({"tensor_parallel_size": 4, "context_parallel_size": 4}, {}, "4 heads / tensor parallel size 4 = 1"),
         ({"transformer": {"moe_z_los_coeff": 1.0}}, {}, "has no moe_z_los_coeff"),
         ({}, {"model": {"attention": "sdpa"}}, "model.attention sdpa on the Megatron engine"),
         ({}, {"train": {"optimizer": {"type": "lion"}}}, "lion; the Megatron engine has"),
