@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from textual.widgets import Input, OptionList, Select, TabbedContent, TextArea
 from rlctl.cli import tui as command
 from rlctl.common.errors import UsageError
 from rlctl.common.report import fact_in
-from rlctl.editing.session import Session
+from rlctl.editing.session import Draft, Session
 from rlctl.translation.translate import FACTS
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.dialogs.facts import MEANINGS, FactsScreen
@@ -215,6 +216,27 @@ def test_keys_that_come_at_once_go_where_they_are_meant_to(file: Path) -> None:
 
     drive(RlctlApp(session=Session.open(file)), act)
     assert file.read_text() == FILE.replace("seed: 1", "seed: 77")
+    assert (file.parent / "new.yaml").read_text() == file.read_text()
+
+
+def test_a_save_is_written_before_the_save_under_another_name_after_it(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Session.draft
+
+    def slow(session: Session) -> Draft:
+        time.sleep(1.0)
+        return real(session)
+
+    monkeypatch.setattr(Session, "draft", slow)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("run", "seed"))
+        await burst(screen, pilot, "end", "7", "ctrl+s", "f12", "end", "ctrl+u", *"new.yaml", "enter")
+        await settled(screen, pilot)
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert file.read_text() == FILE.replace("seed: 1", "seed: 17")
     assert (file.parent / "new.yaml").read_text() == file.read_text()
 
 

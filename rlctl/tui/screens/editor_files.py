@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -105,6 +106,7 @@ class EditorFiles(Screen[None]):
         self.session, self.readonly = session, readonly
         session.readonly = readonly
         self._given_up = False
+        self._drafting = asyncio.Lock()
         self._kept: list[tuple[str, Any, Any]] = []
         """What the file says otherwise, as the user knows: key, the value here, the one in the file."""
         self._told: str | None = None
@@ -236,14 +238,20 @@ class EditorFiles(Screen[None]):
 
     # What saving would change besides
 
-    @work(thread=True, exclusive=True, group="draft")
     def _prepare(self, writing: Writing) -> None:
-        """Find out in a thread what would be written; what nobody asked for is asked about, then it is written."""
-        try:
-            found: Draft | RlctlError = writing.make()
-        except RlctlError as error:
-            found = error
-        self.post_message(self.Drafted(found, writing))
+        """Find out what would be written; what nobody asked for is asked about, then it is written.
+
+        Asked again, only the last one counts; but saving under another name takes the place of no save of this file.
+        """
+        self.run_worker(self._drafted(writing), group="save-as" if writing.is_listed else "save", exclusive=True)
+
+    async def _drafted(self, writing: Writing) -> None:
+        async with self._drafting:  # in the order in which they were asked for
+            try:
+                found: Draft | RlctlError = await asyncio.to_thread(writing.make)
+            except RlctlError as error:
+                found = error
+            self.post_message(self.Drafted(found, writing))
 
     def on_editor_files_drafted(self, message: Drafted) -> None:
         draft, writing = message.found, message.writing
