@@ -58,9 +58,9 @@ def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: 
         return found
     dialect = dialect_called(runner)
     version = release if own else dialect.newest
-    told = {stopping.code for stopping in found}
+    reported = {stopping.code for stopping in found}
     for row, message in refused(requirements, dialect, document, release=version, environment=os.environ):
-        if row.told in told:
+        if row.writer_code in reported:
             continue
         source = f"{runner} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))

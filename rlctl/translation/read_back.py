@@ -19,7 +19,7 @@ from rlctl.adapters.engine.requirements import refused, requirements_of
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location, RlctlError
 from rlctl.common.messages.reasons import said, together
-from rlctl.common.numbers import natural
+from rlctl.common.numbers import is_number, natural
 from rlctl.common.ranks import BY_CODE, Rank, rank_of
 from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
@@ -110,7 +110,7 @@ def refusals(report: Report, file: File, *, script: bool) -> list[Finding]:
     target, document = dialect_called(file.name), as_document(file)
     kind = file.kind if script else ""
     found = refused(requirements, target, document, release=file.release, environment={}, kind=kind)
-    found = [(row, message) for row, message in found if not row.told]
+    found = [(row, message) for row, message in found if not row.writer_code]
     if not found:
         return []
     level, name = Level.NOTE if _is_refused(report) else Level.WARNING, SHOWN.get(file.name, file.name)
@@ -160,10 +160,6 @@ def _of_part(loaded: Loaded, file: File) -> tuple[Loaded, str]:
         return loaded, ""
     given = next(part for number, _, part in stage_parts(loaded) if number == index)
     return Loaded(given.config, given.sources), f"stages[{index}]."
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def accounted(
@@ -236,7 +232,7 @@ def _rounded(item: Difference, found: Collection[Difference]) -> bool:
 
 def _is_quantity(value: Any) -> bool:
     """Whether a value is a number, or an interval: a number with its unit."""
-    return _is_number(value) or (isinstance(value, dict) and len(value) == 1 and all(map(_is_number, value.values())))
+    return is_number(value) or (isinstance(value, dict) and len(value) == 1 and all(map(is_number, value.values())))
 
 
 def _changed(entry: Entry, note: str, *, rounded: bool) -> Entry:

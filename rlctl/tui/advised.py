@@ -9,6 +9,7 @@ from pathlib import Path
 from rlctl import runs
 from rlctl.common.errors import ConfigError, RlctlError
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.config import Config, stages_of, to_plain
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing.session import Change, Session
@@ -83,8 +84,7 @@ def told(config: Config, changes: Sequence[Change]) -> str:
         if isinstance(change.value, list) and isinstance(change.value[-1], dict) and "type" in change.value[-1]:
             parts.append(f"{dotted(change.path)} + {change.value[-1]['type']}")
             continue
-        is_number = isinstance(before, (int, float)) and not isinstance(before, bool)
-        parts.append(f"{dotted(change.path)} {before:g} → {change.value:g}" if is_number else change.label)
+        parts.append(f"{dotted(change.path)} {before:g} → {change.value:g}" if is_number(before) else change.label)
     return ", ".join(parts)
 
 

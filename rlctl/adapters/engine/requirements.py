@@ -65,7 +65,7 @@ class Requirement:
     source: str
     """The framework's file and function."""
     hint: str = ""
-    told: str = ""
+    writer_code: str = ""
     """The code of what the framework's writer says of the same, if it does."""
 
     def worded(self, values: Values) -> str:

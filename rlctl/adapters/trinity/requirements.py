@@ -312,7 +312,7 @@ ROWS: tuple[Requirement, ...] = (
             said("{key} names a single file, but load_dataset takes a folder or a dataset's name", key=key),
             f"trinity/buffer/reader/file_reader.py, {reader}",
             "put each file into a separate folder, and name the folder",
-            told="data-files",
+            writer_code="data-files",
         )
         for key, reader in READERS.items()
     ),

@@ -32,6 +32,7 @@ from typing import Any
 from rlctl import sandbox
 from rlctl.common.errors import RunError, SandboxUnavailable
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.config import Config
 from rlctl.config.sections.agents import McpTool, PythonTool, Tool, ToolFile, ToolsAgent
 from rlctl.planning import arithmetic
@@ -333,4 +334,4 @@ def told(value: Any) -> tuple[str, float]:
 
 
 def _may_reward(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return value is None or is_number(value)

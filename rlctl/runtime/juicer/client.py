@@ -30,6 +30,7 @@ import httpx
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import ExternalOperator
 from rlctl.config.sections.data import ExternalDataOperator
@@ -339,18 +340,14 @@ def _read(answer: httpx.Response, where: str) -> Processed:
         raise RunError(
             said("{where}: Data-Juicer answered with something other than rows: {error}", where=where, error=error)
         ) from None
-    found = Processed([], [], [], {name: float(value) for name, value in told.items() if _is_number(value)})
+    found = Processed([], [], [], {name: float(value) for name, value in told.items() if is_number(value)})
     for row in rows:
         number, statistics = row.pop(NUMBER, None), row.get(STATISTICS) or {}
         statistics = json.loads(statistics) if isinstance(statistics, str) else statistics  # as 1.6 exports them
         found.places.append(number)
-        found.statistics.append({name: float(value) for name, value in statistics.items() if _is_number(value)})
+        found.statistics.append({name: float(value) for name, value in statistics.items() if is_number(value)})
         found.rows.append({name: value for name, value in row.items() if not name.startswith(OWN)})
     return found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _problem(answer: httpx.Response) -> str:

@@ -236,9 +236,6 @@ class Group(Protocol):
         """As ``each``; ``join`` makes one value of those of neighbours, in order, wherever they come together: it is given what
         it has made, too."""
 
-    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
-        """Call ``method`` on one worker."""
-
     def begin(
         self,
         method: Callable[..., Any],
@@ -320,9 +317,6 @@ class LocalGroup:
     ) -> Any:
         return join(self.each(method, arguments))
 
-    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
-        return self.each(method, [args])[index]
-
     def begin(
         self,
         method: Callable[..., Any],
@@ -402,9 +396,6 @@ class Replicas:
 
     def _of_first(self, answers: Sequence[Any]) -> list[Any]:
         return [answers[first] for first in self._first]
-
-    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
-        raise AssertionError("workers that share sequences are called together")
 
     @property
     def turn(self) -> AbstractContextManager[Any]:
@@ -528,10 +519,6 @@ class RayGroup:
         self._pulses[index].begin(_heartbeat(actor))
         self._links.forget(index)
         self._calls([actor.build.remote(factory, *arguments[index])], [index]).wait()
-
-    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
-        with self.turn:
-            return self.begin(method, {index: args}).wait()[0]
 
     def begin(
         self,

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.runtime.auxiliary import Auxiliary
 from rlctl.runtime.rewards.interface import Call, Outcome
 from rlctl.runtime.rewards.service import Service, ServiceError, one_by_one
@@ -195,7 +196,7 @@ def _rating(answer: str, count: int) -> list[Outcome]:
             rating = json.loads(text)["rating"]
         except (ValueError, KeyError, TypeError):
             continue
-        if isinstance(rating, int | float) and not isinstance(rating, bool) and 1 <= rating <= 10:
+        if is_number(rating) and 1 <= rating <= 10:
             return [Outcome(rating * 0.1)]
     raise _unreadable(answer, 'JSON {"rating": N} with N from 1 to 10')
 

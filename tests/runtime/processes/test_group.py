@@ -227,7 +227,10 @@ def test_a_worker_that_is_killed_is_replaced_and_its_call_made_again(workers: Ca
     told: list[WorkerLost] = []
     room: list[bool] = []
     again = RetryPolicy(
-        1, told.append, lambda index: group.one(index, Worker.set_number, 5), lambda: room.append(is_over(before[1]))
+        1,
+        told.append,
+        lambda index: group.begin(Worker.set_number, {index: (5,)}).wait(),
+        lambda: room.append(is_over(before[1])),
     )
     threading.Timer(1.0, os.kill, (before[1], signal.SIGKILL)).start()
     assert group.each(Worker.sleep, [(3.0,), (3.0,)], again=again) == [5, 5]
