@@ -210,6 +210,19 @@ def test_the_preview_is_the_run_in_another_dialect(file: Path) -> None:
     drive(RlctlApp(session=Session.open(file)), act)
 
 
+def test_the_key_of_an_answer_does_nothing_on_the_page_below(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        answers: list[str | None] = []
+        screen.app.push_screen(ChooseScreen("Which?", [("S", "this"), ("c", "that")]), answers.append)
+        await pilot.pause()
+        await pilot.press("S")
+        await settled(screen, pilot)
+        assert answers == ["S"]
+        assert screen.app.screen is screen, "S opens Save as on the page"
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
 @pytest.mark.parametrize(("key", "seed"), [("l", "seed: 1"), ("s", "seed: 2")])
 def test_leaving_asks_where_something_is_not_saved(file: Path, key: str, seed: str) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:

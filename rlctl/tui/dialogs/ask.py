@@ -9,6 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.events import Key
 from textual.widgets import Button, Checkbox, Static, TextArea
 
 from rlctl.common.errors import RlctlError
@@ -105,10 +106,10 @@ class ChooseScreen(Dialog["str | None"]):
     def key_down(self) -> None:
         self.focus_next()
 
-    def on_key(self, event: object) -> None:
-        key = getattr(event, "key", "")
-        if key in [answer for answer, _ in self.answers]:
-            self.dismiss(key)
+    def on_key(self, event: Key) -> None:
+        if event.key in [answer for answer, _ in self.answers]:
+            event.stop()  # the page below has a binding of the same key
+            self.dismiss(event.key)
 
 
 class TextScreen(Dialog[bool]):
