@@ -246,6 +246,23 @@ def test_code_is_what_is_imported_from_beside(tmp_path: Path) -> None:
     assert dict(inputs._code("no.such.module")) == {}
 
 
+def test_episodes_have_no_files_and_an_agents_code_is_noted(
+    own: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder that a run is started in holds its own checkpoints, so it changes with each step."""
+    (tmp_path / "world.py").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+    world = {"type": "python", "path": "world.py", "name": "World"}
+    config = own.config(
+        tmp_path,
+        data={"train": [{"format": "episodes", "name": "worlds", "max_samples": 4}], "eval": []},
+        rollout={"default_agent": "p", "agents": [{"type": "environment", "name": "p", "environment": world}]},
+    )
+    found = inputs.inputs_of(config)
+    assert found["data"] == {"data.train[0].path": {}}
+    assert [*found["code"]["rollout.agents[0].environment.path"]] == ["world.py"]
+
+
 def test_a_hub_name_is_known_by_its_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 

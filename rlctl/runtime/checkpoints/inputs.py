@@ -2,7 +2,7 @@
 
     data        rows to train on, expert responses    changed: the run stops, unless changes are accepted
     evaluation  held-out rows                         changed: the run warns, as for all that follows
-    code        reward functions, custom classes, plug-ins, templates, with the modules beside them that they import
+    code        reward functions, agents, custom classes, plug-ins, templates, with the modules beside them that they import
     models      base, reference, critic, reward and teacher models, tokenizers, adapters
     settings    values of the config, which an edit or a variable of the environment may change
     packages    versions of what computes
@@ -58,7 +58,7 @@ ACCEPTED = "accepted-changes.json"
 """Beside the checkpoints of a stage: what was accepted, and when."""
 _CODE = re.compile(
     r"rewards\[\]<function>\.path|algorithm\.experience_operators\[\]<function>\.path"
-    r"|data\.operators\[\]<function>\.path|data\.custom\.path|environment\.plugins|(.+\.)?import_modules|.+\.chat_template"
+    r"|data\.operators\[\]<function>\.path|rollout\.agents\[\].+\.path|data\.custom\.path|environment\.plugins|(.+\.)?import_modules|.+\.chat_template"
 )
 _MODEL = re.compile(
     r"((critic|reference)\.)?model\.(path|tokenizer|lora\.adapter_path)|.+\.engine<megatron>\.checkpoint_path|rewards\[\]<model>\.(path|tokenizer)"
@@ -252,6 +252,8 @@ def _sources(config: Config) -> Iterator[tuple[str, str, DataSource]]:
 
 
 def _rows(source: DataSource, key: str) -> dict[str, Part]:
+    if source.format == "episodes":  # no file: an empty path would be the folder that the run was started in
+        return {}
     if source.format == "sql":
         from rlctl.runtime.data.sources import load_source
 
