@@ -145,7 +145,7 @@ class Session:
             for response in await self._generate(ids, asked):
                 self.text = self._plain(response)
                 self.last = None
-                generated.append(self._generated(self.text, response, len(ids)))
+                generated.append(self._generated(self.text, response, ids))
             return generated
 
     @contextmanager
@@ -228,16 +228,21 @@ class Session:
         self._conversations.remember(asked.messages, answer, asked.tools, whole)
         self.last = [*map(dict, asked.messages), answer], whole, self._conversations, asked.tools
         self.text = text if calls else str(answer["content"])
-        return self._generated(str(answer["content"]), response, len(ids), calls)
+        return self._generated(str(answer["content"]), response, ids, calls)
 
-    def _generated(self, text: str, response: Response, prompt: int, calls: Sequence[ToolCall] = ()) -> Generated:
+    def _generated(
+        self, text: str, response: Response, prompt: Sequence[int], calls: Sequence[ToolCall] = ()
+    ) -> Generated:
         decode = self._chat.tokenizer.decode
         tokens = [(decode([token]), value) for token, value in zip(response.token_ids, response.log_probs, strict=True)]
         finish: FinishReason = "tool_calls" if calls else response.finish_reason
-        return Generated(text, finish, prompt, tokens, calls, [self._call_id(*each) for each in enumerate(calls)])
+        read = repr((*prompt, *response.token_ids)) if calls else ""
+        call_ids = [self._call_id(read, place, call) for place, call in enumerate(calls)]
+        return Generated(text, finish, len(prompt), tokens, calls, call_ids)
 
-    def _call_id(self, place: int, call: ToolCall) -> str:
-        said = f"{self.model.request.seed}:{self.model.index}:{self.model.recorder.calls}:{place}"
+    def _call_id(self, read: str, place: int, call: ToolCall) -> str:
+        """By what was read and generated, as some templates show it to the model: calls may return in any order."""
+        said = f"{self.model.request.seed}:{self.model.index}:{read}:{place}"
         return self._conversations.call_id(call, place, hashlib.sha256(said.encode()).hexdigest()[:CALL_ID_CHARACTERS])
 
     def _plain(self, response: Response) -> str:

@@ -104,7 +104,7 @@ class Model:
     @property
     def over(self) -> str:
         """Why there may be no further call: ``turns`` or ``time``; empty if there may."""
-        if self.max_turns is not None and self.recorder.calls >= self.max_turns:
+        if self.max_turns is not None and self.recorder.begun >= self.max_turns:
             return "turns"
         return "time" if self.deadline is not None and time.monotonic() >= self.deadline else ""
 
@@ -175,7 +175,10 @@ class Model:
             self.truncated = True
             raise OutOfTokens
         limit = min(each for each in (room, max_tokens, self.max_turn_tokens) if each is not None)
-        number = self.recorder.calls
+        number = self.recorder.begin()
+        if self._first is None:
+            self._first = len(prompt)
+        self._used = max(self._used, len(prompt) - self._first)
         if seed is None:
             seed = self.request.seed if not number else derive_seed(self.request.seed, "turn", number)
         shortest = min(self.sampling.min_tokens, limit) if not number else 0
@@ -188,11 +191,13 @@ class Model:
         )
         shown = self.request.token_ids  # what continues the row's prompt has its images before it
         inputs = self.request.inputs if prompt[: len(shown)] == shown else {}
-        response = await self.ask(Request(prompt, sampling, 1, seed, first=self.index, inputs=inputs))
+        try:
+            response = await self.ask(Request(prompt, sampling, 1, seed, first=self.index, inputs=inputs))
+        except BaseException:
+            self.recorder.give_up()
+            raise
         self.recorder.add(prompt, response)
-        if self._first is None:
-            self._first = len(prompt)
-        self._used = max(self._used, len(prompt) - self._first) + len(response.token_ids)
+        self._used += len(response.token_ids)
         self.truncated = response.finish_reason == "length" and limit == room
         self._text = self.chat_of.text_of(response.token_ids, self.sampling.stop_token_ids)
         return response

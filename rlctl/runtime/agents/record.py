@@ -6,6 +6,9 @@ other call starts a row. So an agent that only appends to its context has one ro
     call 1   prompt [a b]          generates [c d]     row 1   a b | c d
     call 2   prompt [a b c d e]    generates [f]       row 1   a b | c d | e | f      e is inserted
     call 3   prompt [a e]          generates [g]       row 2   a e | g
+
+Calls that are under way at the same time are ordered by what the model read, not by which answer came first: so a trajectory
+that is made again is the same one.
 """
 
 from __future__ import annotations
@@ -39,25 +42,43 @@ class Rewritten(Exception):
 
 @dataclass(slots=True)
 class Recorder:
-    """Takes the calls of one trajectory in the order in which they return."""
+    """Takes the calls of one trajectory."""
 
     merge: Literal["branch", "trajectory", "turn"] = "branch"
     """Whether calls continue rows; must, as there may be only one; or never do."""
+    begun: int = 0
+    """Calls that were begun."""
+    _open: int = 0
+    """Calls under way."""
+    _returned: list[tuple[tuple[int, ...], Response]] = field(default_factory=list)
+    """Calls that returned while others were under way."""
     _rows: list[_Row] = field(default_factory=list)
     _count: int = 0
+    """Calls in rows."""
     _rewards: dict[int, float] = field(default_factory=dict)
     """Of calls, by number."""
     _states: dict[int, str] = field(default_factory=dict)
 
     @property
     def calls(self) -> int:
-        """Calls so far."""
-        return self._count
+        """Calls that have returned."""
+        return self._count + len(self._returned)
 
     @property
     def inserted(self) -> int:
         """Tokens that the agent inserted after the first prompt of each row."""
         return sum(len(call.inserted) for row in self._rows for call in row.calls[1:])
+
+    def begin(self) -> int:
+        """Note that a call is under way; returns its number."""
+        self._open += 1
+        self.begun += 1
+        return self.begun - 1
+
+    def give_up(self) -> None:
+        """Note that a call ended without a response."""
+        self._open -= 1
+        self._settle()
 
     def add(self, prompt: Sequence[int], response: Response) -> None:
         """Record a call. The longest row that the prompt starts with is continued.
@@ -65,7 +86,20 @@ class Recorder:
         Raises:
             Rewritten: the call starts a second row, and there may be only one.
         """
-        prompt = tuple(prompt)
+        self._returned.append((tuple(prompt), response))
+        self._open -= 1
+        self._settle()
+
+    def _settle(self) -> None:
+        """Put calls into rows, unless one that may belong before them is under way. A call is longer than those it continues."""
+        if self._open > 0:
+            return
+        self._open, returned = 0, self._returned
+        self._returned = []
+        for prompt, response in sorted(returned, key=lambda call: (len(call[0]), call[0], tuple(call[1].token_ids))):
+            self._put(prompt, response)
+
+    def _put(self, prompt: tuple[int, ...], response: Response) -> None:
         fitting = [row for row in self._rows if prompt[: len(row.token_ids)] == row.token_ids]
         if self.merge == "turn":
             fitting = []
@@ -109,6 +143,8 @@ class Recorder:
         **more: Any,
     ) -> Response:
         """The trajectory of all calls, of which there is at least one; ``more`` are further fields of it."""
+        self._open = 0
+        self._settle()
         calls = [call for row in self._rows for call in row.calls]
         last = max(calls, key=lambda call: call.number).response
         oldest = min(call.response.oldest_version for call in calls)

@@ -149,6 +149,23 @@ def test_a_function_that_hangs_ends_at_its_time_limit(tmp_path: Path, calls: int
         assert response.failure == "timeout: it made no call of the model within time_limit of the agent"
 
 
+BOTH = """
+import asyncio
+
+async def both(row, sampling, model):
+    await asyncio.gather(*(model.generate(row.token_ids) for _ in range(2)))
+    await model.generate(row.token_ids)
+"""
+
+
+def test_calls_at_the_same_time_have_streams_of_their_own_and_count_as_turns(tmp_path: Path) -> None:
+    (tmp_path / "both.py").write_text(BOTH)
+    function = {"type": "function", "path": str(tmp_path / "both.py"), "function": "both"}
+    response, asked = trajectory(config_of({**function, "max_turns": 2}), saying("1<end>", "2<end>"))
+    assert len({request.seed for request in asked}) == len(asked) == 2
+    assert (response.stop, len(response.turns)) == ("turns", 2)
+
+
 def test_rows_name_their_agent_and_unknown_ones_are_refused(task: Task, tmp_path: Path, rollout: Any) -> None:
     made = rollout(share=1)
     single = run(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+from itertools import permutations
 from typing import Any
 
+import pytest
 import torch
 
 from rlctl.config import config_from
@@ -66,6 +68,22 @@ def test_a_branch_repeats_the_tokens_before_it_without_training_on_them_again() 
     assert first.token_ids[first.mask].tolist() == [3, 4]
     assert second.token_ids.tolist() == [1, 2, 3, 8, 5]
     assert second.token_ids[second.mask].tolist() == [5]
+
+
+@pytest.mark.parametrize("returned", permutations(range(3)))
+def test_calls_at_the_same_time_make_the_same_rows_whatever_answer_comes_first(returned: tuple[int, ...]) -> None:
+    calls = (((1, 2, 3, 4, 7), said(5)), ((1, 2, 3, 4, 8), said(6)), ((9,), said(7)))
+    recorder = Recorder()
+    assert recorder.begin() == 0
+    recorder.add((1, 2), said(3, 4))
+    assert [recorder.begin() for _ in (*calls, "given up")] == [1, 2, 3, 4]
+    for place in returned:
+        recorder.add(*calls[place])
+    assert recorder.calls == 4
+    recorder.give_up()
+    response = recorder.trajectory(text="t", finish_reason="stop")
+    assert tuple(response.token_ids) == (3, 4, 5, 7, 6)
+    assert [(turn.number, turn.starts_row) for turn in response.turns] == [(0, True), (2, False), (1, True), (3, True)]
 
 
 def test_a_single_call_is_the_sample_of_a_plain_response() -> None:
