@@ -171,6 +171,8 @@ class Links:
         self._branches = branches(members, fan)
         self._last: dict[int, int] = {}
         """Ticket of the last order to each branch, by the branch's number; none if its first worker has not adopted it."""
+        self._before: dict[int, int] = {}
+        """As ``_last``, of branches that were adopted and must be again, by the same first worker."""
         self._pulses: dict[int, tuple[Any, Heartbeat]] = {}
         """Heartbeat of each branch's first worker, by the branch's number, with its actor."""
 
@@ -197,8 +199,21 @@ class Links:
 
     def forget(self, index: int) -> None:
         """A worker has been replaced: its branch must be adopted again, with the new actor."""
-        number = next(number for number, branch in enumerate(self._branches) if index in branch)
-        self._last.pop(number, None)
+        number, branch = next((number, branch) for number, branch in enumerate(self._branches) if index in branch)
+        last = self._last.pop(number, None)
+        if index == branch.start:
+            self._before.pop(number, None)
+        elif last is not None:
+            self._before[number] = last
+
+    def follow(self, earlier: Links) -> None:
+        """Make orders after those that were made by way of earlier links to the same workers."""
+        for number, branch in enumerate(self._branches):
+            place = branch.start - self._start
+            if earlier._branches == self._branches and earlier._actors[place] == self._actors[place]:
+                last = earlier._last.get(number, earlier._before.get(number))
+                if last is not None:
+                    self._before[number] = last
 
     def _ticket(self, number: int, branch: range) -> int:
         """Ticket of the last order to a branch, or of its adoption."""
@@ -206,9 +221,8 @@ class Links:
             ticket = self._last[number] = random.getrandbits(62)
             own = slice(branch.start - self._start, branch.stop - self._start)
             adopt = self._actors[own.start].adopt.options(concurrency_group=RELAY)
-            adopt.remote(
-                ticket, branch.start, list(self._names[own]), list(self._actors[own]), self._silence, self._fan
-            )
+            members = list(self._names[own]), list(self._actors[own])
+            adopt.remote(ticket, self._before.pop(number, None), branch.start, *members, self._silence, self._fan)
         return self._last[number]
 
     def _pulse(self, number: int, actor: Any) -> Heartbeat:
@@ -226,17 +240,32 @@ class Relay:
         self._beat = beat
         self._turn = threading.Condition()
         self._next = set[int]()
-        """Tickets whose next order may be made. An adoption adds one, and leaves those of orders that are still to come."""
+        """Tickets whose next order, or adoption, may be made."""
         self._own: tuple[int, str, Any] = (0, "", None)
-        self._links: Links
+        self._links: Links | None = None
 
     def adopt(
-        self, ticket: int, start: int, names: Sequence[str], actors: Sequence[Any], silence: float, fan: int
+        self,
+        ticket: int,
+        after: int | None,
+        start: int,
+        names: Sequence[str],
+        actors: Sequence[Any],
+        silence: float,
+        fan: int,
     ) -> None:
-        """Take on a branch, whose workers are numbered from ``start`` on; the first is this one."""
+        """Take on a branch, whose workers are numbered from ``start`` on; the first is this one.
+
+        ``after`` is the ticket of the last order to the branch as it was: workers that were not replaced get that order first.
+        """
         with self._turn:
-            self._own = start, names[0], actors[0]
+            if after is not None:
+                self._turn.wait_for(lambda: after in self._next, TURN_SECONDS)
+                self._next.discard(after)
+            earlier, self._own = self._links, (start, names[0], actors[0])
             self._links = Links(range(start + 1, start + len(actors)), names[1:], actors[1:], self._beat, silence, fan)
+            if earlier is not None:
+                self._links.follow(earlier)
             self._next.add(ticket)
             self._turn.notify_all()
 
@@ -246,6 +275,7 @@ class Relay:
         with self._turn:
             if not self._turn.wait_for(lambda: order.after in self._next, TURN_SECONDS):
                 raise RuntimeError(f"an earlier call to this worker did not arrive within {TURN_SECONDS:g} s")
+            assert self._links is not None, "a ticket is given by an adoption"
             number, name, actor = self._own
             sent = []
             if number in errand.arguments.indices:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -19,7 +20,7 @@ import ray
 from rlctl.common.errors import Location, RunError
 from rlctl.runtime.processes.calls import Outcome, StopRequested, WorkerFailed, WorkerLost, _death, together
 from rlctl.runtime.processes.group import Host, LocalGroup, RayGroup, RetryPolicy, spawn
-from rlctl.runtime.processes.relays import FAN, Errand, Own, Relay, RelayOrder, Same, branches, given, levels
+from rlctl.runtime.processes.relays import FAN, Errand, Links, Own, Relay, RelayOrder, Same, branches, given, levels
 from tests.waiting import until
 
 
@@ -303,17 +304,70 @@ def test_no_call_overtakes_one_for_a_single_worker(workers: Callable[..., RayGro
     assert len(first.wait()[0]) == 1
 
 
-def test_an_order_that_is_under_way_is_made_after_its_branch_is_adopted_again() -> None:
-    """As when a worker of the branch is replaced: the order before it is under way too."""
-    relay, empty = Relay(lambda actor: lambda: None), Errand("call", "note", Own({}), None, 60.0, "")
-    relay.adopt(1, 0, ["a-0"], [None], 60.0, 1)
-    later = threading.Thread(target=relay.forward, args=(RelayOrder(3, 2, empty),), daemon=True)
-    later.start()
-    relay.adopt(4, 0, ["a-0"], [None], 60.0, 1)
-    for ticket, after in ((2, 1), (5, 4)):
-        assert relay.forward(RelayOrder(ticket, after, empty)).values == []
-    later.join(10.0)
-    assert not later.is_alive()
+def test_orders_to_a_branch_that_is_adopted_again_do_not_overtake_those_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when a worker of the branch is replaced: orders arrive in any order."""
+    made: list[str] = []
+    monkeypatch.setattr(Links, "send", lambda self, errand: made.append(errand.method) or [])
+    relay = Relay(lambda actor: lambda: None)
+    relay.adopt(1, None, 0, ["a-0"], [None], 60.0, 1)
+
+    def forward(ticket: int, after: int) -> None:
+        errand = Errand("call", str(ticket), Own({}), None, 60.0, "")
+        assert relay.forward(RelayOrder(ticket, after, errand)).values == []
+
+    waiting = [
+        threading.Thread(target=forward, args=(5, 4), daemon=True),
+        threading.Thread(target=relay.adopt, args=(4, 3, 0, ["a-0"], [None], 60.0, 1), daemon=True),
+        threading.Thread(target=forward, args=(3, 2), daemon=True),
+    ]
+    for thread in waiting:
+        thread.start()
+        thread.join(0.05)
+    assert made == []
+    forward(2, 1)
+    for thread in waiting:
+        thread.join(10.0)
+    assert made == ["2", "3", "5"]
+
+
+def test_a_branch_is_adopted_again_after_its_last_order_unless_its_first_worker_is_new() -> None:
+    adopted: list[Any] = []
+
+    class Actor:
+        def __getattr__(self, name: str) -> Any:
+            return self
+
+        def options(self, **how: Any) -> Any:
+            return self
+
+        def remote(self, *given: Any) -> None:
+            if len(given) > 1:
+                adopted.append(given[1])
+
+    actors = [Actor(), Actor()]
+    links = Links(range(2), ["a-0", "a-1"], actors, lambda actor: lambda: None, 60.0, 1)
+    errand = Errand("call", "note", Same(range(2), ()), None, 60.0, "")
+
+    def sent() -> int:
+        links.send(errand)
+        return links._last[0]
+
+    last = sent()
+    links.forget(1)
+    last = sent()
+    links.forget(1)
+    links.forget(1)
+    sent()
+    links.forget(0)
+    sent()
+    assert adopted[0] is adopted[3] is None
+    assert adopted[2] == last
+    again = Links(range(2), ["a-0", "a-1"], [actors[0], Actor()], lambda actor: lambda: None, 60.0, 1)
+    again.follow(links)
+    again.send(errand)
+    assert adopted[4] == links._last[0]
 
 
 def joined_lists(values: list[list[int]]) -> list[int]:
