@@ -59,7 +59,8 @@ def shown_group(
     """What is told of a group; ``spans`` gives the characters of every token of a response.
 
     Of each response under ``details``: its length and why it ended, the log-probs of its tokens by the engine that drew them,
-    and the characters of each token where they make up the text.
+    and the characters of each token where they make up the text. Of a trajectory also all token ids and the weight version of
+    each turn: enough to compute the same log-probs again.
     """
     group: dict[str, Any] = {
         "prompt_id": prompt.index,
@@ -79,8 +80,13 @@ def shown_group(
             detail["turns"] = [[turn.tokens, len(turn.inserted), turn.starts_row] for turn in response.turns]
             detail |= {"messages": list(response.messages), "counts": dict(response.counts)}
             detail |= {"turn_rewards": [turn.reward for turn in response.turns], "stop": response.stop}
+            parts = _parts(response)
+            if marks:
+                detail["versions"] = [turn.weight_version for turn in response.turns]
+                detail["token_ids"] = [list(map(int, ids)) for _, ids in parts]
             if tokenizer is not None:
-                detail["segments"] = _segments(response, tokenizer)
+                texts_of_parts = decode_all(tokenizer, [ids for _, ids in parts], special=True)
+                detail["segments"] = [[own, part] for (own, _), part in zip(parts, texts_of_parts, strict=True)]
         if response.failure:
             detail["failure"] = response.failure
         if marks:
@@ -94,15 +100,14 @@ def shown_group(
     return group
 
 
-def _segments(response: Response, tokenizer: Any) -> list[list[Any]]:
-    """The texts of a trajectory, row after row: each with whether the model generated it, so that it is trained on."""
-    runs: list[tuple[bool, Sequence[int]]] = []
+def _parts(response: Response) -> list[tuple[bool, Sequence[int]]]:
+    """The tokens of a trajectory, row after row: each part with whether the model generated it, so that it is trained on."""
+    parts: list[tuple[bool, Sequence[int]]] = []
     begin = 0
     for turn in response.turns:
-        runs += [(False, turn.inserted), (True, response.token_ids[begin : begin + turn.tokens])]
+        parts += [(False, turn.inserted), (True, response.token_ids[begin : begin + turn.tokens])]
         begin += turn.tokens
-    texts = decode_all(tokenizer, [ids for _, ids in runs], special=True)
-    return [[generated, text] for (generated, _), text in zip(runs, texts, strict=True)]
+    return parts
 
 
 def texts_of(responses: Sequence[Response], tokenizer: Any) -> list[str]:

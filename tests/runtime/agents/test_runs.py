@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
 from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config
@@ -172,6 +175,34 @@ def test_trained_tokens_are_those_that_were_generated(
     key = tuple(sample.token_ids[:first].tolist()), tuple(sample.token_ids[first:end].tolist())
     assert sample.columns["rollout_log_probs"][first:end].tolist() == pytest.approx(list(log_probs[key]), abs=1e-6)
     assert steps(seen)[2]["agent/turns"] == calls
+
+
+@pytest.mark.parametrize("function", ["thrice", "summarises"])
+def test_samples_of_a_run_are_enough_to_replay_a_trajectory_token_by_token(
+    task: Task, tmp_path: Path, agent: Any, function: str
+) -> None:
+    """Transformers computes the log-probs that the engine recorded, from the ids in the sample file and the run's first weights."""
+    schedule = {"total_steps": 1, "evaluate_at_start": False, "evaluate_at_end": False}
+    run_here(short(task, tmp_path, agent(function), schedule=schedule, data={"eval": []}), tmp_path / "run")
+    [file] = (tmp_path / "run").glob("samples/**/step-000001.jsonl")
+    model = AutoModelForCausalLM.from_pretrained(task.folder / "model", dtype=torch.float32).eval()
+    trajectories = [one for line in file.read_text().splitlines()[1:] for one in json.loads(line)["details"]]
+    assert len(trajectories) == 16
+    for detail in trajectories:
+        assert set(detail["versions"]) == {0}
+        rows: list[list[tuple[bool, int]]] = []
+        for (_, _, starts), inserted, own in zip(
+            detail["turns"], detail["token_ids"][::2], detail["token_ids"][1::2], strict=True
+        ):
+            rows = [*rows, []] if starts else rows
+            rows[-1] += [(False, token) for token in inserted] + [(True, token) for token in own]
+        assert len(rows) == (1 if function == "thrice" else 2)
+        found: list[float] = []
+        for row in rows:
+            with torch.no_grad():
+                logits = model(torch.tensor([[token for _, token in row]])).logits[0].log_softmax(-1)
+            found += [float(logits[place - 1, token]) for place, (own, token) in enumerate(row) if own]
+        assert found == pytest.approx(detail["rollout_log_probs"], abs=1e-3), "they are written with three digits"
 
 
 @pytest.mark.soak  # test_killed.py resumes a run with an environment
