@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rlctl.common.errors import PlanError
 from rlctl.common.messages.reasons import said
+from rlctl.common.report_lines import FRAMEWORKS
 from rlctl.config import Config
-from rlctl.config.sections.agents import EnvironmentAgent, RunningAgent, ToolsAgent, TrajectoryAgent
+from rlctl.config.sections.agents import EnvironmentAgent, OtherAgent, RunningAgent, ToolsAgent, TrajectoryAgent
 from rlctl.config.sections.rollout import ExternalEngine
 from rlctl.planning import arithmetic
 
@@ -70,11 +71,17 @@ def _check_agent(config: Config, agent: TrajectoryAgent) -> None:
 
 
 def _check_kind(config: Config, agent: TrajectoryAgent) -> None:
-    if not isinstance(agent, RunningAgent):
+    if isinstance(agent, OtherAgent):
         raise PlanError(
-            said("the agent {name!r} is of type {type}, which rlctl does not run", name=agent.name, type=agent.choice),
-            hint="use an agent of type tools, environment, program or function",
+            said(
+                "the agent {name!r} is {kind} of {framework}, which rlctl converts but does not have",
+                name=agent.name,
+                kind=agent.kind,
+                framework=FRAMEWORKS.get(agent.framework, agent.framework),
+            ),
+            hint="rewrite it as an agent of type function or program, or a game as an agent of type environment",
         )
+    assert isinstance(agent, RunningAgent), f"an agent of type {agent.choice} is neither run nor kept"
     if agent.model not in arithmetic.AGENT_MODELS:
         raise PlanError(
             said(

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import PlanError
 from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded, to_plain
+from rlctl.planning.plan import make_plan
 from rlctl.translation.translate import read, translate_loaded
 
 TEXT = """
@@ -91,6 +93,23 @@ def test_an_agent_loop_of_the_users_is_kept_by_its_name(tmp_path: Path) -> None:
     again = translate_loaded(loaded, report, "verl").text or ""
     assert "default_agent_loop: mine" in again
     assert "agent_loop_config_path: loops.yaml" in again
+
+
+@pytest.mark.parametrize("default", ["tool_agent", "single_turn_agent"])
+def test_a_parser_of_the_users_keeps_the_tool_agent_by_its_name(tmp_path: Path, default: str) -> None:
+    """As in recipes that register one, or for rows that name the agent: the file converts, and is written with the parser."""
+    text = (TEXT % "vllm").replace("tools.yaml}", "tools.yaml, format: spo}")
+    loaded, report = loaded_from(tmp_path, f"{text}    agent: {{default_agent_loop: {default}}}\n", "0.9")
+    [agent] = plain_agents(loaded)
+    assert (agent["type"], agent["kind"], agent["args"]["multi_turn.format"]) == ("other", "tool_agent", "spo")
+    if default == "tool_agent":
+        message = "the agent 'tool_agent' is tool_agent of verl, which rlctl converts but does not have"
+        with pytest.raises(PlanError, match=message):
+            make_plan(loaded.config)
+    again = translate_loaded(loaded, report, "verl")
+    assert not again.report.loses
+    for line in (f"default_agent_loop: {default}", "format: spo", "tool_config_path: tools.yaml"):
+        assert line in (again.text or "") or line.endswith("single_turn_agent")
 
 
 def test_settings_of_tools_without_a_tool_agent_have_no_effect(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ that key and runs the agent loop that the row's ``agent_name`` or ``agent.defaul
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from rlctl.adapters.engine.agents import (
     AGENTS,
@@ -43,11 +43,12 @@ from rlctl.adapters.verl.requirements import TOOL_FORMATS
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
-from rlctl.config.sections.agents import SINGLE_TURN, OtherAgent, ToolsAgent
+from rlctl.config.sections.agents import SINGLE_TURN, OtherAgent, ToolFormat, ToolsAgent
 
 R = "actor_rollout_ref.rollout"
 M = f"{R}.multi_turn"
 LOOP, ENABLE, LOOPS = f"{R}.agent.default_agent_loop", f"{M}.enable", f"{R}.agent.agent_loop_config_path"
+FORMAT = f"{M}.format"
 CLASSES, FUNCTIONS = f"{M}.tool_config_path", f"{M}.function_tool_path"
 SINGLE, TOOLS = "single_turn_agent", "tool_agent"
 COLUMN = "agent_name"
@@ -84,7 +85,7 @@ SETTINGS: tuple[Rule, ...] = (
     ),
     Key(f"{M}.max_tool_response_length", "max_tool_response_characters", 256, since="0.5"),
     Key(f"{M}.tool_response_truncate_side", "tool_truncation", "middle", since="0.5"),
-    Key(f"{M}.format", "tool_format", "hermes", ToolFormats(), since="0.5"),
+    Key(FORMAT, "tool_format", "hermes", ToolFormats(), since="0.5"),
 )
 
 
@@ -100,14 +101,19 @@ def loop_of(view: Reading) -> str:
     return str(view.get(LOOP) or SINGLE)
 
 
-def has_tools(view: Reading) -> bool:
-    """Whether there is a tool agent: as the default, or for rows that name it."""
+def agent_of(view: Reading) -> str:
+    """The agent that is read: of rows that name none, or the tool agent of rows that name it."""
     loop = loop_of(view)
-    return loop == TOOLS or (loop == SINGLE and any(view.get(key) for key in (CLASSES, FUNCTIONS)))
+    return TOOLS if loop == SINGLE and any(view.get(key) for key in (CLASSES, FUNCTIONS)) else loop
+
+
+def has_tools(view: Reading) -> bool:
+    """Whether there is a tool agent that rlctl has; one with a parser of the user's is an agent that only verl has."""
+    return agent_of(view) == TOOLS and view.get(FORMAT) in get_args(ToolFormat)
 
 
 def _read(view: Reading) -> Iterator[Flow]:
-    loop, to = loop_of(view), (*view.to(AGENTS), 0)
+    loop, agent, to = loop_of(view), agent_of(view), (*view.to(AGENTS), 0)
     used = tuple(view.path(key) for key in (LOOP, ENABLE) if view.written(key))
     if has_tools(view):
         note = BY_ENGINE if loop == TOOLS and view.get(LOOP) in (None, SINGLE) else ""
@@ -117,11 +123,11 @@ def _read(view: Reading) -> Iterator[Flow]:
         for index, key in enumerate(files):
             yield Flow((*to, "tools", index, "type"), "file", (view.path(key),))
             yield Flow((*to, "tools", index, "path"), view.get(key), (view.path(key),), same=True)
-    elif loop != SINGLE:
+    elif agent != SINGLE:
         yield Flow((*to, "type"), "other", used)
         yield Flow((*to, "framework"), "verl", used)
-        yield Flow((*to, "name"), loop, used, same=True)
-        yield Flow((*to, "kind"), loop, used, same=True)
+        yield Flow((*to, "name"), agent, used, same=True)
+        yield Flow((*to, "kind"), agent, used, same=True)
         for key in (LOOPS, *(key.name for rule in SETTINGS for key in rule.keys), CLASSES, FUNCTIONS):
             if view.get(key) is not None and view.written(key):
                 name = key.removeprefix(f"{R}.").removeprefix("agent.")
@@ -129,7 +135,7 @@ def _read(view: Reading) -> Iterator[Flow]:
     elif view.written(ENABLE):
         yield Flow((), None, (view.path(ENABLE),), "dead", said("{name} decides", name=LOOP))
     yield Flow(view.to("rollout.default_agent"), loop if loop != SINGLE else None, used if loop != SINGLE else used[:1])
-    if loop != SINGLE or has_tools(view):
+    if agent != SINGLE:
         for kind, key in (("train", "data.train_files"), ("eval", "data.val_files")):
             for index in range(len(files_of(view.get(key)))):
                 yield Flow(("data", kind, index, "agent_key"), COLUMN, ())
@@ -138,8 +144,8 @@ def _read(view: Reading) -> Iterator[Flow]:
 def written_agent(config: Config) -> int | None:
     """The place of the agent that is written: verl's own loop or class if it is the default, or the one with tools."""
     for place, agent in enumerate(config.rollout.agents):
-        own = isinstance(agent, OtherAgent) and agent.framework == "verl"
-        if own and agent.name == config.rollout.default_agent:
+        names = config.rollout.default_agent, TOOLS
+        if isinstance(agent, OtherAgent) and agent.framework == "verl" and agent.name in names:
             return place
     return _shown_tools(config)
 
@@ -200,7 +206,9 @@ def _write(view: Writing) -> Iterator[Out]:
 
 def _write_loop(view: Writing, agent: OtherAgent, root: tuple[Any, ...]) -> Iterator[Out]:
     used = (view.to("rollout.default_agent"), *((*root, name) for name in ("type", "kind", "name", "framework")))
-    if view.version < (0, 6):
+    if view.config.rollout.default_agent != agent.name:
+        yield Flow((), None, used, "mapped", said("rows name it in the column {column}", column=COLUMN))
+    elif view.version < (0, 6):
         yield Inexpressible(used, said("this release has no {key}", key=LOOP))
     else:
         yield Flow(view.path(LOOP), agent.kind, used, always=True)
@@ -240,7 +248,7 @@ def _write_tools(view: Writing, agent: ToolsAgent, root: tuple[Any, ...]) -> Ite
 
 def _is_unused(view: Reading) -> bool:
     """Whether the settings of tools stand in a file whose responses have one turn."""
-    return loop_of(view) == SINGLE and not has_tools(view)
+    return agent_of(view) == SINGLE
 
 
 def _counted(key: str, own: str, since: str) -> ReadOnly:
