@@ -57,6 +57,29 @@ def test_operators_priorities_and_files_are_read() -> None:
     assert data["priority"] == {"weights": weights, "keep": 100}
 
 
+def test_a_file_of_data_juicers_replaces_the_operators() -> None:
+    pipeline = {**PIPELINE, "config_path": "dj.yaml"}
+    data = read(pipeline)
+    assert data["operators"] == [
+        {"type": "external", "column": None, "kind": "data_juicer", "args": {"config_path": "dj.yaml"}}
+    ]
+    assert data["operators_input"] in ([], None)
+    result = convert(file_with(pipeline), "trinity@0.6", dialect="trinity@0.6", environment={})
+    written = yaml.safe_load(result.text or "")["data_processor"]["task_pipeline"]
+    assert written["config_path"] == "dj.yaml"
+    assert "operators" not in written
+
+
+def test_an_unknown_order_of_rows_is_no_order() -> None:
+    text = yaml.safe_dump(PLAIN)
+    selector = ["buffer.explorer_input.taskset.data_selector.selector_type=mine"]
+    loaded, report = read_document(
+        read_yaml(text, "run.yaml"), dialect="trinity@0.6", environment={}, overrides=selector
+    )
+    assert loaded is None
+    assert ["'mine'; expected one of sequential, shuffle" in finding.message for finding in report.errors] == [True]
+
+
 def test_defaults_are_data_juicers_and_trinitys() -> None:
     names = ("text_length_filter", "document_deduplicator", "character_repetition_filter", "alphanumeric_filter")
     data = read({"operators": [{"name": name} for name in names]})

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, DialectKey, Flow, Inexpressible, Out, Provenance, Reading, Writing
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    BadValueError,
+    DialectKey,
+    Flow,
+    Inexpressible,
+    Out,
+    Provenance,
+    Reading,
+    Writing,
+)
 from rlctl.common.messages.reasons import said
 
 B = "buffer.trainer_input.experience_buffer"
@@ -91,7 +101,10 @@ def read(view: Reading) -> Iterator[Flow]:
 def read_order(view: Reading) -> Iterator[Flow]:
     """The order in which rows are drawn, with keys counted from what is drawn from."""
     to, selector = ("data", "curriculum"), view.get("data_selector.selector_type", "sequential")
-    yield Flow((*to, "order"), ORDERS.get(str(selector), "sequential"), (view.path("data_selector.selector_type"),))
+    if str(selector) not in ORDERS:
+        names = ", ".join(ORDERS)
+        raise BadValueError(said("is {raw!r}; expected one of {names}", raw=selector, names=names))
+    yield Flow((*to, "order"), ORDERS[str(selector)], (view.path("data_selector.selector_type"),))
     keys = view.path("data_selector.feature_keys")
     yield Flow((*to, "keys"), view.get("data_selector.feature_keys", []), (keys,))
     args = view.get("data_selector.kwargs", None)

@@ -228,10 +228,6 @@ NOTES: tuple[Noted, ...] = (
         "Trinity does not use it yet", "algorithm.rollout_correction", "algorithm.rollout_correction.**", since="0.6"
     ),
     *carried("SFT warm-up of old Trinity releases", "algorithm.use_token_level_loss"),
-    *unsupported(
-        "a file of Data-Juicer's, which replaces the operators: list them in the config",
-        "data_processor.task_pipeline.config_path",
-    ),
     *carried("how many processes Data-Juicer works with; the rows are the same", "data_processor.*.num_process"),
     *carried("Trinity's data pipelines", "data_processor.**"),
     *carried(

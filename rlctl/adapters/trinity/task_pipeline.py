@@ -28,6 +28,8 @@ NATIVE: Mapping[str, tuple[str, Mapping[str, str]]] = {
 """Data-Juicer's operators that a run has: the type here, and the names of arguments there and here."""
 FROM = {option: (name, args) for name, (option, args) in NATIVE.items()}
 COLUMN = "text_key"
+FILE, FILE_KIND = "config_path", "data_juicer"
+"""The key of a file of Data-Juicer's that replaces the operators, and the operator that it is read as."""
 WEIGHTS: Mapping[str, float] = {"difficulty": -0.7, "usage_frequency": -0.5, "quality": 1.0}
 """Those that Trinity computes, with its defaults."""
 
@@ -36,6 +38,10 @@ def _read(view: Reading) -> Iterator[Flow]:
     pipeline = view.get(ROOT)
     if not isinstance(pipeline, Mapping):
         yield Flow((), None, (view.path(ROOT),), "mapped", "holds nothing")
+        return
+    if view.get(f"{ROOT}.{FILE}"):
+        yield from _read_file(view)
+        yield from _read_priority(view)
         return
     fields = view.get(f"{ROOT}.target_fields")
     column = fields[0] if isinstance(fields, list) and fields else None
@@ -51,6 +57,19 @@ def _read(view: Reading) -> Iterator[Flow]:
     if output:
         yield Flow(view.to("data.operators_output"), output, (view.path(f"{ROOT}.output.path"),), same=True)
     yield from _read_priority(view)
+
+
+def _read_file(view: Reading) -> Iterator[Flow]:
+    key, to = (view.path(f"{ROOT}.{FILE}"),), (*view.to(TO), 0)
+    yield Flow((*to, "type"), "external", key)
+    yield Flow((*to, "kind"), FILE_KIND, key)
+    note = "the file's operators run on rows of the training data; Trinity runs them on the file's own dataset_path"
+    yield Flow((*to, "args", FILE), view.get(f"{ROOT}.{FILE}"), key, "derived", note, same=True)
+    others = tuple(view.path(f"{ROOT}.{name}") for name in ("operators", "inputs", "target_fields"))
+    yield Flow((), None, others, "dead", "the file replaces it")
+    output = view.get(f"{ROOT}.output.path")
+    if output:
+        yield Flow(view.to("data.operators_output"), output, (view.path(f"{ROOT}.output.path"),), same=True)
 
 
 def _read_operator(view: Reading, place: int, item: Mapping[str, Any], column: str | None) -> Iterator[Flow]:
@@ -103,7 +122,7 @@ def _write(view: Writing) -> Iterator[Out]:
     inputs = view.get("data.operators_input")
     number = 0
     for place, item in enumerate(operators):
-        lost = _lost(item) or ("" if inputs else NO_INPUT)
+        lost = _lost(item) or ("" if inputs or _is_file(item) else NO_INPUT)
         if lost:
             yield Inexpressible(tuple((*view.to(TO), place, name) for name in item), lost)
         else:
@@ -113,7 +132,8 @@ def _write(view: Writing) -> Iterator[Out]:
         places = tuple(view.to(f"data.priority.{name}") for name in _PRIORITY) if priority is not None else ()
         yield Inexpressible((*places, view.to("data.operators_input"), view.to("data.operators_output")), NO_OPERATOR)
         return
-    yield Flow(view.path(f"{ROOT}.inputs"), inputs, (view.to("data.operators_input"),), same=True)
+    if inputs:
+        yield Flow(view.path(f"{ROOT}.inputs"), inputs, (view.to("data.operators_input"),), same=True)
     if view.get("data.operators_output"):
         to = view.to("data.operators_output")
         yield Flow(view.path(f"{ROOT}.output.path"), view.get("data.operators_output"), (to,), same=True)
@@ -127,6 +147,11 @@ NO_INPUT = (
 )
 
 
+def _is_file(item: Mapping[str, Any]) -> bool:
+    """Whether an operator is a file of Data-Juicer's."""
+    return item["type"] == "external" and item["kind"] == FILE_KIND and list(item["args"]) == [FILE]
+
+
 def _lost(item: Mapping[str, Any]) -> str:
     """Why an operator is not written; empty if it is."""
     if item["type"] == "external" or (item["type"] in FROM and item.get("unit", "characters") == "characters"):
@@ -136,6 +161,10 @@ def _lost(item: Mapping[str, Any]) -> str:
 
 def _write_operator(view: Writing, place: int, number: int, item: Mapping[str, Any]) -> Iterator[Out]:
     at, to = (*view.path(f"{ROOT}.operators"), number), (*view.to(TO), place)
+    if _is_file(item):
+        used = ((*to, "type"), (*to, "kind"), (*to, "column"), (*to, "args"), (*to, "args", FILE))
+        yield Flow(view.path(f"{ROOT}.{FILE}"), item["args"][FILE], used, same=True, always=True)
+        return
     if item["type"] == "external":
         yield Flow((*at, "name"), item["kind"], ((*to, "type"), (*to, "kind")), always=True)
         for key, value in item["args"].items():
@@ -197,6 +226,7 @@ RULES = [
             DialectKey(f"{ROOT}.operators.*.name", ABSENT),
             DialectKey(f"{ROOT}.operators.*.args", ABSENT),
             DialectKey(f"{ROOT}.operators.*.args.**", ABSENT),
+            DialectKey(f"{ROOT}.{FILE}", None),
             DialectKey(f"{ROOT}.inputs", ABSENT),
             DialectKey(f"{ROOT}.output.path", ABSENT),
             DialectKey(f"{ROOT}.target_fields", ABSENT),

@@ -240,9 +240,10 @@ class ExternalDataOperator(DataOperator, type="external"):
     """An operator of Data-Juicer, which ``service.data_juicer`` runs."""
 
     kind: str
-    """Its name in Data-Juicer."""
+    """Its name in Data-Juicer, or ``data_juicer`` for several operators together."""
     args: dict[str, Any] = {}
-    """Its arguments, by name."""
+    """Its arguments, by name. Of ``data_juicer``: ``operators`` (a list of ``{NAME: ARGS}``) or ``config_path``, a file of
+    Data-Juicer's whose operators read the columns as they are."""
 
 
 @section

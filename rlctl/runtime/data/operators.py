@@ -408,11 +408,13 @@ def _by_data_juicer(
     operator: ExternalDataOperator, rows: list[Row], column: str, service: Service, where: str
 ) -> list[Row]:
     """Rows that an operator of Data-Juicer leaves, the same objects if they are those that it was given."""
-    own = "text_key" in operator.args  # then it reads the columns as they are
+    several = operator.kind == "data_juicer"
+    own = several or "text_key" in operator.args  # then it reads the columns as they are
     texts = [text_of(row.values.get(column)) for row in rows]
     sent = [{**row.values} if own else {**row.values, TEXT: text} for row, text in zip(rows, texts, strict=True)]
     args = dict(operator.args) if own else {**operator.args, "text_key": TEXT}
-    found = service.process({"operators": [{operator.kind: args}]}, sent, where=f"{where} ({operator.kind})")
+    asked = args if several else {"operators": [{operator.kind: args}]}
+    found = service.process(asked, sent, where=f"{where} ({operator.kind})")
     kept: list[Row] = []
     used: set[int | None] = set()
     for values, place, statistics in zip(found.rows, found.places, found.statistics, strict=True):
