@@ -88,6 +88,10 @@ SHOWN_BY: dict[str, str] = {
         rollout.agents[]<environment>.environment<gymnasium>.max_concurrent_steps
         rollout.agents[]<environment>.environment<python>.max_concurrent_steps
     """,
+    "runtime/agents/test_environments.py::test_an_environment_that_misbehaves_fails_its_trajectory_and_the_next_one_works": """
+        rollout.agents[]<environment>.environment<gymnasium>.memory_limit_mib
+        rollout.agents[]<environment>.environment<python>.memory_limit_mib
+    """,
     "runtime/agents/test_failing.py::test_what_becomes_of_trajectories_that_fail": """
         rollout.agents[]<tools>.on_failure rollout.agents[]<function>.on_failure
         rollout.agents[]<environment>.on_failure rollout.agents[]<program>.on_failure

@@ -375,7 +375,7 @@ TABLE: tuple[Row, ...] = (
     honoured("rollout.agents[]<environment>", "environment<python>.path environment<python>.name"),
     honoured(
         "rollout.agents[]<environment>.environment<gymnasium|python>",
-        "args seed isolation timeout max_concurrent_steps",
+        "args seed isolation timeout max_concurrent_steps memory_limit_mib",
     ),
     honoured(
         "rollout.agents[]<environment>",

@@ -121,6 +121,9 @@ class RunningEnvironment(Environment):
     """Seconds that a reset or step may take. A longer one fails the trajectory."""
     max_concurrent_steps: Count | None = None
     """Steps that run at the same time in one agent worker. null = no limit besides its threads."""
+    memory_limit_mib: Annotated[int, Unit("MiB"), Range(at_least=64)] | None = None
+    """Memory of a process that runs environments. A process that needs more is replaced, and its trajectories fail as after a
+    crash. null = no limit. ``isolation: thread`` has no limit."""
 
 
 @section

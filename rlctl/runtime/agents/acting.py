@@ -283,7 +283,7 @@ def host_of(config: EnvironmentAgent, threads: ThreadPoolExecutor) -> Host:
     assert isinstance(chosen, RunningEnvironment), "the others are refused before"
     if chosen.isolation == "thread":
         return ThreadHost(threads, chosen.timeout, chosen.max_concurrent_steps)
-    return ProcessHost(chosen.timeout, chosen.max_concurrent_steps)
+    return ProcessHost(chosen.timeout, chosen.max_concurrent_steps, chosen.memory_limit_mib)
 
 
 def make_acting(config: Config, agent: EnvironmentAgent, chat: Chat, threads: ThreadPoolExecutor) -> Acting:

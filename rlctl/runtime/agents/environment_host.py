@@ -1,6 +1,7 @@
 """What runs in a process of environments: it makes, resets, steps and closes them, each in a thread. See ``hosting.py``.
 
-Started as ``python -m rlctl.runtime.agents.environment_host FD``, where FD is its end of a socket. Messages are
+Started as ``python -m rlctl.runtime.agents.environment_host FD MIB``, where FD is its end of a socket, and MIB the memory that
+it may need, 0 for any. Messages are
 ``(number, operation, environment, arguments)``; each is answered once with ``(number, result or Failed)``, in any order.
 """
 
@@ -14,17 +15,21 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from rlctl.runtime.agents.played import Held
 
 THREADS = 64
-PARENT_POLL_SECONDS = 1.0
+POLL_SECONDS = 0.25
+OUT_OF_MEMORY = 77
+"""Its exit status if it needs more memory than it may."""
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:
-    """Serve until the parent closes the socket or is gone."""
-    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
+    """Serve until the parent closes the socket or is gone, or the environments need too much memory."""
+    threading.Thread(target=_watch, args=(os.getppid(), int(sys.argv[2]) << 20), daemon=True).start()
     connection, held, sending = Connection(int(sys.argv[1])), Held(), threading.Lock()
     threads = ThreadPoolExecutor(THREADS)
 
@@ -45,9 +50,12 @@ def main() -> None:
             threads.submit(answer, number, operation, environment, arguments)
 
 
-def _die_with_parent(parent: int) -> None:
+def _watch(parent: int, most: int) -> None:
+    statm = Path("/proc/self/statm")
     while os.getppid() == parent:
-        time.sleep(PARENT_POLL_SECONDS)
+        if most and int(statm.read_bytes().split()[1]) * PAGE > most:
+            os._exit(OUT_OF_MEMORY)
+        time.sleep(POLL_SECONDS)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

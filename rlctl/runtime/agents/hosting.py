@@ -27,6 +27,8 @@ from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
+from rlctl.runtime.agents import environment_host
+from rlctl.runtime.agents.environment_host import OUT_OF_MEMORY
 from rlctl.runtime.agents.played import Failed, Held, Observed, Task
 from rlctl.runtime.processes.process_group import end_group, status_of
 from rlctl.sandbox import REAPER
@@ -41,7 +43,7 @@ class EnvironmentFailed(Exception):
     """An environment did not do what it was asked."""
 
     def __init__(self, cause: str, text: str) -> None:
-        """``cause``: ``environment_error``, ``environment_timeout`` or ``environment_lost``."""
+        """``cause``: ``environment_error``, ``environment_timeout``, ``environment_memory`` or ``environment_lost``."""
         super().__init__(text)
         self.cause = cause
 
@@ -129,8 +131,8 @@ class ThreadHost:
 class ProcessHost:
     """Environments in a process beside this one, which is replaced when it crashes or hangs."""
 
-    def __init__(self, timeout: float, at_once: int | None) -> None:
-        self._limited, self._timeout = _Limited(timeout, at_once), timeout
+    def __init__(self, timeout: float, at_once: int | None, memory_limit_mib: int | None = None) -> None:
+        self._limited, self._memory = _Limited(timeout, at_once), memory_limit_mib
         self._numbers = count()
         self._current: _Process | None = None
         self._of: dict[int, _Process] = {}
@@ -139,7 +141,7 @@ class ProcessHost:
     async def open(self, task: Task, seed: int) -> tuple[int, Observed]:
         number = next(self._numbers)
         if self._current is None or not self._current.takes:
-            self._current = _Process(asyncio.get_running_loop())
+            self._current = _Process(asyncio.get_running_loop(), self._memory)
         process = self._of[number] = self._current
         process.open += 1
         more = 0.0 if process.has_answered else START_SECONDS
@@ -188,7 +190,7 @@ class ProcessHost:
 class _Process:
     """A process of environments, as the loop's thread sees it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, memory_limit_mib: int | None) -> None:
         self.open = 0
         """Environments in it."""
         self.takes = True
@@ -196,7 +198,8 @@ class _Process:
         self.has_answered = False
         self._loop, self._numbers = loop, count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._process, self._connection = _started()
+        self._memory = memory_limit_mib
+        self._process, self._connection = _started(memory_limit_mib or 0)
         self._finalizer = weakref.finalize(self, _ended, self._process, self._connection)
         threading.Thread(target=self._read, name="environments", daemon=True).start()
 
@@ -242,19 +245,20 @@ class _Process:
 
     def _lost(self) -> None:
         self.takes = False
+        cause, how = self._how()
         for future in list(self._waiting.values()):
             if not future.done():
-                future.set_exception(
-                    EnvironmentFailed("environment_lost", said("the process of the environment {how}", how=self._how()))
-                )
+                future.set_exception(EnvironmentFailed(cause, said("the process of the environment {how}", how=how)))
 
-    def _how(self) -> str:
+    def _how(self) -> tuple[str, str]:
         status = status_of(self._process, within=1.0)
+        if status == OUT_OF_MEMORY:
+            return "environment_memory", said("needed more than {limit} MiB (memory_limit_mib)", limit=self._memory)
         if status is None:
-            return said("closed its connection")
+            return "environment_lost", said("closed its connection")
         if status < 0:
-            return said("ended by signal {name}", name=signal.Signals(-status).name)
-        return said("ended with status {status}", status=status)
+            return "environment_lost", said("ended by signal {name}", name=signal.Signals(-status).name)
+        return "environment_lost", said("ended with status {status}", status=status)
 
     def kill(self) -> None:
         """End it with everything that it started."""
@@ -263,14 +267,14 @@ class _Process:
         threading.Thread(target=self._finalizer, daemon=True).start()
 
 
-def _started() -> tuple[subprocess.Popen[bytes], Connection]:
+def _started(memory_limit_mib: int) -> tuple[subprocess.Popen[bytes], Connection]:
     ours, theirs = Pipe()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
     descriptor = theirs.fileno()
     try:
         reaper = (sys.executable, "-I", "-S", str(REAPER), "--keep", str(descriptor), "--")
         process = subprocess.Popen(
-            [*reaper, sys.executable, "-P", "-m", "rlctl.runtime.agents.environment_host", str(descriptor)],
+            [*reaper, sys.executable, "-P", "-m", environment_host.__name__, str(descriptor), str(memory_limit_mib)],
             pass_fds=(descriptor,),
             stdin=subprocess.DEVNULL,
             env=environment,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,8 @@ from rlctl.common.messages.reasons import said
 from rlctl.config.sections.agents import EnvironmentAgent, GymnasiumEnvironment, PythonEnvironment, RunningEnvironment
 from rlctl.runtime.user_code import last_lines, load_object
 
+MOST_CHARACTERS = 1_000_000
+"""Of an observation, or of a text in ``info``."""
 MOST_NUMBERS = 256
 """Numbers of an array in ``info`` that are kept."""
 _HIGHLIGHTED = re.compile(r"\x1b\[\d+(?:;\d+)*m(.*?)\x1b\[0?m", re.DOTALL)
@@ -105,6 +108,8 @@ class Played:
                 hint="return the five values of gymnasium's step",
             )
         observation, reward, terminated, truncated, info = found
+        if not math.isfinite(reward):
+            raise ValueError(f"the reward of the step is {reward}; expected a finite number")
         self._last = self._observed(
             observation,
             info,
@@ -155,6 +160,8 @@ class Played:
 
     def _observed(self, observation: Any, info: Any, **more: Any) -> Observed:
         text = _text(self._environment.render() if self._renders else observation)
+        if len(text) > MOST_CHARACTERS:
+            raise ValueError(f"the observation has {len(text):,} characters; expected up to {MOST_CHARACTERS:,}")
         info = plain(info) if isinstance(info, Mapping) else {}
         named = info.get("state_hash")
         state = str(named) if named is not None else hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:16]
@@ -257,6 +264,8 @@ _NOT_PLAIN = object()
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        return _NOT_PLAIN
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if hasattr(value, "tolist"):  # an array, or a number of numpy

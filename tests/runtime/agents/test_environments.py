@@ -14,12 +14,14 @@ from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.agents import EnvironmentAgent
 from rlctl.planning import arithmetic
+from rlctl.runtime.agents import hosting
 from rlctl.runtime.agents.acting import Acting, check_templates
 from rlctl.runtime.agents.hosting import EnvironmentFailed, ProcessHost, ThreadHost
 from rlctl.runtime.agents.making import make_agent
 from rlctl.runtime.agents.played import Played, Task
 from rlctl.runtime.types import Prompt, Response
 from tests.runtime.agents.made import chat, config_of, generated, saying, tokenizer, trajectory
+from tests.waiting import until
 
 ACTIONS = {"1": 0, "2": 1, "3": 2, "4": 3}
 """Left, down, right, up: the tokenizer of the tests knows digits."""
@@ -49,7 +51,7 @@ def own(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     file = tmp_path / "world.py"
 
     def made(body: str, **more: Any) -> dict[str, Any]:
-        file.write_text("import os, threading, time\n\nclass World:\n" + body)
+        file.write_text("import ctypes, os, threading, time\n\nclass World:\n" + body)
         return {"type": "python", "path": str(file), "name": "World", "isolation": "thread", **more}
 
     return made
@@ -174,24 +176,66 @@ HANGS = """
             os._exit(3)
         if action == "7":
             raise ValueError("broken world")
-        return "1", 1.0, action == "5", False, {}
+        if action == "4":
+            World.leaked = b"1" * (1 << 29)
+            time.sleep(60)
+        if action == "3":
+            libc = ctypes.PyDLL(None)
+            libc.signal(15, ctypes.c_void_p(1))  # SIG_IGN
+            libc.sleep(60)  # with the interpreter's lock
+        if action == "2":
+            return "1" * 1_000_001, 1.0, True, False, {}
+        reward = float("nan") if action == "1" else 1.0
+        return "1", reward, action == "5", False, {"pid": os.getpid(), "text": "1" * 1_000_001}
 """
 
 
 @pytest.mark.parametrize(
-    ("action", "cause"), [("9", "environment_timeout"), ("8", "environment_lost"), ("7", "environment_error")]
+    ("action", "cause", "text"),
+    [
+        ("9", "environment_timeout", "longer than 1 s"),
+        ("8", "environment_lost", "ended with status 3"),
+        ("7", "environment_error", "broken world"),
+        ("4", "environment_memory", "needed more than 256 MiB (memory_limit_mib)"),
+        ("2", "environment_error", "the observation has 1,000,001 characters"),
+        ("1", "environment_error", "the reward of the step is nan"),
+    ],
 )
-def test_an_environment_that_hangs_crashes_or_raises_fails_its_trajectory_and_the_next_one_works(
-    own: Callable[..., dict[str, Any]], action: str, cause: str
+def test_an_environment_that_misbehaves_fails_its_trajectory_and_the_next_one_works(
+    own: Callable[..., dict[str, Any]], action: str, cause: str, text: str
 ) -> None:
-    world = own(HANGS, isolation="process", timeout=1.0)
+    world = own(HANGS, isolation="process", timeout=1.0, memory_limit_mib=256)
     config = playing(world, actions={}, on_failure="drop_response")
     response, _ = trajectory(config, saying(action), EPISODE)
     assert (response.stop, response.failure.partition(":")[0]) == ("failed", cause)
+    assert text in response.failure
     assert response.counts[f"failed_{cause}"] == 1
     assert not response.token_ids
     response, _ = trajectory(playing(world, actions={}), saying("5"), EPISODE)
     assert response.stop == "done"
+    assert response.info.keys() == {"pid"}, "a text of a million characters is not kept"
+
+
+def test_a_process_of_environments_that_answers_nothing_and_ignores_sigterm_is_ended(
+    own: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosting, "PING_SECONDS", 0.2)
+    config = playing(own(HANGS, isolation="process", timeout=0.5), actions={})
+    task = Task.of(agent_of(config))
+
+    async def play() -> int:
+        host = ProcessHost(0.5, None)
+        try:
+            number, _ = await host.open(task, 1)
+            pid = int((await host.act(number, "5")).info["pid"])
+            with pytest.raises(EnvironmentFailed, match=r"longer than 0.5 s"):
+                await host.act(number, "3")
+            return pid
+        finally:
+            host.end()
+
+    pid = asyncio.run(play())
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the process is still there")
 
 
 def test_a_hang_leaves_the_other_environments_of_the_process_alone(own: Callable[..., dict[str, Any]]) -> None:
