@@ -24,9 +24,21 @@ def _report(folder: Path, dialect: str, text: str) -> Report:
     return read(file, dialect=dialect)[1]
 
 
-def test_a_key_without_a_default_says_what_is_wrong_with_its_value(tmp_path: Path) -> None:
-    report = _report(tmp_path, "verl", f"{MODEL}  rollout: {{log_prob_micro_batch_size: 'on'}}\n")
-    assert "is 'on' (text); expected a value of another type" in str(report.errors[0].message)
+@pytest.mark.parametrize(
+    ("dialect", "text", "said"),
+    [
+        ("verl", f"{MODEL}  rollout: {{log_prob_micro_batch_size: 'on'}}\n", "is 'on' (text); expected an integer"),
+        ("roll", f"{ROLL}use_kl_loss: true\nkl_loss_coef: high\n", "is 'high' (text); expected a number"),
+        ("roll", f"{ROLL}    tag_included: 1000\n", "is 1000; expected a list"),
+        ("roll", f"{ROLL}    tag_included: math\n", "is 'math' (text); expected a list"),
+        ("trinity", "synchronizer: {sync_interval: often}\n", "is 'often'; expected an integer"),
+        ("trinity", "model: {model_path: m}\nalgorithm: {kl_loss_fn: [k2]}\n", "is ['k2'] (a list); expected text"),
+        ("trinity", "model: {model_path: [m]}\n", "is ['m'] (a list); it must be text"),
+    ],
+)
+def test_the_kind_of_value_that_a_key_takes_is_told(tmp_path: Path, dialect: str, text: str, said: str) -> None:
+    messages = [str(error.message) for error in _report(tmp_path, dialect, text).errors]
+    assert any(said in message for message in messages), messages
 
 
 @pytest.mark.parametrize(

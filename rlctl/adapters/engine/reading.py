@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, get_args
 
 from rlctl.adapters.engine.carried import AS_WRITTEN
 from rlctl.adapters.engine.misspelled import NearestKeys
@@ -34,6 +35,7 @@ from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.config import Config, Loaded, Source, build_config, to_plain
 from rlctl.config.build import shown
+from rlctl.config.inspect import walk
 from rlctl.config.load import put as link
 from rlctl.config.sections.agents import SINGLE_TURN
 from rlctl.documents import Comment, Document, KeyPath, Resolved, dotted, escaped, parse_dotted, resolve
@@ -50,6 +52,8 @@ WHOLE = (("rewards",), ("algorithm", "filters"))
 DATA = "data"
 """The section whose lists are put back value by value: a file stays the user's, and its columns may have other names."""
 _KINDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a mapping"}
+_SAMPLES = ("a", 0.5, 2, True, ["a"], {"a": 1})
+"""A value of each kind, to find what a rule reads."""
 
 
 @record
@@ -231,7 +235,7 @@ class Reader:
             leaf = named or self._culprit(rule, view)
             if leaf is None:
                 raise
-            finding = self._bad_value(leaf, error)
+            finding = self._bad_value(leaf, error, self._expected(leaf, rule, view))
             if finding not in self.findings:
                 self.findings.append(finding)
             return [Flow((), None, tuple(view.path(key.name) for key in rule.keys), "mapped", finding.message)]
@@ -248,8 +252,14 @@ class Reader:
         return min(blamed, key=lambda leaf: self._has_expected_type(leaf, view), default=None)
 
     def _reads_without(self, leaf: KeyPath, rule: Rule, view: TextView) -> bool:
+        return self._reads_with(ABSENT, leaf, rule, view)
+
+    def _reads_with(self, value: Any, leaf: KeyPath, rule: Rule, view: TextView) -> bool:
         values = copied(view.values)
-        remove(values, leaf)
+        if value is ABSENT:
+            remove(values, leaf)
+        else:
+            put(values, leaf, value)
         try:
             list(rule.read(TextView(self.table, self.version, values, self.options)))
         except Exception:  # noqa: BLE001
@@ -260,19 +270,32 @@ class Reader:
         default = self._default_at(leaf)
         return default in (None, ABSENT) or isinstance(find(view.values, leaf), type(default))
 
-    def _bad_value(self, leaf: KeyPath, error: Exception) -> Finding:
+    def _bad_value(self, leaf: KeyPath, error: Exception, expected: str = "") -> Finding:
         name, at = dotted(leaf), self.document.at(leaf)
         value, raw = find(self.resolved.values, leaf), find(self.document.values, leaf)
         if isinstance(value, str) and "${" in value and self._reasons(name):
             return self._unresolved(name, at)
         if isinstance(error, BadValueError):
             return finding("bad-value_reason", Level.ERROR, name, at, reason=self._as_written(error.args[0], leaf))
-        default = self._default_at(leaf)
-        kind = _KINDS.get(type(value), "a value")
-        expected = _KINDS.get(type(default), "a value of another type")
-        if expected == kind:
-            expected = said("another {kind}", kind=kind.partition(" ")[2])
+        expected = expected or self._kind_of_default(leaf)
         return finding("bad-value", Level.ERROR, name, at, value=shown(raw), expected=expected)
+
+    def _kind_of_default(self, leaf: KeyPath) -> str:
+        default, kind = self._default_at(leaf), _KINDS.get(type(find(self.resolved.values, leaf)), "a value")
+        expected = _KINDS.get(type(default), kind)
+        if type(default) is int:
+            filled = [rule.canonical for rule in self.table.rules if leaf in [key.path for key in rule.keys]]
+            expected = _number(itertools.chain(*filled), expected)
+        return said("another {kind}", kind=kind.partition(" ")[2]) if expected == kind else expected
+
+    def _expected(self, leaf: KeyPath, rule: Rule, view: TextView) -> str:
+        """What a key without a default takes, by the values that its rule reads; empty if it has a default, which tells."""
+        if type(self._default_at(leaf)) in _KINDS:
+            return ""
+        value = find(self.resolved.values, leaf)
+        samples = (sample for sample in _SAMPLES if type(sample) is not type(value))
+        read = next((sample for sample in samples if self._reads_with(sample, leaf, rule, view)), None)
+        return _number(rule.canonical, "a number") if type(read) is float else _KINDS.get(type(read), "")
 
     def _unresolved(self, key: str, at: Location | None) -> Finding:
         why = next(iter(self._reasons(key)), "it has no value here")
@@ -892,6 +915,18 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, (Mapping, list, tuple)):
         for inner in value.values() if isinstance(value, Mapping) else value:
             yield from _texts(inner)
+
+
+def _number(canonical: Iterable[str], otherwise: str) -> str:
+    """Which kind of number keys hold that become these canonical ones."""
+    held = {kind for key in canonical for kind in _numbers().get(key, ())}
+    return _KINDS[int] if int in held else _KINDS[float] if float in held else otherwise
+
+
+@cache
+def _numbers() -> Mapping[str, set[type]]:
+    """The kinds of number that each canonical key may hold."""
+    return {key.pattern: {int, float} & {key.info.type, *get_args(key.info.type)} for key in walk(Config)}
 
 
 def _order(flow: Flow) -> tuple[int, int]:

@@ -87,6 +87,8 @@ def _read_one(view: Reading, index: int, name: str, settings: Mapping[str, Any])
         yield Flow((*to, "kind"), kind or "roll", (cls,), same=True)
     yield Flow((*to, "name"), name, (cls,))
     tags = settings.get("tag_included")
+    if tags and not isinstance(tags, list):
+        raise TypeError  # of a text, ROLL takes each letter for a tag
     yield Flow((*to, "applies_to"), list(tags) if tags else None, ((*place, "tag_included"),))
     if isinstance(settings.get("world_size"), int):
         yield Flow((*to, "workers"), settings["world_size"], ((*place, "world_size"),), same=True)

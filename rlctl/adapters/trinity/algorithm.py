@@ -253,7 +253,7 @@ def _from_trinity(key: str, value: Any) -> Any:
     names = SPELLED.get(key)
     if names is None:
         return value
-    if value not in names:
+    if value not in list(names):
         raise BadValueError(said("is {raw!r}; expected one of {names}", raw=value, names=", ".join(map(str, names))))
     return names[value]
 

@@ -62,7 +62,7 @@ def sizes(view: Reading) -> tuple[int, int, int, int]:
 def _whole(view: Reading, key: str) -> int:
     value = view.get(key)
     if value is not None and not isinstance(value, int):
-        raise BadValueError("must be a whole number", key=view.path(key))
+        raise BadValueError(said("is {value!r}; expected an integer", value=value), key=view.path(key))
     return value if value is not None and value > 0 else 1
 
 

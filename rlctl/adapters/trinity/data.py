@@ -56,7 +56,7 @@ FORMAT = {
 
 def _whole(value: Any) -> Any:
     if value is not None and not isinstance(value, int):
-        raise BadValueError("must be a whole number")
+        raise BadValueError(said("is {value!r}; expected an integer", value=value))
     return value if value is not None and value > 0 else None
 
 
