@@ -63,6 +63,12 @@ def test_of_many_devices_it_draws_the_nodes() -> None:
     assert lines[4].endswith("vllm, 16 engines of 2 GPUs, takes turns with policy")
 
 
+@pytest.mark.parametrize(("nodes", "told"), [(1, ": 2 CPU workers"), (3, ": 3 nodes x 2 CPU workers")])
+def test_nodes_of_cpu_workers_are_counted(nodes: int, told: str) -> None:
+    config = {**SPLIT, "placement": {"device": "cpu", "nodes": nodes, "devices_per_node": 2}}
+    assert plan_text.machines(make_plan(config_from(config))).endswith(told)
+
+
 def test_a_plan_fits_its_terminal_and_notes_come_last() -> None:
     lines = drawn(SPLIT, layout.Screen(width=90), nodes=1, devices_per_node=8)
     assert max(map(len, lines)) <= 90

@@ -7,7 +7,10 @@ plan-gpus = { $nodes ->
         [one] GPU
        *[other] GPUs
     }
-plan-cpus = { $each ->
+plan-cpus = { $nodes ->
+        [one] { "" }
+       *[other] { $nodes } nodes x{ " " }
+    }{ $each ->
         [one] one CPU worker
        *[other] { $each } CPU workers
     }

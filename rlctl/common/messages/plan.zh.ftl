@@ -1,7 +1,10 @@
 # rlctl plan 的输出。
 
 plan-gpus = { $nodes } 个节点 x { $each } 张 GPU
-plan-cpus = { $each } 个 CPU 进程
+plan-cpus = { $nodes ->
+        [1] { "" }
+       *[other] { $nodes } 个节点 x{ " " }
+    }{ $each } 个 CPU 进程
 plan-stage = 阶段 { $name }（{ $objective }）
 plan-continues = ，从上一阶段的权重开始
 
