@@ -9,7 +9,8 @@ size, V the vocabulary and s = t under sequence parallelism, else 1, a step has 
 The head works on chunks of logits in four numbers of 4 bytes, the last of them also in c where c is less, or in six numbers if
 the loss reads the entropy: n is 16, 16 + c or 24. The gradient of its weight has 4 bytes. ``saved`` is what autograd keeps of
 each layer: as many micro-batches at once as there are pipeline stages, each of a stage's share of the layers; under virtual
-pipelining (1 + (p - 1) / (p v)) of all layers (Korthikanti et al., arXiv:2205.05198, section 4.2.3).
+pipelining (1 + (p - 1) / (p v)) of all layers on the first stage (Korthikanti et al., arXiv:2205.05198, section 4.2.3), and on
+the last one ((v - 1) p + 1) / (p v) at its first loss.
 tests/runtime/train/megatron/test_memory_of_megatron.py compares this with what real workers allocate.
 """
 
@@ -81,14 +82,15 @@ def training_moments(
     one = tokens * max(saved_bytes(engine, shape, kind, compute).all for kind in shape.kinds)
     kept = _kept(engine, shape, tokens, compute)
     width = max(kind.mlp_width + kind.experts_per_token * kind.expert_width for kind in shape.kinds)
-    again = one if _recomputes(engine) else 0.0
+    together = (engine.recompute_layers or 1) if _kept_by(engine) == "uniform" else 1
+    again = together * one if _recomputes(engine) else 0.0
     yield Moment(
         0.0,
         _in_flight(engine) * kept
         + again
         + tokens * (2 * compute * width / engine.tensor_parallel_size + 4 * shape.hidden / sharing),
     )
-    last = kept / engine.pipeline_parallel_size + tokens * shape.hidden * (4 + compute) / sharing
+    last = _in_flight_at_the_end(engine) * kept + tokens * shape.hidden * (4 + compute) / sharing
     if not has_head:
         yield Moment(0.0, last)
         return
@@ -102,18 +104,21 @@ def training_moments(
 def _kept(engine: Megatron, shape: ModelShape, tokens: float, compute: int) -> float:
     """Bytes that autograd keeps of all layers of one micro-batch."""
     whole = tokens * sum(kind.count * _kept_of(engine, shape, kind, compute) for kind in shape.kinds)
-    if engine.recompute_granularity != "full":
+    if not _kept_by(engine):
         return whole
     sharing = engine.tensor_parallel_size if engine.sequence_parallel else 1
     together = engine.recompute_layers or 1
     inputs = tokens * compute * shape.hidden / sharing * shape.layers
-    if engine.recompute_method == "block":
-        share = (
-            min(together * (engine.virtual_pipeline_parallel_size or 1) * engine.pipeline_parallel_size, shape.layers)
-            / shape.layers
-        )
-        return share * inputs + (1 - share) * whole
-    return inputs / together + (together - 1) * whole / shape.layers
+    if _kept_by(engine) == "uniform":
+        return inputs / together
+    chunks = (engine.virtual_pipeline_parallel_size or 1) * engine.pipeline_parallel_size
+    share = min(together * chunks, shape.layers) / shape.layers
+    return share * inputs + (1 - share) * whole
+
+
+def _kept_by(engine: Megatron) -> str:
+    """How whole layers are recomputed: each group of layers from its input, the first ones of a chunk, or none."""
+    return (engine.recompute_method or "uniform") if engine.recompute_granularity == "full" else ""
 
 
 def _kept_of(engine: Megatron, shape: ModelShape, layer: Layer, compute: int) -> float:
@@ -140,3 +145,9 @@ def _in_flight(engine: Megatron) -> float:
     """Activations that the first stage holds at once, in those of all layers of one micro-batch."""
     stages, chunks = engine.pipeline_parallel_size, engine.virtual_pipeline_parallel_size or 1
     return 1 + (stages - 1) / (stages * chunks) if chunks > 1 else 1
+
+
+def _in_flight_at_the_end(engine: Megatron) -> float:
+    """The same of the last stage when it computes its first loss, in the last of its chunks."""
+    stages, chunks = engine.pipeline_parallel_size, engine.virtual_pipeline_parallel_size or 1
+    return ((chunks - 1) * stages + 1) / (stages * chunks)

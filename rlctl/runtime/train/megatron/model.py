@@ -20,6 +20,7 @@ from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.packed_seq_params import PackedSeqParams
+from megatron.core.tensor_parallel.random import CheckpointWithoutOutput
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.spec_utils import ModuleSpec
@@ -47,6 +48,8 @@ FIXED_ANGLES = ("default", "linear", "llama3", "yarn")
 
 if not moe_utils.HAVE_TE:
     moe_utils.te_general_gemm = None  # 0.16.1 leaves the name out without Transformer Engine, and reads it
+    # and asks Transformer Engine about FP8 unless this is None, so that layernorm and moe_act could not be recomputed
+    CheckpointWithoutOutput.__init__.__defaults__ = (None,)
 
 
 @dataclass

@@ -34,7 +34,7 @@ LAYOUTS: dict[str, tuple[str, str, Megatron]] = {
     "selective recomputation": (
         "one",
         "qwen3",
-        Megatron(recompute_granularity="selective", recompute_modules=("core_attn",)),
+        Megatron(recompute_granularity="selective", recompute_modules=("core_attn", "layernorm")),
     ),
     "tensor": ("two", "qwen2", Megatron(tensor_parallel_size=2, sequence_parallel=False)),
     "tensor and sequence": ("two", "qwen3", Megatron(tensor_parallel_size=2)),
@@ -55,7 +55,16 @@ LAYOUTS: dict[str, tuple[str, str, Megatron]] = {
         "qwen3_moe",
         Megatron(tensor_parallel_size=2, expert_parallel_size=2, expert_tensor_parallel_size=1),
     ),
-    "experts in one call": ("two", "qwen3_moe", Megatron(expert_parallel_size=2, moe=Moe(grouped_gemm=True))),
+    "experts in one call": (
+        "two",
+        "qwen3_moe",
+        Megatron(
+            expert_parallel_size=2,
+            moe=Moe(grouped_gemm=True),
+            recompute_granularity="selective",
+            recompute_modules=("moe_act",),
+        ),
+    ),
     "tensor and pipeline": ("four", "qwen3", Megatron(tensor_parallel_size=2, pipeline_parallel_size=2)),
     "tensor and context": ("four", "llama", Megatron(tensor_parallel_size=2, context_parallel_size=2)),
     "pipeline and replicas": ("four", "llama", Megatron(pipeline_parallel_size=2)),

@@ -74,6 +74,14 @@ SIZES = {"vocab_size": 4096, "hidden_size": 256, "intermediate_size": 768, "num_
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 384, "norm_topk_prob": True}
 
 
+RECOMPUTED: tuple[dict[str, Any], ...] = (
+    {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_layers": 2},
+    {"recompute_granularity": "full", "recompute_method": "block", "recompute_layers": 2},
+    {"recompute_granularity": "selective", "recompute_modules": ("mlp",)},
+    {"recompute_granularity": "selective", "recompute_modules": ("layernorm",)},
+)
+
+
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Models wide enough that their tensors, and not Python's small ones, make their memory."""
@@ -95,6 +103,17 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             "qwen3", {"tensor_parallel_size": 2, "sequence_parallel": False}, "bfloat16", marks=pytest.mark.soak
         ),
         pytest.param("qwen3", {"pipeline_parallel_size": 2}, "bfloat16", marks=pytest.mark.soak),
+        pytest.param(
+            "qwen3",
+            {"pipeline_parallel_size": 2, "virtual_pipeline_parallel_size": 2},
+            "bfloat16",
+            marks=pytest.mark.soak,
+        ),
+        pytest.param("qwen3", {"context_parallel_size": 2}, "bfloat16", marks=pytest.mark.soak),
+        *(
+            pytest.param("qwen3", {"tensor_parallel_size": 2, **recompute}, "bfloat16", marks=pytest.mark.soak)
+            for recompute in RECOMPUTED
+        ),
         (
             "qwen3_moe",
             {"tensor_parallel_size": 2, "expert_parallel_size": 2, "expert_tensor_parallel_size": 1},
