@@ -148,8 +148,14 @@ def _is_host_and_port(address: str) -> bool:
 def _has_token() -> bool:
     if os.environ.get(TOKEN):
         return True
-    path = Path(os.environ.get(TOKEN_PATH) or Path.home() / ".ray" / "auth_token")
-    return os.access(path, os.R_OK)
+    try:
+        return bool(_token_file().read_bytes().strip())
+    except OSError:
+        return False
+
+
+def _token_file() -> Path:
+    return Path(os.environ.get(TOKEN_PATH) or Path.home() / ".ray" / "auth_token")
 
 
 def join(address: str, **arguments: Any) -> None:
@@ -161,6 +167,9 @@ def join(address: str, **arguments: Any) -> None:
     import ray
 
     _connect(address)
+    what = said("the Ray cluster at {address} cannot be used", address=address)
+    if os.environ.get(MODE, "").lower() == "token" and not _has_token():
+        raise _without_right_token(what)  # Ray's C++ code would end this process, without a word
     # A process with a token refuses the calls of a head without one, which then ends every actor of that process.
     if _asks_for_token(address):
         use_token()
@@ -169,7 +178,6 @@ def join(address: str, **arguments: Any) -> None:
         with _kept_stderr(written):
             ray.init(address=address, **arguments)
     except Exception as error:
-        what = said("the Ray cluster at {address} cannot be used", address=address)
         raise (
             refused(what, error, "".join(written))
             or RunError(said("{what}: {error}", what=what, error=error), hint=_UNREACHED)
@@ -221,23 +229,21 @@ def refused(what: str, error: BaseException, written: str = "") -> RunError | No
     text = f"{error} {written}".lower()
     if "AuthenticationError" not in kinds and not any(word in text for word in _REFUSED):
         return None
-    held = _described()
-    return RunError(
-        said("{what}: it requires Ray's token, and {held}", what=what, held=held),
-        hint=said(
-            "set {token_path} to a file with the cluster's token; `ray get-auth-token` on its head prints the token",
-            token_path=TOKEN_PATH,
-        ),
+    return _without_right_token(what)
+
+
+def _without_right_token(what: str) -> RunError:
+    hint = said(
+        "set {token_path} to a file with the cluster's token; `ray get-auth-token` on its head prints the token",
+        token_path=TOKEN_PATH,
     )
-
-
-def _described() -> str:
     if os.environ.get(MODE, "token").lower() != "token":
-        return f"{MODE} is {os.environ[MODE]}"
-    if os.environ.get(TOKEN):
-        return f"the one in {TOKEN} does not match"
-    path = Path(os.environ.get(TOKEN_PATH) or Path.home() / ".ray" / "auth_token")
-    return f"the one in {path} does not match" if _has_token() else f"you have none: {path} cannot be read"
+        held, hint = f"{MODE} is {os.environ[MODE]}", said("unset {variable}", variable=MODE)
+    elif _has_token():
+        held = f"the one in {TOKEN if os.environ.get(TOKEN) else _token_file()} does not match"
+    else:
+        held = f"you have none: {_token_file()} {'is empty' if os.access(_token_file(), os.R_OK) else 'cannot be read'}"
+    return RunError(said("{what}: it requires Ray's token, and {held}", what=what, held=held), hint=hint)
 
 
 def address_to_join(address: str) -> str:

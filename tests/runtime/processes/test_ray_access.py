@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -198,6 +199,25 @@ def test_a_cluster_with_a_token_is_joined_with_it_and_refuses_clearly_without(ho
                 assert ("does not match" in refused[name]) == (why == "the one in ")
                 assert ray_access.TOKEN_PATH in refused[name]
             token.unlink(missing_ok=True)
+
+
+def test_a_token_that_is_not_there_is_told_before_ray_ends_the_process(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = home / ".ray" / "auth_token"
+    monkeypatch.setenv(ray_access.MODE, "token")
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        with pytest.raises(RunError, match=f"you have none: {token} cannot be read"):
+            ray_access.join(address)
+        token.parent.mkdir()
+        token.touch()
+        with pytest.raises(RunError, match=f"you have none: {token} is empty"):
+            ray_access.join(address)
+    monkeypatch.setenv(ray_access.MODE, "disabled")
+    error = ray_access.refused("it cannot be used", OSError("Unauthenticated"))
+    assert error is not None
+    assert (f"{ray_access.MODE} is disabled" in str(error), error.hint) == (True, f"unset {ray_access.MODE}")
 
 
 ACTOR = """
