@@ -187,13 +187,17 @@ class Process:
         self._outer_fd = self._opened(os.pidfd_open(self._process.pid))
         self._close(held_theirs, status_theirs)
         first = self._first_process() if self._bwrap else self._process.pid
-        if first is not None:
-            self._first = first
+        if first is None:
+            return
+        try:
             self._first_fd = self._opened(os.pidfd_open(first))
-            self._set_limits()
-            self._group = self._grouped()
-            with contextlib.suppress(BrokenPipeError):
-                os.write(held, b"\0")
+        except ProcessLookupError:  # bwrap could not set the sandbox up, and has ended it
+            return
+        self._first = first
+        self._set_limits()
+        self._group = self._grouped()
+        with contextlib.suppress(BrokenPipeError):
+            os.write(held, b"\0")
 
     def _opened(self, fd: int) -> int:
         self._open.add(fd)

