@@ -30,7 +30,7 @@ from rlctl.config.sections.data import EvaluationSource
 from rlctl.config.sections.execution import MemoryBuffer
 from rlctl.config.sections.rewards import JudgeReward, Reward
 from rlctl.config.sections.rollout import AuxiliaryModel
-from rlctl.config.sections.train import Critic, Fsdp2, Megatron, TrainEngine
+from rlctl.config.sections.train import Critic, Fsdp2, LrScheduler, Megatron, TrainEngine
 
 Device = Literal["cuda", "cpu"]
 
@@ -162,6 +162,20 @@ def total_steps(config: Config, rows: int | None) -> int | None:
             return None
         limits.append(_steps_in_epochs(config, schedule.total_epochs, rows))
     return min(limits) if limits else None
+
+
+def warmup_in_optimizer_steps(config: Config, role: str, rows: int | None) -> int | None:
+    """Optimizer steps until the learning rate of a role is at its peak; None where a ratio needs the data's length."""
+    schedule: LrScheduler = getattr(config, role).lr_scheduler
+    per_step = critic_steps_per_step(config) if role == "critic" else optimizer_steps_per_step(config)
+    per_tick = per_step if schedule.step_unit == "step" else 1
+    if schedule.warmup_steps is not None or not schedule.warmup_ratio:
+        return (schedule.warmup_steps or 0) * per_tick
+    length = schedule.total_steps
+    if length is None:
+        steps = total_steps(config, rows)
+        length = None if steps is None else steps * (per_step // per_tick)
+    return None if length is None else int(schedule.warmup_ratio * length) * per_tick
 
 
 def drained_steps(config: Config) -> int | None:

@@ -112,6 +112,8 @@ def _of_stage(
     rows: int | None,
 ) -> Iterator[Difference]:
     ours, theirs = (effective_values(config, extensions, rows) for config in (mine, other))
+    for role in ("train", "critic"):
+        _join_warmups(role, (ours, theirs), (mine, other), rows)
     unread = {*_unread(mine), *_unread(other)}
     for path in dict.fromkeys([*ours, *theirs]):
         if any(path[:length] in unread for length in range(1, len(path) + 1)):
@@ -292,6 +294,23 @@ def _join_learning_rates(values: dict[KeyPath, Any], role: str, config: Config, 
         values |= {(*place, key): None for key in OF_DECAY}
     if arithmetic.optimizer_steps_per_step(config) == 1 or (constant and not warms):
         values[*place, "step_unit"] = None
+
+
+def _join_warmups(
+    role: str, sides: tuple[dict[KeyPath, Any], ...], configs: tuple[Config, ...], rows: int | None
+) -> None:
+    """A warm-up that one config says as a ratio and the other in steps: both in optimizer steps, at the ratio's place."""
+    share, steps = ((role, "lr_scheduler", name) for name in ("warmup_ratio", "warmup_steps"))
+    if sum(bool(values.get(share)) for values in sides) != 1 or any(
+        getattr(config, role) is None for config in configs
+    ):
+        return
+    if not all(_can_count(config, rows) for config in configs):
+        return
+    counts = [arithmetic.warmup_in_optimizer_steps(config, role, rows) for config in configs]
+    if None not in counts:
+        for values, count in zip(sides, counts, strict=True):
+            values |= {share: count, steps: None}
 
 
 def _warms(values: Mapping[KeyPath, Any], place: KeyPath) -> bool:

@@ -72,7 +72,8 @@ def resolve_bucket(entry: Entry, fates: Sequence[WriteOutcome]) -> Entry:
     notes = [entry.note, *(note for fate in fates for note in fate.notes)]
     note = together([note for note in notes if note != ALWAYS] or notes)
     if lost:
-        return replace(entry, bucket=Bucket.UNSUPPORTED, targets=shown, note=lost)
+        rounded = all(fate.rounded for fate in fates if fate.lost)
+        return replace(entry, bucket=Bucket.APPROXIMATED if rounded else Bucket.UNSUPPORTED, targets=shown, note=lost)
     if entry.bucket is Bucket.CARRIED:
         return replace(entry, targets=shown)
     kept = together(fate.kept for fate in fates)

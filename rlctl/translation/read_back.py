@@ -237,7 +237,8 @@ def _is_quantity(value: Any) -> bool:
 
 def _changed(entry: Entry, note: str, *, rounded: bool) -> Entry:
     bucket = Bucket.APPROXIMATED if rounded else Bucket.UNSUPPORTED
-    return replace(entry, bucket=bucket, note=together([note, entry.note]) if rounded else note)
+    more = [entry.note] if rounded and entry.note not in note else []
+    return replace(entry, bucket=bucket, note=together([note, *more]))
 
 
 def _both(item: Difference, names: tuple[str, str], back: Back) -> str:
@@ -263,7 +264,7 @@ def _quantity(value: Any, key: str) -> str:
     """A value with its unit, if the key does not say it."""
     unit = (
         "optimizer step"
-        if "lr_scheduler." in key and key.endswith("_steps")
+        if "lr_scheduler." in key and key.endswith(("_steps", "warmup_ratio"))
         else "step"
         if key.endswith(INTERVALS)
         else ""

@@ -150,6 +150,23 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
         "train.lr_scheduler.warmup_steps",
         10,
     ),
+    # The critic does not follow the policy's passes.
+    ("0.6", {"algorithm.algorithm_type": "ppo", f"{ACTOR}.ppo_epochs": 2}, "critic.ppo_epochs", 1),
+    ("0.6", {"algorithm.algorithm_type": "ppo"}, "critic.ppo_epochs", None),
+    # A ratio is of the trainer's steps, rounded down, before it is all passes: int(0.25 x 35) x 2, not int(0.25 x 70).
+    *(
+        (
+            "0.6",
+            {
+                "algorithm.optimizer.lr_warmup_steps_ratio": 0.25,
+                "trainer.total_steps": total,
+                f"{ACTOR}.ppo_epochs": 2,
+            },
+            f"train.lr_scheduler.{field}",
+            value,
+        )
+        for total, field, value in ((35, "warmup_steps", 16), (36, "warmup_ratio", 0.25))
+    ),
     # Micro-batches: 0.5 raises them to the longest sequence, and lets the actor's own keys decide.
     ("0.5", {"trainer.max_token_len_per_gpu": 600}, "batch.micro_batch.size", 1024),
     ("0.6", {"trainer.max_token_len_per_gpu": 600}, "batch.micro_batch.size", 600),
@@ -278,6 +295,13 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
             "algorithm.advantage_fn_args.mu",
             8.5,
         ),
+        # rlctl's critic has the policy's passes, Trinity's has one.
+        (
+            "0.6",
+            {"algorithm.advantage.type": "gae", "critic": {}, "batch.ppo_epochs": 2},
+            f"{TRAINER}.critic.ppo_epochs",
+            2,
+        ),
         # 0 would leave nothing of any gradient.
         ("0.6", {"train.optimizer.max_grad_norm": None}, "algorithm.optimizer.clip_grad", 1e9),
         ("0.5", {"train.optimizer.max_grad_norm": 0.5}, "trainer.grad_clip", 0.5),
@@ -363,6 +387,40 @@ def test_the_warm_up_of_megatron_begins_at_the_lowest_rate() -> None:
     keys = {"trainer.trainer_strategy": "megatron", "algorithm.optimizer.lr_warmup_steps": 4}
     config, _ = read_with("0.6", **keys)
     assert config["train"]["lr_scheduler"]["warmup_start_lr"] == pytest.approx(1e-8)
+
+
+@pytest.mark.parametrize(
+    ("steps", "changes", "expected", "told"),
+    [
+        # int(0.25 x 39) steps of 2 mini-batches; Trinity's own rounding gives int(0.25 x 78) = 19.
+        (39, {"batch.mini_batch_responses": 128}, {"lr_warmup_steps": 18}, None),
+        (40, {"batch.mini_batch_responses": 128}, {"lr_warmup_steps_ratio": 0.25}, None),
+        # int(0.25 x 70) = 17 optimizer steps are no whole number of trainer steps, each of which is 2 passes.
+        (
+            35,
+            {"batch.ppo_epochs": 2, "train.lr_scheduler.step_unit": "optimizer_step"},
+            {"lr_warmup_steps": 9},
+            8.5,
+        ),
+    ],
+)
+def test_a_warm_up_by_ratio_has_the_optimizer_steps_of_its_source(
+    steps: int, changes: dict[str, Any], expected: dict[str, Any], told: float | None
+) -> None:
+    tree = yaml.safe_load(yaml.safe_dump(BASE))
+    given = {"schedule.total_steps": steps, "batch.mini_batch_responses": 256, "train.lr_scheduler.warmup_ratio": 0.25}
+    for name, value in (given | changes).items():
+        put(tree, parse_dotted(name), value)
+    text, report = write_plain(tree, "0.6")
+    assert text is not None
+    optimizer = yaml.safe_load(text)["algorithm"].get("optimizer", {})
+    assert {name: value for name, value in optimizer.items() if "warmup" in name} == expected
+    (entry,) = (entry for entry in report.accounting if entry.key == "train.lr_scheduler.warmup_ratio")
+    if told is None:
+        assert entry.bucket in (Bucket.MAPPED, Bucket.DERIVED)
+    else:
+        assert entry.bucket is Bucket.APPROXIMATED
+        assert f"{told} became {expected['lr_warmup_steps']}" in entry.note
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,8 @@ class Inexpressible:
     reason: str
     idle: bool = False
     """It affects no results: the report calls it carried, not unsupported."""
+    rounded: bool = False
+    """A nearby number is written; the reason has both: the report calls it approximated."""
 
 
 class Reading(Protocol):
@@ -252,6 +254,8 @@ class Computed:
     """While writing: what the written value cannot express; empty if it is exact."""
     idle: bool = False
     """What is lost affects no results."""
+    rounded: bool = False
+    """What is lost is the difference to a nearby number."""
     always: bool = False
     same: bool = False
     """Whether it is the value itself after all, so that an expression can stand for it."""
@@ -307,7 +311,7 @@ def exported(
         return
     made = computed(raw, convert, value, note)
     if made.lost:
-        yield Inexpressible(used, made.lost, idle=made.idle)
+        yield Inexpressible(used, made.lost, idle=made.idle, rounded=made.rounded)
     if not isinstance(made.value, Absent):
         for place in places:
             yield Flow(place, made.value, used, made.how, made.note, same=made.same, always=made.always)
@@ -750,6 +754,8 @@ class Dropped(OneValue):
     """Tell of a difference although the source did not say it itself."""
     idle: bool = False
     """It affects no results: the report calls it carried, not unsupported."""
+    rounded: bool = False
+    """A nearby number is written; the reason has both: the report calls it approximated."""
 
     def why(self, dialect: str, canonical: KeyPath) -> str:
         """The reason, for one of the keys that it is about."""

@@ -128,6 +128,8 @@ class WriteOutcome:
     kept: str = ""
     """Why it is not said although no result hangs on it: it only travels for the way back."""
     carried: bool = False
+    rounded: bool = False
+    """Whether all that is lost is the difference to a nearby number."""
 
 
 @dataclass
@@ -170,6 +172,7 @@ def _together(fates: Sequence[WriteOutcome]) -> WriteOutcome:
         lost,
         kept,
         any(fate.carried for fate in fates),
+        all(fate.rounded for fate in fates if fate.lost),
     )
 
 
@@ -385,7 +388,7 @@ class Writer:
             if lost.idle:
                 fate.kept = lost.reason
             else:
-                fate.lost = lost.reason
+                fate.lost, fate.rounded = lost.reason, lost.rounded
         if not lost.idle and not any(self.given.is_explicit(key) for key in lost.keys):
             self._tell_silent(lost)
 

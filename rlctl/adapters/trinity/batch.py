@@ -331,7 +331,7 @@ def _scaled(plain: Any, exact: Fraction, each: int | Fraction) -> Computed:
     value = whole_steps(exact)
     note = said("{plain} steps x {each} a step", plain=plain, each=each) if each != 1 else ""
     how: Provenance = "derived" if each != 1 else "mapped"
-    return Computed(value, note, how, lost=_rounding(exact, value), same=plain == value)
+    return Computed(value, note, how, lost=_rounding(exact, value), rounded=True, same=plain == value)
 
 
 def whole_steps(exact: Fraction) -> int:
@@ -344,14 +344,14 @@ def _rounding(exact: Fraction, value: int, more: str = "") -> str:
     if exact == value:
         return ""
     return said(
-        "Trinity counts whole steps: {exact:g} became {value}{more}", exact=float(exact), value=value, more=more
+        "Trinity counts whole steps, so {exact:g} became {value}{more}", exact=float(exact), value=value, more=more
     )
 
 
-def _rounded(exact: Fraction, value: int, used: tuple[KeyPath, ...], more: str = "") -> Iterator[Inexpressible]:
+def rounded(exact: Fraction, value: int, used: tuple[KeyPath, ...], more: str = "") -> Iterator[Inexpressible]:
     """The same, as what becomes of canonical keys."""
     if lost := _rounding(exact, value, more):
-        yield Inexpressible(used, lost)
+        yield Inexpressible(used, lost, rounded=True)
 
 
 # How long a run is
@@ -458,9 +458,9 @@ def _write_total(view: Writing) -> Iterator[Out]:
         more = said(
             ", so that the run has {value:g} steps, not {steps}", value=float(trainer / Fraction(each)), steps=steps
         )
-        yield from _rounded(Fraction(steps) * Fraction(each), trainer, used, more)
+        yield from rounded(Fraction(steps) * Fraction(each), trainer, used, more)
     elif schedule.total_optimizer_steps is not None and trainer == limit:
-        yield from _rounded(Fraction(schedule.total_optimizer_steps, view.config.batch.ppo_epochs), trainer, used[-1:])
+        yield from rounded(Fraction(schedule.total_optimizer_steps, view.config.batch.ppo_epochs), trainer, used[-1:])
     how: Provenance = "derived" if each != 1 or schedule.total_optimizer_steps is not None else "mapped"
     if schedule.total_epochs is not None and view.config.algorithm.preset is not None:
         yield Flow(view.path("buffer.total_epochs"), schedule.total_epochs, epochs, same=True, always=True)
@@ -471,6 +471,12 @@ def _write_total(view: Writing) -> Iterator[Out]:
         explore = round(trainer * factor(view, explore=True) / each)
         yield Flow(view.path("buffer.total_steps"), explore, used, how, note, same=explore == steps, always=True)
     yield Flow(view.path("trainer.total_steps"), trainer, used, how, note, same=trainer == steps, always=True)
+
+
+def trainer_steps(view: Writing) -> int | None:
+    """``trainer.total_steps`` as it is written; None if the data alone ends the run."""
+    place = view.path("trainer.total_steps")
+    return next((out.value for out in _write_total(view) if isinstance(out, Flow) and out.to == place), None)
 
 
 def _whole_epochs(view: Writing) -> int | None:

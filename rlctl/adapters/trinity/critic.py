@@ -36,22 +36,23 @@ from rlctl.adapters.engine.values import (
     Listed,
     NoClip,
     NullReads,
-    Off,
     Unclipped,
     offload,
 )
 from rlctl.adapters.engine.weight_decay import norms_and_biases
 from rlctl.adapters.trinity.algorithm import type_of
-from rlctl.adapters.trinity.keys import CRITIC_C
+from rlctl.adapters.trinity.keys import ACTOR, CRITIC_C
 from rlctl.adapters.trinity.megatron import megatron
 from rlctl.adapters.trinity.micro import other_micro
 from rlctl.adapters.trinity.train import (
     ADAM,
     MEGATRON_SHAPES,
+    WARMUP,
     read_warmup,
     role_engine,
     role_strategy,
     schedule,
+    warmup_keys,
     write_warmup,
     writes_engine,
 )
@@ -120,6 +121,17 @@ def _write_offload(view: Writing) -> Iterator[Out]:
 
 def _clip_key(version: Version, engine: str) -> str:
     return f"{CRITIC_C}.grad_clip" if version < (0, 6) and engine != "megatron" else f"{CRITIC_C}.optim.clip_grad"
+
+
+class OwnEpochs(Calculation):
+    """Passes of the critic: 1 in Trinity if it says nothing, however many the policy has; null in rlctl is the policy's."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return None if value == view.get(f"{ACTOR}.ppo_epochs") else value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        passes = view.config.batch.ppo_epochs if value is None else value
+        return Computed(passes, how="mapped", always=passes != 1, same=passes == value)
 
 
 class CriticBound(Calculation):
@@ -229,19 +241,18 @@ CRITIC: list[Rule] = [
     ),
     CustomRule(
         "critic's warm-up",
-        (DialectKey(f"{CRITIC_C}.optim.lr_warmup_steps", -1),),
-        ("critic.lr_scheduler.warmup_steps", "critic.lr_scheduler.step_unit"),
-        lambda view: read_warmup(view, f"{CRITIC_C}.optim.lr_warmup_steps", "critic"),
-        lambda view: write_warmup(view, f"{CRITIC_C}.optim.lr_warmup_steps", "critic"),
+        warmup_keys(f"{CRITIC_C}.optim"),
+        tuple(f"critic.lr_scheduler.{name}" for name in ("warmup_steps", "warmup_ratio", "step_unit")),
+        lambda view: read_warmup(view, *(f"{CRITIC_C}.optim.{name}" for name in WARMUP), "critic"),
+        lambda view: write_warmup(view, f"{CRITIC_C}.optim", "critic"),
         "steps x k",
         why="It also says what moves the schedule, and what of it is lost without an end of the run.",
     ),
-    Key(f"{CRITIC_C}.optim.lr_warmup_steps_ratio", "critic.lr_scheduler.warmup_ratio", 0.0, Off(0.0)),
     Key(
         f"{CRITIC_C}.cliprange_value", "critic.value_loss.clip", VersionedDefault({"0.5": 0.0, "0.6": 0.5}), Unclipped()
     ),
     Key(f"{CRITIC_C}.loss_agg_mode", "critic.value_loss.aggregation", "token-mean", AGGREGATIONS),
-    Key(f"{CRITIC_C}.ppo_epochs", "critic.ppo_epochs", ABSENT),
+    Key(f"{CRITIC_C}.ppo_epochs", "critic.ppo_epochs", 1, OwnEpochs()),
     Key(f"{CRITIC_C}.shuffle", "critic.shuffle", VersionedDefault({"0.5": False, "0.6": True})),
     Key(f"{CRITIC_C}.data_loader_seed", "critic.shuffle_seed", VersionedDefault({"0.5": None, "0.6": 42})),
     other_micro(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 from rlctl.adapters.engine.combined_rows import OneOf, ShareOrAmount
@@ -40,15 +41,18 @@ from rlctl.adapters.engine.values import (
     Off,
     Partly,
     offload,
+    rows,
 )
 from rlctl.adapters.engine.weight_decay import norms_and_biases
-from rlctl.adapters.trinity.batch import factor
-from rlctl.adapters.trinity.keys import ACTOR, MODEL, REF
+from rlctl.adapters.trinity.batch import factor, rounded, trainer_steps
+from rlctl.adapters.trinity.keys import ACTOR, CRITIC_C, MODEL, REF
 from rlctl.adapters.trinity.megatron import megatron
 from rlctl.adapters.verl_trainer.fsdp import sharding
 from rlctl.adapters.verl_trainer.megatron import SIZES
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.common.records import record
+from rlctl.planning import arithmetic
 
 
 def deciding(view: Reading, own: str, common: str) -> str:
@@ -213,18 +217,39 @@ def writes_engine(view: Writing, to: str, name: str) -> bool:
     return bool(own == name and (view.version < (0, 6) or own == view.get("train.engine.type")))
 
 
-def read_warmup(view: Reading, key: str, role: str) -> Iterator[Flow]:
-    """A warm-up in trainer steps; since 0.6 none of its own leaves it to the ratio."""
-    value, epochs = view.get(key), view.get(f"{ACTOR}.ppo_epochs")
+WARMUP = ("lr_warmup_steps", "lr_warmup_steps_ratio")
+
+
+def warmup_keys(root: str) -> tuple[DialectKey, ...]:
+    """The two keys of a warm-up."""
+    return tuple(DialectKey(f"{root}.{name}", off) for name, off in zip(WARMUP, (-1, 0.0), strict=True))
+
+
+def read_warmup(view: Reading, steps: str, share: str, role: str) -> Iterator[Flow]:
+    """A warm-up in trainer steps, each an optimizer step a pass; since 0.6 none of its own leaves it to the ratio."""
+    value, ratio, total = view.get(steps), Off(0.0).read(view.get(share), view), view.get("trainer.total_steps")
+    own = view.get(f"{CRITIC_C}.ppo_epochs") if role == "critic" else None
+    epochs = own or view.get(f"{ACTOR}.ppo_epochs")
+    passes = epochs if isinstance(epochs, int) and epochs > 1 else 1
     ticks = value if isinstance(value, int) and value >= (1 if view.version >= (0, 6) else 0) else None
-    repeats = epochs if isinstance(epochs, int) and epochs > 1 else 1
-    note = (
-        said("{ticks} trainer steps x {repeats} passes", ticks=ticks, repeats=repeats) if ticks and repeats > 1 else ""
-    )
+    used, part, note = (view.path(steps),), (view.path(share),), ""
+    if ticks is not None:
+        note = said("{ticks} trainer steps x {repeats} passes", ticks=ticks, repeats=passes) if passes > 1 else ""
+        yield Flow((), None, part, "dead" if ratio else "mapped", said("{steps} decides", steps=steps))
+    elif is_number(ratio) and isinstance(total, int) and int(ratio * total) * passes != int(ratio * total * passes):
+        ticks, used = int(ratio * total), part
+        note = said(
+            "{ratio:g} of {total} trainer steps, rounded down, x {passes} passes",
+            ratio=ratio,
+            total=total,
+            passes=passes,
+        )
+    else:
+        yield Flow(view.to(f"{role}.lr_scheduler.warmup_ratio"), ratio, part, same=True)
     yield Flow(
         view.to(f"{role}.lr_scheduler.warmup_steps"),
-        None if ticks is None else ticks * repeats,
-        (view.path(key),),
+        None if ticks is None else ticks * passes,
+        used,
         "derived" if note else "mapped",
         note,
         same=ticks is not None and not note,
@@ -233,11 +258,13 @@ def read_warmup(view: Reading, key: str, role: str) -> Iterator[Flow]:
 
 
 def _read_warmup(view: Reading) -> Iterator[Flow]:
-    root, own = "algorithm.optimizer", f"{ACTOR}.optim.lr_warmup_steps"
-    key = own if view.version >= (0, 6) and view.written(own) else f"{root}.lr_warmup_steps"
-    yield from read_warmup(view, key, "train")
-    ticks = view.get(key)
-    warms = ticks > 0 or (ticks < 0 and view.get(f"{root}.lr_warmup_steps_ratio")) if isinstance(ticks, int) else False
+    root, own = "algorithm.optimizer", f"{ACTOR}.optim"
+    steps, share = (
+        f"{own if view.version >= (0, 6) and view.written(f'{own}.{name}') else root}.{name}" for name in WARMUP
+    )
+    yield from read_warmup(view, steps, share, "train")
+    ticks = view.get(steps)
+    warms = ticks > 0 or (ticks < 0 and view.get(share)) if isinstance(ticks, int) else False
     key = f"{root}.warmup_style" if view.get(f"{root}.warmup_style") else f"{root}.lr_scheduler_type"
     megatron = strategy(view) == "megatron"
     if warms and starts_low(view.version, str(view.get(key)), megatron):
@@ -251,18 +278,31 @@ def starts_low(version: Version, name: str, megatron: bool) -> bool:
     return name == "cosine" if version < (0, 6) else megatron
 
 
-def write_warmup(view: Writing, key: str, role: str) -> Iterator[Out]:
-    """A warm-up in trainer steps, from the canonical schedule's own ticks."""
+def write_warmup(view: Writing, root: str, role: str) -> Iterator[Out]:
+    """A warm-up in trainer steps, from the canonical schedule's ticks; a ratio too, if Trinity would round it otherwise."""
     to = f"{role}.lr_scheduler"
-    plan, used = view.get(to), (view.to(f"{to}.warmup_steps"),)
+    plan, used, part = view.get(to), (view.to(f"{to}.warmup_steps"),), (view.to(f"{to}.warmup_ratio"),)
     if not isinstance(plan, Mapping):
         return
     by_step, ticks, ratio = plan["step_unit"] == "step", plan["warmup_steps"], plan["warmup_ratio"]
-    each = factor(view) if by_step else 1
-    epochs = 1 if by_step else view.config.batch.ppo_epochs
-    value = -1 if ticks is None else int(-(-ticks * each // epochs))
-    note = said("{ticks} steps x {each}", ticks=ticks, each=each) if ticks and each > 1 else ""
-    yield Flow(view.path(key), value, used, "derived" if note else "mapped", note, same=value == ticks)
+    steps, share = (f"{root}.{name}" for name in WARMUP)
+    batch = arithmetic.critic_batch(view.config) if role == "critic" else view.config.batch
+    passes = batch.ppo_epochs
+    total = trainer_steps(view) if ticks is None and is_number(ratio) else None
+    updates = None if total is None else arithmetic.warmup_in_optimizer_steps(view.config, role, rows(view.options))
+    if total is not None and updates is not None and int(ratio * total) * passes != updates:
+        used, exact = part, Fraction(updates, passes)
+        note = said("{ratio:g} of the run is {updates} optimizer steps", ratio=ratio, updates=updates)
+    else:
+        each = factor(view) if by_step else 1
+        exact = Fraction(ticks or 0) * each / (1 if by_step else passes)
+        note = said("{ticks} steps x {each}", ticks=ticks, each=each) if ticks and each > 1 else ""
+        yield Flow(view.path(share), Off(0.0).write(ratio, view), part, same=True)
+    value = -1 if exact == 0 and ticks is None else math.ceil(exact)
+    yield Flow(
+        view.path(steps), value, used, "derived" if note else "mapped", note, same=value == ticks, always=used is part
+    )
+    yield from rounded(exact, max(value, 0), used)
     yield Flow((), None, (view.to(f"{to}.step_unit"),), "mapped", "Trinity's schedule counts train steps")
     relative = ratio or shape(view, role) in DECAYS
     if relative and view.config.schedule.total_steps is None and view.config.schedule.total_optimizer_steps is None:
@@ -271,7 +311,7 @@ def write_warmup(view: Writing, key: str, role: str) -> Iterator[Out]:
 
 
 def _write_warmup(view: Writing) -> Iterator[Out]:
-    yield from write_warmup(view, "algorithm.optimizer.lr_warmup_steps", "train")
+    yield from write_warmup(view, "algorithm.optimizer", "train")
     yield from _write_start(view)
 
 
@@ -361,7 +401,6 @@ def overrides() -> list[Rule]:
         ("betas", "optimizer.betas", Listed()),
         ("optimizer", "optimizer.type", ADAM),
         ("lr_scheduler_type", "lr_scheduler.type", SHAPES),
-        ("lr_warmup_steps_ratio", "lr_scheduler.warmup_ratio", Off(0.0)),
         ("min_lr_ratio", "lr_scheduler.min_lr_ratio", SAME),
     )
     never = [
@@ -425,16 +464,17 @@ TRAINER: list[Rule] = [
     CustomRule(
         "warm-up",
         (
-            DialectKey("algorithm.optimizer.lr_warmup_steps", -1),
-            DialectKey(f"{ACTOR}.optim.lr_warmup_steps", None, "0.6"),
+            *warmup_keys("algorithm.optimizer"),
+            *(DialectKey(f"{ACTOR}.optim.{name}", None, "0.6") for name in WARMUP),
         ),
-        tuple(f"train.lr_scheduler.{name}" for name in ("warmup_steps", "step_unit", "warmup_start_lr")),
+        tuple(
+            f"train.lr_scheduler.{name}" for name in ("warmup_steps", "warmup_ratio", "step_unit", "warmup_start_lr")
+        ),
         _read_warmup,
         _write_warmup,
         "steps x k",
         why="It also says what moves the schedule and where its rate begins, which depends on the engine.",
     ),
-    Key("algorithm.optimizer.lr_warmup_steps_ratio", "train.lr_scheduler.warmup_ratio", 0.0, Off(0.0)),
     ShareOrAmount(
         LOWEST,
         "share",
