@@ -26,6 +26,13 @@ class Comment:
         """The comment for another key than its own: what stood beside ``key`` names it."""
         return Comment((*self.above, f"{key}: {self.beside}")) if self.beside else self
 
+    def at(self, key: str) -> Comment:
+        """The comment at ``key``: one that names this key stands beside it again."""
+        named = f"{key}: "
+        if self.beside or not self.above or not self.above[-1].startswith(named):
+            return self
+        return Comment(self.above[:-1], self.above[-1].removeprefix(named))
+
 
 @dataclass
 class Document:

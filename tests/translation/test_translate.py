@@ -281,6 +281,19 @@ def test_a_comment_beside_a_number_names_its_key_where_another_number_is_written
     assert "# trainer.nnodes: shared with the judge\n" in (translate_loaded(loaded, report, "roll").text or "")
 
 
+def test_a_comment_on_a_value_that_becomes_another_names_its_key_and_returns_to_it() -> None:
+    text = (
+        "rollout_batch_size: 8\ntrain_env_manager: {tags: [A]}\ncustom_envs: {A: {env_type: sokoban}}\n# steps too\nadv_estimator: gigpo\n"
+        "reward_normalization:\n  grouping: traj_group_id\n  method: mean_std  # or asym_clip\n"
+    )
+    loaded, report = read_document(_document(text), environment={}, dialect="roll")
+    texts = {name: translate_loaded(loaded, report, name).text or "" for name in ("trinity", "rlctl", "roll")}
+    assert "# reward_normalization.method: or asym_clip\n" in texts["trinity"]
+    assert "# reward_normalization.method: or asym_clip\n" in texts["rlctl"]
+    assert "method: mean_std  # or asym_clip\n" in texts["roll"]
+    assert "# steps too\nadv_estimator: gigpo\n" in texts["roll"]
+
+
 def test_a_secret_in_the_open_becomes_a_reference_everywhere() -> None:
     text = "project: a\nname: b\nmode: both\nalgorithm: {algorithm_type: grpo}\nmonitor:\n  monitor_type: wandb\n  monitor_args: {api_key: hunter2}\nbuffer: {batch_size: 4}\n"
     loaded, report = read_document(_document(text), environment={})

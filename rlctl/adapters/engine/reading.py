@@ -409,8 +409,9 @@ class Reader:
             self._remember_item(raw, find(self.resolved.values, leaf), flow)
         if not any(place[: len(leaf)] == leaf for place in self.resolved.unresolved for leaf in written):
             self._remember_literal(flow.value, flow.to)
-        if told := next((self._comments[place] for place in written if place in self._comments), None):
-            self.comments.setdefault(flow.to, told if flow.how == "mapped" else told.about(name))
+        if (place := next((place for place in written if place in self._comments), None)) is not None:
+            told, own = self._comments[place], flow.how == "mapped" and find(self.resolved.values, place) == flow.value
+            self.comments.setdefault(flow.to, told if own else told.about(dotted(place)))
 
     @cached_property
     def _comments(self) -> dict[KeyPath, Comment]:

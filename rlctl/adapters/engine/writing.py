@@ -187,8 +187,8 @@ class Writer:
     dialect: str = ""
     """The dialect's name, whose carried keys are put back."""
     out: Written = field(default_factory=Written)
-    told: dict[tuple[str, Comment], tuple[int, KeyPath]] = field(default_factory=dict)
-    """Where the comment of each source key goes, and how near that is to the key itself."""
+    told: dict[tuple[str, Comment], tuple[int, KeyPath, Comment]] = field(default_factory=dict)
+    """How near the comment of each source key goes to the key itself, where that is, and what it says there."""
     told_silent: set[tuple[tuple[str, ...], str]] = field(default_factory=set)
     """Silent differences that were told, by the keys' last names: those of several files are told once."""
 
@@ -279,16 +279,18 @@ class Writer:
     def _comment(self, key: KeyPath, flow: Flow) -> None:
         """Note where the comment of a source key could go: to one place, to its key rather than to what follows from it."""
         source, comment = self.given.sources.get(key), self.given.comments[key]
-        rank = 0 if flow.how == "mapped" and flow.same else 1 if flow.how == "mapped" else 2
-        if rank == 2 or find(self.given.plain, key) != flow.value:
-            comment = comment.about(source.key if source else dotted(key))
-        name = (source.key if source else dotted(key), comment)
-        best = self.told.get(name)
+        name = source.key if source else dotted(key)
+        shown = comment.at(dotted(flow.to))
+        own = shown is not comment or dotted(flow.to) == name
+        rank = 0 if own else 3 if flow.how != "mapped" else 1 if flow.same else 2
+        if not own and (rank == 3 or find(self.given.plain, key) != flow.value):
+            shown = comment.about(name)
+        best = self.told.get((name, comment))
         if best is None or rank < best[0]:
-            self.told[name] = (rank, flow.to)
+            self.told[name, comment] = (rank, flow.to, shown)
 
     def _put_comments(self) -> None:
-        for (_, comment), (_, to) in self.told.items():
+        for _, to, comment in self.told.values():
             before = self.out.comments.get(to)
             if before is None:
                 self.out.comments[to] = comment
