@@ -90,7 +90,7 @@ def test_the_length_of_a_run_is_reported_once() -> None:
     """Of verl's default, 30 epochs: ROLL counts steps, and has a default too."""
     _, lines = told(VERL.replace("total_epochs: 10, total_training_steps: 200, ", ""), "verl", "roll")
     (line,) = [line for line in lines if "500" in line]
-    assert "30 epochs depend on the number of training rows" in line
+    assert "the steps of schedule.total_epochs = 30 depend on the number of training rows" in line
 
 
 def test_an_environment_that_a_workflow_plays_is_no_list_of_missing_keys() -> None:

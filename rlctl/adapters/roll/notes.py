@@ -148,7 +148,7 @@ MEDIA = unsupported(
 )
 UNSUPPORTED = [
     *unsupported(
-        "weights of domains (the rows' tags); other frameworks weigh files",
+        "ROLL mixes domains (tags of rows) by these weights; elsewhere, the rows decide the mixture",
         "actor_train.data_args.domain_interleave_probs.*",
     ),
     *unsupported("each mini-batch uses its own log-probs as the old ones", "force_disable_old_logprobs_recompute"),

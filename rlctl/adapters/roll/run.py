@@ -115,7 +115,8 @@ def _epochs(view: Writing, steps: int | None) -> Iterator[Out]:
         yield Flow((), None, used, "derived", "counted in max_steps")
     elif steps is None:
         reason = said(
-            "ROLL counts only steps, and {epochs} epochs depend on the number of training rows: state dataset_rows",
+            "ROLL counts only steps, and the steps of schedule.total_epochs = {epochs} depend on the number of training rows: "
+            "state dataset_rows",
             epochs=epochs,
         )
         yield Inexpressible(used, said("{reason} (ROLL runs 500 steps if max_steps is not set)", reason=reason))

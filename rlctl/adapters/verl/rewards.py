@@ -242,16 +242,19 @@ def _write_rule(reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]
     if reward["rule"] == "auto":
         yield Flow((), None, used, "mapped", "verl's default scores by data source")
     else:
-        source = scored_as(reward["rule"])
-        hint = (
-            said(": set it to '{source}' in each row for rule {rule}", source=source, rule=reward["rule"])
+        source, rule = scored_as(reward["rule"]), reward["rule"]
+        reason = (
+            said(
+                "verl picks its rule by the data_source column: set it to '{source}' in each row for rule {rule}",
+                source=source,
+                rule=rule,
+            )
             if source
-            else ""
-        )
-        reason = said(
-            "verl picks its rule by the data_source column; rule {rule} cannot be forced{hint}",
-            rule=reward["rule"],
-            hint=hint,
+            else said(
+                "verl has no rule {rule}, and stops at a row whose data_source it does not know: name your function in "
+                "custom_reward_function",
+                rule=rule,
+            )
         )
         yield Inexpressible(used, reason)
     for name, usual in (("args", {}), ("score_right", 1.0), ("score_wrong", 0.0)):

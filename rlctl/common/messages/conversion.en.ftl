@@ -44,7 +44,7 @@ not-expressible = { $reason }
 
 ## verl
 
-devices-shared = verl trains and generates on all { $devices } devices; the source trains on { $trains } of them only
+devices-shared = verl trains and generates on all { $devices } devices, which share their memory; the source trains on { $trains } of them only
     .about = verl shares all devices between training and rollout.
 
 devices-uneven = verl stops at a mini-batch of { $mini } responses on { $replicas } replicas, because it doesn't divide evenly

@@ -38,7 +38,7 @@ not-expressible = { $reason }
 
 ## verl
 
-devices-shared = verl 在全部 { $devices } 个设备上训练和生成；源配置只用其中 { $trains } 个训练
+devices-shared = verl 在全部 { $devices } 个设备上训练和生成，二者共用显存；源配置只用其中 { $trains } 个训练
     .about = verl 让训练和 rollout 共用所有设备。
 
 devices-uneven = mini-batch 的 { $mini } 条回答不能平均分给 { $replicas } 个副本，verl 会报错退出
