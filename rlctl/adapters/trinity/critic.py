@@ -243,7 +243,7 @@ CRITIC: list[Rule] = [
         "critic's warm-up",
         warmup_keys(f"{CRITIC_C}.optim"),
         tuple(f"critic.lr_scheduler.{name}" for name in ("warmup_steps", "warmup_ratio", "step_unit")),
-        lambda view: read_warmup(view, *(f"{CRITIC_C}.optim.{name}" for name in WARMUP), "critic"),
+        lambda view: read_warmup(view, [f"{CRITIC_C}.optim.{name}" for name in WARMUP], "critic"),
         lambda view: write_warmup(view, f"{CRITIC_C}.optim", "critic"),
         "steps x k",
         why="It also says what moves the schedule, and what of it is lost without an end of the run.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -225,8 +225,9 @@ def warmup_keys(root: str) -> tuple[DialectKey, ...]:
     return tuple(DialectKey(f"{root}.{name}", off) for name, off in zip(WARMUP, (-1, 0.0), strict=True))
 
 
-def read_warmup(view: Reading, steps: str, share: str, role: str) -> Iterator[Flow]:
+def read_warmup(view: Reading, keys: Sequence[str], role: str) -> Iterator[Flow]:
     """A warm-up in trainer steps, each an optimizer step a pass; since 0.6 none of its own leaves it to the ratio."""
+    steps, share = keys
     value, ratio, total = view.get(steps), Off(0.0).read(view.get(share), view), view.get("trainer.total_steps")
     own = view.get(f"{CRITIC_C}.ppo_epochs") if role == "critic" else None
     epochs = own or view.get(f"{ACTOR}.ppo_epochs")
@@ -259,10 +260,10 @@ def read_warmup(view: Reading, steps: str, share: str, role: str) -> Iterator[Fl
 
 def _read_warmup(view: Reading) -> Iterator[Flow]:
     root, own = "algorithm.optimizer", f"{ACTOR}.optim"
-    steps, share = (
+    steps, share = keys = [
         f"{own if view.version >= (0, 6) and view.written(f'{own}.{name}') else root}.{name}" for name in WARMUP
-    )
-    yield from read_warmup(view, steps, share, "train")
+    ]
+    yield from read_warmup(view, keys, "train")
     ticks = view.get(steps)
     warms = ticks > 0 or (ticks < 0 and view.get(share)) if isinstance(ticks, int) else False
     key = f"{root}.warmup_style" if view.get(f"{root}.warmup_style") else f"{root}.lr_scheduler_type"
