@@ -19,8 +19,6 @@ from rlctl.common.records import record
 from rlctl.planning import arithmetic
 
 ROUNDS = "ROLL rounds up to whole optimizer steps; the others round down"
-EXACT = 1e-9
-"""What a product of a share and a count may be off by, as 0.07 x 100 is."""
 
 
 @record
@@ -60,12 +58,12 @@ def warmup(worker: str, to: str) -> CustomRule:
             yield Flow(view.to(part), None if count is not None else ratio, used, "mapped", same=False)
             return
         total, others = _updates_read(view, worker)
-        if total is None or _up(ratio * total) == _down(ratio * others):
+        if total is None or math.ceil(ratio * total) == int(ratio * others):
             yield Flow(view.to(own), None, (view.path(steps),))
             yield Flow(view.to(part), ratio, used, note="" if total is not None else ROUNDS, same=True)
             return
         note = said("{ratio:g} of {total} optimizer steps; {rounds}", ratio=ratio, total=total, rounds=ROUNDS)
-        yield Flow(view.to(own), _up(ratio * total), used, "derived", note)
+        yield Flow(view.to(own), math.ceil(ratio * total), used, "derived", note)
         yield Flow(("extensions", "roll", _kept(view, share)), ratio, used)
 
     def write(view: Writing) -> Iterator[Out]:
@@ -80,15 +78,15 @@ def warmup(worker: str, to: str) -> CustomRule:
             yield Flow(view.path(share), ratio, used, note=ROUNDS, same=True)
             return
         times = _optimizer_steps_of_tick(view)
-        exact = _down(ratio * (total // times)) * times
-        if exact == _up(ratio * total):
+        exact = int(ratio * (total // times)) * times
+        if exact == math.ceil(ratio * total):
             yield Flow(view.path(share), ratio, used, same=True)
         elif exact:
             note = said(
                 "{ratio:g} of {total} optimizer steps, which ROLL rounds up to {up}",
                 ratio=ratio,
                 total=total,
-                up=_up(ratio * total),
+                up=math.ceil(ratio * total),
             )
             yield Flow(view.path(steps), exact, used, "derived", note, always=True)
         else:
@@ -117,7 +115,7 @@ def _write_own(view: Writing, count: Any, steps: str, own: str, share: str) -> I
     ratio: Any = view.config.carried_for("roll").get(_kept(view, share))
     worker = steps.partition(".")[0]
     total = _updates_written(view, worker) if is_number(ratio) else None
-    if total is not None and count == _up(ratio * total):
+    if total is not None and count == math.ceil(ratio * total):
         yield Flow(
             (),
             None,
@@ -133,14 +131,6 @@ def _write_own(view: Writing, count: Any, steps: str, own: str, share: str) -> I
 
 def _kept(view: Reading | Writing, key: str) -> str:
     return ".".join(str(part) for part in view.path(key))
-
-
-def _up(value: float) -> int:
-    return math.ceil(value - EXACT)
-
-
-def _down(value: float) -> int:
-    return math.floor(value + EXACT)
 
 
 def _updates_read(view: Reading, worker: str) -> tuple[int | None, int]:
