@@ -447,6 +447,9 @@ SHOWN_BY: dict[str, str] = {
     "runtime/train/test_model.py::test_modules_are_imported": """
         model.import_modules reference.model.import_modules critic.model.import_modules
     """,
+    "runtime/sync/test_machine.py::test_adapters_alone_are_sent_to_an_engine_that_adds_them": """
+        model.lora.merge_for_rollout
+    """,
     "runtime/train/test_lora.py::test_an_update_from_an_adapter_is_that_of_peft": """
         model.lora.adapter_path critic.model.lora.adapter_path
     """,

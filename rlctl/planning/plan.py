@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 from rlctl.common.errors import PlanError
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, translated
 from rlctl.config import Config, Stage, stages_of
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Fsdp2, Megatron
-from rlctl.planning import arithmetic, rollout_schedule
+from rlctl.planning import adapter_sync, arithmetic, rollout_schedule
 from rlctl.planning.agents import check_agents
 from rlctl.planning.arithmetic import Cluster, Device, evaluates, needs_critic, needs_reference, needs_rollout, trains
 from rlctl.planning.auxiliaries import check_auxiliaries
@@ -242,7 +242,9 @@ def resolved_stages(config: Config, device: Device) -> list[Stage]:
 def _resolved(config: Config, device: Device) -> Config:
     algorithm = replace(config.algorithm, old_log_probs=arithmetic.old_log_probs(config, device))
     made = replace(config, algorithm=algorithm, placement=replace(config.placement, device=device))
-    return arithmetic.unsplit(made) if generating(made, device) == "transformers" else made
+    engine = generating(made, device)
+    made = adapter_sync.resolved(made, engine)
+    return arithmetic.unsplit(made) if engine == "transformers" else made
 
 
 def _device(config: Config, cluster: Cluster | None) -> Device:
@@ -287,6 +289,9 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
     if needs_rollout(config) and trains(config) and config.weight_sync.method == "auto":
         way = way_of(config, generating(config, device), device).name
         notes.append(text("plan-note-sync", way=text(f"plan-way-{way}")))
+    if needs_rollout(config) and trains(config) and config.model.lora is not None:
+        why = adapter_sync.why_merged(stage.config, generating(config, device))
+        notes.append(text("plan-note-merged", reason=translated(why)) if why else text("plan-note-adapters-sent"))
     if arithmetic.whole_divergences(config):
         notes.append(text("plan-note-full-kl"))
     if config.algorithm.distillation is not None:

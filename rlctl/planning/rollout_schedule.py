@@ -12,7 +12,7 @@ import math
 from rlctl.common.records import record
 from rlctl.config import Config
 from rlctl.config.sections.execution import MemoryBuffer
-from rlctl.planning import arithmetic
+from rlctl.planning import adapter_sync, arithmetic
 
 UNBOUNDED = ("trainer_driven", "explorer_driven", "fully_async")
 """Styles in which rollout does not wait for training, only for room in the buffer."""
@@ -23,6 +23,8 @@ def sleep_level(config: Config) -> int:
     sync, memory = config.weight_sync, config.rollout.memory
     if memory.sleep_level is not None:
         return memory.sleep_level
+    if adapter_sync.sends_adapters(config):
+        return 1
     every_step = sync.style == "fixed" and sync.every == 1 and sync.every_optimizer_steps is None
     return 2 if every_step and memory.quantization is None else 1
 

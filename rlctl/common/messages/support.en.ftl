@@ -1,6 +1,6 @@
 # Why rlctl launch ignores or refuses a key: the reasons of rlctl/planning/support.py.
 
-support-merged-weights = adapters are always merged into the weights before they are sent to rollout
+support-base-weights = vLLM reads the base weights from the files, because only adapters are sent to rollout
 support-weights-in-place = rlctl reads weights from where they are
 support-further-heads = multi-token prediction heads belong to MiMo, DeepSeek-V3 and GLM-4.5 models: Transformers loads these without the heads, and rlctl's Megatron engine trains Llama and Qwen models, which have none
 support-by-turn = write it as its own type: gigpo, step_reinforce, segment_reinforce (agentic_reinforce) or step_wise_grpo

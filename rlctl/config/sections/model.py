@@ -30,7 +30,8 @@ class Lora:
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Data type of the adapter weights."""
     merge_for_rollout: bool = False
-    """Send merged weights to the rollout engine instead of the adapter: faster generation, slower sync."""
+    """Send merged weights to the rollout engine instead of the adapter: faster generation, slower sync. false = rlctl
+    sends adapters to vLLM if vLLM can add them to the model, else merged weights; the plan says which."""
 
 
 @section

@@ -29,7 +29,7 @@ from rlctl.common.messages.reasons import said
 from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.randomness import STREAM, stream_keys
-from rlctl.runtime.rollout.weights import Checklist, without_memory
+from rlctl.runtime.rollout.weights import AdapterChecklist, Checklist, without_memory
 from rlctl.runtime.serialization.tensors import NamedTensors
 from rlctl.runtime.sync.bucket import parts
 from rlctl.runtime.types import Request, Response, Sampling
@@ -86,10 +86,12 @@ class VllmEngine(ByResponse[_Row]):
         self._made_group = not torch.distributed.is_initialized()
         self._engine = _start(arguments)
         served = self._engine.vllm_config.model_config
+        self._adapter = _adapter_of(self._engine)
+        """What each request names; None if the engine gets whole weights."""
         self._shapes = without_memory(served.hf_config, trust_remote_code=served.trust_remote_code)
         self._sleeps, self._sleep_level = bool(arguments.get("enable_sleep_mode")), sleep_level
         self._asleep: set[str] = set()
-        self._coming: tuple[int, Checklist] | None = None
+        self._coming: tuple[int, Checklist | AdapterChecklist] | None = None
         """The version of the weights that are being loaded, and what has come of them."""
         self._opened = False
         """Whether vLLM's workers have begun to load."""
@@ -145,18 +147,19 @@ class VllmEngine(ByResponse[_Row]):
         self._wake("weights")
         self._end_weights()  # of a load that was broken off
         self._unusable = f"loading weight version {version} failed half-way; expected a complete load before generate()"
-        self._coming = version, Checklist(self._shapes)
+        self._coming = version, Checklist(self._shapes) if self._adapter is None else AdapterChecklist()
 
     def add_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Overwrite weights in place, part by part, under their Hugging Face names; cast to the engine's dtype.
 
-        vLLM's own loader of the model shards and fuses them.
+        vLLM's own loader of the model shards and fuses them. An engine that takes adapters is given these, and nothing else.
         """
         assert self._coming is not None, "a load begins with begin_weights"
+        kind = "weights" if self._adapter is None else "adapter"
         try:
-            self._open("rlctl_begin_weights")
+            self._open(f"rlctl_begin_{kind}")
             for part in parts(self._coming[1].take(weights), PART_BYTES):
-                self._engine.collective_rpc("rlctl_load_weights", args=(NamedTensors(part),))
+                self._engine.collective_rpc(f"rlctl_take_{kind}", args=(NamedTensors(part),))
         except BaseException:
             self._end_weights()
             raise
@@ -195,9 +198,20 @@ class VllmEngine(ByResponse[_Row]):
         version, checklist = self._coming
         self._end_weights()
         checklist.finish()
+        if self._adapter is not None:
+            self._replace_adapter()
         self._drop_cache()
         self._unusable = ""
         self.weight_version = version
+
+    def _replace_adapter(self) -> None:
+        try:
+            self._engine.collective_rpc("rlctl_load_adapter")
+        except (ValueError, RuntimeError) as error:
+            raise RunError(
+                said("vLLM cannot add the adapters to the model: {error}", error=error),
+                hint="set model.lora.merge_for_rollout to true",
+            ) from error
 
     def _open(self, call: str) -> None:
         if not self._opened:
@@ -210,7 +224,8 @@ class VllmEngine(ByResponse[_Row]):
         self._coming = None
         if self._opened:
             self._opened = False
-            self._engine.collective_rpc("rlctl_end_weights")
+            if self._adapter is None:
+                self._engine.collective_rpc("rlctl_end_weights")
 
     def sleep(self) -> None:
         """Free the KV cache and the weights' place on the GPU, where vLLM was started so that it can; else nothing."""
@@ -246,7 +261,9 @@ class VllmEngine(ByResponse[_Row]):
     def _add(self, request: Request, index: int, ticket: int | None) -> str:
         name = str(next(self._names))
         params = _params(request.sampling, int(stream_keys([request.seed], [index])))
-        key = self._engine.add_request(name, {"prompt_token_ids": list(request.token_ids)}, params)
+        key = self._engine.add_request(
+            name, {"prompt_token_ids": list(request.token_ids)}, params, lora_request=self._adapter
+        )
         self._rows[name] = _Row(request, index, ticket, key)
         return name
 
@@ -332,6 +349,14 @@ def _start(arguments: Mapping[str, Any]) -> Any:
         engine.collective_rpc("init_weight_transfer_engine", args=({"packed": True},))
     _unlink_queues()
     return engine
+
+
+def _adapter_of(engine: Any) -> Any:
+    if engine.vllm_config.lora_config is None:
+        return None
+    from rlctl.runtime.rollout.vllm_worker import ADAPTER
+
+    return ADAPTER
 
 
 def _unlink_queues() -> None:

@@ -13,7 +13,7 @@ from rlctl.common.errors import MissingDependency, RunError, nearest
 from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.rollout import EngineMemory
-from rlctl.planning import arithmetic
+from rlctl.planning import adapter_sync, arithmetic
 from rlctl.planning.plan import Device
 from rlctl.planning.weight_transfer import way_of
 from rlctl.runtime.models.config import changes_of
@@ -36,7 +36,9 @@ RESERVED: Mapping[str, str] = {
     "data_parallel_size": "set rollout.parallel.replicas",
     "enable_expert_parallel": "set rollout.parallel.expert_parallel_size",
     "enable_sleep_mode": "set rollout.memory.sleep",
-    "enable_lora": "rlctl merges adapters into the weights that it sends to rollout",
+    "enable_lora": "set model.lora and model.lora.merge_for_rollout",
+    "max_lora_rank": "set model.lora.rank",
+    "lora_target_modules": "set model.lora.target_modules",
     "logprobs_mode": "rlctl always takes log-probs at the sampling temperature",
     "speculative_config": "speculated tokens would have log-probs at another temperature",
     "worker_extension_cls": "rlctl's own is needed",
@@ -133,6 +135,8 @@ def engine_arguments(config: Config, model_path: str, device: Device) -> dict[st
         arguments["hf_overrides"] = changes
     if arithmetic.rollout_sleeps(config, device):
         arguments["enable_sleep_mode"] = True
+    if adapter_sync.sends_adapters(config):
+        arguments |= _of_adapters(config)
     way = way_of(config, "vllm", device).name
     if arithmetic.trains(config) and way in ("nccl", "ipc"):
         arguments["weight_transfer_config"] = {"backend": way}
@@ -172,6 +176,18 @@ def _of_memory(config: Config, memory: EngineMemory, device: Device) -> dict[str
         shared = config.placement.layout == "colocated" and arithmetic.trains(config)
         arguments["gpu_memory_utilization"] = FRACTION_COLOCATED if shared else FRACTION_ALONE
     return arguments
+
+
+def _of_adapters(config: Config) -> dict[str, Any]:
+    """Room for adapters. Base weights come from the files, because no sync sends them."""
+    assert config.model.lora is not None, "adapters are sent"
+    dummy = config.rollout.memory.load_format == "dummy"
+    return {
+        "enable_lora": True,
+        "max_lora_rank": adapter_sync.room_of(config.model.lora.rank),
+        "lora_target_modules": adapter_sync.targets_of(config),
+        **({"load_format": "auto"} if dummy else {}),
+    }
 
 
 def _given(config: Config) -> dict[str, Any]:

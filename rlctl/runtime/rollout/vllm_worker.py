@@ -1,4 +1,5 @@
-"""What rlctl adds inside vLLM's own worker processes: its sampler's draws and log-probs, and new weights, part by part.
+"""What rlctl adds inside vLLM's own worker processes: its sampler's draws and log-probs, and new weights or adapters, part by
+part.
 
 vLLM mixes ``RolloutExtension`` into its worker class (``worker_extension_cls``); its methods are called through
 ``collective_rpc``, by name. This module is imported in processes that hold nothing of rlctl but it.
@@ -6,12 +7,17 @@ vLLM mixes ``RolloutExtension`` into its worker class (``worker_extension_cls``)
 
 from __future__ import annotations
 
+import json
 import logging
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import save_file
 from vllm.config import set_current_vllm_config
+from vllm.lora.request import LoRARequest
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 from vllm.platforms import current_platform
@@ -120,11 +126,16 @@ class RolloutSampler(Sampler):
         )
 
 
+ADAPTER = LoRARequest("policy", 1, "sent by training")
+"""The one adapter of an engine, of which each request is a user: vLLM looks it up by its number, never by its path."""
+
+
 class RolloutExtension:
     """Further methods of vLLM's worker."""
 
     model_runner: Any
     vllm_config: Any
+    add_lora: Any
     finish_weight_update: Any
     _weight_update_active: bool
     """vLLM's own: a weight transfer has begun and did not fail."""
@@ -132,13 +143,46 @@ class RolloutExtension:
     def rlctl_start(self) -> None:
         """Take rlctl's sampler in place of vLLM's."""
         self.model_runner.sampler = RolloutSampler(self.model_runner.sampler, self.model_runner)
+        if self.vllm_config.lora_config is not None:  # until the first sync the adapter adds nothing
+            self.model_runner.lora_manager.add_dummy_lora(ADAPTER, rank=1)
+        self._rlctl_adapter: dict[str, torch.Tensor] = {}
+
+    def rlctl_begin_adapter(self) -> None:
+        """Be ready for a whole adapter, under the names of peft's files."""
+        self._rlctl_adapter = {}
+
+    def rlctl_take_adapter(self, tensors: Sequence[tuple[str, torch.Tensor]]) -> None:
+        """Take a part of it; the memory of a part is used again."""
+        self._rlctl_adapter |= {name: tensor.cpu().clone() for name, tensor in tensors}
+
+    def rlctl_load_adapter(self) -> None:
+        """All has come: replace the adapter.
+
+        Raises:
+            ValueError: vLLM adds no adapter to a layer that has one.
+        """
+        tensors, self._rlctl_adapter = self._rlctl_adapter, {}
+        rank = max(len(tensor) for name, tensor in tensors.items() if ".lora_A." in name)
+        settings = {"r": rank, "lora_alpha": rank, "target_modules": []}  # its scale is in B
+        with tempfile.TemporaryDirectory(prefix="adapter-") as folder:
+            save_file(tensors, Path(folder, "adapter_model.safetensors"))
+            Path(folder, "adapter_config.json").write_text(json.dumps(settings), encoding="utf-8")
+            self.add_lora(LoRARequest(ADAPTER.lora_name, ADAPTER.lora_int_id, folder, load_inplace=True))
+        self._rlctl_check_adapter()
+
+    def _rlctl_check_adapter(self) -> None:
+        """vLLM passes over layers that it does not know, except in a pipeline, whose workers have a part of them each."""
+        manager = self.model_runner.lora_manager._adapter_manager
+        unknown = manager.get_adapter(ADAPTER.lora_int_id).loras.keys() - manager.modules.keys()
+        if unknown and self.vllm_config.parallel_config.pipeline_parallel_size == 1:
+            raise ValueError(f"no layer of the model is called {min(unknown)}")
 
     def rlctl_begin_weights(self) -> None:
         """Be ready for all weights of the model, under their Hugging Face names."""
         with set_current_vllm_config(self.vllm_config):
             initialize_layerwise_reload(self.model_runner.get_model())
 
-    def rlctl_load_weights(self, weights: Sequence[tuple[str, torch.Tensor]]) -> None:
+    def rlctl_take_weights(self, weights: Sequence[tuple[str, torch.Tensor]]) -> None:
         """Take a part of them; vLLM's loader of the model shards and fuses them."""
         with set_current_vllm_config(self.vllm_config), torch.no_grad():
             self.model_runner.get_model().load_weights(iter(weights))

@@ -118,6 +118,52 @@ class Checklist:
         return target
 
 
+MATRICES = (".lora_A.weight", ".lora_B.weight")
+"""How names of an adapter's A [rank, in] and B [out, rank] end in peft's files."""
+
+
+class AdapterChecklist:
+    """What has come of the adapters of a model, under the names of peft's files: of each layer A and B, once."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[str, int] = {}
+
+    def take(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+        """The tensors as they come.
+
+        Raises:
+            RunError: a tensor that is no adapter's, or sent twice.
+        """
+        for name, tensor in tensors:
+            if not name.endswith(MATRICES):
+                raise RunError(said("{name} is no adapter; expected only adapters", name=name))
+            if name in self._ranks:
+                raise RunError(said("{name} was sent twice; expected each parameter once", name=name))
+            self._ranks[name] = tensor.shape[0 if name.endswith(MATRICES[0]) else 1]
+            yield name, tensor
+
+    def finish(self) -> None:
+        """All has come.
+
+        Raises:
+            RunError: it has not.
+        """
+        down, up = MATRICES
+        layers = {name.removesuffix(down).removesuffix(up) for name in self._ranks}
+        for layer in sorted(layers):
+            ranks = self._ranks.get(layer + down), self._ranks.get(layer + up)
+            if ranks[0] != ranks[1]:
+                raise RunError(
+                    said(
+                        "the adapter of {layer} has ranks {ranks} in A and B; expected equal ranks",
+                        layer=layer,
+                        ranks=ranks,
+                    )
+                )
+        if not layers:
+            raise RunError("no adapters were sent")
+
+
 class TakesWeights:
     """The calls of a rollout engine by which new weights come: begin, part after part, commit; or all at once.
 

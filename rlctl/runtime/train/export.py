@@ -77,6 +77,13 @@ def weights(
     return (item if item[0] in names else cast(item) for item in merged)
 
 
+def adapter_weights(
+    model: PreTrainedModel, adapters: Adapters, *, dtype: torch.dtype | None = None
+) -> Iterator[tuple[str, Tensor]]:
+    """See ``TrainEngine.export_adapters``."""
+    return ((name, tensor.to(dtype or tensor.dtype)) for name, tensor in adapters.unmerged(whole(_trained(model))))
+
+
 def _casting(model: PreTrainedModel, dtype: torch.dtype | None) -> Callable[[tuple[str, Tensor]], tuple[str, Tensor]]:
     """What casts a named parameter to the type that Transformers loads it in under ``dtype``."""
     wide = set(model._keep_in_fp32_modules_strict or ())
@@ -180,8 +187,11 @@ def write_adapter_state(adapters: Adapters, state: Mapping[str, Tensor], folder:
 
 
 def _adapters_of(model: PreTrainedModel) -> dict[str, Tensor]:
-    trained = ((name, tensor.detach()) for name, tensor in model.named_parameters() if tensor.requires_grad)
-    return {name: tensor.cpu() for name, tensor in whole(trained)}
+    return {name: tensor.cpu() for name, tensor in whole(_trained(model))}
+
+
+def _trained(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    return ((name, tensor.detach()) for name, tensor in model.named_parameters() if tensor.requires_grad)
 
 
 def adapter_problem(adapters: Adapters, state: Mapping[str, Tensor], folder: Path) -> str:

@@ -416,6 +416,13 @@ class FsdpEngine(TellsLogProbs):
         )
         self.offload()
 
+    def export_adapters(self) -> Iterator[tuple[str, Tensor]]:
+        """See ``TrainEngine``."""
+        assert self.adapters is not None, "model.lora is set"
+        self._bring(optimizer=False)
+        yield from export.adapter_weights(self.model, self.adapters, dtype=self._export_dtype)
+        self.offload()
+
     def export_hf(self, folder: Path, *, tokenizer: str | None, asynchronous: bool = False) -> Future[None]:
         """See ``TrainEngine``."""
         self._bring(optimizer=False)

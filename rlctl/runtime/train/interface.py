@@ -174,6 +174,10 @@ class TrainEngine(Protocol):
         """
         ...
 
+    def export_adapters(self) -> Iterator[tuple[str, Tensor]]:
+        """As ``export_weights``, but adapters alone: under the names of peft's files, with their scale in B."""
+        ...
+
     def export_hf(self, folder: Path, *, tokenizer: str | None, asynchronous: bool = False) -> Future[None]:
         """Write weights, config and tokenizer files as ``save_pretrained`` does; under ``asynchronous`` begin to.
 

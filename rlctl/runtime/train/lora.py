@@ -105,6 +105,15 @@ class Adapters:
         """The adapters' own weights, under the names that they have in the model."""
         return {name: tensor.detach() for name, tensor in self.model.named_parameters() if tensor.requires_grad}
 
+    def unmerged(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+        """Yield whole adapters under the names of peft's files, with alpha / rank in B: what a layer then adds is B A x."""
+        layers = layers_of(self.model)
+        for name, tensor in tensors:
+            owner, part = _part(name, layers)
+            assert owner is not None, "these are adapters"
+            scaled = tensor * layers[owner].scaling[NAME] if part.startswith("lora_B") else tensor
+            yield PREFIX + name.replace(f".{NAME}.", "."), scaled
+
     def merged(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yield whole tensors under the names of the model without adapters, each adapter added to its layer.
 

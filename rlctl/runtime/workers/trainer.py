@@ -19,7 +19,7 @@ from rlctl.config.sections.algorithm import DpoObjective, MixObjective, SftObjec
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import LrScheduler
-from rlctl.planning import arithmetic
+from rlctl.planning import adapter_sync, arithmetic
 from rlctl.planning.megatron.starting import without_checkpoint
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import WHOLE_KL, whole_kl
@@ -236,7 +236,10 @@ class Trainer(EngineWorker):
     def begin_weights(self, transport: Transport, bucket_bytes: int, senders: Sequence[int] = (0,)) -> Message | None:
         """Give the weights of now out: the message of the first bucket. Workers that are no ``senders`` give them theirs, and
         return when they have them all."""
-        tensors = self._engine.export_weights(everywhere=tuple(senders) != (0,))
+        if adapter_sync.sends_adapters(self._config):
+            tensors = self._engine.export_adapters()
+        else:
+            tensors = self._engine.export_weights(everywhere=tuple(senders) != (0,))
         if self._rank not in senders:
             deque(tensors, maxlen=0)
             return None

@@ -23,6 +23,7 @@ from rlctl.runtime.workers.rollout import RolloutWorker
 from rlctl.runtime.workers.trainer import Place, Trainer
 
 ASKED = [Request((1, 2, 3), Sampling(max_tokens=2), 1, seed=0)]
+LORA: dict[str, Any] = {"rank": 2, "target_modules": ["q_proj", "down_proj"]}
 SMALL = 5000
 """Bytes; of a model whose embedding has more."""
 
@@ -87,7 +88,7 @@ def answers_with(engine: RolloutWorker, version: int) -> bool:
 
 
 @pytest.mark.parametrize("way", ["memory", "folder"])
-@pytest.mark.parametrize("lora", [None, {"rank": 2, "target_modules": ["q_proj", "down_proj"]}])
+@pytest.mark.parametrize("lora", [None, {**LORA, "merge_for_rollout": True}])
 def test_all_buckets_make_a_version_and_none_is_larger_than_it_may_be(
     make_trainer: Callable[..., Trainer], model: Path, tmp_path: Path, way: str, lora: dict[str, Any] | None
 ) -> None:
@@ -109,6 +110,26 @@ def test_all_buckets_make_a_version_and_none_is_larger_than_it_may_be(
     assert len(engine.seen) == engine.buckets, "it answered nothing while they came"
     assert "version 3 failed half-way" in engine.seen[0]
     assert not folder.exists(), "files are gone when all have them"
+
+
+def test_adapters_alone_are_sent_to_an_engine_that_adds_them(make_trainer: Callable[..., Trainer]) -> None:
+    """Of two layers, q_proj [32, 32] and down_proj [32, 64] with rank 2: what a merged sync would send is 40 times as much."""
+    trainer = make_trainer(lora=LORA)
+    change(trainer)
+    sizes, tensors, message = [], {}, trainer.begin_weights(HostMemory(), 1000)
+    while message is not None:
+        sizes.append(message.content.table.nbytes)
+        tensors |= {name: tensor.clone() for name, tensor in message.content.tensors()}
+        message = trainer.next_bucket()
+    assert sum(sizes) == 2 * 4 * 2 * ((32 + 32) + (64 + 32))
+    assert len(sizes) > 1
+    assert sum(tensor.nbytes for tensor in exported(trainer).values()) > 20 * sum(sizes)
+    assert set(tensors) == {
+        f"base_model.model.model.layers.{layer}.{name}.lora_{side}.weight"
+        for layer in (0, 1)
+        for name in ("self_attn.q_proj", "mlp.down_proj")
+        for side in "AB"
+    }
 
 
 def test_what_fails_in_between_leaves_engines_that_answer_nothing_and_a_trainer_that_goes_on(

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
@@ -28,7 +29,7 @@ from rlctl.runtime.train.checkpoint import state_of
 from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.gathering import whole
-from rlctl.runtime.train.interface import Comparison, LossFunction, Role
+from rlctl.runtime.train.interface import Comparison, LossFunction, Role, TrainEngine
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
 from rlctl.runtime.train.offloading import OffloadedActivations
 from rlctl.runtime.train.sharded_loading import BareModel, bare
@@ -380,6 +381,27 @@ def export_adapters(folder: Path, train: Train, samples: Sequence[Sample], lora:
     engine = engine_of(folder, train, lora=lora)
     gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 2)
     engine.export_hf(target, tokenizer=None)
+    save_sent_adapters(engine, target)
+
+
+SENT = "sent.safetensors"
+
+
+def save_sent_adapters(engine: TrainEngine, folder: Path) -> None:
+    """What rollout gets of adapters, beside an export."""
+    sent = dict(engine.export_adapters())
+    if dist.get_rank() == 0:
+        save_file(sent, folder / SENT)
+    else:
+        assert not sent
+
+
+def check_sent_adapters(folder: Path, scale: float) -> None:
+    """Names are those of peft's files, and the scale is in B."""
+    sent, stored = load_file(folder / SENT), load_file(folder / "adapter" / "adapter_model.safetensors")
+    assert sent.keys() == stored.keys()
+    for name, tensor in stored.items():
+        torch.testing.assert_close(sent[name], tensor * scale if "lora_B" in name else tensor, rtol=0, atol=0)
 
 
 def trained_adapters(folder: Path, train: Train, samples: Sequence[Sample], lora: Lora) -> dict[str, Tensor]:

@@ -124,6 +124,7 @@ def test_an_export_is_merged_with_the_adapter_beside_it(two: Workers, models: di
     )
     for mine, theirs in zip(drawn(merged, samples), drawn(adapted, samples), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+    jobs.check_sent_adapters(tmp_path / "hf", 8 / 4)
     start = AutoModelForCausalLM.from_pretrained(models["llama"])
     assert not torch.allclose(drawn(merged, samples)[0], drawn(start, samples)[0], atol=1e-3)
     config = json.loads((tmp_path / "hf" / "adapter" / "adapter_config.json").read_text())

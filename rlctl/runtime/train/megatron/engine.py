@@ -387,6 +387,13 @@ class MegatronEngine(TellsLogProbs):
         yield from self._exported(everywhere=everywhere)
         self.offload()
 
+    def export_adapters(self) -> Iterator[tuple[str, Tensor]]:
+        """See ``TrainEngine``."""
+        assert self.adapters is not None, "model.lora is set"
+        self._gather_parameters()
+        yield from self.adapters.unmerged(weights.export_weights(self.chunks, self.hf_config, only=ADAPTERS))
+        self.offload()
+
     def _exported(self, *, everywhere: bool = False) -> Iterator[tuple[str, Tensor]]:
         """Whole weights, adapters merged into theirs."""
         tensors = weights.export_weights(self.chunks, self.hf_config, everywhere=everywhere)

@@ -21,7 +21,7 @@ from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.train.interface import Comparison, LossFunction, Role, TrainEngine
 from rlctl.runtime.train.losses import SftLoss, totals_of
 from rlctl.runtime.types import Sample
-from tests.runtime.train.jobs import settings
+from tests.runtime.train.jobs import save_sent_adapters, settings
 
 STEPS = 2
 PLAIN: Mapping[str, Any] = {}
@@ -101,6 +101,7 @@ def train_adapters(
         made.step_schedule()
     made.save(target / "engine" / "policy").result()
     made.export_hf(target / "hf", tokenizer=None).result()
+    save_sent_adapters(made, target / "hf")
     plain = made.log_probs(mine, temperature=1.0, micro=micro, adapters=False)
     return replica, made.log_probs(mine, temperature=1.0, micro=micro), plain
 

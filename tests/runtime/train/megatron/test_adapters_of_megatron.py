@@ -19,7 +19,7 @@ from rlctl.config.sections.model import Lora
 from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.runtime.train.interface import Role
 from rlctl.runtime.types import Sample
-from tests.runtime.train.jobs import make_samples
+from tests.runtime.train.jobs import check_sent_adapters, make_samples
 from tests.runtime.train.megatron import engine_jobs
 from tests.runtime.train.megatron.conftest import some
 from tests.runtime.train.megatron.test_engine import CRITIC_LOSS, MICRO, POLICY_LOSS, check, samples_of
@@ -163,6 +163,7 @@ def test_peft_reads_what_is_saved_and_other_layouts_go_on(
     first, second = both
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], tensor) for name, tensor in second.items())
+    check_sent_adapters(tmp_path / "hf", 8 / 4)
     other = Megatron(pipeline_parallel_size=2)
     again = [
         workers.run(engine_jobs.continue_adapters, families["qwen2"], layout, *job)[0]
