@@ -14,9 +14,9 @@ from typing import Any
 from unittest.mock import patch
 
 from rlctl import runs
-from rlctl.config import Config, Loaded, stages_of
+from rlctl.config import Config, Loaded
 from rlctl.planning import arithmetic
-from rlctl.planning.plan import Plan, make_plan
+from rlctl.planning.plan import Plan, make_plan, resolved_stages
 from rlctl.runtime import build, launch, stage_inputs
 from rlctl.runtime.auxiliary import Auxiliary, outside
 from rlctl.runtime.loop import run_stage
@@ -42,7 +42,7 @@ def run_here(
 ) -> Seen:
     """Run it, and return its events. ``folder`` is the run's."""
     config = dataclasses.replace(config, tracking=())
-    stage, plan = stages_of(config)[0], make_plan(config).stages[0]
+    stage, plan = resolved_stages(config, "cpu")[0], make_plan(config).stages[0]
     folder.mkdir(parents=True, exist_ok=True)
     seen: Seen = []
 
