@@ -27,7 +27,7 @@ from rlctl.checks import (
     user_code,
 )
 from rlctl.checks.hints import in_canonical_words, nearest_fixes
-from rlctl.checks.mistyped import refuse_unused, with_mistyped_keys
+from rlctl.checks.mistyped import of_reading, refuse_unused, with_mistyped_keys, without_equivalent
 from rlctl.checks.problem import LEVELS, CheckContext, Problem
 from rlctl.common.errors import Location
 from rlctl.common.report import Finding, Level
@@ -43,8 +43,10 @@ __all__ = [
     "RULES_OF_ROWS",
     "check",
     "elsewhere",
+    "of_reading",
     "refuse_unused",
     "with_mistyped_keys",
+    "without_equivalent",
 ]
 
 Locate = Callable[[KeyPath], Location | None]

@@ -1,4 +1,4 @@
-"""Unknown keys that are near misses of known ones: errors, because a run would train without what they were meant to set."""
+"""Keys of a file that its run would train without: near misses of known keys are errors, keys that rlctl lacks warnings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,25 @@ from dataclasses import replace
 
 from rlctl.common.errors import UsageError, nearest
 from rlctl.common.messages.reasons import said
-from rlctl.common.report import Finding, Level, finding
+from rlctl.common.report import Bucket, Finding, Level, Report, finding
 
 OPTION = "--allow-unknown"
+
+
+def of_reading(report: Report, allowed: Collection[str] = ()) -> list[Finding]:
+    """The findings of reading a file that rlctl is to run: near misses, and the keys that the run would do without.
+
+    Args:
+        report: of reading it; its accounting holds every key of the file.
+        allowed: as for ``with_mistyped_keys``.
+    """
+    return [*with_mistyped_keys(report.findings, allowed), *without_equivalent(report)]
+
+
+def without_equivalent(report: Report) -> list[Finding]:
+    """A warning for each key of the file that no key of rlctl stands for."""
+    lost = [entry for entry in report.accounting if entry.bucket is Bucket.UNSUPPORTED]
+    return [finding("no-equivalent", Level.WARNING, entry.key, entry.at, reason=entry.why) for entry in lost]
 
 
 def with_mistyped_keys(findings: Iterable[Finding], allowed: Collection[str] = ()) -> list[Finding]:

@@ -183,7 +183,7 @@ def _checked(
     inputs: Sequence[str], question: Question, *, skips: bool = False, only_configs: bool = False
 ) -> Checked | None:
     """What is found in one config; None for a file of several that is no config."""
-    from rlctl.checks import with_mistyped_keys
+    from rlctl.checks import of_reading, with_mistyped_keys
 
     file = inputs[0] if inputs and is_file(inputs[0]) else ""
     try:
@@ -209,16 +209,17 @@ def _checked(
         at = error.at or Location(file)
         report.findings.append(finding("unreadable", Level.ERROR, at=at, reason=error.message, advice=error.hint))
         return Checked(file, report)
-    report.findings = with_mistyped_keys(report.findings, question.allow_unknown)
     if question.runner is not Runner.RLCTL:
         from rlctl.translation.acceptance import findings_of, with_unknown_keys
 
-        report.findings = with_unknown_keys(question.runner, report.findings, question.allow_unknown)
+        found = with_mistyped_keys(report.findings, question.allow_unknown)
+        report.findings = with_unknown_keys(question.runner, found, question.allow_unknown)
         report.extend(findings_of(question.runner, loaded, report, changed=bool(question.assignments)))
-    elif not question.assignments:
+    else:
         from rlctl.translation.acceptance import of_its_own_framework
 
-        report.extend(of_its_own_framework(report))
+        report.findings = of_reading(report, question.allow_unknown)
+        report.extend(of_its_own_framework(report) if not question.assignments else ())
     if loaded is not None:
         report.extend(loaded.as_written(_of_config(loaded, report, question)))
     elif not report.errors:

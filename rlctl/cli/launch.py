@@ -189,7 +189,7 @@ def checked(
 
     ``words`` are the command's arguments, for the commands that run a config which this machine is too small for.
     """
-    from rlctl.checks import check, refuse_unused, with_mistyped_keys
+    from rlctl.checks import check, of_reading, refuse_unused
     from rlctl.checks.placement import TOO_SMALL
     from rlctl.common.report import Level
     from rlctl.translation.advice import in_own_words
@@ -199,7 +199,7 @@ def checked(
     symbolic = loaded.expressions.keys()
     problems = check(loaded.config, locate=loaded.locate_any, cluster=cluster, symbolic=symbolic, silent=loaded.silent)
     found = [
-        *with_mistyped_keys(report.findings, allow_unknown),
+        *of_reading(report, allow_unknown),
         *loaded.as_written(in_own_words(problems, loaded, report.dialect)),
     ]
     found = [finding for finding in found if finding.code not in codes_left_out]

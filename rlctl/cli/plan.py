@@ -61,6 +61,7 @@ def plan(
 
     [cyan]rlctl plan run_qwen3_8b.sh --cluster 1x8:H100[/cyan]
     """
+    from rlctl.checks import without_equivalent
     from rlctl.planning.dataset_rows import count_rows
     from rlctl.planning.plan import make_plan
     from rlctl.translation.advice import in_own_keys, in_own_words
@@ -70,11 +71,12 @@ def plan(
     )
     machines = arguments.cluster_of(cluster) if cluster else None
     counted = count_rows(loaded.config) if rows is None else None
+    read = [*report.findings, *without_equivalent(report)]
     try:
         with in_own_keys(loaded, report.dialect):
             made = make_plan(loaded.config, cluster=machines, rows=rows or counted)
     except PlanError:
-        diagnostics.findings(report.findings, notes=False)
+        diagnostics.findings(read, notes=False)
         raise
     refused = refusals(loaded, machines)
     if out is not None and not refused:
@@ -84,7 +86,7 @@ def plan(
     elif out is None:
         suggest = partial(suggestions, loaded=loaded, source=report.dialect)
         output.laid_out(plan_text.lines(made, layout.screen(sys.stdout), suggest))
-    diagnostics.findings([*report.findings, *in_own_words(refused, loaded, report.dialect)], notes=False)
+    diagnostics.findings([*read, *in_own_words(refused, loaded, report.dialect)], notes=False)
     if counted is not None:
         diagnostics.note(text("plan-rows", count=counted))
     if refused:

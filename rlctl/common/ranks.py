@@ -200,7 +200,16 @@ BY_CODE: Mapping[str, Rank] = {
 }
 """The rank of findings that are about more than their key."""
 OF_THEIR_KEY = frozenset(
-    {"assumed", "silent-difference", "unknown-key", "missing-value", "unsupported", "set", "option-left"}
+    {
+        "assumed",
+        "silent-difference",
+        "unknown-key",
+        "missing-value",
+        "unsupported",
+        "no-equivalent",
+        "set",
+        "option-left",
+    }
 )
 """Findings of a conversion that have the rank of their key."""
 

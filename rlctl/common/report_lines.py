@@ -20,7 +20,7 @@ SHOWN_NAMES = 8
 """Keys or paths that a finding names of several."""
 SHOWN_KEYS = 3
 """Keys that a line names of several."""
-RUNTIME_CODES = frozenset({"not-used", "not-applied", "not-supported", "engine-over-node"})
+RUNTIME_CODES = frozenset({"no-equivalent", "not-used", "not-applied", "not-supported", "engine-over-node"})
 """Findings on what ``rlctl launch`` does with a key; the key may be right for the framework that the file is for."""
 OF_THE_READING = frozenset({"releases-differ"})
 """Notes on a guess of rlctl about the source that only the user can settle; they come last."""

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from rlctl.adapters import dialect as dialect_called
-from rlctl.checks import check, with_mistyped_keys
+from rlctl.checks import check, of_reading
 from rlctl.common.errors import ConfigError, DocumentError, RlctlError, TranslationError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages.reasons import said, together
@@ -363,7 +363,7 @@ class Session:
         now = self.loaded
         checked = check(now.config, locate=now.locate_any, cluster=cluster, symbolic=now.expressions, silent=now.silent)
         own = [expressible_fixes(finding, now, self.dialect, self.facts) for finding in checked]
-        return [*now.as_written(own), *with_mistyped_keys(self.report.findings)]
+        return [*now.as_written(own), *of_reading(self.report)]
 
     def preview(self, dialect: str, *, script: bool = False) -> Translation:
         """The run as it is now in a dialect, with the account of every key.

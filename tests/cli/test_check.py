@@ -146,6 +146,30 @@ def test_what_only_rlctl_ignores_is_apart_and_without_a_fix(rlctl: Any, tmp_path
     assert not any(line.lstrip().startswith("→") for line in shown[place:])
 
 
+@pytest.mark.parametrize("command", ["check", "plan", "launch"])
+def test_a_key_that_rlctl_has_no_place_for_is_named_before_a_run(rlctl: Any, tmp_path: Path, command: str) -> None:
+    script = tmp_path / "run.sh"
+    key = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
+    script.write_text(
+        "python3 -m verl.trainer.main_ppo data.train_batch_size=8 actor_rollout_ref.rollout.n=4 \\\n"
+        f"  actor_rollout_ref.model.path=here {key}=mine.Loops\n"
+    )
+    done = rlctl(command, str(script))
+    assert (
+        f"{script}:2: warning: '{key}': rlctl has no such setting (a class that replaces verl's agent loops)"
+        in done.err
+    )
+    assert "[no-equivalent]" in done.err
+
+
+def test_a_framework_that_checks_its_own_file_says_nothing_of_rlctl(rlctl: Any, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.agent.agent_loop_manager_class=mine.Loops\n"
+    )
+    assert "no-equivalent" not in rlctl("check", str(script), "--runner", "verl").err
+
+
 def test_an_engine_over_several_nodes_is_refused_by_rlctl_alone(rlctl: Any, tmp_path: Path) -> None:
     """verl starts such engines, and keys below a tree are named once."""
     path = tmp_path / "verl.yaml"

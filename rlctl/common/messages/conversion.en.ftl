@@ -3,6 +3,10 @@
 unsupported = '{ $key }' has no equivalent in the target: { $reason }
     .about = The target framework cannot express this key or value.
 
+no-equivalent = '{ $key }': rlctl has no such setting ({ $reason }), so its run ignores this key
+    .about = rlctl launch ignores this key of verl, Trinity-RFT or ROLL, which may change the results.
+    .hint = run the file with its own framework if you need this key, or remove it
+
 assumed = '{ $key }: { $value }' is assumed: { $reason }
     .about = The source lacks a value that the target needs; rlctl assumes one. --assume supplies it.
     .hint = { $fact ->
