@@ -185,7 +185,8 @@ def test_the_stages_of_a_run_may_look_like_markup(tmp_path: Path) -> None:
     drive(RlctlApp(run=run), act)
 
 
-def test_the_table_of_runs_stays_where_one_has_scrolled(tmp_path: Path) -> None:
+def test_the_table_of_runs_stays_where_one_has_scrolled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the runs below the folder of the app are listed, too
     for number in range(60):
         begin(tmp_path, f"run-{number:02d}", started=1e9 - number, status="stopped")
 
