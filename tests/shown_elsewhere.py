@@ -62,12 +62,6 @@ SHOWN_BY: dict[str, str] = {
         rollout.agents[]<tools>.credit.reward rollout.agents[]<function>.credit.reward
         rollout.agents[]<environment>.credit.reward rollout.agents[]<program>.credit.reward
     """,
-    "runtime/agents/test_environments.py::test_an_environment_that_hangs_crashes_or_raises_fails_its_trajectory_and_the_next_one_works": """
-        rollout.agents[]<environment>.environment<gymnasium>.isolation
-        rollout.agents[]<environment>.environment<gymnasium>.timeout
-        rollout.agents[]<environment>.environment<python>.isolation
-        rollout.agents[]<environment>.environment<python>.timeout
-    """,
     "runtime/agents/test_environments.py::test_the_opening_has_the_rows_prompt_and_a_system_message": """
         rollout.agents[]<environment>.opening_template rollout.agents[]<environment>.system_prompt
         rollout.agents[]<environment>.environment<python>.args
@@ -89,6 +83,10 @@ SHOWN_BY: dict[str, str] = {
         rollout.agents[]<environment>.environment<python>.max_concurrent_steps
     """,
     "runtime/agents/test_environments.py::test_an_environment_that_misbehaves_fails_its_trajectory_and_the_next_one_works": """
+        rollout.agents[]<environment>.environment<gymnasium>.isolation
+        rollout.agents[]<environment>.environment<gymnasium>.timeout
+        rollout.agents[]<environment>.environment<python>.isolation
+        rollout.agents[]<environment>.environment<python>.timeout
         rollout.agents[]<environment>.environment<gymnasium>.memory_limit_mib
         rollout.agents[]<environment>.environment<python>.memory_limit_mib
     """,

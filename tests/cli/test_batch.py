@@ -25,7 +25,7 @@ def test_it_shows_formula_key_and_place(rlctl: Any, tmp_path: Path) -> None:
     assert "actor_rollout_ref.actor.ppo_mini_batch_size" in lines["mini-batch"]
     assert "800" in lines["mini-batch"]
     assert "ceil(8192 / 800)" in lines["mini-batches of a pass"]
-    assert "ROLL refuses it" in shown.out
+    assert "ROLL refuses such a step" in shown.out
 
 
 def test_json_has_the_same_rows(rlctl: Any, tmp_path: Path) -> None:

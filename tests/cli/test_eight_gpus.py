@@ -194,7 +194,7 @@ def test_changes_show_expressions_and_not_what_the_environment_holds(
     )
     (folder / "fsdp.yaml").write_text(text)
 
-    def stop(*_: Any) -> None:
+    def stop(*_: Any, **__: Any) -> None:
         raise RunError("nothing starts")
 
     monkeypatch.setattr("rlctl.runs.prepare", stop)

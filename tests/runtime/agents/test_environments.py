@@ -204,7 +204,8 @@ HANGS = """
 def test_an_environment_that_misbehaves_fails_its_trajectory_and_the_next_one_works(
     own: Callable[..., dict[str, Any]], action: str, cause: str, text: str
 ) -> None:
-    world = own(HANGS, isolation="process", timeout=1.0, memory_limit_mib=256)
+    limit = 60.0 if cause == "environment_memory" else 1.0  # half a GiB takes a busy machine its time
+    world = own(HANGS, isolation="process", timeout=limit, memory_limit_mib=256)
     config = playing(world, actions={}, on_failure="drop_response")
     response, _ = trajectory(config, saying(action), EPISODE)
     assert (response.stop, response.failure.partition(":")[0]) == ("failed", cause)
