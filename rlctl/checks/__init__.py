@@ -27,7 +27,7 @@ from rlctl.checks import (
     user_code,
 )
 from rlctl.checks.hints import in_canonical_words, nearest_fixes
-from rlctl.checks.mistyped import of_reading, refuse_unused, with_mistyped_keys, without_equivalent
+from rlctl.checks.lost_keys import of_reading, refuse_unused, with_mistyped_keys, without_equivalent
 from rlctl.checks.problem import LEVELS, CheckContext, Problem
 from rlctl.common.errors import Location
 from rlctl.common.report import Finding, Level

@@ -71,7 +71,8 @@ AllowUnknown = Annotated[
     typer.Option(
         "--allow-unknown",
         metavar="KEY",
-        help="Accept this key, although the file's framework does not have it and it looks mistyped. Repeatable.",
+        help="Accept this key, although the file's framework does not have it and it looks mistyped; not in rlctl's own "
+        "format. Repeatable.",
     ),
 ]
 AcceptChanges = Annotated[

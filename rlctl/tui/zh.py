@@ -541,7 +541,7 @@ ZH: dict[str, str] = {
     "Config": "配置",
     "key": "键",
     "one setting differs in meaning": "1 项设置的含义不同",
-    "; below the stages: the last stage of each": "；“stages”一行之下比较的是各自的最后一个阶段",
+    "; the rows below stages compare the last stage of each run": "；“stages”一行之下比较的是各自的最后一个阶段",
     "{count} settings differ in meaning": "{count} 项设置含义不同",
     "the configs mean the same": "两份配置含义相同",
     "reading both runs ...": "正在读取两个运行……",

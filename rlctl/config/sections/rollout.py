@@ -153,7 +153,7 @@ class EngineMemory:
     sleep_level: Annotated[int, Range(at_least=1, at_most=2)] | None = None
     """1 keeps weights in CPU memory during sleep, 2 drops them. null = 2 if every step syncs new weights, else 1."""
     load_format: Literal["auto", "dummy", "safetensors"] = "auto"
-    """Initial weight loading: real weights, or dummy weights if a sync follows immediately. Not dummy if adapters are sent."""
+    """Initial weight loading: real weights, or dummy weights if a sync follows immediately. Adapters need real ones."""
     quantization: str | None = None
     """Quantization of the engine's weights."""
     log_statistics: bool = False

@@ -1,8 +1,8 @@
 """What runs in a process of environments: it makes, resets, steps and closes them, each in a thread. See ``hosting.py``.
 
-Started as ``python -m rlctl.runtime.agents.environment_host FD MIB``, where FD is its end of a socket, and MIB the memory that
-it may need, 0 for any. Messages are
-``(number, operation, environment, arguments)``; each is answered once with ``(number, result or Failed)``, in any order.
+Started as ``python -m rlctl.runtime.agents.environment_host FD MIB``: FD is its end of a socket, MIB the most memory that the
+process may have, 0 for any. Messages are ``(number, operation, environment, arguments)``; each is answered once with
+``(number, result or Failed)``, in any order.
 """
 
 from __future__ import annotations

@@ -238,11 +238,17 @@ def _without_right_token(what: str) -> RunError:
         token_path=TOKEN_PATH,
     )
     if os.environ.get(MODE, "token").lower() != "token":
-        held, hint = f"{MODE} is {os.environ[MODE]}", said("unset {variable}", variable=MODE)
+        held, hint = (
+            said("{variable} is {value}", variable=MODE, value=os.environ[MODE]),
+            said("unset {variable}", variable=MODE),
+        )
     elif _has_token():
-        held = f"the one in {TOKEN if os.environ.get(TOKEN) else _token_file()} does not match"
+        held = said("the one in {place} does not match", place=TOKEN if os.environ.get(TOKEN) else _token_file())
     else:
-        held = f"you have none: {_token_file()} {'is empty' if os.access(_token_file(), os.R_OK) else 'cannot be read'}"
+        empty = os.access(_token_file(), os.R_OK)
+        held = said(
+            "you have none: {path} is empty" if empty else "you have none: {path} cannot be read", path=_token_file()
+        )
     return RunError(said("{what}: it requires Ray's token, and {held}", what=what, held=held), hint=hint)
 
 

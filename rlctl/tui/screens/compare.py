@@ -127,7 +127,7 @@ class CompareScreen(Screen[None]):
             else say("{count} settings differ in meaning").format(count=count)
         )
         if count and compared.differences[0].key == "stages":
-            told += say("; below the stages: the last stage of each")
+            told += say("; the rows below stages compare the last stage of each run")
         same = say("the configs mean the same")
         self.query_one("#differences-told", Static).update(compared.problem or (told if compared.differences else same))
         table = self.query_one(DataTable)

@@ -107,6 +107,7 @@ class EditorFiles(Screen[None]):
         session.readonly = readonly
         self._given_up = False
         self._drafting = asyncio.Lock()
+        """Held while it is found out what would be written."""
         self._kept: list[tuple[str, Any, Any]] = []
         """What the file says otherwise, as the user knows: key, the value here, the one in the file."""
         self._told: str | None = None
@@ -239,14 +240,14 @@ class EditorFiles(Screen[None]):
     # What saving would change besides
 
     def _prepare(self, writing: Writing) -> None:
-        """Find out what would be written; what nobody asked for is asked about, then it is written.
+        """Find out what would be written, ask before it changes other keys, and write it.
 
-        Asked again, only the last one counts; but saving under another name takes the place of no save of this file.
+        Of several saves of this file only the last is written, and so of several under another name; each kind has a group.
         """
         self.run_worker(self._drafted(writing), group="save-as" if writing.is_listed else "save", exclusive=True)
 
     async def _drafted(self, writing: Writing) -> None:
-        async with self._drafting:  # in the order in which they were asked for
+        async with self._drafting:  # in order: after a save under another name, this file is another one
             try:
                 found: Draft | RlctlError = await asyncio.to_thread(writing.make)
             except RlctlError as error:

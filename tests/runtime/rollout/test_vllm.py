@@ -114,18 +114,24 @@ def scheduling_ahead() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def engine(folder: Path) -> Iterator[VllmEngine]:
-    """vLLM keeps others from setting torch's threads; that is put back."""
+@contextmanager
+def started(made_of: Config, folder: Path) -> Iterator[VllmEngine]:
+    """An engine that schedules a batch ahead. vLLM keeps others from setting torch's threads; that is put back."""
     threads, set_threads = torch.get_num_threads(), torch.set_num_threads
     with scheduling_ahead():
-        made = make_engine(config(folder), "vllm", str(folder), "cpu")
+        made = make_engine(made_of, "vllm", str(folder), "cpu")
         assert isinstance(made, VllmEngine)
         assert made._engine.engine_core.engine_core.batch_queue_size == 2, "it schedules a batch ahead"
         yield made
         made.close()
     torch.set_num_threads = set_threads
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Iterator[VllmEngine]:
+    with started(config(folder), folder) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

