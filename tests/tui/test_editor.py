@@ -18,6 +18,7 @@ from rlctl.tui.panes.preview import PreviewPane
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.field_row import FieldRow, FieldSelect
+from rlctl.tui.widgets.footer import Footer
 from tests.tui.conftest import drive, settled, text_of
 
 FILE = """\
@@ -247,6 +248,9 @@ def test_leaving_asks_where_something_is_not_saved(file: Path, key: str, seed: s
 def test_nothing_is_written_when_opened_to_read(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         assert "(read only)" in screen.title
+        told = str(screen.query_one(Footer).content)
+        assert "Search" in told
+        assert not any(name in told for name in ("Save", "Launch", "Undo", "Default"))
         await screen.jump(("run", "seed"))
         await settled(screen, pilot)
         await pilot.press("end", "7", "f3")
@@ -261,6 +265,24 @@ def test_nothing_is_written_when_opened_to_read(file: Path) -> None:
 
     drive(RlctlApp(session=Session.open(file), readonly=True), act)
     assert file.read_text() == FILE
+
+
+@pytest.mark.parametrize(("size", "class_"), [((80, 24), "-narrow"), ((200, 60), "-very-wide")])
+def test_it_is_laid_out_for_the_width_before_its_first_frame(
+    file: Path, size: tuple[int, int], class_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_mount: list[bool] = []
+    mount = EditorScreen.on_mount
+
+    async def noted(self: EditorScreen) -> None:
+        at_mount.append(self.has_class(class_))
+        await mount(self)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        assert at_mount == [True]
+
+    monkeypatch.setattr(EditorScreen, "on_mount", noted)
+    drive(RlctlApp(session=Session.open(file)), act, size)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])

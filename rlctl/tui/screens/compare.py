@@ -11,13 +11,13 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 
 from rlctl.common.errors import RlctlError, shown
 from rlctl.monitor.watching import RunView
 from rlctl.tui.language import say
 from rlctl.tui.navigation import navigation
+from rlctl.tui.screens.page import Page
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.metric_browser import MetricBrowser
@@ -66,7 +66,7 @@ def compare(first: Path, second: Path) -> Compared:
     return Compared(found, problem, sources)
 
 
-class CompareScreen(Screen[None]):
+class CompareScreen(Page):
     """A tab of settings that differ, and one of metrics."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]

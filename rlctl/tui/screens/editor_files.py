@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
 
 from rlctl.common.errors import DocumentError, RlctlError
 from rlctl.common.filenames import YAML_ENDINGS, expanded, is_file
@@ -33,6 +32,7 @@ from rlctl.tui.external import edited
 from rlctl.tui.language import say, shortened
 from rlctl.tui.navigation import navigation
 from rlctl.tui.panes.preview import DIALECTS
+from rlctl.tui.screens.page import Page
 from rlctl.tui.widgets.field_row import FieldRow
 
 LOOK_SECONDS = 2.0
@@ -41,6 +41,9 @@ LONGEST = 60
 """Most cells of a value in a list of changes."""
 LINES = 200
 """Most lines of a difference that a question shows."""
+
+WRITING = ("save", "save_as", "launch", "undo", "reset", "edit")
+"""The actions with a key in the footer that change or write something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Writing:
     """Whether the user has read what the file says otherwise."""
 
 
-class EditorFiles(Screen[None]):
+class EditorFiles(Page):
     """A screen with a session."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -112,6 +115,9 @@ class EditorFiles(Screen[None]):
         """What the file says otherwise, as the user knows: key, the value here, the one in the file."""
         self._told: str | None = None
         """The text of the file that a person was asked about last."""
+
+    def is_useless(self, action: str) -> bool:
+        return self.readonly and action in WRITING
 
     def renew(self, *, discard_typed: bool = False) -> None:
         """Show the config as it is now."""

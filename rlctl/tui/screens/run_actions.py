@@ -10,7 +10,6 @@ from typing import ClassVar
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
 
 from rlctl import runs
 from rlctl.common.errors import RlctlError, shown
@@ -19,6 +18,7 @@ from rlctl.runtime.stopping import STOP_FILE
 from rlctl.tui.dialogs.ask import AskScreen, ChooseScreen
 from rlctl.tui.dialogs.opening import OpeningScreen
 from rlctl.tui.language import say
+from rlctl.tui.screens.page import Page
 
 REFUSED_WITHIN = 20.0
 """Seconds in which a run that cannot go on says why."""
@@ -26,7 +26,7 @@ OFFERED = 9
 """Checkpoints that are offered to go on from, the newest ones."""
 
 
-class RunActions(Screen[None]):
+class RunActions(Page):
     """A screen that has a run, or has one under its cursor, and the keys that act on it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -54,7 +54,8 @@ class RunActions(Screen[None]):
         """Where the process that goes on with it tells what it does, while it is not there yet."""
 
     def is_useless(self, action: str) -> bool:
-        """Whether a key does nothing to the run as it is, so that the footer does not show it."""
+        if self.readonly and action in ("stop", "checkpoint", "resume"):
+            return True
         status = self.info.status if self.info is not None else ""
         if action in ("stop", "checkpoint"):
             return status != "running"

@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -20,6 +19,7 @@ from rlctl.common.language import later
 from rlctl.common.messages.reasons import translated
 from rlctl.tui.language import say
 from rlctl.tui.navigation import navigation
+from rlctl.tui.screens.page import Page
 from rlctl.tui.widgets.field_row import PathSuggester
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
@@ -42,7 +42,7 @@ class Choice:
     shown: str
 
 
-class StartScreen(Screen[None]):
+class StartScreen(Page):
     """Runs to watch, files and presets to edit."""
 
     DEFAULT_CSS = """
