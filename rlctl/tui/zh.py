@@ -624,7 +624,7 @@ ZH: dict[str, str] = {
     "page up and page down read it": "用 PageUp、PageDown 翻看",
     "no name here has these words; enter opens a path": "没有名称含有这些词；输入路径按回车可打开",
     "in {folder}; escape leads back": "当前目录：{folder}；按 esc 返回",
-    "{path} is no file, run or folder, and no name in the list has these words": (
+    "no file, run or folder {path}, and nothing in the list matches these words": (
         "{path} 不是文件、任务或目录，列表中也没有匹配的名称"
     ),
     "/ filters by words of a name; enter opens a path: file, run or folder": (

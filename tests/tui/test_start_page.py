@@ -33,7 +33,7 @@ def test_a_path_that_is_nothing_is_told_and_can_be_corrected(file: Path) -> None
         await enter(screen, pilot, "/no/such/file.yaml")
         assert pilot.app.screen is screen
         told = [one.message for one in pilot.app._notifications]
-        assert "/no/such/file.yaml is no file, run or folder, and no name in the list has these words" in told
+        assert "no file, run or folder /no/such/file.yaml, and nothing in the list matches these words" in told
         assert screen.query_one(Input).has_focus
         assert "no name here has these words" in text(screen, "#start-told")
 

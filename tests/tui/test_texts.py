@@ -79,6 +79,19 @@ def test_a_few_points_are_drawn_as_they_are(points: int, smooths: bool) -> None:
     assert any(ord(cell) > BLANK for cell in dim) == smooths
 
 
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ([4.2831, 4.2849], ["4.285", "4.284", "4.283"]),
+        ([0.0, 1.0], ["1", "0.5", "0"]),
+        ([2.0, 2.0], ["2"]),
+    ],
+)
+def test_the_values_of_a_scale_differ(values: list[float], scale: list[str]) -> None:
+    lines = drawn(Series(range(len(values)), values), EMPTY, 40, 12).plain.splitlines()
+    assert [line.split("┤")[0].strip() for line in lines if "┤" in line and line.split("┤")[0].strip()] == scale
+
+
 def test_an_event_says_its_values_without_quotes_and_long_numbers() -> None:
     event: dict[str, Any] = {
         "time": 0,

@@ -191,7 +191,7 @@ class StartScreen(Page):
         elif choices.option_count:
             self.set_focus(choices)
         else:
-            told = say("{path} is no file, run or folder, and no name in the list has these words")
+            told = say("no file, run or folder {path}, and nothing in the list matches these words")
             self.notify(told.format(path=typed), severity="warning", markup=False)
 
     def action_filter(self) -> None:

@@ -15,6 +15,8 @@ MARK = "◆"
 """Of an evaluation."""
 AXES = 7
 """Fewest lines of a chart that has room for a scale."""
+DIGITS = 7
+"""One more than the most digits of the scale."""
 MANY = 30
 """Fewest points of a curve that is smoothed: the mean of a few evaluations would lag far behind."""
 
@@ -61,7 +63,7 @@ def drawn(series: Series, marks: Series, width: int, height: int) -> Content:
         least, most = marks.extremes()
         low, high = min(low, least), max(high, most)
     has_axes = height >= AXES
-    scale = [number(value, 3) for value in (high, (low + high) / 2, low)] if has_axes else []
+    scale = _scale(low, high) if has_axes else []
     left = max(map(cell_len, scale), default=-1) + 1
     frame = Frame(
         max(1, width - left - (1 if has_axes else 0)),
@@ -95,6 +97,17 @@ def drawn(series: Series, marks: Series, width: int, height: int) -> Content:
     if has_axes:
         lines += _below(series, frame, left)
     return Content("\n").join(lines)
+
+
+def _scale(low: float, high: float) -> list[str]:
+    """The ends of the axis and its middle, in as few digits as tell them apart; one value is named once."""
+    if low == high:
+        return ["", number(low, 3), ""]
+    for digits in range(3, DIGITS):
+        scale = [number(value, digits) for value in (high, (low + high) / 2, low)]
+        if len(set(scale)) == len(scale):
+            break
+    return scale
 
 
 def _cell(frame: Frame, step: float, value: float) -> tuple[int, int]:
