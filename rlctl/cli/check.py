@@ -231,15 +231,14 @@ def _checked(
 
 
 def _is_other_yaml(file: str) -> bool:
-    """Whether a YAML file that cannot be read has no key of a framework either, like a GitHub workflow with its ``on:``."""
-    from rlctl.adapters import SIGNS
+    """Whether a YAML file that cannot be read is of another tool, like a GitHub workflow with its ``on:``."""
+    from rlctl.translation.translate import is_unlike_all
 
     try:
         text = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    known = {"algorithm", "trainer", "student_train", "sft_train"}.union(*SIGNS.values())
-    return file.endswith(YAML_ENDINGS) and known.isdisjoint(re.findall(r"^(\w+)\s*:", text, re.MULTILINE))
+    return file.endswith(YAML_ENDINGS) and is_unlike_all(re.findall(r"^(\w+)\s*:", text, re.MULTILINE))
 
 
 def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Finding]:

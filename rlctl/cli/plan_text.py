@@ -240,9 +240,9 @@ def estimates_text(estimates: Sequence[MemoryEstimate]) -> list[str]:
 
 
 def _estimate(estimate: MemoryEstimate) -> str:
-    if estimate.gib < 0.1:
+    if estimate.is_little:
         return text("plan-role-memory-little", role=estimate.role)
-    parts = ", ".join(f"{translated(part.name)} {part.gib:.1f}" for part in estimate.parts if part.gib >= 0.05)
+    parts = ", ".join(f"{translated(part.name)} {part.gib:.1f}" for part in estimate.shown_parts)
     return text("plan-role-memory", role=estimate.role, gib=f"{estimate.gib:.1f}", parts=parts)
 
 

@@ -21,12 +21,15 @@ FAMILIES = frozenset(("gemma2", "gemma3_text", "llama", "mistral", "qwen2", "qwe
 """Kinds of models (``model_type``) for which responses under adapters were compared with those under merged weights."""
 
 
-def sends_adapters(config: Config, engine: str | None = None) -> bool:
-    """Whether rollout gets adapters; a resolved config (``resolved``) says so without the engine that generates."""
+def sends_adapters(config: Config, engine: str) -> bool:
+    """Whether rollout gets adapters if this engine generates."""
+    return config.model.lora is not None and not why_merged(config, engine)
+
+
+def resolved_to_adapters(config: Config) -> bool:
+    """The same of a config that ``resolved`` returned: the engine was considered there."""
     lora = config.model.lora
-    if lora is None or lora.merge_for_rollout or config.run.mode != "full":
-        return False
-    return engine is None or not why_merged(config, engine)
+    return lora is not None and not lora.merge_for_rollout and config.run.mode == "full"
 
 
 def resolved(config: Config, engine: str) -> Config:

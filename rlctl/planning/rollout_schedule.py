@@ -19,11 +19,11 @@ UNBOUNDED = ("trainer_driven", "explorer_driven", "fully_async")
 
 
 def sleep_level(config: Config) -> int:
-    """How deep rollout engines sleep: weights that a sync overwrites before the next response needn't be kept."""
+    """How deep rollout engines sleep in a resolved config: weights that a sync overwrites first needn't be kept."""
     sync, memory = config.weight_sync, config.rollout.memory
     if memory.sleep_level is not None:
         return memory.sleep_level
-    if adapter_sync.sends_adapters(config):
+    if adapter_sync.resolved_to_adapters(config):
         return 1
     every_step = sync.style == "fixed" and sync.every == 1 and sync.every_optimizer_steps is None
     return 2 if every_step and memory.quantization is None else 1

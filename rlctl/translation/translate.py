@@ -132,6 +132,13 @@ def detect(document: Document) -> tuple[str, str]:
     return f"{found.name}@{taken.version}", _known_keys(found, taken)
 
 
+def is_unlike_all(sections: Iterable[str]) -> bool:
+    """Whether no dialect has half of these top-level keys: for a text that cannot be read, so that ``detect`` has no leaves."""
+    wanted = set(sections)
+    most = max(sum(map(dialect_called(name).has_section, wanted)) for name in names())
+    return most < len(wanted) / 2 or not most
+
+
 def _known_keys(found: Dialect, taken: Detection) -> str:
     return said(
         "{value} of {leaves} keys are {name}'s, release {version}",

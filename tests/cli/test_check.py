@@ -44,6 +44,26 @@ def test_it_can_be_held_against_machines(rlctl: Any, config_file: Path) -> None:
     assert found[1] - found[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("name: CI\non: push\njobs: {}\n", 0),
+        ("a: {{ b }}\n", 0),
+        ("model: {path: a/b}\nbatch: {prompts_per_step: 64\nschedule: {total_steps: 10}\n", 1),
+        ("student: {a: 1\nteacher: {a: 1}\n", 1),
+    ],
+    ids=["workflow", "template", "rlctl", "roll"],
+)
+def test_of_files_that_cannot_be_read_only_configs_are_reported(
+    rlctl: Any, tmp_path: Path, text: str, code: int
+) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    shown = rlctl("check", "--only-configs", str(file))
+    assert shown.code == code, shown.err
+    assert ("skipped" in shown.err) == (not code), shown.err
+
+
 def reported(*levels: Level) -> Report:
     return Report("rlctl@1", "", [Finding("code", level, f"message {number}") for number, level in enumerate(levels)])
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rlctl.config import Config, config_from
-from rlctl.planning.adapter_sync import room_of, sends_adapters, targets_of, why_merged
+from rlctl.planning.adapter_sync import resolved_to_adapters, room_of, sends_adapters, targets_of, why_merged
 from rlctl.planning.plan import make_plan, resolved_stages
 from rlctl.planning.rollout_schedule import sleep_level
-from rlctl.planning.support import not_used
+from rlctl.planning.support import generating, not_used
 from rlctl.planning.weight_transfer import way_of
 
 QWEN = "Qwen/Qwen3-8B"
@@ -40,7 +40,7 @@ def notes(plain: Config) -> str:
 def test_vllm_gets_adapters_and_keeps_its_base_model(lora: dict[str, Any]) -> None:
     plain = config(lora)
     assert sends_adapters(plain, "vllm")
-    assert sends_adapters(resolved(plain))
+    assert resolved_to_adapters(resolved(plain))
     assert sleep_level(resolved(plain)) == 1
     assert way_of(plain, "vllm", "cuda").name == "memory"
     assert "vLLM gets the adapters" in notes(plain)
@@ -72,7 +72,8 @@ def test_what_vllm_cannot_take_is_merged_and_the_plan_says_why(plain: Config, re
     done = resolved(plain)
     assert done.model.lora is not None
     assert done.model.lora.merge_for_rollout
-    assert not sends_adapters(done)
+    assert not resolved_to_adapters(done)
+    assert not sends_adapters(plain, generating(plain, "cuda"))
     assert sleep_level(done) == (plain.rollout.memory.sleep_level or (1 if plain.rollout.memory.quantization else 2))
 
 

@@ -30,6 +30,9 @@ class Canonical(Dialect):
         unknown = sum(1 for path in leaves if gates(generic(path)) is None)
         return Detection("1", "config", 0 if "rlctl" in document.values else unknown, len(leaves))
 
+    def has_section(self, name: str) -> bool:
+        return gates((name,)) is not None
+
     def read(
         self,
         document: Document,

@@ -156,6 +156,10 @@ class Dialect:
             raise TranslationError(said("{name} has no tables", name=self.name))
         return best
 
+    def has_section(self, name: str) -> bool:
+        """Whether any of its kinds of file has this top-level key."""
+        return any(name in table.tops for table in self.tables.values())
+
     def _tables_of(self, kind: str, releases: Sequence[str]) -> Mapping[str, Table]:
         """The tables that come into question."""
         table = self.tables.get(kind)

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlctl.adapters.engine.rules import (
     ABSENT,
+    BadValueError,
     CustomRule,
     DialectKey,
     Dropped,
@@ -88,7 +89,8 @@ def _read_one(view: Reading, index: int, name: str, settings: Mapping[str, Any])
     yield Flow((*to, "name"), name, (cls,))
     tags = settings.get("tag_included")
     if tags and not isinstance(tags, list):
-        raise TypeError  # of a text, ROLL takes each letter for a tag
+        # ROLL reads each letter of a text as a tag
+        raise BadValueError(said("holds {tags!r}; expected a list of tags", tags=tags), key=(*place, "tag_included"))
     yield Flow((*to, "applies_to"), list(tags) if tags else None, ((*place, "tag_included"),))
     if isinstance(settings.get("world_size"), int):
         yield Flow((*to, "workers"), settings["world_size"], ((*place, "world_size"),), same=True)

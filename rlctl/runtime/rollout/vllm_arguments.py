@@ -135,7 +135,7 @@ def engine_arguments(config: Config, model_path: str, device: Device) -> dict[st
         arguments["hf_overrides"] = changes
     if arithmetic.rollout_sleeps(config, device):
         arguments["enable_sleep_mode"] = True
-    if adapter_sync.sends_adapters(config):
+    if adapter_sync.resolved_to_adapters(config):
         arguments |= _of_adapters(config)
     way = way_of(config, "vllm", device).name
     if arithmetic.trains(config) and way in ("nccl", "ipc"):

@@ -236,7 +236,7 @@ class Trainer(EngineWorker):
     def begin_weights(self, transport: Transport, bucket_bytes: int, senders: Sequence[int] = (0,)) -> Message | None:
         """Give the weights of now out: the message of the first bucket. Workers that are no ``senders`` give them theirs, and
         return when they have them all."""
-        if adapter_sync.sends_adapters(self._config):
+        if adapter_sync.resolved_to_adapters(self._config):
             tensors = self._engine.export_adapters()
         else:
             tensors = self._engine.export_weights(everywhere=tuple(senders) != (0,))

@@ -129,14 +129,10 @@ def _roles(stage: StagePlan, room: float | None) -> Iterator[str]:
         replicas = _counted(role.replicas, later("1 replica"), later("{count} replicas"))
         told = say("{processes}, {replicas} on {where}").format(processes=processes, replicas=replicas, where=where)
         yield f"{LETTERS[role.role]} {role.role}: {role.engine}, {told}"
-        if role.role in needs:
-            parts = ", ".join(
-                f"{translated(part.name)} {part.gib:.1f}" for part in needs[role.role].parts if part.gib >= 0.05
-            )
-            told = say("    {gib:.1f} GiB a device: {parts}")
-            if needs[role.role].gib < 0.1:
-                told = say("    less than 0.1 GiB a device")
-            yield told.format(gib=needs[role.role].gib, parts=parts)
+        if estimate := needs.get(role.role):
+            parts = ", ".join(f"{translated(part.name)} {part.gib:.1f}" for part in estimate.shown_parts)
+            little, whole = later("    less than 0.1 GiB a device"), later("    {gib:.1f} GiB a device: {parts}")
+            yield say(little if estimate.is_little else whole).format(gib=estimate.gib, parts=parts)
     if not needs:
         yield say("memory is not estimated: the size of the model is not known")
     elif room is not None:
