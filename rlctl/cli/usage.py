@@ -55,7 +55,7 @@ LABELS = (
     "REQUIRED_LONG_STRING",
 )
 """What typer itself writes into help."""
-_WORD = re.compile(r"\s*（*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)[，。；：、！？）]*\s*")
+_WORD = r"\s*（*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)[，。；：、！？）]*\s*"
 """What a line of Chinese help is broken between: words, and single characters, with the punctuation that belongs to them."""
 COMMAND_LINE = re.compile(r"\[cyan\]")
 """How a paragraph begins that is an example."""
@@ -118,7 +118,7 @@ def _fill_lines() -> None:
         from rich import _wrap
     except ImportError:  # a private module
         return
-    _wrap.words = lambda text: ((found.start(), found.end(), found[0]) for found in _WORD.finditer(text))
+    _wrap.words = lambda text: ((found.start(), found.end(), found[0]) for found in re.finditer(_WORD, text))
 
 
 def run(command: Any) -> None:

@@ -16,7 +16,6 @@ expected), and put what to do in ``hint``. They cross process boundaries, so the
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -140,4 +139,6 @@ def nearest_and(name: str, known: Iterable[str], advice: str) -> str:
 
 def closest(name: str, known: Iterable[str]) -> str:
     """The known name closest to ``name``; empty if none is close."""
+    import difflib  # only once something is misspelled
+
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), "")

@@ -57,7 +57,7 @@ def version_of(distribution: str) -> str | None:
 
 def missing(extra: str) -> tuple[str, ...]:
     """The distributions of an extra whose modules are not found."""
-    return tuple(each.name for each in _of_extra(extra) if not _found(_module(each.name)))
+    return tuple(each.name for each in _of_extra(extra) if not is_found(_module(each.name)))
 
 
 def unsuitable(extra: str) -> tuple[str, ...]:
@@ -113,6 +113,16 @@ def explained(error: ModuleNotFoundError) -> MissingDependency | None:
     if extra is None:
         return None
     return MissingDependency(said("this needs {name}, which is not installed", name=error.name), hint=install(extra))
+
+
+def is_found(module: str) -> bool:
+    """Whether a module can be imported; its own package is not."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that a module is in
+        return False
+    except ValueError:  # already imported, from a file without a spec
+        return True
 
 
 @cache
@@ -194,12 +204,3 @@ def _module(distribution: str) -> str:
 def _is_or_contains(module: str, other: str) -> bool:
     """Whether two module names are the same, or one is inside the other."""
     return f"{module}.".startswith(f"{other}.") or f"{other}.".startswith(f"{module}.")
-
-
-def _found(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of the package that a module is in
-        return False
-    except ValueError:  # already imported, from a file without a spec
-        return True

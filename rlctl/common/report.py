@@ -66,25 +66,25 @@ class Origin(StrEnum):
 FACTS = ("dataset_rows", "explorer_gpus", "stage")
 """What a user may state of a run that no config says. Texts ask for one as ``state dataset_rows``; a command line takes it with
 ``--assume``, the app in a window of its own."""
-_REQUEST = re.compile(rf"[:;,：；，]? *\bstate (?:{'|'.join(FACTS)})\b(?:=\w+)?")
-ASKED = re.compile(rf"\bstate ({'|'.join(FACTS)})\b(?:=(\w+))?")
+_REQUEST = rf"[:;,：；，]? *\bstate (?:{'|'.join(FACTS)})\b(?:=\w+)?"
+ASKED = rf"\bstate ({'|'.join(FACTS)})\b(?:=(\w+))?"
 
 
 def fact_in(text: str) -> str:
     """The fact that a text asks for; empty where it asks for none."""
-    found = ASKED.search(text)
+    found = re.search(ASKED, text)
     return found[1] if found is not None else ""
 
 
 def option_for_fact(text: str) -> str:
     """The command-line option that states the fact that a text asks for."""
-    found = ASKED.search(text)
+    found = re.search(ASKED, text)
     return f"--assume {found[1]}={found[2] or 'N'}" if found is not None else ""
 
 
 def without_requests(text: str) -> str:
     """A text without ``state FACT``, for readers who are shown the option that does it."""
-    return _REQUEST.sub("", text)
+    return re.sub(_REQUEST, "", text)
 
 
 DIFFERENCES = frozenset(

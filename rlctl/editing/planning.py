@@ -15,15 +15,9 @@ from rlctl.editing.session import Session
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Cluster
 from rlctl.planning.batch_table import Row, rows_by_stage
-from rlctl.planning.plan import Plan, StagePlan, make_plan
+from rlctl.planning.plan import LETTERS, Plan, StagePlan, make_plan
 from rlctl.runs import differences, folder_of, inspect, read_config
 from rlctl.runs.launching import place
-
-LETTERS = {
-    "policy": "P", "rollout": "R", "reference": "F", "critic": "C", "reward": "W", "reward_model": "M",
-    "judge": "J", "auxiliary": "X", "agent": "A"
-}  # fmt: skip
-"""A letter for each role, where a device is drawn."""
 
 
 @dataclass(frozen=True, slots=True)

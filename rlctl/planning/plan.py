@@ -65,6 +65,11 @@ __all__ = [
 
 PLAN_VERSION = 1
 Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "auxiliary", "agent"]
+LETTERS: Mapping[str, str] = {
+    "policy": "P", "rollout": "R", "reference": "F", "critic": "C", "reward": "W", "reward_model": "M",
+    "judge": "J", "auxiliary": "X", "agent": "A"
+}  # fmt: skip
+"""A letter for each role, where a device is drawn."""
 
 
 @cache

@@ -172,6 +172,13 @@ class RlctlApp(App[RlctlError]):
         wanted = themes.whole_name(asked or settings.read().get("theme", ""))
         self.theme = wanted if wanted in self.available_themes else themes.FIRST
 
+    def refresh_css(self, animate: bool = True) -> None:
+        """Parse all styles again; before there is a screen nothing has been parsed, and the theme's colors are enough."""
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.DEFAULTS
 
@@ -183,6 +190,8 @@ class RlctlApp(App[RlctlError]):
         return [*super().get_line_filters(), self._safe_lines]
 
     def compose(self) -> ComposeResult:
+        if self.run_folder is None and self.session is None:
+            return  # the start page covers it from the first frame on
         yield Head()
         yield Static(say("opening ..."), id="opening")
         yield Footer()
@@ -194,7 +203,11 @@ class RlctlApp(App[RlctlError]):
         sys.setswitchinterval(SWITCH_SECONDS)
         gc.set_threshold(YOUNG)
         self.theme_changed_signal.subscribe(self, lambda theme: settings.choose("theme", theme.name))
-        self.call_after_refresh(self.call_after_refresh, self._open_first)
+        if self.run_folder is None and self.session is None:
+            self.push_screen(self._start_page())
+            self._tidy_later()
+        else:
+            self.call_after_refresh(self.call_after_refresh, self._open_first)
 
     def _open_first(self) -> None:
         session = self.session
@@ -202,8 +215,6 @@ class RlctlApp(App[RlctlError]):
             self.watch_run(self.run_folder)
         elif session is not None:
             self.edit(say("the config"), session if callable(session) else lambda given: session)
-        else:
-            self._open("", self._start_page)
 
     # Keys, in their order however fast they come
 
@@ -313,10 +324,10 @@ class RlctlApp(App[RlctlError]):
 
         self.edit(name, opening)
 
-    def _start_page(self) -> Make:
+    def _start_page(self) -> Screen[None]:
         from rlctl.tui.screens.start import StartScreen
 
-        return lambda: StartScreen(self.runs_folder, readonly=self.readonly)
+        return StartScreen(self.runs_folder, readonly=self.readonly)
 
     def leave_screen(self, left: Screen[Any]) -> None:
         """Go to the screen below; from the first one to the start page. Only ``action_quit`` ends the app.
@@ -328,7 +339,7 @@ class RlctlApp(App[RlctlError]):
         if len(self.screen_stack) > 2:
             self.pop_screen()
         else:
-            self.switch_screen(self._start_page()())
+            self.switch_screen(self._start_page())
 
     def _open(self, name: str, read: Callable[[], Make], asked: Asked | None = None) -> None:
         """Say what is being opened, and open it behind that."""
@@ -354,6 +365,9 @@ class RlctlApp(App[RlctlError]):
             self.push_screen(message.make())
         elif self._back_to(message.shown):
             self.switch_screen(message.make())
+        self._tidy_later()
+
+    def _tidy_later(self) -> None:
         if self._tidying is None:
             self._tidying = self.set_timer(TIDY_SECONDS, self._tidy)
 
@@ -392,7 +406,7 @@ class RlctlApp(App[RlctlError]):
             if said is not None:
                 asked.again(said)
             elif len(self.screen_stack) == 1:
-                self.push_screen(self._start_page()())
+                self.push_screen(self._start_page())
                 self._tell_refused(name, error)
 
         told = error.shown_account if wanted else error.shown

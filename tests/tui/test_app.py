@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import re
 import subprocess
 import sys
@@ -21,8 +22,11 @@ from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.command import CommandPalette
 from textual.containers import Vertical
+from textual.css.stylesheet import Stylesheet
 from textual.widgets import Input, Static, TabbedContent
 
+from rlctl.cli.tui import MODULES
+from rlctl.common import packages
 from rlctl.common.errors import DocumentError, UsageError
 from rlctl.editing.session import Session
 from rlctl.tui import app as app_module
@@ -32,6 +36,7 @@ from rlctl.tui.dialogs.ask import AskScreen
 from rlctl.tui.dialogs.help import HelpScreen
 from rlctl.tui.jump import LETTERS, JumpScreen, Mark
 from rlctl.tui.screens.editor import EditorScreen
+from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.field_row import FieldInput, FieldRow
 from rlctl.tui.widgets.line import Line
 from tests.tui.conftest import drive, settled, text_of
@@ -413,22 +418,55 @@ def test_nothing_is_set_aside_while_one_types(file: Path, monkeypatch: pytest.Mo
     drive(RlctlApp(session=Session.open(file)), act)
 
 
-def test_the_first_frame_imports_nothing_that_is_not_on_it() -> None:
-    code = """
+@pytest.mark.parametrize("words", [[], ["run.yaml"]])
+def test_the_first_frame_imports_nothing_that_is_not_on_it(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("rlctl: 1\n")
+    code = f"""
 import sys
+from rlctl import cli
 from rlctl.tui.app import RlctlApp
+from rlctl.tui.screens.start import StartScreen
 
-RlctlApp._open_first = lambda app: app.exit()
-RlctlApp().run(headless=True)
-heavy = ("torch", "ray", "numpy", "textual_plot", "transformers", "tree_sitter", "omegaconf", "orjson")
-print([name for name in heavy if name in sys.modules])
-print([name for name in sys.modules if name.startswith(("rlctl.adapters", "rlctl.config", "rlctl.tui.screens."))])
+known = []
+
+def drawn(app):
+    known.extend(sys.modules)
+    app.exit()
+
+RlctlApp._open_first = drawn
+StartScreen.action_refresh = lambda page: drawn(page.app)
+sys.argv = ["rlctl", "tui", *{words}]
+cli.main()
+heavy = ("torch", "ray", "numpy", "textual_plot", "transformers", "tree_sitter", "omegaconf", "orjson", "packaging")
+print([name for name in heavy if name in known])
+print(sorted(name for name in known if name.startswith("rlctl.") and name.count(".") == 1))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["[]", "[]"]
+    driver = {"TEXTUAL_DRIVER": "textual.drivers.headless_driver:HeadlessDriver"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env=os.environ | driver
+    )
+    assert done.stdout.split("\n")[:2] == ["[]", "['rlctl.cli', 'rlctl.common', 'rlctl.tui']"], done.stderr
+
+
+def test_what_the_app_checks_for_is_what_its_extra_installs() -> None:
+    assert {name.replace("-", "_") for name in packages.extras()[packages.TUI]} == set(MODULES)
+
+
+def test_the_start_page_is_the_first_frame_and_styles_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = []
+    monkeypatch.setattr(Stylesheet, "reparse", lambda sheet: again.append(sheet))
+
+    async def act(screen: StartScreen, pilot: Any) -> None:
+        page, below = screen.app.screen_stack[::-1]
+        assert page is screen
+        assert not below.query("*")
+        assert Color.parse(screen.app.theme_variables["background"]) == screen.styles.background
+
+    drive(RlctlApp(theme="light"), act)
+    assert not again
 
 
 def test_the_app_says_what_it_does_before_the_first_screen() -> None:
-    app = RlctlApp()
+    app = RlctlApp(run=Path("demo"))
     [text] = [widget for widget in app.compose() if isinstance(widget, Static) and widget.id == "opening"]
     assert "opening" in str(text.content)

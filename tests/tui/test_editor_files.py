@@ -21,7 +21,7 @@ from rlctl.tui.dialogs.items import ItemsScreen, NewItemScreen
 from rlctl.tui.panes.findings import FindingsPane
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.launch import LaunchScreen, StartingScreen
-from rlctl.tui.widgets.field_row import completed
+from rlctl.tui.widgets.path_suggester import completed
 from tests.tui.conftest import drive, settled
 from tests.tui.test_editor import FILE, row
 

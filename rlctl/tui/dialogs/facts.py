@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from textual import on
@@ -27,7 +28,7 @@ MEANINGS = {
 
 def in_app(text: str) -> str:
     """A text that asks for a fact, with the key that opens the window for it."""
-    return ASKED.sub(lambda found: say("press F10 to state {fact}").format(fact=found[1]), text)
+    return re.sub(ASKED, lambda found: say("press F10 to state {fact}").format(fact=found[1]), text)
 
 
 class FactsScreen(Dialog[bool]):

@@ -26,8 +26,8 @@ from rlctl.tui.dialogs.ask import Tick, turn_page
 from rlctl.tui.dialogs.dialog import Dialog
 from rlctl.tui.dialogs.facts import FactsScreen, in_app
 from rlctl.tui.language import say, shortened
-from rlctl.tui.widgets.field_row import PathSuggester
 from rlctl.tui.widgets.line import Line
+from rlctl.tui.widgets.path_suggester import PathSuggester
 
 LONGEST = 60
 """Most cells of a value in the list of what changes."""

@@ -14,10 +14,10 @@ from textual.widgets import Static
 from rlctl.common.language import later
 from rlctl.common.messages.reasons import translated
 from rlctl.config.chinese import in_words
-from rlctl.editing.planning import LETTERS, Limits, Node, Planned, nodes, planned
+from rlctl.editing.planning import Limits, Node, Planned, nodes, planned
 from rlctl.editing.session import Session
 from rlctl.planning.batch_table import Row
-from rlctl.planning.plan import Plan, StagePlan
+from rlctl.planning.plan import LETTERS, Plan, StagePlan
 from rlctl.tui.dialogs.facts import in_app
 from rlctl.tui.language import padded, say
 from rlctl.tui.panes.editor import EditorPane

@@ -17,10 +17,10 @@ from textual.message import Message
 from textual.widgets import DataTable, Static
 
 from rlctl.common.language import later
-from rlctl.editing.planning import LETTERS
 from rlctl.monitor.devices import LiveDevice, LiveNode, live_nodes
 from rlctl.monitor.processes import Process, alive, processes_of
 from rlctl.monitor.watching import RunView
+from rlctl.planning.plan import LETTERS
 from rlctl.runs import RunInfo
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane

@@ -20,10 +20,10 @@ from rlctl.common.messages.reasons import translated
 from rlctl.tui.language import say
 from rlctl.tui.navigation import navigation
 from rlctl.tui.screens.page import Page
-from rlctl.tui.widgets.field_row import PathSuggester
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
+from rlctl.tui.widgets.path_suggester import PathSuggester
 
 FILES = 200
 """Most files that are listed."""
@@ -92,10 +92,10 @@ class StartScreen(Page):
         self.query_one("#choices").border_title = say("Open")
         self.sub_title = say("open a run, a file or a preset")
         self.set_focus(self.query_one("#choices"))
-        self.action_refresh()
 
     def on_screen_resume(self) -> None:
-        self.action_refresh()
+        drawn = self.app.call_after_refresh
+        drawn(drawn, self.action_refresh)  # its imports would delay the first frame
 
     @work(thread=True, exclusive=True)
     def action_refresh(self) -> None:

@@ -18,18 +18,17 @@ from textual.events import Click, DescendantBlur, DescendantFocus, Focus, Paste
 from textual.geometry import Size, Spacing
 from textual.message import Message
 from textual.reactive import Reactive
-from textual.suggester import Suggester
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Button, Input, Select
 
-from rlctl.common.filenames import expanded, is_folder
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing.fields import FieldView
 from rlctl.editing.naming import name_in
 from rlctl.editing.values import NULL
 from rlctl.tui.language import padded, say, shortened
 from rlctl.tui.widgets.line import Line
+from rlctl.tui.widgets.path_suggester import PathSuggester
 
 SET = "set"
 """Of a section that may be missing: it is there."""
@@ -97,31 +96,6 @@ def shown_value(view: FieldView) -> str:
 
 def _name(view: FieldView, below: KeyPath) -> str:
     return dotted(view.path[len(below) :] or view.path)
-
-
-class PathSuggester(Suggester):
-    """Completes the name of a file or folder."""
-
-    def __init__(self) -> None:
-        super().__init__(use_cache=False, case_sensitive=True)
-
-    async def get_suggestion(self, value: str) -> str | None:
-        return completed(value)
-
-
-def completed(value: str) -> str | None:
-    """The first path that begins with what was typed; a folder ends in ``/``."""
-    folder, _, start = value.rpartition("/")
-    place = expanded(f"{folder}/" if "/" in value else ".")
-    if not value or "://" in value or "${" in value:
-        return None
-    try:
-        found = min((entry for entry in place.iterdir() if entry.name.startswith(start)), default=None)
-    except (OSError, ValueError):
-        return None
-    if found is None:
-        return None
-    return value[: len(value) - len(start)] + found.name + ("/" if is_folder(found) else "")
 
 
 class FieldInput(Line):
