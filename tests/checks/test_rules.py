@@ -605,6 +605,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("path-missing", {"rewards": [{"type": "function", "path": "no.py"}]}, "rewards[0].path", "path=no.py"),
     (
         "path-missing",
+        {"data": {"operators": [{"type": "external", "kind": "data_juicer", "args": {"config_path": "dj.yaml"}}]}},
+        "data.operators[0].args.config_path",
+        "path=dj.yaml",
+    ),
+    (
+        "path-missing",
         {"checkpoint": {"resume": "path", "resume_path": "/no"}},
         "checkpoint.resume_path",
         "path=/no",

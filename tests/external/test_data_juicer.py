@@ -72,6 +72,29 @@ def test_rows_are_those_that_the_same_filters_of_rlctl_leave(tmp_path: Path, sta
     assert not done.made, "the result is found again"
 
 
+def test_a_file_of_data_juicers_runs_its_operators_on_the_rows(
+    tmp_path: Path, started: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Trinity's ``task_pipeline.config_path``: the file names the column, and its own dataset is not read."""
+    monkeypatch.chdir(tmp_path)
+    recipe = Path("process.yaml")
+    head = "project_name: filter\ndataset_path: /no/such/file.jsonl\nexport_path: made.jsonl\ntext_keys: prompt\nprocess:\n"
+    length, duplicates = (
+        "  - text_length_filter: {min_len: 5, max_len: 20}\n",
+        "  - document_deduplicator: {lowercase: true}\n",
+    )
+    recipe.write_text(head + length + duplicates)
+    of_file = config_of(
+        tmp_path, started, [{"type": "external", "kind": "data_juicer", "args": {"config_path": str(recipe)}}]
+    )
+    rows = left(of_file)
+    assert rows == left(config_of(tmp_path, started, [LENGTH, DUPLICATES]))
+    assert [row["extra"] for row in rows] == [{"n": 0}, {"n": 3}]
+    assert not list(tmp_path.rglob("made*")), "the run has the rows; nothing is exported"
+    recipe.write_text(head + length)
+    assert len(left(of_file)) == 3, "the file has changed, so what was made with the old one is not used"
+
+
 def test_a_mapper_changes_text_and_what_is_measured_counts_for_priority(
     tmp_path: Path, started: dict[str, Any]
 ) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.filenames import expanded, is_file
 from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import replacing, write_whole
 from rlctl.config import Config, to_plain
@@ -42,7 +43,7 @@ from rlctl.config.sections.data import (
 )
 from rlctl.runtime.data.quality import judge_of, ratings
 from rlctl.runtime.data.sources import load_source, require_column, source_name
-from rlctl.runtime.juicer.client import Service, service_of
+from rlctl.runtime.juicer.client import CONFIG_PATH, Service, service_of
 from rlctl.runtime.remote.files import cache
 from rlctl.runtime.user_code import PACKAGE, last_lines, load_object
 
@@ -184,13 +185,8 @@ def _rows(config: Config, index: int, key: str) -> Dataset:
 
 def _digest(config: Config, source: DataSource, rows: Dataset) -> str:
     data = config.data
-    code = {
-        operator.path: hashlib.sha256(Path(operator.path).expanduser().read_bytes()).hexdigest()
-        for operator in data.operators
-        if isinstance(operator, FunctionDataOperator)
-        and not operator.path.startswith(PACKAGE)
-        and Path(operator.path).expanduser().is_file()
-    }
+    files = [path for path in map(_file_of, data.operators) if not path.startswith(PACKAGE)]
+    code = {path: hashlib.sha256(file.read_bytes()).hexdigest() for path in files if is_file(file := expanded(path))}
     counts_tokens = any(isinstance(each, LengthFilter) and each.unit == "tokens" for each in data.operators)
     about = {
         "version": VERSION,
@@ -209,6 +205,13 @@ def _digest(config: Config, source: DataSource, rows: Dataset) -> str:
         for row in table[start : start + BLOCK].to_pylist():
             digest.update(repr(row).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:32]
+
+
+def _file_of(operator: DataOperator) -> str:
+    """The file that says what an operator does; empty for one that the config describes whole."""
+    if isinstance(operator, FunctionDataOperator):
+        return operator.path
+    return str(operator.args.get(CONFIG_PATH) or "") if isinstance(operator, ExternalDataOperator) else ""
 
 
 def _judges(config: Config) -> list[tuple[str, str | None]]:

@@ -28,7 +28,7 @@ from typing import IO, Any
 import httpx
 
 from rlctl.common.errors import RunError
-from rlctl.common.filenames import expanded
+from rlctl.common.filenames import expanded, is_file
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import is_number
 from rlctl.config import Config
@@ -38,6 +38,8 @@ from rlctl.config.sections.execution import DataJuicer
 from rlctl.runtime.processes.process_group import end_group, status_of
 
 SERVER = Path(__file__).with_name("server.py")
+CONFIG_PATH = "config_path"
+"""What names a file of Data-Juicer's in place of operators."""
 TOKEN = "RLCTL_JUICER_TOKEN"
 """The variable with a service's token, since its operators can run code. A service that is started here gets a new one."""
 START_SECONDS = 600.0
@@ -115,8 +117,11 @@ class Service:
         return found
 
     def _processed(self, asked: Mapping[str, Any], stream: bytes, where: str) -> httpx.Response:
-        body = {"pipeline_type": "experience", "np": PROCESSES, **asked}
+        body: dict[str, Any] = {"pipeline_type": "experience", "np": PROCESSES, **asked}
         name = json.dumps(body, sort_keys=True)
+        if is_file(file := expanded(str(asked.get(CONFIG_PATH) or ""))):
+            body[CONFIG_PATH] = str(file.absolute())  # a service has a working folder of its own
+            name += file.read_text(encoding="utf-8", errors="replace")
         for attempt in range(2):
             if name not in self._sessions:
                 self._sessions[name] = self._post("/create", where, json=body).json()["session_id"]

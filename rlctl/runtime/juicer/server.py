@@ -28,6 +28,8 @@ from typing import Any
 TOKEN = os.environ.get("RLCTL_JUICER_TOKEN", "")
 PARENT_SECONDS = 2.0
 """How often it looks whether the process that started it is still there."""
+ROWS = ("dataset_path", "dataset", "generated_dataset_config")
+"""Keys of a file that say where its rows are: a request brings the rows, and the executor would open these first."""
 
 
 class Sessions:
@@ -43,7 +45,9 @@ class Sessions:
         from jsonargparse import Namespace
 
         if asked.get("config_path"):
-            wanted = prepare_side_configs(asked["config_path"])
+            wanted = {
+                key: value for key, value in prepare_side_configs(asked["config_path"]).items() if key not in ROWS
+            }
         else:
             wanted = Namespace(process=list(asked["operators"]), np=int(asked.get("np") or 1))
         with self._one:
@@ -65,7 +69,7 @@ class Sessions:
         with pa.ipc.open_stream(io.BytesIO(stream)) as reader:
             rows = Dataset(reader.read_all())
         with self._one:
-            result = DefaultExecutor(cfg=self._configs[name]).run(NestedDataset(rows))
+            result = DefaultExecutor(cfg=self._configs[name]).run(NestedDataset(rows), skip_export=True)
         table = result.flatten_indices().data.table
         written = io.BytesIO()
         with pa.ipc.new_stream(written, table.schema) as writer:
