@@ -221,7 +221,7 @@ class SamplesPane(Pane):
         else:
             self._say_nothing()
 
-    def _line(self, entry: Group | Row) -> Content | str:
+    def _line(self, entry: Group | Row) -> Content:
         if isinstance(entry, Group):
             step = self._steps[id(entry)] if self.prompt is not None else None
             return group_line(entry, step, self._strip(entry) if step is None else "")

@@ -78,7 +78,6 @@ def course_line(course: Sequence[Shown], scale: tuple[float, float]) -> Content 
         return None
     first, last = course[0], course[-1]
     change = last.mean - first.mean
-    style = "$success" if change > 0 else "$error" if change < 0 else "$text-muted"
     told = say("shown at {count} steps, step {first} to {last}").format(
         count=len(course), first=first.step, last=last.step
     )
@@ -88,7 +87,7 @@ def course_line(course: Sequence[Shown], scale: tuple[float, float]) -> Content 
         (number(first.mean), ""),
         (f" {strip_of(course, scale, STRIP)} ", "$series-2"),
         (number(last.mean), "bold"),
-        (f" {sign} {number(abs(change))}" if change else f" {sign}", style),
+        (f" {sign} {number(abs(change))}" if change else f" {sign}", _style_of(change)),
         (f"   {told}", "$text-muted"),
     )
 
@@ -96,8 +95,8 @@ def course_line(course: Sequence[Shown], scale: tuple[float, float]) -> Content 
 HEAD = later(" reward  advant.  tokens")
 
 
-def row_line(row: Row, *, of_group: bool, step: bool = False) -> str:
-    """A response in a list under ``HEAD``.
+def row_line(row: Row, *, of_group: bool, step: bool = False) -> Content:
+    """A response in a list under ``HEAD``; its advantage green where training makes it likelier, red where less likely.
 
     T: cut off. E: a reward failed. M: rollout and trainer differ. A: an agent's conversation.
     """
@@ -110,8 +109,17 @@ def row_line(row: Row, *, of_group: bool, step: bool = False) -> str:
         )
     )
     where = f"#{row.group.prompt_id} " + (say("step {step}").format(step=row.step) + " " if step else "")
-    told = f"{number(response.reward):>7} {number(response.advantage):>8} {response.length or '–':>7} {marks} "
-    return told + in_a_line(response.text if of_group else f"{where}{response.text}", 160)
+    return Content.assemble(
+        f"{number(response.reward):>7} ",
+        (f"{number(response.advantage):>8}", _style_of(response.advantage)),
+        f" {response.length or '–':>7} {marks} ",
+        in_a_line(response.text if of_group else f"{where}{response.text}", 160),
+    )
+
+
+def _style_of(change: float | None) -> str:
+    """Green above 0, red below; the sign beside it says the same."""
+    return "$success" if (change or 0) > 0 else "$error" if (change or 0) < 0 else "$text-muted"
 
 
 def head_of_group(group: Group, step: int, course: Content | None = None) -> Iterator[Content]:
