@@ -10,8 +10,9 @@ import pytest
 from rlctl.common.errors import PlanError
 from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded, to_plain
+from rlctl.documents import read_yaml
 from rlctl.planning.plan import make_plan
-from rlctl.translation.translate import read, translate_loaded
+from rlctl.translation.translate import convert, read, read_document, translate_loaded
 
 TEXT = """
 data: {train_files: a.parquet, val_files: b.parquet}
@@ -126,3 +127,19 @@ def test_another_framework_loses_the_tool_agent_and_says_what_it_does_instead(tm
     entries = translate_loaded(loaded, report, target).report.accounting
     told = next(entry.note for entry in entries if "calls tools" in entry.note)
     assert "one answer per row" in told if target == "trinity" else "answer each prompt once" in told
+
+
+@pytest.mark.parametrize(("release", "kept"), [("0.3", False), ("0.4", True), ("0.5", True)])
+def test_a_tool_file_is_written_for_releases_that_read_it_and_comes_back(release: str, kept: bool) -> None:
+    """verl 0.4 has tool files but no key for the format of calls; verl 0.3 has neither."""
+    agent = "{type: tools, name: mine, tools: [{type: file, path: tools.yaml}]}"
+    text = f"rlctl: 1\nmodel: {{path: org/model}}\ndata: {{train: [{{path: a.parquet}}]}}\nrollout: {{agents: [{agent}]}}\n"
+    made = convert(text, to=f"verl@{release}", dialect="rlctl", options={"carried": "none"})
+    assert made.text is not None
+    assert ("tool_config_path: tools.yaml" in made.text) == kept
+    (entry,) = (entry for entry in made.report.accounting if entry.key == "rollout.agents[0].tools[0].path")
+    assert (entry.bucket is Bucket.MAPPED) == kept
+    back, _ = read_document(read_yaml(made.text, "back.yaml"), dialect=f"verl@{release}", environment={})
+    assert back is not None
+    tools = [tool for agent in to_plain(back.config)["rollout"]["agents"] for tool in agent.get("tools", [])]
+    assert [tool["path"] for tool in tools] == (["tools.yaml"] if kept else [])

@@ -36,6 +36,7 @@ from rlctl.adapters.engine.rules import (
     Version,
     Writing,
     split,
+    version_of,
 )
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.verl.data import files_of
@@ -50,6 +51,7 @@ M = f"{R}.multi_turn"
 LOOP, ENABLE, LOOPS = f"{R}.agent.default_agent_loop", f"{M}.enable", f"{R}.agent.agent_loop_config_path"
 FORMAT = f"{M}.format"
 CLASSES, FUNCTIONS = f"{M}.tool_config_path", f"{M}.function_tool_path"
+FIRST_WITH = {CLASSES: "0.4", FUNCTIONS: "0.8"}
 SINGLE, TOOLS = "single_turn_agent", "tool_agent"
 COLUMN = "agent_name"
 BY_ENGINE = "SGLang runs turns and tools itself"
@@ -109,7 +111,7 @@ def agent_of(view: Reading) -> str:
 
 def has_tools(view: Reading) -> bool:
     """Whether there is a tool agent that rlctl has; one with a parser of the user's is an agent that only verl has."""
-    return agent_of(view) == TOOLS and view.get(FORMAT) in get_args(ToolFormat)
+    return agent_of(view) == TOOLS and view.get(FORMAT, "hermes") in get_args(ToolFormat)
 
 
 def _read(view: Reading) -> Iterator[Flow]:
@@ -234,7 +236,7 @@ def _write_tools(view: Writing, agent: ToolsAgent, root: tuple[Any, ...]) -> Ite
             yield Inexpressible(
                 places, "verl reads classes from a YAML file: list it there with its schema, and name the file"
             )
-        elif key == FUNCTIONS and view.version < (0, 8):
+        elif view.version < version_of(FIRST_WITH[key]):
             yield Inexpressible(places, said("this release has no {key}", key=key))
         else:
             yield Flow(view.path(key), path, ((*place, "path"), (*place, "type")), same=True, always=True)
@@ -270,8 +272,7 @@ RULES: list[Rule] = [
         (
             DialectKey(LOOP, SINGLE, "0.6"),
             DialectKey(ENABLE, False, "0.4"),
-            DialectKey(CLASSES, None, "0.4"),
-            DialectKey(FUNCTIONS, None, "0.8"),
+            *(DialectKey(key, None, since) for key, since in FIRST_WITH.items()),
             DialectKey(LOOPS, None, "0.5"),
         ),
         (
