@@ -87,6 +87,10 @@ def because(why: str) -> str:
     return text(f"support-{why}") if why else ""
 
 
+NOT_YET = "not-yet"
+"""The reason of a new key until it has its own."""
+
+
 def honoured(under: str, names: str) -> Row:
     return Row(Status.HONOURED, under, names)
 
@@ -99,7 +103,7 @@ def front_end(under: str, names: str) -> Row:
     return Row(Status.FRONT_END, under, names)
 
 
-def refused(under: str, names: str, reason: str) -> Row:
+def refused(under: str, names: str, reason: str = NOT_YET) -> Row:
     return Row(Status.REFUSED, under, names, reason)
 
 

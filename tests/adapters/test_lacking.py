@@ -9,7 +9,7 @@ import pytest
 from rlctl.adapters import dialect, names
 from rlctl.adapters.engine.lacking import EFFECTS, LACKS, lacking
 from rlctl.adapters.engine.rules import NO_KEY
-from rlctl.common.ranks import Rank
+from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import Bucket
 from rlctl.config import Config
 from rlctl.config.inspect import walk
@@ -71,11 +71,12 @@ def test_a_value_without_a_word_in_the_target_is_reported_and_not_copied(
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name != "rlctl"])
-def test_each_key_that_a_table_calls_lacking_has_a_row(name: str) -> None:
+def test_each_key_that_a_table_calls_lacking_has_a_row_or_the_effect_of_its_rank(name: str) -> None:
     entries = (rule for table in dialect(name).tables.values() for rule in table.dropped.values())
     keys = {rule.to for rule in entries if rule.reason == NO_KEY and not rule.to.endswith(".**")}
     general = tuple(EFFECTS.values())
-    assert [key for key in sorted(keys) if lacking(name, _path(key)).endswith(general)] == []
+    without = [key for key in sorted(keys) if lacking(name, _path(key)).endswith(general)]
+    assert [key for key in without if rank_of(".".join(_path(key))) is None] == []
 
 
 def _path(key: str) -> tuple[str, ...]:

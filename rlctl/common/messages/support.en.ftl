@@ -1,5 +1,6 @@
 # Why rlctl launch ignores or refuses a key: the reasons of rlctl/planning/support.py.
 
+support-not-yet = rlctl does not support this setting yet
 support-base-weights = vLLM reads the base weights from the files, because only adapters are sent to rollout
 support-weights-in-place = rlctl reads weights from where they are
 support-further-heads = multi-token prediction heads belong to MiMo, DeepSeek-V3 and GLM-4.5 models: Transformers loads these without the heads, and rlctl's Megatron engine trains Llama and Qwen models, which have none

@@ -1,5 +1,6 @@
 # rlctl launch 忽略或拒绝某个键的原因：对应 rlctl/planning/support.py。
 
+support-not-yet = rlctl 尚不支持该设置
 support-base-weights = 只向 rollout 发送适配器，因此 vLLM 从文件读取基础模型的权重
 support-weights-in-place = rlctl 直接从权重所在位置读取
 support-further-heads = 多 token 预测头属于 MiMo、DeepSeek-V3 和 GLM-4.5 模型：Transformers 加载时不含这些头，而 rlctl 的 Megatron 引擎训练的 Llama 和 Qwen 模型没有这些头
