@@ -7,6 +7,7 @@
     values.py          how single values change
     table.py           a table with its index and defaults
     reading.py         text -> config, and what became of every leaf
+    restoring.py       what a text keeps from an earlier conversion -> config
     writing.py         config -> text, and where every leaf came from
     dialect.py         a dialect: versions, tables by kind of file, detection
     canonical.py       the ``rlctl`` dialect; ``verl``, ``trinity``, ``roll``: one package each, which do not know each other
