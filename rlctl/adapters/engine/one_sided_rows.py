@@ -18,7 +18,6 @@ from rlctl.adapters.engine.rules import (
     Flow,
     FromSeveral,
     Inexpressible,
-    OneValue,
     Out,
     Provenance,
     Reading,
@@ -171,7 +170,7 @@ class ReadOnly(Rule):
 
 
 @record
-class OtherEntries(OneValue):
+class OtherEntries(FromSeveral):
     """The entries of a free canonical mapping that have no key of their own in the dialect: they are lost."""
 
     to: str
@@ -179,6 +178,8 @@ class OtherEntries(OneValue):
     """Entries that other rows write."""
     reason: str
     """Why an entry is lost; ``{name}`` is replaced by it."""
+    of: tuple[DialectKey, ...] = ()
+    """The keys of the known entries, for the printed table, if other rows name these entries."""
 
     def write(self, view: Writing) -> Iterator[Out]:
         values = view.get(self.to)

@@ -463,6 +463,8 @@ class Tree(OneValue):
     """Another mapping of the dialect, which is used if this one is not written."""
     skips_empty: bool = False
     """Whether an empty mapping says nothing."""
+    entries: Converter | None = None
+    """How each entry is read, which is then reported apart from the others; it is written as it is."""
 
     @cached_property
     def keys(self) -> tuple[DialectKey, ...]:
@@ -474,7 +476,11 @@ class Tree(OneValue):
     def read(self, view: Reading) -> Iterator[Flow]:
         key = self.key if view.written(self.key) or not self.like else self.like
         value = view.get(key) if view.written(key) else ABSENT
-        if isinstance(value, Mapping) and (value or not (self.but or self.skips_empty)):
+        if isinstance(value, Mapping) and self.entries is not None:
+            for name, item in value.items():
+                made = self.entries.read(item, view)
+                yield Flow((*view.to(self.to), name), made, ((*view.path(key), name),), same=made == item)
+        elif isinstance(value, Mapping) and (value or not (self.but or self.skips_empty)):
             rest = {name: item for name, item in value.items() if name not in self.but}
             taken = tuple((*view.path(key), name) for name in rest) if self.but else (view.path(key),)
             if rest or not self.but:
@@ -489,6 +495,9 @@ class Tree(OneValue):
         used = (view.to(self.to),)
         if not self.keys[0].exists(view.version):
             yield Inexpressible(used, said("this release has no {key}", key=self.key))
+        elif self.entries is not None:
+            for name, item in value.items():
+                yield Flow((*view.path(self.key), name), item, ((*used[0], name), *used), same=True)
         elif self.but:
             for name, item in value.items():
                 yield Flow((*view.path(self.key), name), item, used)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rlctl.adapters.engine.combined_rows import SwitchedKey, Switches
 from rlctl.adapters.engine.conditions import negated
-from rlctl.adapters.engine.one_sided_rows import FollowsFrom
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, OtherEntries
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -26,6 +26,8 @@ from rlctl.adapters.engine.rules import (
     Provenance,
     Reading,
     Rule,
+    Same,
+    Tree,
     When,
     Writing,
     further_type,
@@ -441,40 +443,11 @@ def _uses_mock(view: Writing) -> bool:
     return uses and view.get("run.skip.folder") is not None
 
 
-def _read_variables(view: Reading) -> Iterator[Flow]:
-    for name, value in _mapping(view.get("system_envs")).items():
-        place = (*view.path("system_envs"), name)
-        yield Flow((*view.to("runtime.env_vars"), name), _text(value), (place,), same=isinstance(value, str))
-    for block, role in ROLES.items():
-        for name, value in _mapping(view.get(f"{block}.system_envs")).items():
-            place = (*view.path(f"{block}.system_envs"), name)
-            to = (*view.to("runtime.role_env_vars"), role, name)
-            yield Flow(to, _text(value), (place,), same=isinstance(value, str))
+class Text(Same):
+    """The text of a value, as YAML has it."""
 
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: Any) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
-
-
-def _write_variables(view: Writing) -> Iterator[Out]:
-    used = view.to("runtime.env_vars")
-    for name, value in view.get("runtime.env_vars").items():
-        yield Flow((*view.path("system_envs"), name), value, ((*used, name), used), same=True)
-    blocks = {role: block for block, role in ROLES.items()}
-    for role, variables in view.get("runtime.role_env_vars").items():
-        place = (*view.to("runtime.role_env_vars"), role)
-        if role not in blocks or not isinstance(variables, Mapping):
-            yield Inexpressible(
-                (view.to("runtime.role_env_vars"), place), said("ROLL has no worker for {role}", role=role)
-            )
-            continue
-        for name, value in variables.items():
-            to = (*view.path(f"{blocks[role]}.system_envs"), name)
-            yield Flow(to, value, ((*place, name), view.to("runtime.role_env_vars")), same=True)
+    def read(self, value: Any, view: Reading) -> Any:
+        return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 @record
@@ -540,21 +513,13 @@ ENVIRONMENT: list[Rule] = [
             "ray_timeline",
         )
     ],
-    CustomRule(
-        "variables",
-        (
-            DialectKey("system_envs", ABSENT),
-            DialectKey("system_envs.**", ABSENT),
-            *(
-                key
-                for block in ROLES
-                for key in (DialectKey(f"{block}.system_envs"), DialectKey(f"{block}.system_envs.**"))
-            ),
-        ),
-        ("runtime.env_vars", "runtime.role_env_vars"),
-        _read_variables,
-        _write_variables,
-        why="The variables of each role are in the block of its worker, and are text whatever the file has.",
+    Tree("system_envs", "runtime.env_vars", entries=Text()),
+    *[Tree(f"{block}.system_envs", f"runtime.role_env_vars.{role}", entries=Text()) for block, role in ROLES.items()],
+    OtherEntries(
+        "runtime.role_env_vars",
+        tuple(ROLES.values()),
+        "ROLL has no worker for {name}",
+        tuple(DialectKey(f"{block}.system_envs", {}) for block in ROLES),
     ),
     Key("logging_dir", "runtime.log_folder", "./output/logs", note="ROLL adds the run's name"),
     Key("logging_steps", "runtime.log_every", 1),

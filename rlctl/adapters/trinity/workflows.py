@@ -238,7 +238,6 @@ class Task:
     """The key that names the reward function, or the workflow that implies it."""
     args: Mapping[str, Any]
     """Arguments of the reward function, the overlong penalty aside."""
-    args_at: KeyPath
     prompt: str | None
     prompt_keys: tuple[KeyPath, ...]
     """The keys that imply the prompt; none where the file itself says it, or where there is none."""
@@ -287,7 +286,6 @@ def task(view: Reading, place: KeyPath, *, evaluation: bool) -> Task:
         str(reward) if reward else None,
         reward_keys,
         own,
-        inside.path("reward_fn_args"),
         implied if implies else stated or None,
         (*workflow_keys, *reward_keys) if implies else (),
         float(settings.get("format_score_coef", 0.1) or 0.1) if thinks and reward == "math_boxed_reward" else 0.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.one_sided_rows import FollowsFrom
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, WriteOnly
 from rlctl.adapters.engine.preset import unfolded_preset
 from rlctl.adapters.engine.rules import (
     Absent,
@@ -24,6 +24,7 @@ from rlctl.adapters.engine.rules import (
     VersionedDefault,
     Writing,
     converted,
+    in_releases,
 )
 from rlctl.adapters.engine.values import AGGREGATIONS, BY_STEP, Names, shaping_dropped
 from rlctl.adapters.verl import nearest, shaping
@@ -190,27 +191,30 @@ def _write_aggregation(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(f"{A}.loss_agg_mode"), AGGREGATIONS.write(mode, view), used, always=loss == "gspo")
 
 
-KL_IN_REWARD, KL_SWITCH = "algorithm.kl_in_reward", "algorithm.use_kl_in_reward"
-
-
-def _read_kl_in_reward(view: Reading) -> Iterator[Flow]:
-    if view.version >= (0, 4):
-        yield Flow(view.to(KL_IN_REWARD), {} if view.get(KL_SWITCH) else None, (view.path(KL_SWITCH),))
-    else:
-        yield Flow(view.to(KL_IN_REWARD), None if view.get(f"{A}.use_kl_loss") else {}, ())
-
-
-def _write_kl_in_reward(view: Writing) -> Iterator[Out]:
-    section, used = view.get(KL_IN_REWARD), (view.to(KL_IN_REWARD),)
-    if isinstance(section, Absent):
-        return
-    if view.version >= (0, 4):
-        yield Flow(view.path(KL_SWITCH), section is not None, used)
-    elif section is None and view.get("algorithm.kl_in_loss") is None:
-        note = "this release always subtracts KL from rewards unless KL is in the loss"
-        yield Flow(view.path("algorithm.kl_ctrl.kl_coef"), 0.0, used, "derived", note, always=True)
-    elif section is not None and view.get("algorithm.kl_in_loss") is not None:
-        yield Inexpressible(used, "this release subtracts KL from rewards only if KL is not in the loss")
+KL_IN_REWARD, KL_IN_LOSS = "algorithm.kl_in_reward", "algorithm.kl_in_loss"
+USES_KL_IN_REWARD: list[Rule] = [
+    in_releases(Switch("algorithm.use_kl_in_reward", KL_IN_REWARD, since="0.4"), since="0.4"),
+    in_releases(
+        FollowsFrom(
+            KL_IN_REWARD,
+            reads=lambda view: None if view.get(f"{A}.use_kl_loss") else {},
+            writes=lambda view: {} if view.get(KL_IN_LOSS) is None else None,
+            reason="this release subtracts KL from rewards only if KL is not in the loss",
+            open=(None,),
+            formula="whenever use_kl_loss is off",
+        ),
+        WriteOnly(
+            KL_IN_REWARD,
+            lambda view: view.get(KL_IN_REWARD) is None and view.get(KL_IN_LOSS) is None,
+            "this release always subtracts KL from rewards unless KL is in the loss",
+            key="algorithm.kl_ctrl.kl_coef",
+            value=0.0,
+            always=True,
+        ),
+        until="0.3",
+    ),
+]
+"""Before verl 0.4 there was one switch for both KL terms, so off is written as a coefficient of 0."""
 
 
 def _read_dual(view: Reading) -> Iterator[Flow]:
@@ -347,15 +351,7 @@ RULES: list[Rule] = [
     Switch(f"{A}.use_kl_loss", "algorithm.kl_in_loss"),
     Key(f"{A}.kl_loss_coef", "algorithm.kl_in_loss.coefficient", 0.001),
     Key(f"{A}.kl_loss_type", "algorithm.kl_in_loss.estimator", "low_var_kl", _kl("loss")),
-    CustomRule(
-        "KL in the reward",
-        (DialectKey("algorithm.use_kl_in_reward", False, "0.4"),),
-        ("algorithm.kl_in_reward",),
-        _read_kl_in_reward,
-        _write_kl_in_reward,
-        "use_kl_in_reward; in 0.3 whenever use_kl_loss is off",
-        why="Before its switch there was one for the other KL, and off is written as a coefficient of 0.",
-    ),
+    *USES_KL_IN_REWARD,
     Key("algorithm.kl_penalty", "algorithm.kl_in_reward.estimator", "kl", _kl("penalty")),
     Key("algorithm.kl_ctrl.kl_coef", "algorithm.kl_in_reward.coefficient", 0.001),
     Key(

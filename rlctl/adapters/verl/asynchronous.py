@@ -12,7 +12,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rlctl.adapters.engine.conditions import never
-from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Key, Reading, Rule, Writing, nothing
+from rlctl.adapters.engine.one_sided_rows import FollowsFrom, unsaid
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    Computed,
+    DialectKey,
+    Flow,
+    Key,
+    Reading,
+    Rule,
+    When,
+    Writing,
+)
 from rlctl.adapters.engine.values import Off
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
@@ -160,15 +171,6 @@ def read_sync(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("weight_sync.in_flight_requests"), how, (view.path(PARTIAL),))
 
 
-def _read_old(view: Reading) -> Iterator[Flow]:
-    used = (view.path(f"{ASYNC}.use_rollout_log_probs"), view.path("actor_rollout_ref.actor.use_rollout_log_probs"))
-    if is_fully(view) and not view.written(BYPASS):
-        reason = "the trainer's own config uses the rollout engine's log-probs"
-        yield Flow(view.to("algorithm.old_log_probs"), "rollout", used, "derived", reason)
-    else:
-        yield Flow((), None, used, "dead", said("{bypass} decides", bypass=BYPASS))
-
-
 SOURCES = (
     *((key, "fully_async_main") for key in (TRIGGER, REQUIRED, STALENESS, SAMPLES)),
     (f"{ASYNC}.", "a trainer that reads async_training"),
@@ -198,17 +200,20 @@ def rewritten(sources: Iterable[str], mode: str | None) -> list[Finding]:
 
 
 RULES: list[Rule] = [
-    CustomRule(
-        "old log-probs of asynchronous training",
+    When(
         (
-            DialectKey(f"{ASYNC}.use_rollout_log_probs", ABSENT),
-            DialectKey("actor_rollout_ref.actor.use_rollout_log_probs", ABSENT),
+            FollowsFrom(
+                "algorithm.old_log_probs",
+                reads=lambda view: Computed("rollout", "the trainer's own config uses the rollout engine's log-probs"),
+                writes=unsaid,
+                reason="",
+                of=tuple(DialectKey(f"{root}.use_rollout_log_probs") for root in (ASYNC, "actor_rollout_ref.actor")),
+                formula="the rollout engine's if training is fully asynchronous",
+            ),
         ),
-        (),
-        _read_old,
-        nothing,
-        "the rollout engine's if training is fully asynchronous",
-        why="Which trainer reads the text is known only from other keys, and the value from its own config.",
+        reads=lambda view: is_fully(view) and not view.written(BYPASS),
+        writes=never,
+        reason=said("{bypass} decides", bypass=BYPASS),
     ),
     Key("rollout.test_freq", "schedule.evaluate_every", ABSENT, Off(), write_when=never),
 ]

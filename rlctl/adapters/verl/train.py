@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.combined_rows import OneOf
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
-    Absent,
     Calculation,
     CustomRule,
     DefaultFrom,
@@ -176,23 +176,11 @@ def frozen_router(model: str, block: str, role: Role) -> When:
     """Whether Megatron leaves routers untrained: a key of the model block, since 0.8 one of the engine's."""
     old = f"{model}.override_config.moe_config.freeze_moe_router"
     new = f"{block}.override_mcore_model_config.moe_config.freeze_moe_router"
-    to = f"{role.to}.moe.freeze_router"
-
-    def read(view: Reading) -> Iterator[Flow]:
-        yield Flow(view.to(to), bool(view.get(old) or view.get(new)), (view.path(old), view.path(new)))
-
-    def write(view: Writing) -> Iterator[Out]:
-        value = view.get(to)
-        if not isinstance(value, Absent):
-            yield Flow(view.path(new if view.version >= (0, 8) else old), value, (view.to(to),), same=True)
-
-    router = CustomRule(
-        f"router of {role.to}",
+    router = OneOf(
         (DialectKey(old, False, "0.3", "0.7"), DialectKey(new, False, "0.6")),
-        (to,),
-        read,
-        write,
-        why="Either of two keys switches it on.",
+        f"{role.to}.moe.freeze_router",
+        reads=lambda view: old if view.get(old) or view.version < (0, 6) else new,
+        writes=lambda view: new if view.version >= (0, 8) else old,
     )
     return under("megatron", role, router)
 
