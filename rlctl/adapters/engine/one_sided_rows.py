@@ -36,8 +36,8 @@ def _text(reason: Reason, view: Writing) -> str:
     return reason if isinstance(reason, str) else reason(view)
 
 
-def unsaid(view: Reading) -> Absent:
-    """What a text says of a key that only the written file decides."""
+def unsaid(view: Reading | Writing) -> Absent:
+    """What one side says of a key that only the other side decides."""
     return ABSENT
 
 

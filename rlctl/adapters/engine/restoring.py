@@ -40,7 +40,7 @@ class Restoring:
     expressions: dict[KeyPath, str]
     written_as: dict[KeyPath, str]
     implied: dict[KeyPath, tuple[Any, tuple[KeyPath, ...]]]
-    stated: Mapping[KeyPath, tuple[KeyPath, ...]]
+    stated: dict[KeyPath, tuple[KeyPath, ...]]
     findings: list[Finding]
 
     def run(self) -> dict[KeyPath, str]:
