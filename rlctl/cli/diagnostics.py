@@ -313,12 +313,10 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
 
 
 def _harm(line: Line) -> int:
-    """How soon a line comes: by rank; a mistyped key as what changes training, whatever it was meant to set."""
+    """How soon a line comes: by rank."""
     if line.finding is not None:
         return len(Rank) if line.finding.code in OF_THE_READING else line.finding.rank.place
-    ranks = [entry.rank.place for entry in line.entries]
-    mistyped = line.entries[0].bucket is Bucket.UNKNOWN and line.note
-    return min([*ranks, Rank.SCHEDULE.place] if mistyped else ranks)
+    return min(entry.rank.place for entry in line.entries)
 
 
 def _ranked(heading: str, found: Sequence[Line], report: Report, to: layout.Screen, *, every: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.dialect import File
 from rlctl.adapters.engine.lacking import lacking
+from rlctl.adapters.engine.matrix import Meaning, meanings
 from rlctl.adapters.engine.writing import ALWAYS, WriteOutcome
 from rlctl.common.messages.reasons import together
 from rlctl.common.ranks import Rank, rank_of
@@ -33,9 +34,16 @@ def unsupported(entries: Sequence[Entry]) -> list[Finding]:
     ]
 
 
-def joined(entry: Entry, file: File, source: str) -> Entry:
-    """What became of one source leaf in the target, through the canonical keys it went to."""
-    entry = replace(entry, rank=rank_in(entry, source))
+def joined(entry: Entry, file: File, source: str, meant: str = "") -> Entry:
+    """What became of one source leaf in the target, through the canonical keys it went to.
+
+    Args:
+        entry: of the leaf.
+        file: of the target.
+        source: its framework.
+        meant: the known key that a mistyped one is a near miss of.
+    """
+    entry = replace(entry, rank=rank_in(entry, source, meant))
     if entry.bucket not in (Bucket.MAPPED, Bucket.DERIVED, Bucket.CARRIED) or not entry.targets:
         return entry
     fates = [found for key, _ in entry.targets if (found := fate_in(key, file)) is not None]
@@ -46,11 +54,16 @@ def joined(entry: Entry, file: File, source: str) -> Entry:
     return resolve_bucket(entry, fates)
 
 
-def rank_in(entry: Entry, source: str) -> Rank:
-    """The gravest rank of the canonical keys that a source leaf went to; by the source's own table if it went to none."""
-    ranks = [rank for key, _ in entry.targets if (rank := rank_of(key)) is not None]
-    own = rank_of(entry.key, dialect_called(source).ranks) if source and not ranks else None
+def rank_in(entry: Entry, source: str, meant: str = "") -> Rank:
+    """The gravest rank of the canonical keys that a leaf went to, or was meant for; without any, by the source's own table."""
+    keys = [key for key, _ in entry.targets] or [key for found in _meanings(source, meant) for key in found.canonical]
+    ranks = [rank for key in keys if (rank := rank_of(key)) is not None]
+    own = rank_of(meant or entry.key, dialect_called(source).ranks) if source and not ranks else None
     return min(ranks, key=lambda rank: rank.place) if ranks else own or Rank.NAMES
+
+
+def _meanings(source: str, meant: str) -> list[Meaning]:
+    return meanings(f"{source}:{meant}") if source and meant else []
 
 
 def fate_in(key: str, file: File) -> WriteOutcome | None:

@@ -516,7 +516,8 @@ def translate_loaded(
         outcome = write_out(loaded, target, options or {})
         source = _asked(report.dialect)[0]
         before = [*report.accounting, *_set(loaded)]
-        entries = [joined(entry, outcome.file, source) for entry in before]
+        meant = {item.key: item.meant for item in report.findings if item.meant}
+        entries = [joined(entry, outcome.file, source, meant.get(entry.key, "")) for entry in before]
         told = ranked(outcome.report.findings, outcome.file)
         back = read_back(loaded, outcome.file, options or {})
         entries, own = accounted(entries, before, back, told, (source, outcome.file.name))

@@ -11,7 +11,7 @@ import pytest
 from rlctl.common.report import Level
 from rlctl.documents import read_yaml
 from rlctl.editing.session import Session
-from rlctl.translation.translate import read_document
+from rlctl.translation.translate import read_document, translate_loaded
 
 GOOD = {
     "verl": "data: {train_files: t.parquet, train_batch_size: 8}\nactor_rollout_ref:\n  actor: {ppo_mini_batch_size: 8}\n",
@@ -106,6 +106,21 @@ def test_convert_still_warns(rlctl: Any, mistyped: Path) -> None:
     shown = rlctl("convert", str(mistyped), "--to", "rlctl", "--json")
     codes = {finding["code"]: finding["level"] for finding in json.loads(shown.out)["findings"]}
     assert codes["unknown-key"] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("written", "rank"),
+    [
+        ("actor_rollout_ref.rolout.temperature=0.5", "data"),
+        ("actor_rollout_ref.rollout.gpu_memory_utilisation=0.5", "resources"),
+        ("actor_rollout_ref.actor.entropy_coef=0.5", "objective"),
+    ],
+)
+def test_a_mistyped_key_matters_as_much_as_the_key_that_was_meant(written: str, rank: str) -> None:
+    text = read_yaml(GOOD["verl"], "run.yaml")
+    loaded, report = read_document(text, dialect="verl", overrides=[written], environment={})
+    entries = {entry.key: entry.rank for entry in translate_loaded(loaded, report, "roll").report.accounting}
+    assert entries[written.partition("=")[0]] == rank
 
 
 def test_the_app_shows_the_error(mistyped: Path) -> None:
