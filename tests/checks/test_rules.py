@@ -14,8 +14,9 @@ import pytest
 
 from rlctl.checks import LEVELS, check
 from rlctl.checks.batch import _divisors_near
-from rlctl.checks.messages_page import page
+from rlctl.checks.messages_page import EXAMPLES, page
 from rlctl.common.messages import catalogue, code_of, has
+from rlctl.common.messages.reasons import reasons
 from rlctl.common.report import Finding, Level
 from rlctl.config import config_from, load
 from rlctl.documents import read_yaml
@@ -670,7 +671,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "not-supported",
         {"algorithm": {"router_replay": "rollout"}, "rollout": {"engine": "vllm"}},
         "algorithm.router_replay",
-        "reason=vLLM reports the experts it chose only with its second model runner, ",
+        "reason=vLLM reports chosen experts only in its V2 model runner, ",
     ),
     (
         "not-used",
@@ -793,6 +794,17 @@ def test_the_page_of_messages_is_up_to_date_and_has_every_code() -> None:
     codes = {code_of(id_) for id_ in catalogue("en") if has(f"{id_}.about")}
     assert codes >= set(LEVELS)
     assert all(f"\n### `{code}`\n" in text for code in codes)
+
+
+def test_the_page_of_messages_shows_reasons_that_rlctl_gives() -> None:
+    """An example that no code says any more fails, and so does a line of the page that is values alone."""
+    entries = [line.partition(" = ")[2] for entry in catalogue("en").values() for line in entry.splitlines()]
+    texts = [*reasons("zh"), *(re.sub(r"\{ \$\w+ \}", "{x}", entry) for entry in entries)]
+    with_words = [text for text in texts if len(re.sub(r"\{.*?\}|\W", "", text)) > 8]
+    known = [re.sub(r"\\{.*?\\}", ".*", re.escape(text)) for text in with_words]
+    given = [values["reason"] for values in EXAMPLES.values()]
+    assert not [text for text in given if not any(re.fullmatch(pattern, text) for pattern in known)]
+    assert not re.findall(r"^- `(?:<\w+>|\W)*`", page(), re.MULTILINE)
 
 
 def test_a_dialects_default_that_changes_no_number_is_a_note_and_what_was_written_a_warning(
