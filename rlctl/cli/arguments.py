@@ -156,7 +156,7 @@ def read_inputs(
     script = bool(inputs) and not are_files(inputs) and translate.is_script_file(inputs[0])
     files, overrides = (inputs[:1], inputs[1:]) if script else split_inputs(inputs)
     if not files and (trace or given):
-        raise UsageError("--trace and --env are for a launch script, and none is named")
+        raise UsageError("--trace and --env are for a launch script, but none is named")
     return translate.read_many(
         files,
         dialect=dialect,

@@ -157,7 +157,7 @@ def _files(inputs: Sequence[str]) -> list[str]:
     others = [name for name in inputs if name not in folders and not name.endswith((*YAML_ENDINGS, *SCRIPT_ENDINGS))]
     if others:
         raise UsageError(
-            said("{first!r} is an override, and several files are given", first=others[0]),
+            said("{first!r} is an override, but several files are given", first=others[0]),
             hint="check one file, or use --set",
         )
     return [file for name in inputs for file in (_in_folder(Path(name)) if name in folders else [name])]

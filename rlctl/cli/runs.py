@@ -299,7 +299,7 @@ def remove(
                 said("refusing to delete {folder} without confirmation (no terminal)", folder=info.folder),
                 hint="pass --yes",
             )
-        if not typer.confirm(f"Delete {safe(str(info.folder))} and everything in it?", err=True):
+        if not typer.confirm(spoken("Delete {folder} and everything in it?", folder=safe(str(info.folder))), err=True):
             arguments.finish(ExitCode.FAILED)
     runs.remove(info)
     diagnostics.note(said("removed {folder}", folder=info.folder))

@@ -123,7 +123,7 @@ def show_changes(changes: Sequence[Change], loaded: Loaded) -> None:
             diagnostics.shown(loaded.text_as_written(value) if isinstance(value, str) else value)
             for value in (change.old, change.new)
         )
-        diagnostics.note(f"  {change.key}: {old} -> {new}, {translated(change.why)}")
+        diagnostics.note(said("  {key}: {old} -> {new}, {why}", key=change.key, old=old, new=new, why=change.why))
 
 
 def _ask() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlctl.cli import arguments, diagnostics, output, progress, scaled
+from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said, spoken, translated, with_values
 
 if TYPE_CHECKING:
@@ -24,6 +25,14 @@ OF_TOKENS = ("details", "components")
 """Parts of a sample that list every token, or repeat its reward."""
 OF_AGENTS = ("prompt", "answer")
 """Parts of a sample that an agent's trajectories show, or that they may not have."""
+LABELS = {
+    "prompt_id": "sample-prompt-id",
+    "source": "sample-source",
+    "prompt": "sample-prompt",
+    "answer": "sample-answer",
+    "weight_version": "sample-weight-version",
+}
+"""What parts of a sample are called, by message."""
 SHOWN_TRAJECTORIES = 2
 NEXT_AFTER_TINY = "the model is random, so rewards near 0 are normal; next, on a GPU machine: rlctl launch {words}"
 OF_LATER = ("never-saved", "tracker")
@@ -130,21 +139,24 @@ def sample_text(index: int, sample: Mapping[str, Any]) -> str:
             continue
         if name == "responses" and rewards and len(value) == len(rewards):
             shown = SHOWN_TRAJECTORIES if acted else len(value)
-            for number, (text, reward, detail) in enumerate(zip(value[:shown], rewards, details, strict=False), 1):
-                lines += _response_lines(number, text, reward, detail)
+            for number, (response, reward, detail) in enumerate(zip(value[:shown], rewards, details, strict=False), 1):
+                lines += _response_lines(number, response, reward, detail)
             if shown < len(value):
-                lines.append(said("{count} more: --json shows them", count=len(value) - shown))
+                lines.append(spoken("{count} more: --json shows them", count=len(value) - shown))
             continue
-        name = translated(name)
+        name = text(LABELS[name]) if name in LABELS else translated(name)
         lines.append(f"{name}: {value}" if "\n" not in str(value) else f"{name}:\n{value}")
     return "\n".join(lines)
 
 
-def _response_lines(number: int, text: str, reward: float, detail: Mapping[str, Any]) -> Iterator[str]:
+def _response_lines(number: int, response: str, reward: float, detail: Mapping[str, Any]) -> Iterator[str]:
     """A response in a line; a trajectory of an agent turn by turn, with ``>`` before what it is trained on."""
     if not detail.get("segments"):
         failed = f" ({detail['failure']})" if detail.get("failure") else ""
-        yield spoken("response {number}, reward {reward:g}: {text!r}", number=number, reward=reward, text=text) + failed
+        yield (
+            spoken("response {number}, reward {reward:g}: {text!r}", number=number, reward=reward, text=response)
+            + failed
+        )
         return
     yield spoken(
         "response {number}, reward {reward:g}, ended by {stop}; > generated, trained on; | inserted, not trained on",

@@ -101,7 +101,7 @@ def tui(
     run = None if target is None else _run(target, folder)
     is_config = target is not None and run is None
     if words_of_script and not is_config:
-        raise UsageError("--env 1=VALUE is an argument of a launch script, and none is named")
+        raise UsageError("--env 1=VALUE is an argument of a launch script, but none is named")
     session = (
         partial(_session, target, dialect, assignments, words_of_script) if target is not None and is_config else None
     )

@@ -47,8 +47,13 @@ def address_of(text: str) -> Address:
         return Address(
             text,
             jobs,
-            f"{text} is a Ray Client address, which would tie the run to your connection. rlctl submits a job to "
-            f"{jobs} instead (another port: --address http://{host}:PORT)",
+            said(
+                "{text} is a Ray Client address, which would tie the run to your connection. rlctl submits a job to {jobs} "
+                "instead (another port: --address http://{host}:PORT)",
+                text=text,
+                jobs=jobs,
+                host=host,
+            ),
         )
     raise UsageError(
         said("{text!r} is not the address of a Ray cluster (--address, runtime.ray.address)", text=text),

@@ -91,7 +91,7 @@ class JobServer:
         use_token()
         for name in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.WARNING)
-        with _told(f"the job server at {url} cannot be used"), _without(_OVERRIDES):
+        with _told(said("the job server at {url} cannot be used", url=url)), _without(_OVERRIDES):
             self._client = JobSubmissionClient(url)
 
     def submit(
@@ -135,7 +135,7 @@ class JobServer:
 
     def job(self, identity: str) -> Job:
         """What is known of a job now."""
-        with _told(f"job {identity} cannot be queried"):
+        with _told(said("job {identity} cannot be queried", identity=identity)):
             return _job(self._client.get_job_info(identity))
 
     def find(self, name: str) -> Job:
@@ -183,12 +183,12 @@ class JobServer:
 
     def output(self, identity: str) -> str:
         """All that a job has printed."""
-        with _told(f"the output of job {identity} cannot be read"):
+        with _told(said("the output of job {identity} cannot be read", identity=identity)):
             return str(self._client.get_job_logs(identity) or "")
 
     def end(self, identity: str) -> None:
         """End a job's process at once: it is sent SIGTERM."""
-        with _told(f"job {identity} cannot be stopped"):
+        with _told(said("job {identity} cannot be stopped", identity=identity)):
             self._client.stop_job(identity)
 
     def ask(self, command: Sequence[str], *, within: float = 120.0) -> str:

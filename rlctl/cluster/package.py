@@ -109,7 +109,10 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
         elif looks_local(value) and not (_is_path(value) or "{" in value or "://" in value.removeprefix("file://")):
             wrong.append(said("{key} is {value!r}, but there is no such local file", key=dotted(path), value=value))
     if wrong:
-        raise RunError(lines_of(("  " + each for each in wrong), "local paths, which do not exist on the cluster:"))
+        raise RunError(
+            lines_of(("  " + each for each in wrong), "local paths, which do not exist on the cluster:"),
+            hint="change these paths in the config, or with --set",
+        )
     literal = [
         dotted(path)
         for path, value in secrets(loaded.config)
@@ -181,9 +184,17 @@ def _misplaced(config: Config) -> Iterator[str]:
             continue
         if dotted(path) in ALWAYS_A_PATH:
             key = dotted(path)
-            yield f"{key} is {value!r}; name a folder on a disk that all nodes share: --set {key}=/shared/{value}"
+            yield said(
+                "{key} is {value!r}; name a folder on a disk that all nodes share: --set {key}=/shared/{value}",
+                key=key,
+                value=value,
+            )
         elif looks_local(value) or is_there(value):
-            yield f"{dotted(path)} is {value!r}; use a path that the cluster has: an absolute path, a URL or a hub name"
+            yield said(
+                "{key} is {value!r}; use a path that the cluster has: an absolute path, a URL or a hub name",
+                key=dotted(path),
+                value=value,
+            )
 
 
 class _Shipped:

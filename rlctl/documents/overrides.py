@@ -65,7 +65,8 @@ def read_overrides(lines: Iterable[str | tuple[str, Location]], name: str) -> li
     placed = [(line, Location(name, number)) if isinstance(line, str) else line for number, line in enumerate(lines, 1)]
     if len(placed) > MAX_OVERRIDES:
         raise DocumentError(
-            said("{count} overrides; at most {most} are read", count=len(placed), most=MAX_OVERRIDES), at=Location(name)
+            said("{count} overrides; rlctl reads at most {most}", count=len(placed), most=MAX_OVERRIDES),
+            at=Location(name),
         )
     if not placed:
         return []
@@ -105,7 +106,7 @@ def _parse(parser: Any, text: str, at: Location) -> Any:
 
     if len(text) > MAX_LENGTH or _nesting(text) > _MAX_NESTING:
         limits = said(
-            "at most {characters} characters and {levels} levels of brackets are read",
+            "rlctl reads at most {characters} characters and {levels} levels of brackets",
             characters=MAX_LENGTH,
             levels=_MAX_NESTING,
         )
@@ -115,7 +116,7 @@ def _parse(parser: Any, text: str, at: Location) -> Any:
     try:
         return parser.parse_rule(text, "override")
     except HydraException as error:
-        reason, column = _reason(error)
+        reason, column = _reason(error, text)
         where = said(" at character {number}", number=column + 1) if column is not None else ""
         raise DocumentError(
             said(
@@ -133,13 +134,14 @@ def _parse(parser: Any, text: str, at: Location) -> Any:
         ) from None
 
 
-def _reason(error: Exception) -> tuple[str, int | None]:
+def _reason(error: Exception, text: str) -> tuple[str, int | None]:
     """Return Hydra's complaint in one line, and the character it is about."""
     cause = error.__cause__
     token = getattr(cause, "offendingToken", None)
     column = getattr(token, "column", None) if token is not None else getattr(cause, "startIndex", None)
     if type(cause).__name__ == "LexerNoViableAltException":
-        return "this character needs quotes here", column
+        at = getattr(cause, "startIndex", 0)
+        return said("the character {character!r} needs quotes here", character=text[at : at + 1]), column
     reason = (str(error).splitlines() or ["it is empty"])[0].replace("'<EOF>'", "the end").replace("<EOF>", "the end")
     return reason, column
 

@@ -62,7 +62,7 @@ def plain_value(text: str) -> Scalar:
     if len(text) > MAX_DIGITS and _DIGITS.fullmatch(text):
         raise ValueError(
             said(
-                "is a number of {count} characters; at most {limit} are read",
+                "is a number of {count} characters; rlctl reads at most {limit}",
                 count=len(text),
                 limit=MAX_DIGITS,
             )

@@ -309,7 +309,7 @@ class Reader:
             frame.key = _MERGE
             path = (*frame.path, "<<")
         elif type(key) not in (str, int):
-            shown = "an empty key" if not event.value else f"the key '{event.value}'"
+            shown = "an empty key" if not event.value else said("the key '{key}'", key=event.value)
             self._fail(
                 said("{shown} means {key!r} to YAML, and is not a valid name", shown=shown, key=key),
                 start,
@@ -370,7 +370,7 @@ class Reader:
         self._nodes += nodes
         if self._nodes > MAX_NODES:
             self._fail(
-                said("holds more than {limit} values, aliases written out", limit=MAX_NODES),
+                said("holds more than {limit} values with aliases expanded", limit=MAX_NODES),
                 mark,
                 "is it the right file?",
             )

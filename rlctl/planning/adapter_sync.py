@@ -53,7 +53,7 @@ def why_merged(config: Config, engine: str) -> str:
     if lora.merge_for_rollout:
         return "model.lora.merge_for_rollout is true"
     if engine != "vllm":
-        return said("rlctl sends adapters only to vLLM, and rollout.engine is {engine}", engine=engine)
+        return said("rlctl sends adapters only to vLLM, but rollout.engine is {engine}", engine=engine)
     if config.run.mode != "full":
         return "only a run that both trains and generates sends adapters"
     if lora.rank > RANKS[-1]:

@@ -31,7 +31,7 @@ def _check_episodes(config: Config) -> None:
             if source.format == "episodes":
                 raise PlanError(
                     said(
-                        "data.{section}[{index}].format is episodes, and no agent is selected that has an environment",
+                        "data.{section}[{index}].format is episodes, but no agent is selected that has an environment",
                         section=section,
                         index=index,
                     ),
@@ -64,7 +64,7 @@ def _check_agent(config: Config, agent: TrajectoryAgent) -> None:
     for key, is_set in refused.items():
         if is_set:
             raise PlanError(
-                said("{where}, and {key} is not supported with agents", where=where, key=key),
+                said("{where}, but {key} is not supported with agents", where=where, key=key),
                 hint=said("remove {key}, or set rollout.default_agent to null", key=key),
             )
     _check_sources(config, agent, where)
@@ -94,7 +94,8 @@ def _check_kind(config: Config, agent: TrajectoryAgent) -> None:
     if isinstance(agent, EnvironmentAgent) and agent.history_turns is not None and agent.samples == "trajectory":
         raise PlanError(
             said(
-                "the agent {name!r} has history_turns, so each turn is a training sequence, and its samples is trajectory",
+                "the agent {name!r} has history_turns, so each turn is a separate training sequence, but its "
+                "samples: trajectory needs one sequence",
                 name=agent.name,
             ),
             hint="set samples of the agent to branch, or history_turns to null",
@@ -109,7 +110,7 @@ def _check_sources(config: Config, agent: TrajectoryAgent, where: str) -> None:
             if shown and not isinstance(agent, ToolsAgent):
                 raise PlanError(
                     said(
-                        "{where}, and only agents of type tools read the images of {key}.image_key",
+                        "{where}, but only agents of type tools read the images of {key}.image_key",
                         where=where,
                         key=key,
                     ),
@@ -117,6 +118,6 @@ def _check_sources(config: Config, agent: TrajectoryAgent, where: str) -> None:
                 )
             if isinstance(agent, ToolsAgent) and source.prompt_type == "raw":
                 raise PlanError(
-                    said("{where}, and {key}.prompt_type raw leaves no place for its tools", where=where, key=key),
+                    said("{where}, but {key}.prompt_type raw leaves no place for its tools", where=where, key=key),
                     hint=said("set {key}.prompt_type to auto, so that the chat template shows them", key=key),
                 )

@@ -531,7 +531,7 @@ def _agent_named(config: Config, chosen: str | None, key: str) -> TrajectoryAgen
     if chosen not in names:
         listed = ", ".join(names) or "none"
         raise PlanError(
-            said("{key} is {chosen!r}, and rollout.agents has {listed}", key=key, chosen=chosen, listed=listed),
+            said("{key} is {chosen!r}, but rollout.agents has {listed}", key=key, chosen=chosen, listed=listed),
             hint=nearest(chosen, names) or "add an agent of this name to rollout.agents",
         )
     return agents[names.index(chosen)]

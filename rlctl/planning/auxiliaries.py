@@ -48,7 +48,7 @@ def _check_judge(reward: JudgeReward, key: str, names: list[str]) -> None:
     if reward.auxiliary_model not in names:
         raise PlanError(
             said(
-                "{key}.auxiliary_model is {name!r}, and rollout.auxiliary_models has {known}",
+                "{key}.auxiliary_model is {name!r}, but rollout.auxiliary_models has {known}",
                 key=key,
                 name=reward.auxiliary_model,
                 known=", ".join(names) or "none",

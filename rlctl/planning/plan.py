@@ -263,7 +263,7 @@ def _check_cluster(config: Config, cluster: Cluster | None, device: Device) -> N
         return
     if device == "cuda" and cluster.device == "cpu":
         raise PlanError(
-            "placement.device is cuda, and the cluster has no GPU",
+            "placement.device is cuda, but the cluster has no GPU",
             hint="set placement.device=cpu, or plan for another cluster",
         )
     if device == "cpu":

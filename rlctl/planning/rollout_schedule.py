@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
 from rlctl.config import Config
 from rlctl.config.sections.execution import MemoryBuffer
@@ -182,11 +183,11 @@ def staleness(config: Config) -> int:
 def schedule_name(config: Config) -> str:
     """The schedule in a few words."""
     sync = config.weight_sync
-    every = "" if _longest(config) == 1 else f", weights sent every {_longest(config)} steps"
+    every = "" if _longest(config) == 1 else said(", weights sent every {count} steps", count=_longest(config))
     if sync.style != "fixed":
-        return f"asynchronous, {sync.style.replace('_', ' ')}{every}"
+        return said("asynchronous, {style}{every}", style=sync.style.replace("_", " "), every=every)
     if not sync.max_steps_ahead:
-        return f"synchronous{every}"
+        return said("synchronous{every}", every=every)
     if sync.max_steps_ahead == 1 and sync.in_flight_requests == "wait":
-        return f"one step off{every}"
-    return f"asynchronous, up to {sync.max_steps_ahead:g} steps ahead{every}"
+        return said("one step off{every}", every=every)
+    return said("asynchronous, up to {ahead:g} steps ahead{every}", ahead=sync.max_steps_ahead, every=every)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.planning import adapter_sync, arithmetic
 
@@ -43,10 +44,14 @@ def way_of(config: Config, engine: str, device: str | None) -> WeightTransfer:
     if asked == "memory":
         return WeightTransfer(asked)
     if asked == "in_place":
-        return WeightTransfer("memory", f"training and rollout are separate processes: {HOST}")
+        return WeightTransfer("memory", said("training and rollout are separate processes: {host}", host=HOST))
     problems = _problems(config, engine, device)
     if asked != "auto":
-        return WeightTransfer("memory", f"{problems[asked]}: {HOST}") if problems[asked] else WeightTransfer(asked)
+        return (
+            WeightTransfer("memory", said("{problem}: {host}", problem=problems[asked], host=HOST))
+            if problems[asked]
+            else WeightTransfer(asked)
+        )
     return WeightTransfer(next((name for name, problem in problems.items() if not problem), "memory"))
 
 
@@ -55,12 +60,14 @@ def _problems(config: Config, engine: str, device: str | None) -> dict[Name, str
     if "cpu" in (config.placement.device, device):
         return dict.fromkeys(("nccl", "ipc"), "there are no GPUs")
     if engine != "vllm":
-        return dict.fromkeys(("nccl", "ipc"), f"{engine} cannot receive weights from GPU to GPU; vLLM can")
+        return dict.fromkeys(
+            ("nccl", "ipc"), said("{engine} cannot receive weights from GPU to GPU; vLLM can", engine=engine)
+        )
     if adapter_sync.sends_adapters(config, engine):
         return dict.fromkeys(("nccl", "ipc"), "vLLM reads adapters from host memory")
     policy, rollout = arithmetic.devices_of(config, "policy"), arithmetic.devices_of(config, "rollout")
     return {
-        "nccl": "rollout shares the first training worker's GPU, and NCCL needs different GPUs"
+        "nccl": "rollout shares the first training worker's GPU, but NCCL needs different GPUs"
         if not set(policy[:1]).isdisjoint(rollout)
         else "",
         "ipc": "" if set(rollout) <= set(policy) else "rollout has GPUs that no training worker is on",

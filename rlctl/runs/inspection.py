@@ -274,7 +274,10 @@ def stop(run: RunInfo, *, now: bool = False) -> None:
     """
     run = inspect(run.folder)  # again: its process may have ended since, and another one may have its number
     if run.status != "running":
-        raise RunError(said("run {name} is not running; it is {status}", name=run.name, status=run.status))
+        raise RunError(
+            said("run {name} is not running; it is {status}", name=run.name, status=run.status),
+            hint=said("rlctl runs show {name} shows how it ended", name=run.name),
+        )
     if not now:
         (run.folder / STOP_FILE).touch()
     elif run.host != socket.gethostname():
@@ -299,7 +302,10 @@ def checkpoint(run: RunInfo) -> None:
     """
     run = inspect(run.folder)
     if run.status != "running":
-        raise RunError(said("run {name} is not running; it is {status}", name=run.name, status=run.status))
+        raise RunError(
+            said("run {name} is not running; it is {status}", name=run.name, status=run.status),
+            hint=said("rlctl runs show {name} shows how it ended", name=run.name),
+        )
     (run.folder / CHECKPOINT_FILE).touch()
 
 

@@ -164,7 +164,7 @@ def _buffer_of(config: Config, place: Path) -> SharedBuffer:
     section = config.buffer
     if isinstance(section, MemoryBuffer) or (getattr(section, "url", None) or getattr(section, "path", None)) is None:
         raise RunError(
-            "--collect writes into a buffer that a training run reads, and the config's buffer has no address",
+            "--collect writes into a buffer that a training run reads, but the config's buffer has no address",
             hint="set buffer to type sql with a url, or to type file with a path",
         )
     return shared_buffer(config, place)

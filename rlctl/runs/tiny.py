@@ -170,13 +170,13 @@ def _batch(config: Config, prompts: int) -> Iterator[Edit]:
     if config.batch.mini_batch_responses is not None:
         parts = min(arithmetic.mini_batches_per_epoch(config), count)
         size = max(1, math.ceil(arithmetic.drawn_responses(small) / parts))
-        yield Edit(("batch", "mini_batch_responses"), size, said("{count} mini-batches a step", count=parts))
+        yield Edit(("batch", "mini_batch_responses"), size, said("{count} mini-batches per step", count=parts))
     if config.critic is not None and config.critic.mini_batch_responses is not None:
         parts = min(
             arithmetic.critic_steps_per_step(config) // (config.critic.ppo_epochs or config.batch.ppo_epochs), count
         )
         size = max(1, math.ceil(arithmetic.drawn_responses(small) / parts))
-        yield Edit(("critic", "mini_batch_responses"), size, said("{count} mini-batches a step", count=parts))
+        yield Edit(("critic", "mini_batch_responses"), size, said("{count} mini-batches per step", count=parts))
     for name, micro in (
         ("micro_batch", config.batch.micro_batch),
         ("log_prob_micro_batch", config.batch.log_prob_micro_batch),

@@ -355,7 +355,7 @@ def _ray(
         import ray
     except ImportError as error:
         raise MissingDependency(
-            "rlctl needs Ray to run, and Ray is not installed", hint=packages.install(packages.RUNTIME)
+            "rlctl needs Ray to run, but Ray is not installed", hint=packages.install(packages.RUNTIME)
         ) from error
     settings = config.runtime.ray
     arguments: dict[str, Any] = {

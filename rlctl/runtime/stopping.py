@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from rlctl.common.messages.reasons import said
+
 STOP_FILE = "stop"
 """Its presence in the run folder asks the run to save and end after the current step."""
 CHECKPOINT_FILE = "checkpoint"
@@ -115,7 +117,10 @@ class StopSwitch:
         if self._raising is not None and self._signals >= self._raising:
             raise KeyboardInterrupt
         if self._signals == 1:
-            told = f"{signal.Signals(number).name}: the run stops now; work after the last checkpoint is repeated on resume"
+            told = said(
+                "{name}: the run stops now; work after the last checkpoint is repeated on resume",
+                name=signal.Signals(number).name,
+            )
             self._telling = threading.Thread(target=self._tell, args=(told,))
             self._telling.start()
 

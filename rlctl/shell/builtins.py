@@ -91,7 +91,7 @@ def call(state: State, words: list[Text], at: Location) -> Known | None:
     if name in ("pushd", "popd"):
         return _folders(state, name, arguments, at)
     if name in UNREAD:
-        raise DocumentError(said("'{name}' is not read here", name=name), at=at, hint=TRACE)
+        raise DocumentError(said("rlctl does not evaluate '{name}' here", name=name), at=at, hint=TRACE)
     if name == "printf" and arguments and plain(arguments[0]) == "-v":
         return _printf_into(state, arguments[1:], at)
     if name in ("read", "mapfile", "readarray"):
@@ -194,12 +194,12 @@ def _set(state: State, arguments: list[Text], at: Location) -> Known:
             name = plain(words.pop(0)) if words else ""
             if name and name not in _SET_NAMES:
                 raise DocumentError(
-                    said("'set {text} {name}' is not read here", text=text, name=name), at=at, hint=TRACE
+                    said("rlctl does not evaluate 'set {text} {name}'", text=text, name=name), at=at, hint=TRACE
                 )
             flags = flags.replace("o", "") + _SET_NAMES.get(name, "")
         if odd := set(flags) - _SET_FLAGS:
             raise DocumentError(
-                said("'set {text}{option}' is not read here", text=text[0], option=min(odd)), at=at, hint=TRACE
+                said("rlctl does not evaluate 'set {text}{option}'", text=text[0], option=min(odd)), at=at, hint=TRACE
             )
         if "u" in flags:
             state.strict = text[0] == "-"
@@ -215,7 +215,7 @@ def _shopt(arguments: list[Text], at: Location) -> Known:
     if "-q" in map(plain, arguments):
         return Known(None)
     if odd := [name for name in names if name not in _SHOPT_NAMES]:
-        raise DocumentError(said("'shopt {odd}' is not read here", odd=odd[0]), at=at, hint=TRACE)
+        raise DocumentError(said("rlctl does not evaluate 'shopt {odd}'", odd=odd[0]), at=at, hint=TRACE)
     return Known()
 
 
@@ -226,7 +226,7 @@ def _folders(state: State, name: str, arguments: list[Text], at: Location) -> Kn
     if name == "pushd" and len(arguments) == 1 and re.match(r"[^-+]", plain(arguments[0])):
         state.folders.append(state.folder)
         return _cd(state, arguments, at)
-    raise DocumentError(said("'{name}' as it is used here is not read", name=name), at=at, hint=TRACE)
+    raise DocumentError(said("rlctl does not evaluate '{name}' as it is used here", name=name), at=at, hint=TRACE)
 
 
 def _fills_array(arguments: list[Text]) -> bool:
@@ -236,7 +236,7 @@ def _fills_array(arguments: list[Text]) -> bool:
 def _printf_into(state: State, arguments: list[Text], at: Location) -> Known:
     """``printf -v NAME``."""
     if len(arguments) < 2 or not re.fullmatch(r"[A-Za-z_]\w*", plain(arguments[0])):
-        raise DocumentError("what 'printf -v' sets is not known", at=at, hint=TRACE)
+        raise DocumentError("rlctl does not work out what 'printf -v' sets", at=at, hint=TRACE)
     state.assign(plain(arguments[0]), _printf(state, arguments[1:], at))
     return Known()
 

@@ -73,7 +73,7 @@ class Conditions:
                 if _tells_of_secret(words[0], words[2])
                 else self._compare(texts[0], texts[1], texts[2], pattern=False, at=at)
             )
-        raise DocumentError(said("the condition '{names}' is not read here", names=" ".join(texts)[:60]), at=at)
+        raise DocumentError(said("rlctl does not evaluate the condition '{names}'", names=" ".join(texts)[:60]), at=at)
 
     def _expression(self, script: Script, node: Any) -> Status:
         at = script.at(node)

@@ -159,7 +159,7 @@ def told(program: LaunchProgram) -> ParsedCommand:
         if (piece := problem(word)) is not None:
             shown = text.partition("=")[0] or "a part of the command line"
             raise MissingError(
-                said("'{shown}' is not known: {problem}", shown=shown, problem=piece.problem),
+                said("rlctl cannot work out '{shown}': {problem}", shown=shown, problem=piece.problem),
                 at=piece.at if piece.at.file else program.at,
                 hint="say what decides it with --env NAME=VALUE, or run the script in isolation with --trace",
                 wanted=sorted(piece.names),

@@ -302,7 +302,7 @@ class _Reader:
     def _declare(self, kind: str, flags: str, word: Text, at: Location) -> None:
         name, sign, value = plain(word).partition("=")
         if hidden(word) is not None or not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise DocumentError(said("the name that '{kind}' sets is not known", kind=kind), at=at, hint=_HINT)
+            raise DocumentError(said("rlctl cannot tell which variable '{kind}' sets", kind=kind), at=at, hint=_HINT)
         if "f" in flags or "F" in flags or "p" in flags:
             return
         if self._is_local(kind, flags):
@@ -341,7 +341,7 @@ class _Reader:
     def _unset(self, flags: str, word: Text, at: Location) -> None:
         name = plain(word)
         if hidden(word) is not None or "n" in flags:
-            raise DocumentError("which variable 'unset' removes is not known", at=at, hint=_HINT)
+            raise DocumentError("rlctl cannot tell which variable 'unset' removes", at=at, hint=_HINT)
         if name.startswith("-"):
             return
         if "[" in name:
@@ -365,7 +365,9 @@ class _Reader:
         match = _ASSIGNMENT.match(source)
         if match is None:
             raise DocumentError(
-                said("the assignment {source!r} is not read here", source=source[:40]), at=script.at(node), hint=_HINT
+                said("rlctl does not evaluate the assignment {source!r}", source=source[:40]),
+                at=script.at(node),
+                hint=_HINT,
             )
         name, value = match["name"], node.child_by_field_name("value")
         append = match["sign"] == "+="
@@ -515,7 +517,9 @@ class _Reader:
                 script.at(node),
             )
         elif name in builtins.UNREAD:
-            raise DocumentError(said("'{name}' is not read here", name=name), at=script.at(node), hint=builtins.TRACE)
+            raise DocumentError(
+                said("rlctl does not evaluate '{name}' here", name=name), at=script.at(node), hint=builtins.TRACE
+            )
         elif name in _SETTERS:
             for found in _NAMES.findall(script.text(node)[len(name) :]):
                 self.state.assign(found, unknown(why, script.at(node)))
@@ -554,7 +558,7 @@ class _Reader:
             if any(self._matches(subject, script, pattern) for pattern in patterns):
                 if (odd := next((child for child in item.children if child.type in (";&", ";;&")), None)) is not None:
                     raise DocumentError(
-                        said("{type!r} in 'case' is not read here", type=odd.type), at=script.at(odd), hint=_HINT
+                        said("rlctl does not evaluate {type!r} in 'case'", type=odd.type), at=script.at(odd), hint=_HINT
                     )
                 return self._statements(script, item.children[end + 1 :])
         return True
@@ -627,7 +631,7 @@ class _Reader:
         parts = [part.strip() for part in header.split(";")]
         body = node.child_by_field_name("body")
         if len(parts) != 3:
-            raise DocumentError("the head of the loop is not read here", at=at, hint=_HINT)
+            raise DocumentError("rlctl does not evaluate this loop", at=at, hint=_HINT)
         first, condition, update = parts
         if first:
             self._arithmetic_statement(first, at)
@@ -636,7 +640,8 @@ class _Reader:
             if status is None:
                 for name in assigned(header):
                     self.state.assign(
-                        name, unknown(said("how often the loop at line {line} runs is not known", line=at.line), at)
+                        name,
+                        unknown(said("rlctl cannot tell how often the loop at line {line} runs", line=at.line), at),
                     )
                 self._undecided(script, node, [body])
                 return None
@@ -829,7 +834,7 @@ class _Reader:
             return 1
         if hidden(words[1]) is not None or not re.fullmatch(r"[1-9]\d{0,17}", plain(words[1])):
             raise DocumentError(
-                said("how many loops '{words}' leaves is not known", words=plain(words[0])), at=at, hint=_HINT
+                said("rlctl cannot tell how many loops '{words}' leaves", words=plain(words[0])), at=at, hint=_HINT
             )
         return min(int(plain(words[1])), self._loops)
 
@@ -838,7 +843,7 @@ class _Reader:
         for text in expressions:
             if (piece := hidden(text)) is not None:
                 raise DocumentError(
-                    said("'let' sets what is not known: {problem}", problem=piece.problem), at=at, hint=_HINT
+                    said("rlctl cannot tell what 'let' sets: {problem}", problem=piece.problem), at=at, hint=_HINT
                 )
             status = self._arithmetic_statement(plain(text), at)
         return status

@@ -222,7 +222,7 @@ class State:
         size = sum(len(piece.text) + len(piece.symbol) + _PIECE for item in items for piece in item)
         if len(items) > MAX_ITEMS or size > MAX_TEXT:
             limits = said(
-                "at most {items} items and {characters} characters are read", items=MAX_ITEMS, characters=MAX_TEXT
+                "rlctl reads at most {items} items and {characters} characters", items=MAX_ITEMS, characters=MAX_TEXT
             )
             raise DocumentError(
                 said("the variable {name} grows too large", name=name), at=Location(self.script), hint=limits

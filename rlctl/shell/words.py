@@ -170,7 +170,7 @@ class Words:
 
     def _home(self, at: Location) -> Text:
         value = self.state.look_up("HOME", at)
-        return unknown("'~' is the home folder, and HOME is not set", at) if not value else self.state.text("HOME", at)
+        return unknown("'~' is the home folder, but HOME is not set", at) if not value else self.state.text("HOME", at)
 
     def _dollar(self, source: str, position: int, at: Location, parts: list[_Part], *, in_double: bool) -> int:
         if source.startswith("$((", position):
@@ -283,7 +283,7 @@ class Words:
             first, _, count = rest[1:].partition(":")
             begin, size = self._number(first, at), self._number(count, at) if count else None
             if begin is None or (count and size is None) or begin < 0:
-                return [*unknown(said("the part {rest!r} of an array is not known", rest=rest[:20]), at)]
+                return [*unknown(said("rlctl cannot tell which part of the array {rest!r} is", rest=rest[:20]), at)]
             if items is self.state.arguments:
                 items = [literal(self.state.script, at), *items]
             items = items[begin : None if size is None else begin + size]
@@ -297,7 +297,7 @@ class Words:
         number = self._number(index, at)
         items = self.state.items(name, at)
         if number is None:
-            return unknown(said("it is not known which item of {name} '{index}' is", name=name, index=index), at)
+            return unknown(said("rlctl cannot tell which item of {name} '{index}' is", name=name, index=index), at)
         if (end := open_end(items)) is not None and not 0 <= number < end[0]:
             return quoted(end[1])
         return items[number] if -len(items) <= number < len(items) else ()
@@ -407,7 +407,7 @@ class Words:
             first, _, count = word.partition(":")
             begin, size = self._number(first, at), self._number(count, at) if count else None
             if begin is None or (count and size is None):
-                return unknown(said("the part ':{word}' of a text is not known", word=word), at)
+                return unknown(said("rlctl cannot tell which part of the text ':{word}' is", word=word), at)
             begin = max(len(text) + begin, 0) if begin < 0 else begin
             end = None if size is None else size if size < 0 else begin + size
             return changed(value, text[begin:end], at)

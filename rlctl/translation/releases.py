@@ -45,7 +45,8 @@ def spoken(releases: Sequence[str], versions: Sequence[str]) -> str:
             runs[-1].append(name)
         else:
             runs.append([name])
-    return " and ".join(run[0] if len(run) == 1 else said("{run} to {run2}", run=run[0], run2=run[-1]) for run in runs)
+    names = [run[0] if len(run) == 1 else said("{run} to {run2}", run=run[0], run2=run[-1]) for run in runs]
+    return together(names, {"en": " and ", "zh": "、"})
 
 
 def differing(

@@ -81,16 +81,14 @@ def test_the_engine_of_a_teacher_does_not_change_the_objective() -> None:
 def test_epochs_that_steps_override_are_reported_with_the_rows_that_decide() -> None:
     report, _ = told(VERL, "verl", "trinity")
     (entry,) = [entry for entry in report.accounting if entry.key == "trainer.total_epochs"]
-    assert (
-        entry.note == "Trinity's steps override its epochs; the 200 steps come first if the data has 1280 rows or more"
-    )
+    assert entry.note == "Trinity's steps override its epochs; with 1280 rows or more, the run ends after 200 steps"
 
 
 def test_the_length_of_a_run_is_reported_once() -> None:
     """Of verl's default, 30 epochs: ROLL counts steps, and has a default too."""
     _, lines = told(VERL.replace("total_epochs: 10, total_training_steps: 200, ", ""), "verl", "roll")
     (line,) = [line for line in lines if "500" in line]
-    assert "the steps of schedule.total_epochs = 30 depend on the number of training rows" in line
+    assert "how many steps 30 epochs take depends on the number of training rows" in line
 
 
 def test_an_environment_that_a_workflow_plays_is_no_list_of_missing_keys() -> None:

@@ -314,7 +314,7 @@ def test_a_run_that_ends_between_two_train_steps_of_trinity_is_told_with_both_le
     away = convert(text, "verl", dialect="trinity", environment={}, options=facts)
     home = convert(away.text or "", "trinity", dialect="verl", environment={}, options=facts)
     assert yaml.safe_load(home.text or "")["buffer"]["train_batch_size"] == 768
-    assert any("201 steps, not 200" in entry.note for entry in home.report.accounting)
+    assert any("201 steps instead of 200" in entry.note for entry in home.report.accounting)
 
 
 def test_a_rule_that_roll_only_approximates_comes_back() -> None:

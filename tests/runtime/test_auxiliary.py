@@ -266,7 +266,7 @@ def test_models_that_share_gpus_say_how_much_they_take_and_sleep() -> None:
     [
         (
             {"auxiliary_model": "grade"},
-            "rewards[0].auxiliary_model is 'grade', and rollout.auxiliary_models has grader",
+            "rewards[0].auxiliary_model is 'grade', but rollout.auxiliary_models has grader",
         ),
         ({"auxiliary_model": "grader", "model": "x"}, "rewards[0] has auxiliary_model, and also base_url or model"),
     ],

@@ -52,7 +52,7 @@ def test_devices_of_a_plans_node_are_on_one_node_and_after_its_loss_on_another(
 def test_a_cluster_whose_nodes_are_too_small_is_told(odd_nodes: Cluster, task: Any, tmp_path: Path) -> None:
     plan = make_plan(task.config(tmp_path, placement={"nodes": 2, "devices_per_node": 4, "device": "cpu"}))
     with (
-        pytest.raises(RunError, match=r"the run needs 2 x \(4 CPU\); .* room for 0, since each must fit on one node"),
+        pytest.raises(RunError, match=r"the run needs 2 x \(4 CPU\); .* room for 0, because each must fit on one node"),
         reserve(plan, timeout=2.0, logs=tmp_path, stop_requested=lambda: False),
     ):
         pass

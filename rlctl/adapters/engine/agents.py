@@ -200,7 +200,9 @@ def sources_of_rows(kind: str, column: str, framework: str) -> CustomRule:
             place = ("data", kind, index)
             if source["agent"] not in (None, default):
                 agent = next((one for one in view.config.rollout.agents if one.name == source["agent"]), None)
-                reason = said("{framework} has one agent for all files; rows name another one", framework=framework)
+                reason = said(
+                    "{framework} uses one agent for all files; the rows choose another agent", framework=framework
+                )
                 if agent is not None and is_played(agent):
                     reason = _lacking(agent, said("{framework} has no environments", framework=framework))
                 yield Inexpressible(((*place, "agent"),), reason)
@@ -210,7 +212,9 @@ def sources_of_rows(kind: str, column: str, framework: str) -> CustomRule:
                 reason = said("{framework} reads it from the column {column}", framework=framework, column=column)
                 yield Inexpressible(((*place, "agent_key"),), reason)
             else:
-                note = said("{framework} reads {column} if the data has it", framework=framework, column=column)
+                note = said(
+                    "{framework} reads the column {column} if the data has one", framework=framework, column=column
+                )
                 yield Flow((), None, ((*place, "agent_key"),), "mapped", note)
 
     fills = tuple(f"data.{kind}[].{name}" for name in ("agent", "agent_key"))

@@ -43,7 +43,7 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
         if found is None and is_on and _kept(view) in view.config.carried_for(dialect):
             yield Flow((), None, used, "mapped", "kept as written; the path is still missing")
         elif found is None and is_on and view.explicit(own):
-            yield Inexpressible(used, "on, verl would start from a checkpoint, and the config names none", idle=True)
+            yield Inexpressible(used, "if on, verl would start from a checkpoint, but the config names none", idle=True)
         else:
             moved = is_on is not bool(found)
             note = "on if a run starts from a checkpoint" if moved else ""

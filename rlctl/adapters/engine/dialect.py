@@ -257,7 +257,7 @@ class Dialect:
                 return stage
         raise TranslationError(
             said(
-                "{name} has no stages, and this config has {count}: {names}",
+                "{name} has no stages, but this config has {count}: {names}",
                 name=self.name,
                 count=len(names),
                 names=", ".join(names),

@@ -164,7 +164,7 @@ WORKFLOWS: Mapping[str, Implied] = {
         plays="webshop",
     ),
     "intercode_sql_workflow": Implied(
-        f"{_E}/intercode_sql/intercode_sql_workflow.py", "the environment's for the submitted query"
+        f"{_E}/intercode_sql/intercode_sql_workflow.py", "the environment's reward for the submitted query"
     ),
     **dict.fromkeys(
         ("bots_math_boxed_workflow", "BOTSMathBoxedWorkflow", "bots_ref_eval_collect_math_boxed_workflow"),
@@ -197,12 +197,13 @@ WORKFLOWS: Mapping[str, Implied] = {
 _R = "roll/pipeline/agentic/env"
 ONCE = "1 if the answer is right, else 0, at the end"
 ENVIRONMENTS: Mapping[str, Implied] = {
-    "frozen_lake": Implied(f"{_R}/frozen_lake/env.py", "1 at the goal, else 0; format_penalty for no valid action"),
+    "frozen_lake": Implied(f"{_R}/frozen_lake/env.py", "1 at the goal, else 0; format_penalty if no action is valid"),
     **dict.fromkeys(
         ("sokoban", "sokoban_native_env", "sokoban_sandbox", "sokoban_tool_call", "sokoban_mcp"),
         Implied(
             f"{_R}/sokoban/env.py",
-            "gym_sokoban's (-0.1 a step, 1 a box on its target, 10 for all); format_penalty for no valid action",
+            "gym_sokoban's reward (-0.1 per step, 1 per box on its target, 10 for all boxes); format_penalty if "
+            "no action is valid",
         ),
     ),
     "webshop": Implied(
@@ -213,8 +214,8 @@ ENVIRONMENTS: Mapping[str, Implied] = {
     "roll_code": Implied(f"{_R}/gem/code_env.py", "1 if all tests pass, else 0"),
     "roll_qa": Implied(f"{_R}/gem/qa_env.py", ONCE),
     "rock_tb_native_env": Implied(f"{_R}/sandbox/rock_tb_native_env.py", "the sandbox's tests of the finished task"),
-    "openreward_env": Implied(f"{_R}/openreward/openreward_env.py", "the OpenReward server's"),
-    "atropos_env": Implied(f"{_R}/atropos/atropos_env.py", "the Atropos server's"),
+    "openreward_env": Implied(f"{_R}/openreward/openreward_env.py", "the OpenReward server's score"),
+    "atropos_env": Implied(f"{_R}/atropos/atropos_env.py", "the Atropos server's score"),
     "game:": Implied(
         "gem/envs/game_env",
         "1 if solved, 0.1 for a milestone of some games, -0.05 for an invalid move, -0.1 for a move without \\boxed{}",
@@ -262,7 +263,9 @@ class Manager:
 
 MANAGERS: Mapping[str, Manager] = {
     "naive": Manager(f"{_L}/naive.py", True, does="calls the function for each response"),
-    "dapo": Manager(f"{_L}/dapo.py", True, penalty=True, does="takes the overlong penalty off the function's score"),
+    "dapo": Manager(
+        f"{_L}/dapo.py", True, penalty=True, does="subtracts the overlong penalty from the function's score"
+    ),
     "prime": Manager(f"{_V}/prime.py", True, does="calls the function in processes, with a time limit of 300 s"),
     "batch": Manager(f"{_V}/batch.py", False, does="calls the function once with lists of all responses"),
     "gdpo": Manager(f"{_L}/gdpo.py", False, does="keeps the parts of a reward separate; gdpo normalizes each"),

@@ -10,7 +10,7 @@ from rlctl.documents import KeyPath
 
 SHOWN: Mapping[str, str] = {"verl": "verl", "trinity": "Trinity", "roll": "ROLL", "rlctl": "rlctl"}
 """The frameworks' own spelling of their names."""
-ENGINE = "it uses the policy's; memory and speed may differ"
+ENGINE = "the policy's settings apply; memory and speed may differ"
 SERVER = ("settings for an OpenAI-compatible rollout server", "programs that call that server cannot connect")
 SCALED = "advantages follow the estimator of this file"
 OWN_REWARD = "its own reward scores the responses"
@@ -90,7 +90,10 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "rewards.name": ("names for rewards", "metrics have other names"),
     **dict.fromkeys(("rewards.type", "rewards.rule", "rewards.method"), ("reward of this kind", OWN_REWARD)),
     "rewards.args": ("arguments for this reward", "the reward's own values apply"),
-    **dict.fromkeys(("rewards.score_right", "rewards.score_wrong"), ("choice of a reward's scores", "it has its own")),
+    **dict.fromkeys(
+        ("rewards.score_right", "rewards.score_wrong"),
+        ("choice of a reward's scores", "the reward keeps its own scores"),
+    ),
     "data.operators": ("operators on data", "run them before training, and name their output"),
     "data.operators_input": ("operators on data", "run them before training, and name their output"),
     "data.curriculum": ("selector of tasks by difficulty or reward", "rows come in their usual order"),
@@ -104,7 +107,7 @@ LACKS: Mapping[str, tuple[str, str]] = {
         "the devices decide; speed may differ, results don't",
     ),
     "schedule.total_epochs": ("epochs for a run that does not train", "each row is used once"),
-    "extensions.roll.custom_envs": ("environments", "no tag of the run plays this one"),
+    "extensions.roll.custom_envs": ("environments", "no tag of the run uses this environment"),
     "extensions.trinity.buffer.explorer_input.taskset.rollout_args.max_tokens": (
         "token limit for one generation of an agent",
         "only the whole response is limited",

@@ -291,7 +291,7 @@ def imported(
     if not isinstance(made.value, Absent):
         yield Flow(view.to(to), made.value, used, made.how, made.note, same=made.same, implied=implied)
     elif view.written(name):
-        yield Flow((), None, used, "mapped", "says nothing beyond the default")
+        yield Flow((), None, used, "mapped", "the same as the default, so it is omitted")
 
 
 def exported(
@@ -486,7 +486,7 @@ class Tree(OneValue):
             if rest or not self.but:
                 yield Flow(view.to(self.to), rest, taken, same=True)
         elif not isinstance(value, Absent):
-            yield Flow((), None, (view.path(self.key),), "mapped", "holds nothing")
+            yield Flow((), None, (view.path(self.key),), "mapped", "is empty")
 
     def write(self, view: Writing) -> Iterator[Out]:
         value = view.get(self.to)

@@ -21,7 +21,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.common.errors import nearest
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.numbers import is_number, natural
 from rlctl.common.records import record
 from rlctl.config.fields import Interval
@@ -129,7 +129,7 @@ class Names:
         for name, canonical in self.names.items():
             if canonical == value and type(canonical) is type(value):
                 return name
-        raise InexpressibleError(self.missing or said("there is not a valid name for {value!r}", value=value))
+        raise InexpressibleError(self.missing or said("cannot be named {value!r} in this format", value=value))
 
 
 @record
@@ -232,6 +232,10 @@ class Listed:
         return value[0] if self.single and len(value) == 1 else list(value)
 
 
+COUNTED = {"steps": "{value} steps", "optimizer_steps": "{value} optimizer steps", "epochs": "{value} epochs"}
+"""An interval in each of its units."""
+
+
 @record
 class Steps:
     """An interval in steps, where the dialect has a number that means never."""
@@ -258,9 +262,7 @@ class Steps:
         steps = arithmetic.interval_in_steps(Interval(**value), view.config, rows(view.options))
         if steps is None:
             raise InexpressibleError("an interval in epochs needs the number of training rows: state dataset_rows")
-        counted = ", ".join(
-            said("{item} {name}", item=item, name=name.replace("_", " ")) for name, item in value.items() if item
-        )
+        counted = together((said(COUNTED[name], value=count) for name, count in value.items() if count), COMMAS)
         return Computed(steps, said("every {counted}: {value} in whole steps", counted=counted, value=steps))
 
 

@@ -120,7 +120,10 @@ def _read_rlvr(view: Reading) -> Iterator[Flow]:
             yield Flow((), None, norms, "dead", "adv_estimator grpo sets both to group")
         mean, std, norms = "group", "group", ()
     if kind in OWN[:2]:
-        note = said("ROLL's RLVR runs have no steps: {kind} computes what reinforce does there", kind=kind)
+        note = said(
+            "responses of ROLL's RLVR runs have a single turn, for which {kind} computes the same as reinforce",
+            kind=kind,
+        )
         yield Flow((), None, (view.path("adv_estimator"),), "derived", note)
         kind = "reinforce"
     estimate = Estimate(kind, mean, std, view.get("gamma"), bool(view.get("whiten_advantages")), _shapes(view))

@@ -181,7 +181,7 @@ _DERIVED = "ROLL derives it from the batch sizes"
 def _recomputes(view: Reading) -> Computed:
     forced = view.get(_OLD[1])
     note = (
-        "each mini-batch uses its own log-probs as the old ones"
+        "each mini-batch would use its current log-probs as old log-probs, so the ratio is always 1"
         if forced
         else "ROLL recomputes them, or reuses those of the only forward pass if they are equal"
     )

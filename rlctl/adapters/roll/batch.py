@@ -71,7 +71,7 @@ def mini(view: Reading) -> tuple[int, str, str]:
     count = data_parallel(view, A)
     size = _on_rank(view) * (count or 1)
     note = said(
-        "{per_device} a rank x {accumulate} accumulated x {count} ranks = {size}",
+        "{per_device} per rank x {accumulate} accumulated x {count} ranks = {size}",
         per_device=view.get(PER_DEVICE),
         accumulate=view.get(ACCUMULATE),
         count=count or 1,
@@ -128,7 +128,7 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
             count=count,
             value=total / count,
         )
-        yield Inexpressible((view.to(source),), said("{reason}; {near} could be", reason=reason, near=near))
+        yield Inexpressible((view.to(source),), said("{reason}; {near} can", reason=reason, near=near))
         share = max(1, round(total / count))
     if micro.unit == "tokens" and keeps(view, DYNAMIC):
         yield Flow(view.path(DYNAMIC), True, places[2:])
@@ -160,7 +160,7 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
     how: Provenance = "mapped" if micro.unit == "responses" and each == micro.size else "derived"
     yield Flow(view.path(PER_DEVICE), each, places[1:], how, note if how == "derived" else "", always=True)
     formula = said(
-        "{total} responses / ({each} a rank x {count} ranks) = {value}",
+        "{total} responses / ({each} per rank x {count} ranks) = {value}",
         total=total,
         each=each,
         count=count,
@@ -421,7 +421,7 @@ def _read_ahead(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("weight_sync.max_steps_ahead"), float(ratio), used, same=True)
     every = view.get(f"{A}.model_update_frequency", 1)
     oldest = ceil(ratio) + (every - 1 if isinstance(every, int) else 0)
-    note = said("responses are at most {oldest} steps old", oldest=oldest) if oldest else ""
+    note = said("responses are at most {oldest} step(s) old", oldest=oldest) if oldest else ""
     yield Flow(view.to("weight_sync.max_staleness_steps"), oldest, used, "derived" if oldest else "mapped", note)
     if ratio and not view.written("train_env_manager"):
         yield Flow(view.to("weight_sync.in_flight_requests"), "continue", ())
@@ -459,7 +459,7 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
     elif staleness and view.explicit("weight_sync.max_staleness_steps"):
         yield Inexpressible(
             place,
-            said("ROLL keeps responses up to {oldest} steps old, set by async_generation_ratio", oldest=oldest),
+            said("ROLL keeps responses up to {oldest} step(s) old, as async_generation_ratio sets it", oldest=oldest),
         )
 
 

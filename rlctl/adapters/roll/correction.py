@@ -19,7 +19,10 @@ RULES_BY_LEVEL = {"token": "token_k1", "geometric": "seq_mean_k1", "sequence": "
 """ROLL's level of a ratio, and the rule that is the same."""
 UNBOUND = 1e9
 """An upper bound that never cuts; ROLL's null."""
-TURNED = "the rules bound rollout / training, ROLL's training / rollout: LOW_HIGH is 1/ratio_high and 1/ratio_low"
+TURNED = (
+    "rlctl and verl bound the ratio rollout / training, ROLL bounds training / rollout, so LOW and HIGH "
+    "are 1/ratio_high and 1/ratio_low"
+)
 
 
 def _active(view: Reading) -> list[tuple[int, Mapping[str, Any]]]:
@@ -143,7 +146,7 @@ def _write_filters(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
     if written:
         yield Flow(view.path(FILTERS), written, places, "derived", TURNED, always=True)
     elif section["rejection_bounds"] and not section["rejection"]:
-        yield Inexpressible(places[1:], "bounds without a rule")
+        yield Inexpressible(places[1:], "bounds are set, but no rule uses them")
 
 
 def _turned(end: float) -> float:

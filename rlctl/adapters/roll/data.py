@@ -309,7 +309,7 @@ MIXING = CustomRule(
 def _read_validation(view: Reading) -> Iterator[Flow]:
     count = len(files_of(view.get(f"{V}.data_args.file_name")))
     if view.get(f"{V}.generating_args.num_beams") == 1:
-        yield Flow((), None, (view.path(f"{V}.generating_args.num_beams"),), "mapped", "no beams")
+        yield Flow((), None, (view.path(f"{V}.generating_args.num_beams"),), "mapped", "no beam search")
     for index in range(count):
         to = ("data", "eval", index)
         root = f"{V}.generating_args"
@@ -474,7 +474,14 @@ def _supervised_columns(
         if source[field] != first[field]:
             yield Inexpressible(used, said("ROLL has one {key} for all files", key=key))
         elif source[field] is None and field == "response_key" and source["messages_key"] is None:
-            yield Flow(view.path(key), "response", used, "derived", "the first column that null tries", always=True)
+            yield Flow(
+                view.path(key),
+                "response",
+                used,
+                "derived",
+                "the first column that ROLL tries if the key is null",
+                always=True,
+            )
         elif source[field] is None and default is None:
             yield Flow((), None, used, "mapped", "no such column")
         elif source[field] is None:

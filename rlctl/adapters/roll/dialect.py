@@ -64,7 +64,7 @@ def _model(*keys: str) -> list[Rule]:
 
 
 def _away(objective: str, *kept: str) -> list[Rule]:
-    reason = said("not part of ROLL's {objective}", objective=objective)
+    reason = said("ROLL's {objective} does not use this key", objective=objective)
     idle = "there is no rollout"
     found: list[Rule] = [
         algorithm.PRESET,

@@ -102,7 +102,7 @@ def _read_teacher(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
         path = teacher.get("model_args", {}).get("model_name_or_path") if isinstance(teacher, Mapping) else None
         if path:
             used = ((*view.path("reference"), name, "model_args", "model_name_or_path"),)
-            note = "the first of several teachers, each for the rows with its tags"
+            note = "the source has several teachers, each for the rows with its tags; only the first is kept"
             yield Flow((*to, "teacher"), path, used, "derived", note)
             return
 

@@ -109,7 +109,7 @@ VALIDATION = [
     *dead("the training data's template decides", "validation.data_args.template"),
     *dead("the training data's settings decide", "validation.data_args.**"),
     *unsupported(
-        "a validation sampling setting without a canonical key",
+        "only ROLL has this sampling setting for validation",
         "validation.generating_args.**",
     ),
     *dead("validation runs on actor_infer's workers", "validation.**"),
@@ -120,14 +120,14 @@ TEMPLATES = [
         *(f"{role}.data_args.template" for role in ("actor_infer", "reference", "critic")),
     ),
     *unsupported(
-        "one of ROLL's own chat templates; other frameworks use the tokenizer's, which is what 'native' means",
+        "ROLL has its own chat templates; other frameworks use the tokenizer's (ROLL's 'native')",
         "actor_train.data_args.template",
         "global_template",
         "tag_to_template.**",
     ),
 ]
 MEDIA = unsupported(
-    "ROLL's limits for images, video and audio; other frameworks leave them to the processor",
+    "only ROLL limits the size of images, video and audio; other frameworks leave it to the model's processor",
     *(
         f"actor_train.data_args.{name}"
         for name in (
@@ -148,17 +148,24 @@ MEDIA = unsupported(
 )
 UNSUPPORTED = [
     *unsupported(
-        "ROLL mixes domains (tags of rows) by these weights; elsewhere, the rows decide the mixture",
+        "ROLL mixes domains (tags of rows) by these weights; other frameworks mix them as the rows do",
         "actor_train.data_args.domain_interleave_probs.*",
     ),
-    *unsupported("each mini-batch uses its own log-probs as the old ones", "force_disable_old_logprobs_recompute"),
-    *unsupported("rejection by differences of probabilities, or by segments", "train_infer_correction.filters.*.**"),
     *unsupported(
-        "group filters that differ by domain", "rewards.*.query_filter_config", "rewards.*.query_filter_config.**"
+        "each mini-batch would use its current log-probs as old log-probs, so the ratio is always 1",
+        "force_disable_old_logprobs_recompute",
+    ),
+    *unsupported("only ROLL rejects by probability differences or by segments", "train_infer_correction.filters.*.**"),
+    *unsupported(
+        "other frameworks filter all domains by the same rules",
+        "rewards.*.query_filter_config",
+        "rewards.*.query_filter_config.**",
     ),
     *unsupported("secrets are never kept: set the key again", "rewards.*.judge_api_key"),
-    *unsupported("a second column that is appended to the prompt", "query_key"),
-    *unsupported("a reward model that reward workers call", "reward_model.**"),
+    *unsupported(
+        "other frameworks read the whole prompt from one column; join the two columns in the data", "query_key"
+    ),
+    *unsupported("other frameworks configure reward models per reward", "reward_model.**"),
 ]
 CARRIED = [
     *carried("model download source", "model_download_type"),
@@ -186,14 +193,25 @@ AGENTIC = [
         "rlctl adds sequences that weigh nothing",
         "batch_adjust_mode",
     ),
-    *unsupported("how ROLL parses the arguments of tool calls", "parse_tool_call_parameter_to_dict"),
-    *unsupported("another class of workers", *(f"{manager}.worker_cls" for manager in MANAGERS)),
     *unsupported(
-        "a class that drops groups of trajectories, which are then played again",
+        "only ROLL can choose whether the arguments of tool calls become a dict", "parse_tool_call_parameter_to_dict"
+    ),
+    *unsupported(
+        "other frameworks cannot run ROLL's worker classes", *(f"{manager}.worker_cls" for manager in MANAGERS)
+    ),
+    *unsupported(
+        "other frameworks cannot run ROLL's class, which drops groups of trajectories and plays new ones",
         *(f"{manager}.group_filter_cls" for manager in MANAGERS),
     ),
-    *unsupported("another model than the policy that generates", *(f"{manager}.llm_proxy.**" for manager in MANAGERS)),
-    *unsupported("a reward model for agentic runs", "reward", "reward.**"),
+    *unsupported(
+        "in other frameworks, only the policy generates trajectories",
+        *(f"{manager}.llm_proxy.**" for manager in MANAGERS),
+    ),
+    *unsupported(
+        "only ROLL's agentic runs have a separate reward model; other frameworks score episodes by their environments",
+        "reward",
+        "reward.**",
+    ),
     *dead(
         "ROLL uses the sampling settings of actor_infer, or of train_env_manager",
         "train_env_manager.generating_args.**",
@@ -283,7 +301,7 @@ DEAD_IN_SFT = [
     *dead("the model in this file decides", "*.model_args.model_name_or_path"),
 ]
 TEACHERS = unsupported(
-    "several teachers, each for the rows with its tags",
+    "only ROLL trains with several teachers, each for the rows with its tags",
     *(
         f"reference.*.{name}"
         for name in (

@@ -137,7 +137,7 @@ def _write(view: Writing) -> Iterator[Out]:
         note = ""
         if len(devices) < least:
             note = said(
-                "the source has {count} devices, and a replica of the model needs {least}. Wrote {least}",
+                "the source has {count} devices, but a replica of the model needs {least}. Wrote {least}",
                 count=len(devices),
                 least=least,
             )

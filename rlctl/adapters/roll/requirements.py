@@ -196,7 +196,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "generate_opt_level",
         lambda v: v["async_generation_ratio"] > 0 and v["generate_opt_level"] != 1,
-        "async_generation_ratio ({async_generation_ratio}) needs generate_opt_level 1, and it is {generate_opt_level}",
+        "async_generation_ratio ({async_generation_ratio}) needs generate_opt_level 1, but it is {generate_opt_level}",
         "roll/configs/base_config.py, PPOConfig.__post_init__",
         "set generate_opt_level to 1",
     ),

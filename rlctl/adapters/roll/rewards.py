@@ -445,7 +445,7 @@ def _write_served_judge(
     count = reward["replicas"] * reward["tensor_parallel_size"]
     devices = arithmetic.devices_of(view.config, "judge")[:count]
     note = said(
-        "{replicas} engines of {tensor_parallel_size} devices",
+        "{replicas} engines of {tensor_parallel_size} device(s)",
         replicas=reward["replicas"],
         tensor_parallel_size=reward["tensor_parallel_size"],
     )

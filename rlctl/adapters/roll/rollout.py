@@ -213,7 +213,7 @@ def _write_width(view: Writing) -> Iterator[Out]:
         yield Inexpressible(
             used[:1],
             said(
-                "{total} devices do not divide into workers of {wide} ({total} / {wide} = {value:g}); {near} would",
+                "{total} devices do not divide into workers of {wide} devices ({total} / {wide} = {value:g}); use {near} devices",
                 total=total,
                 wide=wide,
                 value=total / wide,
@@ -245,7 +245,8 @@ def _not_of_one_engine(view: Writing) -> str:
     if size in (1, workers):
         return ""
     return said(
-        "ROLL makes all its {workers} workers ranks of one engine, or none; not {data_parallel_size}",
+        "ROLL makes either all {workers} workers or none of them data-parallel ranks of one engine; "
+        "{data_parallel_size} is impossible",
         workers=workers,
         data_parallel_size=size,
     )

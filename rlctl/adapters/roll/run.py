@@ -72,7 +72,7 @@ def steps_to_write(view: Writing) -> tuple[int | None, Provenance, str]:
             steps, how = limit, "derived"
             notes.append(
                 said(
-                    "{total_optimizer_steps} optimizer steps / {each} a step",
+                    "{total_optimizer_steps} optimizer steps / {each} per step",
                     total_optimizer_steps=schedule.total_optimizer_steps,
                     each=each,
                 )
@@ -117,8 +117,8 @@ def _epochs(view: Writing, steps: int | None) -> Iterator[Out]:
         yield Flow((), None, used, "derived", "counted in max_steps")
     elif steps is None:
         reason = said(
-            "ROLL counts only steps, and the steps of schedule.total_epochs = {epochs} depend on the number of training rows: "
-            "state dataset_rows",
+            "ROLL counts only steps, and how many steps {epochs} epochs take depends on the number of training "
+            "rows: state dataset_rows",
             epochs=epochs,
         )
         yield Inexpressible(used, said("{reason} (ROLL runs 500 steps if max_steps is not set)", reason=reason))

@@ -162,7 +162,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
     def read(view: Reading) -> Iterator[Flow]:
         name, used = strategy(view, worker), (view.path(key),)
         if view.written(config) and not view.get(config):
-            yield Flow((), None, (view.path(config),), "mapped", "holds nothing")
+            yield Flow((), None, (view.path(config),), "mapped", "is empty")
         if name in MEGATRON:
             yield Flow(view.to(f"{to}.type"), "megatron", used)
         elif name in (*FSDP2, *DEEPSPEED):

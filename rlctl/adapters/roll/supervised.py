@@ -131,7 +131,7 @@ RULES: list[Rule] = [
     LOG_PROBS,
     Dropped("batch.shuffle", "one optimizer step is a step", idle=True),
     Dropped("batch.**", "ROLL's supervised training makes one optimizer step per step"),
-    Dropped("schedule.**", "not part of supervised training"),
+    Dropped("schedule.**", "supervised training does not use this key"),
     Dropped("data.max_prompt_tokens", "ROLL drops rows whose whole sequence is too long", idle=True),
     Dropped("model.max_context_tokens", "ROLL's limit is sequence_length", idle=True),
 ]

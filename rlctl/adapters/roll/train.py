@@ -88,7 +88,7 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
             note = (
                 ""
                 if count <= most
-                else said("{most} a rank: ROLL's DPO fails if the reference's batch is larger than a step", most=most)
+                else said("{most} per rank: ROLL's DPO fails if the reference's batch is larger than a step", most=most)
             )
             how: Provenance = "derived" if note else "mapped"
             kept = min(count, most)
@@ -136,7 +136,7 @@ def _read_critic_batch(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("critic.micro_batch"), {}, ())
     yield Flow(view.to("critic.micro_batch.unit"), "responses", ())
     yield Flow(view.to("critic.micro_batch.size"), each, used[:1], same=True)
-    note = said("{each} a rank x {times} accumulated x {count} ranks", each=each, times=times, count=count or 1)
+    note = said("{each} per rank x {times} accumulated x {count} ranks", each=each, times=times, count=count or 1)
     yield Flow(view.to("critic.mini_batch_responses"), each * times * (count or 1), used, "derived", note)
 
 
@@ -158,7 +158,7 @@ def _write_critic_batch(view: Writing) -> Iterator[Out]:
         yield Inexpressible(
             used[:1],
             said(
-                "{total} responses cannot be shared evenly by {count} ranks of the critic; {near} could",
+                "{total} responses cannot be shared evenly by {count} ranks of the critic; {near} can",
                 total=total,
                 count=count,
                 near=near,
@@ -168,7 +168,7 @@ def _write_critic_batch(view: Writing) -> Iterator[Out]:
     each = largest_divisor(share, responses_of(view, view.get(place)))
     t = f"{C}.training_args."
     yield Flow(view.path(f"{t}per_device_train_batch_size"), each, used[1:], "derived", always=True)
-    note = said("{total} responses / ({each} a rank x {count} ranks)", total=total, each=each, count=count)
+    note = said("{total} responses / ({each} per rank x {count} ranks)", total=total, each=each, count=count)
     yield Flow(view.path(f"{t}gradient_accumulation_steps"), share // each, used[:1], "derived", note, always=True)
 
 

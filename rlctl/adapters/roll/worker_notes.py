@@ -92,18 +92,27 @@ NOTES: tuple[Noted, ...] = (
     ),
     *dead("ROLL does not pass this setting to Megatron's DDP", *_all(f"{CONFIG}.ddp_average_in_collective")),
     *dead("ROLL removed this key", *_all(f"{CONFIG}.use_batched_model_update")),
-    *unsupported("beam search length penalty", *_each(INFER, "generating_args.length_penalty")),
     *unsupported(
-        "a different attention implementation for the reference", *_each(SCORE, "model_args.attn_implementation")
+        "a length penalty applies to beam search only, which other frameworks don't have for rollout",
+        *_each(INFER, "generating_args.length_penalty"),
     ),
     *unsupported(
-        "separate model settings for one role", *_each(("critic", *SCORE), "model_args.model_config_kwargs.**")
+        "in other frameworks, the reference uses the policy's attention implementation",
+        *_each(SCORE, "model_args.attn_implementation"),
     ),
-    *unsupported("modules trained in full alongside adapters", *_all("model_args.additional_target")),
-    *unsupported("adapters in the model's dtype", *_all("model_args.autocast_adapter_dtype")),
-    *unsupported("a separate load-balancing loss for one role", *_all("model_args.moe_aux_loss_coef")),
     *unsupported(
-        "how FSDP2 groups modules; affects memory and speed, not results",
+        "in other frameworks, all roles share the policy's model settings",
+        *_each(("critic", *SCORE), "model_args.model_config_kwargs.**"),
+    ),
+    *unsupported(
+        "other frameworks cannot train modules in full alongside adapters", *_all("model_args.additional_target")
+    ),
+    *unsupported(
+        "in other frameworks, the dtype of adapters cannot be set", *_all("model_args.autocast_adapter_dtype")
+    ),
+    *unsupported("other frameworks have one load-balancing loss for all roles", *_all("model_args.moe_aux_loss_coef")),
+    *unsupported(
+        "sets how FSDP2 groups modules; affects memory and speed, not results",
         *_all(f"{CONFIG}.wrap_policy.moe_experts"),
         *_all(f"{CONFIG}.wrap_policy.wrap_embeddings"),
         *_all(f"{CONFIG}.wrap_policy.wrap_lm_output"),
@@ -111,7 +120,7 @@ NOTES: tuple[Noted, ...] = (
         *_all(f"{CONFIG}.reduce_scatter_during_grad_accumulation"),
     ),
     *unsupported(
-        "a ROLL kernel; affects memory and speed, not results",
+        "selects one of ROLL's kernels; affects memory and speed, not results",
         *_all(f"{CONFIG}.apply_tiled_mlp"),
         *_all(f"{CONFIG}.tiled_num_shards"),
         *_all(f"{CONFIG}.model_type"),
@@ -122,16 +131,17 @@ NOTES: tuple[Noted, ...] = (
         *_all(f"{CONFIG}.sequence_packing"),
     ),
     *unsupported(
-        "for Megatron it overrides training_args; set it there",
+        "with Megatron this key overrides training_args; set it in training_args instead",
         *(key for name in ARGUMENTS for key in _all(f"{CONFIG}.{name}")),
     ),
-    *unsupported("logits in float32", *_all("logits_in_fp32")),
+    *unsupported("only ROLL can compute the logits in float32", *_all("logits_in_fp32")),
     *unsupported(
-        "how packed sequences are spread over micro-batches; results don't change", *_all("sequence_packing_args.**")
+        "sets how packed sequences are spread over micro-batches; results don't change",
+        *_all("sequence_packing_args.**"),
     ),
-    *unsupported("rollout routing replay", *_all("router_replay.mode")),
-    *unsupported("training mode of multi-token prediction", *_all("mtp_training_mode")),
-    *unsupported("a loss that is not scaled to the whole batch", *_all("apply_loss_scale")),
+    *unsupported("the target cannot replay the experts that rollout chose", *_all("router_replay.mode")),
+    *unsupported("other frameworks have no training mode for multi-token prediction", *_all("mtp_training_mode")),
+    *unsupported("other frameworks always scale the loss to the whole batch", *_all("apply_loss_scale")),
     *carried(
         "packing of passes without training; results don't change",
         *_each(("reference", "teacher", "teacher.*"), "use_sequence_packing"),
@@ -152,7 +162,7 @@ NOTES: tuple[Noted, ...] = (
         *_all("sequence_length_round_in_infer"),
     ),
     *carried(
-        "how ROLL saves",
+        "sets how ROLL writes checkpoints",
         *_all(f"{CONFIG}.async_save_ckpt"),
         *_all(f"{CONFIG}.save_only_model"),
         *_all(f"{CONFIG}.save_hf_model"),
@@ -163,7 +173,7 @@ NOTES: tuple[Noted, ...] = (
         *_all("training_args.save_hf_model"),
     ),
     *unsupported(
-        "a critic with another kind of model",
+        "other frameworks build the critic from the policy's kind of model",
         *_each(("critic",), "model_args.attn_implementation", "model_args.freeze_module_prefix", *LORA),
     ),
     *dead("only the policy has adapters", *_each(SCORE, *LORA)),

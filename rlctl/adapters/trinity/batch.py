@@ -151,8 +151,8 @@ def geometry(view: Writing) -> tuple[int, int, int, str]:
     if rest or not tasks:
         near = arithmetic.nearest_multiples(drawn, group)
         problem = said(
-            "a mini-batch of {drawn} responses is not a whole number of groups of {group} ({drawn} / "
-            "{group} = {value:g}); {near} would",
+            "a mini-batch of {drawn} responses is not a whole number of groups of {group} ({drawn} / {group} = "
+            "{value:g}); use {near} responses",
             drawn=drawn,
             group=group,
             value=drawn / group,
@@ -164,8 +164,8 @@ def geometry(view: Writing) -> tuple[int, int, int, str]:
         near = arithmetic.nearest_multiples(prompts, tasks)
         problem = problem or (
             said(
-                "{prompts} prompts per step is not a whole number of mini-batches of {tasks} prompts ({prompts} "
-                "/ {tasks} = {value:g}); {near} would be",
+                "{prompts} prompts per step is not a whole number of mini-batches of {tasks} prompts ({prompts} / "
+                "{tasks} = {value:g}); use {near} prompts",
                 prompts=prompts,
                 tasks=tasks,
                 value=prompts / tasks,
@@ -199,8 +199,7 @@ def _write_batch(view: Writing) -> Iterator[Out]:
         ""
         if interval == 1
         else said(
-            "{train} responses of a mini-batch / {group} a prompt = {tasks} tasks; {prompts} prompts = "
-            "{interval} x {tasks}",
+            "{train} responses of a mini-batch / {group} per prompt = {tasks} tasks; {prompts} prompts = {interval} x {tasks}",
             train=train,
             group=group,
             tasks=tasks,
@@ -260,7 +259,7 @@ class SaveInterval(Calculation):
             return Computed(None, how="mapped")
         each = train_steps_per_step(view)
         steps = value / each
-        note = said("{value} trainer steps / {each:g} a step = {steps:g} steps", value=value, each=each, steps=steps)
+        note = said("{value} trainer steps / {each:g} per step = {steps:g} steps", value=value, each=each, steps=steps)
         if steps != int(steps):
             epochs = _whole(view, "trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs")
             return Computed({"optimizer_steps": value * epochs}, note)
@@ -280,7 +279,7 @@ class SaveInterval(Calculation):
 
 
 def _in_steps(value: int, each: float, steps: int) -> str:
-    return said("{value} trainer steps / {each:g} a step = {steps} steps", value=value, each=each, steps=steps)
+    return said("{value} trainer steps / {each:g} per step = {steps} steps", value=value, each=each, steps=steps)
 
 
 class EvaluationInterval(Calculation):
@@ -294,7 +293,7 @@ class EvaluationInterval(Calculation):
         if each <= 1:
             return Computed(steps, how="mapped", same=each == 1)
         note = said(
-            "{value} explore steps / {each} a step, rounded down to whole weight syncs as in Trinity",
+            "{value} explore steps / {each} per step, rounded down to whole weight syncs as in Trinity",
             value=value,
             each=each,
         )
@@ -329,7 +328,7 @@ def steps_of(view: Writing, value: Any, *, explore: bool = False) -> Fraction | 
 def _scaled(plain: Any, exact: Fraction, each: int | Fraction) -> Computed:
     """A number of canonical steps in those of Trinity, each of which is ``each`` of them."""
     value = whole_steps(exact)
-    note = said("{plain} steps x {each} a step", plain=plain, each=each) if each != 1 else ""
+    note = said("{plain} steps x {each} per step", plain=plain, each=each) if each != 1 else ""
     how: Provenance = "derived" if each != 1 else "mapped"
     return Computed(value, note, how, lost=_rounding(exact, value), rounded=True, same=plain == value)
 
@@ -424,7 +423,7 @@ def _write_total(view: Writing) -> Iterator[Out]:
     steps = schedule.total_steps
     used: tuple[KeyPath, ...] = (view.to("schedule.total_steps"),)
     trainer = None if steps is None else whole_steps(Fraction(steps) * Fraction(each))
-    note = said("{steps} steps x {each}", steps=steps, each=each) if each != 1 else ""
+    note = said("{steps} steps x {each}", steps=steps, each=each) if steps is not None and each != 1 else ""
     if schedule.total_optimizer_steps is not None:
         limit = -(-schedule.total_optimizer_steps // view.config.batch.ppo_epochs)
         used = (*used, view.to("schedule.total_optimizer_steps"))
@@ -436,8 +435,7 @@ def _write_total(view: Writing) -> Iterator[Out]:
     epochs = (view.to("schedule.total_epochs"),)
     if trainer is None and (whole := _whole_epochs(view)) is not None:
         dropped = said(
-            "{total_epochs} epochs without their incomplete last step, which Trinity would carry into the "
-            "next epoch: {whole} steps",
+            "{total_epochs} epochs have {whole} whole steps (Trinity would carry the rest of an epoch into the next one)",
             total_epochs=schedule.total_epochs,
             whole=whole,
         )
@@ -456,7 +454,7 @@ def _write_total(view: Writing) -> Iterator[Out]:
         return
     if schedule.total_optimizer_steps is None and steps is not None:
         more = said(
-            ", so that the run has {value:g} steps, not {steps}", value=float(trainer / Fraction(each)), steps=steps
+            "; the run has {value:g} steps instead of {steps}", value=float(trainer / Fraction(each)), steps=steps
         )
         yield from rounded(Fraction(steps) * Fraction(each), trainer, used, more)
     elif schedule.total_optimizer_steps is not None and trainer == limit:
@@ -497,7 +495,7 @@ def _first_end(view: Writing, trainer: int) -> tuple[int, Flow]:
     if count is None:
         needed = -(-steps // epochs) * prompts
         note = said(
-            "Trinity's steps override its epochs; the {steps} steps come first if the data has {needed} rows or more",
+            "Trinity's steps override its epochs; with {needed} rows or more, the run ends after {steps} steps",
             steps=steps,
             needed=needed,
         )
@@ -558,7 +556,7 @@ class Ahead(Calculation):
         if interval <= 1 or not value:
             return Computed(value / interval, how="mapped")
         return Computed(
-            value / interval, said("{offset} explore steps / {interval} a step", offset=value, interval=interval)
+            value / interval, said("{offset} explore steps / {interval} per step", offset=value, interval=interval)
         )
 
     def write(self, value: Any, view: Writing) -> Any:

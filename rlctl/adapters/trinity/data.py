@@ -94,7 +94,9 @@ def _prompt(view: Reading, to: tuple[Any, ...], this: Task) -> Iterator[Flow]:
     """The system prompt: what the task set says, or what its workflow implies."""
     prompts, columns = (view.path("format.system_prompt"),), (view.path("format.system_prompt_key"),)
     if this.prompt_keys:
-        note = said("{value} has this system prompt", value=this.row.names[0] if this.row else "the workflow")
+        note = said(
+            "Trinity's {value} uses this system prompt", value=this.row.names[0] if this.row else "the workflow"
+        )
         yield Flow((*to, "system_prompt"), this.prompt, this.prompt_keys, "derived", note, implied=True)
         if view.get("format.system_prompt", None):
             yield Flow((), None, prompts, "dead", note)
@@ -252,7 +254,7 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
     note = "Trinity detects the format from the path's suffix" if guessed else ""
     yield Flow((*root, "storage_type"), kind, used("format"), "derived" if guessed else "mapped", note, always=True)
     if source["format"] == "episodes":
-        note = "Trinity starts an episode for each row of a task set, and the source has no rows"
+        note = "Trinity starts an episode for each row of a task set, but the source has no rows"
         named = "${oc.env:TRINITY_TASKSET_PATH}"
         yield Flow((*root, "path"), named, used("path"), "derived", note, always=True)
         yield Inexpressible((*used("format"), *used("max_samples")), note, idle=True)
@@ -269,7 +271,7 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
             yield Flow((*root, "rollout_args", key), value, used("sampling"))
     if source["sampling"] and (evaluation or not place[2]):
         whose = "the engine's evaluation settings" if evaluation else "the first task set's sampling for all"
-        yield Inexpressible(used("sampling"), said("Trinity takes {whose}", whose=whose))
+        yield Inexpressible(used("sampling"), said("Trinity uses {whose}", whose=whose))
     yield from _write_workflow(view, root, place, source)
     how: Provenance = "mapped" if evaluation or place[2] else "derived"
     if source["reward"]:

@@ -129,7 +129,7 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         fitting = _engines(view, total - beside, wide)
         explore, trains = fitting * wide, arithmetic.train_devices(config)
         kept = said(
-            "{explore} explore and {value} train, instead of {own} and {trains}",
+            "{explore} devices explore and {value} train, instead of {own} and {trains}",
             explore=explore,
             value=total - explore - beside,
             own=own,
@@ -178,7 +178,7 @@ def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
     used = (view.to("placement.layout"), view.to("rollout.parallel.replicas"))
     left, share = total - count * wide, arithmetic.devices_per_replica(view.config.train.engine)
     note = said(
-        "all roles share {total} devices in the source; {value} explore and {left} train",
+        "all roles share {total} devices in the source; in Trinity, {value} explore and {left} train",
         total=total,
         value=count * wide,
         left=left,

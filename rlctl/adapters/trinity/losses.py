@@ -83,7 +83,8 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
         )
         return
     note = said(
-        "policy_loss_fn_args do not change the loss's own {own}; loss_agg_mode applies only to KL and entropy", own=own
+        "the loss itself always uses {own}, whatever policy_loss_fn_args sets; loss_agg_mode applies only to KL and entropy",
+        own=own,
     )
     yield Flow(to, AGGREGATIONS.read(own, view), (key,), "derived", note)
 
@@ -466,13 +467,13 @@ def _write_old(view: Writing) -> Iterator[Out]:
     each = factor(view)
     if wanted != "rollout" and each > 1:
         note = said(
-            "recomputed in each of {each} train steps, the ratio would always be 1 and clipping would never trigger",
+            "Trinity would recompute old log-probs in each of {each} train steps, so the ratio would always be 1 and "
+            "clipping would never trigger",
             each=each,
         )
         yield Flow(view.path(key), True, used, "derived", note, always=True)
         reason = said(
-            "Trinity cannot keep old log-probs from the start of the step: {note}. Wrote the rollout "
-            "engine's log-probs",
+            "{note}. Wrote the rollout engine's log-probs instead",
             note=note,
         )
         yield Inexpressible(used, reason)

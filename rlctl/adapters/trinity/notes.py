@@ -292,12 +292,16 @@ NOTES: tuple[Noted, ...] = (
         "stages",
         f"{E}.taskset",
     ),
-    *unsupported("every checkpoint of the run would be evaluated", "explorer.bench_on_latest_checkpoint"),
     *unsupported(
-        "the trainer would sync weights at other steps than the explorer", "synchronizer.trainer_sync_interval"
+        "evaluates every checkpoint of the run, which only Trinity can do", "explorer.bench_on_latest_checkpoint"
     ),
     *unsupported(
-        "the explorer would sync weights at other steps than the trainer", "synchronizer.explorer_sync_interval"
+        "the trainer would sync weights at other steps than the explorer; other frameworks have one interval for both",
+        "synchronizer.trainer_sync_interval",
     ),
-    *unsupported("Trinity would start its dashboard", "monitor.dashboard"),
+    *unsupported(
+        "the explorer would sync weights at other steps than the trainer; other frameworks have one interval for both",
+        "synchronizer.explorer_sync_interval",
+    ),
+    *unsupported("only Trinity starts a dashboard with the run", "monitor.dashboard"),
 )

@@ -206,7 +206,7 @@ def _read_plain(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("train.engine.type"), "tinker", (view.path("trainer.trainer_type"),))
     for block in ("data_processor", "service"):
         if not view.get(block):
-            yield Flow((), None, (view.path(block),), "mapped", "holds nothing")
+            yield Flow((), None, (view.path(block),), "mapped", "is empty")
     note = "a progress bar; results don't depend on it"
     inside = [
         *(f"explorer_input.{name}" for name in ("taskset", "tasksets", "eval_tasksets")),

@@ -213,7 +213,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "cluster.gpu_per_node",
         lambda v: _own_devices(v) and v["mode"] == "colocate" and _cluster(v) != 1,
-        "mode colocate is for one GPU, and the cluster has {cluster.node_num} x {cluster.gpu_per_node}",
+        "mode colocate is for one GPU, but the cluster has {cluster.node_num} x {cluster.gpu_per_node}",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         "set mode to both",
     ),
@@ -260,7 +260,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "model.lora_configs",
         lambda v: not v["model.tinker.enable"] and len(v["model.lora_configs"] or []) > 1,
-        "model.lora_configs has several adapters, and Trinity takes one",
+        "model.lora_configs has several adapters, but Trinity takes one",
         f"{VALIDATOR}ExplorerConfigValidator._validate_lora",
         "keep one",
     ),
@@ -319,7 +319,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "model.external_model.enable",
         lambda v: v["model.external_model.enable"] and v["mode"] != "bench",
-        "model.external_model is for mode bench only, and mode is {mode}",
+        "model.external_model is for mode bench only, but mode is {mode}",
         f"{VALIDATOR}ModelConfigValidator._check_external_model",
         "set mode to bench",
     ),

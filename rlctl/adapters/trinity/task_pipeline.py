@@ -37,7 +37,7 @@ WEIGHTS: Mapping[str, float] = {"difficulty": -0.7, "usage_frequency": -0.5, "qu
 def _read(view: Reading) -> Iterator[Flow]:
     pipeline = view.get(ROOT)
     if not isinstance(pipeline, Mapping):
-        yield Flow((), None, (view.path(ROOT),), "mapped", "holds nothing")
+        yield Flow((), None, (view.path(ROOT),), "mapped", "is empty")
         return
     if view.get(f"{ROOT}.{FILE}"):
         yield from _read_file(view)
@@ -140,7 +140,7 @@ def _write(view: Writing) -> Iterator[Out]:
     yield from _write_priority(view, priority)
 
 
-NO_OPERATOR = "Trinity reads and sorts rows only with operators, and none is written"
+NO_OPERATOR = "Trinity reads and sorts rows only with operators, but none is written"
 NO_INPUT = (
     "Trinity's operators read separate files and write to the path of the first task set, which must not exist: "
     "pass --set data.operators_input=FOLDER"

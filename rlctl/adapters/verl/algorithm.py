@@ -75,7 +75,7 @@ ADVANTAGES = {
     "opo": "opo",
 }
 LOSSES = {"vanilla": "ppo_clip", "gspo": "gspo", "cispo": "cispo", "sapo": "sapo", "gpg": "policy_gradient"}
-NO_ESTIMATOR = "verl has no estimator {name}"
+NO_ESTIMATOR = "verl has no advantage estimator {name}"
 
 
 def _kl(key: str) -> Names:
@@ -332,7 +332,7 @@ RULES: list[Rule] = [
     Dropped("algorithm.policy_loss.weight_bound", "verl's gpg has no importance weight"),
     Dropped("algorithm.policy_loss.positive_weight", "verl has no topr"),
     Dropped("algorithm.policy_loss.negative_weight", "verl has no topr"),
-    Dropped("algorithm.advantage.args", "verl's estimator has no such argument: it computes its own way"),
+    Dropped("algorithm.advantage.args", "verl's estimator has no such argument, so it computes something else"),
     CustomRule(
         "aggregation",
         (DialectKey(f"{A}.loss_agg_mode", "token-mean", "0.4"),),

@@ -117,7 +117,7 @@ def read_total(view: Reading) -> Iterator[Flow]:
     """Steps of the run, which counts prompts."""
     prompts, found = view.get(SAMPLES), round_of(view)
     if isinstance(prompts, int) and found is not None:
-        note = said("{prompts} prompts / {found} a step", prompts=prompts, found=found[0])
+        note = said("{prompts} prompts / {found} per step", prompts=prompts, found=found[0])
         yield Flow(view.to("schedule.total_steps"), max(1, prompts // found[0]), (view.path(SAMPLES),), "derived", note)
 
 
@@ -142,7 +142,11 @@ def read_devices(view: Reading) -> Iterator[Flow]:
             said("{each} to train + {own} for rollout on each node", each=each, own=own),
         )
     else:
-        total, per_node, note = 1, mine * each + nodes * own, "nodes of two sizes, counted as one size"
+        total, per_node, note = (
+            1,
+            mine * each + nodes * own,
+            "the training and rollout nodes differ in size; rlctl assumes one size",
+        )
     yield Flow(view.to("placement.nodes"), total, (used[0], used[2]), "derived", note)
     yield Flow(view.to("placement.devices_per_node"), per_node, (used[1], used[3]), "derived", note)
     yield Flow(view.to("placement.layout"), "split", used[2:])

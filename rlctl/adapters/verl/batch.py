@@ -65,7 +65,9 @@ class Prompts(Calculation):
                 near=near,
             )
             prompts = max(1, round(value / group))
-        note = said("{mini} responses / {group} a prompt = {prompts} prompts", mini=value, group=group, prompts=prompts)
+        note = said(
+            "{mini} responses / {group} per prompt = {prompts} prompts", mini=value, group=group, prompts=prompts
+        )
         return Computed(prompts, note, lost=lost)
 
 
@@ -150,7 +152,7 @@ def _write_total(view: Writing) -> Iterator[Out]:
         how, note = (
             "derived",
             said(
-                "{total_optimizer_steps} optimizer steps / {each} a step",
+                "{total_optimizer_steps} optimizer steps / {each} per step",
                 total_optimizer_steps=schedule.total_optimizer_steps,
                 each=each,
             ),
@@ -160,7 +162,7 @@ def _write_total(view: Writing) -> Iterator[Out]:
         how, note = (
             "derived",
             said(
-                "{total_epochs} x {count} rows / {prompts_per_step} a step",
+                "{total_epochs} x {count} rows / {prompts_per_step} per step",
                 total_epochs=schedule.total_epochs,
                 count=count,
                 prompts_per_step=view.config.batch.prompts_per_step,

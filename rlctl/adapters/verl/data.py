@@ -103,7 +103,7 @@ def _files(
 
 def _write_episodes(view: Writing, kind: str, key: str, sources: Any) -> Iterator[Out]:
     """Sources without rows, of which verl has none."""
-    note = "verl starts an episode for each row of a file, and the source has no rows"
+    note = "verl starts an episode for each row of a file, but the source has no rows"
     named = f"${{oc.env:VERL_{'TRAIN' if kind == 'train' else 'VAL'}_FILES}}"
     formats = tuple(("data", kind, index, "format") for index in range(len(sources)))
     yield Flow(view.path(key), named, formats, "derived", note, always=True)
@@ -245,7 +245,11 @@ def _write_evaluation(view: Writing) -> Iterator[Out]:
     if view.version < (0, 7) and first["evaluation_sampling"]["temperature"] > 0:
         temperature = ("data", "eval", 0, "evaluation_sampling", "temperature")
         yield Flow(
-            view.path(f"{R}.val_kwargs.do_sample"), True, (temperature,), "derived", "otherwise verl samples greedily"
+            view.path(f"{R}.val_kwargs.do_sample"),
+            True,
+            (temperature,),
+            "derived",
+            "without it, verl evaluates greedily",
         )
     for name, (value, field) in values.items():
         used: list[KeyPath] = [("data", "eval", index, *field.split(".")) for index in range(len(sources))]
@@ -451,7 +455,7 @@ RULES: list[Rule] = [
     Dropped("data.priority", "verl has no data operators", None),
     Dropped("data.priority.**", "verl has no data operators"),
     *[
-        Dropped(f"data.{name}", "of sft and dpo only")
+        Dropped(f"data.{name}", "used only by sft and dpo")
         for name in ("max_sequence_tokens", "sequence_truncation", "multi_turn_loss")
     ],
 ]

@@ -79,7 +79,7 @@ def _read(view: Reading) -> Iterator[Flow]:
     if view.get(ARGS["with_rewards"][0]):
         yield Flow((*to, "coefficient"), view.get(TYPED["coefficient"][0]), (weight,), same=True)
     else:
-        yield Flow((), None, (weight,), "dead", "it weighs the divergence against rewards, and use_task_rewards is off")
+        yield Flow((), None, (weight,), "dead", "it weighs the divergence against rewards, but use_task_rewards is off")
     for name, (key, _) in ARGS.items():
         yield Flow((*to, "args", name), view.get(key), (view.path(key),), same=True)
     for path, value in _leaves(view.get(D)):

@@ -93,8 +93,8 @@ ESTIMATORS: Mapping[str, Nearest] = {
     "opmd": Nearest("grpo", "the reward minus the group's mean, without a soft baseline", UNSCALED),
     "asymre": Nearest("grpo", "the reward minus the group's mean, without a shift", UNSCALED),
     "rec": Nearest("grpo", "the reward minus the group's mean; no response is filtered", UNSCALED),
-    "clipb": Nearest("grpo", "it does not filter tokens by entropy"),
-    "clipv": Nearest("grpo", "it does not filter tokens by entropy"),
+    "clipb": Nearest("grpo", "verl's does not filter tokens by entropy"),
+    "clipv": Nearest("grpo", "verl's does not filter tokens by entropy"),
     **dict.fromkeys(
         ("optimal_token_baseline", "tir_optimal_token_baseline"),
         Nearest("grpo", "the reward minus the group's mean, equal for every token", UNSCALED, until="0.6"),
@@ -129,7 +129,7 @@ LOSSES: Mapping[str, Nearest] = {
     "kimi15": Nearest("gpg", "it has no trust region around the old policy"),
     "sppo": Nearest("vanilla", CLIPS),
     "rec": Nearest("vanilla", CLIPS),
-    "segment": Nearest("vanilla", said("{clips} token by token", clips=CLIPS)),
+    "segment": Nearest("vanilla", said("{clips}, for each token separately", clips=CLIPS)),
     "ppo": Nearest("vanilla", CLIPS),
     "sft": Nearest("gpg", "it weighs responses by their advantages"),
 }

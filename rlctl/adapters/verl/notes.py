@@ -147,8 +147,10 @@ CARRIED = [
     *carried("disaggregated prefill and decoding", f"{R}.disaggregation.**"),
     *carried("speculative decoding follows the model block", f"{R}.mtp", f"{R}.mtp.**"),
     *carried("verl's transfer queue", "transfer_queue.**"),
-    *carried("debugging stand-ins", "skip.**", f"{R}.skip_rollout", f"{R}.skip_dump_dir", f"{R}.skip.**"),
-    *carried("elastic instances", "trainer.esi_redundant_time"),
+    *carried(
+        "stand-ins that verl uses for debugging", "skip.**", f"{R}.skip_rollout", f"{R}.skip_dump_dir", f"{R}.skip.**"
+    ),
+    *carried("applies only to elastic instances of verl's cloud setup", "trainer.esi_redundant_time"),
     *carried("verl's choice of trainer", "trainer.use_v1", "trainer.use_legacy_worker_impl", "trainer.v1.**"),
     *carried("verl's reward loop", "reward.**", "reward_model.**", "reward_manager.**", "sandbox_fusion.**"),
     *carried(
@@ -180,7 +182,7 @@ CARRIED = [
     *carried("FSDP details", "*.*.fsdp_config.**", "critic.fsdp.**", "engine.**"),
     *carried("Megatron details", "*.*.megatron.**", "critic.megatron.**"),
     *carried("chunk size of the entropy", "*.*.entropy_from_logits_chunk_size"),
-    *carried("limits of group filtering", "algorithm.filter_groups.**"),
+    *carried("limits on how often verl refills filtered groups", "algorithm.filter_groups.**"),
     *carried("loss scale of the critic", "critic.loss_scale_factor"),
     *carried("the reference's own model", "actor_rollout_ref.ref.model"),
     *carried("one of verl's trainers", "async_training.**", "rollout.**", free=True),
@@ -216,19 +218,24 @@ RECIPES = [
 ]
 UNSUPPORTED = [
     *unsupported(
-        "tools whose descriptions count toward the prompt length when verl filters overlong prompts",
+        "only verl counts these tools' descriptions toward the prompt length when it filters overlong prompts",
         "data.tool_config_path",
         "data.function_tool_path",
     ),
     *unsupported(
-        "agent loops that rows name: convert each into an agent of type function", f"{R}.agent.agent_loop_config_path"
+        "rows name these agent loops, which only verl can run; rewrite each as an agent of type function",
+        f"{R}.agent.agent_loop_config_path",
     ),
     *unsupported(
-        "a simulated user, which verl 0.8 no longer has: a conversation ends with the model's first answer without a call",
+        "verl 0.8 removed simulated users: a conversation ends with the model's first answer without a call",
         f"{R}.multi_turn.interaction_config_path",
         until="0.7",
     ),
-    *unsupported("a class that replaces verl's engine servers", f"{R}.agent.custom_async_server.**", until="0.5"),
+    *unsupported(
+        "only verl can run this class, which replaces its engine servers",
+        f"{R}.agent.custom_async_server.**",
+        until="0.5",
+    ),
     *carried("how SGLang joins messages", f"{R}.multi_turn.format", since="0.4", until="0.4"),
     *carried(
         "how two renderings of a conversation are compared; rlctl keeps the generated tokens and counts differences",
@@ -236,12 +243,21 @@ UNSUPPORTED = [
         f"{R}.multi_turn.tokenization_sanity_check_mode",
         until="0.6",
     ),
-    *unsupported("a class that replaces verl's agent loops", f"{R}.agent.agent_loop_manager_class", since="0.7"),
     *unsupported(
-        "whether a checkpoint with missing weights is refused", "*.*.checkpoint.strict", "critic.checkpoint.strict"
+        "only verl can run this class, which replaces its agent loops",
+        f"{R}.agent.agent_loop_manager_class",
+        since="0.7",
     ),
-    *unsupported("whether rendering turn by turn may differ", "data.ignore_input_ids_mismatch"),
-    *unsupported("padding of rows to one length", "data.pad_mode"),
+    *unsupported(
+        "only verl can choose whether to load a checkpoint that lacks weights",
+        "*.*.checkpoint.strict",
+        "critic.checkpoint.strict",
+    ),
+    *unsupported(
+        "only verl can choose whether turn-by-turn rendering may differ from rendering the whole conversation",
+        "data.ignore_input_ids_mismatch",
+    ),
+    *unsupported("only verl can pad all rows to one length", "data.pad_mode"),
     *carried(
         "the overlong penalty as a separate metric",
         "reward.reward_kwargs.overlong_buffer_cfg.log",
@@ -249,7 +265,10 @@ UNSUPPORTED = [
         "reward_model.overlong_buffer.log",
     ),
     *unsupported(
-        "one of verl's scripts: pass the composed config instead", "--config-name", "--config-path", "--config-dir"
+        "verl's script composes the config from this option; pass the composed config instead",
+        "--config-name",
+        "--config-path",
+        "--config-dir",
     ),
 ]
 NOTES: tuple[Noted, ...] = (*HYDRA, *DEAD, *UNSUPPORTED, *CARRIED, *RECIPES)

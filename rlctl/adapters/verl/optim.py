@@ -210,6 +210,9 @@ def fsdp_shape(prefix: str, to: str) -> OneOf:
     )
 
 
+TICKS = {"step": "steps", "optimizer_step": "optimizer steps"}
+
+
 def ticks_of(schedule: str) -> FollowsFrom:
     """What moves the rate: an ``update_actor`` of verl's, which is a step, or a part of one where training is asynchronous."""
     to, unchanged = f"{schedule}step_unit", "the rate changes as often, or is constant"
@@ -235,9 +238,9 @@ def ticks_of(schedule: str) -> FollowsFrom:
         note=unchanged,
         harmless=((as_often, unchanged),),
         reason=lambda view: said(
-            "verl's schedule counts {per}s, not {tick}s",
-            per="mini-batch" if is_separate(view) else "step",
-            tick=view.get(to).replace("_", " "),
+            "verl's schedule counts {per}, not {ticks}",
+            per="mini-batches" if is_separate(view) else "steps",
+            ticks=TICKS[view.get(to)],
         ),
         formula="once an update_actor",
     )

@@ -263,7 +263,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{ROLLOUT}.name",
         lambda v: v[f"{ROLLOUT}.name"] in (None, "???"),
-        said("{rollout}.name is not set, and verl has no default for it", rollout=ROLLOUT),
+        said("{rollout}.name is not set, but verl has no default for it", rollout=ROLLOUT),
         "verl/trainer/config/rollout/rollout.yaml",
         said("set {rollout}.name to vllm or sglang", rollout=ROLLOUT),
     ),
@@ -424,7 +424,7 @@ ROWS: tuple[Requirement, ...] = (
             f"{ROLLOUT}.{name}",
             lambda v, name=name: not _in_turns(v) and v.number(f"{ROLLOUT}.{name}", 0) <= 0,  # type: ignore[misc]
             said(
-                "{rollout}.{name} is {{{rollout}.{name}}}, and separate_async needs dedicated rollout devices",
+                "{rollout}.{name} is {{{rollout}.{name}}}, but separate_async needs dedicated rollout devices",
                 rollout=ROLLOUT,
                 name=name,
             ),

@@ -66,7 +66,7 @@ def _read_args(view: Reading) -> Iterator[Flow]:
         elif items:
             yield Flow((), None, (place,), "dead", said("the engine is {name}", name=name))
         elif view.written(f"{R}.engine_kwargs"):
-            yield Flow((), None, (place,), "mapped", "holds nothing")
+            yield Flow((), None, (place,), "mapped", "is empty")
 
 
 def _is_foreign(engine: Any) -> bool:

@@ -47,7 +47,9 @@ class Rows(Calculation):
         if view.get("batch.micro_batch.unit") == "responses":
             return value
         longest = view.config.data.max_sequence_tokens or view.config.model.max_context_tokens or value
-        return Computed(max(1, value // longest), said("{size} tokens / {longest} a row", size=value, longest=longest))
+        return Computed(
+            max(1, value // longest), said("{size} tokens / {longest} per row", size=value, longest=longest)
+        )
 
 
 OBJECTIVE = Dropped("algorithm.objective.type", "verl's SFT trainer supports only SFT", "sft")
@@ -83,7 +85,7 @@ def common(each_epoch: str = "") -> list[Rule]:
         Dropped("data.**", "verl's SFT trainer does not read it"),
         Dropped("batch.**", "verl's SFT trainer makes one optimizer step per step"),
         Dropped("schedule.**", NO_KEY),
-        *unread("not part of supervised training", "run"),
+        *unread("supervised training does not use this key", "run"),
         Dropped("train.**", NO_KEY),
         Dropped("model.**", NO_KEY),
     ]

@@ -120,7 +120,7 @@ def _read_overlong(view: Reading) -> Iterator[Flow]:
         return
     manager = next((name for key in MANAGER_KEYS if view.written(key) and (name := view.get(key))), "naive")
     if block != RECIPE and manager in DEAF_MANAGERS:
-        why = said("only the reward manager {dapo} reads it, and {manager} is set", dapo=DAPO, manager=manager)
+        why = said("only the reward manager {dapo} reads it, but {manager} is set", dapo=DAPO, manager=manager)
         yield Flow(view.to(SHAPING), None, ())
         yield Flow((), None, (view.path(block), *limits), "dead", why)
         return

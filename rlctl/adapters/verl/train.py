@@ -154,7 +154,7 @@ def _overrides(key: str, to: str) -> CustomRule:
         if rest:
             yield Flow(view.to(to), dict(rest), places, same=True)
         else:
-            yield Flow((), None, places, "mapped", "holds nothing")
+            yield Flow((), None, places, "mapped", "is empty")
 
     def write(view: Writing) -> Iterator[Out]:
         value, used = view.get(to), (view.to(to),)

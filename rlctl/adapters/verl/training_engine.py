@@ -191,7 +191,7 @@ def _counted_as_trained(view: Writing, by: str, size: int) -> tuple[str, int, st
         return (
             "responses",
             max(1, size // longest),
-            said("{size} tokens / {longest} a sequence; {why}", size=size, longest=longest, why=why),
+            said("{size} tokens / {longest} per sequence; {why}", size=size, longest=longest, why=why),
         )
     return (
         "tokens",

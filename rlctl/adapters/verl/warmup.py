@@ -138,7 +138,7 @@ def _counted(view: Reading) -> tuple[Provenance, str]:
     each = steps_of_update(view)
     if each is None:
         return "mapped", ""
-    return "derived", said("verl's schedule counts update_actor calls, which is {each} optimizer steps", each=each)
+    return "derived", said("verl's schedule counts update_actor calls, each of {each} optimizer steps", each=each)
 
 
 def run_ticks(view: Writing, schedule: str) -> int | None:

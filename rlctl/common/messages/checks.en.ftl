@@ -34,7 +34,7 @@ reward-names = { $count } rewards are named '{ $name }', so their metrics would 
     .hint = give each reward its own name
 
 auxiliary-models = { $reason }
-    .about = An auxiliary model has a name twice or too few devices, or a judge names one that doesn't exist.
+    .about = Two auxiliary models share a name, one has too few devices, or a judge refers to one that doesn't exist.
     .hint = { $advice }
 
 judge-model = judge '{ $name }' has no model
@@ -185,7 +185,7 @@ evaluation-without-data = schedule.evaluate_every is set, but data.eval is empty
     .hint = add a dataset to data.eval, or remove schedule.evaluate_every
 
 step-prompts = { $prompts } prompts x { $each } = { $responses } responses
-step-experts = { $prompts } prompts x { $each } + { $experts } of experts = { $responses } responses
+step-experts = { $prompts } prompts x { $each } + { $experts } expert responses = { $responses } responses
 step-responses = { $responses ->
         [one] one response
        *[other] { $responses } responses
@@ -404,7 +404,7 @@ not-supported_replay-mix = algorithm.router_replay is recompute, but no pass bef
     .hint = { $fix }
 not-supported_replay-agents = algorithm.router_replay is rollout, but engines report the experts of single responses, not of an agent's turns
     .hint = set it to recompute
-not-supported_replay-rollout = algorithm.router_replay is recompute, but with old_log_probs: rollout no pass records the experts
+not-supported_replay-rollout = algorithm.router_replay is recompute, but algorithm.old_log_probs: rollout skips the pass that records the experts
     .hint = set algorithm.old_log_probs to recompute, or { $fix }
 not-supported_profiler-gpu = profiling.tool torch_memory records GPU allocations, but the run is on CPU
     .hint = set profiling.tool to torch, with contents [memory]

@@ -100,3 +100,11 @@ end-stages = { $count ->
 end-step = step { $step } of { $stage }: { $folder }
 end-no-step = { $over }, no step of { $stage } yet; a resumed run starts { $stage }
 end-nothing = nothing yet; a resumed run starts from the beginning
+
+# rlctl try
+
+sample-prompt-id = prompt id
+sample-source = dataset
+sample-prompt = prompt
+sample-answer = answer
+sample-weight-version = weight version

@@ -96,3 +96,11 @@ end-stages = 阶段 { $names } 已完成
 end-step = { $stage } 的第 { $step } 步：{ $folder }
 end-no-step = { $over }，{ $stage } 尚未保存任何一步；恢复时从 { $stage } 开始
 end-nothing = 尚无内容；恢复时从头开始
+
+# rlctl try
+
+sample-prompt-id = prompt 编号
+sample-source = 数据集
+sample-prompt = prompt
+sample-answer = 标准答案
+sample-weight-version = 权重版本

@@ -105,12 +105,12 @@ reward-missing = ROLL needs a reward worker, but the source has no reward
     .hint = add one: rewards.{ $domain }.worker_cls, and { $data }.domain_interleave_probs.{ $domain }: 1.0
 
 start-script = only start_rlvr_vl_pipeline.py reads images; start_rlvr_pipeline.py accepts the same file and ignores them
-    .about = ROLL decides by its start script what it reads of the file.
-    .hint = start it with that script; the rows need the columns { $columns }
+    .about = Which keys ROLL reads depends on the start script.
+    .hint = start ROLL with that script; the rows need the columns { $columns }
 
 ## Training
 
-micro-batches-in-sequences = micro-batches of { $tokens } tokens become at most { $each } sequences of up to { $longest } tokens: results don't change, but a GPU that took { $tokens } tokens at a time takes { $each } sequences, however short
+micro-batches-in-sequences = ROLL's micro-batches hold at most { $each } sequences (of up to { $longest } tokens), however short, where the source packs up to { $tokens } tokens. Results don't change, but short sequences train slower
     .about = ROLL counts micro-batches in sequences, which can be slower.
     .hint = raise per_device_train_batch_size if responses are shorter, or set { $dynamic }, which changes the optimizer steps
 

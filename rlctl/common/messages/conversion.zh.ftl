@@ -100,11 +100,11 @@ reward-missing = ROLL 需要奖励 worker，而源配置没有奖励
 
 start-script = 只有 start_rlvr_vl_pipeline.py 读取图像；start_rlvr_pipeline.py 接受同样的文件，但会忽略图像
     .about = ROLL 读取文件的哪些内容由启动脚本决定。
-    .hint = 请用该脚本启动；数据行需要 { $columns } 这些列
+    .hint = 请用该脚本启动 ROLL；数据行需要 { $columns } 这些列
 
 ## 训练
 
-micro-batches-in-sequences = { $tokens } 个 token 的 micro-batch 变成最多 { $each } 条、每条最长 { $longest } 个 token 的序列：结果不变，但原来一次处理 { $tokens } 个 token 的 GPU 现在一次只处理 { $each } 条，不论多短
+micro-batches-in-sequences = ROLL 的 micro-batch 不论序列多短，最多只放 { $each } 条（每条最长 { $longest } 个 token）；源配置则最多装满 { $tokens } 个 token。结果不变，但短序列训练会变慢
     .about = ROLL 的 micro-batch 按序列计数，可能更慢。
     .hint = 回答较短时调大 per_device_train_batch_size，或设置 { $dynamic }，但后者会改变优化器步
 

@@ -23,7 +23,7 @@ plan-on = 设备 { $devices }
 plan-batch = batch
 plan-schedule = 进度安排
 plan-memory = 显存
-plan-cost = 开销
+plan-cost = 计算量
 plan-prompts = { $prompts } 条 prompt x { $each } 条回答 = { $responses } 条回答
 plan-responses = { $responses } 条回答
 plan-mini-batches = { $count } 个 mini-batch，每个 { $size } 条{ $last ->
@@ -47,7 +47,7 @@ plan-gib = { $gib } / { $of } GiB
 plan-rest = 其余 { $gib }
 plan-role-memory = { $role } 每个设备 { $gib } GiB：{ $parts }
 plan-role-memory-little = { $role } 每个设备不到 0.1 GiB
-plan-operations = 每步最多 { $flops } 次运算
+plan-operations = 每步最多 { $flops } FLOPs
 plan-training-time = 训练约 { $time }
 plan-generation-time = 生成约 { $time }
 plan-overflow = 显存不足：{ $problem }

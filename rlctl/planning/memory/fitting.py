@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.common.errors import PlanError
+from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.planning import arithmetic
@@ -58,13 +59,19 @@ class Fit:
         """What does not fit, as a sentence."""
         worst = self.worst
         if worst.lacking:
-            return (
-                f"the rollout engine's memory share lacks {worst.lacking:.1f} GiB for its weights and the KV cache of one "
-                "sequence"
+            return said(
+                "the rollout engine's memory share lacks {lacking:.1f} GiB for its weights and the KV cache of one sequence",
+                lacking=worst.lacking,
             )
-        return (
-            f"{worst.phase} needs {worst.gib:.0f} GiB on a device of {self.gib:g} GiB, of which {USABLE:.0%} can be filled; "
-            f"the largest part is {worst.largest.name} with {worst.largest.gib:.1f} GiB"
+        return said(
+            "{phase} needs {gib:.0f} GiB on a device of {device:g} GiB, of which {usable:.0%} can be filled; the "
+            "largest part is {name} with {part:.1f} GiB",
+            phase=worst.phase,
+            gib=worst.gib,
+            device=self.gib,
+            usable=USABLE,
+            name=worst.largest.name,
+            part=worst.largest.gib,
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.filenames import expanded
+from rlctl.common.messages.reasons import said
 from rlctl.planning.models.build import built_shape, can_build
 from rlctl.planning.models.families import FAMILIES, shape_of
 from rlctl.planning.models.shape import ModelShape
@@ -38,12 +39,21 @@ def why_unknown(path: str) -> str:
     file = expanded(path) / "config.json"
     data = _config(path)
     if data is None:
-        return f"rlctl does not know {path!r} and found no {file}; pass a local folder with the model's config.json"
+        return said(
+            "rlctl does not know {path!r} and found no {file}; pass a local folder with the model's config.json",
+            path=path,
+            file=file,
+        )
     family = data.get("model_type")
     if family not in FAMILIES:
         missing = "" if can_build() else "; install rlctl[runtime], so that Transformers can count it"
-        return f"{file} is of the family {family!r}, whose size rlctl cannot compute{missing}"
-    return f"{file} lacks a key that the size of {family} models depends on"
+        return said(
+            "{file} is of the family {family!r}, whose size rlctl cannot compute{missing}",
+            file=file,
+            family=family,
+            missing=missing,
+        )
+    return said("{file} lacks a key that the size of {family} models depends on", file=file, family=family)
 
 
 def _config(path: str) -> dict[str, Any] | None:

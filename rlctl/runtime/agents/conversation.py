@@ -60,8 +60,8 @@ class Renderer:
         if text.count(MARKER) != 1:
             raise RunError(
                 said(
-                    "{where}: the chat template shows the content of an assistant message {count} times; expected once, "
-                    "since what follows it goes between two generations",
+                    "{where}: the chat template renders the content of an assistant message {count} times; expected "
+                    "once, so that rlctl can continue after it",
                     where=self._where,
                     count=text.count(MARKER),
                 ),

@@ -106,8 +106,8 @@ class Recorder:
         elif self.merge == "trajectory" and self._rows and not fitting:
             raise Rewritten(
                 said(
-                    "call {number} does not continue the tokens of the calls before it, and samples of the agent is "
-                    "trajectory",
+                    "call {number} does not continue the tokens of the calls before it, but samples: trajectory of the "
+                    "agent needs one continuous sequence",
                     number=self._count + 1,
                 )
             )

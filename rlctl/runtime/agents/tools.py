@@ -77,7 +77,7 @@ def load_tools(agent: ToolsAgent) -> list[LoadedTool]:
     found = [
         each
         for place, tool in enumerate(agent.tools)
-        for each in _loaded(tool, f"tools[{place}] of the agent {agent.name!r}")
+        for each in _loaded(tool, said("tools[{place}] of the agent {name!r}", place=place, name=agent.name))
     ]
     names = Counter(tool.name for tool in found)
     twice = [name for name, count in names.items() if count > 1]
@@ -126,7 +126,7 @@ def _load(tool: PythonTool, where: str) -> LoadedTool:
     if tool.args and not is_class:
         raise RunError(
             said(
-                "{where} has args, and {name} is a function; only a class is made with args",
+                "{where} has args, but {name} is a function; only a class is made with args",
                 where=where,
                 name=tool.name,
             ),

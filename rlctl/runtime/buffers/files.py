@@ -144,11 +144,20 @@ class FileBuffer:
         return bool(self._seen or self._open) and not any(self._open.values())
 
     def _overdue(self, count: int) -> BufferTimeout:
-        there = f"{len(self._found)} are there" if self._path.exists() else "it does not exist"
+        there = said("it has {count}", count=len(self._found)) if self._path.exists() else "it does not exist"
         writing = [writer for writer, is_open in self._open.items() if is_open]
+        writers = (
+            said("{count} of its writers still run", count=len(writing)) if writing else "no run has written to it"
+        )
         return BufferTimeout(
-            f"waited {self._timeout:g} s for {count} groups of responses in the buffer {self._path}; {there}, "
-            f"and {f'{len(writing)} of its writers are still running' if writing else 'no run has written to it'}",
+            said(
+                "waited {seconds:g} s for {count} groups of responses in the buffer {path}; {there}; {writers}",
+                seconds=self._timeout,
+                count=count,
+                path=self._path,
+                there=there,
+                writers=writers,
+            ),
             hint="start or resume the run that fills it (run.mode: rollout_only), or raise buffer.read_timeout",
         )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.buffers.interface import POLL_SECONDS, BufferTimeout, Statistics, never, responses_in, version_of
 from rlctl.runtime.buffers.record import group_of, plain_of
 from rlctl.runtime.buffers.replay import Reuse
@@ -163,8 +164,15 @@ class MemoryBuffer:
 
     def _overdue(self, count: int) -> BufferTimeout:
         return BufferTimeout(
-            f"waited {self._timeout:g} s for {count} groups of responses; {len(self._waiting)} are there, "
-            f"{self._put} were put and {self._taken} taken so far",
+            said(
+                "waited {seconds:g} s for {count} groups of responses; the buffer has {waiting}, of {put} put in and {taken} "
+                "taken so far",
+                seconds=self._timeout,
+                count=count,
+                waiting=len(self._waiting),
+                put=self._put,
+                taken=self._taken,
+            ),
             hint="check why rollout is slow, or raise buffer.read_timeout",
         )
 

@@ -26,6 +26,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from rlctl.common.errors import RlctlError
+from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.runtime.buffers.interface import (
     POLL_SECONDS,
     BufferTimeout,
@@ -231,8 +232,14 @@ class SqlBuffer:
         groups, _ = self._try(self._waiting)
         writers = self._try(self._silences)
         return BufferTimeout(
-            f"waited {self._timeout:g} s for {count} groups of responses in the buffer {self._label} of "
-            f"{self._database.shown}; {groups} are there, and {writers}",
+            said(
+                "waited {seconds:g} s for {count} groups of responses in the buffer {path}; {there}; {writers}",
+                seconds=self._timeout,
+                count=count,
+                path=said("{label} of {database}", label=self._label, database=self._database.shown),
+                there=said("it has {count}", count=groups),
+                writers=writers,
+            ),
             hint="start or resume the run that fills it (run.mode: rollout_only), or raise buffer.read_timeout",
         )
 
@@ -243,8 +250,9 @@ class SqlBuffer:
         seen = []
         for row in rows:
             silent = max(0.0, now - row.alive_until + self._lease)
-            seen.append(f"{row.name} {'has ended' if row.ended else f'last responded {silent:.0f} s ago'}")
-        return f"of its writers {', '.join(seen)}" if seen else "no run has written to it"
+            state = "has ended" if row.ended else said("last responded {seconds:.0f} s ago", seconds=silent)
+            seen.append(said("{name} {state}", name=row.name, state=state))
+        return said("its writers: {names}", names=together(seen, COMMAS)) if seen else "no run has written to it"
 
     # weights
 

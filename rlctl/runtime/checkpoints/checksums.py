@@ -6,6 +6,7 @@ import json
 import zlib
 from pathlib import Path
 
+from rlctl.common.messages.reasons import said
 from rlctl.common.regular_files import read_json
 
 CHECKSUMS = "checksums.json"
@@ -21,12 +22,12 @@ def damage(folder: Path) -> str:
     try:
         expected: dict[str, int] = dict(read_json(folder / CHECKSUMS))
     except (OSError, ValueError, TypeError):
-        return f"is incomplete: {CHECKSUMS}, which is written last, is missing or damaged"
+        return said("is incomplete: {file}, which is written last, is missing or damaged", file=CHECKSUMS)
     for name, value in expected.items():
         if not (folder / name).is_file():
-            return f"lacks the file {name}"
+            return said("lacks the file {name}", name=name)
         if _sum(folder / name) != value:
-            return f"is damaged: {name} does not match its checksum"
+            return said("is damaged: {name} does not match its checksum", name=name)
     return ""
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlctl.common.messages.reasons import lines_of, said, together
 from rlctl.config import Config, to_plain
 
 TERMS = ("algorithm", "batch", "schedule", "train")
 """Sections that a checkpoint tells of: what its run was trained by."""
 CURVE = ("train.lr_scheduler.", "train.optimizer.lr")
 """How keys begin that make the schedule of the learning rate."""
+DIFFERS = "  {key}: {there} in the checkpoint, {here} in this run"
+DIFFERS_BUT_CONTINUES = "  {key}: {there} in the checkpoint, {here} in this run; the checkpoint's values continue"
 SHOWN = 12
 """Keys that are listed at most."""
 
@@ -36,19 +39,20 @@ def describe_resume_diff(config: Config, step: int, other: Mapping[str, Any] | N
         other: ``terms`` of the run that wrote it; None of a checkpoint that does not tell.
     """
     takes = config.train.lr_scheduler.restore_from_checkpoint and "extra" in config.checkpoint.load_contents
-    curve = ", its learning-rate schedule (shape, length and peak)" if takes else ""
-    from_there = f"its step ({step}), its place in the data{curve}"
+    taken = said("its step ({step}) and its place in the data", step=step)
+    if takes:
+        taken = said("{taken}, and its learning-rate schedule (shape, length and peak)", taken=taken)
+    resuming = said("resuming another run's checkpoint with {taken}", taken=taken)
     if other is None:
-        return (
-            f"resuming another run's checkpoint with {from_there}; its checkpoint does not record that run's settings"
-        )
+        return together([resuming, "the checkpoint does not record that run's settings"])
     mine = terms(config)
     differing = [key for key in sorted({*mine, *other}) if mine.get(key) != other.get(key)]
+    if not differing:
+        return together([resuming, "both use the same training settings"])
     lines = [
-        f"\n  {key}: {other.get(key)!r} there, {mine.get(key)!r} here"
-        + ("; the checkpoint's values continue" if takes and key.startswith(CURVE) else "")
+        said(DIFFERS_BUT_CONTINUES if takes and key.startswith(CURVE) else DIFFERS, key=key, there=there, here=here)
         for key in differing[:SHOWN]
+        for there, here in [(repr(other.get(key)), repr(mine.get(key)))]
     ]
-    more = f"\n  and {len(differing) - SHOWN} further keys" if len(differing) > SHOWN else ""
-    told = f"; what differs:{''.join(lines)}{more}" if differing else "; both use the same training settings"
-    return f"resuming another run's checkpoint with {from_there}{told}"
+    more = said("  and {count} further keys", count=len(differing) - SHOWN) if len(differing) > SHOWN else ""
+    return lines_of([*lines, more], said("{resuming}; what differs:", resuming=resuming))

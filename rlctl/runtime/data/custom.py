@@ -64,7 +64,7 @@ class CustomRows:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return (self[number][key] for number in range(self.num_rows))
-        row = self._call(lambda: self._made[key], f"row {key}")
+        row = self._call(lambda: self._made[key], said("row {key}", key=key))
         if not isinstance(row, Mapping):
             raise RunError(
                 said(
@@ -158,7 +158,7 @@ def load_class(path: str, name: str) -> type:
     missing = [method for method in ("__len__", "__getitem__") if not hasattr(found, method)]
     if missing:
         raise RunError(
-            said("the class {name} of {file} has no {names}", name=name, file=file, names=" and no ".join(missing)),
+            said("the class {name} of {file} has no {names}", name=name, file=file, names=", ".join(missing)),
             hint=said("correct the class, or {key}", key=KEY),
         )
     return found

@@ -59,7 +59,7 @@ class ImageReader:
                 if not reads_images(config):
                     raise RunError(
                         said(
-                            "model.modality is vision, and {path} is a {model_type} model; images are read for {names}",
+                            "model.modality is vision, but {path} is a {model_type} model; images are read for {names}",
                             path=model.path,
                             model_type=config.model_type,
                             names=", ".join(FAMILIES),
@@ -144,7 +144,7 @@ def check_columns(dataset: Rows, source: DataSource, reader: ImageReader | None,
     if source.image_key in dataset.column_names and reader is None:
         raise RunError(
             said(
-                "{path} has the column {image_key!r} ({key}.image_key), and model.modality is text",
+                "{path} has the column {image_key!r} ({key}.image_key), but model.modality is text",
                 path=source.path,
                 image_key=source.image_key,
                 key=key,
@@ -175,7 +175,11 @@ def row_images(row: Mapping[str, Any], source: DataSource, reader: ImageReader |
     if reader is None or column is None or row.get(column) is None:
         return []
     folder = Path(source.path.removeprefix("file://")).expanduser().parent
-    return read_images(row[column], folder=folder, where=f"row {number} of {source.path}, {column}")
+    return read_images(
+        row[column],
+        folder=folder,
+        where=said("row {number} of {path}, {column}", number=number, path=source.path, column=column),
+    )
 
 
 def read_images(value: Any, *, folder: Path, where: str) -> list[Image]:
@@ -193,8 +197,9 @@ def read_images(value: Any, *, folder: Path, where: str) -> list[Image]:
     several = value if isinstance(value, list | tuple) else [value]
     pictures = []
     for number, each in enumerate(image for image in several if image is not None):
-        place = f"{where}: image {number + 1} of {len(several)}" if len(several) > 1 else f"{where}: the image"
-        pictures.append(_read(each, folder, place))
+        one = said("{where}: the image", where=where)
+        place = said("{where}: image {number} of {count}", where=where, number=number + 1, count=len(several))
+        pictures.append(_read(each, folder, place if len(several) > 1 else one))
     return pictures
 
 

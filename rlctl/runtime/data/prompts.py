@@ -161,7 +161,9 @@ class PromptSet(RowSet):
         return kept, SetReport(name, path, len(kept), dropped=len(over))
 
     def _where(self, row: int) -> str:
-        return f"row {row} of {self.source.path}, {self.source.prompt_key}"
+        return said(
+            "row {number} of {path}, {column}", number=row, path=self.source.path, column=self.source.prompt_key
+        )
 
     def several(self, positions: Sequence[int]) -> list[Prompt]:
         """The tasks at some positions; their texts are tokenized together."""

@@ -38,7 +38,8 @@ def judge_of(config: Config, operator: QualityFilter, where: str) -> Auxiliary:
     if any(operator.auxiliary_model in (each.name, each.path) for each in config.rollout.auxiliary_models):
         raise RunError(
             said(
-                "{where} asks the auxiliary model {auxiliary_model!r}, which the run serves only after its operators",
+                "{where} asks the auxiliary model {auxiliary_model!r}, which the run starts only after the data "
+                "operators are done",
                 where=where,
                 auxiliary_model=operator.auxiliary_model,
             ),

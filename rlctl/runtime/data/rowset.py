@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.config.sections.data import DataSource
 from rlctl.runtime.data.custom import CustomPart
 from rlctl.runtime.data.sources import Rows, missing_column, require_column, source_name
@@ -39,10 +40,11 @@ class SetReport:
     """Overlong prompts that are used and cut."""
 
     def __str__(self) -> str:
-        parts = [f"{self.name}: {self.rows} prompts" + (f" from {self.path}" if self.path else "")]
-        parts += [f"{self.dropped} overlong dropped"] if self.dropped else []
-        parts += [f"{self.cut} overlong cut"] if self.cut else []
-        return ", ".join(parts)
+        template = "{name}: {rows} prompts from {path}" if self.path else "{name}: {rows} prompts"
+        parts = [said(template, name=self.name, rows=self.rows, path=self.path)]
+        parts += [said("{count} overlong dropped", count=self.dropped)] if self.dropped else []
+        parts += [said("{count} overlong truncated", count=self.cut)] if self.cut else []
+        return together(parts, COMMAS)
 
 
 class RowSet(Sequence[Prompt]):

@@ -165,7 +165,7 @@ class SampleSet(Sequence[Sample]):
 
     def _tokens(self, position: int) -> tuple[list[int], list[bool]]:
         """Token ids of a row, and which of them are learnt."""
-        where, images = f"row {position} of {self.source.path}", self._images(position)
+        where, images = said("row {number} of {path}", number=position, path=self.source.path), self._images(position)
         parts = self._parts(self._dataset[position], where, len(images))
         encoded = [self._chat.encode([text], special=self._is_raw and not learn)[0] for text, learn in parts]
         if self._chat.images is not None:

@@ -208,7 +208,7 @@ def service_of(config: Config, where: str) -> Service:
     chosen = config.service.data_juicer
     if chosen is None or not (chosen.url or chosen.auto_start):
         raise RunError(
-            said("{where} is an operator of Data-Juicer, and service.data_juicer names no service", where=where),
+            said("{where} is an operator of Data-Juicer, but service.data_juicer names no service", where=where),
             hint="set service.data_juicer.url to one that runs, or auto_start: true and python: the Python with py-data-juicer",
         )
     return _started(chosen) if chosen.auto_start else _attached(chosen.url or "")

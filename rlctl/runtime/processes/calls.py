@@ -259,7 +259,7 @@ class Calls:
 
 def silence_of(sent: Sent, seconds: float, limit: float, overdue: str) -> WorkerLost | None:
     """Why a call that has taken ``seconds`` is given up; None if it is not. A relay gives up a worker before its caller does."""
-    name, hint = sent.name, f"see {sent.name} under logs/ in the run folder"
+    name, hint = sent.name, said("see {name} under logs/ in the run folder", name=sent.name)
     if sent.pulse is not None and sent.pulse.is_away():
         why = said(
             "its process has been unresponsive for {limit:g} s: it hangs, or its machine is down",
@@ -336,11 +336,15 @@ def _death(name: str, error: Exception) -> str:
 
     text = " ".join(str(error).split())
     if isinstance(error, ray.exceptions.OutOfMemoryError) or "running low on memory" in text:
-        return f"{name}: its process was killed because its machine ran low on memory"
+        return said("{name}: its process was killed because its machine ran low on memory", name=name)
     if isinstance(error, ray.exceptions.ActorUnavailableError):
-        return f"{name}: its process died or its machine is down: the connection to it closed"
+        return said("{name}: its process died or its machine is down: the connection to it closed", name=name)
     found = re.search(r"Worker exit detail: (.*?\.)( Some common causes| Ray| The actor|$)", text)
     if found is None:
-        return f"{name}: its process died ({text[:300]})"
+        return said("{name}: its process died ({reason})", name=name, reason=text[:300])
     out_of_reach = "End of file" in found[1] or "connection error" in found[1]
-    return f"{name}: its process died ({'it was killed, or it crashed' if out_of_reach else found[1]})"
+    return said(
+        "{name}: its process died ({reason})",
+        name=name,
+        reason="it was killed, or it crashed" if out_of_reach else found[1],
+    )

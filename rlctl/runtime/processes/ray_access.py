@@ -249,7 +249,7 @@ def _without_right_token(what: str) -> RunError:
         held = said(
             "you have none: {path} is empty" if empty else "you have none: {path} cannot be read", path=_token_file()
         )
-    return RunError(said("{what}: it requires Ray's token, and {held}", what=what, held=held), hint=hint)
+    return RunError(said("{what}: it requires Ray's token, but {held}", what=what, held=held), hint=hint)
 
 
 def address_to_join(address: str) -> str:
@@ -267,11 +267,11 @@ def address_to_join(address: str) -> str:
         return found[0]
     hint = "start one with `ray start --head`, name its address, or set runtime.ray.address to null for a private Ray"
     if not found:
-        raise RunError("runtime.ray.address is auto, and you have no Ray cluster on this machine", hint=hint)
+        raise RunError("runtime.ray.address is auto, but you have no Ray cluster on this machine", hint=hint)
     listed = ", ".join(found)
     raise RunError(
         said(
-            "runtime.ray.address is auto, and you have {count} Ray clusters on this machine: {listed}",
+            "runtime.ray.address is auto, but you have {count} Ray clusters on this machine: {listed}",
             count=len(found),
             listed=listed,
         ),

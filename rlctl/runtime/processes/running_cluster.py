@@ -21,7 +21,7 @@ def device_of(address: str) -> Literal["cuda", "cpu"]:
         import ray
     except ImportError as error:
         raise MissingDependency(
-            "rlctl needs Ray to run, and Ray is not installed", hint=packages.install(packages.RUNTIME)
+            "rlctl needs Ray to run, but Ray is not installed", hint=packages.install(packages.RUNTIME)
         ) from error
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from rlctl.common.messages.reasons import COMMAS, said, together
+
 Resources = Mapping[str, float]
 ONE_NODE, OWN_NODES, ANY_NODES = "STRICT_PACK", "STRICT_SPREAD", "PACK"
 """Ray's names of where the bundles of a run are."""
@@ -45,7 +47,13 @@ def other_layout(node_of: Sequence[str], nodes: int, each: int) -> str:
     if len(node_of) > nodes * each or (len(most) == wanted and most[0][1] <= each):
         return ""
     held = " + ".join(str(count) for _, count in most)
-    return f"the plan has {nodes} nodes of {each} devices; the cluster gave {held} on {len(most)}"
+    return said(
+        "the plan has {nodes} nodes of {each} devices; the cluster gave {held} on {count}",
+        nodes=nodes,
+        each=each,
+        held=held,
+        count=len(most),
+    )
 
 
 def missing(
@@ -64,34 +72,51 @@ def missing(
     for node in nodes:
         total.update({name: amount for name, amount in node.items() if name in bundle})
     each = " and ".join(f"{amount:g} {name}" for name, amount in bundle.items())
-    asked = f"the run needs {count} x ({each})"
+    asked = said("the run needs {count} x ({each})", count=count, each=each)
     short = [
-        f"{count * amount - total[name]:g} {name} are missing: the cluster's {_nodes(nodes)} {total[name]:g}"
+        said(
+            "{lacking:g} {name} are missing: the cluster's {nodes} {total:g}",
+            lacking=count * amount - total[name],
+            name=name,
+            nodes=_nodes(nodes),
+            total=total[name],
+        )
         for name, amount in bundle.items()
         if total[name] < count * amount
     ]
     if short:
-        return f"{asked}; {', and '.join(short)}"
+        return together([asked, *short])
     room = [int(min(node.get(name, 0) // amount for name, amount in bundle.items())) for node in nodes]
     if sum(room) < count:
-        return f"{asked}; the cluster's {_nodes(nodes)} room for {sum(room)}, since each must fit on one node"
+        return together(
+            [
+                asked,
+                said(
+                    "the cluster's {nodes} room for {count}, because each must fit on one node",
+                    nodes=_nodes(nodes),
+                    count=sum(room),
+                ),
+            ]
+        )
     if strategy == ONE_NODE and max(room) < count:
-        return f"{asked} on one node (placement.nodes); the largest has room for {max(room)}"
+        return said(
+            "{asked} on one node (placement.nodes); the largest has room for {most}", asked=asked, most=max(room)
+        )
     if strategy == OWN_NODES and sum(map(bool, room)) < count:
         with_room = _nodes([node for node, each_has in zip(nodes, room, strict=True) if each_has])
-        return f"{asked}, each on a separate node (placement.nodes); {with_room} room"
+        return said("{asked}, each on a separate node (placement.nodes); {nodes} room", asked=asked, nodes=with_room)
     taken = [
-        f"{name} ({free.get(name, 0):g} of {total[name]:g} are free)"
+        said("{name} ({free:g} of {total:g} are free)", name=name, free=free.get(name, 0), total=total[name])
         for name, amount in bundle.items()
         if free.get(name, 0) < count * amount
     ]
     if taken:
-        return f"{asked}; other processes use too much {', and '.join(taken)}"
-    return f"{asked}; free resources are spread so that too few workers fit on one node"
+        return said("{asked}; other processes use too much {taken}", asked=asked, taken=together(taken, COMMAS))
+    return together([asked, "free resources are spread over nodes, so that too few workers fit on one node"])
 
 
 def _nodes(nodes: Sequence[Resources]) -> str:
-    return "1 node has" if len(nodes) == 1 else f"{len(nodes)} nodes have"
+    return "1 node has" if len(nodes) == 1 else said("{count} nodes have", count=len(nodes))
 
 
 def in_order_of_nodes(node_of: Sequence[str]) -> list[int]:

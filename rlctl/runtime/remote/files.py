@@ -200,7 +200,7 @@ def _inside(file: str, path: str, url: str) -> str:
     if ".." in Path(name).parts:
         raise RunError(
             said("{url} names a file outside of it: {file}", url=url, file=file),
-            hint="nothing was copied; delete that file there",
+            hint="nothing was copied; delete that file at the remote location",
         )
     return name
 

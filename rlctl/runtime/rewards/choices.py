@@ -96,7 +96,7 @@ def search_qa(call: Call, *, format_score: float = 0.0, part: bool = False) -> b
     Source: verl/utils/reward_score/search_r1_like_qa_em.py, from Search-R1.
     """
     if not isinstance(call.answer, Mapping) or "target" not in call.answer:
-        raise ValueError(f"the answer of search_qa must have a target, got {call.answer!r}")
+        raise ValueError(said("the answer of search_qa must have a target, got {answer!r}", answer=call.answer))
     target = call.answer["target"]
     targets = [plain(str(one)) for one in ([target] if isinstance(target, str) else target)]
     answers = re.findall(r"<answer>(.*?)</answer>", call.response, re.DOTALL)

@@ -66,4 +66,4 @@ def _import_module(path: str) -> ModuleType:
 
 
 def _import_file(file: Path) -> ModuleType:
-    return import_file(file, prefix="rlctl_reward", what=f"the reward file {file}")
+    return import_file(file, prefix="rlctl_reward", what=said("the reward file {file}", file=file))

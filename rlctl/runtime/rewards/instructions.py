@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlctl.common.errors import MissingDependency
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards.choices import after_last_thinking, repeated_share
 from rlctl.runtime.rewards.interface import Call, Outcome
 
@@ -36,7 +37,11 @@ def ifeval(call: Call, *, repetition_penalty: float = 0.0) -> Outcome:
     name = constraint.get("func_name") if isinstance(constraint, Mapping) else None
     if name not in CONSTRAINTS:
         raise ValueError(
-            f"the answer of ifeval must have a func_name, one of {', '.join(CONSTRAINTS)}; got {call.answer!r}"
+            said(
+                "the answer of ifeval must have a func_name, one of {names}; got {answer!r}",
+                names=", ".join(CONSTRAINTS),
+                answer=call.answer,
+            )
         )
     function = CONSTRAINTS[name]
     takes = inspect.signature(function).parameters
@@ -69,7 +74,7 @@ def _forbidden_words(text: str, forbidden_words: Sequence[str]) -> bool:
 
 def _letter_frequency(text: str, letter: str, count: int) -> bool:
     if len(letter) != 1:
-        raise ValueError(f"letter must be one character, got {letter!r}")
+        raise ValueError(said("letter must be one character, got {letter!r}", letter=letter))
     return text.count(letter) == count
 
 

@@ -208,7 +208,7 @@ def _list(answer: str, count: int) -> list[Outcome]:
     except ValueError:
         numbers = []
     if len(numbers) != count or any(number != number for number in numbers):
-        raise _unreadable(answer, f"a list of {count} numbers")
+        raise _unreadable(answer, said("a list of {count} numbers", count=count))
     return [Outcome(min(1.0, max(0.0, number))) for number in numbers]
 
 

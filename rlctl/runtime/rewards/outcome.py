@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from rlctl.common.errors import MissingDependency, RlctlError, RunError
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import Said, reason_of, said
 from rlctl.runtime.rewards.interface import BatchScore, Call, Failure, Outcome, Score
 from rlctl.runtime.user_code import last_lines
 
@@ -24,19 +24,21 @@ def as_outcome(result: Any) -> Outcome:
     """
     if isinstance(result, Mapping):
         if not is_number(result.get("score")):
-            raise TypeError(f"the reward is a mapping without a numeric 'score': {_short(result)}")
+            raise TypeError(said("the reward is a mapping without a numeric 'score': {found}", found=_short(result)))
         metrics = {str(k): float(v) for k, v in result.items() if k != "score" and is_number(v)}
         correct = bool(result["acc"]) if is_number(result.get("acc")) else None
         vote = None if result.get("pred") is None else str(result["pred"])
         return Outcome(_finite(result["score"]), correct, metrics, vote)
     if not is_number(result):
-        raise TypeError(f"the reward is {_short(result)}; expected a number, or a mapping with 'score'")
+        raise TypeError(
+            said("the reward is {found}; expected a number, or a mapping with 'score'", found=_short(result))
+        )
     return Outcome(_finite(result))
 
 
 def _finite(value: Any) -> float:
     if not math.isfinite(value):
-        raise ValueError(f"the reward is {float(value)}; expected a finite number")
+        raise ValueError(said("the reward is {reward}; expected a finite number", reward=float(value)))
     return float(value)
 
 
@@ -67,8 +69,9 @@ def attempt_all(score: BatchScore, calls: Sequence[Call]) -> list[Outcome | Fail
 
 
 def failure_of(error: BaseException) -> Failure:
-    """An exception as a failure, told by the last lines of its traceback."""
+    """An exception as a failure, told by its reason, or, of code that is not rlctl's, by the last lines of its traceback."""
     if isinstance(error, RlctlError):
         message = said("{message} ({hint})", message=error.message, hint=error.hint) if error.hint else error.message
         return Failure(message, broken=isinstance(error, RunError | MissingDependency))
-    return Failure(last_lines(error))
+    reason = reason_of(error)
+    return Failure(reason if isinstance(reason, Said) else last_lines(error))

@@ -198,7 +198,7 @@ class CallPool:
                     self._receive(child, batch)
                     continue
                 limit = LOAD_SECONDS if child.loading else self._timeout
-                self._lose(child, batch, f"took longer than {limit:g} s and was stopped")
+                self._lose(child, batch, said("took longer than {limit:g} s and was stopped", limit=limit))
 
     def _receive(self, child: _Child, batch: _Batch) -> None:
         try:
@@ -224,7 +224,7 @@ class CallPool:
                 hint=self._hint(),
             )
         for _ in range(len(child.pending) if self._together else 1):
-            batch.settle(child.pending.popleft(), Failure(f"the call {reason}"))
+            batch.settle(child.pending.popleft(), Failure(said("the call {reason}", reason=reason)))
         batch.waiting.extendleft(reversed(child.pending))
 
     def _hint(self) -> str:
@@ -280,8 +280,8 @@ def _ending(child: _Child) -> str:
     if status is None:
         return "closed its connection"
     if status < 0:
-        return f"ended its process by signal {signal.Signals(-status).name}"
-    return f"ended its process with status {status}"
+        return said("ended its process by signal {name}", name=signal.Signals(-status).name)
+    return said("ended its process with status {status}", status=status)
 
 
 def _kill(child: _Child) -> None:

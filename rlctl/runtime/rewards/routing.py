@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from rlctl.common.errors import RunError, nearest_and
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import lines_of, said
 from rlctl.config.sections.rewards import Reward
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.types import Prompt
@@ -65,7 +65,10 @@ def rewards_for(prompt: Prompt, rewards: Sequence[Reward], *, required: bool = T
     labels = (prompt.source, str(prompt.extra.get("tag")))
     found = [i for i, reward in enumerate(rewards) if _covers(reward.applies_to, labels)]
     if not found and required:
-        covered = "; ".join(f"{reward.name} applies to {', '.join(reward.applies_to or ())}" for reward in rewards)
+        covered = "; ".join(
+            said("{name} applies to {names}", name=reward.name, names=", ".join(reward.applies_to or ()))
+            for reward in rewards
+        )
         tag = said(" with the tag {extra!r}", extra=prompt.extra["tag"]) if "tag" in prompt.extra else ""
         raise RunError(
             said(
@@ -102,7 +105,7 @@ def combine(outcomes: Mapping[int, Outcome | Failure], rewards: Sequence[Reward]
     for i, outcome in outcomes.items():
         name = rewards[i].name
         if isinstance(outcome, Failure):
-            errors.append(f"{name}: {outcome.message}")
+            errors.append(said("{name}: {message}", name=name, message=outcome.message))
             components[name] = 0.0
             continue
         total += rewards[i].weight * outcome.score
@@ -111,4 +114,4 @@ def combine(outcomes: Mapping[int, Outcome | Failure], rewards: Sequence[Reward]
         verdicts += [outcome.correct] if outcome.correct is not None else []
         votes += [outcome.vote] if outcome.vote is not None else []
     correct = all(verdicts) if verdicts else None
-    return Score(total, components, correct, "\n".join(errors) or None, votes[0] if votes else None)
+    return Score(total, components, correct, lines_of(errors) or None, votes[0] if votes else None)

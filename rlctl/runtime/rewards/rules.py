@@ -54,7 +54,7 @@ def number(call: Call, *, tolerance: float = 0.0) -> bool:
     """The last number of the response equals the last number of the answer, up to ``tolerance``; 1,000 is 1000.0."""
     found, wanted = last_number(call.response), last_number(str(call.answer))
     if wanted is None:
-        raise ValueError(f"expected a number in the answer, found: {call.answer!r}")
+        raise ValueError(said("expected a number in the answer, found: {answer!r}", answer=call.answer))
     try:
         return found is not None and abs(found - wanted) <= Decimal(str(tolerance))
     except Overflow:  # 9e9999999 is a number and not the answer
@@ -173,7 +173,7 @@ def countdown(call: Call, *, format_score: float = 0.1) -> bool | float:
     """
     answer = json.loads(call.answer) if isinstance(call.answer, str) else call.answer
     if not isinstance(answer, Mapping) or not {"target", "numbers"} <= answer.keys():
-        raise ValueError(f"the answer of countdown must have target and numbers, got {answer!r}")
+        raise ValueError(said("the answer of countdown must have target and numbers, got {answer!r}", answer=answer))
     equations = re.findall(r"<answer>(.*?)</answer>", call.response.split("\n")[-1])
     if not equations:
         return False
@@ -283,6 +283,7 @@ def auto_rule(source: str) -> Auto:
     raise RunError(
         said("rule auto has no rule for the data source {source!r}; {known}", source=source, known=known),
         hint=NO_RULE.get(
-            source, f"set the reward's rule to one of {', '.join(RULES)}, or use a reward of type function"
+            source,
+            said("set the reward's rule to one of {names}, or use a reward of type function", names=", ".join(RULES)),
         ),
     )

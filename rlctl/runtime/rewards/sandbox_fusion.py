@@ -132,7 +132,9 @@ def cases_of(answer: Any, program: str) -> list[Case]:
     """
     tests = json.loads(answer) if isinstance(answer, str) else answer
     if not isinstance(tests, Mapping):
-        raise ValueError(f"the test cases are a {type(tests).__name__}; expected an object with inputs and outputs")
+        raise ValueError(
+            said("the test cases are a {kind}; expected an object with inputs and outputs", kind=type(tests).__name__)
+        )
     asserts = tests.get("assert_case")
     asserts = None if asserts is None else list(asserts)
     inputs, outputs = tests.get("inputs"), tests.get("outputs")
@@ -141,11 +143,21 @@ def cases_of(answer: Any, program: str) -> list[Case]:
         outputs = [None] * len(asserts) if outputs is None else outputs
     if inputs is None or outputs is None:
         raise ValueError(
-            f"the test cases have {', '.join(map(str, tests))}; expected inputs and outputs, or assert_case"
+            said(
+                "the test cases have {names}; expected inputs and outputs, or assert_case",
+                names=", ".join(map(str, tests)),
+            )
         )
     asserts = [""] * len(inputs) if asserts is None else asserts
     if not len(inputs) == len(outputs) == len(asserts) or not len(inputs):
-        raise ValueError(f"there are {len(inputs)} inputs, {len(outputs)} outputs and {len(asserts)} assertions")
+        raise ValueError(
+            said(
+                "there are {count} inputs, {count2} outputs and {count3} assertions",
+                count=len(inputs),
+                count2=len(outputs),
+                count3=len(asserts),
+            )
+        )
     name = tests.get("fn_name")
     return [
         Case(program, str(one), name or "", None if given is None else str(given), None if out is None else str(out))

@@ -80,7 +80,11 @@ class _Form:
             async with asyncio.timeout(seconds) as limit:
                 return self.read(await self._start(call))
         except Exception as error:  # noqa: BLE001 - a user's code may raise anything
-            return Failure(f"the call took longer than {seconds:g} s") if limit.expired() else failure_of(error)
+            return (
+                Failure(said("the call took longer than {seconds:g} s", seconds=seconds))
+                if limit.expired()
+                else failure_of(error)
+            )
 
 
 def bind(function: Function, signature: str, args: Mapping[str, Any], path: str, seconds: float) -> Loaded:
@@ -208,7 +212,9 @@ def _call_batch(function: Function, calls: Sequence[Call], args: Mapping[str, An
     )
     found = [as_outcome(result) for result in results]
     if len(found) != len(calls):
-        raise ValueError(f"the function returned {len(found)} scores for {len(calls)} responses")
+        raise ValueError(
+            said("the function returned {count} scores for {count2} responses", count=len(found), count2=len(calls))
+        )
     return found
 
 
@@ -234,7 +240,10 @@ def _summed(result: Any) -> Outcome:
     wrong = [name for name, value in result.items() if not is_number(value)]
     if wrong or not result:
         raise TypeError(
-            f"the reward is a mapping whose values are not all numbers: {', '.join(map(str, wrong)) or 'empty'}"
+            said(
+                "the reward is a mapping whose values are not all numbers: {value}",
+                value=", ".join(map(str, wrong)) or "empty",
+            )
         )
     parts = {str(name): float(value) for name, value in result.items()}
     correct = parts["accuracy"] > 0 if "accuracy" in parts else None

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards.interface import Call
 from rlctl.runtime.rewards.programs import Ran, SandboxedProgram
 from rlctl.runtime.rewards.sandbox_fusion import NAMES_BEFORE, cases_of, code_of, program_of
@@ -107,7 +108,10 @@ def _cases(value: Any) -> Sequence[Any]:
     cases = json.loads(value) if isinstance(value, str) else value
     if not isinstance(cases, Sequence) or not cases:
         raise ValueError(
-            f"the column test_cases contains {_short(value)}; expected a list of test cases, or its JSON text"
+            said(
+                "the column test_cases contains {short}; expected a list of test cases, or its JSON text",
+                short=_short(value),
+            )
         )
     return cases
 
@@ -129,7 +133,7 @@ def _field(case: Any, name: str) -> str:
     """A text of a test case; a list is its lines."""
     value = case.get(name) if isinstance(case, Mapping) else None
     if value is None:
-        raise ValueError(f"a test case has no {name}: {_short(case)}")
+        raise ValueError(said("a test case has no {name}: {short}", name=name, short=_short(case)))
     return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

@@ -57,7 +57,7 @@ def check_sglang(config: Config) -> None:
     names = argument_names()
     if names is None:
         raise MissingDependency(
-            "rollout.engine is sglang, and SGLang is not installed",
+            "rollout.engine is sglang, but SGLang is not installed",
             hint="pip install sglang on a GPU machine without vLLM (they need different versions of torch); "
             "or set rollout.engine to vllm or transformers",
         )
@@ -127,7 +127,7 @@ def _check_parallel(config: Config) -> None:
         raise RunError(
             said(
                 "rollout.parallel.expert_parallel_size is {expert_parallel_size}; SGLang spreads experts over the "
-                "tensor workers, which are {tensor_parallel_size}",
+                "{tensor_parallel_size} tensor-parallel workers",
                 expert_parallel_size=parallel.expert_parallel_size,
                 tensor_parallel_size=parallel.tensor_parallel_size,
             ),

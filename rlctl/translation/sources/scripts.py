@@ -117,7 +117,10 @@ def _with_arguments(how: Script) -> Script:
     after = next((word for word in how.arguments if not is_override(word)), None)
     if after is not None:
         raise UsageError(
-            said("{redacted!r} comes after the script, but --env sets arguments too", redacted=redacted(after))
+            said(
+                "both --env and {redacted!r} after the script give it arguments; use one of the two",
+                redacted=redacted(after),
+            )
         )
     others = {name: value for name, value in how.variables.items() if not name.isdecimal()}
     return replace(how, arguments=[*(given[place] for place in sorted(given)), *how.arguments], variables=others)

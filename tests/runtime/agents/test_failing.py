@@ -175,7 +175,7 @@ def test_rows_name_their_agent_and_unknown_ones_are_refused(task: Task, tmp_path
         data={"train": [{"path": str(task.folder / "train.parquet"), "agent": "single_turn"}], "eval": []},
     )
     assert single["agent/turns"] == 1
-    with pytest.raises(PlanError, match=r"data.train\[0\].agent is 'walker', and rollout.agents has flaky, world"):
+    with pytest.raises(PlanError, match=r"data.train\[0\].agent is 'walker', but rollout.agents has flaky, world"):
         make_plan(
             short(
                 task,

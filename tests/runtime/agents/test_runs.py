@@ -296,7 +296,7 @@ def test_rollout_ahead_of_training_works_with_agents(task: Task, tmp_path: Path,
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rollout": {"default_agent": "other"}}, "rollout.default_agent is 'other', and rollout.agents has none"),
+        ({"rollout": {"default_agent": "other"}}, "rollout.default_agent is 'other', but rollout.agents has none"),
         ({"algorithm": {"policy_filtration": {}, "advantage": "gae"}}, "algorithm.policy_filtration is not supported"),
         ({"run": {"skip": {"rollout": "dump"}}}, "run.skip.rollout is not supported with agents"),
     ],

@@ -28,7 +28,7 @@ def test_groups_come_out_whole_and_in_order(name: str, tmp_path: Path) -> None:
     groups = [group(index, n=index + 1) for index in range(5)]
     writer.put(groups[:3])
     assert reader.take(2) == groups[:2]
-    with pytest.raises(BufferTimeout, match="1 are there, and 1 of its writers are still running"):
+    with pytest.raises(BufferTimeout, match="it has 1; 1 of its writers still run"):
         reader.take(2)
     writer.put(groups[3:])
     writer.end_writing()
@@ -79,7 +79,7 @@ def test_a_line_that_a_killed_writer_left_is_cut_off_and_written_again(tmp_path:
     state, whole = writer.state(), path.read_bytes()
     writer.put([group(1)])
     path.write_bytes(path.read_bytes()[: len(whole) + 40])
-    with pytest.raises(BufferTimeout, match="1 are there"):
+    with pytest.raises(BufferTimeout, match="it has 1"):
         reader.take(2)
     again = FileBuffer(path, "w")
     again.restore(state)
@@ -162,7 +162,7 @@ def test_a_buffer_that_a_writer_is_about_to_fill_is_not_over(name: str, tmp_path
     else:
         path.mkdir()
     writer, reader = FileBuffer(path, "w"), FileBuffer(path, "r", read_timeout=0.05)
-    with pytest.raises(BufferTimeout, match="0 are there, and no run has written to it"):
+    with pytest.raises(BufferTimeout, match="it has 0; no run has written to it"):
         reader.take(1)
     writer.end_writing()
     assert reader.take(1) == [], "it had nothing to write"

@@ -58,7 +58,7 @@ def test_a_group_larger_than_the_capacity_goes_in_alone() -> None:
 def test_a_reader_is_told_what_it_waited_for() -> None:
     buffer = MemoryBuffer(read_timeout=0.05)
     buffer.put([group(0)])
-    with pytest.raises(BufferTimeout, match=r"waited 0.05 s for 3 groups of responses; 1 are there"):
+    with pytest.raises(BufferTimeout, match=r"waited 0.05 s for 3 groups of responses; the buffer has 1"):
         buffer.take(3)
     assert indices(buffer.take(1)) == [0], "nothing is lost by waiting in vain"
 

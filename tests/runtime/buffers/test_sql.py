@@ -70,10 +70,10 @@ def test_a_writer_waits_for_room(database: str, label: str) -> None:
 
 def test_who_waits_in_vain_is_told_of_whom(database: str, label: str) -> None:
     buffer = member(database, label, "reader", read_timeout=0.1)
-    with pytest.raises(BufferTimeout, match=r"waited 0.1 s for 2 groups .* 0 are there, and no run has written"):
+    with pytest.raises(BufferTimeout, match=r"waited 0.1 s for 2 groups .* it has 0; no run has written"):
         buffer.take(2)
     member(database, label, "some-writer").put([group(0)])
-    with pytest.raises(BufferTimeout, match=r"1 are there, and of its writers some-writer last responded \d s ago"):
+    with pytest.raises(BufferTimeout, match=r"it has 1; its writers: some-writer last responded \d s ago"):
         buffer.take(2)
     assert "rlctl:" not in str(database)
 

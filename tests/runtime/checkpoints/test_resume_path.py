@@ -37,11 +37,11 @@ def test_the_schedule_of_another_run_is_taken_up_and_told(task: Task, tmp_path: 
     seen = run_here(second, tmp_path / "second")
     told = [event["message"] for event in seen if event["kind"] == "advisory" and "another run's" in event["message"]]
     assert len(told) == 1, seen
-    assert "its step (1), its place in the data" in told[0]
+    assert "its step (1) and its place in the data" in told[0]
     assert ("its learning-rate schedule (shape, length and peak)" in told[0]) is takes
     kept = "; the checkpoint's values continue" if takes else ""
-    assert f"\n  train.optimizer.lr: 0.001 there, 0.0001 here{kept}" in told[0]
-    assert "\n  schedule.total_steps: 2 there, 4 here" in told[0]
+    assert f"\n  train.optimizer.lr: 0.001 in the checkpoint, 0.0001 in this run{kept}" in told[0]
+    assert "\n  schedule.total_steps: 2 in the checkpoint, 4 in this run" in told[0]
     rates = {step: found["policy/lr"] for step, found in steps(seen).items()}
     assert rates[2] == pytest.approx(5e-4 if takes else 7.5e-5), "half of two steps, or three quarters of four"
     resumed = run_here(second, tmp_path / "second")

@@ -88,7 +88,7 @@ def test_rows_are_written_with_the_columns_that_a_file_holds(tmp_path: Path, tok
     [
         (VERLS, "Mein", r"mine\.py has no class 'Mein'; it has Mine"),
         ("import no_such_module", "Mine", r"importing .*mine\.py .*fails:(.|\n)*no_such_module"),
-        ("class Mine:\n    def __init__(self, files): pass", "Mine", "has no __len__ and no __getitem__"),
+        ("class Mine:\n    def __init__(self, files): pass", "Mine", "has no __len__, __getitem__"),
         (
             VERLS.replace("processor=None, max_samples=-1", "vocabulary"),
             "Mine",

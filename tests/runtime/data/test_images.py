@@ -209,7 +209,7 @@ def test_what_cannot_be_read_is_refused_before_the_run(tmp_path: Path, reader: I
         ):
             opened(tmp_path, [row_of(8, 8, **{column: "a"})], reader, Limits(99), **{field: column})
     with pytest.raises(
-        RunError, match=r"train.parquet has the column 'images' \(k.image_key\), and model.modality is text"
+        RunError, match=r"train.parquet has the column 'images' \(k.image_key\), but model.modality is text"
     ):
         opened(tmp_path, [row_of(8, 8)], None, Limits(99))
     with pytest.raises(RunError, match=r"prompt has 1 image tokens after rendering, but 0 images"):
@@ -218,7 +218,7 @@ def test_what_cannot_be_read_is_refused_before_the_run(tmp_path: Path, reader: I
 
 def test_a_model_that_reads_text_is_refused(tmp_path: Path, make_text_model: Path) -> None:
     with pytest.raises(
-        RunError, match=r"model.modality is vision, and .* is a qwen2 model; images are read for qwen2_vl"
+        RunError, match=r"model.modality is vision, but .* is a qwen2 model; images are read for qwen2_vl"
     ):
         reader_of(Model(path=str(make_text_model), modality="vision"))
     assert reader_of(Model(path=str(make_text_model))) is None

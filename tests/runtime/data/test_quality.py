@@ -98,7 +98,7 @@ def test_a_judge_that_fails_ends_the_run_before_it_begins(judge: Any, tmp_path: 
         kept(config(tmp_path, judge.url, "odd", prompt="{text}"))
     with pytest.raises(RunError, match=r"took longer than 0.2 s"):
         kept(config(tmp_path, judge.url, "slow", prompt="{text}", timeout=0.2))
-    with pytest.raises(RunError, match="which the run serves only after its operators"):
+    with pytest.raises(RunError, match="which the run starts only after the data operators"):
         kept(config(tmp_path, None, "good"))
     with pytest.raises(RunError, match="there is no auxiliary model 'other'"):
         kept(config(tmp_path, judge.url, "good", auxiliary_model="other"))

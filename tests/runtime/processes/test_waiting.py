@@ -23,12 +23,12 @@ NODE = {"CPU": 16.0, "GPU": 8.0, "memory": 1e12}
 @pytest.mark.parametrize(
     ("count", "nodes", "free", "told"),
     [
-        (16, [NODE], {}, "the run needs 16 x (2 CPU and 1 GPU); 16 CPU are missing: the cluster's 1 node has 16, and 8 GPU are missing"),
+        (16, [NODE], {}, "the run needs 16 x (2 CPU and 1 GPU); 16 CPU are missing: the cluster's 1 node has 16; 8 GPU are missing"),
         (9, [{"CPU": 99.0}, NODE], {}, "1 GPU are missing: the cluster's 2 nodes have 8"),
         (2, [], {}, "4 CPU are missing: the cluster's 0 nodes have 0"),
-        (3, [{"CPU": 3.0, "GPU": 3.0}] * 2, {"CPU": 6, "GPU": 6}, "room for 2, since each must fit on one node"),
+        (3, [{"CPU": 3.0, "GPU": 3.0}] * 2, {"CPU": 6, "GPU": 6}, "room for 2, because each must fit on one node"),
         (8, [NODE], {"CPU": 16, "GPU": 3}, "other processes use too much GPU (3 of 8 are free)"),
-        (8, [NODE] * 2, {"CPU": 16, "GPU": 8}, "spread so that too few"),
+        (8, [NODE] * 2, {"CPU": 16, "GPU": 8}, "spread over nodes, so that too few"),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_told(count: int, nodes: list[dict[str, float]], free: dict[str, float], told: str) -> None:

@@ -456,7 +456,7 @@ def test_what_sglang_cannot_do_is_refused_before_the_run(tmp_path: Path, monkeyp
     for parallel, message in (
         ({"tensor_parallel_size": 16}, "16 GPUs .* does not fit on a machine of 4"),
         ({"data_parallel_size": 2}, "replicas take no weights from tensors"),
-        ({"tensor_parallel_size": 2, "expert_parallel_size": 4}, "over the tensor workers, which are 2"),
+        ({"tensor_parallel_size": 2, "expert_parallel_size": 4}, "over the 2 tensor-parallel workers"),
     ):
         with pytest.raises(RunError, match=message):
             check_sglang(config(rollout={"engine": {"type": "sglang"}, "parallel": parallel}))

@@ -117,7 +117,7 @@ def test_many_clients_at_the_same_time_and_completions(served: dict[str, Any], m
 def test_errors_are_those_of_the_api(served: dict[str, Any]) -> None:
     with pytest.raises(openai.AuthenticationError, match="the token is wrong"):
         client({**served, "api_key": "foreign"}).models.list()
-    with pytest.raises(openai.BadRequestError, match="the prompt has 300 tokens, and the model reads 128") as refused:
+    with pytest.raises(openai.BadRequestError, match="the prompt has 300 tokens, but the model reads 128") as refused:
         client(served).completions.create(model="tiny", prompt=[5] * 300)
     assert refused.value.code == "context_length_exceeded"
     with pytest.raises(openai.BadRequestError, match="token id 4000"):

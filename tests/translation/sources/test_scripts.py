@@ -163,7 +163,7 @@ def test_a_script_that_ends_itself_tells_what_it_says_and_all_that_it_wants(tmp_
     assert "--env 1=VALUE --env 2=VALUE --env DATA=VALUE; a number is an argument" in caught.value.hint
     with pytest.raises(UsageError, match="without gaps"):
         translate.read(file, variables={"2": "/save"})
-    with pytest.raises(UsageError, match="'4' comes after"):
+    with pytest.raises(UsageError, match="'4' after the script"):
         translate.read(file, variables={"1": "4"}, overrides=["4"])
 
 

@@ -552,6 +552,6 @@ def _freeze_routers(chunks: Sequence[torch.nn.Module]) -> None:
 
 def _no_logits() -> PlanError:
     return PlanError(
-        "whole distributions are compared, and a worker of the Megatron engine has a part of the vocabulary",
+        "whole distributions are compared, but a worker of the Megatron engine has a part of the vocabulary",
         hint="set train.engine to fsdp2",
     )
