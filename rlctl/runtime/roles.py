@@ -360,8 +360,10 @@ class Rewards:
         """The scores of each prompt's responses, in order."""
         return self._scored(
             [
-                [RewardItem.of(prompt, text, response) for text, response in zip(texts, responses, strict=True)]
-                for prompt, texts, responses in zip(prompts, texts_of(answers, self.tokenizer), answers, strict=True)
+                [RewardItem.of(prompt, text, response, number) for text, response in zip(texts, responses, strict=True)]
+                for number, (prompt, texts, responses) in enumerate(
+                    zip(prompts, texts_of(answers, self.tokenizer), answers, strict=True)
+                )
             ]
         )
 
@@ -369,8 +371,8 @@ class Rewards:
         """The scores of responses that are there as text, in order; where there is no tokenizer, their lengths count as 0."""
         return self._scored(
             [
-                [RewardItem(prompt, text, self._tokens(text)) for text in group]
-                for prompt, group in zip(prompts, texts, strict=True)
+                [RewardItem(prompt, text, self._tokens(text), group=number) for text in group]
+                for number, (prompt, group) in enumerate(zip(prompts, texts, strict=True))
             ]
         )
 
@@ -378,7 +380,7 @@ class Rewards:
         return 0 if self.tokenizer is None else len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _scored(self, groups: Sequence[Sequence[RewardItem]]) -> list[list[Score]]:
-        items = [dataclasses.replace(item, group=number) for number, group in enumerate(groups) for item in group]
+        items = list(itertools.chain.from_iterable(groups))
         modelled = self.models.score(items) if self.models is not None else None
         found: list[Score] = self.group.each(RewardWorker.score, [(Records(items), modelled)], again=self.again)[0]
         failed = [score.error for score in found if score.error is not None]

@@ -61,13 +61,14 @@ class RewardItem:
     """Why an agent failed; no reward scores it then."""
 
     @classmethod
-    def of(cls, prompt: Prompt, text: str, response: Response) -> RewardItem:
+    def of(cls, prompt: Prompt, text: str, response: Response, group: int = 0) -> RewardItem:
         """A response to a prompt."""
         return cls(
             prompt,
             text,
             len(response.token_ids),
             truncated=response.finish_reason == "length",
+            group=group,
             conversation=response.messages,
             turn_rewards=tuple(turn.reward for turn in sorted(response.turns, key=lambda turn: turn.number)),
             info=response.info,
