@@ -167,7 +167,7 @@ def test_sft_learns_to_name_a_colour(model: Path, tmp_path: Path) -> None:
             "do not share its images",
         ),
         ({"algorithm": {"advantage": "gae"}, "critic": {}}, "there is no critic that reads images"),
-        ({"model": {"modality": "text"}}, r"train.parquet has the column 'images' .* and model.modality is text"),
+        ({"model": {"modality": "text"}}, r"train.parquet has the column 'images' .* but model.modality is text"),
     ],
 )
 def test_what_reads_no_images_is_refused_before_the_run(

@@ -48,7 +48,7 @@ class HeldOutLosses:
                 count += int(sample.mask.sum())
         if not count:
             raise RunError(
-                said("the answers of {name} have no tokens within data.max_sequence_tokens", name=source.name),
+                said("dataset {name!r}: no answer has a token within data.max_sequence_tokens", name=source.name),
                 hint="raise data.max_sequence_tokens, or set data.sequence_truncation to left",
             )
         return total / count

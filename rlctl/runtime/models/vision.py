@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedConfig, PreTrainedModel
 
+from rlctl.common.messages.reasons import said
+
 if TYPE_CHECKING:
     from rlctl.runtime.types import Inputs
 
@@ -71,7 +73,7 @@ class Vision:
         expected, found = self.image_tokens(inputs), token_ids.count(self.image_token)
         if found == expected:
             return ""
-        return f"{found} image tokens, but its images need {expected}"
+        return said("{found} image tokens, but its images need {expected}", found=found, expected=expected)
 
     def positions(self, token_ids: Tensor, inputs: Inputs) -> Tensor:
         """Rotary positions of a sequence: int64 [3, T] for its tokens [T], a response's among them."""

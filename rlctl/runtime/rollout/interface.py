@@ -157,35 +157,50 @@ def _problem(request: Request, *, max_length: int, vocab_size: int) -> str:
     if not prompt:
         return "the prompt is empty; expected at least 1 token"
     if request.n < 1:
-        return f"n is {request.n}; expected at least 1 response"
+        return said("n is {n}; expected at least 1 response", n=request.n)
     if prompt + sampling.max_tokens > max_length:
-        return (
-            f"{prompt} prompt tokens + max_tokens {sampling.max_tokens} = {prompt + sampling.max_tokens}; "
-            f"the engine's max_length is {max_length}"
+        return said(
+            "{prompt} prompt tokens + max_tokens {max_tokens} = {value}; the engine's max_length is {max_length}",
+            prompt=prompt,
+            max_tokens=sampling.max_tokens,
+            value=prompt + sampling.max_tokens,
+            max_length=max_length,
         )
     outside = [token for token in (*request.token_ids, *sampling.stop_token_ids) if not 0 <= token < vocab_size]
     if outside:
-        return f"token id {outside[0]}; the model's vocabulary has ids 0 to {vocab_size - 1}"
+        return said(
+            "token id {outside}; the model's vocabulary has ids 0 to {value}", outside=outside[0], value=vocab_size - 1
+        )
     if sampling.min_tokens and not sampling.ignore_eos and len(set(sampling.stop_token_ids)) == vocab_size:
-        return f"min_tokens is {sampling.min_tokens} and every token of the vocabulary is a stop token, so none can be sampled"
+        return said(
+            "min_tokens is {min_tokens} and every token of the vocabulary is a stop token, so none can be sampled",
+            min_tokens=sampling.min_tokens,
+        )
     return _sampling_problem(sampling)
 
 
 def _sampling_problem(sampling: Sampling) -> str:
     if sampling.max_tokens < 1:
-        return f"max_tokens is {sampling.max_tokens}; expected at least 1"
+        return said("max_tokens is {max_tokens}; expected at least 1", max_tokens=sampling.max_tokens)
     if not 0 <= sampling.min_tokens <= sampling.max_tokens:
-        return f"min_tokens is {sampling.min_tokens}; expected 0 to max_tokens ({sampling.max_tokens})"
+        return said(
+            "min_tokens is {min_tokens}; expected 0 to max_tokens ({max_tokens})",
+            min_tokens=sampling.min_tokens,
+            max_tokens=sampling.max_tokens,
+        )
     if not 0 <= sampling.temperature < float("inf"):
-        return f"temperature is {sampling.temperature}; expected 0 (greedy) or above"
+        return said("temperature is {temperature}; expected 0 (greedy) or above", temperature=sampling.temperature)
     if not 0 < sampling.top_p <= 1:
-        return f"top_p is {sampling.top_p}; expected above 0 and at most 1"
+        return said("top_p is {top_p}; expected above 0 and at most 1", top_p=sampling.top_p)
     if sampling.top_k != -1 and sampling.top_k < 1:
-        return f"top_k is {sampling.top_k}; expected -1 (off) or at least 1"
+        return said("top_k is {top_k}; expected -1 (off) or at least 1", top_k=sampling.top_k)
     if not 0 <= sampling.min_p <= 1:
-        return f"min_p is {sampling.min_p}; expected 0 (off) to 1"
+        return said("min_p is {min_p}; expected 0 (off) to 1", min_p=sampling.min_p)
     if "" in sampling.stop:
         return "a stop string is empty; expected at least 1 character"
     if not 0 < sampling.repetition_penalty < float("inf"):
-        return f"repetition_penalty is {sampling.repetition_penalty}; expected above 0 (1 is off)"
+        return said(
+            "repetition_penalty is {repetition_penalty}; expected above 0 (1 is off)",
+            repetition_penalty=sampling.repetition_penalty,
+        )
     return ""

@@ -171,7 +171,7 @@ class CausalModel:
         """Why the images of a request cannot be read; empty where they can, or there are none."""
         if self._vision is not None:
             return self._vision.problem(request.token_ids, request.inputs)
-        return f"the prompt has images, but {self.path} reads only text" if request.inputs else ""
+        return said("the prompt has images, but {path} reads only text", path=self.path) if request.inputs else ""
 
     def image_prompt(self, request: Request) -> tuple[Cache, torch.Tensor, int]:
         """Compute a prompt with images.

@@ -82,7 +82,7 @@ def test_answers_that_truncation_leaves_nothing_of_are_refused() -> None:
     """Their loss would be 0 over no tokens."""
     cut = Sample(torch.tensor([1, 2]), torch.tensor([False, False]))
     policy = SimpleNamespace(log_probs=lambda samples: [torch.zeros(2) for _ in samples])
-    with pytest.raises(RunError, match="the answers of cut have no tokens"):
+    with pytest.raises(RunError, match="dataset 'cut': no answer has a token"):
         HeldOutLosses([HeldOutAnswers("cut", [cut])], cast(Policy, policy), 8).run()
 
 

@@ -195,7 +195,7 @@ def test_a_cluster_with_a_token_is_joined_with_it_and_refuses_clearly_without(ho
         for why in ("the one in ", "you have none"):
             refused = answer(JOIN, address, server)
             for name in (address, server):
-                assert f"it requires Ray's token, and {why}" in refused[name]
+                assert f"it requires Ray's token, but {why}" in refused[name]
                 assert ("does not match" in refused[name]) == (why == "the one in ")
                 assert ray_access.TOKEN_PATH in refused[name]
             token.unlink(missing_ok=True)
