@@ -56,6 +56,12 @@ def test_a_key_of_the_newest_release_leaves_no_other() -> None:
     assert "0.3" not in report.reason
 
 
+def test_keys_of_the_asynchronous_trainers_leave_the_releases_that_have_them() -> None:
+    report, told = _read(SCRIPT + "async_training: {staleness_threshold: 0.5}\n")
+    assert told == []
+    assert "0.7 to 0.8 also fit" in report.reason
+
+
 def test_releases_in_a_row_are_said_as_a_range() -> None:
     versions = dialect("verl").versions
     assert spoken(["0.3"], versions) == "0.3"

@@ -44,8 +44,8 @@ EPOCHS = "rollout.total_epochs"
 BYPASS = "algorithm.rollout_correction.bypass_mode"
 DEFAULTS = {TRIGGER: 4, REQUIRED: 1, STALENESS: 0.1, PARTIAL: True}
 PROMPTS, PACE, PLACES = (
-    tuple(DialectKey(name, ABSENT) for name in names)
-    for names in ((REQUIRED, TRIGGER), (STALENESS, PARTIAL), (NODES, DEVICES))
+    tuple(DialectKey(name, ABSENT, since) for name in names)
+    for names, since in (((REQUIRED, TRIGGER), "0.7"), ((STALENESS, PARTIAL), "0.7"), ((NODES, DEVICES), "0.5"))
 )
 """Keys of these trainers, which the others do not have."""
 

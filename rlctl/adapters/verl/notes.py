@@ -185,7 +185,8 @@ CARRIED = [
     *carried("limits on how often verl refills filtered groups", "algorithm.filter_groups.**"),
     *carried("loss scale of the critic", "critic.loss_scale_factor"),
     *carried("the reference's own model", "actor_rollout_ref.ref.model"),
-    *carried("one of verl's trainers", "async_training.**", "rollout.**", free=True),
+    *carried("one of verl's trainers", "async_training.**", since="0.7", free=True),
+    *carried("one of verl's trainers", "rollout.**", since="0.5", free=True),
 ]
 RECIPES = [
     *carried(
