@@ -36,9 +36,11 @@ from rlctl.tui.dialogs.ask import AskScreen
 from rlctl.tui.dialogs.help import HelpScreen
 from rlctl.tui.jump import LETTERS, JumpScreen, Mark
 from rlctl.tui.screens.editor import EditorScreen
+from rlctl.tui.screens.page import Page
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.field_row import FieldInput, FieldRow
 from rlctl.tui.widgets.line import Line
+from rlctl.tui.widgets.table import Table
 from tests.tui.conftest import drive, settled, text_of
 
 FILE = "rlctl: 1\nrun: {name: demo, seed: 1}\nmodel: {path: m}\ndata: {train: [{path: t.parquet}]}\n"
@@ -464,6 +466,43 @@ def test_the_start_page_is_the_first_frame_and_styles_are_parsed_once(monkeypatc
 
     drive(RlctlApp(theme="light"), act)
     assert not again
+
+
+@pytest.mark.parametrize("size", [(60, 15), (120, 40)])
+def test_a_page_has_the_classes_of_its_size_before_the_first_resize(
+    file: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = []
+
+    def update(page: Page, classes: dict[str, bool], **_: Any) -> None:
+        changes.append({name for name, wanted in classes.items() if wanted != page.has_class(name)})
+
+    monkeypatch.setattr(Page, "update_classes", update)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        assert screen.has_class("-low") == (size[1] < 20)
+
+    drive(RlctlApp(session=Session.open(file)), act, size=size)
+    assert changes
+    assert not any(changes)
+
+
+def test_a_table_that_was_drawn_before_it_was_measured_is_drawn_again() -> None:
+    class Drawn(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Table()
+
+    async def go() -> None:
+        async with Drawn().run_test() as pilot:
+            table = pilot.app.query_one(Table)
+            await pilot.pause()
+            table.add_column("key")
+            table.add_row("stages[0].data.seed")
+            assert "data.seed" not in table.render_line(1).text
+            await pilot.pause()
+            assert "stages[0].data.seed" in table.render_line(1).text
+
+    asyncio.run(go())
 
 
 def test_the_app_says_what_it_does_before_the_first_screen() -> None:

@@ -28,6 +28,7 @@ from rlctl.tui.widgets.rack import Tile, legend, looks
 from rlctl.tui.widgets.rack import node as rack_node
 from rlctl.tui.widgets.run_texts import duration
 from rlctl.tui.widgets.sample_texts import plain
+from rlctl.tui.widgets.table import Table
 
 COLUMNS = {
     "name": later("process"),
@@ -71,7 +72,7 @@ class ProcessesPane(Pane):
     def compose(self) -> ComposeResult:
         yield Static("", id="process-head", markup=False)
         yield VerticalScroll(Static("", id="rack", markup=False), id="devices", can_focus=False)
-        yield DataTable[Text](id="process-table", classes="panel", cursor_type="row")
+        yield Table(id="process-table", classes="panel", cursor_type="row")
 
     def __init__(self) -> None:
         super().__init__()

@@ -23,6 +23,7 @@ from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.metric_browser import MetricBrowser
 from rlctl.tui.widgets.metric_plot import Source
 from rlctl.tui.widgets.pages import Pages, numbered
+from rlctl.tui.widgets.table import Table
 
 if TYPE_CHECKING:
     from rlctl.translation.difference import Difference
@@ -98,7 +99,7 @@ class CompareScreen(Page):
         with Pages(id="compare-tabs", initial="config"):
             with TabPane(numbered(1, say("Config")), id="config"):
                 yield Static(say("reading both runs ..."), id="differences-told", markup=False)
-                yield DataTable(id="differences", cursor_type="row", zebra_stripes=True)
+                yield Table(id="differences", cursor_type="row", zebra_stripes=True)
                 yield Static("", id="key-told", markup=False)
             with TabPane(numbered(2, say("Metrics")), id="metrics"):
                 yield MetricBrowser()

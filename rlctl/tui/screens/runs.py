@@ -31,6 +31,7 @@ from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.run_texts import ASKED, SIGNS, STATUSES, bar, duration
 from rlctl.tui.widgets.sample_texts import plain
 from rlctl.tui.widgets.spark import Spark
+from rlctl.tui.widgets.table import Table
 
 EVERY_SECONDS = 2.0
 TALL = 30
@@ -98,7 +99,7 @@ class RunsScreen(RunActions):
     def compose(self) -> ComposeResult:
         yield Head()
         yield Line(placeholder=say("/ filters: words of a name or a status"), id="runs-filter", compact=True)
-        yield DataTable(id="runs-table", classes="panel", cursor_type="row", cursor_foreground_priority="renderable")
+        yield Table(id="runs-table", classes="panel", cursor_type="row", cursor_foreground_priority="renderable")
         with Horizontal(id="run-below"):
             yield Spark("", id="run-course")
             yield Static("", id="run-facts", classes="panel", markup=False)
