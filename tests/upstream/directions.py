@@ -56,18 +56,28 @@ for word in "$@"; do printf '%s\\0' "$word"; done > "$CAPTURED"
 
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?")
 ABOUT: dict[str, tuple[str, ...]] = {
+    "LoRA alpha": ("lora",),
+    "LoRA rank": ("lora",),
     "KL in the loss": ("kl_loss", "kl_in_loss", "kl "),
     "KL in the reward": ("kl_penalty", "kl_in_reward", "kl_ctrl", "init_kl_coef", "add_token_level_kl", "kl "),
     "advantage clip": ("advantage_clip",),
     "aggregation": ("agg",),
     "baseline": ("adv", "norm_mean", "baseline", "estimator"),
+    "betas": ("beta",),
     "clip high": ("clip",),
     "clip low": ("clip",),
+    "context parallel": ("parallel",),
+    "critic gradient clip": ("critic", "grad"),
+    "critic learning rate": ("critic",),
+    "critic passes": ("critic",),
+    "critic warm-up (rounds)": ("critic",),
+    "critic weight decay": ("critic",),
     "deviation": ("adv", "norm_std", "normaliz", "estimator"),
     "dual clip": ("clip",),
     "entropy": ("entropy",),
     "environments": ("env",),
     "evaluate every (rounds)": ("test_freq", "eval"),
+    "evaluates first": ("val_before", "startup", "evaluate_at_start", "step 0", "first"),
     "evaluation data": ("val", "eval", "data"),
     "evaluation responses": ("val", "eval"),
     "evaluation temperature": ("val", "eval"),
@@ -81,9 +91,12 @@ ABOUT: dict[str, tuple[str, ...]] = {
     "learning rates": ("lr", "learning_rate", "warmup", "warm-up", "decay", "schedule"),
     "micro-batches by": ("micro", "dynamic", "batch_size"),
     "model": ("model", "pretrain"),
+    "old log-probs": ("old_log", "log-prob", "logprob", "bypass"),
     "passes over a round": ("epochs",),
+    "pipeline parallel": ("parallel",),
     "prompt tokens": ("prompt", "length"),
     "prompts a round": ("batch",),
+    "pull to the reference": ("beta",),
     "ratio": ("loss", "importance"),
     "response tokens": ("response", "length", "tokens"),
     "responses a prompt": ("repeat", "rollout.n", "num_return", "group_size"),
@@ -91,16 +104,21 @@ ABOUT: dict[str, tuple[str, ...]] = {
     "responses of a micro-batch": ("micro", "batch"),
     "reward clip": ("reward_clip",),
     "rounds": ("step", "epoch"),
+    "rows an update": ("batch",),
     "save every (rounds)": ("save",),
+    "sequence parallel": ("parallel", "ulysses"),
     "shuffled data": ("shuffl", "selector"),
     "temperature": ("temperature",),
     "tensor parallel of an engine": ("tensor",),
+    "tensor parallel": ("tensor", "parallel"),
     "tokens of a micro-batch": ("token",),
+    "tokens of a row": ("length", "tokens"),
     "top_k": ("top_k",),
     "top_p": ("top_p",),
     "training data": ("data", "path", "file"),
     "training devices": ("device", "gpu", "node"),
     "training temperature": ("temperature",),
+    "value clip": ("value",),
     "weight decay": ("weight_decay",),
     "whitened advantages": ("whiten", "adv"),
 }
@@ -363,8 +381,8 @@ verl {VERSIONS["verl"]} (sources that need it: {OLDER.removeprefix("verl-")}), T
 - **judged**: the source's own framework accepts the file, rlctl writes the target (it refuses, for example, DPO for verl), and the packages and
   models that the file needs are installed.
 - **accepted**: the target's loader, its validators, and what its trainer and workers check before the first step accept the text.
-- **equal, reported, silent**: effective numbers, such as the learning rate at eight points, prompts and updates of a step, clip, KL, sampling and
-  data files. They are computed from the source's loaded config and from the target's, without rlctl. A number that differs is *reported* if a
+- **equal, reported, silent**: effective numbers, such as the learning rate at nine points, prompts and updates of a step, clip, KL, the critic,
+  LoRA, parallel sizes, sampling and data files. They are computed from the source's loaded config and from the target's, without rlctl. A number that differs is *reported* if a
   line of the conversion report names both values (for a list or a name: is about it), and *silent* otherwise. The aim is 0.
 
 | direction | files | judged | accepted | equal | reported | silent |

@@ -163,6 +163,7 @@ def engine(config: Any) -> dict[str, Any]:
     if critic.enable:
         found["critic"] = {
             "learning_rates": None if megatron else schedule(critic.optim),
+            "learning_rate": critic.optim.lr,
             "clip": critic.cliprange_value,
             "max_grad_norm": critic.optim.clip_grad if megatron else grad(critic),
             "ppo_epochs": critic.ppo_epochs,

@@ -306,9 +306,11 @@ def answer(question):
     try:
         numbers = {}
         if question.get("effective"):
-            rl = question["config"].endswith("ppo_trainer")
-            kind = question["config"].removesuffix("_trainer_engine")
-            found = effective_verl.numbers(cfg, question, learning_rates) if rl else {"kind": kind}
+            name, found = question["config"], {"kind": question["config"]}
+            if name.endswith("ppo_trainer"):
+                found = effective_verl.numbers(cfg, question, learning_rates)
+            elif name.startswith("sft_trainer_engine"):
+                found = effective_verl.supervised(cfg, question["rows"], learning_rates)
             return {"accepted": True, "numbers": [found]}
         if question["config"].startswith("ppo"):
             numbers = ppo_numbers(cfg, question)

@@ -6,10 +6,8 @@ import math
 from typing import Any
 
 import workers_roll
-from formulas import ROUNDS, kl, megatron_rate
+from formulas import NEVER, kl, megatron_rate, rounds_told
 
-NEVER = 1_000_000
-"""Steps that no run reaches."""
 GRADIENT_WORKERS = (
     "roll.pipeline.rlvr.actor_pg_worker.ActorPGWorker",
     "roll.pipeline.agentic.agentic_actor_pg_worker.ActorWorker",
@@ -20,6 +18,8 @@ MEGATRON = {"constant_with_warmup": "constant", "inverse_sqrt": "inverse-square-
 
 def numbers(kind: str, config: Any) -> dict[str, Any]:
     """The numbers of RLVR and agentic pipelines; of the others only the kind."""
+    if kind in ("sft", "dpo"):
+        return _supervised(kind, config)
     if kind not in ("rlvr", "agentic"):
         return {"kind": kind}
     worker, actor = config.actor_train, config.actor_infer
@@ -52,6 +52,7 @@ def numbers(kind: str, config: Any) -> dict[str, Any]:
         "learning rate": arguments.learning_rate,
         "weight decay": arguments.weight_decay,
         "gradient clip": config.max_grad_norm,
+        "betas": [arguments.adam_beta1, arguments.adam_beta2],
         "learning rates": _rates(config, worker, updates * each, updates * config.max_steps),
         "shuffled data": True,
     }
@@ -62,7 +63,53 @@ def numbers(kind: str, config: Any) -> dict[str, Any]:
     engine = actor.strategy_args
     alone = engine.strategy_config.get("tensor_parallel_size", 1)
     found["tensor parallel of an engine"] = actor.num_gpus_per_worker if engine.strategy_name == "sglang" else alone
+    # without the pass, those of the step's only update are kept: what the pass would give
+    found["old log-probs"] = "at each update" if config.force_disable_old_logprobs_recompute else "recomputed"
+    found |= _parts(worker) | _adapter(worker.model_args)
     return found | _algorithm(config, agentic) | (_agentic(config) if agentic else _verifiable(config))
+
+
+def _supervised(kind: str, config: Any) -> dict[str, Any]:
+    """The numbers of SFT and DPO."""
+    worker = config.sft_train if kind == "sft" else config.actor_train
+    arguments = worker.training_args
+    found = {
+        "kind": kind,
+        "model": worker.model_args.model_name_or_path,
+        "learning rate": arguments.learning_rate,
+        "weight decay": arguments.weight_decay,
+        "gradient clip": config.max_grad_norm,
+        "betas": [arguments.adam_beta1, arguments.adam_beta2],
+        "training data": sorted(_listed(worker.data_args.file_name)),
+        **_adapter(worker.model_args),
+    }
+    if kind == "dpo":
+        return found | {"pull to the reference": config.beta}
+    size = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
+    return found | {
+        "rows an update": size * workers_roll.replicas(worker),
+        "tokens of a row": config.sequence_length,
+    }
+
+
+def _listed(value: Any) -> list[str]:
+    return [] if not value else [value] if isinstance(value, str) else list(value)
+
+
+def _parts(worker: Any) -> dict[str, Any]:
+    """Devices that share a copy of the trained model."""
+    name, settings = worker.strategy_args.strategy_name, worker.strategy_args.strategy_config or {}
+    if name.startswith("fsdp2"):
+        return {"sequence parallel": worker.model_args.ulysses_size or 1}
+    names = {"tensor": "tensor_model", "pipeline": "pipeline_model", "context": "context"}
+    return {f"{own} parallel": settings.get(f"{key}_parallel_size", 1) for own, key in names.items()}
+
+
+def _adapter(model: Any) -> dict[str, Any]:
+    """LoRA: without targets there is none."""
+    if model.lora_target is None:
+        return {"LoRA rank": 0}
+    return {"LoRA rank": model.lora_rank, "LoRA alpha": model.lora_alpha}
 
 
 def _verifiable(config: Any) -> dict[str, Any]:
@@ -79,6 +126,7 @@ def _verifiable(config: Any) -> dict[str, Any]:
             "evaluation top_k": max(drawn.top_k or 0, 0),
             "evaluation responses": drawn.num_return_sequences,
             "evaluation data": sorted(validation.data_args.file_name or []),
+            "evaluates first": True,  # step 0 is a multiple of eval_steps
         }
     return found
 
@@ -121,8 +169,17 @@ def _algorithm(config: Any, agentic: bool) -> dict[str, Any]:
             "dual clip": 1 + 2 * config.pg_clip if config.dual_clip_loss else None,
         }
     if config.adv_estimator == "gae":
-        baseline = "critic"
-        found |= {"gamma": config.gamma, "lambda": config.lambd}
+        baseline, critic = "critic", config.critic.training_args
+        found |= {
+            "gamma": config.gamma,
+            "lambda": config.lambd,
+            "critic learning rate": critic.learning_rate,
+            "critic weight decay": critic.weight_decay,
+            "critic gradient clip": config.max_grad_norm,
+            "critic passes": 1,  # rlvr_pipeline.py calls the critic's train_step without epochs
+            "critic warm-up (rounds)": config.critic_warmup,
+            "value clip": config.value_clip,
+        }
     return found | {"baseline": baseline, "deviation": deviation}
 
 
@@ -140,7 +197,7 @@ def _rates(config: Any, worker: Any, round_updates: int, total: int) -> list[flo
 
     arguments, name = worker.training_args, worker.strategy_args.strategy_name
     warmup = arguments.warmup_steps if arguments.warmup_steps > 0 else math.ceil(total * arguments.warmup_ratio)
-    ticks = [one * round_updates for one in ROUNDS if one * round_updates < total]
+    ticks = [one * round_updates for one in rounds_told(total / round_updates)]
     style = arguments.lr_scheduler_type
     if name.startswith("megatron"):
         style = MEGATRON.get(style, style)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-from formulas import ROUNDS, kl
+from formulas import NEVER, ROUNDS, bound, kl, rounds_told
 
 Rates = Callable[[list[int]], list[float]]
-NEVER = 1_000_000
 BASELINES = {
     "ppo": ("critic", None, True),
     "grpo": ("group", "group", False),
@@ -30,7 +30,7 @@ def numbers(config: Any, told: dict[str, Any], rows: int, rates: Rates) -> dict[
     """
     kind = config.algorithm.algorithm_type
     if config.mode not in ("both", "colocate") or kind in ("sft", "dpo", "cpt", "mix", "mix_chord"):
-        return {"kind": kind if kind in ("sft", "dpo") else config.mode}
+        return _supervised(config, told, rates) if kind in ("sft", "dpo") else {"kind": config.mode}
     buffer, sync, model = config.buffer, config.synchronizer.sync_interval, config.model
     task = buffer.explorer_input.tasksets[0]
     drawn, engine = task.rollout_args, told["engine"]
@@ -63,6 +63,7 @@ def numbers(config: Any, told: dict[str, Any], rows: int, rates: Rates) -> dict[
         "learning rate": config.algorithm.optimizer.lr,
         "weight decay": engine["weight_decay"],
         "gradient clip": engine["max_grad_norm"],
+        "betas": engine["betas"],
         "learning rates": _rates(updates, rounds, rates),
         "shuffled data": task.data_selector.selector_type in ("shuffle", "random"),
     }
@@ -76,19 +77,71 @@ def numbers(config: Any, told: dict[str, Any], rows: int, rates: Rates) -> dict[
         first = held_out[0]
         found |= {
             "evaluation data": sorted(str(one.path) for one in held_out),
+            "evaluates first": bool(config.explorer.eval_on_startup),
             "evaluation temperature": first.rollout_args.temperature,
             "evaluation top_p": first.rollout_args.top_p,
             "evaluation top_k": max(first.rollout_args.top_k or 0, 0),
             "evaluation responses": first.repeat_times,
         }
-    return found | _algorithm(told)
+    if critic := engine.get("critic"):
+        found |= {
+            "critic learning rate": critic["learning_rate"],
+            "critic weight decay": critic["weight_decay"],
+            "critic gradient clip": critic["max_grad_norm"],
+            "critic passes": critic["ppo_epochs"],
+            "critic warm-up (rounds)": max(0, engine["critic_warmup"] - 1) / updates,  # the first trainer step is 1
+            "value clip": bound(critic["clip"]),
+        }
+    if "algorithm" not in (
+        config.trainer.trainer_config or {}
+    ):  # 0.5's place of the key, which 0.6 accepts and does not read
+        found["old log-probs"] = {"rollout": "rollout", "recompute": "recomputed"}[engine["old_log_probs"]]
+    return found | _algorithm(told) | _parts(engine) | _adapter(model)
+
+
+def _supervised(config: Any, told: dict[str, Any], rates: Rates) -> dict[str, Any]:
+    """The numbers of SFT and DPO."""
+    kind, engine = config.algorithm.algorithm_type, told["engine"]
+    found: dict[str, Any] = {
+        "kind": kind,
+        "model": config.model.model_path,
+        "learning rate": config.algorithm.optimizer.lr,
+        "weight decay": engine["weight_decay"],
+        "gradient clip": engine["max_grad_norm"],
+        "betas": engine["betas"],
+        "training data": [str(config.buffer.trainer_input.experience_buffer.path)],
+        **_adapter(config.model),
+    }
+    if kind == "dpo":
+        return found | {"pull to the reference": told["policy_loss"]["beta"]}
+    return found | {
+        "rows an update": config.buffer.train_batch_size,
+        "tokens of a row": config.model.max_model_len,
+        "learning rates": rates(list(ROUNDS)),
+    }
+
+
+def _parts(engine: dict[str, Any]) -> dict[str, Any]:
+    """Devices that share a copy of the trained model."""
+    if "parallel" in engine:
+        return {f"{name} parallel": size for name, size in engine["parallel"].items()}
+    return {"sequence parallel": engine["sequence_parallel"]}
+
+
+def _adapter(model: Any) -> dict[str, Any]:
+    """LoRA, unless its weights say it."""
+    first = (model.lora_configs or [None])[0]
+    if first is None:
+        return {"LoRA rank": 0}
+    return {} if first.path and not first.is_dummy else {"LoRA rank": first.lora_rank, "LoRA alpha": first.lora_alpha}
 
 
 def _rounds(config: Any, rows: int, updates: float) -> float:
     """``TaskScheduler.max_steps``, or the trainer's limit where that comes first."""
     buffer = config.buffer
     explored = buffer.total_steps or rows * buffer.total_epochs // buffer.batch_size
-    limits = [explored / config.synchronizer.sync_interval]
+    batches = math.floor(explored / config.synchronizer.sync_interval * updates + 1e-9)
+    limits = [batches / updates]  # what is left when the explorer ends is no batch: QueueStorage.get_batch
     if config.trainer.total_steps:
         limits.append(config.trainer.total_steps / updates)
     return min(limits)
@@ -115,13 +168,11 @@ def _algorithm(told: dict[str, Any]) -> dict[str, Any]:
     found["ratio"] = {"ppo": "token", "gspo": "sequence"}.get(loss["name"], loss["name"])
     if loss["name"] in ("ppo", "gspo"):
         found["clip low"], found["clip high"] = loss["clip_range_low"], loss["clip_range_high"]
-        found["dual clip"] = loss.get("clip_ratio_c") if loss["name"] == "ppo" else None
-        if (found["dual clip"] or 0) >= NEVER:
-            found["dual clip"] = None
+        found["dual clip"] = bound(loss.get("clip_ratio_c")) if loss["name"] == "ppo" else None
     return found
 
 
 def _rates(updates: float, rounds: float, rates: Rates) -> list[float] | None:
     """The rate of a round's first update: the scheduler moves once a trainer step."""
-    ticks = [one * updates for one in ROUNDS if one < rounds]
+    ticks = [one * updates for one in rounds_told(rounds)]
     return rates([int(tick) for tick in ticks]) if all(float(tick).is_integer() for tick in ticks) else None

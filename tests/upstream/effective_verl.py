@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import workers_verl
-from formulas import ROUNDS, kl, megatron_rate
+from formulas import ROUNDS, bound, kl, megatron_rate, rounds_told
 
-NEVER = 1_000_000
-"""A bound that no ratio reaches."""
 SUMMED = {"sapo": "seq-mean-token-mean"}
 """Losses that do not follow ``loss_agg_mode``: ``core_algos.py``."""
 ESTIMATORS = {
@@ -58,14 +57,74 @@ def numbers(cfg: Any, question: dict[str, Any], rates: Any) -> dict[str, Any]:
         "training devices": trainer.nnodes * trainer.n_gpus_per_node,
         "tensor parallel of an engine": rollout.tensor_model_parallel_size,
         "shuffled data": bool(data.shuffle),
+        "old log-probs": "rollout" if cfg.algorithm.rollout_correction.bypass_mode else "recomputed",
+        **_parts(actor),
+        **_adapter(part.model, actor.strategy),
     }
     if every[1] > 0:
         found["evaluation data"] = _files(data.val_files)
+        found["evaluates first"] = bool(trainer.val_before_train)
     optim = actor.optim
     found["learning rate"], found["weight decay"] = optim.lr, optim.weight_decay
-    found["gradient clip"] = optim.clip_grad
+    found["gradient clip"], found["betas"] = optim.clip_grad, _floats(optim.betas)
+    if found.get("baseline") == "critic":
+        critic = cfg.critic
+        found |= {
+            "critic learning rate": critic.optim.lr,
+            "critic weight decay": critic.optim.weight_decay,
+            "critic gradient clip": critic.optim.clip_grad,
+            "critic passes": critic.ppo_epochs,
+            "critic warm-up (rounds)": max(0, trainer.critic_warmup - 1),  # the first round is 1
+            "value clip": bound(critic.cliprange_value),
+        }
     found["learning rates"] = _rates(cfg, actor, found["rounds"], rates)
     return found
+
+
+def supervised(cfg: Any, rows: int, rates: Any) -> dict[str, Any]:
+    """The numbers of the SFT trainer."""
+    optim, size = cfg.optim, cfg.data.train_batch_size
+    steps = cfg.trainer.total_training_steps or rows // size * cfg.trainer.total_epochs
+    return {
+        "kind": "sft",
+        "model": cfg.model.path,
+        "rows an update": size,
+        "tokens of a row": cfg.data.max_length,
+        "training data": _files(cfg.data.train_files),
+        "learning rate": optim.lr,
+        "weight decay": optim.weight_decay,
+        "gradient clip": optim.clip_grad,
+        "betas": _floats(optim.betas),
+        "learning rates": rates(optim, steps, list(ROUNDS))
+        if cfg.engine.get("strategy") in ("fsdp", "fsdp2")
+        else None,
+    }
+
+
+def _parts(actor: Any) -> dict[str, Any]:
+    """Devices that share a copy of the trained model."""
+    if actor.strategy != "megatron":
+        return {"sequence parallel": workers_verl.sharing(actor)} if actor.strategy.startswith("fsdp") else {}
+    block = actor.megatron
+    return {f"{name} parallel": block[f"{name}_model_parallel_size"] for name in ("tensor", "pipeline")} | {
+        "context parallel": block.context_parallel_size
+    }
+
+
+def _adapter(model: Any, strategy: str) -> dict[str, Any]:
+    """LoRA: FSDP's engine reads the flat keys, Megatron's the block."""
+    if model.get("lora_adapter_path") or (model.get("lora") or {}).get("adapter_path"):
+        return {}  # the adapter's own config says it
+    block = (
+        (model.get("lora") or {}) if strategy == "megatron" else {"rank": model.lora_rank, "alpha": model.lora_alpha}
+    )
+    rank = block.get("rank") or 0
+    return {"LoRA rank": rank} | ({"LoRA alpha": block["alpha"]} if rank else {})
+
+
+def _floats(value: Any) -> list[float]:
+    """A list, also where a quoted override made it text."""
+    return [float(item) for item in (json.loads(value) if isinstance(value, str) else value)]
 
 
 def _is_fully(cfg: Any) -> bool:
@@ -133,15 +192,14 @@ def _algorithm(cfg: Any) -> dict[str, Any]:
         low, high = actor.clip_ratio_low, actor.clip_ratio_high
         found["clip low"] = actor.clip_ratio if low is None else low
         found["clip high"] = actor.clip_ratio if high is None else high
-        bound = actor.clip_ratio_c if mode == "vanilla" else None
-        found["dual clip"] = bound if bound is not None and bound < NEVER else None
+        found["dual clip"] = bound(actor.clip_ratio_c) if mode == "vanilla" else None
     return found
 
 
 def _rates(cfg: Any, actor: Any, rounds: int, fsdp: Any) -> list[float] | None:
     """The rate of a round's first update: the scheduler moves once for each ``update_actor``."""
     optim, each = actor.optim, _updates(cfg)
-    ticks = [tick * each for tick in ROUNDS if tick < rounds]
+    ticks = [tick * each for tick in rounds_told(rounds)]
     rounds *= 1 if _is_fully(cfg) else each  # the fully asynchronous trainer gives the scheduler its own steps
     if actor.strategy in ("fsdp", "fsdp2"):
         found: list[float] = fsdp(optim, rounds, ticks)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 
 ROUNDS = (0, 1, 2, 5, 10, 20, 50, 100)
-"""Rounds at whose first update the learning rate is told."""
+"""Rounds at whose first update the learning rate is told, and the last one; of supervised training updates."""
+NEVER = 1_000_000
+"""A bound, or a number of steps, that nothing reaches."""
 KL = {
     "kl": "k1",
     "k1": "k1",
@@ -38,6 +40,17 @@ def megatron_rate(
     if style == "cosine":
         return least + (peak - least) * 0.5 * (math.cos(math.pi * share) + 1.0)
     return peak * math.sqrt(max(warmup, 1)) / math.sqrt(max(tick, 1))
+
+
+def rounds_told(rounds: float) -> list[int]:
+    """The rounds of a run at whose first update the learning rate is told."""
+    last = max(0, math.ceil(rounds) - 1)
+    return sorted({*(one for one in ROUNDS if one < rounds), last})
+
+
+def bound(value: float | None) -> float | None:
+    """A bound, or None where nothing reaches it."""
+    return None if value is None or value >= NEVER else value
 
 
 def kl(name: str, coefficient: float | None) -> list[object] | None:
