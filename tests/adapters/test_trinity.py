@@ -956,3 +956,27 @@ def test_what_0_6_decides_for_the_critic_is_named(critic: dict[str, Any], reason
     assert loaded is not None, report.errors
     found = translate_loaded(loaded, report, "trinity@0.6").report
     assert any(reason in finding.message for finding in found.findings), [each.message for each in found.findings]
+
+
+@pytest.mark.parametrize(("target", "key"), [("verl", ("trainer", "total_training_steps")), ("roll", ("max_steps",))])
+def test_a_run_that_is_no_whole_number_of_steps_is_rounded_with_the_numbers(target: str, key: tuple[str, ...]) -> None:
+    """100 explore steps of 64 responses are 533 train batches of 12: ``QueueStorage.get_batch`` drops the rest."""
+    tree = {
+        "algorithm": {"algorithm_type": "grpo", "repeat_times": 4},
+        "model": {"model_path": "org/model", "max_prompt_tokens": 512, "max_response_tokens": 512},
+        "cluster": {"node_num": 1, "gpu_per_node": 8},
+        "buffer": {
+            "batch_size": 16,
+            "train_batch_size": 12,
+            "total_steps": 100,
+            "explorer_input": {"taskset": {"name": "t", "path": "org/data"}},
+        },
+        "synchronizer": {"sync_interval": 3},
+    }
+    loaded, report = read_document(read_yaml(yaml.safe_dump(tree), "run.yaml"), dialect="trinity@0.6", environment={})
+    assert loaded is not None
+    made = translate_loaded(loaded, report, target)
+    entry = next(entry for entry in made.report.accounting if entry.key == "buffer.total_steps")
+    assert entry.bucket is Bucket.APPROXIMATED
+    assert (".".join(key), 34) in [(name, int(value)) for name, value in entry.targets]
+    assert "533 optimizer steps are 33.3125 steps of 16, rounded up to 34" in entry.note

@@ -10,9 +10,10 @@ from rlctl.common.report import Bucket, Report
 from rlctl.documents import read_yaml
 from rlctl.translation.translate import read_document, translate_loaded
 
-from .test_verl import A, bucket, read
+from .test_verl import A, bucket, read, written
 
 OPTIM, BLOCK = f"{A}.optim", f"{A}.megatron"
+MODEL = "actor_rollout_ref.model"
 MEGATRON = "model_engine=megatron"
 DATA = "model: {path: org/model}\ndata: {train: [{path: a.parquet}], eval: [{path: b.parquet}]}\n"
 
@@ -119,3 +120,44 @@ def test_the_reference_takes_the_actors_transformer_settings_unless_it_has_its_o
     engine = loaded.config.reference.engine
     assert engine is not None
     assert engine.transformer == expected  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("engine", "expected", "dead"),
+    [
+        (MEGATRON, (8, 32.0, "/adapters/b"), f"{MODEL}.lora_rank"),
+        ("model_engine=dp", (4, 16.0, "/adapters/a"), f"{MODEL}.lora.rank"),
+    ],
+)
+def test_each_engine_reads_its_own_lora_keys(engine: str, expected: tuple[Any, ...], dead: str) -> None:
+    flat = (f"{MODEL}.lora_rank=4", f"{MODEL}.lora_adapter_path=/adapters/a")
+    block = (f"{MODEL}.lora.rank=8", f"{MODEL}.lora.adapter_path=/adapters/b")
+    loaded, report = read(engine, *flat, *block)
+    adapter = loaded.config.model.lora
+    assert adapter is not None
+    assert (adapter.rank, adapter.alpha, adapter.adapter_path) == expected
+    assert bucket(report, dead) is Bucket.DEAD
+    model = written(loaded, report, "verl@0.9")[0]["actor_rollout_ref"]["model"]
+    assert ("rank" in model["lora"], "lora_rank" in model) == ((True, False) if engine == MEGATRON else (False, True))
+
+
+@pytest.mark.parametrize(
+    ("named", "canonical"),
+    [(["linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"], ("all-linear",)), (["linear_qkv"], ("linear_qkv",))],
+)
+def test_megatron_names_layers_in_its_own_words(named: list[str], canonical: tuple[str, ...]) -> None:
+    loaded, report = read(MEGATRON, f"{MODEL}.lora.rank=8", f"{MODEL}.lora.target_modules=[{','.join(named)}]")
+    assert loaded.config.model.lora is not None
+    assert loaded.config.model.lora.target_modules == canonical
+    block = written(loaded, report, "verl@0.9")[0]["actor_rollout_ref"]["model"]["lora"]
+    assert block["target_modules"] == named
+
+
+def test_layers_by_transformers_names_are_lost_on_megatron() -> None:
+    adapter = "model: {path: org/model, lora: {rank: 8, target_modules: [q_proj, v_proj]}}"
+    text = f"rlctl: 1\n{adapter}\n{DATA.splitlines()[1]}\nschedule: {{total_steps: 20}}\ntrain: {{engine: {{type: megatron}}}}\n"
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="rlctl", environment={})
+    assert loaded is not None, report.findings
+    values, told = written(loaded, report, "verl@0.9")
+    assert values["actor_rollout_ref"]["model"]["lora"]["rank"] == 8
+    assert bucket(told, "model.lora.target_modules") is Bucket.UNSUPPORTED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.implied import MANAGERS
@@ -13,6 +13,7 @@ from rlctl.adapters.engine.rules import (
     BadValueError,
     Computed,
     Dropped,
+    Inexpressible,
     InexpressibleError,
     Key,
     Provenance,
@@ -472,6 +473,20 @@ def interval(
 def rows(options: Mapping[str, str]) -> int | None:
     """The number of training rows, where an option says it."""
     return natural(options.get("dataset_rows", ""))
+
+
+def more_optimizer_steps(view: Writing, steps: int | None) -> Iterator[Inexpressible]:
+    """What whole steps add to a run that is counted in optimizer steps."""
+    total, each = view.config.schedule.total_optimizer_steps, arithmetic.optimizer_steps_per_step(view.config)
+    if total is not None and total % each and steps == -(-total // each):
+        told = said(
+            "{total} optimizer steps are {exact:g} steps of {each}, rounded up to {steps}",
+            total=total,
+            exact=total / each,
+            each=each,
+            steps=steps,
+        )
+        yield Inexpressible((view.to("schedule.total_optimizer_steps"),), told, rounded=True)
 
 
 def offload(parameters: Any, optimizer: Any) -> str:

@@ -24,7 +24,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
-from rlctl.adapters.roll.workers import devices_of, has_critic, has_reference, trains_critic
+from rlctl.adapters.roll.workers import devices_of, has_critic, has_reference, trained_devices, trains_critic
 from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
@@ -142,6 +142,13 @@ def _write(view: Writing) -> Iterator[Out]:
                 least=least,
             )
             how, devices = "assumed", tuple(range(least))
+        elif role == "policy" and len(devices) < (most := arithmetic.train_devices(view.config)):
+            note = said(
+                "{fitting} of {most} devices train, because the responses of a step and of a mini-batch must divide by the ranks",
+                fitting=len(devices),
+                most=most,
+            )
+            yield Inexpressible(used[:1], note, idle=True)
         yield Flow(view.path(f"{worker}.device_mapping"), print_devices(devices), used, how, note, always=True)
     yield from _lose(view)
 
@@ -154,7 +161,7 @@ def _devices_of(view: Writing, role: str, total: int) -> tuple[int, ...]:
         return next((devices for devices in found if devices), tuple(range(total)))
     if placement.layout == "split":
         first = max(total - arithmetic.rollout_devices(view.config), min(1, total - 1))
-        trained = arithmetic.train_devices(view.config)
+        trained = trained_devices(view.config)
         policy = trained if 0 < trained < first else first or total
         return tuple(range(first, total)) if role == "rollout" else tuple(range(policy))
     return tuple(range(total))

@@ -34,7 +34,7 @@ from rlctl.adapters.engine.rules import (
     is_further,
     own_name,
 )
-from rlctl.adapters.engine.values import Names, Off, interval, rows
+from rlctl.adapters.engine.values import Names, Off, interval, more_optimizer_steps, rows
 from rlctl.adapters.roll.workers import MEGATRON, engine_written, strategy
 from rlctl.common.messages.reasons import said, together
 from rlctl.common.records import record
@@ -108,6 +108,7 @@ def _write_total(view: Writing) -> Iterator[Out]:
     limits = (used, view.to("schedule.total_optimizer_steps"), view.to("schedule.total_epochs"))
     places = limits if how == "derived" else (used,)
     yield Flow(view.path("max_steps"), steps, places, how, note, same=how == "mapped", always=True)
+    yield from more_optimizer_steps(view, steps)
 
 
 def _epochs(view: Writing, steps: int | None) -> Iterator[Out]:

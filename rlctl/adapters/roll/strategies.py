@@ -32,10 +32,17 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import Listed, Names, NullReads, Partly, offload
-from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, HUGGING_FACE, MEGATRON, engine_written, strategy
+from rlctl.adapters.roll.workers import (
+    DEEPSPEED,
+    FSDP2,
+    HUGGING_FACE,
+    MEGATRON,
+    engine_written,
+    strategy,
+    trained_devices,
+)
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
-from rlctl.planning import arithmetic
 
 TRANSFORMER = (
     "account_for_embedding_in_pipeline_split",
@@ -147,7 +154,7 @@ class Shards(Same):
         if value == 1:
             raise InexpressibleError("ROLL's FSDP2 shards over all devices if fsdp_size is 1")
         if value == "all":
-            return max(shared, arithmetic.train_devices(view.config)) if shared > 1 else 1
+            return max(shared, trained_devices(view.config)) if shared > 1 else 1
         if value < shared:
             note = said("ROLL shards at least over the {shared} devices that share a sequence", shared=shared)
             return Computed(shared, note, always=True)

@@ -14,6 +14,7 @@ from rlctl.adapters.engine.rules import Reading, Writing
 from rlctl.adapters.roll.devices import DevicesError, parse_devices
 from rlctl.common.errors import PlanError
 from rlctl.common.messages.reasons import said
+from rlctl.config import Config
 from rlctl.planning import arithmetic
 
 MEGATRON = ("megatron_train", "megatron_infer")
@@ -68,16 +69,35 @@ def data_parallel(view: Reading, worker: str = "actor_train") -> int | None:
     return len(devices) // each
 
 
+def trained_devices(config: Config) -> int:
+    """The devices that ROLL trains on: fewer than there are, if rollout has its own and a step's responses do not divide.
+
+    Agentic batches are cut or filled up to what divides.
+    """
+    most, each = arithmetic.train_devices(config), arithmetic.devices_per_replica(config.train.engine)
+    if (
+        config.placement.layout != "split"
+        or config.algorithm.objective.choice in ("sft", "dpo")
+        or config.rollout.agents
+    ):
+        return most
+    whole = (arithmetic.responses_per_step(config), arithmetic.mini_batch_responses(config))
+    fitting = (
+        total for total in range(most - most % each, 0, -each) if not any(size % (total // each) for size in whole)
+    )
+    return next(fitting, most)
+
+
 def ranks(view: Writing, section: str = "train") -> int:
     """The data-parallel ranks of a canonical section's model.
 
     Raises:
         PlanError: its devices do not divide.
     """
-    if section == "train":
+    if section == "train" and view.config.placement.layout != "split":
         return arithmetic.train_replicas(view.config)
     role = view.config.placement.roles.get(section) if view.config.placement.layout == "explicit" else None
-    total = len(role.devices) if role else arithmetic.train_devices(view.config)
+    total = len(role.devices) if role else trained_devices(view.config)
     each = _devices_per_rank_written(view, section)
     if not total or total % each:
         raise PlanError(

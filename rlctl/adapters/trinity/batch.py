@@ -390,13 +390,18 @@ def _read_total(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("schedule.total_optimizer_steps"), None, ())
         return
     repeat = _whole(view, "trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs")
-    counts = [value if key == "trainer.total_steps" else -(-value * batch * group // train) for key, value, _ in found]
+    counts = [
+        value if key == "trainer.total_steps" else max(1, value * batch * group // train) for key, value, _ in found
+    ]
     yield Flow(
         view.to("schedule.total_optimizer_steps"),
         min(counts) * repeat,
         keys,
         "derived",
-        "not a whole number of steps; counted in optimizer steps",
+        said(
+            "{exact:g} is not a whole number of steps; counted in optimizer steps",
+            exact=min(value / per for _, value, per in found),
+        ),
     )
 
 

@@ -24,7 +24,7 @@ from rlctl.adapters.engine.rules import (
     When,
     Writing,
 )
-from rlctl.adapters.engine.values import interval, rows
+from rlctl.adapters.engine.values import interval, more_optimizer_steps, rows
 from rlctl.adapters.engine.writing import ConfigWithOrigins
 from rlctl.adapters.verl import asynchronous
 from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
@@ -169,6 +169,7 @@ def _write_total(view: Writing) -> Iterator[Out]:
             ),
         )
     yield Flow(view.path("trainer.total_training_steps"), steps, used, how, note, same=how == "mapped")
+    yield from more_optimizer_steps(view, steps)
 
 
 def _write_epochs(view: Writing) -> Iterator[Out]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.combined_rows import OneOf
+from rlctl.adapters.engine.conditions import negated
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
@@ -61,13 +62,65 @@ ATTENTION = Names(
 )
 
 
-def lora(prefix: str, to: str) -> list[Rule]:
-    """The LoRA keys of a model block: flat ones, and since 0.8 a block for Megatron."""
-    flat, block, adapter = f"{prefix}.lora_rank", f"{prefix}.lora.rank", f"{prefix}.lora_adapter_path"
+def lora(prefix: str, to: str, role: Role) -> list[Rule]:
+    """The LoRA keys of a model block: flat ones, and since 0.7 a block that Megatron alone reads."""
+    m, c = f"{prefix}.", f"{to}."
+    flat = (
+        _rank(f"{m}lora_rank", f"{m}lora_adapter_path", to, since="0.4"),
+        Key(f"{m}lora_alpha", f"{c}alpha", 16, since="0.4"),
+        Key(f"{m}target_modules", f"{c}target_modules", "all-linear", Listed(single=True, commas=True), since="0.4"),
+        Key(f"{m}exclude_modules", f"{c}exclude_modules", None, Listed(), since="0.5"),
+        Key(f"{m}lora_adapter_path", f"{c}adapter_path", None, since="0.7"),
+    )
+    block = (
+        _rank(f"{m}lora.rank", f"{m}lora.adapter_path", to, since="0.7"),
+        Key(f"{m}lora.alpha", f"{c}alpha", 32, since="0.7"),
+        Key(f"{m}lora.target_modules", f"{c}target_modules", list(MEGATRON_LINEAR), MegatronTargets(), since="0.7"),
+        Key(f"{m}lora.exclude_modules", f"{c}exclude_modules", [], Listed(empty=[]), since="0.7"),
+        Key(f"{m}lora.adapter_path", f"{c}adapter_path", None, since="0.7"),
+    )
 
+    def reads_block(view: Reading) -> bool:
+        return view.version >= (0, 7) and role.kind(view) == "megatron"
+
+    def writes_block(view: Writing) -> bool:
+        engine = view.get(f"{role.to}.type") or view.get("train.engine.type")
+        return view.version >= (0, 7) and engine == "megatron"
+
+    return [
+        When(flat, negated(reads_block), negated(writes_block), "Megatron reads the block model.lora"),
+        When(block, reads_block, writes_block, "only Megatron reads this block"),
+        Key(f"{m}lora.dropout", f"{c}dropout", 0.0, since="0.8"),
+        Key(f"{m}lora.merge", f"{c}merge_for_rollout", False, since="0.8"),
+        Key(f"{m}lora.dtype", f"{c}dtype", None, Partly({None: "auto"}), since="0.8"),
+        Dropped(f"{c}name", "verl has no adapter names"),
+        Dropped(f"{c}base_model", "verl has no key for the base model's name"),
+    ]
+
+
+MEGATRON_LINEAR = ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2")
+"""Every linear layer of a Megatron model."""
+
+
+class MegatronTargets(Listed):
+    """Layers by Megatron's names, of which some hold several of Transformers'."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return ["all-linear"] if value is None or set(value) == set(MEGATRON_LINEAR) else super().read(value, view)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if list(value) == ["all-linear"]:
+            return list(MEGATRON_LINEAR)
+        if any(name.endswith("_proj") for name in value):
+            raise InexpressibleError(
+                "Megatron names layers linear_qkv, linear_proj, linear_fc1 and linear_fc2; all get adapters"
+            )
+        return super().write(value, view)
+
+
+def _rank(key: str, adapter: str, to: str, *, since: str) -> CustomRule:
     def read(view: Reading) -> Iterator[Flow]:
-        rank = view.get(flat) or view.get(block) or 0
-        used = (view.path(flat), view.path(block))
+        rank, used = view.get(key) or 0, (view.path(key),)
         if view.get(adapter) and rank == 0:
             yield Flow(view.to(to), {}, ())
             return
@@ -84,41 +137,23 @@ def lora(prefix: str, to: str) -> list[Rule]:
             if isinstance(rank, int):
                 yield Inexpressible(used, "verl has LoRA since 0.4")
         elif not isinstance(rank, int):
-            yield Flow(view.path(flat), 0, (view.to(to),))
+            yield Flow(view.path(key), 0, (view.to(to),))
         elif view.get(f"{to}.adapter_path") and not view.explicit(f"{to}.rank"):
             yield Flow((), None, used, "mapped", "the adapter's own")
         else:
-            yield Flow(view.path(flat), rank, used, same=True)
+            yield Flow(view.path(key), rank, used, same=True)
 
-    m, c = f"{prefix}.", f"{to}."
-    return [
-        CustomRule(
-            f"LoRA of {prefix}",
-            (DialectKey(flat, 0, "0.4"), DialectKey(block, 0, "0.8")),
-            (to, f"{to}.rank"),
-            read,
-            write,
-            why="The section is there if either of two ranks is above 0, or an adapter is named.",
-        ),
-        Key(f"{m}lora_alpha", f"{c}alpha", 16, since="0.4", also=(DialectKey(f"{m}lora.alpha", ABSENT, "0.8"),)),
-        Key(f"{m}lora.dropout", f"{c}dropout", 0.0, since="0.8"),
-        Key(f"{m}target_modules", f"{c}target_modules", "all-linear", Listed(single=True, commas=True), since="0.4"),
-        Key(f"{m}exclude_modules", f"{c}exclude_modules", None, Listed(), since="0.5"),
-        Key(
-            f"{m}lora_adapter_path",
-            f"{c}adapter_path",
-            None,
-            since="0.7",
-            also=(DialectKey(f"{m}lora.adapter_path", None, "0.8"),),
-        ),
-        Key(f"{m}lora.merge", f"{c}merge_for_rollout", False, since="0.8"),
-        Key(f"{m}lora.dtype", f"{c}dtype", None, Partly({None: "auto"}), since="0.8"),
-        Dropped(f"{c}name", "verl has no adapter names"),
-        Dropped(f"{c}base_model", "verl has no key for the base model's name"),
-    ]
+    return CustomRule(
+        key,
+        (DialectKey(key, 0, since),),
+        (to, f"{to}.rank"),
+        read,
+        write,
+        why="The section is there if the rank is above 0, or an adapter is named.",
+    )
 
 
-def model(prefix: str, to: str, *, path: str = "path", since: str = "0.4") -> list[Rule]:
+def model(prefix: str, to: str, role: Role, *, path: str = "path", since: str = "0.4") -> list[Rule]:
     """The keys of a model block that say what the model is."""
     m, c = f"{prefix}.", f"{to}."
     return [
@@ -131,7 +166,7 @@ def model(prefix: str, to: str, *, path: str = "path", since: str = "0.4") -> li
         Key(f"{m}custom_chat_template", f"{c}chat_template", None, since="0.5"),
         Key(f"{m}use_shm", f"{c}stage_in_shared_memory", False, since=since),
         _overrides(f"{m}override_config", f"{c}overrides"),
-        *lora(prefix, f"{to}.lora"),
+        *lora(prefix, f"{to}.lora", role),
     ]
 
 
@@ -243,7 +278,7 @@ def _has_vision_switch(view: Writing) -> bool:
 
 GROUP = ("model_engine",)
 POLICY: list[Rule] = [
-    *model(M, "model"),
+    *model(M, "model", ACTOR),
     *memory(M, "train", padding=VersionedDefault({"0.3": False, "0.7": True})),
     Key(f"{M}.rope_theta", "model.rope.theta"),
     Tree(f"{M}.rope_scaling", "model.rope.scaling", default=None),
@@ -467,7 +502,7 @@ CRITIC: list[Rule] = [
         _write_critic_model,
         why="A path that is the policy's is not a separate model, and is written although the config has none.",
     ),
-    *model(f"{C}.model", f"{C}.model")[1:],
+    *model(f"{C}.model", f"{C}.model", CRITIC_ROLE)[1:],
     Key(f"{C}.model.tokenizer_path", f"{C}.model.tokenizer", ABSENT),
     *memory(f"{C}.model", C, padding=VersionedDefault({"0.3": False, "0.8": True})),
     strategy(

@@ -80,6 +80,20 @@ def test_a_mini_batch_that_no_ranks_share_is_refused_with_the_nearest_that_they_
     assert "96 or 104 can" in lost(report)[".".join(place)]
 
 
+@pytest.mark.parametrize(("prompts", "mini", "trains"), [(16, 64, 4), (24, 96, 6), (7, 28, 4)])
+def test_training_takes_the_most_devices_that_share_a_step(prompts: int, mini: int, trains: int) -> None:
+    """ROLL's ``DataProto.chunk`` refuses a batch that its ranks do not divide; here 6 devices are left beside rollout's 2."""
+    batch = {"prompts_per_step": prompts, "responses_per_prompt": 4, "mini_batch_responses": mini}
+    placement = {"devices_per_node": 8, "layout": "split", "rollout_devices": 2}
+    source = {("placement", "rollout_devices"): Source("file", "placement.rollout_devices")}
+    values, report = written(Loaded(config_from({**BASE, "batch": batch, "placement": placement}), source))
+    assert values["actor_train"]["device_mapping"] == f"list(range(0,{trains}))"
+    training = values["actor_train"]["training_args"]
+    assert training["per_device_train_batch_size"] * training["gradient_accumulation_steps"] * trains == mini
+    told = [entry.note for entry in report.accounting if f"{trains} of 6 devices train" in entry.note]
+    assert bool(told) is (trains != 6)
+
+
 def test_dynamic_batching_comes_back_as_it_was() -> None:
     loaded, report = read(
         RLVR, actor_train__use_dynamic_batching_in_train=True, actor_train__max_tokens_per_microbatch_in_train=8192

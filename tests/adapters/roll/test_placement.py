@@ -82,7 +82,7 @@ def test_a_mapping_that_cannot_be_read_is_named(mapping: object, says: str) -> N
     [
         ({}, "list(range(0,8))", "list(range(0,8))"),
         ({"placement__nodes": 2}, "list(range(0,16))", "list(range(0,16))"),
-        ({"placement__layout": "split", "placement__rollout_devices": 2}, "list(range(0,6))", "list(range(6,8))"),
+        ({"placement__layout": "split", "placement__rollout_devices": 4}, "list(range(0,4))", "list(range(4,8))"),
         (
             {
                 "placement__layout": "explicit",
