@@ -221,9 +221,9 @@ def _join_batch(values: dict[KeyPath, Any], config: Config) -> None:
     if not arithmetic.needs_critic(config):
         return
     own = arithmetic.critic_batch(config)
-    for name in ("mini_batch_responses", "ppo_epochs"):
-        same = getattr(own, name) == getattr(config.batch, name)
-        values["critic", name] = None if same else getattr(own, name)
+    values["critic", "ppo_epochs"] = own.ppo_epochs
+    same = own.mini_batch_responses == config.batch.mini_batch_responses
+    values["critic", "mini_batch_responses"] = None if same else own.mini_batch_responses
     if arithmetic.critic_steps_per_step(config) == 1:
         values["critic", "shuffle"] = None
 

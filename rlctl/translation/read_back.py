@@ -55,6 +55,12 @@ CONSEQUENCES: Mapping[str, str] = {
     "run.mode": "The run does something else than its source",
 }
 """What follows if the two sides of a key differ, by canonical key."""
+UNITS = {
+    "steps": ("1 step", "{value} steps"),
+    "optimizer_steps": ("1 optimizer step", "{value} optimizer steps"),
+    "epochs": ("1 epoch", "{value} epochs"),
+}
+"""A number with its unit: one, and any other."""
 NOTED = frozenset({"silent-difference", "micro-batches-added"})
 """Findings of a writer on what its framework does otherwise; a conversion warns of them if training changes."""
 LENGTHS = ("schedule.total_steps", "schedule.total_epochs", "schedule.total_optimizer_steps")
@@ -262,21 +268,19 @@ def _both(item: Difference, names: tuple[str, str], back: Back) -> str:
 
 def _quantity(value: Any, key: str) -> str:
     """A value with its unit, if the key does not say it."""
-    unit = (
-        "optimizer step"
-        if "lr_scheduler." in key and key.endswith(("_steps", "warmup_ratio"))
-        else "step"
-        if key.endswith(INTERVALS)
-        else ""
-    )
-    counts = unit and isinstance(value, int)
-    return f"{value} {unit}{'s' * (value != 1)}" if counts else _told(value)
+    if isinstance(value, int) and "lr_scheduler." in key and key.endswith(("_steps", "warmup_ratio")):
+        return _counted("optimizer_steps", value)
+    return _counted("steps", value) if isinstance(value, int) and key.endswith(INTERVALS) else _told(value)
+
+
+def _counted(unit: str, count: int) -> str:
+    return said(UNITS[unit][count != 1], value=count)
 
 
 def _told(value: Any) -> str:
     if isinstance(value, dict) and len(value) == 1:
         ((unit, count),) = value.items()
-        return f"{count} {str(unit).replace('_', ' ')}"
+        return _counted(unit, count) if unit in UNITS else f"{count} {unit}"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -206,3 +206,14 @@ def test_a_script_reads_without_the_variables_that_it_leaves_open(tmp_path: Path
     assert report.errors == []
     assert [source.path for source in loaded.config.data.train] == ["${oc.env:DATA_DIR}/train.parquet", "b.parquet"]
     assert loaded.config.model.path == "org/model"
+
+
+def test_no_array_hides_a_variable_that_hydra_reads(tmp_path: Path) -> None:
+    """Bash exports no arrays: one named like a variable of the environment takes it from every program that the script starts."""
+    script = tmp_path / "run.sh"
+    script.write_text(_script(_loaded(RUN.replace("${oc.env:DATA,/d/my data}", "${oc.env:DATA}"))))
+    (tmp_path / "python3").write_text('#!/bin/sh\necho "$DATA"\n')
+    (tmp_path / "python3").chmod(0o755)
+    around = {"PATH": f"{tmp_path}:/usr/bin:/bin", "DATA": "/x"}
+    done = subprocess.run(["bash", str(script)], capture_output=True, text=True, check=True, env=around)
+    assert done.stdout.strip() == "/x"

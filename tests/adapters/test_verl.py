@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rlctl.adapters.engine.tree import find
+from rlctl.common.messages import in_language
 from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded
 from rlctl.documents import parse_dotted, read_yaml
@@ -337,6 +338,16 @@ def test_an_interval_that_is_rounded_to_whole_steps_is_approximated() -> None:
     assert entry.bucket is Bucket.APPROXIMATED
     assert "100 optimizer steps in Trinity, 1 step in verl" in entry.note
     assert "100 optimizer steps: 1 in whole steps" in entry.note
+    assert "在 Trinity 中是 100 个优化器步，在 verl 中是 1 步" in in_language(
+        "zh", "silent-difference", reason=entry.note
+    )
+
+
+def test_passes_of_the_critic_that_follow_the_policys_are_named_by_their_number() -> None:
+    passes = ("algorithm.adv_estimator=gae", f"{A}.ppo_epochs=2", "trainer.total_training_steps=10")
+    made = translate_loaded(*read(*passes), "roll")
+    told = [finding.message for finding in made.report.findings if finding.key == "critic.ppo_epochs"]
+    assert told == ["critic.ppo_epochs is 2 in verl, 1 in ROLL"]
 
 
 DAPO = [f"reward_model.overlong_buffer.{item}" for item in ("enable=true", "len=512", "penalty_factor=0.5")]
@@ -632,3 +643,11 @@ def test_a_null_spelling_is_not_called_ignored_if_another_one_decides() -> None:
     assert bucket(report, tokenizer) is Bucket.MAPPED
     _, report = read("data.tokenizer=org/t", f"{tokenizer}=org/other")
     assert bucket(report, tokenizer) is Bucket.DEAD
+
+
+def test_a_key_of_fsdp_that_fsdp2_has_no_use_for_keeps_its_place() -> None:
+    place = f"{A}.fsdp_config"
+    loaded, report = read(f"{place}.use_orig_params=true", f"{place}.turbo_config.tensor_parallel_size=2")
+    values, _ = written(loaded, report, "verl")
+    block = values["actor_rollout_ref"]["actor"]["fsdp_config"]
+    assert (block["use_orig_params"], block["turbo_config"]) == (True, {"tensor_parallel_size": 2})

@@ -459,6 +459,8 @@ class Tree(OneValue):
     default: Any = field(default_factory=dict)
     but: tuple[str, ...] = ()
     """Entries that other rules take."""
+    both: bool = False
+    """Whether other rules take them from the canonical mapping too, where they have the same names."""
     like: str = ""
     """Another mapping of the dialect, which is used if this one is not written."""
     skips_empty: bool = False
@@ -500,7 +502,8 @@ class Tree(OneValue):
                 yield Flow((*view.path(self.key), name), item, ((*used[0], name), *used), same=True)
         elif self.but:
             for name, item in value.items():
-                yield Flow((*view.path(self.key), name), item, used)
+                if not (self.both and name in self.but):
+                    yield Flow((*view.path(self.key), name), item, used)
         else:
             yield Flow(view.path(self.key), value, used, same=True)
 

@@ -90,7 +90,7 @@ def script_text(file: File, table: Table, comments: Mapping[KeyPath, Comment], t
     lines = ["#!/usr/bin/env bash", *(comment_line(line) or "#" for line in head), "set -xeuo pipefail", ""]
     arrays = [(name, list(_array(own, file, comments))) for name, own in _sections(launch.changes)]
     text = "\n".join(line for _, array in arrays for line in array)
-    names = [f"{name}_ARGS" if re.search(rf"\${{{name}\b", text) else name for name, _ in arrays]
+    names = [f"{name}_ARGS" if re.search(rf"\${{(oc\.env:)?{name}\b", text) else name for name, _ in arrays]
     for name, (_, array) in zip(names, arrays, strict=True):  # an array would hide the environment variable of its name
         lines += [f"{name}=(", *array, ")", ""]
     words = [" ".join(launch.command), *(f'"${{{name}[@]}}"' for name in names), '"$@"']

@@ -113,7 +113,7 @@ def fsdp(prefix: str, to: str, *, since: str = "") -> list[Rule]:
         *others,
         Key(f"{f}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Listed()),
         When(
-            (Tree(f"{f}turbo_config", f"{to}.source_args", but=("use_orig_params",)),),
+            (Tree(f"{f}turbo_config", f"{to}.source_args", but=("use_orig_params",), both=True),),
             lambda view: True,
             lambda view: view.get(f"{to}.source") != "deepspeed",
             "only for another engine",
