@@ -382,8 +382,9 @@ verl {VERSIONS["verl"]} (sources that need it: {OLDER.removeprefix("verl-")}), T
   models that the file needs are installed.
 - **accepted**: the target's loader, its validators, and what its trainer and workers check before the first step accept the text.
 - **equal, reported, silent**: effective numbers, such as the learning rate at nine points, prompts and updates of a step, clip, KL, the critic,
-  LoRA, parallel sizes, sampling and data files. They are computed from the source's loaded config and from the target's, without rlctl. A number that differs is *reported* if a
-  line of the conversion report names both values (for a list or a name: is about it), and *silent* otherwise. The aim is 0.
+  LoRA, parallel sizes, sampling and data files. They are computed from the source's loaded config and from the target's, without rlctl. A
+  number that differs is *reported* if a line of the conversion report names both values (for a list or a name: is about it), and *silent*
+  otherwise. The aim is 0.
 
 | direction | files | judged | accepted | equal | reported | silent |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |"""
