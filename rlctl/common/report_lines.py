@@ -32,6 +32,7 @@ _LEVELS = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
 _CODES: Mapping[str, Bucket] = {"unsupported": Bucket.UNSUPPORTED, "unknown-key": Bucket.UNKNOWN}
 """Findings that repeat an entry of the ledger, and its bucket."""
 _WORD = re.compile(r"[^\s：，、]+|[：，、]|\s+")
+_STAGE = re.compile(r"\bstages\[(\d+)\](?=\.)")
 _PLACE_OF_STAGE = re.compile(r"\bstages\[\d+\]\.")
 
 
@@ -251,14 +252,16 @@ def _groups(entries: Iterable[Entry], *, every: bool) -> Iterator[tuple[Entry, .
 
 
 def _findings(report: Report) -> Iterator[Finding]:
-    """Each finding once, without those that repeat an entry."""
+    """Each finding once, without those that repeat an entry; one that stages share names them together, as ``stages[0,1]``."""
     entries = {(entry.bucket, entry.key) for entry in report.accounting}
-    told: set[str] = set()
+    groups: dict[str, dict[str, Finding]] = {}
     for finding in report.findings:
-        repeats = (_CODES.get(finding.code), finding.key) in entries
-        if not repeats and finding.message not in told:
-            told.add(finding.message)
-            yield finding
+        if (_CODES.get(finding.code), finding.key) not in entries:
+            groups.setdefault(_STAGE.sub("stages", finding.message), {}).setdefault(finding.message, finding)
+    for shared, group in groups.items():
+        first, *others = group.values()
+        numbers = ",".join(found[1] for message in group if (found := _STAGE.search(message)))
+        yield replace(first, message=shared.replace("stages.", f"stages[{numbers}].")) if others else first
 
 
 def _section(names: Sequence[str]) -> str:

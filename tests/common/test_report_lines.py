@@ -116,3 +116,11 @@ def test_a_note_that_the_target_refuses_the_text_is_among_what_to_decide() -> No
     assert line.finding is not None
     assert line.finding.level is Level.NOTE
     assert line.part is Part.DECIDE
+
+
+def test_stages_that_differ_alike_are_one_line() -> None:
+    found = Report("verl@0.9", "trinity@0.6")
+    keys = ("stages[0].batch.shuffle", "stages[2].batch.shuffle", "batch.shuffle")
+    found.findings = [Finding("silent-difference", Level.WARNING, f"{key} is false in verl", key) for key in keys]
+    told = [line.finding.message for line in lines(found) if line.finding]
+    assert told == ["stages[0,2].batch.shuffle is false in verl", "batch.shuffle is false in verl"]

@@ -140,8 +140,9 @@ def _rounds(config: Any, rows: int, updates: float) -> float:
     """``TaskScheduler.max_steps``, or the trainer's limit where that comes first."""
     buffer = config.buffer
     explored = buffer.total_steps or rows * buffer.total_epochs // buffer.batch_size
-    batches = math.floor(explored / config.synchronizer.sync_interval * updates + 1e-9)
-    limits = [batches / updates]  # what is left when the explorer ends is no batch: QueueStorage.get_batch
+    limits = [explored / config.synchronizer.sync_interval]
+    if updates >= 1:  # what is left when the explorer ends is no batch: QueueStorage.get_batch
+        limits = [math.floor(limits[0] * updates + 1e-9) / updates]
     if config.trainer.total_steps:
         limits.append(config.trainer.total_steps / updates)
     return min(limits)
