@@ -8,10 +8,10 @@ import pytest
 
 from rlctl.adapters import dialect
 from rlctl.common.ranks import Rank
-from rlctl.common.report import Finding, Report
+from rlctl.common.report import Bucket, Finding, Report
 from rlctl.documents import read_yaml
 from rlctl.translation.releases import spoken
-from rlctl.translation.translate import read, read_document
+from rlctl.translation.translate import convert, read, read_document
 
 SCRIPT = """
 data: {train_files: train.parquet, val_files: test.parquet, train_batch_size: 1024}
@@ -81,3 +81,15 @@ def test_releases_without_a_script_s_program_do_not_fit(tmp_path: Path, program:
     script.write_text(f"python3 -m {program} data.train_files=a.parquet actor_rollout_ref.rollout.n=4\n")
     _, report = read(script, environment={})
     assert f"; {fits}" in report.reason
+
+
+def test_a_key_that_only_old_releases_have_is_lost_and_named(tmp_path: Path) -> None:
+    """verl 0.9 builds its sections from the keys, and refuses one that they do not have."""
+    file = tmp_path / "old.yaml"
+    file.write_text(SCRIPT + "critic: {checkpoint: {contents: [model]}}\n")
+    outcome = convert(file, "verl@0.9", dialect="verl@0.3")
+    assert outcome.text is not None
+    assert " contents" not in outcome.text.partition("# rlctl: kept")[0]
+    (entry,) = [entry for entry in outcome.report.accounting if entry.key == "critic.checkpoint.contents"]
+    assert (entry.bucket, entry.note) == (Bucket.UNSUPPORTED, "verl 0.9 has no such key")
+    assert "  contents: [model]" in str(convert(file, "verl@0.3", dialect="verl@0.3").text)

@@ -16,6 +16,7 @@ from rlctl.adapters.engine.tree import CHOICES, ROLE_ENGINES, find, put
 from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.records import record
 from rlctl.common.report import Finding, Level, Origin, OriginEntry, finding, option_for_fact
+from rlctl.common.report_lines import framework
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import fields_of, walk
@@ -471,8 +472,17 @@ class Writer:
 
     def _put_back(self) -> None:
         kept = self.given.plain["extensions"].get(self.dialect, {})
+        release = ".".join(map(str, self.version))
         for name, value in kept.items():
             path = _parsed(name)
+            of = ("extensions", self.dialect, name)
+            if release not in (self.table.releases(path) or (release,)):
+                self.out.fates[of] = WriteOutcome(
+                    lost=said(
+                        "{framework} {release} has no such key", framework=framework(self.dialect), release=release
+                    )
+                )
+                continue
             if not isinstance(find(self.out.values, path), Absent):
                 defaulted = [entry for entry in self.out.origins if entry.key == name]
                 if not defaulted or defaulted[0].origin is not Origin.DEFAULTED:
@@ -480,7 +490,7 @@ class Writer:
                 self.out.origins.remove(defaulted[0])
             put(self.out.values, path, value)
             self.out.origins.append(OriginEntry(name, Origin.CARRIED, value, "carried"))
-            self.out.fates[("extensions", self.dialect, name)] = WriteOutcome([(name, value)], carried=True)
+            self.out.fates[of] = WriteOutcome([(name, value)], carried=True)
 
 
 def _parsed(name: str) -> KeyPath:
