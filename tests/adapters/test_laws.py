@@ -37,7 +37,7 @@ WELL_SAID = ("batch", "train", "algorithm", "checkpoint", "rollout")
 """Sections of which every dialect has most."""
 OFF = ("profiling.ray_timeline",)
 """Keys whose false and null are one."""
-GOOD = ("kept", "derived", "lost")
+GOOD = ("kept", "derived", "approximated", "lost")
 UNSAID = {Bucket.UNSUPPORTED, Bucket.CARRIED}
 """Where a value ends that the dialect does not say: unsupported, or carried where no result hangs on it."""
 
@@ -76,7 +76,8 @@ def _there_and_back(group: Several, target: str) -> dict[KeyPath, tuple[str, Any
             None if item is False and key.pattern in OFF else item for item in (find(plain, place), find(read, place))
         )
         said = buckets[".".join(map(str, place))]
-        fate = "lost" if said & UNSAID else "derived" if Bucket.DERIVED in said else "changed"
+        computed = {Bucket.DERIVED: "derived", Bucket.APPROXIMATED: "approximated"}
+        fate = "lost" if said & UNSAID else next((name for kind, name in computed.items() if kind in said), "changed")
         found[place] = (kept if after == before else fate, before, after)
     if any(fate == "changed" for fate, _, _ in found.values()):
         told = _told_by_reading_back(group, target)

@@ -36,8 +36,9 @@ def test_it_finishes_and_its_folder_tells_all_of_it(whole: Any, task: Any) -> No
 def test_events_come_in_the_order_of_the_algorithm(whole: Any) -> None:
     lines = (whole.result.folder / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
+    in_file = [{name: event[name] for name in event if name != "said"} for event in events]  # for readers of Chinese
     told_here = [{name: event[name] for name in event if name != "samples"} for event in whole.events]
-    assert events == json.loads(json.dumps(told_here)), "responses are in files of their own"
+    assert in_file == json.loads(json.dumps(told_here)), "responses are in files of their own"
     told = [event["kind"] for event in events if event["kind"] not in ("phase", "phase_ended", "advisory", "sync")]
     step = ["samples", "step"]
     assert told == [
