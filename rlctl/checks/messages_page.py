@@ -21,6 +21,10 @@ Every finding of rlctl has a code, in brackets at the end of its line: `error: m
 """
 SECTIONS = {"What `rlctl check` finds": True, "Reading and converting": False}
 """The title of each section, and whether it is that of the checks."""
+PACKS = {
+    "reason": "train.packing on the Megatron engine: the engine always packs sequences without padding",
+    "advice": "remove it",
+}
 EXAMPLES: Mapping[str, Mapping[str, str]] = {
     "stage": {"reason": "unknown key 'batch.prompts_per_stp'"},
     "auxiliary-models": {
@@ -62,14 +66,8 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "reason": "train needs 310 GiB on a device of 80 GiB, of which 95% can be filled; the largest part is policy "
         "optimizer with 130.0 GiB",
     },
-    "not-applied_engine": {
-        "reason": "train.packing on the Megatron engine: the engine always packs sequences without padding",
-        "advice": "remove it",
-    },
-    "not-used_engine": {
-        "reason": "train.packing on the Megatron engine: the engine always packs sequences without padding",
-        "advice": "remove it",
-    },
+    "not-applied_engine": PACKS,
+    "not-used_engine": PACKS,
     "not-applied": {"reason": "rlctl converts weights with its own tables"},
     "not-used": {"reason": "Megatron's weights and optimizer stay on the device"},
     "not-supported": {
@@ -84,7 +82,7 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "advice": "remove run.skip.rollout, or set rollout.default_agent to null",
     },
     "runner-refuses": {
-        "reason": "actor_rollout_ref.rollout.name is not set, but verl has no default for it",
+        "reason": "actor_rollout_ref.rollout.name is not set, and verl has no default for it",
         "source": "verl 0.9.1 (verl/workers/config/rollout.py, RolloutConfig)",
         "advice": "set actor_rollout_ref.rollout.name to vllm or sglang",
     },
@@ -105,8 +103,7 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
     },
     "other-environment": {
         "reason": "verl has no environments: the written run answers each row of data.train_files once and scores the "
-        "answer, and "
-        "does not play Sokoban",
+        "answer, and does not play Sokoban",
         "advice": "write a verl agent loop that plays them, or convert to a framework with environments; set VERL_TRAIN_FILES",
     },
     "other-data-and-reward": {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.errors import PlanError
@@ -69,21 +68,10 @@ def data_juicer(config: Config, surroundings: CheckContext) -> Iterator[Problem]
     if arithmetic.uses_data_juicer(config) and (service is None or not (service.url or service.auto_start)):
         yield problem("no-data-juicer", ("service", "data_juicer"))
     if service is None or not service.url:  # the files of a service elsewhere are on its machine
-        for key, file in _juicer_files(config):
-            if not is_there(expanded(file)):
-                yield problem("path-missing", key, path=file)
-
-
-def _juicer_files(config: Config) -> Iterator[tuple[KeyPath, str]]:
-    places: tuple[tuple[KeyPath, Sequence[Any]], ...] = (
-        (("data", "operators"), config.data.operators),
-        (("algorithm", "experience_operators"), config.algorithm.experience_operators),
-    )
-    for key, operators in places:
-        for index, operator in enumerate(operators):
-            file = operator.args.get("config_path") if operator.choice == "external" else None
-            if isinstance(file, str):
-                yield (*key, index, "args", "config_path"), file
+        for key, args in arithmetic.data_juicer_operators(config):
+            file = args.get("config_path")
+            if isinstance(file, str) and not is_there(expanded(file)):
+                yield problem("path-missing", (*key, "args", "config_path"), path=file)
 
 
 def paths(config: Config, surroundings: CheckContext) -> Iterator[Problem]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
 
 from rlctl.common.errors import PlanError, nearest
 from rlctl.common.messages.reasons import said
@@ -23,14 +23,15 @@ from rlctl.config.sections.agents import (
     RunningAgent,
     TrajectoryAgent,
 )
-from rlctl.config.sections.algorithm import KlInLoss, KlInReward, MixObjective
+from rlctl.config.sections.algorithm import ExternalOperator, KlInLoss, KlInReward, MixObjective
 from rlctl.config.sections.algorithm import Other as OtherAdvantage
 from rlctl.config.sections.batch import Batch
-from rlctl.config.sections.data import EvaluationSource
+from rlctl.config.sections.data import EvaluationSource, ExternalDataOperator
 from rlctl.config.sections.execution import MemoryBuffer
 from rlctl.config.sections.rewards import JudgeReward, Reward
 from rlctl.config.sections.rollout import AuxiliaryModel
 from rlctl.config.sections.train import Critic, Fsdp2, LrScheduler, Megatron, TrainEngine
+from rlctl.documents.paths import KeyPath
 
 Device = Literal["cuda", "cpu"]
 
@@ -436,8 +437,17 @@ def rollout_routes(config: Config) -> bool:
 
 def uses_data_juicer(config: Config) -> bool:
     """Whether Data-Juicer runs any operator."""
-    listed = (*config.data.operators, *config.algorithm.experience_operators)
-    return any(operator.choice == "external" for operator in listed)
+    return any(True for _ in data_juicer_operators(config))
+
+
+def data_juicer_operators(config: Config) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+    """The operators that Data-Juicer runs, each by its key with its arguments."""
+    for index, of_data in enumerate(config.data.operators):
+        if isinstance(of_data, ExternalDataOperator):
+            yield ("data", "operators", index), of_data.args
+    for index, of_experience in enumerate(config.algorithm.experience_operators):
+        if isinstance(of_experience, ExternalOperator):
+            yield ("algorithm", "experience_operators", index), of_experience.args
 
 
 def reads_no_rows(config: Config) -> bool:

@@ -272,12 +272,7 @@ def stop(run: RunInfo, *, now: bool = False) -> None:
     Raises:
         RunError: it is not running, its folder is gone, or ``now`` is asked of a run on another machine.
     """
-    run = inspect(run.folder)  # again: its process may have ended since, and another one may have its number
-    if run.status != "running":
-        raise RunError(
-            said("run {name} is not running; it is {status}", name=run.name, status=run.status),
-            hint=said("rlctl runs show {name} shows how it ended", name=run.name),
-        )
+    run = _running(run)
     if not now:
         (run.folder / STOP_FILE).touch()
     elif run.host != socket.gethostname():
@@ -300,13 +295,18 @@ def checkpoint(run: RunInfo) -> None:
     Raises:
         RunError: it is not running.
     """
+    (_running(run).folder / CHECKPOINT_FILE).touch()
+
+
+def _running(run: RunInfo) -> RunInfo:
+    """The run as it is now: its process may have ended since, and another one may have its number."""
     run = inspect(run.folder)
     if run.status != "running":
         raise RunError(
             said("run {name} is not running; it is {status}", name=run.name, status=run.status),
             hint=said("rlctl runs show {name} shows how it ended", name=run.name),
         )
-    (run.folder / CHECKPOINT_FILE).touch()
+    return run
 
 
 def remove(run: RunInfo) -> None:

@@ -189,8 +189,13 @@ class RlctlApp(App[RlctlError]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), self._safe_lines]
 
+    @property
+    def _nothing_named(self) -> bool:
+        """Whether neither a run nor a config is to be opened, so that the start page asks which."""
+        return self.run_folder is None and self.session is None
+
     def compose(self) -> ComposeResult:
-        if self.run_folder is None and self.session is None:
+        if self._nothing_named:
             return  # the start page covers it from the first frame on
         yield Head()
         yield Static(say("opening ..."), id="opening")
@@ -203,7 +208,7 @@ class RlctlApp(App[RlctlError]):
         sys.setswitchinterval(SWITCH_SECONDS)
         gc.set_threshold(YOUNG)
         self.theme_changed_signal.subscribe(self, lambda theme: settings.choose("theme", theme.name))
-        if self.run_folder is None and self.session is None:
+        if self._nothing_named:
             self.push_screen(self._start_page())
             self._tidy_later()
         else:

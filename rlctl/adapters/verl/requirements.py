@@ -263,7 +263,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{ROLLOUT}.name",
         lambda v: v[f"{ROLLOUT}.name"] in (None, "???"),
-        said("{rollout}.name is not set, but verl has no default for it", rollout=ROLLOUT),
+        said("{rollout}.name is not set, and verl has no default for it", rollout=ROLLOUT),
         "verl/trainer/config/rollout/rollout.yaml",
         said("set {rollout}.name to vllm or sglang", rollout=ROLLOUT),
     ),

@@ -197,9 +197,9 @@ def read_images(value: Any, *, folder: Path, where: str) -> list[Image]:
     several = value if isinstance(value, list | tuple) else [value]
     pictures = []
     for number, each in enumerate(image for image in several if image is not None):
-        one = said("{where}: the image", where=where)
-        place = said("{where}: image {number} of {count}", where=where, number=number + 1, count=len(several))
-        pictures.append(_read(each, folder, place if len(several) > 1 else one))
+        template = "{where}: image {number} of {count}" if len(several) > 1 else "{where}: the image"
+        place = said(template, where=where, number=number + 1, count=len(several))
+        pictures.append(_read(each, folder, place))
     return pictures
 
 

@@ -32,9 +32,8 @@ from rlctl.common.filenames import expanded, is_file
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import is_number
 from rlctl.config import Config
-from rlctl.config.sections.algorithm import ExternalOperator
-from rlctl.config.sections.data import ExternalDataOperator
 from rlctl.config.sections.execution import DataJuicer
+from rlctl.planning.arithmetic import data_juicer_operators
 from rlctl.runtime.processes.process_group import end_group, status_of
 
 SERVER = Path(__file__).with_name("server.py")
@@ -216,13 +215,8 @@ def service_of(config: Config, where: str) -> Service:
 
 def _first(config: Config) -> str:
     """The key of the first operator that Data-Juicer runs; empty without one."""
-    for name, listed, kind in (
-        ("data.operators", config.data.operators, ExternalDataOperator),
-        ("algorithm.experience_operators", config.algorithm.experience_operators, ExternalOperator),
-    ):
-        for place, operator in enumerate(listed):
-            if isinstance(operator, kind):
-                return f"{name}[{place}]"
+    for (section, name, index), _ in data_juicer_operators(config):
+        return f"{section}.{name}[{index}]"
     return ""
 
 

@@ -15,8 +15,8 @@ MARK = "◆"
 """Of an evaluation."""
 AXES = 7
 """Fewest lines of a chart that has room for a scale."""
-DIGITS = 7
-"""One more than the most digits of the scale."""
+MOST_DIGITS = 6
+"""Most digits of a value of the scale."""
 MANY = 30
 """Fewest points of a curve that is smoothed: the mean of a few evaluations would lag far behind."""
 
@@ -103,7 +103,7 @@ def _scale(low: float, high: float) -> list[str]:
     """The ends of the axis and its middle, in as few digits as tell them apart; one value is named once."""
     if low == high:
         return ["", number(low, 3), ""]
-    for digits in range(3, DIGITS):
+    for digits in range(3, MOST_DIGITS + 1):
         scale = [number(value, digits) for value in (high, (low + high) / 2, low)]
         if len(set(scale)) == len(scale):
             break
