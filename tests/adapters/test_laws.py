@@ -76,8 +76,9 @@ def _there_and_back(group: Several, target: str) -> dict[KeyPath, tuple[str, Any
             None if item is False and key.pattern in OFF else item for item in (find(plain, place), find(read, place))
         )
         said = buckets[".".join(map(str, place))]
-        computed = {Bucket.DERIVED: "derived", Bucket.APPROXIMATED: "approximated"}
-        fate = "lost" if said & UNSAID else next((name for kind, name in computed.items() if kind in said), "changed")
+        fate = "lost" if said & UNSAID else "derived" if Bucket.DERIVED in said else "changed"
+        if fate == "changed" and Bucket.APPROXIMATED in said and kept == "kept":
+            fate = "approximated"  # rounded once: what was read of it is written as it was
         found[place] = (kept if after == before else fate, before, after)
     if any(fate == "changed" for fate, _, _ in found.values()):
         told = _told_by_reading_back(group, target)

@@ -267,24 +267,6 @@ def test_nothing_is_written_when_opened_to_read(file: Path) -> None:
     assert file.read_text() == FILE
 
 
-@pytest.mark.parametrize(("size", "class_"), [((80, 24), "-narrow"), ((200, 60), "-very-wide")])
-def test_it_is_laid_out_for_the_width_before_its_first_frame(
-    file: Path, size: tuple[int, int], class_: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_mount: list[bool] = []
-    mount = EditorScreen.on_mount
-
-    async def noted(self: EditorScreen) -> None:
-        at_mount.append(self.has_class(class_))
-        await mount(self)
-
-    async def act(screen: EditorScreen, pilot: Any) -> None:
-        assert at_mount == [True]
-
-    monkeypatch.setattr(EditorScreen, "on_mount", noted)
-    drive(RlctlApp(session=Session.open(file)), act, size)
-
-
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 def test_it_fits_small_and_large_terminals(file: Path, size: tuple[int, int]) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
