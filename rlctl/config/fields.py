@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Annotated, ClassVar, TypeVar, dataclass_transform
 
 from rlctl.common.records import record, with_methods
 
@@ -62,7 +62,6 @@ MAX_DEVICES = 100_000
 
 Count = Annotated[int, Range(at_least=1)]
 ParallelSize = Annotated[int, Range(at_least=1, at_most=MAX_DEVICES)]
-Whole = Annotated[int, Range(at_least=0)]
 Positive = Annotated[float, Range(above=0)]
 NonNegative = Annotated[float, Range(at_least=0)]
 Fraction = Annotated[float, Range(at_least=0, at_most=1)]
@@ -149,11 +148,6 @@ class Interval:
     """Optimizer steps: calls of ``optimizer.step()``. Rounded to the end of the step they fall in."""
     epochs: Count | None = None
     """Passes over the training data."""
-
-    @classmethod
-    def from_short(cls, value: Any) -> Self | None:
-        """Read the short form: an integer counts steps."""
-        return cls(steps=value) if isinstance(value, int) and not isinstance(value, bool) else None
 
     def to_short(self) -> int | None:
         """The short form, where there is one."""

@@ -518,15 +518,6 @@ class Session:
         kept = self._edited() if dialect is None and script == was_script else None
         return kept if kept is not None else Edited(self.text_in(dialect or self.dialect, script=script))
 
-    def unsaid_by(self, text: str) -> list[tuple[str, Any, Any]]:
-        """What a text of this config cannot say: canonical key, the value here, and what the text says instead.
-
-        Raises:
-            RlctlError: the text cannot be read.
-        """
-        name = "anew.yaml" if self.file is None else str(self.file.path)
-        return self._unsaid(self._read(text, Path(name), self.dialect)[0])
-
     def _unsaid(self, said: Loaded) -> list[tuple[str, Any, Any]]:
         return [(item.key, item.first.value, item.second.value) for item in differences(self.loaded, said)]
 

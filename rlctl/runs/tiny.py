@@ -38,8 +38,6 @@ MAX_TRAJECTORY = 1024
 MAX_ROWS = 256
 """Rows read of each source."""
 MICRO_TOKENS = 2048
-LONGER = 2
-"""How many times as many tokens a text may be in a tokenizer that is made."""
 SHORT = "a random model rarely ends a response, so a long limit only costs time"
 FEW = "a few prompts"
 SMALL = "a random model of the same architecture"

@@ -30,7 +30,6 @@ USABLE = 0.95
 """Share of a device's memory that estimates may fill: the CUDA context, NCCL and fragments need the rest."""
 COLOCATED, ALONE = 0.5, 0.9
 """Shares that the engine takes if ``rollout.memory.gpu_memory_utilization`` is null."""
-STATES = ("parameters", "gradients", "optimizer")
 
 
 @dataclass(frozen=True, slots=True)

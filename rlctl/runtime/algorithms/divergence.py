@@ -13,7 +13,6 @@ To add one: see ``rlctl.runtime.algorithms``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -23,8 +22,6 @@ from rlctl.common.errors import ConfigError
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.algorithms.entropy import rows_at_once
 from rlctl.runtime.algorithms.table import Algorithm, lookup
-
-Divergence = Callable[..., Tensor]
 
 LEAST = 1e-9
 """Added to probabilities before their log in ``js_divergence``, as in ROLL."""

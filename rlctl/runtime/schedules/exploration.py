@@ -74,7 +74,6 @@ class Exploration:
         self._turns = not rollout_schedule.in_background(config)
         self._horizon: rollout_schedule.Horizon | None = None
         """None until the engines have weights."""
-        self._synced = 0
         self._version = 0
         self._taken = 0
         """Groups taken since the start of the stage."""
@@ -152,7 +151,7 @@ class Exploration:
             if how != "continue":
                 self._scheduler.give_back()
             yield
-            self._synced, self._version = step, version
+            self._version = version
             self._horizon = rollout_schedule.horizon(
                 self._config, synced=step, total_steps=self._total_steps, explored=self._there()
             )

@@ -15,7 +15,6 @@ from textual.color import Color
 from textual.containers import Vertical
 from textual.content import Content
 from textual.markup import escape
-from textual.message import Message
 from textual.widgets import Static
 
 from rlctl.config.chinese import in_words
@@ -65,9 +64,6 @@ class MetricPlot(Vertical):
     MetricPlot #plot-place { height: 1fr; }
     MetricPlot #plot-values { height: auto; max-height: 12; padding: 0 1; }
     """
-
-    class Drawn(Message):
-        """The curves are there."""
 
     def __init__(self, *, id: str, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
