@@ -44,7 +44,7 @@ from rlctl.runtime.train.head import Head
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing, TellsLogProbs
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, prompts_of, split
 from rlctl.runtime.train.model import check_kernels, freeze, load, pads, use_liger
-from rlctl.runtime.train.offloading import OffloadedActivations, move_optimizer
+from rlctl.runtime.train.offloading import HostCopies, OffloadedActivations
 from rlctl.runtime.train.optimizer import make_optimizer
 from rlctl.runtime.train.scaling import LossScale
 from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of, set_rates
@@ -147,6 +147,7 @@ class FsdpEngine(TellsLogProbs):
         self.loss_scale = LossScale() if trained and train.precision.compute == "float16" else None
         self._offloads = "none" if train.engine.cpu_offload_policy else train.engine.offload
         self._away = set[str]()
+        self._host = HostCopies(self.device)
         """What is in CPU memory until it is needed."""
         self.takes_schedule = train.lr_scheduler.restore_from_checkpoint
         self._max_grad_norm = train.optimizer.max_grad_norm
@@ -460,13 +461,13 @@ class FsdpEngine(TellsLogProbs):
         """Have some of it in CPU memory until ``_bring``."""
         if self.device.type != "cuda":
             return
-        cpu = torch.device("cpu")
-        if what in ("parameters", "both"):
-            self.model.to(cpu)
+        if what in ("parameters", "both") and "parameters" not in self._away:
+            self._host.take_model(self.model)
             self._away.add("parameters")
-        if what in ("optimizer", "both") and self.optimizer is not None:
-            move_optimizer(self.optimizer, cpu)
+        if what in ("optimizer", "both") and self.optimizer is not None and "optimizer" not in self._away:
+            self._host.take_optimizer(self.optimizer)
             self._away.add("optimizer")
+        self._host.wait()
         if self._train.memory.empty_cache:
             torch.cuda.empty_cache()
 
@@ -477,10 +478,10 @@ class FsdpEngine(TellsLogProbs):
     def _bring(self, *, optimizer: bool) -> None:
         """Have on the device again what ``_leave`` moved."""
         if "parameters" in self._away:
-            self.model.to(self.device)
+            self._host.bring_model(self.model)
             self._away.discard("parameters")
         if optimizer and "optimizer" in self._away and self.optimizer is not None:
-            move_optimizer(self.optimizer, self.device)
+            self._host.bring_optimizer(self.optimizer)
             self._away.discard("optimizer")
 
     def _micro_batches(self, samples: Sequence[Sample], micro: MicroBatchSize, together: int = 1) -> list[list[int]]:

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -31,7 +32,7 @@ from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.gathering import whole
 from rlctl.runtime.train.interface import Comparison, LossFunction, Role, TrainEngine
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
-from rlctl.runtime.train.offloading import OffloadedActivations
+from rlctl.runtime.train.offloading import HostCopies, OffloadedActivations
 from rlctl.runtime.train.sharded_loading import BareModel, bare
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.sharding import split_pairs
@@ -497,6 +498,36 @@ def offloaded_activations(
         results.append(gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 1))
         moved.append(keeper.moved)
     return moved, results
+
+
+def resting(folder: Path, samples: Sequence[Sample]) -> list[tuple[dict[str, Tensor], list[dict[str, float]]]]:
+    """Weights and metrics after updates of a model that never moves, and of one that rests in CPU memory in between."""
+    plain, engine = engine_of(folder, settings()), engine_of(folder, settings())
+    assert engine.optimizer is not None
+    host, metrics, places = HostCopies(engine.device), [], []
+    for _ in range(3):
+        metrics += gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 1)[1]
+        host.take_model(engine.model)
+        host.take_optimizer(engine.optimizer)
+        host.wait()
+        places.append([parameter.to_local().data_ptr() for parameter in engine.model.parameters()])  # type: ignore[attr-defined]
+        host.bring_model(engine.model)
+        host.bring_optimizer(engine.optimizer)
+    assert places[0] == places[1] == places[2]
+    return [(gathered(engine), metrics), gathered_after(plain, samples, SftLoss(), ALL_AT_ONCE, 3)]
+
+
+def resting_uneven(rows: int) -> tuple[Tensor, Tensor]:
+    """What a layer says whose rows the workers cannot share alike, before and after it rested in CPU memory."""
+    torch.manual_seed(0)
+    layer = fully_shard(torch.nn.Linear(4, rows))
+    before = layer(torch.ones(1, 4)).detach()
+    host = HostCopies(torch.device("cpu"))
+    for _ in range(2):
+        host.take_model(layer)
+        host.wait()
+        host.bring_model(layer)
+    return before, layer(torch.ones(1, 4)).detach()
 
 
 class Momentum(torch.optim.Optimizer):

@@ -62,6 +62,8 @@ def test_what_rests_in_cpu_memory_trains_the_same(models: dict[str, Path], what:
     assert all(torch.equal(tensor, expected[name]) for name, tensor in found.items())
     devices = {p.device.type for p in engine.model.parameters()}
     assert devices == ({"cpu"} if what in ("parameters", "both") else {"cuda"})
+    if devices == {"cpu"}:
+        assert all(p.to_local().is_pinned() for p in engine.model.parameters())  # type: ignore[attr-defined]
     assert engine.optimizer is not None
     moments = {value.device.type for s in engine.optimizer.state.values() for n, value in s.items() if n != "step"}
     assert moments == ({"cpu"} if what in ("optimizer", "both") else {"cuda"})
