@@ -175,7 +175,7 @@ def _in_its_form(local: Tensor, tensor: Tensor) -> Tensor:
     """A worker's part as a part of the same whole as a tensor; ``DTensor.from_local`` would move it back to the device."""
     if not isinstance(tensor, DTensor):
         return local
-    whole = tensor.detach()
+    whole: Any = tensor.detach()
     names, context = whole.__tensor_flatten__()
     parts = {name: getattr(whole, name) for name in names} | {"_local_tensor": local}
     rebuilt: Tensor = DTensor.__tensor_unflatten__(parts, context, whole.size(), whole.stride())
