@@ -17,7 +17,7 @@ EXPECTED = {
     r".*(corpus|shared|example configs|reference documents).*": "files of the frameworks, which are not in the repository",
     r"holds no whole config": "files of the frameworks that are parts of a config",
     r"the defaults list includes '.*', but there is no file .*": "files of the frameworks whose parts are not among them",
-    r"this is not a config of .*: the nearest is .*": "files of the frameworks that hold no config",
+    r"this is not a config of .*: .*": "files of the frameworks that hold no config",
     r"VERL_CHECKOUT names no checkout of verl": "the framework's own scripts, which are not in the repository",
     r"verl is not installed": "the framework itself",
     r".*(user namespaces|no sandbox|isolated|bwrap|ordinary user).*": "a container may not make namespaces",

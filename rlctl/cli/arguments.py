@@ -32,7 +32,7 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES",
-        help="Config file(s), a launch script, or '-' for stdin, followed by [b]key=value[/b] overrides in the file's own "
+        help="Config files, a launch script, or '-' for stdin, followed by [b]key=value[/b] overrides in the file's own "
         "format. Arguments after a script are passed to it.",
         show_default=False,
     ),

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -300,13 +301,12 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
     for part in (Part.DECIDE, Part.CHANGES):
         _ranked(text(f"part-{part}"), parts[part], report, to, every=verbose)
     computed = [entry for line in parts[Part.COMPUTED] for entry in line.entries]
-    items = [_item(line, report, every=True) for line in parts[Part.COMPUTED]] if verbose else [*_computed(computed)]
+    items = _items(parts[Part.COMPUTED], report, every=True) if verbose else [*_computed(computed)]
     _section(text(f"part-{Part.COMPUTED}"), items, to)
     if verbose:
         for heading in dict.fromkeys(line.heading for line in parts[Part.REST]):
-            _section(
-                heading, [_item(line, report, every=True) for line in parts[Part.REST] if line.heading == heading], to
-            )
+            found = [line for line in parts[Part.REST] if line.heading == heading]
+            _section(heading, _items(found, report, every=True), to)
         _section(text("rank-written"), [_origin_item(entry) for entry in report.origins], to)
     else:
         _write(f"  {line}" for line in _rest(report, parts[Part.REST], to))
@@ -326,8 +326,8 @@ def _ranked(heading: str, found: Sequence[Line], report: Report, to: layout.Scre
     for place, group in groupby(found, _harm):
         name = tuple(Rank)[place].heading if place < len(Rank) else text("rank-reading")
         _write([f"  {to.styled(name, layout.DIM)}"])
-        for line in group:
-            _write(_item(line, report, every=every).lines(to))
+        for item in _items([*group], report, every=every):
+            _write(item.lines(to))
 
 
 def _section(heading: str, items: Sequence[layout.Item], to: layout.Screen) -> None:
@@ -403,6 +403,33 @@ def _computed(entries: Iterable[Entry]) -> Iterator[layout.Item]:
 def _is_new(entry: Entry, value: Any) -> bool:
     """Whether a value of the target is another one than that of the source, and not a reference to it."""
     return value != entry.value and not str(value).startswith("${")
+
+
+def _items(found: Sequence[Line], report: Report, *, every: bool) -> list[layout.Item]:
+    """Lines as entries; of ``every`` key, those with one reason and the same targets are one entry."""
+    groups: dict[object, list[Line]] = {}
+    for line in found:
+        place: object = id(line)
+        if every and len(line.entries) == 1 and line.entries[0].note:
+            entry = line.entries[0]
+            place = (entry.bucket, entry.note, repr(entry.targets), line.advice)
+        groups.setdefault(place, []).append(line)
+    return [
+        _shared_item(group, report) if len(group) > 1 else _item(group[0], report, every=every)
+        for group in groups.values()
+    ]
+
+
+def _shared_item(group: Sequence[Line], report: Report) -> layout.Item:
+    """An entry for keys that one reason is about, each with its value and its line."""
+    entries = [entry for line in group for entry in line.entries]
+    one = _item(group[0], report, every=True)
+    keys = [f"{entry.key} = {shown(entry.value)}" for entry in entries]
+    named = [
+        text("name-place", name=key, line=entry.at.line) if entry.at and entry.at.line else key
+        for key, entry in zip(keys[1:], entries[1:], strict=True)
+    ]
+    return replace(one, title=one.title.replace(keys[0], ", ".join([keys[0], *named]), 1))
 
 
 def _item(line: Line, report: Report, *, every: bool) -> layout.Item:

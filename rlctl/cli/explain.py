@@ -55,16 +55,16 @@ def explain(
         found: Explanation | None = look_up(key)
     except ConfigError as error:
         theirs = meanings(key)
-        words = [] if theirs else canonical_for(key)
+        words = [] if any(meaning.canonical for meaning in theirs) else canonical_for(key)
         if not theirs and not words:
             near = nearest(key)
             similar = said("similar keys: {names}", names=", ".join(near)) if near else ""
             hint = together([similar, error.hint])
             raise ConfigError(said("no framework has the key {key!r}", key=key), hint=hint) from None
-        if len(words) > 1:
+        if len(words) > 1 and not theirs:
             _show_choice(key, words, json=json)
             return
-        found = look_up(_of_choice(words[0])) if words else None
+        found = look_up(_of_choice(words[0])) if len(words) == 1 else None
     else:
         theirs = meanings(key)
     if json:

@@ -64,7 +64,7 @@ def plan(
     from rlctl.checks import without_equivalent
     from rlctl.planning.dataset_rows import count_rows
     from rlctl.planning.plan import make_plan
-    from rlctl.translation.advice import in_own_keys, in_own_words
+    from rlctl.translation.advice import in_own_keys, in_own_words, own_names
 
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
@@ -85,7 +85,8 @@ def plan(
         output.data(made.as_data())
     elif out is None:
         suggest = partial(suggestions, loaded=loaded, source=report.dialect)
-        output.laid_out(plan_text.lines(made, layout.screen(sys.stdout), suggest))
+        renamed = own_names(loaded, report.dialect)
+        output.laid_out(plan_text.lines(made, layout.screen(sys.stdout), suggest, renamed))
     diagnostics.findings([*read, *in_own_words(refused, loaded, report.dialect)], notes=False)
     if counted is not None:
         diagnostics.note(text("plan-rows", count=counted))

@@ -24,13 +24,25 @@ SHOWN_PARTS = 3
 """Parts of a phase's memory that are named; the others are added up."""
 
 
-def lines(made: Plan, to: layout.Screen, suggest: Callable[[Fit], list[str]] = lambda fit: []) -> Iterator[str]:
-    """A plan; ``suggest`` says the changes that would make a stage fit."""
+def lines(
+    made: Plan,
+    to: layout.Screen,
+    suggest: Callable[[Fit], list[str]] = lambda fit: [],
+    renamed: Callable[[str], str] = str,
+) -> Iterator[str]:
+    """A plan.
+
+    Args:
+        made: the plan.
+        to: the screen.
+        suggest: says the changes that would make a stage fit.
+        renamed: a text with the keys of the file that was read for canonical ones.
+    """
     yield to.styled(machines(made), layout.BOLD)
     for stage in made.stages:
         yield from _stage(made, stage, to, suggest)
-    yield from _listed(text("plan-ignored"), _of_stages(made, lambda stage: stage.not_used), to)
-    yield from _listed(text("plan-notes"), _of_stages(made, lambda stage: stage.notes), to)
+    for title, texts in (("ignored", lambda stage: stage.not_used), ("notes", lambda stage: stage.notes)):
+        yield from _listed(text(f"plan-{title}"), [renamed(entry) for entry in _of_stages(made, texts)], to)
 
 
 def _of_stages(made: Plan, texts: Callable[[StagePlan], Sequence[str]]) -> list[str]:

@@ -252,16 +252,21 @@ def _groups(entries: Iterable[Entry], *, every: bool) -> Iterator[tuple[Entry, .
 
 
 def _findings(report: Report) -> Iterator[Finding]:
-    """Each finding once, without those that repeat an entry; one that stages share names them together, as ``stages[0,1]``."""
+    """Each finding once, without those that repeat an entry; one that stages share names them together, or lists its paths."""
     entries = {(entry.bucket, entry.key) for entry in report.accounting}
-    groups: dict[str, dict[str, Finding]] = {}
+    groups: dict[str | tuple[object, ...], dict[str, Finding]] = {}
     for finding in report.findings:
         if (_CODES.get(finding.code), finding.key) not in entries:
-            groups.setdefault(_STAGE.sub("stages", finding.message), {}).setdefault(finding.message, finding)
+            several = has(f"{finding.id}.several")
+            place = _cause(finding) if several else _STAGE.sub("stages", finding.message)
+            groups.setdefault(place, {}).setdefault(finding.message, finding)
     for shared, group in groups.items():
         first, *others = group.values()
         numbers = ",".join(found[1] for message in group if (found := _STAGE.search(message)))
-        yield replace(first, message=shared.replace("stages.", f"stages[{numbers}].")) if others else first
+        if others and not isinstance(shared, str):
+            yield replace(first, message=Cause((first, *others)).message)
+        else:
+            yield replace(first, message=str(shared).replace("stages.", f"stages[{numbers}].")) if others else first
 
 
 def _section(names: Sequence[str]) -> str:

@@ -134,6 +134,10 @@ def _parse(parser: Any, text: str, at: Location) -> Any:
         ) from None
 
 
+_ENDS = "the value ends too early"
+_UNEXPECTED = re.compile(r"(?:extraneous|mismatched) input ('[^']*'|\S+) expecting")
+
+
 def _reason(error: Exception, text: str) -> tuple[str, int | None]:
     """Return Hydra's complaint in one line, and the character it is about."""
     cause = error.__cause__
@@ -141,7 +145,13 @@ def _reason(error: Exception, text: str) -> tuple[str, int | None]:
     column = getattr(token, "column", None) if token is not None else getattr(cause, "startIndex", None)
     if type(cause).__name__ == "LexerNoViableAltException":
         at = getattr(cause, "startIndex", 0)
+        if text[at : at + 1] in "'\"":
+            return "the quote is not closed", column
         return said("the character {character!r} needs quotes here", character=text[at : at + 1]), column
+    if token is not None:
+        return said("{token!r} is not expected here", token=token.text) if token.text != "<EOF>" else _ENDS, column
+    if found := _UNEXPECTED.match(str(error)):
+        return said("{token} is not expected here", token=found[1]), column
     reason = (str(error).splitlines() or ["it is empty"])[0].replace("'<EOF>'", "the end").replace("<EOF>", "the end")
     return reason, column
 

@@ -287,7 +287,7 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
     if stage.config.algorithm.old_log_probs == "auto":
         notes.append(text("plan-note-old-log-probs", value=config.algorithm.old_log_probs))
     roles = _roles(config, device, notes)
-    told = (limit.message for asked in asked_of(config) for limit in limits(asked) if limit.noted)
+    told = (translated(limit.message) for asked in asked_of(config) for limit in limits(asked) if limit.noted)
     notes += dict.fromkeys(told)  # once, where roles share a section
     if needs_rollout(config) and trains(config) and rollout_schedule.schedule_name(config) != "synchronous":
         notes.append(text("plan-note-schedule", name=rollout_schedule.schedule_name(config)))

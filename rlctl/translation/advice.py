@@ -7,7 +7,7 @@ framework's own key and value; reading that back tells whether the value survive
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,7 +22,7 @@ from rlctl.adapters.engine.tree import GONE, changed_leaves, find, gates
 from rlctl.adapters.engine.tree import put as put_in_tree
 from rlctl.checks.hints import Setting, ascending, by_key, count_shown, has_values, in_canonical_words, shown, worded
 from rlctl.common.errors import PlanError, RlctlError
-from rlctl.common.messages.reasons import said, together, translated
+from rlctl.common.messages.reasons import said, spoken, together, translated
 from rlctl.common.report import Finding, Fix
 from rlctl.config import Loaded, put, to_plain
 from rlctl.documents import Document, KeyPath, dotted
@@ -35,7 +35,8 @@ TRIES = 64
 MOST_KEYS = 3
 """Keys that one hint changes together; a fix that takes more is no hint."""
 _PROBE = "rlctl-probe.parquet"
-_KEY = re.compile(r"(?<![\w.])[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+")
+_KEY = re.compile(r"(?<![\w.])[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+|(?<![\w.])[a-z_]+\[\d+\]")
+_QUOTED_KEY = re.compile(rf"(?P<quote>'?)(?P<key>{_KEY.pattern})(?P=quote)")
 
 
 def in_own_words(
@@ -93,15 +94,25 @@ class Adviser:
         hint, left = finding.hint, ""
         if has_values(finding.template) and finding.candidates:
             hint, left = self.with_values(finding)
-        unnamed = next((key for key in _KEY.findall(hint) if self._is_canonical(key) and self.name(key) == key), "")
+        unnamed = next((key for key in _KEY.findall(hint) if self.is_canonical(key) and self.name(key) == key), "")
         left = left or (f"--set {unnamed}=VALUE" if unnamed else "")
-        message = self.renamed(finding.message)
+        message = self.marked(finding.message)
         hint = hint if left and not unnamed else self.renamed(hint)  # what cannot be expressed is a canonical value
         return replace(finding, message=message, hint=hint, option=finding.option or left)
 
     def renamed(self, text: str) -> str:
         """A text with the file's keys for canonical ones."""
         return _KEY.sub(lambda match: self.name(match[0]), text)
+
+    def marked(self, text: str) -> str:
+        """A text with the file's keys for canonical ones, in which those that the file lacks are rlctl's."""
+        return _QUOTED_KEY.sub(self._marked, text)
+
+    def _marked(self, match: re.Match[str]) -> str:
+        quote, key = match["quote"], match["key"]
+        own = self.name(key)
+        lacks = own == key and self.is_canonical(key)
+        return spoken("rlctl's {key}", key=f"{quote}{key}{quote}") if lacks else f"{quote}{own}{quote}"
 
     def with_values(self, finding: Finding) -> tuple[str, str]:
         """The hint with the values that the file can hold, and the option that sets what it cannot."""
@@ -246,7 +257,7 @@ class Adviser:
 
     def _own_name(self, text: str) -> str:
         path = _path(text)
-        if not self._is_canonical(text):
+        if not self.is_canonical(text):
             return ""
         if written := self._written_name(path):
             return written
@@ -275,10 +286,13 @@ class Adviser:
             if key := said.get(path[:length]):
                 below = "".join(f".{part}" for part in path[length:])
                 return key if below and key.endswith(below) else key + below  # a key of a tree names its own leaf
+        if len(path) == 2 and isinstance(path[1], int) and path[:1] in said:
+            return said[path[:1]]  # an entry of a list, whose order in the file may be another
         inside = {key for at, key in said.items() if at[: len(path)] == path}
         return inside.pop() if len(inside) == 1 else said.get((*path, "type"), "")
 
-    def _is_canonical(self, text: str) -> bool:
+    def is_canonical(self, text: str) -> bool:
+        """Whether a text is a canonical key."""
         return gates(tuple("*" if isinstance(part, int) else part for part in _path(text))) is not None
 
     @cached_property
@@ -298,6 +312,13 @@ class Adviser:
             filled = [split(name.replace("[]", ".*").replace("{}", ".*")) for name in rule.canonical]
             if any(item == wanted or item == (*wanted, "type") or matches(item, wanted) for item in filled):
                 yield rule
+
+
+def own_names(loaded: Loaded, source: str) -> Callable[[str], str]:
+    """Puts the keys of the file that was read into a text, and marks those that it lacks; rlctl's own files have all."""
+    if source.partition("@")[0] in ("", "rlctl"):
+        return str
+    return Adviser(loaded, source, {}).marked
 
 
 @contextmanager

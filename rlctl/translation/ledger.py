@@ -11,9 +11,10 @@ from rlctl.adapters.engine.dialect import File
 from rlctl.adapters.engine.lacking import lacking
 from rlctl.adapters.engine.matrix import Meaning, meanings
 from rlctl.adapters.engine.writing import ALWAYS, WriteOutcome
-from rlctl.common.messages.reasons import together
+from rlctl.common.messages.reasons import said, together
 from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import Bucket, Entry, Finding, Level, finding, option_for_fact
+from rlctl.common.report_lines import framework
 from rlctl.documents import parse_dotted
 
 
@@ -51,7 +52,10 @@ def joined(entry: Entry, file: File, source: str, meant: str = "") -> Entry:
         return replace(
             entry, bucket=Bucket.UNSUPPORTED, targets=(), note=lacking(file.name, parse_dotted(entry.targets[0][0]))
         )
-    return resolve_bucket(entry, fates)
+    made = resolve_bucket(entry, fates)
+    if made.note == ALWAYS:
+        return replace(made, note=said("{target} always does this", target=framework(file.name)))
+    return made
 
 
 def rank_in(entry: Entry, source: str, meant: str = "") -> Rank:
@@ -67,10 +71,13 @@ def _meanings(source: str, meant: str) -> list[Meaning]:
 
 
 def fate_in(key: str, file: File) -> WriteOutcome | None:
-    """What became of a canonical key, in the stage that holds it."""
+    """What became of a canonical key, in the stage that holds it; of one that stages share, in the first that loses it."""
     path = parse_dotted(key)
     stage = path[1] if path[:1] == ("stages",) and len(path) > 2 else None
     own = path[2:] if stage is not None else path
+    if stage is None and len(file.parts) > 1:
+        found = [fate for _, written in file.parts if (fate := written.fate_of(path)) is not None]
+        return next((fate for fate in found if fate.lost), found[0] if found else None)
     for index, written in file.parts:
         if index == stage or len(file.parts) == 1:
             return written.fate_of(path) if index is None and stage is not None else written.fate_of(own)

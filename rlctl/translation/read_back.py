@@ -201,7 +201,9 @@ def accounted(
         if own and (rounded or rank.changes_training) and not _overlaps(item.key, told):
             for place in own:
                 explained = item.key in LENGTHS and made[place].note
-                made[place] = _changed(made[place], explained or _both(item, names, back), rounded=rounded)
+                same = made[place].value == item.first.value
+                told_as = made[place].key if same else ""
+                made[place] = _changed(made[place], explained or _both(item, names, back, told_as), rounded=rounded)
         elif rank.changes_training and not _overlaps(item.key, told):
             more.append(finding("silent-difference", Level.WARNING, item.key, reason=_both(item, names, back)))
     if back.problem is not None:
@@ -247,8 +249,8 @@ def _changed(entry: Entry, note: str, *, rounded: bool) -> Entry:
     return replace(entry, bucket=bucket, note=together([note, *more]))
 
 
-def _both(item: Difference, names: tuple[str, str], back: Back) -> str:
-    """Both values of a key, why they differ, and what follows from it."""
+def _both(item: Difference, names: tuple[str, str], back: Back, own: str = "") -> str:
+    """Both values of a key, why they differ, and what follows from it; ``own`` is what the source calls a key with this value."""
     same = names[0] == names[1]
     source, target = ("the source", "the output") if same else (SHOWN.get(name, name) for name in names)
     ours, theirs = (_quantity(side.value, item.key) for side in (item.first, item.second))
@@ -256,7 +258,7 @@ def _both(item: Difference, names: tuple[str, str], back: Back) -> str:
     why, follows = back.reasons.get(item.key, ""), CONSEQUENCES.get(key, "")
     both = said(
         "{key} is {ours} in {source}, {theirs} in {target}",
-        key=item.key.replace("\\", ""),
+        key=own or item.key.replace("\\", ""),
         ours=ours,
         source=source,
         theirs=theirs,

@@ -39,6 +39,7 @@ from rlctl.documents import (
 )
 from rlctl.shell.override_lists import with_quoted_home
 from rlctl.translation.annotation import annotated, missing
+from rlctl.translation.guides import with_guide
 from rlctl.translation.ledger import joined, resolve_bucket, unsupported
 from rlctl.translation.read_back import accounted, ranked, read_back, refusals
 from rlctl.translation.releases import differing, fitting, spoken
@@ -167,15 +168,17 @@ def _detected(document: Document) -> tuple[Dialect, Detection]:
     if best[1].leaves == 0:
         raise TranslationError("the file contains no keys", at=Location(document.name))
     if best[1].unknown > best[1].leaves / 2:
+        frameworks = ", ".join(map(framework, names()))
         raise TranslationError(
             said(
-                "this is not a config of {names}: the nearest is {name}, which does not have {unknown} of its "
-                "{leaves} keys",
-                names=", ".join(names()),
-                name=best[0].name,
+                "this is not a config of {names}: {name} is the nearest, but lacks {unknown} of its {leaves} keys",
+                names=frameworks,
+                name=framework(best[0].name),
                 unknown=best[1].unknown,
                 leaves=best[1].leaves,
-            ),
+            )
+            if best[1].unknown < best[1].leaves
+            else said("this is not a config of {names}: none of them has any of its keys", names=frameworks),
             at=Location(document.name),
             hint="if it is a config, name its framework with --from",
         )
@@ -523,6 +526,7 @@ def translate_loaded(
         entries, own = accounted(entries, before, back, told, (source, outcome.file.name))
         entries = [replace(entry, note=loaded.reason_as_written(entry.note)) for entry in entries]
         own = in_source_names(own, report.dialect, loaded.config)
+        own = with_guide(own, source, outcome.file.name, loaded.config)
         written = loaded.as_written([*own, *unsupported(entries)])
         findings = [*_ranked(report.findings, entries, moves=source != outcome.file.name), *written]
         findings += _upgraded(report, outcome.report.target)

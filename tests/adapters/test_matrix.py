@@ -63,7 +63,7 @@ def test_a_key_of_a_dialect_leads_to_its_canonical_keys() -> None:
 def test_a_key_without_a_canonical_meaning_says_what_becomes_of_it() -> None:
     (found,) = meanings("trainer.esi_redundant_time")
     assert found.canonical == ()
-    assert found.notes[0].startswith("carried: ")
+    assert found.notes[0].startswith("kept, but not used: ")
 
 
 def test_every_key_of_every_index_is_known() -> None:

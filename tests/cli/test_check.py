@@ -267,7 +267,7 @@ def test_annotations_of_github_have_relative_paths_and_escaped_properties(rlctl:
     lines = rlctl("check", "configs", "--format", "github").out.splitlines()
     mistyped = next(line for line in lines if "mistyped-key" in line)
     assert mistyped.startswith("::error file=configs/more/verl%2C one.yaml,line=1,col=")
-    assert ",title=mistyped-key::verl@0.9 has no key 'data.train_batchsize' (rename it to" in mistyped
+    assert ",title=mistyped-key::verl 0.9 has no key 'data.train_batchsize' (rename it to" in mistyped
     assert all(
         re.fullmatch(r"::(error|warning) file=[^:,]+,line=\d+(,col=\d+)?,title=[\w-]+::.+", line) for line in lines
     )

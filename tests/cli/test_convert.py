@@ -213,3 +213,37 @@ def test_the_account_is_written_as_comments(rlctl: Any, tmp_path: Path) -> None:
     assert all(parse_dotted(entry["key"]) in told for entry in report["origins"])
     again = rlctl("convert", str(path), "--to", "verl", "--format", "sh", "--annotate")
     assert f"data.train_batch_size=64  # mapped: {path}:2 data.train_batch_size" in again.out
+
+
+OFFLOADING = """\
+actor_rollout_ref:
+  model: {path: some/model}
+  actor:
+    fsdp_config: {param_offload: true, optimizer_offload: true}
+data: {train_files: data/train.parquet, filter_overlong_prompts: true}
+trainer: {total_training_steps: 8, val_before_train: true}
+"""
+
+
+def test_verbose_says_a_reason_once_with_every_key_and_its_line(rlctl: Any, tmp_path: Path) -> None:
+    file = tmp_path / "verl.yaml"
+    file.write_text(OFFLOADING)
+    lines = rlctl("convert", str(file), "--from", "verl", "--to", "roll", "-v").err.splitlines()
+    assert lines.count("    ROLL always does this") == 1
+    [place] = [number for number, line in enumerate(lines) if line == "    ROLL always does this"]
+    assert "data.filter_overlong_prompts = true" in lines[place - 1]
+    assert "trainer.val_before_train = true" in lines[place - 1]
+    assert f"({file}:" in lines[place - 1]
+    assert "(line " in lines[place - 1]
+
+
+def test_advice_to_rewrite_data_links_the_script_of_the_guide(rlctl: Any, tmp_path: Path) -> None:
+    file = tmp_path / "verl.yaml"
+    file.write_text(OFFLOADING)
+    shown = rlctl("convert", str(file), "--from", "verl", "--to", "roll").err
+    [link] = re.findall(r"rewrite the data .*\(a script that does it: (\S+)\)", shown)
+    page, _, heading = link.rpartition("/docs/")[2].partition("#")
+    text = (Path(__file__).parents[2] / "docs" / page).read_text()
+    assert heading == "data"
+    assert "## Data" in text.splitlines()
+    assert "This script rewrites them" in text

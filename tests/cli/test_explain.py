@@ -84,7 +84,7 @@ def test_a_key_of_a_dialect_leads_to_the_canonical_one(rlctl: Any) -> None:
     only = rlctl("explain", "trinity:algorithm.repeat_times").out
     assert "releases 0.5 to 0.6" in only
     carried = rlctl("explain", "trainer.esi_redundant_time").out
-    assert "carried: applies only to elastic instances of verl's cloud setup" in carried
+    assert "kept, but not used: applies only to elastic instances of verl's cloud setup" in carried
 
 
 def test_a_key_that_nobody_has_names_near_ones_of_every_dialect(rlctl: Any) -> None:
@@ -154,3 +154,9 @@ def test_the_words_of_trl_and_vllm_are_theirs() -> None:
     assert VLLM.keys() <= {field.name for field in fields(EngineArgs)}
     for path in (path for table in (COMMON, TRL, VLLM) for paths in table.values() for path in paths):
         assert explain(path.removesuffix(".type"))
+
+
+def test_a_short_name_means_the_training_key_also_where_another_program_has_it(rlctl: Any) -> None:
+    shown = rlctl("explain", "rollout.n").out
+    assert shown.startswith("batch.responses_per_prompt")
+    assert "actor_rollout_ref.rollout.n" in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,24 @@ def test_little_memory_is_told_without_parts() -> None:
     """A tiny model's plan said ``rollout 0.0 GiB per device:`` and nothing after it."""
     little = MemoryEstimate("rollout", (MemoryPart("rollout weights", 0.01),))
     assert estimates_text([little]) == ["rollout less than 0.1 GiB per device"]
+
+
+def test_a_plan_names_the_keys_of_the_file_that_was_read(rlctl: Any, tmp_path: Path) -> None:
+    file = tmp_path / "verl.yaml"
+    file.write_text(
+        "data: {train_files: a.parquet, train_batch_size: 8}\n"
+        "actor_rollout_ref:\n"
+        "  model: {path: some/model, lora_rank: 8}\n"
+        "  ref: {strategy: fsdp2}\n"
+        "  actor: {use_kl_loss: true, ppo_mini_batch_size: 8}\n"
+        "trainer: {total_training_steps: 8, n_gpus_per_node: 2, logger: [console, clearml]}\n"
+    )
+    lines = rlctl("plan", str(file), "--from", "verl").out.splitlines()
+    notes = "\n".join(lines[lines.index("  Ignored by rlctl launch") :])
+    assert "actor_rollout_ref.ref.strategy" in notes
+    assert "trainer.logger: " in notes
+    assert not re.search(r"(?<!rlctl's )\b(reference\.engine|tracking\[)", notes)
+    assert "auto resolves" not in notes
+    ours = rlctl("convert", str(file), "--from", "verl", "--to", "rlctl").out
+    (tmp_path / "run.yaml").write_text(ours)
+    assert "reference.engine" in rlctl("plan", str(tmp_path / "run.yaml")).out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -159,3 +160,17 @@ def test_items_of_lists() -> None:
 def test_what_cannot_be_applied_is_refused(text: str, message: str) -> None:
     with pytest.raises(DocumentError, match=message):
         apply_overrides(read_yaml(BASE, "f.yaml"), read_overrides([text], "cli"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a=[1,2", "character 7: the value ends too early"),
+        ("a=b=c", "character 4: '=' is not expected here"),
+        ("a=x,,y", "',' is not expected here"),
+        ("a='x", "the quote is not closed"),
+    ],
+)
+def test_a_syntax_error_is_told_without_the_words_of_the_grammar(text: str, reason: str) -> None:
+    with pytest.raises(DocumentError, match=re.escape(reason)):
+        read_overrides([text], "command line")

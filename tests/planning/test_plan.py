@@ -177,7 +177,11 @@ def test_old_log_probs_are_the_rollout_engines_where_it_agrees_and_a_step_is_one
     config = config_from({**AGREEING, **change})
     (stage,) = resolved_stages(config, "cpu")
     assert stage.config.algorithm.old_log_probs == expected
-    said = f"policy: algorithm.old_log_probs auto resolves to {expected}" in make_plan(config).stages[0].notes
+    told = {
+        "rollout": "come from the rollout engine",
+        "recompute": "are computed by the training engine before it trains",
+    }
+    said = f"policy: old log-probs {told[expected]}" in make_plan(config).stages[0].notes
     assert said == (config.algorithm.old_log_probs == "auto")
 
 

@@ -65,4 +65,4 @@ def test_what_is_not_taken_is_told_with_its_reason() -> None:
 )
 def test_the_plan_says_what_auto_is(placement: dict[str, Any], told: str) -> None:
     (stage,) = make_plan(config("auto", placement=placement)).stages
-    assert f"weight sync: method auto resolves to {told}" in stage.notes
+    assert f"weight sync: rlctl chose {told}" in stage.notes

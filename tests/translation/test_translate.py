@@ -11,6 +11,7 @@ import yaml
 
 from rlctl.common.errors import Location
 from rlctl.common.report import Bucket, Level, Origin, Report
+from rlctl.common.report_lines import lines
 from rlctl.documents import Document, read_yaml
 from rlctl.translation.translate import (
     convert,
@@ -161,6 +162,23 @@ def test_stages_of_trinity_replace_whole_blocks_and_come_back_as_stages() -> Non
     assert loaded.config.rewards[0].choice == "function"
     assert loaded.config.rollout.engine.choice == "transformers"
     assert report.shares()["unknown"] == 0
+
+
+def test_what_stages_share_is_converted_and_their_files_are_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "model: {path: some/model}\nplacement: {nodes: 1, devices_per_node: 8}\n"
+        "algorithm: {objective: rl, advantage: grpo}\n"
+        "stages:\n"
+        "  - {name: one, schedule: {total_steps: 4}, data: {train: [{path: data/a.parquet}]}}\n"
+        "  - {name: two, schedule: {total_steps: 8}, data: {train: [{path: data/b.parquet}]}}\n"
+    )
+    done = translate(file, "trinity")
+    fates = {entry.key: entry for entry in done.report.accounting}
+    assert fates["model.path"].targets == (("model.model_path", "some/model"),)
+    assert not fates["placement.devices_per_node"].loses
+    [line] = [line for line in lines(done.report) if line.finding is not None and line.finding.code == "data-files"]
+    assert line.note.endswith("data/a.parquet, data/b.parquet")
 
 
 def test_several_files_become_stages_named_after_them() -> None:

@@ -16,6 +16,7 @@ from rlctl.common.messages.reasons import said
 from rlctl.common.ranks import Rank
 from rlctl.common.records import record
 from rlctl.common.report import Entry, Finding
+from rlctl.common.report_lines import framework
 from rlctl.config import Config, Loaded, resolve_stages
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, escaped, write_yaml
 from rlctl.documents.paths import copied
@@ -258,7 +259,7 @@ class Dialect:
         raise TranslationError(
             said(
                 "{name} has no stages, but this config has {count}: {names}",
-                name=self.name,
+                name=framework(self.name),
                 count=len(names),
                 names=", ".join(names),
             ),

@@ -35,7 +35,11 @@ from rlctl.config import Config
 from rlctl.config.inspect import sections_in, walk
 from rlctl.documents import KeyPath
 
-NOTED: Mapping[str, str] = {kind: f"{kind}: {{reason}}" for kind in ("carried", "dead", "unsupported")}
+NOTED: Mapping[str, str] = {
+    "carried": "kept, but not used: {reason}",
+    "dead": "has no effect: {reason}",
+    "unsupported": "unsupported: {reason}",
+}
 _MOST = 4
 """Keys of a dialect that a cell names."""
 

@@ -42,6 +42,7 @@ from rlctl.common.messages.reasons import said, together
 from rlctl.common.numbers import is_number
 from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
+from rlctl.common.report_lines import release
 from rlctl.config import Config, Loaded, Source, build_config, to_plain
 from rlctl.config.build import shown
 from rlctl.config.inspect import walk
@@ -600,7 +601,12 @@ class Reader:
                 unknown += 1
                 near = self._nearest.suggestion(leaf) if unknown <= _MAX_SUGGESTIONS else ""
                 found = finding(
-                    "unknown-key", Level.WARNING, entry.key, entry.at, framework=self.dialect, near=near or "none"
+                    "unknown-key",
+                    Level.WARNING,
+                    entry.key,
+                    entry.at,
+                    framework=release(self.dialect),
+                    near=near or "none",
                 )
                 entry = Entry(entry.key, Bucket.UNKNOWN, shown, entry.at, (), found.hint or entry.note)
                 added = self._is_added(leaf)
@@ -701,9 +707,16 @@ class Reader:
         if isinstance(value, str) and "${" in value and self._reasons(source.key):
             return self._unresolved(source.key, source.at)
         message = problem.message
-        if source.key != problem.key:
+        if source.key != problem.key and f"'{problem.key}'" in message and self._same_at(source.key, value):
+            message = message.replace(f"'{problem.key}'", f"'{source.key}'", 1)
+        elif source.key != problem.key:
             message = text("read-from", message=message, source=source.key)
         return replace(problem, message=message, key=source.key or problem.key, at=source.at)
+
+    def _same_at(self, key: str, value: Any) -> bool:
+        """Whether a key of the file has this value itself, so that a problem of the value can be told under that key."""
+        theirs = find(self.document.values, split(key))
+        return type(theirs) is type(value) and bool(theirs == value)
 
 
 def _is_no_number(value: Any) -> bool:

@@ -298,7 +298,13 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
         reason = "ROLL subtracts KL from rewards after it normalizes them by group, not before"
         yield Inexpressible(((*to, "kl_order"), view.to("algorithm.kl_in_reward")), reason)
     elif "kl_order" in advantage:
-        yield Flow((), None, ((*to, "kl_order"),), "mapped", "without KL in the reward the order has no effect")
+        yield Flow(
+            (),
+            None,
+            ((*to, "kl_order"),),
+            "mapped",
+            "the reward has no KL, so its order has no effect",
+        )
     args = advantage.get("args", {})
     known = (*STEP_REWARDS, "gamma") if kind in OWN else ()
     if any(name not in known for name in args):

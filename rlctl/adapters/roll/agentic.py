@@ -440,12 +440,12 @@ def _write_texts(agent: EnvironmentAgent, to: Any, used: Any, kind: str, *, step
     yield Flow((*to, "agent_template"), found.text, used("template"), same=found.text == agent.template, always=True)
     expected = None if stepwise or kind not in RUNNING else INSTRUCTION + agent.template
     if agent.opening_template == expected:
-        yield Flow((), None, used("opening_template"), "mapped", "what ROLL does")
+        yield Flow((), None, used("opening_template"), "mapped", "ROLL always does this")
     else:
         reason = "ROLL puts the environment's instruction before the first observation, and has no other opening"
         yield Inexpressible(used("opening_template"), reason)
     if stepwise and agent.history_template == HISTORY:
-        yield Flow((), None, used("history_template"), "mapped", "what ROLL does")
+        yield Flow((), None, used("history_template"), "mapped", "ROLL always does this")
 
 
 def _write_config(agent: EnvironmentAgent, to: Any, used: Any, plain: Mapping[str, Any]) -> Iterator[Out]:

@@ -147,7 +147,7 @@ KL: list[Rule] = [
         reason=lambda view: said(
             "ROLL's loss always uses the k3 estimator, not {estimator}", estimator=view.get(f"{KL_LOSS}.estimator")
         ),
-        note="what ROLL does",
+        note="ROLL always does this",
         formula="always k3",
     ),
     CustomRule(
@@ -216,7 +216,7 @@ TEMPERATURE = FollowsFrom(
         "ROLL trains on logits at temperature 1, not {heat:g}: its log-probs differ from the sampling distribution's",
         heat=view.config.rollout.sampling.temperature,
     ),
-    note="what ROLL does",
+    note="ROLL always does this",
     harmless=((_is_plain, "no difference at temperature 1"),),
 )
 

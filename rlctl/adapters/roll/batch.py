@@ -117,7 +117,7 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
     try:
         count = ranks(view)
     except PlanError as error:
-        yield Inexpressible(places, said("ROLL counts responses on each rank: {error}", error=error))
+        yield Inexpressible(places, said("ROLL counts responses on each rank: {error}", error=error.message))
         return
     share, rest = divmod(total, count)
     if rest or not share:
@@ -399,7 +399,7 @@ def _will_evaluate(view: Writing) -> bool:
 
 
 AGENTIC_EVALUATION: list[Rule] = [
-    Key("eval_steps", "schedule.evaluate_every", 10, EveryOrNone(NEVER), always=True, formula="0 is never"),
+    Key("eval_steps", "schedule.evaluate_every", 10, EveryOrNone(NEVER), always=True, formula="0 means never"),
     FollowsFrom(
         "schedule.evaluate_at_start",
         reads=_evaluates,
@@ -421,7 +421,7 @@ def _read_ahead(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("weight_sync.max_steps_ahead"), float(ratio), used, same=True)
     every = view.get(f"{A}.model_update_frequency", 1)
     oldest = ceil(ratio) + (every - 1 if isinstance(every, int) else 0)
-    note = said("responses are at most {oldest} step(s) old", oldest=oldest) if oldest else ""
+    note = said("responses are at most {oldest} steps old", oldest=oldest) if oldest else ""
     yield Flow(view.to("weight_sync.max_staleness_steps"), oldest, used, "derived" if oldest else "mapped", note)
     if ratio and not view.written("train_env_manager"):
         yield Flow(view.to("weight_sync.in_flight_requests"), "continue", ())
@@ -459,7 +459,7 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
     elif staleness and view.explicit("weight_sync.max_staleness_steps"):
         yield Inexpressible(
             place,
-            said("ROLL keeps responses up to {oldest} step(s) old, as async_generation_ratio sets it", oldest=oldest),
+            said("ROLL keeps responses up to {oldest} steps old, as async_generation_ratio sets it", oldest=oldest),
         )
 
 

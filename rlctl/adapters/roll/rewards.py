@@ -190,7 +190,7 @@ def _read_served_judge(to: tuple[Any, ...], place: tuple[Any, ...], settings: Ma
         )
         yield Flow((*to, *name), value, ((*strategy, "strategy_config", key),), same=True)
     if "strategy_config" in _inside(settings, "strategy_args") and not config:
-        yield Flow((), None, ((*strategy, "strategy_config"),), "mapped", "says nothing")
+        yield Flow((), None, ((*strategy, "strategy_config"),), "mapped", "null sets nothing")
     yield from _read_judge_devices(to, place, settings, tensor)
     yield from _read_judge_sampling(to, (*place, "generating_args"), _inside(settings, "generating_args"))
 
@@ -445,7 +445,7 @@ def _write_served_judge(
     count = reward["replicas"] * reward["tensor_parallel_size"]
     devices = arithmetic.devices_of(view.config, "judge")[:count]
     note = said(
-        "{replicas} engines of {tensor_parallel_size} device(s)",
+        "{replicas} engines of {tensor_parallel_size} devices",
         replicas=reward["replicas"],
         tensor_parallel_size=reward["tensor_parallel_size"],
     )

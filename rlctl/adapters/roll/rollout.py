@@ -189,7 +189,7 @@ def _read_replicas(view: Reading) -> Iterator[Flow]:
         note = "all workers are data-parallel ranks of one engine"
         yield Flow(view.to("rollout.parallel.replicas"), 1, used, "derived", note)
     elif devices and len(devices) % wide == 0:
-        note = said("{count} devices / {wide} of an engine", count=len(devices), wide=wide)
+        note = said("{count} devices / {wide} per engine", count=len(devices), wide=wide)
         yield Flow(view.to("rollout.parallel.replicas"), len(devices) // wide, used, "derived", note)
 
 

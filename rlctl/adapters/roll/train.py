@@ -344,7 +344,9 @@ ATTENTION_KEY = f"{REF}.model_args.attn_implementation"
 ATTENTION_RULES: list[Rule] = [
     ReadOnly(
         ATTENTION_KEY,
-        lambda view: "Megatron chooses the attention implementation itself" if _is_megatron(view) else "as the policy",
+        lambda view: (
+            "Megatron chooses the attention implementation itself" if _is_megatron(view) else "the same as the policy's"
+        ),
         None,
         when=lambda view: _is_megatron(view) or _is_policys(view),
         dead=_is_megatron,

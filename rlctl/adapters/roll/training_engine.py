@@ -399,7 +399,7 @@ def _recompute(worker: str, to: str) -> list[Rule]:
 
     by_granularity = FollowsFrom(
         own,
-        reads=lambda view: Computed(bool(view.get(theirs)), "as recompute_granularity says"),
+        reads=lambda view: Computed(bool(view.get(theirs)), "follows from recompute_granularity"),
         writes=does,
         reason=note,
         note=note,

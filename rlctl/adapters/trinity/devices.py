@@ -149,7 +149,7 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         count,
         used,
         how,
-        "" if how == "mapped" else said("{own} devices / {wide} of an engine", own=own, wide=wide),
+        "" if how == "mapped" else said("{own} devices / {wide} per engine", own=own, wide=wide),
     )
     if isinstance(engines, int) and placement.layout == "split" and engines * wide != own:
         yield Inexpressible(
@@ -287,7 +287,7 @@ DEVICES: list[Rule] = [
         ),
         _read_devices,
         _write_devices,
-        "engine_num x devices of an engine",
+        "engine_num x devices per engine",
         why="Trinity counts engines and gives the trainer what is left, which it refuses if it is no whole node.",
     ),
     Key(

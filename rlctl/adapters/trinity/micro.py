@@ -76,7 +76,7 @@ def _read_tokens(view: Reading, key: str) -> Iterator[Flow]:
             said("raised to the longest sequence, {longest} tokens, as in Trinity", longest=longest),
         )
         return
-    note = said("{limit} tokens of a GPU x {share}", limit=limit, share=share) if share > 1 else ""
+    note = said("{limit} tokens per GPU x {share}", limit=limit, share=share) if share > 1 else ""
     yield Flow(to, limit * share, used, "derived" if note else "mapped", note, same=not note)
 
 
@@ -98,7 +98,7 @@ def _write_micro(view: Writing) -> Iterator[Out]:
             said("Trinity raises it to the longest sequence of {longest} tokens", longest=longest),
         )
     elif share > 1:
-        note = said("{size} tokens of a replica / {share} GPUs", size=micro["size"], share=share)
+        note = said("{size} tokens per replica / {share} GPUs", size=micro["size"], share=share)
     if tokens == -(-2 * longest // share) and not view.explicit("batch.micro_batch.size"):
         yield Flow((), None, size, "mapped", "twice the longest sequence, as Trinity sets it")
         return

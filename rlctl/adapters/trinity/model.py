@@ -295,7 +295,7 @@ def _write_folder(view: Writing) -> Iterator[Out]:
     elif view.explicit("run.folder"):
         yield Flow(key, run.folder, (view.to("run.folder"),), same=True, always=True)
     else:
-        yield Flow(key, "checkpoints", used, "derived", "checkpoints / project / name")
+        yield Flow(key, "checkpoints", used, "derived", "Trinity adds the project and the name to this path")
 
 
 TOP: list[Rule] = [

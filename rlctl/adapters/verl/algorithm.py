@@ -371,7 +371,7 @@ RULES: list[Rule] = [
         TEMPERATURE,
         reads=lambda view: "sampling",
         writes=lambda view: "sampling",
-        note="what verl does",
+        note="verl always does this",
         harmless=((lambda view: view.config.rollout.sampling.temperature == 1, "no difference at temperature 1"),),
         reason=lambda view: said(
             "verl divides training logits by the sampling temperature {temperature:g}, and the source does "
@@ -384,7 +384,7 @@ RULES: list[Rule] = [
     Switch("algorithm.use_pf_ppo", P, since="0.4"),
     Key("algorithm.pf_ppo.reweight_method", f"{P}.reweight", "pow", since="0.4"),
     Key("algorithm.pf_ppo.weight_pow", f"{P}.power", 2.0, since="0.4"),
-    *shaping_dropped("verl", "a reward manager of your own"),
+    *shaping_dropped("verl", "your own reward manager"),
     Dropped("algorithm.loss_weights.**", "verl weighs losses only by their coefficients"),
     *[
         Replay(

@@ -222,7 +222,7 @@ def total_rules(default_epochs: int) -> list[Rule]:
             "data.last_batch",
             reads=lambda view: "carry" if asynchronous.is_fully(view) else "drop",
             writes=lambda view: "drop",
-            note="what verl does anyway",
+            note="verl always does this",
             harmless=(
                 (
                     lambda view: view.config.schedule.total_epochs is None,

@@ -146,7 +146,7 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
         if field in handled or not view.explicit(".".join(str(part) for part in place[:2])):
             continue
         if value in reader.get(field, (plain.get(field),)) or value == {} or value == fixed.get(field, ABSENT):
-            yield Flow((), None, (place,), "mapped", "what verl does anyway")
+            yield Flow((), None, (place,), "mapped", "verl always does this")
         elif turns and field in ("prompt_key", "response_key"):
             yield Inexpressible((place,), said("the conversations in '{turns}' contain it", turns=turns), idle=True)
         elif "messages_key" in columns and field in ("prompt_key", "response_key"):

@@ -62,7 +62,7 @@ class OptimizerName(Partly):
 
     def write(self, value: Any, view: Writing) -> Any:
         if value == "adamw":
-            return Computed(ABSENT, "what verl does", "mapped")
+            return Computed(ABSENT, "the default, so nothing is written", "mapped")
         if view.version < (0, 6):
             raise InexpressibleError("this release has only AdamW")
         return value
@@ -288,7 +288,7 @@ def _length(key: str, schedule: str) -> list[Rule]:
         FollowsFrom(
             f"{schedule}total_steps",
             writes=lambda view: run_ticks(view, schedule),
-            note="what verl does",
+            note="verl always does this",
             reason="verl's schedule is as long as the run",
             open=(None,),
             formula="as long as the run",

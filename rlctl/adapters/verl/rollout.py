@@ -414,7 +414,7 @@ RULES: list[Rule] = [
         note="follows from the devices",
         reason=_engines_differ,
         open=("auto",),
-        formula="devices / devices of an engine",
+        formula="devices / devices per engine",
     ),
     Key(
         f"{R}.gpu_memory_utilization",

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common import language
-from rlctl.common.messages.patterns import Pattern, formatted, parsed
+from rlctl.common.messages.patterns import Pattern, Variable, formatted, parsed
 from rlctl.common.messages.reasons import translated
+from rlctl.common.messages.singular import after_one, is_one
 
 ENTRY = re.compile(r"^(?=[a-zA-Z][\w-]* =)", re.MULTILINE)
 """Where a message of a file begins."""
@@ -61,12 +62,23 @@ def in_language(chosen: str, name: str, /, **values: Any) -> str:
     """A message in a language, in English if that has no translation."""
     id_, _, attribute = name.partition(".")
     spoken = chosen if id_ in catalogue(chosen) else "en"
+    shown = {key: _shown(value, spoken) for key, value in values.items()}
+    pattern = _message(spoken, id_)[attribute]
     try:
-        return formatted(
-            _message(spoken, id_)[attribute], {key: _shown(value, spoken) for key, value in values.items()}, spoken
-        )
+        return formatted(_of_one(pattern, values) if spoken == "en" else pattern, shown, spoken)
     except ValueError as error:
         raise ValueError(f"message {name}: {error}") from error
+
+
+def _of_one(pattern: Pattern, values: Mapping[str, Any]) -> Pattern:
+    """A text with its nouns in the singular after values that are 1."""
+    before = ("", *pattern)
+    return tuple(
+        after_one(part)
+        if isinstance(part, str) and isinstance(count, Variable) and is_one(values.get(count.name))
+        else part
+        for count, part in zip(before, pattern, strict=False)
+    )
 
 
 @cache

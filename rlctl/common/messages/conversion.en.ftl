@@ -4,6 +4,7 @@ unsupported = '{ $key }' has no equivalent in the target: { $reason }
     .about = The target framework cannot express this key or value.
 
 no-equivalent = '{ $key }': rlctl has no such setting ({ $reason }), so its run ignores this key
+    .several = { $names }: rlctl has no such settings ({ $reason }), so its run ignores these keys
     .about = rlctl launch ignores this key of verl, Trinity-RFT or ROLL, which may change the results.
     .hint = run the file with its own framework if you need this key, or remove it
 
@@ -74,12 +75,14 @@ data-columns_nested = { $framework } reads top-level columns only; the answer is
     .hint = write it into a separate column, such as { $column }, and name that column
 
 data-files = { $framework } reads files that end in { $endings }, but the data is { $path }
+    .several = { $framework } reads files that end in { $endings }, but the data is { $names }
     .about = The target reads other files than the source has.
     .hint = { $advice }
 data-files_validation = verl opens data.val_files at the start, even if it never evaluates, but the config names no such file
     .hint = name a file of prompts
 
 data-files_folder = Trinity-RFT opens data with load_dataset, which takes a folder or a dataset's name and fails on single files: { $path }
+    .several = Trinity-RFT opens data with load_dataset, which takes a folder or a dataset's name and fails on single files: { $names }
     .hint = put each file into a separate folder, and name the folder
 
 other-environment = { $reason }

@@ -4,6 +4,7 @@ unsupported = '{ $key }' 在目标中没有对应：{ $reason }
     .about = 目标框架无法表达这个键或值。
 
 no-equivalent = '{ $key }'：rlctl 没有对应的设置（{ $reason }），运行时会忽略该键
+    .several = { $names }：rlctl 没有对应的设置（{ $reason }），运行时会忽略这些键
     .about = rlctl launch 会忽略 verl、Trinity-RFT 或 ROLL 的这个键，结果可能因此不同。
     .hint = 如果需要这个键，请用原框架运行该文件；否则请删除它
 
@@ -68,12 +69,14 @@ data-columns_nested = { $framework } 只读取顶层的列；而答案嵌在另�
     .hint = 把它写成单独的一列，例如 { $column }，并改填该列
 
 data-files = { $framework } 读取以 { $endings } 结尾的文件，而数据是 { $path }
+    .several = { $framework } 读取以 { $endings } 结尾的文件，而数据是 { $names }
     .about = 目标读取的文件与源配置不同。
     .hint = { $advice }
 data-files_validation = verl 启动时会打开 data.val_files，即使从不评测，而这里没有
     .hint = 指定一个 prompt 文件
 
 data-files_folder = Trinity-RFT 用 load_dataset 打开数据，它只接受目录或数据集名，不能打开单个文件：{ $path }
+    .several = Trinity-RFT 用 load_dataset 打开数据，它只接受目录或数据集名，不能打开单个文件：{ $names }
     .hint = 把每个文件移到各自的目录里，并改填目录
 
 other-environment = { $reason }

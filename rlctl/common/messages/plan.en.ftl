@@ -95,9 +95,12 @@ plan-refused = rlctl launch cannot run this config yet, for the reasons above.
 plan-refused_saved = rlctl launch cannot run this config yet, for the reasons above; the plan was not saved.
 plan-now = { " " }(now { $value })
 
-plan-note-old-log-probs = policy: algorithm.old_log_probs auto resolves to { $value }
+plan-note-old-log-probs = policy: old log-probs { $value ->
+        [rollout] come from the rollout engine
+       *[other] are computed by the training engine before it trains
+    }
 plan-note-schedule = schedule: { $name }
-plan-note-sync = weight sync: method auto resolves to { $way }
+plan-note-sync = weight sync: rlctl chose { $way }
 plan-note-adapters-sent = weight sync: vLLM gets the adapters, not the merged weights
 plan-note-merged = weight sync: adapters are merged into the weights before these are sent, because { $reason }
 plan-way-memory = memory (through host memory)
@@ -108,7 +111,10 @@ plan-note-teacher = policy: its workers also hold the teacher { $teacher }
 plan-note-no-evaluation = evaluation prompts are not used, because the run only generates rollouts
 plan-note-memory = memory is not estimated: { $reason }
 plan-note-adapters-off = reference: the policy with its adapters disabled; reference.engine and reference.precision are not used
-plan-note-judge = judge: engine auto resolves to { $engine } on { $device }
+plan-note-judge = judge: rlctl chose { $engine }, because the devices are { $device ->
+        [cpu] CPUs
+       *[other] GPUs
+    }
 plan-note-reward-model = reward_model: Transformers runs { $path } without the settings of another engine ({ $kept })
 plan-note-fsdp2 = { $role }: { $source } runs as FSDP2, its closest equivalent{ $zero ->
         [full] : weights are gathered for each pass, as with ZeRO 3
@@ -120,5 +126,8 @@ plan-note-megatron = { $role }: Megatron-core { $layout ->
         [none] does not split the model
        *[other] splits the model by { $layout }
     }
-plan-note-engine = rollout: engine auto resolves to { $engine } on { $device }
+plan-note-engine = rollout: rlctl chose { $engine }, because the devices are { $device ->
+        [cpu] CPUs
+       *[other] GPUs
+    }
 plan-note-external = rollout: one process calls the endpoint and needs no GPU

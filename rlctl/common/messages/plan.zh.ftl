@@ -62,9 +62,12 @@ plan-refused = rlctl launch 还不能运行此配置，原因见上。
 plan-refused_saved = rlctl launch 还不能运行此配置，原因见上；未保存执行计划。
 plan-now = （当前为 { $value }）
 
-plan-note-old-log-probs = policy：algorithm.old_log_probs 的 auto 取 { $value }
+plan-note-old-log-probs = policy：旧 log-prob { $value ->
+        [rollout] 取自 rollout 引擎
+       *[other] 由训练引擎在训练前计算
+    }
 plan-note-schedule = 调度方式：{ $name }
-plan-note-sync = 权重同步：method 的 auto 取 { $way }
+plan-note-sync = 权重同步：rlctl 选择 { $way }
 plan-note-adapters-sent = 权重同步：只向 vLLM 发送适配器，不发送合并后的权重
 plan-note-merged = 权重同步：适配器合并到权重后再发送，原因：{ $reason }
 plan-way-memory = memory（经主机内存）
@@ -75,7 +78,10 @@ plan-note-teacher = policy：其进程还会加载教师模型 { $teacher }
 plan-note-no-evaluation = 任务只生成 rollout，不使用评测 prompt
 plan-note-memory = 未估算显存：{ $reason }
 plan-note-adapters-off = reference：即关闭 adapter 的 policy；不使用 reference.engine 和 reference.precision
-plan-note-judge = judge：engine 的 auto 在 { $device } 上取 { $engine }
+plan-note-judge = judge：rlctl 选择 { $engine }，因为设备是 { $device ->
+        [cpu] CPU
+       *[other] GPU
+    }
 plan-note-reward-model = reward_model：用 Transformers 运行 { $path }，不使用其他引擎的设置（{ $kept }）
 plan-note-fsdp2 = { $role }：{ $source } 以最接近的 FSDP2 运行{ $zero ->
         [full] ：每次前向和反向都收集权重，相当于 ZeRO 3
@@ -87,5 +93,8 @@ plan-note-megatron = { $role }：Megatron-core { $layout ->
         [none] 不切分模型
        *[other] 按 { $layout } 切分模型
     }
-plan-note-engine = rollout：engine 的 auto 在 { $device } 上取 { $engine }
+plan-note-engine = rollout：rlctl 选择 { $engine }，因为设备是 { $device ->
+        [cpu] CPU
+       *[other] GPU
+    }
 plan-note-external = rollout：由一个进程调用 endpoint，不需要 GPU

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common import language
+from rlctl.common.messages.singular import of_one
 
 SEPARATORS = {"en": "; ", "zh": "；"}
 COMMAS = {"en": ", ", "zh": "，"}
@@ -64,7 +65,7 @@ def plain_value(value: Any) -> Any:
 
 def said(template: str, /, **values: Any) -> str:
     """A reason with values, as ``said("ROLL has no {name}", name=key)``; a value may be a reason itself."""
-    made = Said(template.format(**values))
+    made = Said(of_one(template, values).format(**values))
     made.template, made.values = template, values
     return made
 

@@ -69,6 +69,8 @@ origin-defaulted = default of the source
 origin-assumed = assumed
 origin-carried = kept from an earlier conversion
 
+data-guide = { $hint } (a script that does it: { $url })
+
 convert-wrote = wrote { $file }
 convert-refused = Nothing was written (--on-loss error): keys would be lost, or training would change.
 convert-next = next: { $command }

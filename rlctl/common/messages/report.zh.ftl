@@ -48,6 +48,8 @@ origin-defaulted = 源框架的默认值
 origin-assumed = 假定
 origin-carried = 上次转换时保留
 
+data-guide = { $hint }（脚本见 { $url }）
+
 convert-wrote = 已写入 { $file }
 convert-refused = 未写入任何文件（--on-loss error）：有键会丢失，或训练会改变。
 convert-next = 下一步：{ $command }

@@ -288,7 +288,7 @@ def with_places(messages: Messages, images: int, *, where: str) -> Messages:
     if places != images:
         raise RunError(
             said(
-                "{where} has {places} image placeholders, but its row has {images} image(s)",
+                "{where} has {places} image placeholders, but its row has {images} images",
                 where=where,
                 places=places,
                 images=images,
