@@ -173,6 +173,7 @@ BY_CODE: Mapping[str, Rank] = {
     "unknown-algorithm": Rank.OBJECTIVE,
     "cut-responses-masked": Rank.OBJECTIVE,
     "endless-schedule": Rank.SCHEDULE,
+    "optimizer-replaced": Rank.OBJECTIVE,
     "reward-missing": Rank.DATA,
     "micro-batches-in-sequences": Rank.RESOURCES,
     "devices-shared": Rank.RESOURCES,

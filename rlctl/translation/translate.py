@@ -538,8 +538,7 @@ def translate_loaded(
         else:
             text = outcome.text()
     except (TranslationError, ConfigError, DocumentError) as error:
-        report.findings.append(_not_expressible(error))
-        return Translation(None, replace(report, target=target))
+        return Translation(None, replace(report, target=target, findings=[*report.findings, _not_expressible(error)]))
     return Translation(text, whole, outcome.sidecar)
 
 

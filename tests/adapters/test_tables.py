@@ -6,14 +6,19 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 
 from rlctl.adapters import SIGNS, dialect, names
+from rlctl.adapters.engine.dialect import Detection
 from rlctl.adapters.engine.matrix import flat
-from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, matches
+from rlctl.adapters.engine.reading import unknown_keys
+from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, matches, version_of
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import put
+from rlctl.common.report import Bucket
 from rlctl.config import Config
 from rlctl.config.inspect import walk
+from rlctl.documents import read_yaml
 
 TABLES = {
     f"{name}:{kind}": table for name in names() if name != "rlctl" for kind, table in dialect(name).tables.items()
@@ -112,3 +117,22 @@ def test_the_tree_of_defaults_shares_nothing_with_the_table() -> None:
     table = Table((Key("engine.args", "rollout.engine.args", {}), Key("engine.args.swap", "rollout.swap", 4)))
     assert table.defaults_tree((1,)) == {"engine": {"args": {"swap": 4}}}
     assert table.default_at(("engine", "args"), (1,)) == {}
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["top", "deepest"])
+@pytest.mark.parametrize("name", MAIN)
+def test_a_known_section_that_is_empty_is_no_unknown_key(name: str, whole: bool) -> None:
+    framework, kind = name.split(":")
+    table, made = MAIN[name], dialect(framework)
+    release = next(item for item in reversed(made.versions) if item in (table.releases_with or made.versions))
+    listed = [path for path, releases in table.known.items() if release in releases]
+    sections = {path[:1] if whole else path[:-1] for path in listed if len(path) > 1 and "*" not in path[:-1]}
+    tree: dict[str, Any] = {}
+    for section in sorted(sections, key=len):
+        put(tree, section, {})
+    document = read_yaml(yaml.safe_dump(tree), "run.yaml")
+    read = made.read(document, Detection(release, kind, 0, 0), environment={}, options={}, restored={})
+    found = [entry.key for entry in read.report.accounting if entry.bucket is Bucket.UNKNOWN]
+    assert found == []
+    leaves = [path for path, _ in document.leaves()]
+    assert not list(unknown_keys(table, version_of(release), release, leaves))

@@ -980,3 +980,20 @@ def test_a_run_that_is_no_whole_number_of_steps_is_rounded_with_the_numbers(targ
     assert entry.bucket is Bucket.APPROXIMATED
     assert (".".join(key), 34) in [(name, int(value)) for name, value in entry.targets]
     assert "533 optimizer steps are 33.3125 steps of 16, rounded up to 34" in entry.note
+
+
+@pytest.mark.parametrize("release", ["0.5", "0.6"])
+def test_an_optimizer_that_only_0_3_1_and_0_6_read_is_told_with_both_numbers(release: str) -> None:
+    own = {f"{ACTOR}.optim.lr": 5e-7, f"{ACTOR}.optim.betas": [0.9, 0.95], f"{ACTOR}.optim.weight_decay": 0.01}
+    canonical, report = read_with(release, **own)
+    told = [found.message for found in report.findings if found.code == "optimizer-replaced"]
+    if release == "0.6":
+        assert (told, canonical["train"]["optimizer"]["betas"]) == ([], [0.9, 0.95])
+        return
+    (line,) = told
+    assert "lr = 5e-07 becomes 1e-06" in line
+    assert "betas = [0.9, 0.95] becomes [0.9, 0.999]" in line
+    assert "weight_decay" not in line
+    assert canonical["train"]["optimizer"]["lr"] == 1e-6
+    _, report = read_with(release, **own, **{"algorithm.optimizer.lr": 5e-7, "algorithm.optimizer.betas": [0.9, 0.95]})
+    assert "optimizer-replaced" not in {found.code for found in report.findings}

@@ -513,3 +513,13 @@ def test_a_difference_that_no_key_sets_is_named_in_the_words_of_the_source(tmp_p
     assert any("(actor_rollout_ref.actor.shuffle is false)" in message for message in told)
     assert any("rlctl's schedule.evaluate_at_end is true in verl, false in ROLL" in message for message in told)
     assert not [message for message in told if "batch.shuffle" in message]
+
+
+def test_a_refused_conversion_leaves_the_report_of_the_reading_as_it_was() -> None:
+    loaded, report = read_document(
+        _document("mode: train\ncluster: {node_num: 1}\nalgorithm: {algorithm_type: dpo}"), environment={}
+    )
+    before = list(report.findings)
+    assert loaded is not None
+    assert translate_loaded(loaded, report, "verl").text is None
+    assert report.findings == before

@@ -22,9 +22,11 @@ from typing import Any
 
 import yaml
 
+from rlctl.adapters.engine.rules import matches
 from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded
 from rlctl.documents import read_yaml
+from rlctl.documents.paths import KeyPath
 from rlctl.translation.translate import Translation, read, read_document, translate_loaded
 
 from .frameworks import ENVIRONMENTS, ROLL_COMMIT, ROOT, Framework, framework, of_roll
@@ -43,6 +45,8 @@ FACTS = {"dataset_rows": str(ROWS)}
 VERSIONS = {"verl": "0.9.1", "trinity": "0.6.0", "roll": f"{ROLL_COMMIT[:8]} (2026-08-19)"}
 OLDER = "verl-0.9.0"
 """Some of verl's examples have keys that 0.9.0 has and 0.9.1 has not: as sources they are asked of 0.9.0."""
+OLDER_TRINITY, NEWER_TRINITY = "trinity-0.5.2", f"trinity-{VERSIONS['trinity']}"
+"""Trinity 0.6 accepts and ignores keys below ``trainer_config`` that it no longer has: as sources such files are asked of 0.5.2."""
 VARIABLES = re.compile(r"oc\.env:(\w+)(,?)")
 EMPTY = ("agentic_val_webshop.yaml",)
 """Every line of it is a comment."""
@@ -236,7 +240,28 @@ def ask_source(dialect: str, path: Path) -> dict[str, Any]:
         return ask_verl(item["module"], item["overrides"], OLDER) if refused else answer
     if dialect == "roll":
         return roll().ask(path=str(path), effective=True, rows=ROWS)
-    return ask_text("trinity", path.read_text())
+    return ask_trinity(path.read_text())
+
+
+def ask_trinity(text: str) -> dict[str, Any]:
+    """What Trinity makes of a source: the older release if it has keys that only that one reads, and accepts the file."""
+    older, newer = keys_of_trinity(OLDER_TRINITY), keys_of_trinity(NEWER_TRINITY)
+    places = [path for path, _ in read_yaml(text, "config.yaml").leaves()]
+    if any(any_fits(older, place) and not any_fits(newer, place) for place in places):
+        driver = framework(OLDER_TRINITY, "drive_trinity.py")
+        answer = driver.ask(text=resolved(text), effective=True, rows=ROWS)
+        if answer["accepted"]:
+            return answer
+    return ask_text("trinity", text)
+
+
+@cache
+def keys_of_trinity(release: str) -> list[KeyPath]:
+    return [tuple(key.split(".")) for key in framework(release, "drive_trinity.py").ask(keys=True)["keys"]]
+
+
+def any_fits(patterns: list[KeyPath], place: KeyPath) -> bool:
+    return any(matches(pattern, place) for pattern in patterns)
 
 
 def resolved(text: str) -> str:
@@ -251,7 +276,7 @@ def ask_text(dialect: str, text: str) -> dict[str, Any]:
     if dialect == "verl":
         return ask_verl(*launched(text))
     text = resolved(text)
-    driver = roll() if dialect == "roll" else framework(f"trinity-{VERSIONS['trinity']}", "drive_trinity.py")
+    driver = roll() if dialect == "roll" else framework(NEWER_TRINITY, "drive_trinity.py")
     return driver.ask(text=text, effective=True, rows=ROWS)
 
 
@@ -376,7 +401,8 @@ def row(direction: str, outcomes: list[Outcome]) -> str:
 PAGE = f"""# Fidelity of conversions
 
 Each example config of the three frameworks is converted in fifteen directions, and read by the target's own code:
-verl {VERSIONS["verl"]} (sources that need it: {OLDER.removeprefix("verl-")}), Trinity-RFT {VERSIONS["trinity"]}, ROLL {VERSIONS["roll"]}.
+verl {VERSIONS["verl"]}, Trinity-RFT {VERSIONS["trinity"]}, ROLL {VERSIONS["roll"]}. A source with keys that only an older release reads is
+loaded with verl {OLDER.removeprefix("verl-")} or Trinity-RFT {OLDER_TRINITY.removeprefix("trinity-")}.
 
 - **judged**: the source's own framework accepts the file, rlctl writes the target (it refuses, for example, DPO for verl), and the packages and
   models that the file needs are installed.

@@ -99,15 +99,15 @@ def rates(config: Any, ticks: list[int]) -> list[float]:
         actor = config.trainer.trainer_config.actor_rollout_ref.actor
     else:
         actor = build_verl_config(config).actor
-    optim = actor.optim
+    optim = actor.optim if hasattr(actor.optim, "get") else vars(actor.optim)
     if not str(actor.strategy).startswith("megatron"):
         return list(schedule(optim, ticks).values())
-    warmup, total = optim.get("lr_warmup_steps") or 0, optim.total_training_steps
+    warmup, total = optim.get("lr_warmup_steps") or 0, optim["total_training_steps"]
     if warmup <= 0:
         warmup = int((optim.get("lr_warmup_steps_ratio") or 0.0) * total)
     decay, least, start = optim.get("lr_decay_steps") or total, optim.get("min_lr") or 0.0, optim.get("lr_warmup_init")
     style = optim.get("lr_decay_style") or "constant"
-    return [formulas.megatron_rate(style, optim.lr, least, warmup, decay, tick, start or 0.0) for tick in ticks]
+    return [formulas.megatron_rate(style, optim["lr"], least, warmup, decay, tick, start or 0.0) for tick in ticks]
 
 
 def engine(config: Any) -> dict[str, Any]:

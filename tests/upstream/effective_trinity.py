@@ -92,10 +92,7 @@ def numbers(config: Any, told: dict[str, Any], rows: int, rates: Rates) -> dict[
             "critic warm-up (rounds)": max(0, engine["critic_warmup"] - 1) / updates,  # the first trainer step is 1
             "value clip": bound(critic["clip"]),
         }
-    if "algorithm" not in (
-        config.trainer.trainer_config or {}
-    ):  # 0.5's place of the key, which 0.6 accepts and does not read
-        found["old log-probs"] = {"rollout": "rollout", "recompute": "recomputed"}[engine["old_log_probs"]]
+    found["old log-probs"] = {"rollout": "rollout", "recompute": "recomputed"}[engine["old_log_probs"]]
     return found | _algorithm(told) | _parts(engine) | _adapter(model)
 
 

@@ -596,6 +596,10 @@ class Reader:
             if value is None and self._is_known(leaf):
                 self.entries.append(Entry(dotted(leaf), Bucket.MAPPED, None, self.document.at(leaf), (), "the default"))
                 continue
+            if value == {} and self.table.is_section(leaf, self.version, self._release):
+                note = "an empty section sets nothing"
+                self.entries.append(Entry(dotted(leaf), Bucket.MAPPED, shown, self.document.at(leaf), (), note))
+                continue
             entry = self._noted_entry(leaf, shown)
             if entry.bucket is Bucket.UNKNOWN:
                 unknown += 1
@@ -682,7 +686,11 @@ class Reader:
 
     @cached_property
     def _nearest(self) -> NearestKeys:
-        return NearestKeys(self.table, self.dialect.partition("@")[2])
+        return NearestKeys(self.table, self._release)
+
+    @property
+    def _release(self) -> str:
+        return self.dialect.partition("@")[2]
 
     def _is_added(self, leaf: KeyPath) -> bool:
         """Whether an override adds the key with ``+``, as Hydra asks for keys that a config does not have."""
@@ -803,6 +811,8 @@ def unknown_keys(table: Table, version: Version, release: str, leaves: Sequence[
     for leaf in leaves:
         if leaf[0] not in table.tops:
             yield leaf
+            continue
+        if table.is_section(leaf, version, release):
             continue
         key = table.key_at(leaf)
         if key is not None and key.exists(version):

@@ -139,6 +139,23 @@ class Table:
         wanted = generic(path)
         return wanted in self.known.ancestors or any(known[: len(wanted)] == wanted for known in self.index)
 
+    def is_section(self, path: KeyPath, version: Version, release: str) -> bool:
+        """Whether a release has keys below a place."""
+        place = generic(path)
+        below = [key for key in self._below.get(place, ()) if len(key) > len(place)]
+        return any(
+            release in self.known[key] if key in self.known else self.index[key].exists(version) for key in below
+        )
+
+    @cached_property
+    def _below(self) -> dict[KeyPath, list[KeyPath]]:
+        """The keys below every section."""
+        found: dict[KeyPath, list[KeyPath]] = {}
+        for path in dict.fromkeys((*self.known, *self.index)):
+            for length in range(1, len(path)):
+                found.setdefault(path[:length], []).append(path)
+        return found
+
     def releases(self, path: KeyPath) -> frozenset[str] | None:
         """The releases that have the key; None where no list says."""
         return self.known.releases(generic(path))

@@ -7,14 +7,15 @@ from typing import Any
 
 from rlctl.adapters.engine.agents import games, plays
 from rlctl.adapters.engine.implied import ENVIRONMENTS, told
-from rlctl.adapters.engine.rules import ABSENT, Version
+from rlctl.adapters.engine.rules import ABSENT, Version, split
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import ConfigWithOrigins
 from rlctl.adapters.trinity.algorithm import TYPES
+from rlctl.adapters.trinity.keys import ACTOR, REPLACED
 from rlctl.adapters.trinity.requirements import FILES
 from rlctl.adapters.trinity.workflows import ONE_TURN, can_call, one_turn
 from rlctl.common.errors import closest
-from rlctl.common.messages.reasons import said, together
+from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.config.sections.data import Data
@@ -24,6 +25,7 @@ WORKFLOW = "buffer.explorer_input.default_workflow_type"
 REWARD = "buffer.explorer_input.default_reward_fn_type"
 TASKSET = "buffer.explorer_input.taskset.path"
 TOKENS = "trainer.max_token_len_per_gpu"
+OPTIMIZER, OPTIM = "algorithm.optimizer", f"{ACTOR}.optim"
 
 
 def on_written(given: ConfigWithOrigins, values: Mapping[str, Any], version: Version) -> list[Finding]:
@@ -87,13 +89,28 @@ def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list
         found.append(finding("unknown-algorithm", Level.WARNING, "algorithm.algorithm_type", name=named, near=near))
     if version >= (0, 6) and config.run.mode in ("full", "train_only"):
         found.append(finding("micro-batches-added_own", Level.NOTE, TOKENS))
-    schedule, optimizer = config.train.lr_scheduler, "algorithm.optimizer"
+    schedule = config.train.lr_scheduler
     endless = find(values, ("trainer", "total_steps")) in (ABSENT, None)
     if endless and schedule.warmup_ratio and config.run.mode in ("full", "train_only"):
-        found.append(finding("endless-schedule", Level.WARNING, f"{optimizer}.lr_warmup_steps_ratio"))
+        found.append(finding("endless-schedule", Level.WARNING, f"{OPTIMIZER}.lr_warmup_steps_ratio"))
     elif endless and schedule.type == "cosine":
-        found.append(finding("endless-schedule_cosine", Level.WARNING, f"{optimizer}.lr_scheduler_type"))
+        found.append(finding("endless-schedule_cosine", Level.WARNING, f"{OPTIMIZER}.lr_scheduler_type"))
     return found
+
+
+def on_optimizer(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[Finding]:
+    """The optimizer of a file for 0.3.1 or older, which 0.5 replaces; ``defaults`` are those of ``algorithm.optimizer``."""
+    own, common = find(values, split(OPTIM)), find(values, split(OPTIMIZER))
+    common = common if isinstance(common, Mapping) else {}
+    lost = {}
+    for name, other in REPLACED.items() if isinstance(own, Mapping) else ():
+        written, used = own.get(name), common.get(other)
+        used = defaults[other] if used is None else used
+        if written not in (None, used) and "${" not in f"{written}{used}":
+            lost[name] = said("{key} = {written} becomes {used}", key=name, written=written, used=used)
+    if lost:
+        place = f"{OPTIM}.{next(iter(lost))}"
+        yield finding("optimizer-replaced", Level.WARNING, place, values=together(lost.values(), COMMAS))
 
 
 def _on_tasks(config: Config, values: Mapping[str, Any], version: Version) -> Iterator[Finding]:

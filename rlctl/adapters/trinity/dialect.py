@@ -36,6 +36,7 @@ from rlctl.adapters.trinity import (
     task_pipeline,
     train,
 )
+from rlctl.adapters.trinity.keys import REPLACED
 from rlctl.adapters.trinity.ranks import RANKS
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
@@ -101,6 +102,13 @@ class Trinity(Dialect):
             read = whole(part, taken, environment=environment, options=options, restored=kept)
             if read.config is not None:
                 found = advice.on_read(read.config, part.values, version_of(taken.version))
+                if taken.version == "0.5" and read.config.run.mode in ("full", "train_only"):
+                    table = self.tables[taken.kind]
+                    optimizer = {
+                        name: table.default_at(split(f"{advice.OPTIMIZER}.{name}"), (0, 5))
+                        for name in REPLACED.values()
+                    }
+                    found += advice.on_optimizer(part.values, optimizer)
                 read.report.findings += [replace(item, at=part.at(split(item.key))) for item in found]
             return read
 

@@ -23,6 +23,14 @@ ROLL = "explorer.rollout_model"
 CRITIC_C = f"{TC}.critic"
 
 
+REPLACED = {
+    **{name: name for name in ("lr", "lr_warmup_steps", "lr_warmup_steps_ratio", "min_lr_ratio")},
+    **{name: name for name in ("lr_scheduler_type", "betas", "weight_decay")},
+    "warmup_style": "lr_scheduler_type",
+}
+"""Keys of the policy's own ``optim`` that 0.3.2 to 0.5 replace by ``algorithm.optimizer``, with the key there."""
+
+
 def model_temperature(view: Writing) -> float:
     """``model.temperature`` as it is written, which evaluation follows and by which 0.6 divides training logits."""
     one = view.config.algorithm.train_temperature != "sampling" and view.version >= (0, 6) and train_places(view)

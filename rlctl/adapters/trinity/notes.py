@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlctl.adapters.engine.rules import Noted, carried, dead, unsupported
+from rlctl.adapters.trinity.keys import REPLACED
 
 ROLL = "explorer.rollout_model"
 TC = "trainer.trainer_config"
@@ -155,21 +156,7 @@ NOTES: tuple[Noted, ...] = (
     *dead("Trinity sets it from trainer.total_steps", f"{TC}.trainer.total_training_steps", until="0.5"),
     *dead(
         "Trinity sets it from algorithm.optimizer; since 0.6 it decides",
-        *(
-            f"{ACTOR}.optim.{name}"
-            for name in (
-                "lr",
-                "lr_warmup_steps",
-                "lr_warmup_steps_ratio",
-                "min_lr_ratio",
-                "warmup_style",
-                "lr_scheduler_type",
-                "optimizer",
-                "betas",
-                "weight_decay",
-                "clip_grad",
-            )
-        ),
+        *(f"{ACTOR}.optim.{name}" for name in (*REPLACED, "optimizer", "clip_grad")),
         until="0.5",
     ),
     *dead("Trinity ignores it since 0.6", *(f"{TC}.{name}" for name in FROZEN), since="0.6"),

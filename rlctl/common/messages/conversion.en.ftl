@@ -132,6 +132,10 @@ unknown-algorithm = no known release of Trinity has algorithm_type '{ $name }'; 
        *[other] did you mean '{ $near }'?
     }
 
+optimizer-replaced = Trinity 0.3.2 to 0.5 replaces the policy's optim by algorithm.optimizer, its defaults included: { $values }. Trinity 0.3.1 and older, and 0.6, use the values of optim
+    .about = Trinity 0.3.2 to 0.5 ignores the optimizer that the file sets under trainer_config.
+    .hint = if the file is for Trinity 0.3.1 or older, set them in algorithm.optimizer
+
 endless-schedule = without trainer.total_steps Trinity computes lr_warmup_steps_ratio of sys.maxsize steps, so the learning rate stays near 0; rlctl uses the run's own length
     .about = Without trainer.total_steps Trinity's learning rate schedule never moves.
     .hint = set trainer.total_steps, or lr_warmup_steps

@@ -126,6 +126,10 @@ unknown-algorithm = 已知的 Trinity 版本都没有 algorithm_type '{ $name }'
        *[other] 是否想写 '{ $near }'？
     }
 
+optimizer-replaced = Trinity 0.3.2 至 0.5 会用 algorithm.optimizer（包括它的默认值）覆盖策略的 optim：{ $values }。0.3.1 及更早的版本和 0.6 使用 optim 中的值
+    .about = Trinity 0.3.2 至 0.5 会忽略 trainer_config 中设置的优化器。
+    .hint = 如果文件是为 Trinity 0.3.1 或更早的版本写的，请在 algorithm.optimizer 中设置这些值
+
 endless-schedule = 没有 trainer.total_steps 时，Trinity 按 sys.maxsize 步计算 lr_warmup_steps_ratio，学习率一直接近 0；rlctl 按实际训练长度计算
     .about = 没有 trainer.total_steps 时，Trinity 的学习率调度不会推进。
     .hint = 设置 trainer.total_steps 或 lr_warmup_steps
