@@ -10,6 +10,7 @@ from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.dialect import File
 from rlctl.adapters.engine.lacking import lacking
 from rlctl.adapters.engine.matrix import Meaning, meanings
+from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import ALWAYS, WriteOutcome
 from rlctl.common.messages.reasons import said, together
 from rlctl.common.ranks import Rank, rank_of
@@ -45,6 +46,10 @@ def joined(entry: Entry, file: File, source: str, meant: str = "") -> Entry:
         meant: the known key that a mistyped one is a near miss of.
     """
     entry = replace(entry, rank=rank_in(entry, source, meant))
+    if entry.bucket is Bucket.UNSUPPORTED and file.name == source:
+        place = parse_dotted(entry.key)
+        if find(file.values, place) == entry.value:
+            return replace(entry, bucket=Bucket.CARRIED, targets=((entry.key, entry.value),))
     if entry.bucket not in (Bucket.MAPPED, Bucket.DERIVED, Bucket.CARRIED) or not entry.targets:
         return entry
     fates = [found for key, _ in entry.targets if (found := fate_in(key, file)) is not None]

@@ -997,3 +997,23 @@ def test_an_optimizer_that_only_0_3_1_and_0_6_read_is_told_with_both_numbers(rel
     assert canonical["train"]["optimizer"]["lr"] == 1e-6
     _, report = read_with(release, **own, **{"algorithm.optimizer.lr": 5e-7, "algorithm.optimizer.betas": [0.9, 0.95]})
     assert "optimizer-replaced" not in {found.code for found in report.findings}
+
+
+def test_an_empty_name_of_a_reward_function_is_not_written_back() -> None:
+    """Trinity looks an empty name up and fails, once a workflow is there that calls it."""
+    tree = yaml.safe_load(yaml.safe_dump(PLAIN))
+    tree["buffer"]["explorer_input"] |= {"default_workflow_type": "", "default_reward_fn_type": ""}
+    made = convert(yaml.safe_dump(tree), to="trinity", dialect="trinity")
+    assert "default_reward_fn_type" not in (made.text or "default_reward_fn_type")
+
+
+@pytest.mark.parametrize("method", ["nccl", "checkpoint", "memory"])
+def test_verls_separate_async_gets_a_transport_between_devices(method: str) -> None:
+    """Its trainer refuses naive, which is what verl has for the others' transports."""
+    tree = yaml.safe_load(yaml.safe_dump(PLAIN))
+    tree["cluster"]["node_num"] = 2
+    tree["explorer"] = {"rollout_model": {"engine_num": 8}}
+    tree["synchronizer"] = {"sync_method": method, "sync_interval": 1}
+    values = yaml.safe_load(convert(yaml.safe_dump(tree), to="verl", dialect="trinity").text or "")
+    assert values["trainer"]["v1"]["trainer_mode"] == "separate_async"
+    assert values["actor_rollout_ref"]["rollout"]["checkpoint_engine"]["backend"] == "nccl"

@@ -264,6 +264,8 @@ def _write_one(view: Writing, index: int, reward: Mapping[str, Any], name: str) 
     how: Provenance = "mapped" if name == reward["name"] else "derived"
     yield Flow((), None, ((*place, "name"),), how, said("the domain {name}", name=name))
     own = PROGRAM_SECONDS if reward["type"] == "sandbox" and reward["url"] is None else 30.0
+    if reward["timeout"] == own == PROGRAM_SECONDS:
+        yield Flow((), None, ((*place, "timeout"),), "mapped", "ROLL's limit for one program")
     for field, usual in (("weight", 1.0), ("timeout", own), ("on_error", "zero")):
         if reward[field] != usual:
             yield Inexpressible(

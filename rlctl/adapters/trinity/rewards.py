@@ -57,8 +57,11 @@ def _read_rewards(view: Reading) -> Iterator[Flow]:
         return
     found = scorings(view)
     if not found:
+        key = view.path(f"{E}.default_reward_fn_type")
         named = view.get(f"{E}.default_reward_fn_type")
-        yield from _read_function(view, 0, named or None, (view.path(f"{E}.default_reward_fn_type"),))
+        yield from _read_function(view, 0, named or None, (key,))
+        if named == "":
+            yield Flow((), None, (key,), "dead", "it names no reward function")
         return
     by_row = [place for one in found for place in one.places if view.inside(place, ()).get("format.reward_fn_key", "")]
     for index, one in enumerate(found):

@@ -304,7 +304,7 @@ def _same_sharing(view: Writing) -> bool:
 
 def _needs_transfer(view: Writing) -> bool:
     """Whether verl refuses its default transport of weights, which needs devices that all roles share."""
-    return asynchronous.is_separate(view) and view.get("weight_sync.method") in (None, "auto")
+    return asynchronous.is_separate(view) and view.get("weight_sync.method") != "nccl"
 
 
 def length(name: str, trainers: str, to: str, *, server: bool = False) -> OneOf:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlctl.common.report import Bucket
 from rlctl.config import Loaded, to_plain
 from rlctl.documents import read_yaml
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.workers.reward import scorer_of
 from rlctl.translation.translate import read_document, translate_loaded
 
+LOST = Bucket.UNSUPPORTED
 ROOT = "roll.pipeline.rlvr.rewards"
 TEXT = f"""
 exp_name: a
@@ -93,6 +95,19 @@ def test_they_come_back() -> None:
     second = read(made.text)
     assert rewards(second) == rewards(first)
     assert first.config.carried_for("roll").items() <= second.config.carried_for("roll").items()
+
+
+def test_what_comes_back_as_it_was_is_not_reported_as_lost() -> None:
+    """Shares of domains, and the time limit that ROLL's sandbox has itself."""
+    shares = "{file_name: [a.jsonl], domain_interleave_probs: {math_rule: 0.7, code_sandbox: 0.3}}"
+    text = TEXT.replace("{file_name: [a.jsonl]}", shares)
+    loaded, report = read_document(read_yaml(text, "roll.yaml"), dialect="roll", environment={})
+    lost = {
+        target: {item.key for item in translate_loaded(loaded, report, target).report.accounting if item.bucket is LOST}
+        for target in ("roll", "verl")
+    }
+    assert not {key for key in lost["roll"] if "interleave" in key or "code_sandbox" in key}
+    assert "actor_train.data_args.domain_interleave_probs.math_rule" in lost["verl"]
 
 
 def test_a_judge_that_roll_serves_is_served_here() -> None:
