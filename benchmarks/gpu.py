@@ -159,6 +159,7 @@ def decode_once(side: str, folder: str, device: str, prompts: int, tokens: int) 
 
     from rlctl.config import config_from
     from rlctl.runtime.rollout.vllm_arguments import engine_arguments, engine_environment
+    from rlctl.runtime.specs.served import rollout_spec
     from rlctl.runtime.types import Request, Sampling
     from rlctl.runtime.workers.rollout import make_engine
 
@@ -172,7 +173,7 @@ def decode_once(side: str, folder: str, device: str, prompts: int, tokens: int) 
     generator = torch.Generator().manual_seed(0)
     ids = [tuple(torch.randint(100, 1000, (64,), generator=generator).tolist()) for _ in range(prompts)]
     if side == "through rlctl":
-        engine = make_engine(config, "vllm", folder, device)  # type: ignore[arg-type]
+        engine = make_engine(rollout_spec(config, "vllm", folder, device))  # type: ignore[arg-type]
         requests = [Request(each, Sampling(max_tokens=tokens), 8, seed=index) for index, each in enumerate(ids)]
 
         def work() -> None:

@@ -24,6 +24,7 @@ from transformers.utils import logging
 from rlctl.config import config_from
 from rlctl.runtime.rollout.interface import RolloutEngine
 from rlctl.runtime.rollout.transformers import TransformersEngine
+from rlctl.runtime.specs.served import rollout_spec
 from rlctl.runtime.types import Request, Sampling
 from rlctl.runtime.workers.rollout import make_engine
 
@@ -111,7 +112,7 @@ def vllm_engine(options: argparse.Namespace, folder: str) -> RolloutEngine:
             "placement": {"device": options.device, "devices_per_node": 1, "cpus_per_worker": options.threads},
         }
     )
-    return make_engine(config, "vllm", folder, options.device)
+    return make_engine(rollout_spec(config, "vllm", folder, options.device))
 
 
 def main() -> None:

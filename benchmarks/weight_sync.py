@@ -29,6 +29,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from rlctl.config import config_from
 from rlctl.config.sections.output import Checkpoint
 from rlctl.runtime.processes.group import _address
+from rlctl.runtime.specs.served import rollout_spec
+from rlctl.runtime.specs.trained import trainer_spec
 from rlctl.runtime.sync.bucket import MIB, Packer
 from rlctl.runtime.sync.sender import Message
 from rlctl.runtime.sync.transport import HostMemory
@@ -111,8 +113,8 @@ def main() -> None:
                 "rollout": {"precision": "float32"},
             }
         )
-        trainer = Trainer(config, str(folder / "model"), Place(0, 1, *_address()), 1)
-        engine = RolloutWorker(config, "transformers", str(folder / "model"), "cpu")
+        trainer = Trainer(trainer_spec(config, str(folder / "model"), 1), Place(0, 1, *_address()))
+        engine = RolloutWorker(rollout_spec(config, "transformers", str(folder / "model"), "cpu"))
         weights = [(name, tensor.clone()) for name, tensor in trainer._engine.export_weights()]
         flat = torch.cat([tensor.reshape(-1) for _, tensor in weights])
         target = torch.empty_like(flat)

@@ -44,15 +44,16 @@ def plan_name(config: Config) -> Any:
 def training_sampling(config: Config) -> Any:
     from rlctl.runtime.experience.samples import training_sampling
 
-    return training_sampling(config, (1,))
+    return training_sampling(config.rollout, (1,))
 
 
 def endpoint(config: Config) -> Any:
     """How an outside endpoint is asked."""
+    from rlctl.runtime.specs.served import rollout_spec
     from rlctl.runtime.workers.rollout import make_engine
 
     settings = vars(
-        make_engine(config, "external", "m", "cpu")
+        make_engine(rollout_spec(config, "external", "m", "cpu"))
     )  # with locks, queues and threads, each equal to itself only
     return {name: value for name, value in settings.items() if isinstance(value, PLAIN) and name != "tokens_computed"}
 
@@ -82,9 +83,10 @@ def engine_arguments(config: Config) -> Any:
 def way_of_weights(config: Config) -> Any:
     """How large a bucket of weights may be that training gives out, and by which way it travels."""
     from rlctl.runtime.roles import Policy
-    from rlctl.runtime.sync.ways import transport_of
+    from rlctl.runtime.specs.trained import policy_spec
+    from rlctl.runtime.specs.transport import transport_of
 
-    weights: Any = Policy(SimpleNamespace(), config, transport_of(config, "cpu", Path("stage"))).weights()  # type: ignore[arg-type]
+    weights: Any = Policy(SimpleNamespace(), policy_spec(config), transport_of(config, "cpu", Path("stage"))).weights()  # type: ignore[arg-type]
     return weights.bucket_bytes, type(weights.transport)
 
 
@@ -126,7 +128,7 @@ def paced(config: Config) -> Any:
 def evaluation_sampling(config: Config) -> Any:
     from rlctl.runtime.experience.samples import evaluation_sampling
 
-    return [evaluation_sampling(config, source, (1,)) for source in config.data.eval]
+    return [evaluation_sampling(config.rollout, source, (1,)) for source in config.data.eval]
 
 
 def own_sampling(config: Config) -> Any:
@@ -140,8 +142,8 @@ def own_sampling(config: Config) -> Any:
         return requests_for([Prompt(0, "s", (1,), "", extra=extra)], sampling, n=1, seed=1, purpose="p")
 
     data = config.data
-    held_out = evaluation_sampling(config, data.eval[0], (1,))
-    return asked(data.train[0], training_sampling(config, (1,))), asked(data.eval[0], held_out)
+    held_out = evaluation_sampling(config.rollout, data.eval[0], (1,))
+    return asked(data.train[0], training_sampling(config.rollout, (1,))), asked(data.eval[0], held_out)
 
 
 def megatron(config: Config) -> Any:
@@ -165,26 +167,29 @@ def megatron(config: Config) -> Any:
 
 def joined(config: Config) -> Any:
     """How a training worker meets the others."""
+    from rlctl.runtime.specs.trained import join_spec
     from rlctl.runtime.workers import trainer
 
     with patch.object(trainer, "join") as join:
-        trainer.enter(config, SimpleNamespace(rank=0, world_size=2, address="a", port=1, device="cpu"))  # type: ignore[arg-type]
+        trainer.enter(join_spec(config), SimpleNamespace(rank=0, world_size=2, address="a", port=1, device="cpu"))  # type: ignore[arg-type]
     return join.call_args
 
 
 def seed_of_policy(config: Config) -> Any:
+    from rlctl.runtime.specs.trained import trainer_spec
     from rlctl.runtime.workers import trainer
 
     with patch.object(trainer, "make_train_engine") as made:
-        trainer.make_engine(config, "m", "cpu", None)
+        trainer.make_engine(trainer_spec(config, "m", None), "cpu")
     return made.call_args.kwargs["seed"]
 
 
 def seed_of_critic(config: Config) -> Any:
+    from rlctl.runtime.specs.trained import critic_spec
     from rlctl.runtime.workers import critic
 
     with patch.object(critic, "make_train_engine") as made:
-        critic.make_critic_engine(config, "m", "cpu", None)
+        critic.make_critic_engine(critic_spec(config, "m", None), "cpu")
     return made.call_args.kwargs["seed"]
 
 
@@ -194,7 +199,7 @@ def megatron_reference(config: Config) -> Any:
 
 
 def temperature(config: Config) -> Any:
-    from rlctl.runtime.workers.trainer import training_temperature
+    from rlctl.runtime.specs.trained import training_temperature
 
     return training_temperature(config)
 
@@ -362,6 +367,7 @@ def objective_loss(config: Config) -> Any:
     import torch
 
     from rlctl.runtime.algorithms.aggregation import Totals
+    from rlctl.runtime.specs.trained import loss_spec
     from rlctl.runtime.workers.trainer import make_loss
 
     log_probs = torch.tensor([-0.1, -2.0, -0.9, -1.0, -0.2, -3.0], requires_grad=True)
@@ -370,7 +376,7 @@ def objective_loss(config: Config) -> Any:
     expert = torch.tensor([0.0, 0.0, 0.0, 0.0, 1.0, 1.0])
     tensors |= {"log_probs": log_probs, "expert": expert, "lengths": torch.tensor([4, 2])}
     tensors |= {"teacher_log_probs": torch.full((6,), -0.8), "divergence": torch.full((6,), 0.3)}
-    loss = make_loss(config, number=3)(tensors, Totals(6, 2, 2, 1)).loss
+    loss = make_loss(loss_spec(config), number=3)(tensors, Totals(6, 2, 2, 1)).loss
     loss.backward()
     return loss.item(), log_probs.grad.tolist()
 
@@ -610,7 +616,7 @@ def scorer(config: Config) -> Any:
 def judge_arguments(config: Config) -> Any:
     """What vLLM is started with for the judge that the run serves."""
     from rlctl.runtime.rollout.vllm_arguments import engine_arguments
-    from rlctl.runtime.workers.judge import judge_config
+    from rlctl.runtime.specs.served import judge_config
 
     return engine_arguments(judge_config(config, config.rewards[0], "vllm"), "m", "cuda")  # type: ignore[arg-type]
 
@@ -618,7 +624,7 @@ def judge_arguments(config: Config) -> Any:
 def auxiliary_arguments(config: Config) -> Any:
     """What vLLM is started with for the first auxiliary model."""
     from rlctl.runtime.rollout.vllm_arguments import engine_arguments
-    from rlctl.runtime.workers.auxiliary import auxiliary_config
+    from rlctl.runtime.specs.served import auxiliary_config
 
     made = auxiliary_config(config, config.rollout.auxiliary_models[0], "vllm")
     return engine_arguments(made, "m", "cuda")

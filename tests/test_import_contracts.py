@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -50,3 +51,39 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     TopologicalSorter(
         {module: graph.find_modules_directly_imported_by(module) & modules for module in modules}
     ).prepare()
+
+
+ASSEMBLY = {"build", "launch", "sourcing", "specs", "stage_inputs", "stage_run", "start_workers"}
+"""Modules of the runtime that put a stage together: they read the config, and make specs of it."""
+BESIDE = {
+    "checkpoints.checkpoint", "checkpoints.inputs", "checkpoints.resume_path", "endpoints", "processes.environment",
+    "profiling.steps", "profiling.throughput", "remote.inputs", "rollout.sglang_arguments", "rollout.vllm_arguments",
+    "tracking.make", "tracking.secrets", "train.preflight",
+}  # fmt: skip
+"""Those that check, translate or record a config before anything starts."""
+REST = {
+    "buffers.make", "data.experts", "data.lengths", "data.open", "data.operators", "data.pairs", "data.sft",
+    "evaluation.held_out", "evaluation.losses", "experience.buffered", "experience.explore", "experience.failures",
+    "experience.operators", "experience.recorded", "experience.shaping", "juicer.client", "schedules.exploration",
+    "schedules.scheduler",
+}  # fmt: skip
+"""Parts of the controller that still take the whole config; new ones take a spec, or the section that they read."""
+
+
+def takes_the_config(path: Path) -> bool:
+    return any(
+        isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rlctl.config")
+        and any(alias.name == "Config" for alias in node.names)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    )  # fmt: skip
+
+
+def test_only_the_assembly_of_a_stage_sees_the_whole_config() -> None:
+    """What workers run is made from specs: a part that takes the config can come to read any key of it."""
+    runtime = ROOT / "rlctl" / "runtime"
+    found = {
+        ".".join(path.relative_to(runtime).with_suffix("").parts)
+        for path in runtime.rglob("*.py")
+        if takes_the_config(path)
+    }
+    assert {name for name in found if name.partition(".")[0] not in ASSEMBLY} == BESIDE | REST

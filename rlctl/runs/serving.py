@@ -113,6 +113,7 @@ def serve(
     packages.require({packages.RUNTIME: "serving"})
     from rlctl.runtime.serving.serve import Service
     from rlctl.runtime.serving.serve import serve as run_server
+    from rlctl.runtime.specs.served import rollout_spec
 
     device = local_cluster().device
     config = served.config
@@ -128,10 +129,7 @@ def serve(
         source = _Source(served.run, served.step, Path(made)) if served.run is not None else None
         first = source.first() if source is not None else None
         service = Service(
-            config=config,
-            engine=engine,
-            device=device,
-            model_path=str(first.folder) if first is not None else config.model.path,
+            engine=rollout_spec(config, engine, str(first.folder) if first is not None else config.model.path, device),
             name=served.name,
             token=token or secrets.token_urlsafe(24),
             host=host,

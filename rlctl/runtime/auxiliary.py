@@ -17,8 +17,7 @@ import httpx
 
 from rlctl.common.errors import RunError, nearest
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
-from rlctl.planning import arithmetic
+from rlctl.config.sections.rollout import AuxiliaryModel
 from rlctl.runtime.rewards.service import Service
 from rlctl.runtime.seeds import derive_seed
 
@@ -51,11 +50,11 @@ Auxiliaries = Mapping[str, Auxiliary]
 NO_AUXILIARIES: Auxiliaries = {}
 
 
-def outside(config: Config) -> dict[str, Auxiliary]:
-    """The models that endpoints elsewhere serve."""
+def outside(models: Mapping[str, AuxiliaryModel]) -> dict[str, Auxiliary]:
+    """Those of the models, by name, that endpoints elsewhere serve."""
     return {
         name: Auxiliary(name, model.path, (model.base_url.rstrip("/"),), model.api_key or "")
-        for name, model in arithmetic.auxiliary_models(config).items()
+        for name, model in models.items()
         if model.base_url is not None
     }
 

@@ -25,14 +25,15 @@ from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.remote.checkpoints import copies_of
 from rlctl.runtime.reporting.sample_files import SampleFiles
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
-from rlctl.runtime.sourcing import make_gather, make_groups, old_is_current
+from rlctl.runtime.sourcing import make_gather, make_groups
+from rlctl.runtime.specs.experience import old_is_current
+from rlctl.runtime.specs.trained import critic_section, policy_spec, value_model_spec
+from rlctl.runtime.specs.transport import transport_of
 from rlctl.runtime.stage_context import Roles, StageContext
 from rlctl.runtime.stage_run import StageRun
 from rlctl.runtime.start_workers import start_workers
-from rlctl.runtime.sync.ways import transport_of
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.tracking.safe import SafeTracker
-from rlctl.runtime.workers.critic import section_of
 from rlctl.runtime.workers.engine import EngineWorker
 from rlctl.runtime.workers.trainer import Trainer
 
@@ -129,7 +130,7 @@ def make_roles(given: StageContext, groups: Groups, *, renew: Callable[[int], No
     groups = {name: _replicas(config, name, group) if name in TRAINED else group for name, group in groups.items()}
     return Roles(
         policy=_policy(given, groups["policy"]) if "policy" in groups else None,
-        critic=ValueModel(groups["critic"], config) if "critic" in groups else None,
+        critic=ValueModel(groups["critic"], value_model_spec(config)) if "critic" in groups else None,
         reference=_reference(config, groups),
         rollout=_rollout(config, groups, drawing, stateless, given.device),
         rewards=Rewards(groups["reward"], tokenizer, models, failed, stateless) if "reward" in groups else None,
@@ -178,7 +179,7 @@ def _replicas(config: Config, role: str, group: Group) -> Group:
     """The workers of a role as the controller splits work over them: those that hold one copy of a model, or share sequences,
     are one."""
     if role == "critic":
-        engine = section_of(config).engine
+        engine = critic_section(config).engine
     else:
         engine = (config.reference.engine if role == "reference" else None) or config.train.engine
     members = arithmetic.replica_members(engine, len(group))
@@ -187,7 +188,7 @@ def _replicas(config: Config, role: str, group: Group) -> Group:
 
 def _policy(given: StageContext, group: Group) -> Policy:
     config = given.stage.config
-    return Policy(group, config, transport_of(config, given.device, given.place))
+    return Policy(group, policy_spec(config), transport_of(config, given.device, given.place))
 
 
 def _reference(config: Config, groups: Groups) -> ReferencePolicy | None:

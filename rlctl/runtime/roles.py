@@ -13,14 +13,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
+from rlctl.config.sections.algorithm import Algorithm
+from rlctl.config.sections.batch import Batch
+from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.rewards import ModelReward, Reward
-from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms.advantages import measured_column
 from rlctl.runtime.algorithms.distributions import LOG_PROBS
 from rlctl.runtime.algorithms.divergence import WHOLE_KL
@@ -35,12 +36,12 @@ from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.texts import decoded
 from rlctl.runtime.serialization.records import Records
 from rlctl.runtime.serialization.sequences import Values, joined_by_name, joined_values, scattered
-from rlctl.runtime.sync.bucket import MIB
 from rlctl.runtime.sync.machine import Source, TrainWorkers, WeightSync
 from rlctl.runtime.sync.transport import HostMemory, Transport
 from rlctl.runtime.train.losses import add_trajectory_tokens, counts_trajectories, totals_of
 from rlctl.runtime.train.microbatch import spread
 from rlctl.runtime.types import Prompt, Request, Response, Sample
+from rlctl.runtime.workers.engine import EngineWorker
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
 from rlctl.runtime.workers.reward_model import RewardModels
@@ -57,24 +58,87 @@ from rlctl.runtime.workers.sharding import (
 from rlctl.runtime.workers.trainer import Part, Trainer, shard_mini_batches
 
 
-class Policy:
-    """The model that is trained."""
+@dataclass(frozen=True, slots=True)
+class TrainedSpec:
+    """What the controller goes by when it has a model trained and saved."""
 
-    def __init__(self, group: Group, config: Config, transport: Transport | None = None) -> None:
-        """``transport``: how weights get to the rollout engines."""
+    batch: Batch
+    seed: int
+    """Of the run."""
+    checkpoint: Checkpoint
+    model_path: str
+    """Of the model by whose shape the work of a sequence is estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec(TrainedSpec):
+    """As ``TrainedSpec``, and what only the policy has."""
+
+    algorithm: Algorithm
+    mini_batches_per_epoch: int
+    experts_per_mini_batch: int
+    bucket_bytes: int
+    """Of weights that travel together to the rollout engines."""
+    tokenizer: str
+
+
+class TrainedRole:
+    """A model that is trained: the policy, and the critic."""
+
+    name: ClassVar[str]
+
+    def __init__(self, group: Group, spec: TrainedSpec) -> None:
         self._group = group
-        self._config = config
+        self._batch, self._seed, self._checkpoint = spec.batch, spec.seed, spec.checkpoint
+        self._linear = linear_tokens(spec.model_path)
+
+    def _train(
+        self, method: Callable[..., Any], samples: Sequence[Sample], parts: Sequence[Sequence[Part]], *arguments: Any
+    ) -> dict[str, float]:
+        """One optimizer step for each of ``parts``, which are the workers' shares; the means of their metrics."""
+        calls = shard_mini_batches(samples, parts, len(self._group), *arguments)
+        metrics: list[dict[str, float]] = self._group.joined(method, calls, first_of_all)
+        return {f"{self.name}/{key}": fmean(each[key] for each in metrics) for key in (metrics[0] if metrics else ())}
+
+    def _split(
+        self, chosen: Sequence[Sample], split: Callable[..., list[list[int]]] = split_over_replicas
+    ) -> list[list[int]]:
+        """The share of every worker in the samples of a mini-batch, as indices."""
+        costs = [cost(len(sample), self._linear) for sample in chosen]
+        return split(costs, len(self._group), balance=self._batch.balance)
+
+    def save(self, folder: Path) -> None:
+        """Write what the config says of everything that training goes on from; under ``asynchronous`` begin to."""
+        self._group.all(EngineWorker.save, folder, self._checkpoint)
+
+    def is_saved(self, *, wait: bool = False) -> bool:
+        """Whether it is written; ``wait`` until it is."""
+        return all(self._group.all(EngineWorker.is_saved, wait))
+
+    def load(self, folder: Path) -> None:
+        """Go on from what ``save`` wrote."""
+        self._group.all(EngineWorker.load, folder, self._checkpoint)
+
+
+class Policy(TrainedRole):
+    """The model that answers prompts."""
+
+    name = "policy"
+
+    def __init__(self, group: Group, spec: PolicySpec, transport: Transport | None = None) -> None:
+        """``transport``: how weights get to the rollout engines."""
+        super().__init__(group, spec)
+        self._spec = spec
         self._transport = transport or HostMemory()
-        self._linear = linear_tokens(config.model.path)
 
     def add_old_log_probs(self, samples: Sequence[Sample]) -> None:
         """Write the column ``old_log_probs``, the log-probs under the weights of now, and what the estimator reads beside it."""
-        measured = measured_by(self._config.algorithm)
+        measured = measured_by(self._spec.algorithm)
         names = (LOG_PROBS, *measured)
         split, found = _asked(self._group, Trainer.statistics, samples, names, join=joined_by_name)
         for column, values in zip(("old_log_probs", *map(measured_column, measured)), found, strict=True):
             _write(column, samples, split, values)
-        if self._config.algorithm.router_replay == "recompute":
+        if self._spec.algorithm.router_replay == "recompute":
             self._add_experts(samples, split)
 
     def log_probs(self, samples: Sequence[Sample]) -> list[torch.Tensor]:
@@ -99,61 +163,42 @@ class Policy:
 
     def train(self, samples: Sequence[Sample], *, step: int, old_is_current: bool) -> dict[str, float]:
         """All optimizer steps on a step's samples, none where there are none. Returns the means of their metrics."""
-        if counts_trajectories(self._config.algorithm):
+        if counts_trajectories(self._spec.algorithm):
             add_trajectory_tokens(samples)
-        parts = self._mini_batches(samples, step)
-        each, before = arithmetic.mini_batches_per_epoch(self._config), step - 1
-        shares = [
-            self._shares(samples, part, number=before * each + place % each + 1) for place, part in enumerate(parts)
+        each, before = self._spec.mini_batches_per_epoch, step - 1
+        parts = [
+            self._shares(samples, part, number=before * each + place % each + 1)
+            for place, part in enumerate(self._mini_batches(samples, step))
         ]
-        calls = shard_mini_batches(samples, shares, len(self._group), old_is_current)
-        metrics: list[dict[str, float]] = self._group.joined(Trainer.train_step, calls, first_of_all)
-        return {f"policy/{name}": fmean(each[name] for each in metrics) for name in (metrics[0] if metrics else ())}
+        return self._train(Trainer.train_step, samples, parts, old_is_current)
 
     def _mini_batches(self, samples: Sequence[Sample], step: int) -> list[list[int]]:
         """The samples of every optimizer step, as indices."""
-        batch, seed = self._config.batch, self._config.run.seed
-        if self._config.algorithm.objective.choice == "dpo":
+        batch, seed = self._batch, self._seed
+        if self._spec.algorithm.objective.choice == "dpo":
             pairs = mini_batches(len(samples) // PAIR, batch, seed=seed, step=step)
             return [spread(part, len(samples), PAIR) for part in pairs]
         experts = sum(sample.expert for sample in samples)
         if not experts:
             return mini_batches_of(samples, batch, seed=seed, step=step)
-        each = arithmetic.expert_responses(self._config)
+        each = self._spec.experts_per_mini_batch
         return mixed_mini_batches(len(samples) - experts, experts, each, batch, seed=seed, step=step)
 
     def _shares(self, samples: Sequence[Sample], members: Sequence[int], number: int) -> list[Part]:
         """The share of every worker in one mini-batch, which has the samples ``members``; the stage's ``number``-th."""
-        chosen = [samples[index] for index in members]
-        totals = totals_of(chosen, by_trajectory=counts_trajectories(self._config.algorithm))
-        costs = [cost(len(sample), self._linear) for sample in chosen]
-        paired = self._config.algorithm.objective.choice == "dpo"
-        split = (split_pairs if paired else split_over_replicas)(
-            costs, len(self._group), balance=self._config.batch.balance
-        )
+        chosen, algorithm = [samples[index] for index in members], self._spec.algorithm
+        totals = totals_of(chosen, by_trajectory=counts_trajectories(algorithm))
+        split = self._split(chosen, split_pairs if algorithm.objective.choice == "dpo" else split_over_replicas)
         return [Part([members[place] for place in places], totals, places, number) for places in split]
 
     def weights(self) -> Source:
         """The weights of now, in Hugging Face names, for ``RolloutEngines.load_weights``."""
-        return TrainWorkers(self._group, self._transport, self._config.weight_sync.bucket_mib * MIB)
-
-    def save(self, folder: Path) -> None:
-        """Write what the config says of everything that training goes on from; under ``asynchronous`` begin to."""
-        self._group.all(Trainer.save, folder, self._config.checkpoint)
-
-    def is_saved(self, *, wait: bool = False) -> bool:
-        """Whether it is written; ``wait`` until it is."""
-        return all(self._group.all(Trainer.is_saved, wait))
-
-    def load(self, folder: Path) -> None:
-        """Go on from what ``save`` wrote."""
-        self._group.all(Trainer.load, folder, self._config.checkpoint)
+        return TrainWorkers(self._group, self._transport, self._spec.bucket_bytes)
 
     def export(self, folder: Path, *, asynchronous: bool = False) -> None:
         """Write the weights, config and tokenizer in Hugging Face format; under ``asynchronous`` as a part of the checkpoint
         that is being written."""
-        tokenizer = self._config.model.tokenizer or self._config.model.path
-        self._group.all(Trainer.export_hf, folder, tokenizer, asynchronous)
+        self._group.all(Trainer.export_hf, folder, self._spec.tokenizer, asynchronous)
 
 
 class ReferencePolicy:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rlctl.config import Config
 from rlctl.planning import arithmetic, rollout_schedule
-from rlctl.planning.plan import StagePlan
 from rlctl.runtime.buffers.make import make_buffer, shared_buffer
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.evaluation.response_files import JsonLines
@@ -28,13 +27,13 @@ from rlctl.runtime.experience.explore import Explorer, GroupSource
 from rlctl.runtime.experience.failures import Failures
 from rlctl.runtime.experience.recorded import with_skips
 from rlctl.runtime.experience.samples import training_sampling
-from rlctl.runtime.experience.selection import corrects, reads_old
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.schedules.scheduler import Scheduler
+from rlctl.runtime.specs.experience import old_is_current, rollout_batch_spec
+from rlctl.runtime.specs.trained import teaching_of
 from rlctl.runtime.stage_context import Roles, StageContext
-from rlctl.runtime.train.distillation import Teaching
 
 
 def make_gather(given: StageContext, roles: Roles, groups: GroupSource | None) -> BatchBuilder:
@@ -45,15 +44,14 @@ def make_gather(given: StageContext, roles: Roles, groups: GroupSource | None) -
     if config.algorithm.objective.choice == "dpo" and roles.reference is not None:
         return PairBatchBuilder(stream, tokenizer, roles.reference)  # type: ignore[arg-type]
     if groups is None:
-        teaching = Teaching.of(config)
+        teaching = teaching_of(config)
         return DataBatchBuilder(stream, tokenizer, teaching is not None and teaching.on_prompt)  # type: ignore[arg-type]
     drawn = RolloutBatchBuilder(
-        config=config,
+        rollout_batch_spec(config, old_is_current=old_is_current(config, given.plan)),
         groups=groups,
         tokenizer=tokenizer,
         policy=roles.policy,
         reference=roles.reference,
-        old_is_current=old_is_current(config, given.plan),
         shaping=Shaping.of(config, explores=False),
         critic=roles.critic,
     )
@@ -83,7 +81,7 @@ def _when_asked(given: StageContext, roles: Roles) -> GroupSource:
         config,
         given.stage.name,
         materials.stream,  # type: ignore[arg-type]
-        training_sampling(config, materials.stop_token_ids),
+        training_sampling(config.rollout, materials.stop_token_ids),
         with_skips(config, roles.rollout, given.place),  # type: ignore[arg-type]
         roles.rewards,  # type: ignore[arg-type]
         Shaping.of(config, tokenizer=roles.rewards.tokenizer),  # type: ignore[union-attr]
@@ -107,7 +105,7 @@ def _ahead(given: StageContext, roles: Roles) -> GroupSource:
         config,
         given.stage.name,
         draws,
-        training_sampling(config, materials.stop_token_ids),
+        training_sampling(config.rollout, materials.stop_token_ids),
         roles.rollout,
         rewards.score,
         shaping,
@@ -132,17 +130,3 @@ def _keeper(config: Config) -> JsonLines | None:
     """Gets every response that is drawn for training, where the config keeps them."""
     folder = config.rollout.responses_folder
     return JsonLines(Path(folder).expanduser()) if folder else None
-
-
-def old_is_current(config: Config, plan: StagePlan) -> bool:
-    """Whether the pass for the old policy's log-probs can be left out, as it would compute those of the update itself.
-
-    So it is where a step is one optimizer step, nothing before the update reads them, and no experts are recorded in it.
-    """
-    algorithm = config.algorithm
-    single = plan.batch.optimizer_steps_per_step == 1
-    teaching = Teaching.of(config)
-    taught = teaching is not None and teaching.policy_gradient
-    read_before = algorithm.kl_in_reward is not None or corrects(algorithm) or taught or reads_old(algorithm)
-    recorded = algorithm.router_replay == "recompute"
-    return algorithm.old_log_probs == "recompute" and single and not read_before and not recorded

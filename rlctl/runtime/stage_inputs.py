@@ -44,11 +44,11 @@ from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.rollout.sglang_arguments import check_sglang
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
+from rlctl.runtime.specs.served import agent_spec, check_auxiliary_engines, check_judges
+from rlctl.runtime.specs.trained import check_critic, critic_section, loss_spec
 from rlctl.runtime.stage_run import ENDLESS, Clock
 from rlctl.runtime.train.preflight import check_section, check_training, check_vision, left_off
-from rlctl.runtime.workers.auxiliary import check_auxiliary_engines
-from rlctl.runtime.workers.critic import check_critic, section_of, told_of_critic
-from rlctl.runtime.workers.judge import check_judges
+from rlctl.runtime.workers.critic import told_of_critic
 from rlctl.runtime.workers.reward import scored_by_workers, scorer_of
 from rlctl.runtime.workers.trainer import make_loss
 
@@ -93,7 +93,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     check_endpoints(config, plan, events.advise)
     check_service(config)
     if plan.role("policy"):
-        make_loss(config)
+        make_loss(loss_spec(config))
         if plan.objective in ("rl", "mix"):
             Shaping.of(config, explores=not arithmetic.drains_buffer(config))
     if plan.role("critic"):
@@ -106,7 +106,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     check_buffer(config)
     tokenizer = _tokenizer(config)
     if plan.role("agent"):
-        check_agent_code(config, tokenizer)
+        check_agent_code(agent_spec(config), tokenizer)
     stop_token_ids = _stop_tokens(tokenizer)
     data, operated = (config, []) if arithmetic.reads_no_rows(config) else prepare(config, tokens_by(tokenizer))
     for each in operated:
@@ -126,7 +126,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
             events.advise(told)
     if plan.role("critic"):
         with told_of_critic():
-            check_section(section_of(config), scheduler_steps=critic_scheduler_steps(config, clock))
+            check_section(critic_section(config), scheduler_steps=critic_scheduler_steps(config, clock))
     if experts is not None:
         check_experts_last(config, experts, clock.total_steps)
     return StageInputs(
@@ -230,7 +230,7 @@ def scheduler_steps(config: Config, plan: StagePlan, clock: Clock) -> int:
 
 def critic_scheduler_steps(config: Config, clock: Clock) -> int:
     """Ticks of the critic's learning-rate schedule over the whole stage."""
-    schedule = section_of(config).lr_scheduler
+    schedule = critic_section(config).lr_scheduler
     if schedule.total_steps is not None:
         return schedule.total_steps
     return clock.total_steps * (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from rlctl.common.errors import RunError
@@ -16,11 +17,14 @@ from rlctl.runtime.auxiliary import Auxiliary, outside
 from rlctl.runtime.processes.calls import Calls, WorkerLost, together
 from rlctl.runtime.processes.group import RayGroup
 from rlctl.runtime.processes.ray_access import session_logs
+from rlctl.runtime.serving.serve import Service
+from rlctl.runtime.specs.served import agent_spec, auxiliary_spec, judge_spec, rollout_spec
+from rlctl.runtime.specs.trained import critic_section, critic_spec, reference_spec, trainer_spec
 from rlctl.runtime.stage_inputs import critic_scheduler_steps, scheduler_steps
 from rlctl.runtime.stage_run import Clock
 from rlctl.runtime.workers.agent import AgentWorker
 from rlctl.runtime.workers.auxiliary import AuxiliaryWorker
-from rlctl.runtime.workers.critic import Critic, section_of
+from rlctl.runtime.workers.critic import Critic
 from rlctl.runtime.workers.judge import JudgeWorker
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardWorker
@@ -51,13 +55,13 @@ def start_workers(
     """
     _await_processes(groups, config.runtime.ray.startup_timeout)
     building: list[Calls] = []
-    models = outside(config)
+    models = outside(arithmetic.auxiliary_models(config))
     if "auxiliary" in groups:
         models |= _start_auxiliaries(groups["auxiliary"], plan, config, device)
     if "reward" in groups:
         building.append(groups["reward"].build(RewardWorker, [(config.rewards, folder / "logs", models)]))
     if "agent" in groups:
-        building.append(groups["agent"].build(AgentWorker, [(config, models)] * len(groups["agent"])))
+        building.append(groups["agent"].build(AgentWorker, [(agent_spec(config), models)] * len(groups["agent"])))
     if "reward_model" in groups:
         building.append(_build_reward_models(groups["reward_model"], config, device))
     if "judge" in groups and device == "cpu":
@@ -66,14 +70,15 @@ def start_workers(
         building.append(_build_rollout(groups["rollout"], plan, config, model_path, device))
     places = _places({name: groups[name] for name in ("policy", "critic", "reference") if name in groups}, device)
     if "policy" in groups:
-        ticks = scheduler_steps(config, plan, clock)
-        building.append(groups["policy"].build(Trainer, [(config, model_path, at, ticks) for at in places["policy"]]))
+        policy = trainer_spec(config, model_path, scheduler_steps(config, plan, clock))
+        building.append(groups["policy"].build(Trainer, [(policy, at) for at in places["policy"]]))
     if "critic" in groups:
-        ticks, path = critic_scheduler_steps(config, clock), critic_path(config, model_path)
-        building.append(groups["critic"].build(Critic, [(config, path, at, ticks) for at in places["critic"]]))
+        critic = critic_spec(config, critic_path(config, model_path), critic_scheduler_steps(config, clock))
+        building.append(groups["critic"].build(Critic, [(critic, at) for at in places["critic"]]))
     if "reference" in groups:
         path = config.reference.model.path if config.reference.model else model_path
-        building.append(groups["reference"].build(Reference, [(config, path, at) for at in places["reference"]]))
+        reference = reference_spec(config, path)
+        building.append(groups["reference"].build(Reference, [(reference, at) for at in places["reference"]]))
     together(building).wait()
     if "rollout" in groups and device != "cpu":
         _build_rollout(groups["rollout"], plan, config, model_path, device).wait()
@@ -104,13 +109,13 @@ def _places(groups: Groups, device: Device) -> dict[str, list[Place]]:
 def _build_rollout(group: RayGroup, plan: StagePlan, config: Config, model_path: str, device: Device) -> Calls:
     role = plan.role("rollout")
     assert role is not None, "there is a group of rollout workers"
-    return group.build(RolloutWorker, [(config, role.engine, model_path, device)] * len(group))
+    return group.build(RolloutWorker, [(rollout_spec(config, role.engine, model_path, device),)] * len(group))
 
 
 def _build_judges(group: RayGroup, plan: StagePlan, config: Config, device: Device) -> Calls:
     role = plan.role("judge")
     assert role is not None, "there is a group of judges"
-    return group.build(JudgeWorker, [(config, role.engine, device)] * len(group))
+    return group.build(JudgeWorker, [judge_spec(config, role.engine, device)] * len(group))
 
 
 def _start_auxiliaries(group: RayGroup, plan: StagePlan, config: Config, device: Device) -> dict[str, Auxiliary]:
@@ -119,10 +124,13 @@ def _start_auxiliaries(group: RayGroup, plan: StagePlan, config: Config, device:
     assert role is not None, "there is a group of auxiliary models"
     names, token = arithmetic.auxiliary_of_each_engine(config), secrets.token_urlsafe(24)
     hosts = [LOOPBACK] * len(group) if config.placement.nodes == 1 else group.machines()
-    made = [(config, name, role.engine, device, host, 0, token) for name, host in zip(names, hosts, strict=True)]
-    group.build(AuxiliaryWorker, made).wait()
+    made = [
+        Service(auxiliary_spec(config, name, role.engine, device), name, token, host, port=0)
+        for name, host in zip(names, hosts, strict=True)
+    ]
+    group.build(AuxiliaryWorker, [(each,) for each in made]).wait()
     ports: list[int] = group.all(AuxiliaryWorker.port)
-    group.made_again_with([(*each[:5], port, token) for each, port in zip(made, ports, strict=True)])
+    group.made_again_with([(replace(each, port=port),) for each, port in zip(made, ports, strict=True)])
     urls: dict[str, list[str]] = {}
     for name, host, port in zip(names, hosts, ports, strict=True):
         shown = f"[{host}]" if ":" in host else host
@@ -139,5 +147,5 @@ def _build_reward_models(group: RayGroup, config: Config, device: Device) -> Cal
 
 def critic_path(config: Config, model_path: str) -> str:
     """The critic's first weights: its own, or those that the policy starts from."""
-    model = section_of(config).model
+    model = critic_section(config).model
     return model.path if model is not None and model.path else model_path

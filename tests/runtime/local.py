@@ -23,6 +23,9 @@ from rlctl.runtime.loop import run_stage
 from rlctl.runtime.processes import placement
 from rlctl.runtime.processes.group import LocalGroup, _address
 from rlctl.runtime.reporting.events import Events
+from rlctl.runtime.serving.serve import Service
+from rlctl.runtime.specs.served import agent_spec, auxiliary_spec, rollout_spec
+from rlctl.runtime.specs.trained import reference_spec, trainer_spec
 from rlctl.runtime.stage_context import StageContext
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.train.distributed import leave
@@ -116,20 +119,22 @@ def _groups(plan: Any, makers: Mapping[str, Callable[[], Any]]) -> dict[str, Loc
 
 
 def _makers(config: Config, plan: Any, path: str, clock: Any, logs: Path) -> dict[str, Callable[[], Any]]:
-    place, models = Place(0, 1, *_address()), outside(config)
+    place, models = Place(0, 1, *_address()), outside(arithmetic.auxiliary_models(config))
 
     def auxiliary() -> AuxiliaryWorker:
         (name,) = arithmetic.auxiliary_of_each_engine(config)
-        worker = AuxiliaryWorker(config, name, "transformers", "cpu", "127.0.0.1", 0, "t0ken")
+        worker = AuxiliaryWorker(
+            Service(auxiliary_spec(config, name, "transformers", "cpu"), name, "t0ken", "127.0.0.1", 0)
+        )
         models[name] = Auxiliary(name, name, (f"http://127.0.0.1:{worker.port()}/v1",), "t0ken", served=True)
         return worker
 
     return {
         "auxiliary": auxiliary,
-        "policy": lambda: Trainer(config, path, place, stage_inputs.scheduler_steps(config, plan, clock)),
-        "reference": lambda: Reference(config, path, place),
-        "rollout": lambda: RolloutWorker(config, "transformers", path, "cpu"),
-        "agent": lambda: AgentWorker(config, models),
+        "policy": lambda: Trainer(trainer_spec(config, path, stage_inputs.scheduler_steps(config, plan, clock)), place),
+        "reference": lambda: Reference(reference_spec(config, path), place),
+        "rollout": lambda: RolloutWorker(rollout_spec(config, "transformers", path, "cpu")),
+        "agent": lambda: AgentWorker(agent_spec(config), models),
         "reward": lambda: RewardWorker(config.rewards, logs, models),
     }
 

@@ -21,10 +21,13 @@ import pytest
 from rlctl.checks import check
 from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config, config_from
+from rlctl.planning import arithmetic
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.auxiliary import Auxiliary, Called, Clients, outside
+from rlctl.runtime.serving.serve import Service
+from rlctl.runtime.specs.served import auxiliary_config, auxiliary_spec, check_auxiliary_engines
 from rlctl.runtime.types import Prompt
-from rlctl.runtime.workers.auxiliary import AuxiliaryWorker, auxiliary_config, check_auxiliary_engines
+from rlctl.runtime.workers.auxiliary import AuxiliaryWorker
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
 from tests.runtime.conftest import Ran, Task
 from tests.runtime.local import Seen, run_here
@@ -80,7 +83,9 @@ def config(grader: str, **more: Any) -> Config:
 
 @contextmanager
 def served(config: Config, port: int = 0) -> Iterator[tuple[AuxiliaryWorker, Auxiliary]]:
-    worker = AuxiliaryWorker(config, "grader", "transformers", "cpu", "127.0.0.1", port, TOKEN)
+    worker = AuxiliaryWorker(
+        Service(auxiliary_spec(config, "grader", "transformers", "cpu"), "grader", TOKEN, "127.0.0.1", port)
+    )
     try:
         url = f"http://127.0.0.1:{worker.port()}/v1"
         yield worker, Auxiliary("grader", "grader", (url,), TOKEN, served=True)
@@ -138,7 +143,7 @@ def test_a_model_at_an_endpoint_is_called_with_its_own_name_and_key(grader: str)
     assert make_plan(made).stages[0].role("auxiliary") is None, "nothing is served"
 
     async def asked() -> dict[str, Any]:
-        clients = Clients(outside(made))
+        clients = Clients(outside(arithmetic.auxiliary_models(made)))
         called = Called(clients.models["grader"], clients, seed=3)
         try:
             return await called.chat([{"role": "user", "content": "hi"}], temperature=0.5)

@@ -11,7 +11,7 @@ from rlctl.common.errors import PlanError
 from rlctl.config import Config, Stage, config_from
 from rlctl.planning.plan import StagePlan, make_plan
 from rlctl.runtime.checkpoints.checkpoint import place_of
-from rlctl.runtime.sourcing import old_is_current
+from rlctl.runtime.specs.experience import old_is_current
 from rlctl.runtime.stage_inputs import make_clock, scheduler_steps
 from rlctl.runtime.stage_run import Clock
 

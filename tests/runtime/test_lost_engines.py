@@ -16,6 +16,7 @@ from rlctl.runtime.buffers.sql import SqlBuffer
 from rlctl.runtime.processes.calls import WorkerLost
 from rlctl.runtime.processes.group import LocalGroup, RetryPolicy
 from rlctl.runtime.schedules.exploration import Exploration
+from rlctl.runtime.specs.served import rollout_spec
 from rlctl.runtime.workers.rollout import RolloutWorker
 
 from . import local
@@ -56,7 +57,7 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> Callable[[Config, Collection[int]]
         def group(name: str, member: Any) -> LocalGroup:
             if name != "rollout":
                 return LocalGroup(name, member)
-            fresh = lambda: RolloutWorker(config, "transformers", config.model.path, "cpu")  # noqa: E731
+            fresh = lambda: RolloutWorker(rollout_spec(config, "transformers", config.model.path, "cpu"))  # noqa: E731
             made.append(Mortal(member, fresh, deaths))
             return made[-1]
 

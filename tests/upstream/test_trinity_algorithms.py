@@ -19,7 +19,8 @@ from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import STATISTICS, statistics_of_logits
 from rlctl.runtime.algorithms.kl import estimate as estimate_kl
 from rlctl.runtime.experience.selection import estimator_of
-from rlctl.runtime.train.distillation import Teaching, into_advantages
+from rlctl.runtime.specs.trained import loss_spec, teaching_of
+from rlctl.runtime.train.distillation import into_advantages
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.trainer import make_loss
 from rlctl.translation.translate import read_document
@@ -101,7 +102,7 @@ def test_policy_losses(name: str, args: dict[str, Any]) -> None:
         {"loss_agg_mode": args["loss_agg_mode"]} if "loss_agg_mode" in args else {}
     )  # Trinity puts it into the arguments
     config = config_of(policy_loss_fn=name, policy_loss_fn_args=args, entropy_loss_fn="none", **mode)
-    loss = make_loss(config)(tensors, Totals.of(LENGTHS)).loss
+    loss = make_loss(loss_spec(config))(tensors, Totals.of(LENGTHS)).loss
     if name != "importance_sampling":  # there Trinity has the ratio where the log-prob is here: the same gradient
         assert loss.item() == pytest.approx(expected, rel=1e-7, abs=1e-9)
     found = torch.autograd.grad(loss, log_probs)[0]
@@ -211,7 +212,7 @@ def test_a_teacher_in_the_advantages(name: str, args: dict[str, Any], loss: str,
     expected = torch.tensor(trinity("token_advantage", name=name, args=args, **ask), dtype=torch.float64)
     section = {"teacher": "t", "loss": loss, "coefficient": 0.3}
     taught = {**section, "args": {"policy_gradient": True, "with_rewards": False, **ours}}
-    teaching = Teaching.of(config_from({"algorithm": {"distillation": taught}}))
+    teaching = teaching_of(config_from({"algorithm": {"distillation": taught}}))
     assert teaching is not None
     samples = [
         Sample(
@@ -271,7 +272,7 @@ def problem_with(config: Config) -> str:
         return told[0]
     try:
         estimator_of(config.algorithm)
-        make_loss(config)
+        make_loss(loss_spec(config))
     except RlctlError as error:
         return str(error)
     return ""

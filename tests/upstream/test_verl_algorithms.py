@@ -22,7 +22,7 @@ from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES, covers_for_c
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
 from rlctl.runtime.algorithms.value_loss import explained_variance
 from rlctl.runtime.experience.selection import estimator_of
-from rlctl.runtime.train.distillation import Teaching
+from rlctl.runtime.specs.trained import loss_spec, teaching_of
 from rlctl.runtime.train.losses import CriticLoss
 from rlctl.runtime.workers.trainer import make_loss
 from rlctl.translation.translate import read_document
@@ -268,7 +268,7 @@ def test_the_forward_kl_of_a_teachers_likeliest_tokens(top_k: int) -> None:
     best = teacher.log_softmax(-1).topk(top_k)
     expected, gradient = verl("distillation", logits=student, teacher=best.values, places=best.indices, top_k=top_k)
     section = {"teacher": "t", "loss": "forward_kl", "top_k": top_k, "args": {"with_rewards": False}}
-    teaching = Teaching.of(config_from({"algorithm": {"distillation": section}}))
+    teaching = teaching_of(config_from({"algorithm": {"distillation": section}}))
     assert teaching is not None
     student.requires_grad_()
     found = teaching.of_logits(student, teacher)
@@ -319,7 +319,7 @@ def problem_with(kind: str, name: str) -> str:
     if told:
         return told[0]
     estimator_of(algorithm)
-    make_loss(loaded.config)
+    make_loss(loss_spec(loaded.config))
     return ""
 
 

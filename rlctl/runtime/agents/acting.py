@@ -11,7 +11,6 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.agents import EnvironmentAgent, RunningEnvironment
 from rlctl.runtime.agents.conversation import Message, Renderer
 from rlctl.runtime.agents.hosting import EnvironmentFailed, Host, ProcessHost, ThreadHost
@@ -286,7 +285,7 @@ def host_of(config: EnvironmentAgent, threads: ThreadPoolExecutor) -> Host:
     return ProcessHost(chosen.timeout, chosen.max_concurrent_steps, chosen.memory_limit_mib)
 
 
-def make_acting(config: Config, agent: EnvironmentAgent, chat: Chat, threads: ThreadPoolExecutor) -> Acting:
+def make_acting(agent: EnvironmentAgent, chat: Chat, threads: ThreadPoolExecutor, seed: int) -> Acting:
     """The agent of a config, checked.
 
     Raises:
@@ -296,4 +295,4 @@ def make_acting(config: Config, agent: EnvironmentAgent, chat: Chat, threads: Th
     _check_pattern(agent)
     renderer = Renderer(chat, None, agent=agent.name)
     renderer.between([{"role": "user", "content": "observation"}], [])
-    return Acting(agent, config.run.seed, renderer, host_of(agent, threads))
+    return Acting(agent, seed, renderer, host_of(agent, threads))

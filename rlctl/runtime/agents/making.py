@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.agents import (
     SINGLE_TURN,
     EnvironmentAgent,
@@ -18,7 +19,7 @@ from rlctl.config.sections.agents import (
     ToolsAgent,
     TrajectoryAgent,
 )
-from rlctl.planning import arithmetic
+from rlctl.config.sections.model import Model
 from rlctl.runtime.agents.acting import Acting, make_acting
 from rlctl.runtime.agents.conversation import Renderer
 from rlctl.runtime.agents.formats import format_of, stop_tokens
@@ -29,8 +30,25 @@ from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.user_code import load_object
 
 
-def make_agent(config: Config, agent: TrajectoryAgent, chat: Chat, threads: ThreadPoolExecutor) -> Agent:
-    """The agent of a config, checked.
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """What the agents of a run are made from."""
+
+    agents: Mapping[str, TrajectoryAgent]
+    """By name."""
+    default_agent: str
+    """Of rows that name none."""
+    model: Model
+    """The policy."""
+    trust_tokenizer_code: bool
+    retries: int
+    """Of a trajectory that is lost."""
+    seed: int
+    """Of the run."""
+
+
+def make_agent(agent: TrajectoryAgent, chat: Chat, threads: ThreadPoolExecutor, seed: int) -> Agent:
+    """An agent of a config, checked. ``seed``: of the run, for its environments.
 
     Raises:
         RunError: its code cannot be loaded, or its tool format is not that of the chat template.
@@ -47,7 +65,7 @@ def make_agent(config: Config, agent: TrajectoryAgent, chat: Chat, threads: Thre
         renderer.between([{"role": "tool", "name": tools[0].name, "content": "answer"}], [])
         return Tools(agent, tools, tool_format, stop_tokens(chat, tool_format), renderer, threads)
     if isinstance(agent, EnvironmentAgent):
-        return make_acting(config, agent, chat, threads)
+        return make_acting(agent, chat, threads, seed)
     assert isinstance(agent, FunctionAgent), f"agents of type {agent.choice} are refused before"
     function = load_object(agent.path, agent.function, where=f"the agent {agent.name!r}")
     if not inspect.iscoroutinefunction(function):
@@ -63,7 +81,7 @@ def make_agent(config: Config, agent: TrajectoryAgent, chat: Chat, threads: Thre
     return Function(agent, function, Renderer(chat, None, agent=agent.name))
 
 
-def make_agents(config: Config, chat: Chat, threads: ThreadPoolExecutor) -> dict[str, Agent]:
+def make_agents(spec: AgentSpec, chat: Chat, threads: ThreadPoolExecutor) -> dict[str, Agent]:
     """All agents that rows may use, by name, and ``single_turn``.
 
     Raises:
@@ -71,20 +89,20 @@ def make_agents(config: Config, chat: Chat, threads: ThreadPoolExecutor) -> dict
     """
     plain = FunctionAgent(name=SINGLE_TURN, path="")
     agents: dict[str, Agent] = {SINGLE_TURN: SingleTurn(plain, Renderer(chat, None, agent=SINGLE_TURN))}
-    for name, agent in arithmetic.agents_of(config).items():
-        agents[name] = make_agent(config, agent, chat, threads)
+    for name, agent in spec.agents.items():
+        agents[name] = make_agent(agent, chat, threads, spec.seed)
     return agents
 
 
-def check_agent_code(config: Config, tokenizer: Any) -> None:
+def check_agent_code(spec: AgentSpec, tokenizer: Any) -> None:
     """Check the agents of a config with its tokenizer, before workers start.
 
     Raises:
         RunError: see ``make_agent``; or an environment cannot be made and reset.
     """
-    chat = Chat(tokenizer, template_args=config.model.chat_template_args)
+    chat = Chat(tokenizer, template_args=spec.model.chat_template_args)
     with ThreadPoolExecutor(1) as threads:
-        for agent in make_agents(config, chat, threads).values():
+        for agent in make_agents(spec, chat, threads).values():
             if isinstance(agent, Acting):
                 asyncio.run(_probed(agent))
 

@@ -33,9 +33,7 @@ from rlctl import sandbox
 from rlctl.common.errors import RunError, SandboxUnavailable
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import is_number
-from rlctl.config import Config
-from rlctl.config.sections.agents import McpTool, PythonTool, Tool, ToolFile, ToolsAgent
-from rlctl.planning import arithmetic
+from rlctl.config.sections.agents import McpTool, PythonTool, Tool, ToolFile, ToolsAgent, TrajectoryAgent
 from rlctl.runtime.agents.confined import ConfinedFunction, ConfinedObject, code_of
 from rlctl.runtime.agents.formats import Schema, ToolCall, Unreadable
 from rlctl.runtime.agents.mcp_tools import offered
@@ -188,13 +186,12 @@ def _schema_of(run: Any, name: str, where: str) -> Schema:
     return {**schema, "function": {**schema["function"], "name": shown.rpartition(".")[2]}}
 
 
-def agent_prompts(config: Config) -> dict[str, AgentPrompt]:
-    """What prompts show of each agent of a run; nothing of agents that call no tools.
+def agent_prompts(agents: Mapping[str, TrajectoryAgent]) -> dict[str, AgentPrompt]:
+    """What prompts show of each agent, by name; nothing of agents that call no tools.
 
     Raises:
         RunError: a tool cannot be loaded.
     """
-    agents = arithmetic.agents_of(config) if config.algorithm.objective.choice == "rl" else {}
     return {
         name: AgentPrompt(
             [tool.schema for tool in load_tools(agent)],

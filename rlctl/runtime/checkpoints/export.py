@@ -51,6 +51,7 @@ def export(stage: Stage, saved: Saved, to: Path) -> None:
     Raises:
         RunError: it cannot be read or written.
     """
+    from rlctl.runtime.specs.trained import trainer_spec
     from rlctl.runtime.train.distributed import leave
     from rlctl.runtime.train.engines import alone
     from rlctl.runtime.workers.trainer import Place, enter, make_engine
@@ -60,8 +61,9 @@ def export(stage: Stage, saved: Saved, to: Path) -> None:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     try:
-        enter(config, Place(0, 1, "127.0.0.1", port))
-        engine = make_engine(config, config.model.path, "cpu", scheduler_steps=1)
+        spec = trainer_spec(config, config.model.path, scheduler_steps=1)
+        enter(spec.join, Place(0, 1, "127.0.0.1", port))
+        engine = make_engine(spec, "cpu")
         engine.load(saved.folder / "policy", replace(config.checkpoint, load_contents=("model",)))
         engine.export_hf(to, tokenizer=config.model.tokenizer or config.model.path)
     finally:

@@ -49,7 +49,7 @@ def make_chat(config: Config, tokenizer: Any) -> Chat:
     Raises:
         RunError: the model reads none, or has no image processor; or a tool of the run's agent cannot be loaded.
     """
-    agents = agent_prompts(config)
+    agents = agent_prompts(arithmetic.agents_of(config) if config.algorithm.objective.choice == "rl" else {})
     return Chat(
         tokenizer,
         template_args=config.model.chat_template_args,

@@ -41,6 +41,7 @@ from rlctl.config.sections.data import (
     RepetitionFilter,
     SpecialCharacterFilter,
 )
+from rlctl.planning import arithmetic
 from rlctl.runtime.data.quality import judge_of, ratings
 from rlctl.runtime.data.sources import load_source, require_column, source_name
 from rlctl.runtime.juicer.client import CONFIG_PATH, Service, service_of
@@ -268,7 +269,7 @@ def _apply(operator: DataOperator, rows: list[Row], column: str, tokens: Tokens,
 
 def _rated(operator: QualityFilter, rows: list[Row], column: str, config: Config, where: str) -> list[Row]:
     texts = [text_of(row.values.get(column)) for row in rows]
-    found = ratings(operator, texts, judge_of(config, operator, where), where)
+    found = ratings(operator, texts, judge_of(arithmetic.auxiliary_models(config), operator, where), where)
     for row, rating in zip(rows, found, strict=True):
         row.stats["llm_quality_score"] = rating
     return [row for row, rating in zip(rows, found, strict=True) if operator.min <= rating <= operator.max]

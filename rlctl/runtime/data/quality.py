@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import httpx
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.data import QualityFilter
+from rlctl.config.sections.rollout import AuxiliaryModel
 from rlctl.runtime.auxiliary import Auxiliary, chosen, outside
 from rlctl.runtime.rewards.judge import READERS, text_of
 from rlctl.runtime.rewards.service import Service
@@ -26,16 +26,16 @@ Score: <number>"""
 TEXT = "{text}"
 
 
-def judge_of(config: Config, operator: QualityFilter, where: str) -> Auxiliary:
-    """The endpoint of an operator's judge.
+def judge_of(auxiliary: Mapping[str, AuxiliaryModel], operator: QualityFilter, where: str) -> Auxiliary:
+    """The endpoint of an operator's judge, among the auxiliary models by name.
 
     Raises:
         RunError: there is none; engines of the run start after operators.
     """
-    models = outside(config)
+    models = outside(auxiliary)
     if operator.auxiliary_model in models:
         return models[operator.auxiliary_model]
-    if any(operator.auxiliary_model in (each.name, each.path) for each in config.rollout.auxiliary_models):
+    if any(operator.auxiliary_model in (each.name, each.path) for each in auxiliary.values()):
         raise RunError(
             said(
                 "{where} asks the auxiliary model {auxiliary_model!r}, which the run starts only after the data "

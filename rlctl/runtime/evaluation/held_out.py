@@ -47,7 +47,7 @@ def open_held_out(
         HeldOut(
             each.name,
             each.prompts,
-            evaluation_sampling(config, each.source, stop_token_ids),
+            evaluation_sampling(config.rollout, each.source, stop_token_ids),
             each.source.responses_per_prompt,
         )
         for each in answered
@@ -73,7 +73,7 @@ def open_held_out_answers(config: Config, tokenizer: Any) -> tuple[list[HeldOutA
 def _explored(config: Config, tokenizer: Any, stop_token_ids: tuple[int, ...]) -> tuple[list[HeldOut], list[SetReport]]:
     chat = make_chat(config, tokenizer)
     sets = list(open_prompts(config.data, chat, config.data.train, section="train"))
-    sampling, n = training_sampling(config, stop_token_ids), config.batch.responses_per_prompt
+    sampling, n = training_sampling(config.rollout, stop_token_ids), config.batch.responses_per_prompt
     reports = [each.report for each in sets]
     return _told_apart([HeldOut(each.report.name, each, sampling, n) for each in sets], reports), reports
 

@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 import torch
 
-from rlctl.config import Config
-from rlctl.planning import arithmetic
 from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.data.open import PairStream, SftStream
 from rlctl.runtime.experience.explore import GroupSource, Phase, StepRollouts
@@ -125,36 +123,49 @@ class PairBatchBuilder:
         self.stream.restore(state)
 
 
+@dataclass(frozen=True, slots=True)
+class RolloutBatchSpec:
+    """What is measured of groups of responses before they are trained on."""
+
+    old_log_probs: str
+    """The key ``algorithm.old_log_probs``."""
+    old_is_current: bool
+    """Whether the pass for the old policy's log-probs is left out (see ``specs.experience.old_is_current``)."""
+    whole_kl: bool
+    """Whether the KL in the reward is of whole distributions."""
+    teaching: Teaching | None
+    train_on_truncated_prompts: bool
+    shows_responses: bool
+
+
 @dataclass(frozen=True)
 class RolloutBatchBuilder:
     """Groups of responses to prompts of the data set, as training samples with their advantages (rl)."""
 
-    config: Config
+    spec: RolloutBatchSpec
     groups: GroupSource
     tokenizer: Any
     policy: Policy
     reference: ReferencePolicy | None
-    old_is_current: bool
-    """Whether the pass for the old policy's log-probs is left out (see ``sourcing.old_is_current``)."""
     shaping: Shaping
     critic: ValueModel | None = None
 
     def gather(self, step: int, phase: Phase) -> BuiltBatch:
         explored = self.groups.take(step, phase)
-        samples = samples_of(explored.kept, train_on_cut_prompts=self.config.data.train_on_truncated_prompts)
-        if not self.old_is_current:
+        samples = samples_of(explored.kept, train_on_cut_prompts=self.spec.train_on_truncated_prompts)
+        if not self.spec.old_is_current:
             with phase("old_log_probs"):
                 self._add_old_log_probs(samples)
         if self.reference is not None:
             with phase("reference"):
                 self.reference.add_log_probs(samples)
-        if "kl_in_reward" in arithmetic.whole_divergences(self.config):
+        if self.spec.whole_kl:
             with phase("reference"):
                 self.policy.add_whole_kl(samples)
         if self.critic is not None:
             with phase("values"):
                 self.critic.add_values(samples)
-        teaching = Teaching.of(self.config)
+        teaching = self.spec.teaching
         if teaching is not None and not teaching.compares:
             with phase("teacher"):
                 self.policy.add_teacher_log_probs(samples)
@@ -162,19 +173,19 @@ class RolloutBatchBuilder:
             shaped = self.shaping.shape(samples, explored.kept)
             if teaching is not None and teaching.policy_gradient:
                 shaped |= into_advantages(teaching, samples)
-            recomputed = not self.old_is_current and self.config.algorithm.old_log_probs == "recompute"
+            recomputed = not self.spec.old_is_current and self.spec.old_log_probs == "recompute"
             shown = self._shown(explored, samples, trainer=recomputed)
             samples = self.shaping.redrawn(samples, explored.kept, step=step)
         versions = [response.oldest_version for item in explored.kept for response in item.responses]
         return BuiltBatch(samples, explored.metrics | shaped, shown, versions)
 
     def _shown(self, explored: StepRollouts, samples: Sequence[Sample], *, trainer: bool) -> list[dict[str, Any]]:
-        if not self.config.rollout.log_responses:
+        if not self.spec.shows_responses:
             return []
         return shown_groups(explored, self.tokenizer, samples, trainer=trainer)
 
     def _add_old_log_probs(self, samples: list[Sample]) -> None:
-        if self.config.algorithm.old_log_probs == "rollout":
+        if self.spec.old_log_probs == "rollout":
             for sample in samples:
                 sample.columns["old_log_probs"] = sample.columns["rollout_log_probs"]
         else:

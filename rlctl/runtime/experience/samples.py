@@ -15,8 +15,9 @@ import torch
 
 from rlctl.common.errors import RunError, nearest
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config, build_config
+from rlctl.config import build_config
 from rlctl.config.sections.data import EvaluationSource
+from rlctl.config.sections.rollout import Rollout
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.serialization.sequences import array_of
@@ -38,11 +39,11 @@ class RolloutGroup:
     """The number of its prompt among all that the stage draws, the same when drawn again; None where groups come in order."""
 
 
-def training_sampling(config: Config, stop_token_ids: tuple[int, ...]) -> Sampling:
+def training_sampling(rollout: Rollout, stop_token_ids: tuple[int, ...]) -> Sampling:
     """How training responses are drawn."""
-    sampling = config.rollout.sampling
+    sampling = rollout.sampling
     return Sampling(
-        max_tokens=config.rollout.max_response_tokens,
+        max_tokens=rollout.max_response_tokens,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k or -1,
@@ -56,10 +57,10 @@ def training_sampling(config: Config, stop_token_ids: tuple[int, ...]) -> Sampli
     )
 
 
-def evaluation_sampling(config: Config, source: EvaluationSource, stop_token_ids: tuple[int, ...]) -> Sampling:
+def evaluation_sampling(rollout: Rollout, source: EvaluationSource, stop_token_ids: tuple[int, ...]) -> Sampling:
     """How responses of a held-out source are drawn, ``source.sampling`` aside (see ``requests_for``)."""
-    sampling, training = source.evaluation_sampling, config.rollout.sampling
-    longest = sampling.max_response_tokens or config.rollout.max_response_tokens
+    sampling, training = source.evaluation_sampling, rollout.sampling
+    longest = sampling.max_response_tokens or rollout.max_response_tokens
     return Sampling(
         max_tokens=longest,
         temperature=sampling.temperature,

@@ -16,8 +16,6 @@ from typing import Any
 
 from rlctl.common.errors import RlctlError, RunError
 from rlctl.common.messages.reasons import reason_of, said, spoken
-from rlctl.config import Config
-from rlctl.planning.plan import Device
 from rlctl.runtime.agents.formats import AUTO, LOOKUP, ToolCall, format_of
 from rlctl.runtime.buffers.interface import SharedBuffer
 from rlctl.runtime.data.chat import Chat
@@ -32,7 +30,7 @@ from rlctl.runtime.serving.http import ApiServer, Heard
 from rlctl.runtime.serving.protocol import ApiError, Asked, FinishReason, Generated
 from rlctl.runtime.sync.machine import stored
 from rlctl.runtime.types import Request, Response, Sampling
-from rlctl.runtime.workers.rollout import make_engine
+from rlctl.runtime.workers.rollout import RolloutSpec, make_engine
 
 CONVERSATIONS = 4096
 """Whose tokens are remembered."""
@@ -55,17 +53,14 @@ class Weights:
 class Service:
     """What is served."""
 
-    config: Config
-    engine: str
-    device: Device
-    model_path: str
+    engine: RolloutSpec
     name: str
     """Under which clients see the model."""
     token: str
     host: str
     port: int
     version: int = 0
-    """The step of the weights in ``model_path``."""
+    """The step of its first weights."""
     tool_format: str = AUTO
     buffer: SharedBuffer | None = None
     """Gets what has feedback; None collects nothing."""
@@ -75,15 +70,15 @@ class Policy:
     """The ``Caller`` of every request, and what finds it."""
 
     def __init__(self, service: Service, generator: Generator, limits: tuple[int, int]) -> None:
-        config = service.config
+        model = service.engine.model
         self.models = (service.name,)
         self._token, self._generator = service.token, generator
         self.collector = None if service.buffer is None else Collector(service.buffer)
         self._max_length, self._vocab_size = limits
-        self._tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
-        self._chat = Chat(self._tokenizer, template_args=config.model.chat_template_args)
+        self._tokenizer = load_tokenizer(model, trust_remote_code=service.engine.trust_tokenizer_code)
+        self._chat = Chat(self._tokenizer, template_args=model.chat_template_args)
         end = self._tokenizer.eos_token_id
-        self._sampling = training_sampling(config, () if end is None else (int(end),))
+        self._sampling = training_sampling(service.engine.rollout, () if end is None else (int(end),))
         needed = service.tool_format != AUTO
         tool_format = format_of(self._chat, service.tool_format, [LOOKUP], agent="serve", needed=needed)
         self._conversations = Conversations(self._chat, tool_format, agent="serve", most=CONVERSATIONS)
@@ -282,7 +277,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, ended.set)
-    engine = await asyncio.to_thread(make_engine, service.config, service.engine, service.model_path, service.device)
+    engine = await asyncio.to_thread(make_engine, service.engine)
     engine.weight_version = service.version
     generator = Generator(engine)
     policy = Policy(service, generator, engine.limits)

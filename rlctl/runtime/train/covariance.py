@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from rlctl.config import Config
-from rlctl.config.sections.algorithm import OtherLoss
+from rlctl.config.sections.algorithm import Algorithm, OtherLoss, PolicyLoss
+from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.runtime.algorithms.further_losses import covers_for_clip, covers_for_kl
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train.interface import TrainEngine
@@ -25,18 +25,20 @@ Found = dict[int, tuple[Tensor, Tensor, Tensor]]
 """Log-probs of the moment, old log-probs and advantages of the counted tokens, by place in the mini-batch."""
 
 
-def chooses(config: Config) -> bool:
+def chooses(algorithm: Algorithm) -> bool:
     """Whether the policy loss is one of these."""
-    loss = config.algorithm.policy_loss
-    return isinstance(loss, OtherLoss) and loss.kind in KINDS and config.algorithm.objective.choice in ("rl", "mix")
+    loss = algorithm.policy_loss
+    return isinstance(loss, OtherLoss) and loss.kind in KINDS and algorithm.objective.choice in ("rl", "mix")
 
 
 def mark(
     engine: TrainEngine,
     samples: Sequence[Sample],
     places: Sequence[int],
-    config: Config,
+    loss: PolicyLoss,
     *,
+    micro: MicroBatchSize,
+    seed: int,
     number: int,
     temperature: float,
     old_is_current: bool,
@@ -47,12 +49,13 @@ def mark(
         engine: of this worker.
         samples: its share.
         places: where each stands in the mini-batch.
-        config: of the stage.
-        number: of the mini-batch, which the random choice goes by.
+        loss: the section ``algorithm.policy_loss``.
+        micro: a micro-batch of that pass.
+        seed: of the run, which the random choice goes by.
+        number: of the mini-batch, which it goes by too.
         temperature: of the log-probs.
         old_is_current: whether the log-probs of the moment stand for the old ones.
     """
-    micro = config.batch.log_prob_micro_batch or config.batch.micro_batch
     now = engine.log_probs(samples, temperature=temperature, micro=micro)
     mine: Found = {}
     for place, sample, log_probs in zip(places, samples, now, strict=True):
@@ -61,14 +64,13 @@ def mark(
     everyone: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, mine)
     found: Found = {place: tensors for part in everyone for place, tensors in part.items()}
-    chosen = dict(zip(sorted(found), _choose(config, found, number), strict=True))
+    chosen = dict(zip(sorted(found), _choose(loss, found, seed, number), strict=True))
     for place, sample in zip(places, samples, strict=True):
         sample.columns["chosen"] = torch.zeros(len(sample)).masked_scatter(sample.mask, chosen[place])
 
 
-def _choose(config: Config, found: Found, number: int) -> tuple[Tensor, ...]:
+def _choose(loss: PolicyLoss, found: Found, seed: int, number: int) -> tuple[Tensor, ...]:
     """Of each sequence, in the order of the mini-batch, which counted tokens are chosen: float32, 0 or 1."""
-    loss = config.algorithm.policy_loss
     assert isinstance(loss, OtherLoss), "a loss of another kind chooses nothing"
     ordered = [found[place] for place in sorted(found)]
     if not ordered:
@@ -81,6 +83,6 @@ def _choose(config: Config, found: Found, number: int) -> tuple[Tensor, ...]:
         names = {"clip_cov_ratio": "ratio", "clip_cov_lb": "low", "clip_cov_ub": "high"}
         options = {ours: args[name] for name, ours in names.items() if name in args}
         bounds = {name: args[name] for name in ("clip_low", "clip_high") if name in args}
-        generator = torch.Generator().manual_seed(derive_seed(config.run.seed, "clip_cov", number))
+        generator = torch.Generator().manual_seed(derive_seed(seed, "clip_cov", number))
         chosen = covers_for_clip(log_probs, old, advantages, generator, **options, **bounds)
     return chosen.float().split([len(each[0]) for each in ordered])

@@ -17,14 +17,15 @@ from torch import Tensor
 
 from rlctl.common.errors import PlanError, nearest
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
+from rlctl.config.sections.algorithm import Algorithm
+from rlctl.config.sections.train import Train
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import DIVERGENCES, divergence, drawn_js
 from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
 from rlctl.runtime.algorithms.kl import estimate as estimate_kl
 from rlctl.runtime.algorithms.table import lookup
 from rlctl.runtime.train.interface import LossFunction, LossTerms
-from rlctl.runtime.train.losses import TOKEN_MEAN, SftLoss, Weights, weights_of
+from rlctl.runtime.train.losses import TOKEN_MEAN, SftLoss, Weights
 from rlctl.runtime.types import Sample
 
 VERL = "distillation_loss."
@@ -66,28 +67,33 @@ class Teaching:
     """Whether prompts are learnt from too (sft)."""
 
     @classmethod
-    def of(cls, config: Config) -> Teaching | None:
-        """Read the section; None where there is none.
+    def of(cls, algorithm: Algorithm, train: Train, *, temperature: float) -> Teaching | None:
+        """Read ``algorithm.distillation``; None where there is none.
+
+        Args:
+            algorithm: the section.
+            train: the section of the policy, whose workers hold the teacher too.
+            temperature: of the policy's logits in training.
 
         Raises:
             PlanError: it asks for something that is not computed.
             ConfigError: a divergence or an estimator that there is not.
         """
-        chosen = config.algorithm.distillation
+        chosen = algorithm.distillation
         if chosen is None:
             return None
-        imitates = config.algorithm.objective.choice == "sft"
-        _check(config, imitates)
+        imitates = algorithm.objective.choice == "sft"
+        _check(algorithm, train, imitates)
         args = {name: value for name, value in chosen.args.items() if value is not None}
         lookup(DIVERGENCES, chosen.loss, "algorithm.distillation.loss")
         names = DIVERGENCES[chosen.loss].options
         options: dict[str, Any] = {name: args[name] for name in names if name in args}
         options["top_k"] = chosen.top_k
         if imitates:
-            temperature = float(args.get("kd_temperature", 1))
+            softened = float(args.get("kd_temperature", 1))
             options |= {
-                "temperature": temperature,
-                "teacher_temperature": temperature * float(args.get("teacher_temperature", 1)),
+                "temperature": softened,
+                "teacher_temperature": softened * float(args.get("teacher_temperature", 1)),
             }
             on_prompt = bool(args.get("distill_on_prompt", False))
             return cls(chosen.teacher, chosen.loss, chosen.coefficient, options, on_prompt=on_prompt)
@@ -125,9 +131,7 @@ class Teaching:
                 hint="set the estimator of algorithm.distillation.args to k3, or policy_gradient to true",
             )
         options |= {
-            "temperature": config.rollout.sampling.temperature or 1.0
-            if config.algorithm.train_temperature == "sampling"
-            else 1.0,
+            "temperature": temperature,
             "renormalize": False,
             "least_log_prob": args.get(f"{VERL}log_prob_min_clamp", MIN_CLAMP),
         }
@@ -168,13 +172,13 @@ class Teaching:
         return self.clamped(values if self.options["top_k"] is None else values.clamp(min=0))
 
 
-def _check(config: Config, imitates: bool) -> None:
+def _check(algorithm: Algorithm, train: Train, imitates: bool) -> None:
     """Refuse what is not computed.
 
     Raises:
         PlanError: an objective without distillation, arguments that nothing reads, or an engine that cannot compare.
     """
-    chosen, objective = config.algorithm.distillation, config.algorithm.objective.choice
+    chosen, objective = algorithm.distillation, algorithm.objective.choice
     assert chosen is not None, "there is a teacher"
     if objective in ("dpo", "mix"):
         raise PlanError(
@@ -195,8 +199,8 @@ def _check(config: Config, imitates: bool) -> None:
                 ),
                 hint=hint,
             )
-    check_comparable(config)
-    advantage = config.algorithm.advantage
+    check_comparable(train)
+    advantage = algorithm.advantage
     whitened = advantage.whiten and not type(advantage).whiten
     if chosen.args.get("policy_gradient") and (whitened or advantage.clip is not None):
         raise PlanError(
@@ -205,18 +209,18 @@ def _check(config: Config, imitates: bool) -> None:
         )
 
 
-def check_comparable(config: Config) -> None:
+def check_comparable(train: Train) -> None:
     """Refuse engines that make no whole distributions.
 
     Raises:
         PlanError: sequences are cut over workers, or logits are never made.
     """
-    if getattr(config.train.engine, "ulysses_sequence_parallel_size", 1) != 1:
+    if getattr(train.engine, "ulysses_sequence_parallel_size", 1) != 1:
         raise PlanError(
             "this loss compares distributions over whole sequences, but train.engine.ulysses_sequence_parallel_size splits them",
             hint="set train.engine.ulysses_sequence_parallel_size to 1",
         )
-    if config.train.fused_kernels.enabled:
+    if train.fused_kernels.enabled:
         raise PlanError(
             "this loss needs logits, which train.fused_kernels.enabled never materializes",
             hint="set train.fused_kernels.enabled to false",
@@ -295,12 +299,13 @@ def into_advantages(teaching: Teaching, samples: Sequence[Sample]) -> dict[str, 
     return {"distillation/divergence": total / max(tokens, 1)}
 
 
-def distilled(config: Config, loss: LossFunction) -> LossFunction:
-    """The loss with what a teacher adds to it; the loss itself where there is no teacher, or it is in the advantages."""
-    teaching = Teaching.of(config)
+def distilled(loss: LossFunction, teaching: Teaching | None, weights: Weights) -> LossFunction:
+    """The loss with what a teacher adds to it; the loss itself where there is no teacher, or it is in the advantages.
+
+    ``weights``: how the divergences of tokens add up.
+    """
     if teaching is None or teaching.policy_gradient:
         return loss
-    weights = weights_of(config.algorithm, config.rollout.max_response_tokens)
     if isinstance(loss, SftLoss):
         return DistilledImitation(loss, teaching.coefficient, weights)
     return DistilledPolicy(loss, teaching, weights)

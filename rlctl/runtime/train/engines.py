@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlctl.common.errors import PlanError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Megatron, Train
-from rlctl.planning import arithmetic
 from rlctl.planning.megatron.layout import in_one_piece
 from rlctl.runtime.train.interface import Role, TrainEngine
 
@@ -21,6 +19,16 @@ ENGINES: Mapping[str, tuple[str, str]] = {
     "megatron": ("rlctl.runtime.train.megatron.engine", "MegatronEngine"),
 }
 """Module and class by the name of the engine. A module is imported where its engine is made: Megatron-core takes long to load."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """A model on a train engine: what an engine is made from."""
+
+    model: Model
+    """Its path is that of the first weights."""
+    train: Train
+    seed: int
 
 
 def make_train_engine(model: Model, train: Train, *, role: Role, **options: Any) -> TrainEngine:
@@ -42,14 +50,6 @@ def make_train_engine(model: Model, train: Train, *, role: Role, **options: Any)
     module, name = ENGINES[train.engine.choice]
     made: TrainEngine = getattr(importlib.import_module(module), name)(model, train, role=role, **options)
     return made
-
-
-def settled(train: Train, config: Config) -> Train:
-    """The section with a value for what it leaves to the rest of the config, the same for all roles of a run."""
-    kernels = train.fused_kernels
-    if kernels.prefix_grouping is not None:
-        return train
-    return replace(train, fused_kernels=replace(kernels, prefix_grouping=arithmetic.groups_prompts(config)))
 
 
 def alone(train: Train) -> Train:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,7 @@ from torch import Tensor
 
 from rlctl.common.errors import PlanError, nearest
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.algorithm import Aggregation, Algorithm, DpoObjective, MixObjective, PpoClip
-from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms.aggregation import AGGREGATIONS, Totals
 from rlctl.runtime.algorithms.packed import sequence_sum
 from rlctl.runtime.algorithms.preference import PAIR, dpo
@@ -117,25 +115,36 @@ class MixLoss:
     entropy: Regularizers
 
     @classmethod
-    def of(cls, config: Config, chosen: MixObjective, policy: PolicyLoss, *, number: int) -> MixLoss:
+    def of(
+        cls,
+        algorithm: Algorithm,
+        chosen: MixObjective,
+        policy: PolicyLoss,
+        *,
+        max_response_tokens: int,
+        sizes: Sequence[int],
+        number: int,
+    ) -> MixLoss:
         """Read the loss of a config, for the ``number``-th mini-batch.
 
         Args:
-            config: of the stage.
+            algorithm: the section.
             chosen: its objective.
             policy: the loss of what was rolled out, as ``rl`` would have it.
+            max_response_tokens: of the section ``rollout``.
+            sizes: responses of a mini-batch: rolled out, and of experts.
             number: of the mini-batch.
 
         Raises:
             PlanError: an argument that is not known, or does not fit.
         """
-        args, algorithm, longest = chosen.args, config.algorithm, config.rollout.max_response_tokens
+        args, longest = chosen.args, max_response_tokens
         known = (*CHORD, *CLIPS, *MODES, *SIZES, *SPLITS)
         for name in args:
             if name not in known:
                 hint = nearest(name, known) or said("expected one of {names}", names=", ".join(known))
                 raise PlanError(said("algorithm.objective.args of mix has no argument {name}", name=name), hint=hint)
-        _check_sizes(config, args)
+        _check_sizes(sizes, args)
         weights = {name: _mode(algorithm, args.get(name), longest) for name in MODES}
         off = dataclasses.replace(policy.regularizers, kl_estimator=None, kl_coefficient=0.0, entropy_coefficient=0.0)
         if args.get("grpo_loss_agg_mode"):
@@ -208,10 +217,9 @@ def _clipped(algorithm: Algorithm, policy: PolicyLoss, args: Mapping[str, Any]) 
     return {**policy.options, **given}
 
 
-def _check_sizes(config: Config, args: Mapping[str, Any]) -> None:
+def _check_sizes(sizes: Sequence[int], args: Mapping[str, Any]) -> None:
     """Refuse normalisers that are not the sizes of the mini-batch: a loss is a mean over what there is."""
-    experts = arithmetic.expert_responses(config)
-    there = dict(zip(SIZES, (arithmetic.mini_batch_responses(config) - experts, experts), strict=True))
+    there = dict(zip(SIZES, sizes, strict=True))
     for name, size in there.items():
         if args.get(name, size) != size:
             raise PlanError(

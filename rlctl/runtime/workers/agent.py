@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from rlctl.config import Config
-from rlctl.config.sections.agents import SINGLE_TURN
 from rlctl.runtime.agents.loop import AgentLoop, Progress
-from rlctl.runtime.agents.making import make_agents
+from rlctl.runtime.agents.making import AgentSpec, make_agents
 from rlctl.runtime.auxiliary import NO_AUXILIARIES, Auxiliaries
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.images import reader_of
@@ -22,20 +20,21 @@ TOOL_THREADS = 128
 class AgentWorker:
     """Runs the trajectories of a run's agents."""
 
-    def __init__(self, config: Config, models: Auxiliaries = NO_AUXILIARIES) -> None:
+    def __init__(self, spec: AgentSpec, models: Auxiliaries = NO_AUXILIARIES) -> None:
         """Load the agents; ``models`` are the auxiliary models that they may call.
 
         Raises:
             RunError: its code cannot be loaded, or the chat template does not fit it.
         """
-        tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
-        chat = Chat(tokenizer, template_args=config.model.chat_template_args, images=reader_of(config.model))
+        model = spec.model
+        tokenizer = load_tokenizer(model, trust_remote_code=spec.trust_tokenizer_code)
+        chat = Chat(tokenizer, template_args=model.chat_template_args, images=reader_of(model))
         self._threads = ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tool")
         self._loop = AgentLoop(
-            make_agents(config, chat, self._threads),
-            config.rollout.default_agent or SINGLE_TURN,
-            max_context_tokens=config.model.max_context_tokens,
-            retries=config.rollout.timeouts.retries,
+            make_agents(spec, chat, self._threads),
+            spec.default_agent,
+            max_context_tokens=model.max_context_tokens,
+            retries=spec.retries,
             models=models,
         )
         self._session: int | None = None

@@ -13,27 +13,16 @@ from typing import Any
 
 from rlctl.common.errors import RunError, nearest
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import JudgeReward
-from rlctl.config.sections.rollout import (
-    Rollout,
-    RolloutParallel,
-    SamplingSettings,
-    TransformersEngine,
-    VllmEngine,
-)
-from rlctl.planning import arithmetic
-from rlctl.planning.plan import Device
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.tokenizer import decode_all, load_tokenizer
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.judge import READERS, TEMPLATES, fill, groups_of
 from rlctl.runtime.rewards.outcome import failure_of
-from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.types import Request, Response, Sampling
-from rlctl.runtime.workers.rollout import as_rollout, make_engine
+from rlctl.runtime.workers.rollout import RolloutSpec, make_engine
 
 ANSWER_TOKENS = 2048
 """Longest answer where ``sampling`` says nothing; less where the model has no room for it."""
@@ -73,50 +62,6 @@ def judge_sampling(reward: JudgeReward) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def judge_config(config: Config, reward: JudgeReward, engine: str) -> Config:
-    """A config in which the judge is what rolls out, as engines are made from configs."""
-    devices = set(arithmetic.judge_devices(config))
-    rollout = Rollout(
-        engine=VllmEngine(args=reward.engine_args) if engine == "vllm" else TransformersEngine(),
-        precision=config.rollout.precision,
-        parallel=RolloutParallel(tensor_parallel_size=reward.tensor_parallel_size, replicas=reward.replicas),
-        sampling=SamplingSettings(stop=judge_sampling(reward).get("stop", ())),
-    )
-    return as_rollout(
-        config,
-        rollout,
-        path=reward.model,
-        max_context_tokens=reward.max_context_tokens,
-        shared=any(devices & set(arithmetic.devices_of(config, role)) for role in ("policy", "rollout")),
-        max_num_seqs=reward.max_concurrent,
-    )
-
-
-def check_judges(config: Config, engine: str) -> None:
-    """Refuse judges that cannot be served here, before a worker that serves them is started.
-
-    Args:
-        config: the stage's config.
-        engine: the engine that the plan chose.
-
-    Raises:
-        RunError: vLLM does not take what it is handed, or a setting is not there.
-        MissingDependency: there is no vLLM.
-    """
-    for reward in arithmetic.served_judges(config).values():
-        judge_sampling(reward)
-        if engine == "vllm":
-            check_vllm(judge_config(config, reward, engine))
-        elif reward.engine_args or reward.tensor_parallel_size > 1:
-            what = "takes no engine_args" if reward.engine_args else "has one device"
-            raise RunError(
-                said(
-                    "the judge {name!r} is served by the transformers engine, which {what}", name=reward.name, what=what
-                ),
-                hint="set its engine to vllm, or omit them",
-            )
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """What is asked about some responses."""
@@ -133,27 +78,24 @@ class JudgeWorker:
     Several rewards may ask it, each in its own way.
     """
 
-    def __init__(self, config: Config, engine: str, device: Device) -> None:
+    def __init__(self, spec: RolloutSpec, rewards: Mapping[int, JudgeReward], seed: int) -> None:
         """Load the engine.
 
         Args:
-            config: the stage's config.
-            engine: the engine that the plan chose.
-            device: where it runs.
+            spec: of the engine.
+            rewards: those that ask it, by their position in the config.
+            seed: of the run.
 
         Raises:
             RunError: the engine cannot run here, or cannot load the judge.
         """
-        self._rewards = arithmetic.served_judges(config)
-        first = next(iter(self._rewards.values()))
-        own = judge_config(config, first, engine)
-        self._tokenizer = load_tokenizer(own.model)
+        self._rewards, self._seed = rewards, seed
+        self._tokenizer = load_tokenizer(spec.model)
         self._chat = Chat(self._tokenizer)
         self._ends = _ending_tokens(self._tokenizer)
-        self._seed = config.run.seed
-        self._longest = first.max_context_tokens or _positions(own.model)
-        self._sleeps = arithmetic.rollout_sleeps(own, device)
-        self._engine = make_engine(own, engine, first.model, device)
+        self._longest = spec.model.max_context_tokens or _positions(spec.model)
+        self._sleeps = spec.sleeps
+        self._engine = make_engine(spec)
 
     def score(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Outcome | Failure]]:
         """The outcomes of each reward's calls, in order; the calls of a prompt that are compared come together."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.model import Model
-from rlctl.config.sections.rollout import EngineMemory, Rollout
 from rlctl.config.sections.rollout import ExternalEngine as External
-from rlctl.planning import arithmetic, rollout_schedule
+from rlctl.config.sections.rollout import Rollout
 from rlctl.planning.plan import Device
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.models.config import changed_config, import_modules
@@ -23,12 +21,10 @@ from rlctl.runtime.processes.environment import ENGINE_GPUS
 from rlctl.runtime.rollout.external import ExternalEngine
 from rlctl.runtime.rollout.interface import Finished, RolloutEngine
 from rlctl.runtime.rollout.sglang import SglangEngine, SglangServer
-from rlctl.runtime.rollout.sglang_arguments import server_arguments
 from rlctl.runtime.rollout.stepping import Stepper
 from rlctl.runtime.rollout.texts import with_texts
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
-from rlctl.runtime.rollout.vllm_arguments import engine_arguments, engine_environment
 from rlctl.runtime.serialization.sequences import ResponseGroups
 from rlctl.runtime.sync.device import NcclRendezvous
 from rlctl.runtime.sync.sender import Message
@@ -43,29 +39,50 @@ DEFAULT_ROWS = 256
 """Responses decoded at once where the config says nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class RolloutSpec:
+    """What a rollout engine is made from."""
+
+    engine: str
+    """The one that the plan chose."""
+    model: Model
+    model_path: str
+    """Folder or hub name of the first weights."""
+    rollout: Rollout
+    device: Device
+    precision: str
+    """The type of the weights."""
+    threads: int | None
+    """Of an engine on a CPU."""
+    sleeps: bool
+    """Whether it gives memory to training."""
+    sleep_level: int
+    records_experts: bool
+    """Whether responses come with the experts that their tokens went to."""
+    trust_tokenizer_code: bool
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Of vLLM's engine, or of SGLang's server."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that vLLM reads."""
+
+
 class RolloutWorker:
     """Hosts a rollout engine."""
 
-    def __init__(self, config: Config, engine: str, model_path: str, device: Device) -> None:
+    def __init__(self, spec: RolloutSpec) -> None:
         """Load the engine.
-
-        Args:
-            config: the stage's config.
-            engine: the engine that the plan chose.
-            model_path: folder or hub name of the first weights.
-            device: where it runs.
 
         Raises:
             RunError: the engine cannot run here, or cannot load the model.
         """
-        self._config = config
-        self._engine = make_engine(config, engine, model_path, device)
+        self._spec = spec
+        self._engine = make_engine(spec)
         self._tokenizer: Any = None
         """Loaded when it is first needed."""
         self._coming: tuple[int, Transport] | None = None
         """The version of the weights that are being loaded, and where they come from."""
         self._met: NcclRendezvous | None = None
-        self._sleeps = arithmetic.rollout_sleeps(config, device)
+        self._sleeps = spec.sleeps
         self._stepper = Stepper(self._engine, wake=self._wake)
         self._session: int | None = None
         """Whose requests are under way."""
@@ -112,10 +129,10 @@ class RolloutWorker:
 
     def _with_texts(self, responses: Sequence[Response]) -> Sequence[Response]:
         """Responses decoded where they are drawn, which is many places; an outside engine's are left to the controller."""
-        if not responses or isinstance(self._config.rollout.engine, External):
+        if not responses or isinstance(self._spec.rollout.engine, External):
             return responses
         if self._tokenizer is None:
-            self._tokenizer = load_tokenizer(self._config.model, trust_remote_code=self._config.data.trust_remote_code)
+            self._tokenizer = load_tokenizer(self._spec.model, trust_remote_code=self._spec.trust_tokenizer_code)
         return with_texts(responses, self._tokenizer)
 
     def meeting(self) -> NcclRendezvous | None:
@@ -171,110 +188,72 @@ class RolloutWorker:
         self._engine.close()
 
 
-def as_rollout(
-    config: Config,
-    rollout: Rollout,
-    *,
-    path: str,
-    max_context_tokens: int | None,
-    shared: bool,
-    max_num_seqs: int | None = None,
-) -> Config:
-    """A config in which another model is what rolls out, as engines are made from configs.
-
-    Args:
-        config: of the stage.
-        rollout: how the model is served, but for its memory.
-        path: of the model.
-        max_context_tokens: of a prompt with its answer.
-        shared: whether it shares devices with the policy or its rollout.
-        max_num_seqs: answers that an engine generates at the same time.
-    """
-    memory = EngineMemory(
-        sleep=config.rollout.memory.sleep,
-        sleep_level=1,  # no sync ever brings its weights back
-        log_statistics=config.rollout.memory.log_statistics,
-    )
-    return replace(
-        config,
-        model=Model(path=path, max_context_tokens=max_context_tokens, trust_remote_code=config.model.trust_remote_code),
-        placement=replace(config.placement, layout="colocated" if shared else "split"),
-        weight_sync=replace(config.weight_sync, method="memory"),
-        rollout=replace(rollout, memory=memory if max_num_seqs is None else replace(memory, max_num_seqs=max_num_seqs)),
-    )
-
-
-def make_engine(config: Config, engine: str, model_path: str, device: Device) -> RolloutEngine:
-    """The engine called ``engine``.
+def make_engine(spec: RolloutSpec) -> RolloutEngine:
+    """The engine of a worker.
 
     Raises:
         RunError: there is no such engine here.
     """
-    import_modules(config.model)
-    threads = config.placement.cpus_per_worker if device == "cpu" else None
-    if engine == "vllm":
+    import_modules(spec.model)
+    if spec.engine == "vllm":
         return VllmEngine(
-            engine_arguments(config, model_path, device),
-            environment=engine_environment(config, device),
-            sleep_level=rollout_schedule.sleep_level(config),
-            threads=threads,
+            spec.arguments, environment=spec.environment, sleep_level=spec.sleep_level, threads=spec.threads
         )
-    if engine == "sglang":
-        return _sglang(config, model_path, device)
-    if isinstance(config.rollout.engine, External):
-        return _external(config, config.rollout.engine)
-    if engine != "transformers":
+    if spec.engine == "sglang":
+        return _sglang(spec)
+    if isinstance(spec.rollout.engine, External):
+        return _external(spec, spec.rollout.engine)
+    if spec.engine != "transformers":
         raise RunError(
-            said("rlctl has no rollout engine {engine}", engine=engine), hint="set rollout.engine=transformers"
+            said("rlctl has no rollout engine {engine}", engine=spec.engine), hint="set rollout.engine=transformers"
         )
-    precision = config.rollout.precision
-    if precision == "auto":
-        precision = config.train.precision.compute
+    model = spec.model
     return TransformersEngine(
-        model_path,
-        dtype=getattr(torch, precision),
-        device=device,
-        max_batch_rows=config.rollout.memory.max_num_seqs or DEFAULT_ROWS,
-        max_length=config.model.max_context_tokens,
-        attention=config.model.attention,
-        trust_remote_code=config.model.trust_remote_code,
-        threads=threads,
-        config=changed_config(config.model, model_path),
-        tokenizer=config.model.tokenizer or config.model.path,
-        records_experts=arithmetic.rollout_routes(config),
+        spec.model_path,
+        dtype=getattr(torch, spec.precision),
+        device=spec.device,
+        max_batch_rows=spec.rollout.memory.max_num_seqs or DEFAULT_ROWS,
+        max_length=model.max_context_tokens,
+        attention=model.attention,
+        trust_remote_code=model.trust_remote_code,
+        threads=spec.threads,
+        config=changed_config(model, spec.model_path),
+        tokenizer=model.tokenizer or model.path,
+        records_experts=spec.records_experts,
     )
 
 
-def _sglang(config: Config, model_path: str, device: Device) -> SglangEngine:
-    parallel = config.rollout.parallel
-    server = SglangServer(server_arguments(config, model_path, device), gpus=os.environ.get(ENGINE_GPUS))
+def _sglang(spec: RolloutSpec) -> SglangEngine:
+    rollout = spec.rollout
+    server = SglangServer(spec.arguments, gpus=os.environ.get(ENGINE_GPUS))
     return SglangEngine(
         server.url,
-        model_path,
+        spec.model_path,
         server=server,
-        timeout=config.rollout.timeouts.response,
-        max_length=config.model.max_context_tokens,
-        trust_remote_code=config.model.trust_remote_code,
-        sleeps=arithmetic.rollout_sleeps(config, device),
-        sleep_level=rollout_schedule.sleep_level(config),
-        tokenizes=bool(config.rollout.sampling.stop),
-        tensor_parallel=parallel.tensor_parallel_size,
-        pipeline_parallel=parallel.pipeline_parallel_size,
-        records_experts=arithmetic.rollout_routes(config),
+        timeout=rollout.timeouts.response,
+        max_length=spec.model.max_context_tokens,
+        trust_remote_code=spec.model.trust_remote_code,
+        sleeps=spec.sleeps,
+        sleep_level=spec.sleep_level,
+        tokenizes=bool(rollout.sampling.stop),
+        tensor_parallel=rollout.parallel.tensor_parallel_size,
+        pipeline_parallel=rollout.parallel.pipeline_parallel_size,
+        records_experts=spec.records_experts,
     )
 
 
-def _external(config: Config, engine: External) -> ExternalEngine:
+def _external(spec: RolloutSpec, engine: External) -> ExternalEngine:
     if engine.base_url is None:
         raise RunError("the external engine has no address", hint="set rollout.engine.base_url")
+    timeouts = spec.rollout.timeouts
     return ExternalEngine(
         engine.base_url,
-        engine.model or config.model.path,
+        engine.model or spec.model.path,
         api_key=engine.api_key or "",
-        timeout=config.rollout.timeouts.response or DEFAULT_SECONDS,
-        patient=config.rollout.timeouts.response is not None,
-        retries=config.rollout.timeouts.retries,
-        max_concurrent=config.rollout.memory.max_num_seqs or DEFAULT_CONCURRENT,
-        max_length=config.model.max_context_tokens,
+        timeout=timeouts.response or DEFAULT_SECONDS,
+        patient=timeouts.response is not None,
+        retries=timeouts.retries,
+        max_concurrent=spec.rollout.memory.max_num_seqs or DEFAULT_CONCURRENT,
+        max_length=spec.model.max_context_tokens,
         arguments=engine.args,
     )

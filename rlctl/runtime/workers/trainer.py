@@ -14,30 +14,24 @@ from typing import Any, NamedTuple
 
 import torch
 
-from rlctl.config import Config
-from rlctl.config.sections.algorithm import DpoObjective, MixObjective, SftObjective
+from rlctl.config.sections.algorithm import Algorithm, DpoObjective, MixObjective, SftObjective
 from rlctl.config.sections.batch import MicroBatchSize
-from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import LrScheduler
-from rlctl.planning import adapter_sync, arithmetic
-from rlctl.planning.megatron.starting import without_checkpoint
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import WHOLE_KL, whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.processes.determinism import use_deterministic_kernels
 from rlctl.runtime.serialization.sequences import SampleTuple, Values, scattered
 from rlctl.runtime.serialization.tensors import TensorTuple
-from rlctl.runtime.sync.bucket import MIB
 from rlctl.runtime.sync.device import Broadcast, NcclRendezvous
 from rlctl.runtime.sync.sender import Message, Sender
 from rlctl.runtime.sync.transport import Transport, WeightSender
 from rlctl.runtime.train.covariance import chooses, mark
-from rlctl.runtime.train.distillation import Teaching, check_comparable, distilled
+from rlctl.runtime.train.distillation import Teaching, distilled
 from rlctl.runtime.train.distributed import Device, join
-from rlctl.runtime.train.engines import make_train_engine, settled
-from rlctl.runtime.train.gathering import BUCKET_BYTES
+from rlctl.runtime.train.engines import EngineSpec, make_train_engine
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Routing, TrainEngine
-from rlctl.runtime.train.losses import PolicyLoss, SftLoss
+from rlctl.runtime.train.losses import PolicyLoss, SftLoss, weights_of
 from rlctl.runtime.train.objectives import DpoLoss, MixLoss
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.engine import EngineWorker
@@ -53,6 +47,75 @@ class Place:
     """Host of rank 0."""
     port: int
     device: Device = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec:
+    """How the workers of a model meet, and compute."""
+
+    timeout: float
+    """Seconds to wait for the others in a collective."""
+    register_timeout: float
+    """Seconds to wait for them at the start."""
+    cpu_threads: int
+    """Of each worker's kernels on a CPU."""
+    deterministic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LossSpec:
+    """What a policy is trained to do."""
+
+    algorithm: Algorithm
+    max_response_tokens: int
+    teaching: Teaching | None = None
+    sizes: Sequence[int] = (0, 0)
+    """Responses of a mini-batch of mix: rolled out, and of experts."""
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatches:
+    """The sizes of micro-batches."""
+
+    train: MicroBatchSize
+    forward: MicroBatchSize
+    """Of passes without gradients."""
+    reference: MicroBatchSize
+    """Of the reference, where the policy without adapters is it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerSpec:
+    """What a policy's workers are made from; the same for all of them."""
+
+    engine: EngineSpec
+    loss: LossSpec
+    join: JoinSpec
+    micro: MicroBatches
+    seed: int
+    """Of the run."""
+    temperature: float
+    """What training logits are divided by."""
+    scheduler_steps: int | None
+    """Steps of the learning-rate schedule over the whole run, None where it is not known."""
+    gather_bytes: int
+    """Of parameters that are gathered at the same time."""
+    export_dtype: torch.dtype | None
+    """The type in which rollout engines hold weights, if rlctl chooses it."""
+    sends_adapters: bool
+    """Whether a weight sync sends adapters alone."""
+    teacher: EngineSpec | None = None
+    """In the policy's own workers."""
+    reference: EngineSpec | None = None
+    """In the policy's own workers, if the KL in the loss or in the reward is of whole distributions."""
+    compares_reference: bool = False
+    """Whether the loss has that KL."""
+
+    @property
+    def replays(self) -> bool:
+        """Whether updates go to experts that an earlier pass chose."""
+        algorithm = self.loss.algorithm
+        return algorithm.router_replay != "off" and algorithm.objective.choice == "rl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,41 +194,44 @@ def shard_mini_batches(
 class Trainer(EngineWorker):
     """Trains the policy. All workers of a policy get the same calls in the same order."""
 
-    def __init__(self, config: Config, model_path: str, place: Place, scheduler_steps: int | None) -> None:
-        """Meet the other workers and load the model.
-
-        Args:
-            config: the stage's config.
-            model_path: folder or hub name of the first weights.
-            place: where this worker stands.
-            scheduler_steps: steps of the learning-rate schedule over the whole run, None where it is not known.
+    def __init__(self, spec: TrainerSpec, place: Place) -> None:
+        """Meet the other workers, and load the model at the ``place`` of this one.
 
         Raises:
             PlanError: the config asks for something that the engine does not do.
             RunError: the others do not come, or the model cannot be loaded.
         """
-        self._config = config
-        self._temperature = training_temperature(config)
-        enter(config, place)
+        self._spec = spec
+        self._algorithm = spec.loss.algorithm
+        enter(spec.join, place)
         self._rank, self._address = place.rank, place.address
         self._outlet: WeightSender | None = None
         """Of the last weight sync; the next may go on with it."""
         self._sender: Sender
         """Of the weight sync that is under way."""
-        self._engine = make_engine(config, model_path, place.device, scheduler_steps)
-        self._teacher, self._compare = _teaching(config, place.device)
-        self._whole = _whole_reference(config, model_path, place.device)
-        if self._whole is not None and "kl_in_loss" in arithmetic.whole_divergences(config):
-            self._compare = {**self._compare, WHOLE_KL: self._whole}
+        self._engine = make_engine(spec, place.device)
+        teaching = spec.loss.teaching
+        self._teacher = _frozen(spec.teacher, place.device) if spec.teacher is not None else None
+        self._whole: Comparison | None = None
+        if spec.reference is not None:
+            self._whole = Comparison(
+                _frozen(spec.reference, place.device), partial(whole_kl, temperature=spec.temperature)
+            )
+        self._compare: dict[str, Comparison] = {}
+        """What an update compares whole distributions with."""
+        if self._teacher is not None and teaching is not None and teaching.compares:
+            self._compare["divergence"] = Comparison(self._teacher, teaching.of_logits)
+        if self._whole is not None and spec.compares_reference:
+            self._compare[WHOLE_KL] = self._whole
         self._recorded = TensorTuple()
         """The experts of each sample of the last pass for the old log-probs, where it recorded them."""
 
     def statistics(self, samples: Sequence[Sample], names: Sequence[str]) -> list[Values]:
         """What ``algorithms.distributions`` calls by these names, log-probs among them, under the weights of now: for each
         name float32 [T] a sample, 0 where no token is counted."""
-        micro = self._config.batch.log_prob_micro_batch or self._config.batch.micro_batch
-        with self._engine.routed(OLD_PASS[self._config.algorithm.router_replay]):
-            found = self._engine.statistics(samples, names, temperature=self._temperature, micro=micro)
+        spec = self._spec
+        with self._engine.routed(OLD_PASS[self._algorithm.router_replay]):
+            found = self._engine.statistics(samples, names, temperature=spec.temperature, micro=spec.micro.forward)
         self._recorded = TensorTuple(each.routed_experts for each in samples if each.routed_experts is not None)
         return [Values.of(found[name]) for name in names]
 
@@ -176,25 +242,21 @@ class Trainer(EngineWorker):
 
     def base_log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs under the weights without adapters, which are the reference's: float32 [T] a sample."""
-        micro = (
-            self._config.reference.micro_batch
-            or self._config.batch.log_prob_micro_batch
-            or self._config.batch.micro_batch
+        spec = self._spec
+        found = self._engine.log_probs(
+            samples, temperature=spec.temperature, micro=spec.micro.reference, adapters=False
         )
-        found = self._engine.log_probs(samples, temperature=self._temperature, micro=micro, adapters=False)
         return Values.of(found)
 
     def whole_kl(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """KL(policy || reference) over the whole vocabulary under the current weights: float32 [T] a sample."""
         assert self._whole is not None, "algorithm.kl_in_reward.estimator is full"
-        micro = self._config.batch.log_prob_micro_batch or self._config.batch.micro_batch
-        return Values.of(self._engine.compared(samples, self._whole, micro=micro))
+        return Values.of(self._engine.compared(samples, self._whole, micro=self._spec.micro.forward))
 
     def teacher_log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs of the counted tokens under the teacher, at temperature 1: float32 [T] a sample."""
         assert self._teacher is not None, "algorithm.distillation names a teacher"
-        micro = self._config.batch.log_prob_micro_batch or self._config.batch.micro_batch
-        return Values.of(self._teacher.log_probs(samples, temperature=1.0, micro=micro))
+        return Values.of(self._teacher.log_probs(samples, temperature=1.0, micro=self._spec.micro.forward))
 
     def train_step(self, shares: Sequence[Share], old_is_current: bool = False) -> list[dict[str, float]]:
         """Train on one step's samples: one optimizer step a share, in order; then or in between the schedule ticks.
@@ -207,36 +269,39 @@ class Trainer(EngineWorker):
         Returns:
             The metrics of each optimizer step, the same on every worker.
         """
-        with self._engine.routed("given" if replays(self._config) else "own"):
+        spec = self._spec
+        with self._engine.routed("given" if spec.replays else "own"):
             return take_steps(
                 self._engine,
                 shares,
                 lambda index: self._loss(shares[index], old_is_current=old_is_current and index == 0),
-                self._config.train.lr_scheduler,
-                micro=self._config.batch.micro_batch,
-                temperature=self._temperature,
-                together=PAIR if self._config.algorithm.objective.choice == "dpo" else 1,
+                spec.engine.train.lr_scheduler,
+                micro=spec.micro.train,
+                temperature=spec.temperature,
+                together=PAIR if self._algorithm.objective.choice == "dpo" else 1,
                 compare=self._compare,
             )
 
     def _loss(self, share: Share, *, old_is_current: bool) -> LossFunction:
         """The loss of a mini-batch, after what it has to know of it all before."""
-        if chooses(self._config):
+        if chooses(self._algorithm):
             mark(
                 self._engine,
                 share.samples,
                 share.places,
-                self._config,
+                self._algorithm.policy_loss,
+                micro=self._spec.micro.forward,
+                seed=self._spec.seed,
                 number=share.number,
-                temperature=self._temperature,
+                temperature=self._spec.temperature,
                 old_is_current=old_is_current,
             )
-        return make_loss(self._config, old_is_current=old_is_current, number=share.number)
+        return make_loss(self._spec.loss, old_is_current=old_is_current, number=share.number)
 
     def begin_weights(self, transport: Transport, bucket_bytes: int, senders: Sequence[int] = (0,)) -> Message | None:
         """Give the weights of now out: the message of the first bucket. Workers that are no ``senders`` give them theirs, and
         return when they have them all."""
-        if adapter_sync.resolved_to_adapters(self._config):
+        if self._spec.sends_adapters:
             tensors = self._engine.export_adapters()
         else:
             tensors = self._engine.export_weights(everywhere=tuple(senders) != (0,))
@@ -318,9 +383,9 @@ def take_steps(
     return metrics
 
 
-def enter(config: Config, place: Place) -> None:
+def enter(spec: JoinSpec, place: Place) -> None:
     """Meet the other workers of a model; see ``join``."""
-    if config.run.deterministic:
+    if spec.deterministic:
         use_deterministic_kernels()
     join(
         place.rank,
@@ -328,104 +393,59 @@ def enter(config: Config, place: Place) -> None:
         place.address,
         place.port,
         device=place.device,
-        timeout=config.runtime.ray.collective_timeout,
-        register_timeout=config.runtime.ray.startup_timeout,
-        threads=config.placement.cpus_per_worker if place.device == "cpu" else None,
+        timeout=spec.timeout,
+        register_timeout=spec.register_timeout,
+        threads=spec.cpu_threads if place.device == "cpu" else None,
     )
 
 
-def make_engine(config: Config, model_path: str, device: Device, scheduler_steps: int | None) -> TrainEngine:
-    """The engine that the config names, for the policy.
+def make_engine(spec: TrainerSpec, device: Device) -> TrainEngine:
+    """The engine of a policy.
 
     Raises:
         PlanError: there is no such engine here.
     """
+    engine = spec.engine
     return make_train_engine(
-        dataclasses.replace(config.model, path=model_path),
-        settled(config.train, config),
+        engine.model,
+        engine.train,
         role="policy",
-        seed=config.run.seed if config.train.seed is None else config.train.seed,
-        scheduler_steps=scheduler_steps,
+        seed=engine.seed,
+        scheduler_steps=spec.scheduler_steps,
         device=device,
-        gather_bytes=min(BUCKET_BYTES, config.weight_sync.bucket_mib * MIB),
-        export_dtype=rollout_dtype(config),
-        replays=replays(config),
+        gather_bytes=spec.gather_bytes,
+        export_dtype=spec.export_dtype,
+        replays=spec.replays,
     )
-
-
-def rollout_dtype(config: Config) -> torch.dtype | None:
-    """The type in which rollout engines hold weights, if rlctl chooses it."""
-    if config.rollout.memory.quantization or config.rollout.engine.choice == "external":
-        return None
-    precision = config.rollout.precision
-    found: torch.dtype = getattr(torch, config.train.precision.compute if precision == "auto" else precision)
-    return found
 
 
 OLD_PASS: Mapping[str, Routing] = {"off": "own", "recompute": "recorded", "rollout": "given"}
 """Which experts the pass for the old log-probs goes to, by ``algorithm.router_replay``."""
 
 
-def replays(config: Config) -> bool:
-    """Whether updates go to experts that an earlier pass chose."""
-    return config.algorithm.router_replay != "off" and config.algorithm.objective.choice == "rl"
-
-
-def _teaching(config: Config, device: Device) -> tuple[TrainEngine | None, Mapping[str, Comparison]]:
-    """The teacher, in the policy's own workers, and what an update compares whole distributions with."""
-    teaching = Teaching.of(config)
-    if teaching is None:
-        return None, NOTHING
-    teacher = _frozen(config, config.model, teaching.teacher, device)
-    return teacher, {"divergence": Comparison(teacher, teaching.of_logits)} if teaching.compares else NOTHING
-
-
-def _whole_reference(config: Config, model_path: str, device: Device) -> Comparison | None:
-    """The reference, in the policy's own workers, if the KL in the loss or in the reward is of whole distributions."""
-    if not arithmetic.whole_divergences(config):
-        return None
-    reference = config.reference.model or config.model
-    engine = _frozen(config, reference, reference.path if config.reference.model else model_path, device)
-    return Comparison(engine, partial(whole_kl, temperature=training_temperature(config)))
-
-
-def _frozen(config: Config, model: Model, path: str, device: Device) -> TrainEngine:
+def _frozen(spec: EngineSpec, device: Device) -> TrainEngine:
     """A model that is not trained, spread as the policy is."""
-    return make_train_engine(
-        dataclasses.replace(model, path=path, lora=None, freeze=()),
-        settled(without_checkpoint(dataclasses.replace(config.train, compile=False)), config),
-        role="reference",
-        seed=config.run.seed,
-        device=device,
-    )
+    return make_train_engine(spec.model, spec.train, role="reference", seed=spec.seed, device=device)
 
 
-def make_loss(config: Config, *, old_is_current: bool = False, number: int = 1) -> LossFunction:
-    """The loss that the config names, for the ``number``-th mini-batch of the stage, with what a teacher adds to it.
+def make_loss(spec: LossSpec, *, old_is_current: bool = False, number: int = 1) -> LossFunction:
+    """The loss of the ``number``-th mini-batch of the stage, with what a teacher adds to it.
 
     Raises:
         PlanError: no function computes it.
     """
-    if arithmetic.whole_divergences(config):
-        check_comparable(config)
-    return distilled(config, _own_loss(config, old_is_current=old_is_current, number=number))
+    weights = weights_of(spec.algorithm, spec.max_response_tokens)
+    return distilled(_own_loss(spec, old_is_current=old_is_current, number=number), spec.teaching, weights)
 
 
-def _own_loss(config: Config, *, old_is_current: bool, number: int) -> LossFunction:
-    longest = config.rollout.max_response_tokens
-    objective = config.algorithm.objective
+def _own_loss(spec: LossSpec, *, old_is_current: bool, number: int) -> LossFunction:
+    algorithm, longest = spec.algorithm, spec.max_response_tokens
+    objective = algorithm.objective
     if isinstance(objective, SftObjective):
-        return SftLoss.of(config.algorithm, max_response_tokens=longest)
+        return SftLoss.of(algorithm, max_response_tokens=longest)
     if isinstance(objective, DpoObjective):
-        return DpoLoss.of(config.algorithm, objective, max_response_tokens=longest)
-    policy = PolicyLoss.of(config.algorithm, max_response_tokens=longest, old_is_current=old_is_current)
+        return DpoLoss.of(algorithm, objective, max_response_tokens=longest)
+    policy = PolicyLoss.of(algorithm, max_response_tokens=longest, old_is_current=old_is_current)
     if isinstance(objective, MixObjective):
-        return MixLoss.of(config, objective, policy, number=number)
+        return MixLoss.of(algorithm, objective, policy, max_response_tokens=longest, sizes=spec.sizes, number=number)
     return policy
-
-
-def training_temperature(config: Config) -> float:
-    """What training logits are divided by: the sampling temperature where the config says so, and responses are sampled."""
-    algorithm = config.algorithm
-    sampled = algorithm.objective.choice in ("rl", "mix") and algorithm.train_temperature == "sampling"
-    return (config.rollout.sampling.temperature or 1.0) if sampled else 1.0

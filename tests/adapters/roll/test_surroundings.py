@@ -70,7 +70,7 @@ def test_validation_has_a_repetition_penalty_of_its_own(training: float, validat
     source = loaded.config.data.eval[0]
     assert source.sampling == ({} if own is None else {"repetition_penalty": own})
     assert lost(report) == {}
-    assert evaluation_sampling(loaded.config, source, ()).repetition_penalty == training
+    assert evaluation_sampling(loaded.config.rollout, source, ()).repetition_penalty == training
     values, report = written(loaded)
     assert lost(report) == {}
     assert values["validation"]["generating_args"].get("repetition_penalty", 1.0) == (validation or 1.0)

@@ -79,7 +79,7 @@ def looping(config: Config, max_context_tokens: int | None = None) -> Iterator[A
     chosen = arithmetic.agent_of(config)
     assert chosen is not None
     with ThreadPoolExecutor(8) as threads:
-        agents = {chosen.name: make_agent(config, chosen, chat(), threads)}
+        agents = {chosen.name: make_agent(chosen, chat(), threads, config.run.seed)}
         loop = AgentLoop(agents, chosen.name, max_context_tokens=max_context_tokens)
         try:
             yield loop

@@ -274,7 +274,7 @@ def test_a_failed_trajectory_is_made_again_with_the_same_seeds(
 
     config = playing(own(once), actions={})
     with ThreadPoolExecutor(2) as threads:
-        made = {"solver": make_agent(config, agent_of(config), chat(), threads)}
+        made = {"solver": make_agent(agent_of(config), chat(), threads, config.run.seed)}
         loop = AgentLoop(made, "solver", max_context_tokens=None, retries=1)
         try:
             response, asked = _made(loop, ["1", "1"])
@@ -397,7 +397,7 @@ def test_what_cannot_be_played_is_refused_before_the_run(
 
     async def probe() -> None:
         with ThreadPoolExecutor(2) as threads:
-            agent = make_agent(config, agent_of(config), chat(), threads)
+            agent = make_agent(agent_of(config), chat(), threads, config.run.seed)
             assert isinstance(agent, Acting)
             try:
                 await agent.probe()

@@ -143,7 +143,7 @@ def looping(config: Config, context: int | None = None) -> Iterator[AgentLoop]:
     chosen = arithmetic.agent_of(config)
     assert chosen is not None
     with ThreadPoolExecutor(2) as threads:
-        agents = {chosen.name: make_agent(config, chosen, made.chat(), threads)}
+        agents = {chosen.name: make_agent(chosen, made.chat(), threads, config.run.seed)}
         loop = AgentLoop(agents, chosen.name, max_context_tokens=context)
         try:
             yield loop

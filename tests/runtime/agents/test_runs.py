@@ -18,6 +18,7 @@ from rlctl.planning.plan import make_plan
 from rlctl.runtime.processes.group import LocalGroup, RetryPolicy
 from rlctl.runtime.roles import Policy
 from rlctl.runtime.rollout.transformers import TransformersEngine
+from rlctl.runtime.specs.served import agent_spec, rollout_spec
 from rlctl.runtime.types import Response, Sample
 from rlctl.runtime.workers.agent import AgentWorker
 from rlctl.runtime.workers.rollout import RolloutWorker
@@ -245,8 +246,11 @@ def test_a_lost_worker_changes_no_result(
     whole = run_here(config, tmp_path / "whole")
     made: list[Mortal] = []
     makers: dict[str, Any] = {
-        "agent": (lambda: AgentWorker(config), AgentWorker.collect),
-        "rollout": (lambda: RolloutWorker(config, "transformers", config.model.path, "cpu"), RolloutWorker.collect),
+        "agent": (lambda: AgentWorker(agent_spec(config)), AgentWorker.collect),
+        "rollout": (
+            lambda: RolloutWorker(rollout_spec(config, "transformers", config.model.path, "cpu")),
+            RolloutWorker.collect,
+        ),
     }
 
     def group(name: str, member: Any) -> LocalGroup:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rlctl.common.errors import RunError
+from rlctl.planning import arithmetic
 from rlctl.runtime.agents.formats import ToolCall, Unreadable, parse, prove_format
 from rlctl.runtime.agents.tools import agent_prompts, told
 from rlctl.runtime.data.chat import Chat
@@ -127,7 +128,9 @@ def all_tokens(response: Response) -> list[int]:
 def test_a_call_is_answered_and_the_answer_read() -> None:
     said = [call("12*34") + "<end>", "408<end>"]
     config = config_of(solver())
-    response, asked = trajectory(config, saying(*said), prompt(tools=agent_prompts(config)["solver"].tools))
+    response, asked = trajectory(
+        config, saying(*said), prompt(tools=agent_prompts(arithmetic.agents_of(config))["solver"].tools)
+    )
     assert answers_of(response) == ["408"]
     assert response.text == "408"
     assert response.finish_reason == "stop"
@@ -410,7 +413,7 @@ def test_a_format_is_read(name: str, text: str, content: str, calls: list[Any]) 
 
 
 def test_a_format_that_the_template_does_not_write_is_refused() -> None:
-    schemas = agent_prompts(config_of(solver()))["solver"].tools
+    schemas = agent_prompts(arithmetic.agents_of(config_of(solver())))["solver"].tools
     prove_format(chat(), "hermes", schemas, agent="solver")
     with pytest.raises(RunError, match="parses tool calls as qwen3_coder, but the chat template writes a call"):
         prove_format(chat(), "qwen3_coder", schemas, agent="solver")
@@ -419,7 +422,12 @@ def test_a_format_that_the_template_does_not_write_is_refused() -> None:
 def test_a_template_without_calls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizer(), "chat_template", "{% for m in messages %}<user>{{ m.content }}{% endfor %}")
     with pytest.raises(RunError, match="does not parse back"):
-        prove_format(Chat(tokenizer()), "hermes", agent_prompts(config_of(solver()))["solver"].tools, agent="solver")
+        prove_format(
+            Chat(tokenizer()),
+            "hermes",
+            agent_prompts(arithmetic.agents_of(config_of(solver())))["solver"].tools,
+            agent="solver",
+        )
 
 
 @pytest.mark.parametrize(
@@ -435,15 +443,17 @@ def test_a_template_without_calls_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_a_tool_that_cannot_be_loaded_is_refused(tool: dict[str, Any], message: str) -> None:
     with pytest.raises(RunError, match=message):
-        agent_prompts(config_of(solver(tools=[tool])))
+        agent_prompts(arithmetic.agents_of(config_of(solver(tools=[tool]))))
 
 
 def test_tools_without_a_schema_or_with_one_name_are_refused(tools: Any) -> None:
     with pytest.raises(RunError, match="no schema can be made"):
-        agent_prompts(config_of(solver(tools=tools("undocumented"))))
+        agent_prompts(arithmetic.agents_of(config_of(solver(tools=tools("undocumented")))))
     with pytest.raises(RunError, match="2 tools of the agent 'solver' are called long"):
-        agent_prompts(config_of(solver(tools=tools("long") * 2)))
+        agent_prompts(arithmetic.agents_of(config_of(solver(tools=tools("long") * 2))))
     with pytest.raises(RunError, match="has no tools"):
-        agent_prompts(config_of(solver(tools=[])))
-    (given,) = agent_prompts(config_of(solver(tools=tools("undocumented", schema=SCHEMA))))["solver"].tools
+        agent_prompts(arithmetic.agents_of(config_of(solver(tools=[]))))
+    (given,) = agent_prompts(arithmetic.agents_of(config_of(solver(tools=tools("undocumented", schema=SCHEMA)))))[
+        "solver"
+    ].tools
     assert given == SCHEMA

@@ -17,6 +17,7 @@ from rlctl.runtime.evaluation.evaluation import Evaluator, HeldOut
 from rlctl.runtime.evaluation.response_files import JsonLines, ParquetFile
 from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.roles import Rewards, RolloutEngines
+from rlctl.runtime.specs.served import rollout_spec
 from rlctl.runtime.types import Prompt, Sampling
 from rlctl.runtime.workers.reward import RewardWorker
 from rlctl.runtime.workers.rollout import RolloutWorker
@@ -30,7 +31,7 @@ def evaluator(task: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[E
     prompts = [Prompt(row, "sums", tuple(tokenizer(text).input_ids), text, "1") for row, text in enumerate(texts)]
     sampled = HeldOut("sampled", prompts, Sampling(4, stop_token_ids=(tokenizer.eos_token_id,)), 3)
     greedy = replace(sampled, name="greedy", sampling=Sampling(4, temperature=0.0), responses_per_prompt=1)
-    engine = LocalGroup("rollout-0", RolloutWorker(config, "transformers", config.model.path, "cpu"))
+    engine = LocalGroup("rollout-0", RolloutWorker(rollout_spec(config, "transformers", config.model.path, "cpu")))
     scorer = LocalGroup("reward-0", RewardWorker(config.rewards, None))
     yield Evaluator([sampled, greedy], RolloutEngines(engine), Rewards(scorer, tokenizer), 7, None)
     engine.close()

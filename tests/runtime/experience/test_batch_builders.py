@@ -18,6 +18,7 @@ from rlctl.runtime.experience.explore import Explorer
 from rlctl.runtime.experience.samples import training_sampling
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.specs.experience import rollout_batch_spec
 from rlctl.runtime.types import Prompt, Request, Response, Sample
 
 PROMPTS = [Prompt(index=index, source="s", token_ids=(1, index), text="") for index in range(12)]
@@ -90,18 +91,17 @@ def gather_of(algorithm: dict[str, Any], **rollout: Any) -> tuple[RolloutBatchBu
         config=config,
         stage="main",
         stream=Stream([PROMPTS], per_step=2, ordering=Ordering(order="sequential", last_batch="carry")),
-        sampling=training_sampling(config, ()),
+        sampling=training_sampling(config.rollout, ()),
         rollout=engine,
         rewards=judge,
         shaping=shaping,
     )
     gather = RolloutBatchBuilder(
-        config=config,
+        rollout_batch_spec(config, old_is_current=False),
         groups=explorer,
         tokenizer=judge.tokenizer,
         policy=policy,
         reference=None,
-        old_is_current=False,
         shaping=shaping,
     )
     return gather, engine

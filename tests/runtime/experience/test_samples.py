@@ -65,10 +65,10 @@ def test_sampling_comes_from_the_config() -> None:
             },
         }
     )
-    assert training_sampling(chosen, (2,)) == Sampling(
+    assert training_sampling(chosen.rollout, (2,)) == Sampling(
         9, 0.7, 0.9, 5, min_tokens=2, repetition_penalty=1.1, stop_token_ids=(2,)
     )
-    first, second = (evaluation_sampling(chosen, source, (2,)) for source in chosen.data.eval)
+    first, second = (evaluation_sampling(chosen.rollout, source, (2,)) for source in chosen.data.eval)
     assert first == Sampling(9, 0.3, 0.8, 4, min_tokens=2, repetition_penalty=1.1, stop_token_ids=(2,))
     assert (second.max_tokens, second.min_tokens, second.top_k) == (1, 1, -1)
 

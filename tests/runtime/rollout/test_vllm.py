@@ -21,6 +21,7 @@ from rlctl.config import Config, config_from
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.rollout.vllm import VllmEngine, _unlink_queues
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
+from rlctl.runtime.specs.served import rollout_spec
 from rlctl.runtime.sync.bucket import parts
 from rlctl.runtime.sync.device import Broadcast, Handles, NcclRendezvous
 from rlctl.runtime.sync.transport import WeightSender
@@ -119,7 +120,7 @@ def started(made_of: Config, folder: Path) -> Iterator[VllmEngine]:
     """An engine that schedules a batch ahead. vLLM keeps others from setting torch's threads; that is put back."""
     threads, set_threads = torch.get_num_threads(), torch.set_num_threads
     with scheduling_ahead():
-        made = make_engine(made_of, "vllm", str(folder), "cpu")
+        made = make_engine(rollout_spec(made_of, "vllm", str(folder), "cpu"))
         assert isinstance(made, VllmEngine)
         assert made._engine.engine_core.engine_core.batch_queue_size == 2, "it schedules a batch ahead"
         yield made
@@ -217,7 +218,7 @@ def test_a_response_depends_on_its_seed_and_place_only(engine: VllmEngine) -> No
 
 
 def test_responses_are_those_of_the_built_in_engine(engine: VllmEngine, folder: Path) -> None:
-    built_in = make_engine(config(folder, engine="transformers"), "transformers", str(folder), "cpu")
+    built_in = make_engine(rollout_spec(config(folder, engine="transformers"), "transformers", str(folder), "cpu"))
     asked = requests(dataclasses.replace(PLAIN, temperature=1.3)) + requests(FILTERED)
     here, there = (pairs(asked, each.generate(asked)) for each in (engine, built_in))
     same = [mine.token_ids == theirs.token_ids for (_, mine), (_, theirs) in zip(here, there, strict=True)]
@@ -495,4 +496,4 @@ def test_the_plan_names_the_engine_and_gives_it_its_devices(folder: Path) -> Non
 def test_heads_that_vllm_has_no_kernel_for_are_refused(tmp_path: Path) -> None:
     AutoModelForCausalLM.from_config(Qwen3Config(**SIZES, head_dim=16)).save_pretrained(tmp_path)
     with pytest.raises(RunError, match=r"attention heads .* have size 16"):
-        RolloutWorker(config(tmp_path, sampling={}), "vllm", str(tmp_path), "cpu")
+        RolloutWorker(rollout_spec(config(tmp_path, sampling={}), "vllm", str(tmp_path), "cpu"))

@@ -16,6 +16,7 @@ from rlctl.config import Config, config_from
 from rlctl.planning.plan import resolved_stages
 from rlctl.runtime.processes.group import _address
 from rlctl.runtime.rollout.vllm import VllmEngine
+from rlctl.runtime.specs.served import rollout_spec
 from rlctl.runtime.sync.sender import Sender
 from rlctl.runtime.sync.transport import HostMemory
 from rlctl.runtime.train.distributed import join, leave
@@ -109,7 +110,7 @@ def test_responses_are_those_of_the_merged_model_over_syncs(
     base = merged(trainer)
     sync(trainer, engine, 0)
     assert worst(base, asked, engine.generate(asked)) < 1e-4, "B is 0"
-    built_in = make_engine(config(folder, engine="transformers"), "transformers", str(folder), "cpu")
+    built_in = make_engine(rollout_spec(config(folder, engine="transformers"), "transformers", str(folder), "cpu"))
     for version in (1, 2, 3):
         change(trainer, version)
         now = merged(trainer)

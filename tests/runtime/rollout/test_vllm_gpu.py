@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 from rlctl.common.errors import RunError
 from rlctl.config import config_from
 from rlctl.runtime.rollout.vllm import VllmEngine
+from rlctl.runtime.specs.served import rollout_spec
 from rlctl.runtime.types import Request, Sampling
 from rlctl.runtime.workers.rollout import make_engine
 
@@ -41,7 +42,7 @@ def engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[VllmEngine]
     rollout = {"engine": "vllm", "precision": "bfloat16", "memory": memory}
     placement = {"device": "cuda", "devices_per_node": 1}
     config = config_from({"model": {"path": str(folder)}, "rollout": rollout, "placement": placement})
-    made = make_engine(config, "vllm", str(folder), "cuda")
+    made = make_engine(rollout_spec(config, "vllm", str(folder), "cuda"))
     assert isinstance(made, VllmEngine)
     yield made
     made.close()

@@ -122,7 +122,7 @@ class Simulation:
             self.config,
             "main",
             self.draws,
-            training_sampling(self.config, ()),
+            training_sampling(self.config.rollout, ()),
             self.engines,
             score,
             Shaping.of(self.config),

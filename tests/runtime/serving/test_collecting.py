@@ -21,6 +21,7 @@ from rlctl.config import Config, config_from
 from rlctl.runs import serving
 from rlctl.runtime.buffers.sql import SqlBuffer
 from rlctl.runtime.serving.serve import Service, serve
+from rlctl.runtime.specs.served import rollout_spec
 from tests.runtime.agents import made
 from tests.runtime.local import launch_here
 
@@ -86,7 +87,9 @@ def use(url: str) -> None:
 def test_feedback_makes_groups_of_trajectories_that_a_run_trains_on(model: Path, tmp_path: Path) -> None:
     config = config_from(settings(model, tmp_path, "rollout_only"))
     buffer = serving._buffer_of(config, tmp_path / "writer")
-    service = Service(config, "transformers", "cpu", str(model), "tiny", TOKEN, "127.0.0.1", 0, buffer=buffer)
+    service = Service(
+        rollout_spec(config, "transformers", str(model), "cpu"), "tiny", TOKEN, "127.0.0.1", 0, buffer=buffer
+    )
     seen: dict[str, Any] = {}
 
     def work(port: int) -> None:

@@ -20,6 +20,7 @@ from rlctl.config import config_from
 from rlctl.runs import find, serving
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.serving.serve import Service, Weights, serve
+from rlctl.runtime.specs.served import rollout_spec
 from rlctl.runtime.types import Request, Sampling
 from tests.runtime.agents import made
 from tests.runtime.local import launch_here
@@ -134,7 +135,7 @@ def test_newer_weights_are_served_while_requests_run(model: Path, tmp_path: Path
     config = config_from(
         {"model": {"path": str(model)}, "rollout": {"precision": "float32", "max_response_tokens": 100}}
     )
-    service = Service(config, "transformers", "cpu", str(model), "tiny", "t", "127.0.0.1", 0)
+    service = Service(rollout_spec(config, "transformers", str(model), "cpu"), "tiny", "t", "127.0.0.1", 0)
     texts: list[str] = []
     versions: list[int] = []
 

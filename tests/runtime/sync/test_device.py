@@ -16,12 +16,12 @@ from torch import Tensor
 from rlctl.common.errors import RunError
 from rlctl.config import config_from
 from rlctl.runtime.processes.group import RetryPolicy
+from rlctl.runtime.specs.transport import transport_of
 from rlctl.runtime.sync.bucket import parts
 from rlctl.runtime.sync.device import Broadcast, Handles, Ipc, Nccl, NcclRendezvous
 from rlctl.runtime.sync.machine import TrainWorkers, WeightSync
 from rlctl.runtime.sync.sender import Message
 from rlctl.runtime.sync.transport import Folder, HostMemory
-from rlctl.runtime.sync.ways import transport_of
 
 from .on_cpu import Wire, handles, wire
 from .test_bucket import DTYPES, SHAPES, made

@@ -15,6 +15,8 @@ from rlctl.common.errors import RunError
 from rlctl.config import Config, config_from
 from rlctl.runtime.processes.calls import StopRequested, WorkerLost
 from rlctl.runtime.processes.group import Limit, LocalGroup, RetryPolicy, Waiting, _address
+from rlctl.runtime.specs.served import rollout_spec
+from rlctl.runtime.specs.trained import trainer_spec
 from rlctl.runtime.sync.machine import Files, TrainWorkers, UnreadableWeights, WeightSync
 from rlctl.runtime.sync.transport import Folder, HostMemory, Transport
 from rlctl.runtime.train.distributed import leave
@@ -41,7 +43,7 @@ def config_of(model: Path, **changes: Any) -> Config:
 @pytest.fixture
 def make_trainer(model: Path) -> Iterator[Callable[..., Trainer]]:
     def make(**changes: Any) -> Trainer:
-        return Trainer(config_of(model, **changes), str(model), Place(0, 1, *_address()), 1)
+        return Trainer(trainer_spec(config_of(model, **changes), str(model), 1), Place(0, 1, *_address()))
 
     yield make
     leave()
@@ -64,7 +66,7 @@ class Engine(RolloutWorker):
     """A real one that counts buckets, and may fail at one of them."""
 
     def __init__(self, model: Path) -> None:
-        super().__init__(config_of(model), "transformers", str(model), "cpu")
+        super().__init__(rollout_spec(config_of(model), "transformers", str(model), "cpu"))
         self.buckets, self.fails_at, self.seen, self.sizes = 0, 0, list[str](), list[list[int]]()
         self._engine.add_weights = partial(self._count, self._engine.add_weights)  # type: ignore[method-assign]
 

@@ -9,6 +9,8 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from rlctl.config import config_from
 from rlctl.runtime.processes.group import LocalGroup, _address
+from rlctl.runtime.specs.served import rollout_spec
+from rlctl.runtime.specs.trained import trainer_spec
 from rlctl.runtime.sync.machine import TrainWorkers, WeightSync
 from rlctl.runtime.sync.transport import HostMemory
 from rlctl.runtime.train.distributed import leave
@@ -35,9 +37,9 @@ def test_the_peak_of_both_sides_is_a_few_buckets(tmp_path: Path) -> None:
             "rollout": {"precision": "float32", "engine": "transformers"},
         }
     )
-    trainer = Trainer(config, model, Place(0, 1, *_address()), 1)
+    trainer = Trainer(trainer_spec(config, model, 1), Place(0, 1, *_address()))
     try:
-        engine = RolloutWorker(config, "transformers", model, "cpu")
+        engine = RolloutWorker(rollout_spec(config, "transformers", model, "cpu"))
         size = sum(parameter.nbytes for parameter in engine._engine.model.parameters())  # type: ignore[attr-defined]
         peaks = [peak_of_a_sync(trainer, engine, bucket_bytes) for bucket_bytes in (1 << 16, BUCKET_BYTES, 1 << 30)]
     finally:

@@ -25,9 +25,9 @@ from rlctl.config.sections.model import Lora, Model
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Optimizer, PrecisionSettings, Train
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, STATISTICS
 from rlctl.runtime.algorithms.preference import PAIR
+from rlctl.runtime.specs.trained import loss_spec, teaching_of
 from rlctl.runtime.train import model as model_module
 from rlctl.runtime.train.checkpoint import state_of
-from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.gathering import whole
 from rlctl.runtime.train.interface import Comparison, LossFunction, Role, TrainEngine
@@ -252,11 +252,11 @@ def distilled_updates(
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     """Take one optimizer step with a teacher's distributions; weights and metrics."""
     engine, frozen = engine_of(folder, train), engine_of(teacher, train, "reference")
-    teaching = Teaching.of(config)
+    teaching = teaching_of(config)
     assert teaching is not None
     found = engine.update(
         share(samples),
-        make_loss(config),
+        make_loss(loss_spec(config)),
         micro=micro,
         temperature=1.0,
         totals=totals_of(samples),

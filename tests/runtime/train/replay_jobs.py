@@ -19,6 +19,7 @@ from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.models.routers import Routers
 from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.roles import Policy
+from rlctl.runtime.specs.trained import policy_spec, trainer_spec
 from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.train.interface import LossTerms, TrainEngine
 from rlctl.runtime.train.losses import totals_of
@@ -99,9 +100,9 @@ def step(
 ) -> tuple[list[Sample], list[Tensor], dict[str, float]]:
     """A step of the controller's with one worker: the samples as they are trained on, what the updates went to, metrics."""
     trainer = Trainer(
-        config, str(folder), Place(0, 1, "unused: the process is in its group already", 0), scheduler_steps=8
+        trainer_spec(config, str(folder), 8), Place(0, 1, "unused: the process is in its group already", 0)
     )
-    policy = Policy(LocalGroup("policy", trainer), config)
+    policy = Policy(LocalGroup("policy", trainer), policy_spec(config))
     went: list[Tensor] = []
     replaying = Routers.replaying
 

@@ -15,6 +15,7 @@ from rlctl.common.errors import ConfigError, PlanError
 from rlctl.config import Config, config_from
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.specs.trained import loss_spec, teaching_of
 from rlctl.runtime.train.distillation import Teaching, into_advantages
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.trainer import make_loss
@@ -29,7 +30,7 @@ def config(objective: str = "sft", *, args: dict[str, Any] | None = None, **dist
 
 
 def taught(objective: str = "sft", *, args: dict[str, Any] | None = None, **distillation: Any) -> Teaching:
-    found = Teaching.of(config(objective, args=args, **distillation))
+    found = teaching_of(config(objective, args=args, **distillation))
     assert found is not None
     return found
 
@@ -112,13 +113,13 @@ POLICY = (-1.0 + 1.0 - 2.0) / 3
     ],
 )  # fmt: skip
 def test_a_teacher_beside_rewards_by_hand(distillation: dict[str, Any], expected: float) -> None:
-    loss = make_loss(config("rl", **distillation))
+    loss = make_loss(loss_spec(config("rl", **distillation)))
     assert loss(tensors(), Totals(3, 2)).loss.item() == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(("top_k", "expected"), [(8, 0.5), (None, 0.5 - 0.25)])
 def test_a_divergence_below_0_counts_as_0_over_the_likeliest_tokens(top_k: int | None, expected: float) -> None:
-    loss = make_loss(config("rl", top_k=top_k, args={"with_rewards": False}))
+    loss = make_loss(loss_spec(config("rl", top_k=top_k, args={"with_rewards": False})))
     found = loss(tensors() | {"divergence": torch.tensor([0.5, 0.0, -0.25])}, Totals(3, 2))
     assert found.loss.item() == pytest.approx(expected / 3)
 
@@ -169,4 +170,4 @@ REFUSED: Sequence[tuple[Config, type[Exception], str]] = [
 @pytest.mark.parametrize(("wanted", "kind", "message"), REFUSED, ids=[row[2] for row in REFUSED])
 def test_what_is_not_computed_is_refused(wanted: Config, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
-        make_loss(wanted)
+        make_loss(loss_spec(wanted))

@@ -18,6 +18,7 @@ from rlctl.config import config_from
 from rlctl.config.sections.algorithm import Algorithm, DpoObjective, KlInLoss
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.specs.trained import loss_spec
 from rlctl.runtime.train.interface import LossFunction
 from rlctl.runtime.train.losses import SftLoss
 from rlctl.runtime.train.objectives import DpoLoss, Mu
@@ -39,7 +40,7 @@ def mix(number: int = 1, mini: int = 4, algorithm: dict[str, Any] | None = None,
         "algorithm": {"objective": {"type": "mix", "expert_share": 0.5, **objective}, **(algorithm or {})},
         "batch": {"mini_batch_responses": mini},
     }
-    return make_loss(config_from(config), number=number)
+    return make_loss(loss_spec(config_from(config)), number=number)
 
 
 def pairs() -> list[Sample]:
@@ -139,8 +140,10 @@ def test_a_corrected_kl_takes_the_policy_of_now_for_the_old_one_of_experts(first
     given = tensors()
     kl = {"kl_in_loss": {"estimator": "k3_corrected", "coefficient": 1.0}}
     config = config_from({"algorithm": {"objective": {"type": "mix", "expert_share": 0.5}, **kl}, **MINI})
-    loss = make_loss(config, old_is_current=first)
-    plain = make_loss(config_from({"algorithm": {"objective": {"type": "mix", "expert_share": 0.5}}, **MINI}))
+    loss = make_loss(loss_spec(config), old_is_current=first)
+    plain = make_loss(
+        loss_spec(config_from({"algorithm": {"objective": {"type": "mix", "expert_share": 0.5}}, **MINI}))
+    )
     x = given["reference_log_probs"] - given["log_probs"]
     old = torch.where(given["expert"] > 0, given["log_probs"].detach(), given["old_log_probs"])
     weight = (given["log_probs"] - (given["log_probs"].detach() if first else old)).exp().clamp(max=2.0)
@@ -231,7 +234,7 @@ def test_imitation_is_the_loss_of_trl_on_the_same_batch(one: Workers, models: di
 
 def test_a_loss_is_chosen_by_the_objective() -> None:
     kinds = {
-        name: type(make_loss(config_from({"algorithm": {"objective": name}}))).__name__
+        name: type(make_loss(loss_spec(config_from({"algorithm": {"objective": name}})))).__name__
         for name in ("rl", "sft", "dpo", "mix")
     }
     assert kinds == {"rl": "PolicyLoss", "sft": "SftLoss", "dpo": "DpoLoss", "mix": "MixLoss"}

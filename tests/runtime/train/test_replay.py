@@ -23,7 +23,7 @@ from rlctl.config.sections.batch import Batch, MicroBatchSize
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Train
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.serialization.sequences import scattered
-from rlctl.runtime.sourcing import old_is_current
+from rlctl.runtime.specs.experience import old_is_current
 from rlctl.runtime.train.microbatch import fed_tokens
 from rlctl.runtime.types import Sample
 from tests.runtime.train import replay_jobs

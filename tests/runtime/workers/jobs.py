@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from rlctl.config import Config
 from rlctl.runtime.algorithms.distributions import LOG_PROBS
+from rlctl.runtime.specs.trained import critic_spec, reference_spec, trainer_spec
 from rlctl.runtime.sync.transport import HostMemory
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.critic import Critic
@@ -25,7 +26,7 @@ def _place() -> Place:
 
 def train(config: Config, model: Path, steps: Sequence[Sequence[Sequence[Share]]], old_is_current: bool) -> Any:
     """Take steps; ``steps[s][rank]`` are a worker's shares. Weights and metrics."""
-    trainer = Trainer(config, str(model), _place(), scheduler_steps=8)
+    trainer = Trainer(trainer_spec(config, str(model), 8), _place())
     metrics = [trainer.train_step(shares[dist.get_rank()], old_is_current) for shares in steps]
     return weights_of(trainer), metrics
 
@@ -45,7 +46,7 @@ def weights_of(trainer: Trainer, bucket_bytes: int = 1 << 20, senders: Sequence[
 
 def give_out(config: Config, model: Path, bucket_bytes: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """The weights in buckets, after a sync that was broken off, and as they are exported; log-probs can be computed after."""
-    trainer = Trainer(config, str(model), _place(), scheduler_steps=8)
+    trainer = Trainer(trainer_spec(config, str(model), 8), _place())
     trainer.begin_weights(HostMemory(), bucket_bytes)
     if dist.get_rank() == 0:
         trainer.next_bucket()
@@ -56,7 +57,7 @@ def give_out(config: Config, model: Path, bucket_bytes: int) -> tuple[dict[str, 
 
 def give_out_by(config: Config, model: Path, senders: Sequence[int]) -> list[dict[str, torch.Tensor]]:
     """The weights that this worker gives out in small buckets, twice: the first worker alone, and as one of some senders."""
-    trainer = Trainer(config, str(model), _place(), scheduler_steps=8)
+    trainer = Trainer(trainer_spec(config, str(model), 8), _place())
     return [weights_of(trainer, 4096), weights_of(trainer, 4096, senders)]
 
 
@@ -64,8 +65,8 @@ def policy_and_reference(
     config: Config, model: Path, steps: Sequence[Sequence[Sequence[Share]]], samples: Sequence[Sample]
 ) -> tuple[Sequence[torch.Tensor], Sequence[torch.Tensor], Sequence[torch.Tensor]]:
     """Log-probs of the reference, of the policy before training, and after it."""
-    trainer = Trainer(config, str(model), _place(), scheduler_steps=8)
-    reference = Reference(config, str(model), _place())
+    trainer = Trainer(trainer_spec(config, str(model), 8), _place())
+    reference = Reference(reference_spec(config, str(model)), _place())
     [before] = trainer.statistics(samples, (LOG_PROBS,))
     for shares in steps:
         trainer.train_step(shares[dist.get_rank()], True)
@@ -93,7 +94,7 @@ def critic(
     save_after: int = 0,
 ) -> OfCritic:
     """Take steps, from a checkpoint where there is one; save after so many."""
-    worker = Critic(config, str(model), _place(), scheduler_steps=8)
+    worker = Critic(critic_spec(config, str(model), 8), _place())
     if source is not None:
         worker.load(source)
     before, metrics = list(worker.values(samples)), []
@@ -106,4 +107,4 @@ def critic(
 
 def train_and_save_policy(config: Config, model: Path, target: Path) -> None:
     """A checkpoint of a policy."""
-    Trainer(config, str(model), _place(), scheduler_steps=8).save(target)
+    Trainer(trainer_spec(config, str(model), 8), _place()).save(target)

@@ -25,6 +25,8 @@ from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Policy
+from rlctl.runtime.specs.experience import rollout_batch_spec
+from rlctl.runtime.specs.trained import critic_spec, policy_spec, trainer_spec, value_model_spec
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.types import Prompt, Response, Sample
@@ -78,8 +80,12 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
     """Run the stage, from its newest checkpoint where there is one; its events, the metrics without those of time."""
     place, events = Place(0, 1, "unused: the process is in its group already", 0), []
     plan = make_plan(config).stages[0]
-    policy = Policy(LocalGroup("policy-0", Trainer(config, str(model), place, 8)), config)
-    critic = ValueModel(LocalGroup("critic-0", Critic(config, str(model), place, 8)), config) if with_critic else None
+    policy = Policy(LocalGroup("policy-0", Trainer(trainer_spec(config, str(model), 8), place)), policy_spec(config))
+    critic = (
+        ValueModel(LocalGroup("critic-0", Critic(critic_spec(config, str(model), 8), place)), value_model_spec(config))
+        if with_critic
+        else None
+    )
     stream = Prompts()
     unused: Any = None
     log = Events(folder / "events.jsonl", events.append)
@@ -94,12 +100,11 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
         shaping=shaping,
     )
     source = RolloutBatchBuilder(
-        config=config,
+        rollout_batch_spec(config, old_is_current=False),
         groups=explorer,
         tokenizer=Tokenizer(),
         policy=policy,
         reference=None,
-        old_is_current=False,
         shaping=shaping,
         critic=critic,
     )
@@ -142,5 +147,7 @@ def steps(events: Sequence[dict[str, Any]]) -> dict[int, dict[str, float]]:
 def old_columns(config: Config, model: Path, samples: Sequence[Sample]) -> list[dict[str, Tensor]]:
     """What the pass for old log-probs writes of samples."""
     place = Place(0, 1, "unused: the process is in its group already", 0)
-    Policy(LocalGroup("policy-0", Trainer(config, str(model), place, 8)), config).add_old_log_probs(samples)
+    Policy(
+        LocalGroup("policy-0", Trainer(trainer_spec(config, str(model), 8), place)), policy_spec(config)
+    ).add_old_log_probs(samples)
     return [sample.columns for sample in samples]

@@ -12,9 +12,10 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config, config_from
 from rlctl.planning import arithmetic
+from rlctl.runtime.specs.trained import check_critic
 from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.types import Sample
-from rlctl.runtime.workers.critic import check_critic, told_of_critic
+from rlctl.runtime.workers.critic import told_of_critic
 from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
 from rlctl.runtime.workers.trainer import Share
 from tests.runtime.train.processes import Workers

@@ -16,8 +16,9 @@ from rlctl.runtime.judges import Judges, SideBySide
 from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.roles import Rewards
+from rlctl.runtime.specs.served import check_judges, judge_config, judge_spec
 from rlctl.runtime.types import Prompt
-from rlctl.runtime.workers.judge import JudgeWorker, check_judges, judge_config, judge_sampling
+from rlctl.runtime.workers.judge import JudgeWorker, judge_sampling
 from rlctl.runtime.workers.reward import RewardWorker
 from tests.runtime.workers.speaking import save_speaker
 
@@ -53,7 +54,7 @@ def asks(judge: str, **settings: Any) -> dict[str, Any]:
 
 
 def worker(*rewards: dict[str, Any]) -> JudgeWorker:
-    return JudgeWorker(config(*rewards), "transformers", "cpu")
+    return JudgeWorker(*judge_spec(config(*rewards), "transformers", "cpu"))
 
 
 def calls(*responses: str, group: int = 0) -> list[Call]:

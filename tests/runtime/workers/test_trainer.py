@@ -24,11 +24,12 @@ from rlctl.config.sections.train import (
     PrecisionSettings,
     Train,
 )
+from rlctl.runtime.specs.trained import loss_spec, trainer_spec, training_temperature
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
 from rlctl.runtime.train.objectives import DpoLoss
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
-from rlctl.runtime.workers.trainer import Share, make_engine, make_loss, training_temperature
+from rlctl.runtime.workers.trainer import Share, make_engine, make_loss
 from tests.runtime.train.processes import Workers
 from tests.runtime.workers import jobs
 
@@ -140,14 +141,14 @@ def test_the_reference_stays_where_the_policy_began(two: Workers, model: Path) -
 
 
 def test_the_loss_is_that_of_the_objective() -> None:
-    assert isinstance(make_loss(Config()), PolicyLoss)
-    assert isinstance(make_loss(Config(algorithm=Algorithm(objective=SftObjective()))), SftLoss)
-    assert isinstance(make_loss(Config(algorithm=Algorithm(objective=DpoObjective()))), DpoLoss)
+    assert isinstance(make_loss(loss_spec(Config())), PolicyLoss)
+    assert isinstance(make_loss(loss_spec(Config(algorithm=Algorithm(objective=SftObjective())))), SftLoss)
+    assert isinstance(make_loss(loss_spec(Config(algorithm=Algorithm(objective=DpoObjective())))), DpoLoss)
 
 
 def test_an_engine_that_is_not_here_is_refused() -> None:
     with pytest.raises(PlanError, match="torchtitan is not a training engine; expected one of fsdp2, megatron"):
-        make_engine(Config(train=Train(engine=OtherTrainEngine(kind="torchtitan"))), "", "cpu", None)
+        make_engine(trainer_spec(Config(train=Train(engine=OtherTrainEngine(kind="torchtitan"))), "", None), "cpu")
 
 
 @pytest.mark.parametrize(
