@@ -188,6 +188,7 @@ def _set(state: State, arguments: list[Text], at: Location) -> Known:
         words.pop(0)
         if text == "--":
             state.arguments = words
+            state.arguments_set += 1
             return Known()
         flags = text[1:]
         if "o" in flags:
@@ -207,6 +208,7 @@ def _set(state: State, arguments: list[Text], at: Location) -> Known:
             state.exports_all = text[0] == "-"
     if words:
         state.arguments = words
+        state.arguments_set += 1
     return Known()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -162,8 +162,10 @@ OWN = (
     "functions",
     "exported",
     "removed",
+    "odd",
     "fixed",
     "arguments",
+    "arguments_set",
     "folder",
     "before",
     "strict",
@@ -230,6 +232,7 @@ class _Reader:
         """A process of its own, which changes nothing in this one."""
         state, loops, ended = self.state, self._loops, self.ended
         kept = {name: copy(getattr(state, name)) for name in OWN}
+        kept["frames"] = [dict(each) for each in state.frames]
         self._loops = 0
         try:
             yield
@@ -244,6 +247,7 @@ class _Reader:
             raise DocumentError(
                 said("the script takes more than {most} steps", most=_MAX_STEPS), at=script.at(node), hint=_HINT
             )
+        self.state.here = script.at(node)
         handler = getattr(self, f"_{node.type}", None)
         if handler is None:
             raise DocumentError(
@@ -319,6 +323,7 @@ class _Reader:
     def _declared(self, kind: str, flags: str, name: str, at: Location) -> None:
         """What becomes of a variable by its flags."""
         if odd := _odd_flags(f"{kind} {flags}"):
+            self._refuse_reference(kind, odd, at)
             flag = "+" if "+" in odd else f"-{min(odd)}"
             self.state.odd[name] = unknown(said("rlctl does not evaluate '{kind} {flag}'", kind=kind, flag=flag), at)
             self.state.assign(name, ())
@@ -328,6 +333,13 @@ class _Reader:
             self.state.exported[name] = at
         if kind == "readonly" or "r" in flags:
             self.state.fixed.add(name)
+
+    def _refuse_reference(self, kind: str, odd: Collection[str], at: Location) -> None:
+        """What is assigned to a reference changes another variable."""
+        if "n" in odd:
+            raise DocumentError(
+                said("rlctl does not evaluate '{kind} {flag}'", kind=kind, flag="-n"), at=at, hint=_HINT
+            )
 
     def _unset_command(self, script: Script, node: Any) -> Status:
         flags = ""
@@ -487,7 +499,8 @@ class _Reader:
                     is_array = (value is not None and value.type == "array") or match["index"] is not None
                     items = unknown_items(why, script.at(node))
                     self.state.assign(match["name"], items if is_array else bad, append=match["sign"] == "+=")
-            case "declaration_command" if _odd_flags(script.text(node)):
+            case "declaration_command" if odd := _odd_flags(script.text(node)):
+                self._refuse_reference(script.text(node).split()[0], odd, script.at(node))
                 for name in _NAMES.findall(script.text(node))[1:]:
                     self.state.odd[name] = bad
                     self.state.assign(name, bad)
@@ -510,6 +523,7 @@ class _Reader:
             self._taint(*self.state.functions[name], why, called | {name})
         elif name in ("set", "shift"):
             self.state.arguments = unknown_items(why, script.at(node))
+            self.state.arguments_set += 1
         elif name in ("source", "."):
             shown = " ".join(script.text(node).split())
             self.state.assumed.setdefault(
@@ -580,7 +594,7 @@ class _Reader:
             items = list(self.state.arguments)
         body = node.child_by_field_name("body")
         if any(problem(item) is not None for item in items):
-            self._undecided(script, node, [body])
+            self._undecided(script, node, [node])
             return None
         if len(items) > _MAX_TURNS:
             raise DocumentError(
@@ -617,7 +631,7 @@ class _Reader:
             for condition in conditions:
                 status = self.statement(script, condition)
             if status is None:
-                self._undecided(script, node, [body])
+                self._undecided(script, node, [node])
                 return None
             if bool(status) is until or not self._turn(script, body):
                 return True
@@ -875,6 +889,8 @@ class _Reader:
         status = builtins.status_of(self.state, words, at)
         if self.output is not None and status is not False:
             self.output.append(self._only_when_run(words, at))
+        if name == "exec" and len(words) > 1:
+            raise _End(status)  # the program takes the place of the shell
         return status
 
     def _only_when_run(self, words: list[Text], at: Location) -> Text:
@@ -911,10 +927,17 @@ class _Reader:
                 hint="put the file next to the script, or run the script in isolation with --trace",
             )
         self._sourced += 1
+        before, times = self.state.arguments, self.state.arguments_set
+        if words[2:]:
+            self.state.arguments = words[2:]
         try:
             return self._run_file(found)
         finally:
             self._sourced -= 1
+            if words[2:]:
+                self.state.arguments = before
+            if words[2:] and self.state.arguments_set != times:  # they stay, unless a function was called after that
+                self.state.arguments = unknown_items(said("rlctl does not evaluate '{name}' here", name="set"), at)
 
     def _shell(self, arguments: list[Text], at: Location) -> Status:
         """``bash -c TEXT`` and ``bash FILE ARGUMENTS``, which change nothing in this script."""

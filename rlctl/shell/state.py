@@ -72,6 +72,8 @@ class State:
     """What it wants and is not given, where and why, in a survey."""
     strict: bool = False
     """Whether a variable that is not set ends the script (``set -u``)."""
+    arguments_set: int = 0
+    """How often ``set`` replaced them."""
     wants_arguments: bool = False
     """Whether the script looks at what follows it on the command line."""
     exported: dict[str, Location] = field(default_factory=dict)
@@ -79,6 +81,8 @@ class State:
     """Whether what is assigned is exported (``set -a``)."""
     calls: int = 0
     """How many functions are being called, one in the other."""
+    here: Location | None = None
+    """The statement that is read."""
     frames: list[dict[str, tuple[Value | None, bool]]] = field(default_factory=list)
     """Of each command that has variables of its own, what these were before, and whether they were unset."""
     odd: dict[str, Text] = field(default_factory=dict)
@@ -174,7 +178,9 @@ class State:
             DocumentError: it is readonly, or grows too large.
         """
         if name in self.fixed:
-            raise DocumentError(said("the script sets {name}, which is readonly", name=name), at=Location(self.script))
+            raise DocumentError(
+                said("the script sets {name}, which is readonly", name=name), at=self.here or Location(self.script)
+            )
         if name in self.odd:
             value, append = self.odd[name], False
         if append:
