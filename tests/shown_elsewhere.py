@@ -676,9 +676,7 @@ SHOWN_BY: dict[str, str] = {
     """,
 }
 WITHOUT_TEST = """
-    batch.log_prob_micro_batch batch.log_prob_micro_batch.unit batch.log_prob_micro_batch.size reference.micro_batch
-    reference.micro_batch.unit reference.micro_batch.size rewards[]<model>.on_error rewards[]<judge>.on_error
-    rewards[]<sandbox>.on_error runtime.ray.namespace buffer<memory>.replay.priority
+    rewards[]<model>.on_error rewards[]<judge>.on_error rewards[]<sandbox>.on_error runtime.ray.namespace buffer<memory>.replay.priority
     buffer<sql>.replay.priority
 """
 """Keys that take effect and that no test changes yet. A key leaves this list when a test shows it; none is added."""
