@@ -59,12 +59,46 @@ TOKEN_BYTES = 8
 
 def fed_tokens(samples: Sequence[Sample]) -> list[int]:
     """Tokens of each sample that are fed to the model: those before its last counted one, at least 1 if it has 2."""
-    if not samples:
-        return []
-    counted = pad_sequence([sample.mask for sample in samples], batch_first=True).byte()
-    last = counted.shape[1] - 1 - counted.flip(1).argmax(1)
-    found = last.where(counted.any(1).bool(), 0).tolist()
-    return [max(each, min(1, len(sample) - 1)) for each, sample in zip(found, samples, strict=True)]
+    return _Laid.of(samples).fed.tolist() if samples else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """Samples, one at least, end to end: a few operations on all tokens instead of some on each sample."""
+
+    tokens: Tensor
+    """int64, all of them."""
+    mask: Tensor
+    """bool, as many."""
+    starts: Tensor
+    """int64 [B]: where each sample begins."""
+    prompts: Tensor
+    """int64 [B]: its tokens before the first that is counted; 0 where none is."""
+    fed: Tensor
+    """int64 [B]: as ``fed_tokens``."""
+    counted: Tensor
+    """int64 [B]: its counted tokens."""
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> _Laid:
+        mask = torch.cat([sample.mask for sample in samples])
+        lengths = torch.tensor([len(sample) for sample in samples])
+        ends = lengths.cumsum(0)
+        starts = ends - lengths
+        places = mask.nonzero().squeeze(1)
+        before, until = torch.searchsorted(places, starts), torch.searchsorted(places, ends)
+        bounded = F.pad(places, (1, 1))  # of a sample without counted tokens, whose first and last place count as 0
+        has = until > before
+        first = (bounded[before + 1] - starts).where(has, 0)
+        last = (bounded[until] - starts).where(has, 0)
+        fed = last.maximum((lengths - 1).clamp(max=1))
+        return cls(torch.cat([sample.token_ids for sample in samples]), mask, starts, first, fed, until - before)
+
+    def prompt_bytes(self) -> list[bytes]:
+        """The tokens of each prompt."""
+        whole = self.tokens.numpy().tobytes()
+        begins, counts = (self.starts * TOKEN_BYTES).tolist(), (self.prompts * TOKEN_BYTES).tolist()
+        return [whole[begin : begin + count] for begin, count in zip(begins, counts, strict=True)]
 
 
 def split(
@@ -127,11 +161,11 @@ def collate(
     Raises:
         RunError: a sample lacks one of ``columns``.
     """
-    widths = fed_tokens(samples)
-    pairs = list(zip(samples, widths, strict=True))
-    fed = [sample.token_ids[:width] for sample, width in pairs] or [torch.zeros(1, dtype=torch.int64)]
-    counted = torch.cat([sample.mask[1 : width + 1] for sample, width in pairs] or [torch.zeros(1, dtype=torch.bool)])
-    nexts = torch.cat([sample.token_ids[1 : width + 1] for sample, width in pairs] or [fed[0]])
+    laid = _Laid.of(samples or [_NOTHING])
+    chosen = _ranges(laid.starts, laid.fed)
+    counted, nexts = laid.mask[chosen + 1], laid.tokens[chosen + 1]
+    widths = laid.fed.tolist()
+    fed = list(laid.tokens[chosen].split(widths))
     given = [sample.inputs for sample in samples] or [{}]
     if vision is not None:
         fed, given = _with_images(vision, fed, given)
@@ -139,47 +173,47 @@ def collate(
     places = (rows.to_tokens if padded else torch.arange(len(rows.to_tokens)))[: len(counted)]
     inputs = (_padded if padded else _end_to_end)(fed, given, rows, vision)
     if share_prompts and samples:
-        kept, places = _shared(samples, widths)
-        laid = {name: inputs[name][:, kept] for name in ("input_ids", "position_ids")}
-        inputs = {**inputs, **laid, "rows": rows.sharing(kept, places)}
+        kept, places = _shared(laid)
+        shorter = {name: inputs[name][:, kept] for name in ("input_ids", "position_ids")}
+        inputs = {**inputs, **shorter, "rows": rows.sharing(kept, places)}
     return MicroBatch(
         inputs={name: value.to(device) for name, value in inputs.items()},
         select=places[counted].to(device),
         targets=nexts[counted].to(device),
-        lengths=torch.tensor([int(sample.mask.sum()) for sample in samples], dtype=torch.int64, device=device),
-        columns={name: _column(name, samples, device) for name in columns},
-        widths=widths,
-        places=places,
+        lengths=laid.counted[: len(samples)].to(device),
+        columns={name: _column(name, samples, laid.mask).to(device) for name in columns},
+        widths=widths[: len(samples)],
+        places=places[: sum(widths[: len(samples)])],
     )
+
+
+_NOTHING = Sample(torch.zeros(2, dtype=torch.int64), torch.zeros(2, dtype=torch.bool))
+"""Is fed as one token, which nothing counts."""
 
 
 def prompts_of(samples: Sequence[Sample]) -> list[bytes]:
     """The tokens of each sample before the first that is counted; nothing where none is."""
-    if not samples:
-        return []
-    first = pad_sequence([sample.mask for sample in samples], batch_first=True).byte().argmax(1).tolist()
-    return [sample.token_ids[:count].numpy().tobytes() for sample, count in zip(samples, first, strict=True)]
+    return _Laid.of(samples).prompt_bytes() if samples else []
 
 
-def _shared(samples: Sequence[Sample], widths: Sequence[int]) -> tuple[Tensor, Tensor]:
+def _shared(laid: _Laid) -> tuple[Tensor, Tensor]:
     """Which of the tokens fed are left where a prompt lies there once, and where each of all is found among them."""
     known: dict[bytes, int] = {}
     kept: list[tuple[int, int]] = []
     places: list[tuple[int, int]] = []
     begin = end = 0
-    for prompt, width in zip(prompts_of(samples), widths, strict=True):
+    for prompt, width in zip(laid.prompt_bytes(), laid.fed.tolist(), strict=True):
         start = known.setdefault(prompt, end)
         lies_there = 0 if start == end else len(prompt) // TOKEN_BYTES
         own = width - lies_there
         kept.append((begin + lies_there, own))
         places += [(start, lies_there), (end, own)]
         begin, end = begin + width, end + own
-    return _ranges(kept), _ranges(places)
+    return _ranges(*torch.tensor(kept).unbind(1)), _ranges(*torch.tensor(places).unbind(1))
 
 
-def _ranges(parts: Sequence[tuple[int, int]]) -> Tensor:
+def _ranges(starts: Tensor, counts: Tensor) -> Tensor:
     """The numbers of all ranges, each from its first number and as many as it says."""
-    starts, counts = torch.tensor(parts).unbind(1)
     shifts = starts - (counts.cumsum(0) - counts)
     return shifts.repeat_interleave(counts) + torch.arange(int(counts.sum()))
 
@@ -203,19 +237,23 @@ def _padded(fed: Sequence[Tensor], given: Sequence[Inputs], rows: Rows, vision: 
 
 def _end_to_end(fed: Sequence[Tensor], given: Sequence[Inputs], rows: Rows, vision: Vision | None) -> dict[str, Any]:
     if vision is None:
-        positions = [torch.arange(len(tokens)) for tokens in fed]
+        lengths = rows.starts.diff().long()
+        positions = _ranges(torch.zeros_like(lengths), lengths)
     else:
-        positions = [vision.positions(tokens, inputs) for tokens, inputs in zip(fed, given, strict=True)]
+        positions = torch.cat(list(map(vision.positions, fed, given)), -1)
     return {
         "input_ids": torch.cat(list(fed))[None],
-        "position_ids": torch.cat(positions, -1).unsqueeze(-2),
+        "position_ids": positions.unsqueeze(-2),
         "rows": rows,
         **joined(given),
     }
 
 
-def _column(name: str, samples: Sequence[Sample], device: torch.device) -> Tensor:
+def _column(name: str, samples: Sequence[Sample], mask: Tensor) -> Tensor:
+    """A column of all samples at the counted tokens, which ``mask`` says of all tokens."""
+    if not samples:
+        return torch.zeros(0)
     if any(name not in sample.columns for sample in samples):
         has = ", ".join(sorted(samples[0].columns)) or "none"
         raise RunError(said("the loss needs the column {name}, but a sample has only {has}", name=name, has=has))
-    return torch.cat([sample.columns[name][sample.mask] for sample in samples] or [torch.zeros(0)]).to(device)
+    return torch.cat([sample.columns[name] for sample in samples])[mask]
