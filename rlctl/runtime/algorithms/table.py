@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from rlctl.common.errors import ConfigError, nearest
@@ -19,13 +20,13 @@ class Algorithm:
 
     function: Callable[..., Any]
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """Names of the tensors that it takes, in order."""
         parameters = inspect.signature(self.function).parameters.values()
         return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
 
-    @property
+    @cached_property
     def options(self) -> tuple[str, ...]:
         """Names of its options."""
         parameters = inspect.signature(self.function).parameters.values()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlctl.config.sections.batch import MicroBatchSize
-from rlctl.runtime.train.microbatch import collate, fed_tokens, split
+from rlctl.runtime.train.microbatch import collate, fed_tokens, prompts_of, split
 from rlctl.runtime.types import Sample
 
 CPU = torch.device("cpu")
@@ -32,6 +32,13 @@ NONE = sample([3, 4, 2], [0, 0, 0], weight=[2.0, 2.1, 2.2])
 @pytest.mark.parametrize(("of", "tokens"), [(A, 4), (B, 2), (NONE, 1), (sample([7], [0]), 0)])
 def test_a_sample_is_fed_up_to_its_last_counted_token(of: Sample, tokens: int) -> None:
     assert fed_tokens([of]) == [tokens]
+
+
+def test_samples_together_are_fed_as_each_alone() -> None:
+    several = [NONE, A, sample([7], [0]), B, NONE]
+    assert fed_tokens(several) == [width for each in several for width in fed_tokens([each])]
+    assert prompts_of(several) == [prompt for each in several for prompt in prompts_of([each])]
+    assert [len(prompt) // 8 for prompt in prompts_of(several)] == [0, 2, 0, 1, 0]
 
 
 def test_end_to_end_has_no_padding() -> None:
