@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import lt
 from typing import cast
 
@@ -46,7 +46,7 @@ class Series:
         last_pulled = int(-37 / math.log(weight)) + 1  # from there on 1 - weight ** step is 1 in double precision
         pulled = min(len(values), last_pulled)
         means[:pulled] /= 1 - weight ** np.arange(1, pulled + 1)
-        return Series(self.steps, means.tolist())
+        return Series(self.steps, array("d", means.tobytes()))
 
     def thinned(self, most: int) -> Series:
         """At most ``most`` points (4 or more) of the same look: the lowest and the highest of equal parts, in their order.
@@ -58,10 +58,10 @@ class Series:
         import numpy as np
 
         values = np.asarray(self.values, dtype=float)
-        edges = np.arange(most // 2 + 1) * len(values) // (most // 2)
-        parts = [slice(start, end) for start, end in pairwise(edges)]
-        ends = [(part.start + values[part].argmin(), part.start + values[part].argmax()) for part in parts]
-        picked = sorted({int(index) for pair in ends for index in pair})
+        length = -(-len(values) // (most // 2))
+        rows = np.pad(values, (0, -len(values) % length), mode="edge").reshape(-1, length)
+        ends = np.stack([rows.argmin(axis=1), rows.argmax(axis=1)]) + length * np.arange(len(rows))
+        picked = np.unique(ends).tolist()
         return Series([int(self.steps[index]) for index in picked], [float(values[index]) for index in picked])
 
     def extremes(self) -> tuple[float, float]:
@@ -70,6 +70,11 @@ class Series:
 
         values = np.asarray(self.values, dtype=float)
         return float(values.min()), float(values.max())
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether all of its values are 0."""
+        return not len(self) or self.extremes() == (0.0, 0.0)
 
     def between(self, first: float, last: float) -> Series:
         """The part of it from one step to another, both among it."""
@@ -158,7 +163,8 @@ class StepTable:
         there = ~np.isnan(values)
         if there.all():
             return Series(self.steps, column)
-        return Series(np.asarray(self.steps)[there].tolist(), values[there].tolist())
+        steps = np.asarray(self.steps)[there]
+        return Series(array("q", steps.tobytes()), array("d", values[there].tobytes()))
 
     def last(self, name: str) -> float | None:
         """The newest value of a metric; None where the newest step has none."""

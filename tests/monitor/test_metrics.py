@@ -51,6 +51,23 @@ def test_a_short_series_is_not_thinned() -> None:
     assert series.thinned(4) is series
 
 
+@pytest.mark.parametrize("count", [101, 199, 200, 1000, 1234])
+def test_a_thinned_series_has_the_extremes_of_equal_parts(count: int) -> None:
+    values = [math.sin(step * step) for step in range(count)]
+    thin = Series(range(count), values).thinned(100)
+    length = math.ceil(count / 50)
+    parts = [range(start, min(start + length, count)) for start in range(0, count, length)]
+    ends = {end for part in parts for end in (min(part, key=values.__getitem__), max(part, key=values.__getitem__))}
+    assert list(thin.steps) == sorted(ends)
+    assert [values[step] for step in thin.steps] == list(thin.values)
+
+
+def test_a_metric_is_zero_if_no_step_has_another_value() -> None:
+    assert Series([1, 2], [0.0, 0.0]).is_zero
+    assert Series([], []).is_zero
+    assert not Series([1, 2, 3], [0.0, 0.0, 0.1]).is_zero
+
+
 def test_smoothing_by_hand() -> None:
     """w = 0.5 over 2, 4, 8: means 1, 2.5, 5.25 over 0.5, 0.75, 0.875."""
     smooth = Series([1, 2, 3], [2.0, 4.0, 8.0]).smoothed(0.5)

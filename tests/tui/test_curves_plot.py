@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlctl.tui.widgets.braille import crossed
 from rlctl.tui.widgets.curves_plot import _cut
 
 SIZE = np.array([10, 8])
@@ -48,3 +49,10 @@ def test_a_line_is_left_out_only_where_none_of_it_is_on_the_canvas(
         assert np.abs(np.array(last) - way[inside][-1]).max() <= 1.1
     for dots in found:
         assert all(0 <= x < SIZE[0] and 0 <= y < SIZE[1] for x, y in dots)
+
+
+def test_a_line_crosses_the_cells_that_its_dots_are_in() -> None:
+    """From the top left dot of 2 x 1 cells to the lowest of the fourth column: one dot a row, half a step rounded up."""
+    found = crossed(np.array([[0, 0]]), np.array([[3, 3]]), 2, 1)
+    assert found.tolist() == [[0x01 | 0x10, 0x04 | 0x80]]
+    assert crossed(np.array([[1, 2]]), np.array([[1, 2]]), 1, 1).tolist() == [[0x20]]

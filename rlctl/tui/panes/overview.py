@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,8 @@ MAIN = "reward/mean"
 """What the large chart shows; of a run that has no reward, its loss, or else its first metric."""
 SPARK = (28, 6, 11)
 """Fewest cells of a small chart, and its fewest and most lines."""
+TURN_SECONDS = 0.01
+"""Between the drawing of two charts."""
 INSTEAD = ("policy/loss", "sft/loss", "loss")
 FIRST_METRICS = (
     "response/length_mean",
@@ -143,7 +146,7 @@ class OverviewPane(Pane):
         self.query_one("#nothing").set_class(not has_steps, "-told")
         self.query_one("#top").set_class(has_steps, "-told")
         self._left = view.seconds_left if info is not None and info.status == "running" else None
-        self._show_tiles()
+        self.call_after_refresh(self._show_tiles)  # their panel has no size before it is seen
         told, seconds = ribbon(stage.steps, self.size.width - 5)
         self._tell("#timeline", told)
         self.query_one("#timeline").border_title = say("a step takes {time}").format(time=seconds)
@@ -152,7 +155,7 @@ class OverviewPane(Pane):
         self.query_one("#shares").border_title = say("groups and responses")
         self.query_one("#groups").set_class(bool(str(shares)) or self._rewards_of is not None, "-told")
         self._show_curves(stage)
-        self._read_rewards(view, stage.name)
+        self.call_after_refresh(self._read_rewards, view, stage.name)
 
     def _ask_changes(self, view: RunView, codes: tuple[str, ...]) -> None:
         """Read what the advices would change, where they are others than before."""
@@ -161,7 +164,7 @@ class OverviewPane(Pane):
             return
         self._asked = asked
         if asked[1]:
-            self._read_changes(view.folder, asked)
+            self.call_after_refresh(self._read_changes, view.folder, asked)
 
     @work(thread=True, exclusive=True, group="changes")
     def _read_changes(self, folder: Path, asked: tuple[str, tuple[str, ...]]) -> None:
@@ -243,13 +246,12 @@ class OverviewPane(Pane):
         main = next((name for name in (MAIN, *INSTEAD) if name in known), next(iter(known), MAIN))
         chart = self.query_one("#main", Spark)
         chart.metric = main
-        chart.show(stage.steps.series(main), _evaluations(stage) if main == MAIN else EMPTY)
         names = [name for name in FIRST_METRICS if name in known]
         if not names and main != MAIN:
             names = [name for name in known if name != main][:6]
         names += [name for name in stage.evaluations.columns if name.endswith(("accuracy", "reward"))][:2]
         series = {name: stage.table_of(name).series(name) for name in names}
-        zero = [name for name, found in series.items() if not any(found.values)]
+        zero = [name for name, found in series.items() if found.is_zero]
         self._tell("#zero", say("0 throughout: {names}").format(names=", ".join(map(plain, zero))) if zero else "")
         shown = [name for name in names if name not in zero]
         sparks = {spark.metric: spark for spark in self.query("#sparks Spark").results(Spark)}
@@ -257,9 +259,16 @@ class OverviewPane(Pane):
             self.query("#sparks Spark").remove()
             sparks = {name: Spark(name) for name in shown}
             self.query_one("#sparks").mount_all(sparks.values())
-        for name, spark in sparks.items():
-            spark.show(series[name])
         self._lay_out(len(sparks))
+        shown_now = [(chart, stage.steps.series(main), _evaluations(stage) if main == MAIN else EMPTY)]
+        self._draw_each([*shown_now, *((spark, series[name], EMPTY) for name, spark in sparks.items())])
+
+    @work(exclusive=True, group="charts")
+    async def _draw_each(self, charts: Sequence[tuple[Spark, Series, Series]]) -> None:
+        """Draw one chart after another, with a turn for keys between them: together, those of a long run hold a key up."""
+        for chart, series, marks in charts:
+            chart.show(series, marks)
+            await asyncio.sleep(TURN_SECONDS)
 
     def _lay_out(self, count: int) -> None:
         """Give small charts as few rows as fit, filled evenly, and more lines where the screen is tall."""

@@ -5,7 +5,10 @@ A tab is a line of ``PANES`` and a module of ``rlctl.tui.panes``. What is done t
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from rlctl.editing.session import Session
 
 EVERY_SECONDS = 1.0
+TURN_SECONDS = 0.1
+"""How long the thread that reads waits for the app, at most."""
 PROGRESS_SECONDS = 0.3
 """How long one word of how far a long log has been read stands, at least."""
 LONG = 8 << 20
@@ -151,7 +156,8 @@ class MonitorScreen(RunActions):
         self.title = self.folder.name
         self.query_one(Tabs).can_focus = False  # keys belong to the pane in sight, also after a click on its tab
         self.pane.focus_first()
-        self._poll()
+        self._loop = asyncio.get_running_loop()
+        self.call_after_refresh(self._poll)  # a thread that reads would hold up the first frame
         self.set_interval(EVERY_SECONDS, self._poll)
 
     @property
@@ -176,6 +182,7 @@ class MonitorScreen(RunActions):
             if first and self._whole.log.size > LONG:
                 self.post_message(self.News(RunView.newest(self.folder), batch, state))
             while (batch := self._whole.read()).bytes and not get_current_worker().is_cancelled:
+                self._let_app()
                 if first:  # nobody looks at it yet
                     self._whole.take(batch)
                     if time.monotonic() - told > PROGRESS_SECONDS:
@@ -187,6 +194,13 @@ class MonitorScreen(RunActions):
             state = replace(state, problem=f"{error.filename}: {error.strerror}")
         self.post_message(self.News(self._whole, batch, state))
         self.post_message(self.Looked())
+
+    def _let_app(self) -> None:
+        """Wait until the app has drawn what it is drawing, which takes twice as long while a thread computes."""
+        turn = threading.Event()
+        with suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(turn.set)
+            turn.wait(TURN_SECONDS)
 
     @on(Progress)
     def _show_progress(self, message: Progress) -> None:

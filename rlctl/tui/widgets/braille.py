@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rlctl.monitor.metrics import Series
+
+if TYPE_CHECKING:
+    import numpy as np
 
 BLANK = 0x2800
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
@@ -34,24 +37,30 @@ class Frame:
 
 
 def curve(series: Series, frame: Frame) -> list[list[int]]:
-    """The bits of each cell of a curve, row by row."""
-    cells = [[0] * frame.width for _ in range(frame.height)]
-    if not frame.width or not frame.height:
-        return cells
+    """The bits of each cell of a curve, row by row; a point alone is a dot."""
+    if not len(series) or not frame.width or not frame.height:
+        return [[0] * frame.width for _ in range(frame.height)]
+    import numpy as np
+
     points = series.thinned(frame.width * 4)
-    places = [frame.place(step, value) for step, value in zip(points.steps, points.values, strict=True)]
-    for x, y in _dots(places):
-        cells[y // 4][x // 2] |= DOTS[y % 4][x % 2]
+    places = np.array([frame.place(step, value) for step, value in zip(points.steps, points.values, strict=True)])
+    starts, ends = (places[:-1], places[1:]) if len(places) > 1 else (places, places)
+    found: list[list[int]] = crossed(starts, ends, frame.width, frame.height).tolist()
+    return found
+
+
+def crossed(starts: np.ndarray, ends: np.ndarray, width: int, height: int) -> np.ndarray:
+    """The bits of each cell that lines between dots cross: of all lines at once, because dot by dot takes ten times as long."""
+    import numpy as np
+
+    bits, rows, columns = np.array(DOTS, np.uint8), len(DOTS), len(DOTS[0])
+    counts = np.abs(ends - starts).max(axis=1) + 1
+    line = np.repeat(np.arange(len(counts)), counts)
+    along = (np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts)) / np.maximum(counts - 1, 1)[line]
+    x, y = np.floor(starts[line] + along[:, None] * (ends - starts)[line] + 0.5).astype(int).T
+    cells = np.zeros((height, width), np.uint8)
+    np.bitwise_or.at(cells, (y // rows, x // columns), bits[y % rows, x % columns])
     return cells
-
-
-def _dots(places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Every dot of the lines between points; a point alone is a dot."""
-    yield from places[:1]
-    for (x, y), (to_x, to_y) in itertools.pairwise(places):
-        steps = max(abs(to_x - x), abs(to_y - y), 1)
-        for step in range(1, steps + 1):
-            yield x + round((to_x - x) * step / steps), y + round((to_y - y) * step / steps)
 
 
 def blocks(values: Sequence[float], width: int, scale: tuple[float, float] | None = None) -> str:

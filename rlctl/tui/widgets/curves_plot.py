@@ -20,11 +20,7 @@ from textual_plot import PlotWidget
 from textual_plot.plot_widget import Legend
 
 from rlctl.tui.language import say
-
-DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], np.uint8)
-"""The bit of each dot of a braille character, by row and column."""
-BLANK = 0x2800
-"""The braille character without dots; those with dots come after it."""
+from rlctl.tui.widgets.braille import BLANK, DOTS, crossed
 
 
 class CurvesCanvas(Canvas):
@@ -44,15 +40,9 @@ class CurvesCanvas(Canvas):
         points = np.array(list(coordinates), float).reshape(-1, 2, 2)
         if not size.area:
             return
-        rows, columns = DOTS.shape
-        dots = np.array([columns, rows])
+        dots = np.array([len(DOTS[0]), len(DOTS)])
         starts, ends = _cut(points * dots, np.array([size.width, size.height]) * dots)
-        counts = np.abs(ends - starts).max(axis=1) + 1
-        line = np.repeat(np.arange(len(counts)), counts)
-        along = (np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts)) / np.maximum(counts - 1, 1)[line]
-        x, y = np.floor(starts[line] + along[:, None] * (ends - starts)[line] + 0.5).astype(int).T
-        cells = np.zeros((size.height, size.width), np.uint8)
-        np.bitwise_or.at(cells, (y // rows, x // columns), DOTS[y % rows, x % columns])
+        cells = crossed(starts, ends, size.width, size.height)
         for row, column in np.argwhere(cells).tolist():
             self._buffer[row][column] = chr(BLANK + int(cells[row, column]))
             self._styles[row][column] = style

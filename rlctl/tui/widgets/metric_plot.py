@@ -147,6 +147,8 @@ class MetricPlot(Vertical):
 
     def _scaled(self, points: Series, whole: Series) -> Series:
         """Points of a curve on the chosen scale."""
+        if not self.logarithmic and not self.own_range:
+            return points
         steps, values = points.steps, points.values
         low, high = whole.extremes()
         if self.logarithmic:
