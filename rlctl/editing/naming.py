@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from rlctl.adapters.engine.matrix import Spelling, canonical_paths, spellings
+from rlctl.adapters.engine.words import TRL, VLLM
 from rlctl.config import Config
 from rlctl.config.inspect import walk
 
@@ -51,9 +52,20 @@ MEANT = {
 
 @cache
 def all_names(pattern: str) -> tuple[str, ...]:
-    """What any dialect calls the key; what a person means by it first."""
-    names = (name for names in names_of(pattern).values() for name in names)
+    """What any dialect, TRL or vLLM calls the key; what a person means by it first."""
+    names = [name for names in names_of(pattern).values() for name in names]
+    names += _words_of().get(re.sub(r"<[^<>]*>", "", pattern), ())
     return tuple(sorted(names, key=lambda name: MEANT.get(name.rpartition(".")[2]) != pattern))
+
+
+@cache
+def _words_of() -> Mapping[str, tuple[str, ...]]:
+    """The options of TRL and vLLM that mean a key, by the key."""
+    found: dict[str, list[str]] = {}
+    for word, keys in (*TRL.items(), *VLLM.items()):
+        for key in keys:
+            found.setdefault(key, []).append(word)
+    return {key: tuple(words) for key, words in found.items()}
 
 
 @cache

@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
 
+from rich import _wrap
 from textual import _ansi_sequences, on, work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -26,7 +27,7 @@ from rlctl.common.errors import RlctlError, UsageError
 from rlctl.common.language import LANGUAGES
 from rlctl.common.messages.reasons import said
 from rlctl.tui import settings, themes
-from rlctl.tui.language import LANGUAGE, say
+from rlctl.tui.language import LANGUAGE, WORD, say
 from rlctl.tui.navigation import Opening
 from rlctl.tui.safe_lines import SafeLines
 from rlctl.tui.widgets.footer import Footer
@@ -205,6 +206,8 @@ class RlctlApp(App[RlctlError]):
         for sequence in TAKEN_FOR_LETTERS:
             cast("dict[str, Any]", _ansi_sequences.ANSI_SEQUENCES_KEYS).pop(sequence, None)
         ScrollBar.renderer = ThinScrollBarRender
+        if LANGUAGE == "zh":
+            _wrap.re_word = WORD
         sys.setswitchinterval(SWITCH_SECONDS)
         gc.set_threshold(YOUNG)
         self.theme_changed_signal.subscribe(self, lambda theme: settings.choose("theme", theme.name))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.cells import cell_len
 
 from rlctl.common.language import chosen
@@ -36,3 +38,13 @@ def shortened(text: str, cells: int) -> str:
 def padded(text: str, cells: int) -> str:
     """The text with spaces after it, up to a width: a Chinese character takes two cells."""
     return text + " " * (cells - cell_len(text))
+
+
+_OPEN, _CLOSE = "（《「『【〈“‘", "，。；：？！、）》」』】〉”’…％"
+_WIDE = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef"
+WORD = re.compile(
+    rf"\s*(?:[{_OPEN}]*(?:[^\s{_WIDE}{_OPEN}{_CLOSE}]+|(?![{_OPEN}{_CLOSE}])[{_WIDE}])[{_CLOSE}]*|[{_OPEN}{_CLOSE}]+)\s*"
+)
+"""What a line is not broken within: a Chinese character with the punctuation that belongs to it, or a word between them.
+
+Rich breaks at spaces only, which leaves lines of Chinese half empty."""

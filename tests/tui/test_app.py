@@ -299,8 +299,12 @@ def test_a_value_is_told_from_its_name_in_every_depth(depth: str, file: Path, mo
         rows = [row for row in screen.query(FieldRow) if row.display]
         values = [value for row in rows for value in row.query("FieldInput, SelectCurrent #label")]
         assert len({type(value) for value in values}) > 1, "typed and chosen ones"
-        for value in values:
-            assert value.styles.color == Color.parse(screen.app.get_css_variables()["primary"]) != screen.styles.color
+        looks = screen.app.get_css_variables()
+        for row in rows:
+            look = Color.parse(looks["primary" if row.view.changed else "text-muted"])
+            for value in row.query("FieldInput, SelectCurrent #label"):
+                assert value.styles.color == look != screen.styles.color
+        assert {row.view.changed for row in rows} == {True, False}
 
     drive(RlctlApp(session=Session.open(file)), act)
 

@@ -136,6 +136,48 @@ def test_a_field_is_found_by_what_a_dialect_calls_it(file: Path) -> None:
     drive(RlctlApp(session=Session.open(file)), act)
 
 
+def test_a_field_is_found_by_what_trl_calls_it(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("slash", *"num_generations")
+        await settled(screen, pilot)
+        assert screen.rows[0].view.path == ("batch", "responses_per_prompt")
+        screen.query_one("#search", Input).value = "learning_rate"
+        await settled(screen, pilot)
+        assert screen.rows[0].view.path == ("train", "optimizer", "lr")
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_columns_fit_again_after_the_form_was_hidden(file: Path) -> None:
+    """Saving in another format from the port view leads back to a form that was laid out while nobody saw it."""
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("p")
+        await settled(screen, pilot)
+        await screen._show_form()  # as after a file was read again
+        await pilot.press("escape")
+        await settled(screen, pilot)
+        width = screen.query_one("#form").size.width
+        for found in screen.rows:
+            columns = found._columns
+            assert 3 + columns.name + 2 + columns.value + 2 + columns.unit + 2 + columns.key <= width + 2
+
+    drive(RlctlApp(session=Session.open(file)), act, (80, 24))
+
+
+def test_the_search_line_takes_no_room_from_the_columns(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        def widths() -> set[int]:
+            return {row.size.width for row in screen.query(FieldRow) if row.display}
+
+        before = widths()
+        await pilot.press("slash")
+        await settled(screen, pilot)
+        assert widths() == before
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
 def test_a_finding_leads_to_its_field(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         screen.session.set(("batch", "mini_batch_responses"), 5)

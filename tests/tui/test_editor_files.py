@@ -14,6 +14,7 @@ import pytest
 from textual.widgets import Button, Input, OptionList, Static, TextArea
 
 from rlctl.editing import recovery
+from rlctl.editing.planning import Before
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.dialogs.ask import ChooseScreen, TextScreen
@@ -22,7 +23,7 @@ from rlctl.tui.panes.findings import FindingsPane
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.launch import LaunchScreen, StartingScreen
 from rlctl.tui.widgets.path_suggester import completed
-from tests.tui.conftest import drive, settled
+from tests.tui.conftest import drive, settled, text_of
 from tests.tui.test_editor import FILE, row
 
 
@@ -220,6 +221,24 @@ def test_a_plan_is_shown_before_a_launch_and_what_refuses_it(file: Path) -> None
         await pilot.press("escape")
         await pilot.pause()
         assert screen.app.screen is screen
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_what_an_earlier_run_had_otherwise_takes_a_line_a_key(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = (f"stages: {[{'name': 'sft', 'rows': list(range(500))}]} -> []", *(f"key{n}: 1 -> 2" for n in range(7)))
+    monkeypatch.setattr(
+        "rlctl.tui.screens.launch.before", lambda config: Before("finished", Path("runs/demo"), changed)
+    )
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("f9")
+        await settled(screen, pilot)
+        shown = text_of(screen.app)
+        assert re.search(r"    stages: .*….* -> \[\]", shown)
+        assert "key3: 1 -> 2" in shown
+        assert "key4" not in shown
+        assert "and 3 more" in shown
 
     drive(RlctlApp(session=Session.open(file)), act)
 

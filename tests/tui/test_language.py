@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich._wrap import divide_line
 from rich.cells import cell_len
 
 import rlctl
@@ -23,6 +25,7 @@ from rlctl.common.report_lines import Cause
 from rlctl.config import Config, chinese, config_from
 from rlctl.config.inspect import walk
 from rlctl.runtime.reporting.metrics import METRICS
+from rlctl.tui.language import WORD
 from rlctl.tui.panes import findings
 from rlctl.tui.screens.monitor import PANES
 from rlctl.tui.widgets.pages import numbered
@@ -131,6 +134,19 @@ def test_layouts_hold_where_characters_take_two_cells(pages: dict[str, dict[str,
     for line in pages["start"]["list"].splitlines():
         if line.startswith("▊"):
             assert cell_len(line) == 78, "boxes close"
+
+
+def test_lines_of_chinese_are_broken_between_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rich._wrap.re_word", WORD)
+    text = "本机不存在以下 6 个路径：data/math.jsonl（第 85 行）、data/code.jsonl。请改正路径；相对路径从运行 rlctl 的目录算起"
+    places = [0, *divide_line(text, 20), len(text)]
+    lines = [text[start:end] for start, end in itertools.pairwise(places)]
+    assert "".join(lines) == text
+    assert all(cell_len(line.rstrip()) <= 20 for line in lines)
+    assert lines[0] == "本机不存在以下 6 个"
+    assert not any(line[0] in "，。；：、）" for line in lines), "a line does not begin with what ends a part"
+    assert not any(line.rstrip()[-1] in "（" for line in lines)
+    assert [line for line in lines if "data/math.jsonl" in line], "a path that fits a line is whole"
 
 
 def test_a_finding_of_no_message_begins_with_what_its_code_means(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import os
 import re
@@ -9,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 import pytest
 from textual.widgets import Input, OptionList
 
+from rlctl.monitor.watching import Batch, RunView
 from rlctl.runs.record import began
 from rlctl.runtime.reporting.sample_files import STEP, SampleFiles
 from rlctl.runtime.stopping import STOP_FILE
@@ -87,6 +91,67 @@ def test_evaluations_of_a_reward_that_is_a_number_have_a_curve(run: Path) -> Non
     drive(RlctlApp(run=run), act)
 
 
+def test_keys_get_a_turn_between_two_charts(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn together, the charts of a long run would hold up a key."""
+    metrics = {"reward/mean": 1.0, "policy/entropy": 2.0, "policy/grad_norm": 3.0, "time/step": 3.0}
+    writer(run).emit("step", step=9, total_steps=20, metrics=metrics)
+    told: list[str] = []
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        monkeypatch.setattr(Spark, "_draw", lambda spark: told.append(spark.metric))
+
+        async def other() -> None:
+            while True:
+                told.append("")
+                await asyncio.sleep(0.001)
+
+        task = asyncio.create_task(other())
+        writer(run).emit("step", step=10, total_steps=20, metrics=metrics)
+        screen._poll()
+        await settled(screen, pilot)
+        task.cancel()
+        first, last = told.index("reward/mean"), told.index("policy/grad_norm")
+        assert [name for name, _ in itertools.groupby(told[first : last + 1])][::2] == [
+            "reward/mean",
+            "policy/entropy",
+            "policy/grad_norm",
+        ]
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_the_thread_that_reads_waits_while_the_app_is_busy(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (run / "events.jsonl").open("a") as file:
+        file.writelines(
+            f'{{"time": 1, "kind": "step", "stage": "grpo", "step": {step}, "metrics": {{"reward/mean": 0.5, "x": "{"." * 900}"}}}}\n'
+            for step in range(9, 5009)
+        )
+    whole, read = threading.Event(), RunView.read
+    counted: list[int] = []
+
+    def counting(view: RunView) -> Batch:
+        counted.append(len(counted))
+        whole.set()
+        return read(view)
+
+    monkeypatch.setattr(RunView, "read", counting)
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        counted.clear()
+        whole.clear()
+        screen._whole._clear()
+        screen._whole.log.position = 0
+        screen._poll()
+        await asyncio.sleep(0)
+        assert whole.wait(5)
+        time.sleep(0.08)  # as a frame that takes long: the app's own thread does nothing else
+        assert len(counted) == 1
+        await settled(screen, pilot)
+        assert len(counted) > 4
+
+    drive(RlctlApp(run=run), act)
+
+
 def test_it_follows_the_run(run: Path) -> None:
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         writer(run).emit("step", step=9, total_steps=20, metrics={"reward/mean": 0.9, "time/step": 3.0})
@@ -142,14 +207,19 @@ def test_metrics_are_a_grid_of_charts_and_open_on_the_reward(run: Path) -> None:
         grid = screen.query_one(MetricGrid)
         assert grid.has_focus
         assert [name for name, _ in grid.charts] == [
-            "group/equal_share", "reward/mean", "time/rollout", "time/step", "time/train",
+            "reward/mean", "group/equal_share", "time/rollout", "time/step", "time/train",
         ]  # fmt: skip
         shown = text_of(screen.app)
         assert "─ group/equal_share ─" in shown
         assert "0 throughout: policy/never" in shown
+        footer = shown.splitlines()[-1]
+        assert "enter Large" in footer
+        assert "Log scale" not in footer, "what does nothing in the grid is not offered"
         await pilot.press("right", "right", "enter")
         await settled(screen, pilot)
         assert screen.query_one(MetricPlot).metrics == ["time/rollout"]
+        await settled(screen, pilot)
+        assert "Log scale" in text_of(screen.app).splitlines()[-1]
 
     drive(RlctlApp(run=run), act)
 

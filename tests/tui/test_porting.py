@@ -17,11 +17,12 @@ from textual.widgets import Input, OptionList, Select, TabbedContent, TextArea
 from rlctl.cli import tui as command
 from rlctl.common.errors import UsageError
 from rlctl.common.report import fact_in
+from rlctl.editing.deviations import Deviation, Outlook
 from rlctl.editing.session import Draft, Session
 from rlctl.translation.translate import FACTS
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.dialogs.facts import MEANINGS, FactsScreen
-from rlctl.tui.dialogs.save_as import SaveAsScreen
+from rlctl.tui.dialogs.save_as import SaveAsScreen, lines_of
 from rlctl.tui.dialogs.wanted import WantedScreen
 from rlctl.tui.panes.preview import PreviewPane
 from rlctl.tui.screens.editor import EditorScreen
@@ -164,6 +165,34 @@ def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(fi
     saved = Session.open(file.with_name("run.roll.yaml"))
     assert saved.dialect.startswith("roll")
     assert saved.config.schedule.total_steps == 20
+
+
+def test_the_list_of_what_changes_begins_with_the_gravest() -> None:
+    keys = ("data.train[0].split", "checkpoint.export", "algorithm.old_log_probs", "data.seed")
+    found = Outlook(None, "", tuple(Deviation(key, "1", "2", "", changes_training=True) for key in keys), {})
+    listed = [line.partition(":")[0].strip() for line in lines_of(found)]
+    assert listed[1:5] == ["algorithm.old_log_probs", "data.train[0].split", "data.seed", "checkpoint.export"]
+
+
+def test_a_port_that_is_saved_leads_back_to_the_form(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("p", "n")
+        await settled(screen, pilot)
+        assert not screen.query_one("#form").region.width, "the port has the whole screen"
+        await pilot.press("S")
+        await settled(screen, pilot)
+        dialog = screen.app.screen
+        assert isinstance(dialog, SaveAsScreen)
+        assert dialog.query_one(".box").region.width >= 72, "a narrow box breaks each line of the list"
+        while dialog is screen.app.screen:
+            dialog._save()
+            await settled(screen, pilot)
+        await settled(screen, pilot)
+        assert screen.session.dialect.startswith("verl")
+        assert screen.query_one("#form").region.width
+        assert screen.query_one(SectionTree).has_focus
+
+    drive(RlctlApp(session=Session.open(file)), act, (80, 24))
 
 
 def test_saving_as_proposes_the_dialect_that_is_looked_at_and_a_name_that_no_file_has(file: Path) -> None:

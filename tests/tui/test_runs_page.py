@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.coordinate import Coordinate
 from textual.widgets import DataTable, Input, Static, TabbedContent
 
 from rlctl.monitor.watching import RunView
 from rlctl.runs.record import began
 from rlctl.tui.app import RlctlApp, desktop_notice
+from rlctl.tui.language import shortened
 from rlctl.tui.run_rows import COLUMNS, RunRows, matching
-from rlctl.tui.screens.compare import CompareScreen, compare
+from rlctl.tui.screens.compare import CompareScreen, compare, told_apart
 from rlctl.tui.screens.monitor import MonitorScreen
 from rlctl.tui.screens.runs import RunsScreen
 from rlctl.tui.widgets.metric_plot import MetricPlot
-from tests.tui.conftest import drive, settled
+from rlctl.tui.widgets.run_texts import LONGEST_NAME
+from tests.tui.conftest import drive, settled, text_of
 
 CONFIG = "rlctl: 1\nrun: {{name: {name}}}\nmodel: {{path: m}}\ndata: {{train: [{{path: t.parquet}}]}}\ntrain: {{optimizer: {{lr: {rate}}}}}\n"
 
@@ -191,6 +194,31 @@ def test_a_config_that_cannot_be_read_does_not_hide_the_metrics(folder: Path) ->
         assert [source.name for source in page.compared.sources] == ["first", "third"]
 
     drive(RlctlApp(runs_folder=folder), act, (80, 24))
+
+
+def test_runs_of_one_name_are_listed_by_their_folders(folder: Path) -> None:
+    record = folder / "second" / "run.json"
+    record.write_text(record.read_text().replace('"second"', '"first"'))
+
+    async def act(screen: Any, pilot: Any) -> None:
+        found = [shortened(str(folder / name), LONGEST_NAME) for name in ("first", "second")]
+        shown = text_of(screen.app)
+        assert all(name in shown for name in found)
+        await pilot.press("a")
+        page = screen.app.screen
+        await settled(page, pilot)
+        table = page.query_one(DataTable)
+        names = {str(table.get_cell_at(Coordinate(number, 1))) for number in range(table.row_count)}
+        assert names == {*found, "third"}
+
+    drive(RlctlApp(runs_folder=folder), act)
+
+
+def test_two_runs_of_one_name_are_told_apart() -> None:
+    assert told_apart(Path("runs/a"), Path("runs/b")) == ("a", "b")
+    assert told_apart(Path("runs/a"), Path("old/runs/a")) == ("runs/a", "old/runs/a")
+    assert told_apart(Path("/x/one/a"), Path("/x/two/a")) == ("one/a", "two/a")
+    assert told_apart(Path("runs/a"), Path("runs/a")) == ("runs/a", "runs/a")
 
 
 def test_the_start_page_filters_what_it_lists(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

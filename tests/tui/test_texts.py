@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from rlctl import runs
 from rlctl.common.report import Bucket, Entry
 from rlctl.monitor.metrics import EMPTY, Series, StepTable
+from rlctl.monitor.watching import RunView
 from rlctl.tui.panes.events import event_line
 from rlctl.tui.widgets.batch_flow import Box, in_boxes
 from rlctl.tui.widgets.braille import BLANK
 from rlctl.tui.widgets.port_table import PortLine
-from rlctl.tui.widgets.run_texts import duration, ribbon
+from rlctl.tui.widgets.run_texts import duration, head_text, ribbon
 from rlctl.tui.widgets.spark import MANY, drawn, number
 from rlctl.tui.zh import ZH
+from tests.tui import recorded
 
 FLOW = [
     Box("1,024", "prompts"), Box("5,120", "responses", "×5"), Box("4", "mini-batches", "÷1,280"),
@@ -107,3 +110,18 @@ def test_durations_are_in_the_language_of_the_reader(monkeypatch: pytest.MonkeyP
     assert [duration(seconds) for seconds in (3.24, 42, 185, 7400)] == ["3.2 s", "42 s", "3 min 05 s", "2 h 03 min"]
     monkeypatch.setattr("rlctl.tui.widgets.run_texts.say", ZH.__getitem__)
     assert [duration(seconds) for seconds in (42, 185, 7400)] == ["42 秒", "3 分 05 秒", "2 小时 03 分"]
+
+
+def test_a_long_mapping_of_an_event_is_cut_and_a_message_is_not() -> None:
+    stages = {"sft": {f"metric_{number}": number for number in range(50)}}
+    line = event_line({"time": 0, "kind": "run_ended", "stages": stages, "cause": "x" * 500})
+    assert "metric_3 3" in line
+    assert "metric_40" not in line
+    assert "…" in line
+    assert "x" * 500 in line
+
+
+def test_the_head_of_a_finished_run_is_one_line_in_a_narrow_terminal() -> None:
+    run = recorded.FOLDER
+    head = head_text(RunView(run).read_whole(), runs.inspect(run), recorded.ended(), name="addition", width=78)
+    assert head.splitlines() == ["addition  ✓ finished  stage grpo  step 100/100  ━━━━━━ 100%  took 10 min 17 s"]

@@ -117,7 +117,6 @@ class TextScreen(Dialog[bool]):
 
     DEFAULT_CSS = """
     TextScreen { align: center middle; }
-    TextScreen .box { width: 90%; max-width: 120; height: 80%; }
     TextScreen TextArea { height: 1fr; }
     TextScreen .problem { color: $error; height: auto; max-height: 6; }
     """

@@ -26,7 +26,7 @@ class HelpScreen(Dialog[None]):
     HelpScreen { align: center middle; }
     HelpScreen > VerticalScroll {
         width: 90%; max-width: 100; height: auto; max-height: 90%;
-        padding: 1 2; border: round $primary; background: $background;
+        padding: 0 2; border: round $primary; border-title-color: $primary; background: $background;
     }
     HelpScreen .title { text-style: bold; margin-top: 1; }
     HelpScreen .keys { height: auto; }
@@ -55,7 +55,9 @@ class HelpScreen(Dialog[None]):
             )
 
     def on_mount(self) -> None:
-        self.query_one(VerticalScroll).focus()
+        box = self.query_one(VerticalScroll)
+        box.border_title = say("Help")
+        box.focus()
 
 
 def _told(screen: Screen[Any]) -> Iterator[str]:

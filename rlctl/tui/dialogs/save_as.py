@@ -17,6 +17,7 @@ from textual.widgets import Button, Input, Label, Select, Static
 
 from rlctl.common.errors import RlctlError
 from rlctl.common.filenames import SCRIPT_ENDINGS, expanded, is_there
+from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import fact_in
 from rlctl.common.secrets import redacted
 from rlctl.config.chinese import in_words
@@ -47,8 +48,6 @@ class SaveAsScreen(Dialog["Named | None"]):
 
     DEFAULT_CSS = """
     SaveAsScreen { align: center middle; }
-    SaveAsScreen .box { width: 90%; max-width: 110; height: 80%; }
-    SaveAsScreen.-low .box { height: 100%; }
     SaveAsScreen Line, SaveAsScreen Select { margin-bottom: 1; }
     SaveAsScreen.-low Line, SaveAsScreen.-low Select { margin-bottom: 0; }
     SaveAsScreen VerticalScroll { height: 1fr; margin-top: 1; }
@@ -195,7 +194,7 @@ class SaveAsScreen(Dialog["Named | None"]):
 
 
 def lines_of(found: Outlook) -> Iterator[str]:
-    """The list of what changes: what changes training first, each with its reason."""
+    """The list of what changes: what changes training first, the gravest of it before the rest, each with its reason."""
     if found.refusal:
         yield found.refusal
         return
@@ -205,6 +204,7 @@ def lines_of(found: Outlook) -> Iterator[str]:
     }
     for trains, head in heads.items():
         some = [one for one in found.deviations if one.changes_training is trains]
+        some.sort(key=lambda one: (rank_of(one.key) or Rank.NAMES).place)
         if some:
             yield head.format(count=len(some))
             yield from (f"  {_line(one)}" for one in some)

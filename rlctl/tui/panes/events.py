@@ -22,6 +22,8 @@ COLORS = {"failure": "error", "advisory": "warning"}
 """Of the kinds of events that need attention."""
 KIND_AT = 10
 """Cells before the kind of an event: its time."""
+LONGEST = 100
+"""Most characters of a mapping in a line."""
 
 
 class EventsPane(Pane):
@@ -63,8 +65,14 @@ def event_line(event: dict[str, Any]) -> str:
     rest = {key: value for key, value in event.items() if key not in ("time", "kind") and value not in ("", None)}
     if "first_step" in rest:
         rest |= {"step": f"{rest.pop('first_step')}-{rest.get('step', '')}"}
-    told = "  ".join(f"{key}={_short(value)}" for key, value in rest.items())
+    told = "  ".join(f"{key}={_cut(value)}" for key, value in rest.items())
     return plain(f"{when}  {event['kind']:<14} {told}")
+
+
+def _cut(value: Any) -> str:
+    """A value for reading; the beginning of a long mapping, which events.jsonl has whole."""
+    told = _short(value)
+    return f"{told[:LONGEST]}…" if isinstance(value, dict) and len(told) > LONGEST else told
 
 
 def _short(value: Any) -> str:

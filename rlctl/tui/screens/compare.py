@@ -10,6 +10,7 @@ from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.markup import escape
 from textual.message import Message
 from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 
@@ -57,14 +58,24 @@ def compare(first: Path, second: Path) -> Compared:
     except (RlctlError, OSError) as error:
         problem = shown(error)
     sources = []
-    for folder in (first, second):
+    for folder, name in zip((first, second), told_apart(first, second), strict=True):
         try:
             stage = RunView(folder).read_whole().stage
         except OSError as error:
             problem = "\n".join(part for part in (problem, shown(error)) if part)
         else:
-            sources += [Source(folder.name, stage)] if stage is not None else []
+            sources += [Source(name, stage)] if stage is not None else []
     return Compared(found, problem, sources)
+
+
+def told_apart(first: Path, second: Path) -> tuple[str, str]:
+    """Names of two runs: of their folders, with as many folders around them as tell them apart."""
+    names = first.name, second.name
+    for count in range(2, max(len(first.parts), len(second.parts)) + 1):
+        if names[0] != names[1]:
+            break
+        names = str(Path(*first.parts[-count:])), str(Path(*second.parts[-count:]))
+    return names
 
 
 class CompareScreen(Page):
@@ -74,7 +85,7 @@ class CompareScreen(Page):
     DEFAULT_CSS = """
     CompareScreen #compare-tabs, CompareScreen DataTable { height: 1fr; }
     CompareScreen #differences-told { height: auto; padding: 0 1; }
-    CompareScreen #key-told { height: auto; max-height: 8; padding: 0 1; border-top: solid $panel; }
+    CompareScreen #key-told { height: auto; max-height: 8; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "tab('config')", say("Config"), id="compare.config"),
@@ -92,6 +103,7 @@ class CompareScreen(Page):
     def __init__(self, first: Path, second: Path) -> None:
         super().__init__()
         self.first, self.second = first, second
+        self._names = told_apart(first, second)
         self.compared: Compared | None = None
 
     def compose(self) -> ComposeResult:
@@ -99,8 +111,8 @@ class CompareScreen(Page):
         with Pages(id="compare-tabs", initial="config"):
             with TabPane(numbered(1, say("Config")), id="config"):
                 yield Static(say("reading both runs ..."), id="differences-told", markup=False)
-                yield Table(id="differences", cursor_type="row", zebra_stripes=True)
-                yield Static("", id="key-told", markup=False)
+                yield Table(id="differences", cursor_type="row", classes="panel")
+                yield Static("", id="key-told", classes="panel", markup=False)
             with TabPane(numbered(2, say("Metrics")), id="metrics"):
                 yield MetricBrowser()
         yield Footer()
@@ -109,7 +121,7 @@ class CompareScreen(Page):
         navigation(self.app).leave_screen(self)
 
     def on_mount(self) -> None:
-        self.title = say("{first} and {second}").format(first=self.first.name, second=self.second.name)
+        self.title = say("{first} and {second}").format(first=self._names[0], second=self._names[1])
         self.query_one(Tabs).can_focus = False
         self.set_focus(self.query_one(DataTable))
         self._read()
@@ -132,7 +144,7 @@ class CompareScreen(Page):
         same = say("the configs mean the same")
         self.query_one("#differences-told", Static).update(compared.problem or (told if compared.differences else same))
         table = self.query_one(DataTable)
-        table.add_columns(say("key"), Text(self.first.name), Text(self.second.name))
+        table.add_columns(say("key"), *map(Text, self._names))
         for item in compared.differences:
             table.add_row(*map(Text, (item.key, _shown(item.first.value), _shown(item.second.value))))
         if compared.sources:
@@ -150,9 +162,11 @@ class CompareScreen(Page):
             told = without_markup(explain(item.key).help)
         except RlctlError:  # the number of stages or entries is no key
             told = ""
-        values = [(self.first.name, item.first.value), (self.second.name, item.second.value)]
+        values = zip(self._names, (item.first.value, item.second.value), strict=True)
         lines = [f"{name}: {_shown(value)}" for name, value in values]
-        self.query_one("#key-told", Static).update("\n".join([item.key, *([told] if told else []), *lines]))
+        panel = self.query_one("#key-told", Static)
+        panel.border_title = escape(item.key)
+        panel.update("\n".join([*([told] if told else []), *lines]))
 
     @on(TabbedContent.TabActivated, "#compare-tabs")
     def _come_into_sight(self) -> None:

@@ -101,6 +101,16 @@ class SearchLine(Line):
         await super().action_submit()
 
 
+class FieldList(VerticalScroll):
+    """The fields; it tells when it has another size."""
+
+    class Resized(Message):
+        """The columns may have other room now."""
+
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())
+
+
 class EditorScreen(EditorFiles):
     """Edits one config."""
 
@@ -114,7 +124,7 @@ class EditorScreen(EditorFiles):
     EditorScreen #glance { height: 1fr; padding: 0; display: none; }
     EditorScreen.-glance #glance { display: block; }
     EditorScreen.-very-wide #middle { width: 1fr; }
-    EditorScreen #search { margin: 0 1; }
+    EditorScreen #search { margin: 0; }  /* Textual takes the margin of one from the width of all */
     EditorScreen #columns { height: 1; padding: 0; color: $text-muted; text-wrap: nowrap; }
     EditorScreen #form { height: 1fr; }
     EditorScreen #flow { height: auto; max-height: 5; border-top: solid $border-blurred; padding-right: 1; display: none; }
@@ -202,6 +212,8 @@ class EditorScreen(EditorFiles):
         self._state = 0
         self._is_checked = False
         """Whether the checks have said something yet: before, nothing is told of errors."""
+        self._columns_width = 0
+        """Cells of the form for which its columns were laid out."""
         self.is_moving = False
         """Whether the cursor is on its way elsewhere: the app lets keys wait for it."""
 
@@ -213,7 +225,7 @@ class EditorScreen(EditorFiles):
                 told = say("search: key, help, or a framework's name")
                 yield SearchLine(placeholder=told, id="search", compact=True)
                 yield Static("", id="columns")
-                yield VerticalScroll(id="form", can_focus=False)
+                yield FieldList(id="form", can_focus=False)
                 yield Static("", id="flow", markup=False)
                 yield Static("", id="hint", markup=False)
             with Vertical(id="side"):
@@ -324,7 +336,7 @@ class EditorScreen(EditorFiles):
 
     def _columns(self, views: list[FieldView], below: KeyPath) -> Columns:
         dialect = self.session.dialect.partition("@")[0]
-        width = self.query_one("#form").size.width or 60
+        self._columns_width = width = self.query_one("#form").size.width or 60
         return Columns.of(views, below, width, "" if dialect == "rlctl" else dialect, self.session.kind)
 
     def _show_frame(self, views: list[FieldView], columns: Columns | None) -> None:
@@ -368,13 +380,14 @@ class EditorScreen(EditorFiles):
 
     def on_resize(self) -> None:
         self._show_title()
-        self.call_after_refresh(self._lay_out)
         self.call_after_refresh(self._show_hint)
         self._show_glance()
 
+    @on(FieldList.Resized)
     def _lay_out(self) -> None:
-        """Give the columns the room that there is now."""
-        if rows := self.rows:
+        """Give the columns the room that there is now, also after another panel has come or gone."""
+        rows, width = self.rows, self.query_one("#form").size.width
+        if rows and width not in (0, self._columns_width):
             columns = self._columns([row.view for row in rows], rows[0].below)
             for row in rows:
                 row.lay_out(columns)

@@ -34,6 +34,7 @@ from rlctl.tui.navigation import navigation
 from rlctl.tui.panes.preview import DIALECTS
 from rlctl.tui.screens.page import Page
 from rlctl.tui.widgets.field_row import FieldRow
+from rlctl.tui.widgets.section_tree import SectionTree
 
 LOOK_SECONDS = 2.0
 """How often the file is looked at."""
@@ -343,8 +344,8 @@ class EditorFiles(Page):
         lines = "\n".join(_changed((item.key, item.first.value, item.second.value)) for item in ordered)
         told = say("The file cannot say all of this config. It would say:\n{lines}").format(lines=lines)
         answers = [
-            ("t", say("Save, and take what the file says; undo brings your values back")),
-            ("k", say("Save, and keep your values here, though the file says otherwise")),
+            ("t", say("Save, and take what the file says")),
+            ("k", say("Save, and keep your values here")),
             ("c", say("Do not save")),
         ]
 
@@ -390,6 +391,9 @@ class EditorFiles(Page):
             again = partial(self._write_as, path, dialect, draft, after, force=True)
             self._ask_over(path, error, None if force else again)
         else:
+            if dialect is not None:  # what the port showed is done
+                self.remove_class("-beside", "-whole")
+                self.query_one(SectionTree).focus()
             self._saved(path, after, keep=False)
 
     def _export(self, path: Path, dialect: str, *, force: bool) -> None:

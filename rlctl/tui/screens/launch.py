@@ -28,7 +28,7 @@ from rlctl.monitor.logs import readable
 from rlctl.runs.launching import Launched, begin, place
 from rlctl.tui.dialogs.ask import Tick
 from rlctl.tui.dialogs.dialog import Dialog
-from rlctl.tui.language import say
+from rlctl.tui.language import say, shortened
 from rlctl.tui.navigation import navigation
 from rlctl.tui.panes.plan import drawn
 from rlctl.tui.widgets.footer import Footer
@@ -38,6 +38,8 @@ from rlctl.tui.widgets.marks import marked
 
 QUIET_SECONDS = 0.4
 """How long nobody types an address before the plan is made for it."""
+CHANGES = 5
+"""Most keys that are named with which an earlier run of this name was made otherwise."""
 EVERY_SECONDS = 0.5
 """How often a starting run is looked for."""
 
@@ -96,11 +98,10 @@ class LaunchScreen(Dialog[None]):
             with Horizontal():
                 if self.session.is_changed:
                     yield Button(say("Save and launch"), id="save", variant="primary", compact=True, disabled=True)
-                    yield Button(say("Launch without saving"), id="go", compact=True, disabled=True)
+                    yield Button(say("Launch without saving (F9)"), id="go", compact=True, disabled=True)
                 else:
                     yield Button(say("Launch (F9)"), id="go", variant="primary", compact=True, disabled=True)
                 yield Button(say("Not now (esc)"), id="cancel", compact=True)
-            yield Footer()
 
     def on_mount(self) -> None:
         self._plan(self.query_one("#address", Input).value.strip())
@@ -149,8 +150,13 @@ class LaunchScreen(Dialog[None]):
             told = say("{folder} has a run of this name ({status}): this one starts under another name.")
             lines += [
                 told.format(folder=there.folder, status=there.status),
-                *(f"    {line}" for line in there.changed[:5]),
+                *(
+                    f"    {shortened(line, max(40, self.size.width * 95 // 100 - 10))}"
+                    for line in there.changed[:CHANGES]
+                ),
             ]
+            if more := len(there.changed) - CHANGES:
+                lines += ["    " + say("and {count} more").format(count=more)] if more > 0 else []
             lines.append("")
         picture = drawn(outlook.planned, max(40, self.size.width - 12))
         return Content("\n").join([*map(marked, lines), picture])

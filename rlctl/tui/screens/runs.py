@@ -28,7 +28,7 @@ from rlctl.tui.widgets.braille import blocks
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
-from rlctl.tui.widgets.run_texts import ASKED, SIGNS, STATUSES, bar, duration
+from rlctl.tui.widgets.run_texts import ASKED, SIGNS, STATUSES, bar, duration, names_of
 from rlctl.tui.widgets.sample_texts import plain
 from rlctl.tui.widgets.spark import Spark
 from rlctl.tui.widgets.table import Table
@@ -91,6 +91,8 @@ class RunsScreen(RunActions):
         self.folder = Path.cwd() if self._rows.others else folder
         """What the title names."""
         self._found: list[Row] | None = None
+        self._names: dict[Path, str] = {}
+        """What each run is called."""
         self._shown: list[Row] = []
         self._ordered: tuple[int, bool] | None = None
         """The order that the heads of the columns tell."""
@@ -141,6 +143,7 @@ class RunsScreen(RunActions):
         self._looking = False
         self._tell_ended(self._found or [], message.rows)
         self._found = message.rows
+        self._names = names_of(row.info for row in message.rows)
         self._show()
 
     def _tell_ended(self, before: list[Row], now: list[Row]) -> None:
@@ -223,7 +226,7 @@ class RunsScreen(RunActions):
         left = "" if row.seconds_left is None else duration(row.seconds_left)
         return (
             Text("✓" if info.folder in self.marked else " ", style=accent),
-            Text(plain(info.name), style="bold" if info.status == "running" else ""),
+            Text(plain(self._names.get(info.folder, info.name)), style="bold" if info.status == "running" else ""),
             Text.assemble((f"{SIGNS[info.status]} ", look), plain(say(STATUSES[info.status]))),
             Text.assemble(f"{step:>9}", (progress, accent if info.status == "running" else muted)),
             Text(plain(row.learned)),

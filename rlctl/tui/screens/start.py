@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -17,7 +18,7 @@ from textual.widgets.option_list import Option
 from rlctl.common.filenames import configs_and_runs, expanded, is_file, is_folder
 from rlctl.common.language import later
 from rlctl.common.messages.reasons import translated
-from rlctl.tui.language import say
+from rlctl.tui.language import padded, say
 from rlctl.tui.navigation import navigation
 from rlctl.tui.screens.page import Page
 from rlctl.tui.widgets.footer import Footer
@@ -101,14 +102,24 @@ class StartScreen(Page):
     def action_refresh(self) -> None:
         from rlctl import runs
         from rlctl.config import presets
-        from rlctl.tui.widgets.run_texts import run_line
+        from rlctl.tui.run_rows import age
+        from rlctl.tui.widgets.run_texts import duration, names_of, run_line
 
         place = self._place
         configs, folders = configs_and_runs(place)
         self._run_places = {folder.parent for folder in folders}
         listed = runs.list_runs(self.folder) if place == Path() and is_folder(self.folder) else []
         known = runs.with_others(listed, folders)
-        found = [Choice("run", str(info.folder), run_line(info)) for info in known[:RUNS]]
+        names = names_of(known)
+        lines = [
+            (run_line(info, names[info.folder]), say("{time} ago").format(time=duration(age(info))))
+            for info in known[:RUNS]
+        ]
+        cells = max((cell_len(line) for line, _ in lines), default=0)
+        found = [
+            Choice("run", str(info.folder), f"{padded(line, cells)}  {began}")
+            for info, (line, began) in zip(known, lines, strict=False)
+        ]
         found += [self._file(path) for path in configs[:FILES]]
         found += [
             Choice("preset", preset.name, f"{preset.name:<16} {translated(preset.title)}") for preset in presets.names()
@@ -156,9 +167,9 @@ class StartScreen(Page):
             told = say("in {folder}; escape leads back")
         elif "run" in known:
             told = ""
-        self.query_one("#start-told", Static).update(
-            told.format(folder=self.folder if self._place == Path() else self._place)
-        )
+        line = self.query_one("#start-told", Static)
+        line.display = bool(told)
+        line.update(told.format(folder=self.folder if self._place == Path() else self._place))
 
     @on(OptionList.OptionSelected)
     def _open(self, message: OptionList.OptionSelected) -> None:

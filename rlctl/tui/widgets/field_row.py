@@ -301,6 +301,7 @@ class FieldRow(Widget, can_focus=True):
 
     def _dress(self) -> None:
         self.set_class(not self.view.applies, "-dormant")
+        self.set_class(self.view.edited or self.view.changed, "-set")
         self.set_class(self._told_below() is not None, "-two")
         self.refresh()
 

@@ -22,6 +22,8 @@ from rlctl.tui.widgets.sample_texts import plain
 
 FIRST = ("reward/mean", "policy/loss", "sft/loss", "loss")
 """What is drawn first: the first of these that there is."""
+OF_THE_PLOT = ("mark", "mark_all", "log_scale", "smooth", "own_range", "plot")
+"""What does nothing in the grid."""
 
 
 class MetricBrowser(Vertical):
@@ -85,6 +87,7 @@ class MetricBrowser(Vertical):
     def action_grid(self) -> None:
         """Show all listed metrics as small charts, or one of them large."""
         self.set_class(not self.is_grid, "-grid")
+        self.refresh_bindings()
         self._plot()
         self.call_after_refresh(self.focus_list)
 
@@ -104,7 +107,7 @@ class MetricBrowser(Vertical):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "clear_filter":
             return self.query_one("#filter").has_focus or bool(self.query_one("#filter", Input).value)
-        return True
+        return not self.is_grid or action not in OF_THE_PLOT
 
     @property
     def _options(self) -> OptionList:
@@ -135,7 +138,8 @@ class MetricBrowser(Vertical):
 
     def _plot(self) -> None:
         if self.is_grid:
-            self.query_one(MetricGrid).show([(name, self._series(name)) for name in self._listed])
+            ordered = sorted(self._listed, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+            self.query_one(MetricGrid).show([(name, self._series(name)) for name in ordered])
             return
         under = [name for name in [self._under] if name is not None and name not in self.marked]
         self.query_one(MetricPlot).show(self._sources, [*self.marked, *under])

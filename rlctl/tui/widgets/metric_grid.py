@@ -32,7 +32,9 @@ class MetricGrid(ScrollView, can_focus=True):
         Binding("right", "move(1)", say("Chart after"), show=False),
         Binding("up", "move_row(-1)", say("Row above"), show=False),
         Binding("down", "move_row(1)", say("Row below"), show=False),
-        Binding("enter", "open", say("Large"), id="metrics.large", tooltip=say("This metric alone")),
+        Binding(
+            "enter", "open", say("Large"), id="metrics.large", key_display="enter", tooltip=say("This metric alone")
+        ),
     ]
 
     class Opened(Message):
@@ -55,8 +57,8 @@ class MetricGrid(ScrollView, can_focus=True):
         """Show metrics as they are now."""
         known = [(name, series) for name, series in found if len(series)]
         under = self.charts[self.at][0] if self.at < len(self.charts) else ""
-        self.charts = [(name, series) for name, series in known if any(series.values)]
-        self.zero = [name for name, series in known if not any(series.values)]
+        self.charts = [(name, series) for name, series in known if not series.is_zero]
+        self.zero = [name for name, series in known if series.is_zero]
         self.at = next((place for place, (name, _) in enumerate(self.charts) if name == under), 0)
         self._lay_out()
 

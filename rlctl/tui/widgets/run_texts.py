@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -22,7 +24,7 @@ from rlctl.monitor.samples import Group
 from rlctl.monitor.watching import RunView, StageView
 from rlctl.runs import RunInfo, Status
 from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
-from rlctl.tui.language import LANGUAGE, padded, say
+from rlctl.tui.language import LANGUAGE, padded, say, shortened
 from rlctl.tui.themes import SERIES
 from rlctl.tui.widgets.braille import blocks
 from rlctl.tui.widgets.marks import marked
@@ -30,13 +32,15 @@ from rlctl.tui.widgets.sample_texts import plain
 
 NAMED = 11
 """Cells of a name in the tile of numbers."""
+LONGEST_NAME = 32
+"""Most cells of a folder that stands for a name."""
 EVIDENCE = 24
 """Most steps whose values stand beside an advice."""
 METRIC_OF = {rule.code: rule.metric for rule in RULES}
 FAILURE_LINES = 3
 LABEL_GAP = 2
 """Cells between two names below the ribbon of phases."""
-WIDE, WIDE_BAR, NARROW_BAR = 100, 20, 8
+WIDE, WIDE_BAR, NARROW_BAR = 100, 20, 6
 """Cells of a wide head, and of the bar of progress in it and in others."""
 
 
@@ -67,10 +71,20 @@ def duration(seconds: float) -> str:
     return say("{hours} h {minutes:02d} min").format(hours=whole // 3600, minutes=whole % 3600 // 60)
 
 
-def run_line(info: RunInfo) -> str:
-    """A run in a line of a list: its status, how far it is, its name."""
+def names_of(known: Iterable[RunInfo]) -> dict[Path, str]:
+    """What each run of a list is called, by its folder: its name, or its folder if another run has this name."""
+    listed = list(known)
+    times = Counter(info.name for info in listed)
+    return {
+        info.folder: info.name if times[info.name] == 1 else shortened(str(info.folder), LONGEST_NAME)
+        for info in listed
+    }
+
+
+def run_line(info: RunInfo, name: str = "") -> str:
+    """A run in a line of a list: its status, how far it is, its name; ``name``: in place of its own."""
     step = f"{info.step}/{info.total_steps}" if info.total_steps else str(info.step)
-    return plain(f"{SIGNS[info.status]} {padded(say(STATUSES[info.status]), 12)}{step:>9}  {info.name}")
+    return plain(f"{SIGNS[info.status]} {padded(say(STATUSES[info.status]), 12)}{step:>9}  {name or info.name}")
 
 
 def head_text(
@@ -115,8 +129,9 @@ def _in_lines(progress: list[str], work: list[str], width: int) -> list[str]:
     if not width:
         return ["   ".join(progress), "   ".join(work)]
     lines = [""]
+    gap = " " * (2 if width < WIDE else 3)
     for part in [*progress, *work]:
-        longer = f"{lines[-1]}   {part}" if lines[-1] else part
+        longer = f"{lines[-1]}{gap}{part}" if lines[-1] else part
         if cell_len(longer) <= width:
             lines[-1] = longer
         else:
@@ -166,7 +181,8 @@ def _at_work(view: RunView, info: RunInfo | None, now: float, alive: tuple[int, 
         told = say("{phase} for {time}").format(phase=phase.name, time=duration(phase.elapsed(now)))
         usual = phase.usual
         yield told if usual is None else f"{told} ({say('usually {time}').format(time=duration(usual))})"
-    if view.stage is not None and view.stage.weight_version is not None:
+    steps = view.stage.steps.steps if view.stage is not None else ()
+    if view.stage is not None and view.stage.weight_version not in (None, steps[-1] if steps else None):
         yield say("weights {version}").format(version=view.stage.weight_version)
     if alive is not None:
         yield say("{alive} of {all} processes alive").format(alive=alive[0], all=alive[1])
@@ -281,7 +297,7 @@ def _tile(name: str, series: Series, row: TileRow) -> Content:
     before = list(series.values[-1 - RECENT : -1])
     change = series.values[-1] - fmean(before) if before else 0.0
     told = row.format.format(abs(change))
-    if not before or told == row.format.format(0.0):
+    if value == row.format.format(series.values[-1] - change):  # a change that the value does not show
         return line
     told = told if row.format.endswith(("%}", "f}")) else f"{abs(change):.2g}"
     sign = "▲" if change > 0 else "▼"
