@@ -155,7 +155,8 @@ def _lines(about: dict[str, Any], versions: dict[str, str | None], able: list[Ab
     }
     lines = [f"[bold]{layout.padded(translated(name), 10)}[/] {escape(value)}" for name, value in facts.items()]
     lines.append("")
-    yes, no = (layout.padded(spoken(word), 3) for word in ("yes", "no"))
+    words = [spoken(word) for word in ("yes", "no")]
+    yes, no = (layout.padded(word, max(map(layout.cells, words))) for word in words)
     for ability in able:
         mark = f"[green]{yes}[/]" if ability.available else f"[yellow]{no}[/]"
         lines.append(f"  {mark}  {translated(ability.name)}{_lacking(ability)}")

@@ -17,7 +17,7 @@ def set_keys(
     changes: Annotated[
         list[str],
         typer.Argument(
-            metavar="KEY=VALUE...",
+            metavar="KEY=VALUE",
             help="Keys of rlctl's own config, as after [b]--set[/b].",
             autocompletion=completion.assignments,
             show_default=False,

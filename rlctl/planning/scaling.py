@@ -192,7 +192,7 @@ def _rollout(config: Config) -> Iterator[Edit]:
     for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "expert_parallel_size"):
         yield Edit(("rollout", "parallel", name), 1, WHOLE)
     yield Edit(("rollout", "parallel", "replicas"), "auto", "one engine on each rollout worker")
-    yield Edit(("rollout", "precision"), "auto", "as training computes")
+    yield Edit(("rollout", "precision"), "auto", "the same as in training")
     yield Edit(("rollout", "memory", "gpu_memory_utilization"), None, GPU_MEMORY)
     yield Edit(("rollout", "memory", "quantization"), None, NO_GPU)
     yield Edit(("rollout", "memory", "kv_cache_dtype"), "auto", NO_GPU)

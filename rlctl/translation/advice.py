@@ -111,7 +111,7 @@ class Adviser:
     def _marked(self, match: re.Match[str]) -> str:
         quote, key = match["quote"], match["key"]
         own = self.name(key)
-        lacks = own == key and self.is_canonical(key)
+        lacks = own == key and self.is_canonical(key) and not self._own_name(key)
         return spoken("rlctl's {key}", key=f"{quote}{key}{quote}") if lacks else f"{quote}{own}{quote}"
 
     def with_values(self, finding: Finding) -> tuple[str, str]:

@@ -5,7 +5,7 @@ METRICS: dict[str, str] = {
     "Standard deviation of the total reward over the step's responses.": "本步各回答总奖励的标准差。",
     "Lowest total reward of the step.": "本步最低的总奖励。",
     "Highest total reward of the step.": "本步最高的总奖励。",
-    "Share of responses whose reward failed and counts as 0.": "有奖励计算失败、按 0 计的回答。",
+    "Share of responses whose reward failed and counts as 0.": "奖励计算失败、按 0 计的回答所占比例。",
     "Mean of one reward, unweighted, over the responses that it scores.": (
         "某一项奖励在它所打分的回答上的平均，未加权。"
     ),
@@ -26,8 +26,8 @@ METRICS: dict[str, str] = {
     "Responses that an experience operator passed on.": "经验算子放行的回答数。",
     "Mean of another number that an experience operator returns.": "经验算子返回的其他数值的均值。",
     "Rounds of prompts generated to fill the step.": "为填满本步生成了几轮 prompt。",
-    "Share of the kept groups' responses that stay in the loss.": "保留的组中，过滤后仍计入损失的回答。",
-    "Share of tokens that the rollout correction rejects.": "被两引擎间的修正拒绝的 token。",
+    "Share of the kept groups' responses that stay in the loss.": "保留的组中，过滤后仍计入损失的回答所占比例。",
+    "Share of tokens that the rollout correction rejects.": "被两引擎间的修正拒绝的 token 所占比例。",
     "Mean importance weight of a token.": "token 的重要性权重平均。",
     "Largest importance weight.": "最大的重要性权重。",
     "Share of tokens whose ratio exceeds the weight limit.": "概率比超过权重上限的 token。",
@@ -38,9 +38,9 @@ METRICS: dict[str, str] = {
     "99th percentile of response length.": "99% 的回答不超过的长度。",
     "Longest response.": "最长的回答。",
     "Tokens of all generated responses.": "生成的所有回答的 token 数。",
-    "Share of responses truncated at the limit.": "在长度上限处被截断的回答。",
+    "Share of responses truncated at the limit.": "在长度上限处被截断的回答所占比例。",
     "Share of groups whose responses all have the same reward, so nothing is learned from them.": (
-        "两条以上回答且奖励全部相同的组：学不到东西。"
+        "回答的奖励全部相同的组所占比例：这些组学不到东西。"
     ),
     "Mean size of a group.": "组的平均大小。",
     "Mean staleness: steps between the weights that generated a response and the weights trained on it.": (
@@ -54,7 +54,7 @@ METRICS: dict[str, str] = {
     "The policy loss alone.": "只算策略损失。",
     "KL from the reference in the loss, before its coefficient.": "损失中相对参考模型的 KL，未乘系数。",
     "Share of tokens whose ratio is clipped.": "概率比被裁剪的 token。",
-    "Share of tokens that the dual clip limits.": "被 dual clip 限制住的 token。",
+    "Share of tokens that the dual clip limits.": "被 dual clip 限制住的 token 所占比例。",
     "Mean probability ratio to the policy at the start of the step.": "相对本步开始时策略的概率比平均。",
     "KL from the policy at the start of the step (k1 estimator).": "相对本步开始时策略的 KL，用 k1 估计。",
     "KL from the training engine's policy to the rollout engine's (k1 estimator).": (
@@ -66,7 +66,7 @@ METRICS: dict[str, str] = {
     ),
     "Mean squared probability ratio of the two engines, minus 1.": "两个引擎概率比的平方的平均，减 1。",
     "Share of tokens that the rollout correction rejects, by current log-probs.": (
-        "按当前 log-prob 被修正拒绝的 token。"
+        "按当前 log-prob 被修正拒绝的 token 所占比例。"
     ),
     "Mean entropy of the next-token distribution.": "下一个 token 的分布的平均熵。",
     "Optimizer steps skipped because the gradient was not finite.": "因梯度出现 NaN 或无穷大而跳过的优化器步。",
@@ -77,10 +77,10 @@ METRICS: dict[str, str] = {
     "Mean value of a token.": "token 的价值平均。",
     "Mean return, the critic's target.": "critic 学习的回报平均。",
     "Share of the returns' variance that the values at the start of the step explain; below 0 is worse than a constant.": (
-        "回报的方差中能由本步开始时的价值解释的部分；低于 0 还不如一个常数。"
+        "回报的方差中能由本步开始时的价值解释的比例；低于 0 还不如一个常数。"
     ),
     "Share of tokens whose value moved beyond the clip and has no gradient.": (
-        "价值移动超出裁剪范围、学不到东西的 token。"
+        "价值移动超出裁剪范围、没有梯度的 token 所占比例。"
     ),
     "Norm of the critic's gradient before clipping.": "critic 裁剪前的梯度范数。",
     "Mean learning rate over the critic's optimizer steps.": "critic 各优化器步的学习率平均。",
@@ -115,9 +115,9 @@ METRICS: dict[str, str] = {
     "Completed passes over the training data.": "训练数据已过的轮数。",
     "Mean total reward of evaluation responses.": "评测回答总奖励的均值。",
     "Share of evaluation responses with the right answer, if a reward can tell.": (
-        "答案正确的评测回答，前提是有奖励能判断对错。"
+        "答案正确的评测回答所占比例，前提是有奖励能判断对错。"
     ),
-    "Share of evaluation prompts with at least one right answer.": "至少答对一次的评测 prompt。",
+    "Share of evaluation prompts with at least one right answer.": "至少答对一次的评测 prompt 所占比例。",
     "Mean negative log-likelihood of the tokens of evaluation answers that sft would train on.": (
         "评测回答中 sft 会训练的 token 的平均负对数似然。"
     ),

@@ -94,7 +94,7 @@ def test_an_open_value_is_written_from_another_key() -> None:
     config = config_from({"model": {"path": "m"}, "train": {"precision": {"compute": "float32"}}})
     (flow,) = other.write(ConfigView(ConfigWithOrigins(config), (1,), {}))
     assert isinstance(flow, Flow)
-    assert (dotted(flow.to), flow.value, flow.how, flow.note) == (dtype, "fp32", "derived", "as it trains")
+    assert (dotted(flow.to), flow.value, flow.how, flow.note) == (dtype, "fp32", "derived", "the same as in training")
     assert flow.keys == (("rollout", "precision"), ("train", "precision", "compute"))
 
 

@@ -32,10 +32,10 @@ class Implied:
 
     def __str__(self) -> str:
         parts = {
-            "reward: {text}": self.reward,
-            "prompt: {text}": self.prompt,
-            "sampling: {text}": self.sampling,
-            "format: {text}": self.format,
+            "its reward: {text}": self.reward,
+            "its prompt: {text}": self.prompt,
+            "its sampling: {text}": self.sampling,
+            "its data: {text}": self.format,
         }
         return together(said(template, text=text) for template, text in parts.items() if text)
 
@@ -306,8 +306,7 @@ SCORERS: tuple[Scorer, ...] = (
 def told(table: Mapping[str, Implied], name: object) -> str:
     """What a name implies, in brackets after a message; nothing for a name that is not in the table."""
     row = row_of(table, str(name))
-    short = str(name).rpartition(".")[2]
-    return said(" ({name}: {row})", name=short, row=str(row)) if row is not None and str(row) else ""
+    return said(" ({row})", row=str(row)) if row is not None and str(row) else ""
 
 
 def row_of(table: Mapping[str, Implied], name: str) -> Implied | None:

@@ -354,7 +354,7 @@ ENGINE_DTYPES = OrDefault(LONG_DTYPES, "auto")
 FILTERED: Mapping[str, str] = {
     "zero_variance_groups": "groups of equal scores",
     "group_mean": "groups by their mean reward",
-    "overlong": "responses that were cut at the length limit",
+    "overlong": "responses cut at the length limit",
     "difficulty_mask": "responses to prompts that are too easy or too hard",
     "long_incorrect": "long wrong responses",
 }

@@ -33,7 +33,7 @@ def norms_and_biases(
             if in_config(view)
             else "FSDP decays norms and biases too; no key changes that"
         ),
-        note="what its engine does",
+        note="the engine always does this",
         idle=lambda view: not view.get(f"{optimizer}.weight_decay"),
         formula="Megatron-core excludes norms and biases from weight decay",
     )

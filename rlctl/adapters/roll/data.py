@@ -273,7 +273,7 @@ PROMPTS = CustomRule(
 def _read_shares(view: Reading) -> Iterator[Flow]:
     shares = view.get(SHARES)
     if isinstance(shares, Mapping) and len(shares) == 1:
-        yield Flow(view.to("data.mixing"), "concatenate", (view.path(SHARES),), note="the one domain")
+        yield Flow(view.to("data.mixing"), "concatenate", (view.path(SHARES),), note="there is only one domain")
 
 
 def _write_shares(view: Writing) -> Iterator[Out]:
@@ -384,7 +384,7 @@ def _write_validation_length(view: Writing, value: Any, used: tuple[Any, ...]) -
     if value is None:
         return
     prompt = view.config.data.max_prompt_tokens
-    yield Flow(view.path("val_prompt_length"), prompt, used, "derived", "the training limit", always=True)
+    yield Flow(view.path("val_prompt_length"), prompt, used, "derived", "the limit for training", always=True)
     note = said("{prompt} of the prompt + {value} of the response", prompt=prompt, value=value)
     yield Flow(view.path("val_sequence_length"), prompt + value, used, "derived", note, always=True)
 

@@ -183,11 +183,18 @@ def _write_clipped(view: Writing, loss: Mapping[str, Any], name: str, agentic: b
     if name == "gspo":
         if agentic:
             yield Inexpressible(((*to, "type"),), "ROLL has sequence ratios only in RLVR runs. Wrote segment ratios")
-            yield Flow(view.path("ratio_type"), "segment", ((*to, "type"),), "derived", "the nearest", always=True)
+            yield Flow(
+                view.path("ratio_type"),
+                "segment",
+                ((*to, "type"),),
+                "derived",
+                "the nearest that ROLL has",
+                always=True,
+            )
         else:
             yield Flow(view.path("importance_sampling"), "seq", ((*to, "type"),), always=True)
     else:
-        yield Flow((), None, ((*to, "type"),), "mapped", "what ROLL's worker computes")
+        yield Flow((), None, ((*to, "type"),), "mapped", "ROLL's worker always computes this")
     if "clip_low" not in loss:
         return
     low, high, dual = loss["clip_low"], loss["clip_high"], loss.get("dual_clip")

@@ -76,10 +76,10 @@ def paths(*roles: str) -> CustomRule:
             (), None, (view.path("pretrain"),), "dead", said("each role names its own model; {a}'s is trained", a=A)
         )
         if own.get(INFER) == own[A]:
-            yield Flow((), None, (view.path(f"{INFER}.{PATH}"),), "mapped", "the policy's")
+            yield Flow((), None, (view.path(f"{INFER}.{PATH}"),), "mapped", "the same as the policy's")
         place = (view.path(f"{REF}.{PATH}"),)
         if own[REF] == own[A]:
-            yield Flow(view.to("reference.model"), None, place, "mapped", "the policy's")
+            yield Flow(view.to("reference.model"), None, place, "mapped", "the same as the policy's")
         else:
             yield Flow(view.to("reference.model"), {}, ())
             yield Flow(view.to("reference.model.path"), own[REF], place, same=True)
@@ -122,7 +122,7 @@ def _read_template(view: Reading) -> Iterator[Flow]:
     text, args = TEMPLATES[name]
     used = (view.path(key),)
     if text is None:
-        yield Flow((), None, used, "mapped", "the tokenizer's own")
+        yield Flow((), None, used, "mapped", "the tokenizer's default")
     else:
         yield Flow(view.to("model.chat_template"), text, used, "derived", "as Jinja text")
     for arg, value in args.items():

@@ -126,7 +126,7 @@ def _read_rule(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping[st
     yield Flow((*to, "type"), "rule", (cls,))
     yield Flow((*to, "rule"), rule, (cls,))
     for name, value in args.items():
-        yield Flow((*to, "args", name), value, (cls,), "derived", "computed as in ROLL's worker")
+        yield Flow((*to, "args", name), value, (cls,), "derived", "computed in the same way as by ROLL's worker")
     for key, name in CROSS_THINK_KEYS.items() if kind == CROSS_THINK else ():
         if settings.get(key) is not None:
             yield Flow((*to, "args", name), settings[key], ((*place, key),), same=True)

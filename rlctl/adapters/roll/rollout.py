@@ -380,7 +380,7 @@ PRECISION: list[Rule] = [
     WriteOnly(
         ROLLOUT_TYPE,
         negated(_names_precision),
-        "as it trains",
+        "the same as in training",
         f"{W}.model_args.dtype",
         lambda view: DTYPES.write(view.get(TRAINING_TYPE), view),
         always=True,

@@ -178,7 +178,7 @@ def _read_critic_model(view: Reading) -> Iterator[Flow]:
     path, used = view.get(key), (view.path(key),)
     policys = (view.get("pretrain"), view.get(f"{A}.model_args.model_name_or_path"))
     if path is None or path in policys:
-        yield Flow(view.to("critic.model"), None, used, "mapped", "the policy's")
+        yield Flow(view.to("critic.model"), None, used, "mapped", "the same as the policy's")
         return
     yield Flow(view.to("critic.model"), {}, used)
     yield Flow(view.to("critic.model.path"), path, used, same=True)
@@ -190,7 +190,7 @@ def _write_critic_model(view: Writing) -> Iterator[Out]:
     if not has_critic(view):
         return
     own = "critic.model.path" if view.get("critic.model.path", "") else "model.path"
-    note = "" if own.startswith("critic") else "the policy's"
+    note = "" if own.startswith("critic") else "the same as the policy's"
     yield Flow(view.path("reward_pretrain"), view.get(own), (view.to(own),), note=note, same=True, always=True)
     note = "a value head on the language model"
     yield Flow(view.path(f"{C}.model_args.model_type"), "trl", (view.to("critic"),), "derived", note, always=True)
@@ -290,7 +290,7 @@ def _read_types(view: Reading) -> Iterator[Flow]:
     if f"{REF}.model_args.dtype" not in keys:
         yield Flow((), None, (view.path(f"{REF}.model_args.dtype"),), "dead", "FSDP2 uses strategy_config.param_dtype")
     if compute == types_of(view, A)[0][1]:
-        yield Flow(view.to("reference.precision"), None, used, "mapped", "the policy's")
+        yield Flow(view.to("reference.precision"), None, used, "mapped", "the same as the policy's")
         return
     yield Flow(view.to("reference.precision"), {}, used)
     for kind in ("parameters", "compute"):

@@ -122,7 +122,7 @@ def _clip(to: str) -> Rule:
         reason=lambda view: said(
             "ROLL has one max_grad_norm for all roles. Wrote the policy's, {policys}", policys=view.get(policys)
         ),
-        note="the policy's",
+        note="the same as the policy's",
         of=(DialectKey("max_grad_norm", 1.0),),
     )
 

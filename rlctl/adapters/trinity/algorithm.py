@@ -29,7 +29,7 @@ from rlctl.adapters.trinity.batch import SUPERVISED, supervised
 from rlctl.adapters.trinity.data import function_scoring, masked_by_workflow
 from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.trinity.workflows import DAPO, takes_overlong, task, tasksets, taught, teaches
-from rlctl.common.messages.reasons import COMMAS, said, together
+from rlctl.common.messages.reasons import AND, said, together
 from rlctl.common.records import record
 from rlctl.config.fields import Choice
 from rlctl.documents.paths import KeyPath
@@ -408,7 +408,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     grouped = chosen_type(view) in TYPES and TYPES[chosen_type(view)].advantage == "grpo"
     if len(plain) != len(filters) or len(filters) > 1 or not grouped:
         others = [item for item in filters if item["type"] != "zero_variance_groups" or not grouped]
-        reason = said("Trinity trains on {names}", names=together([FILTERED[item["type"]] for item in others], COMMAS))
+        reason = said("Trinity trains on {names}", names=together([FILTERED[item["type"]] for item in others], AND))
         if not others:
             reason = "Trinity's grpo drops zero-variance groups (std_threshold) without refilling the batch"
         yield Inexpressible(

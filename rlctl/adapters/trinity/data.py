@@ -378,12 +378,12 @@ def _write_evaluation(view: Writing, root: Any, place: tuple[Any, ...], source: 
     at = (*place, "evaluation_sampling")
     yield Flow((*root, "repeat_times"), source["responses_per_prompt"], ((*place, "responses_per_prompt"),), same=True)
     if sampling["temperature"] == model_temperature(view):
-        yield Flow((), None, ((*at, "temperature"),), "mapped", "the model's")
+        yield Flow((), None, ((*at, "temperature"),), "mapped", "the model's default")
     else:
         key = (*root, "rollout_args", "temperature")
         yield Flow(key, sampling["temperature"], ((*at, "temperature"),), same=True, always=True)
     if sampling["top_p"] == view.config.rollout.sampling.top_p:
-        yield Flow((), None, ((*at, "top_p"),), "mapped", "the model's")
+        yield Flow((), None, ((*at, "top_p"),), "mapped", "the model's default")
     else:
         yield Flow((*root, "rollout_args", "top_p"), sampling["top_p"], ((*at, "top_p"),), same=True, always=True)
     yield Flow(

@@ -309,7 +309,7 @@ DEVICES: list[Rule] = [
         f"{ROLL}.enable_expert_parallel",
         "rollout.parallel.expert_parallel_size",
         False,
-        ExpertSwitch("derived", "on or off: experts are split over the devices of an engine"),
+        ExpertSwitch("derived", "experts are split over all devices of an engine, or not at all"),
         since="0.6",
         implied=True,
     ),

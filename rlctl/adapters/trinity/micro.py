@@ -134,20 +134,22 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
     def write(view: Writing) -> Iterator[Out]:
         micro, policy = view.get(to), view.get("batch.micro_batch")
         if not isinstance(micro, Mapping):
-            yield Flow((), None, (view.to(to),) if micro is None else (), "mapped", "the trainer's")
+            yield Flow((), None, (view.to(to),) if micro is None else (), "mapped", "the same as the trainer's")
             return
         by, size = (view.to(to), view.to(f"{to}.unit")), (view.to(f"{to}.size"),)
         if view.version >= (0, 6) and (micro["unit"] == "tokens" or policy["unit"] == "tokens"):
             same = dict(micro) == dict(policy)
             reason = "Trinity's other passes take the trainer's tokens since 0.6"
             yield (
-                Flow((), None, (*by, *size), "mapped", "the trainer's") if same else Inexpressible((*by, *size), reason)
+                Flow((), None, (*by, *size), "mapped", "the same as the trainer's")
+                if same
+                else Inexpressible((*by, *size), reason)
             )
             return
         if view.version < (0, 6) and view.path(dynamic) in known_keys("rlctl.adapters.trinity", "run"):
             yield Flow(view.path(dynamic), micro["unit"] == "tokens", by, always=True)
         else:
-            yield Flow((), None, by, "mapped", "the trainer's")
+            yield Flow((), None, by, "mapped", "the same as the trainer's")
         key = tokens if micro["unit"] == "tokens" else responses
         yield Flow(view.path(key), micro["size"], size, same=True, always=True)
 

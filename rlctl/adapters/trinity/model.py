@@ -316,7 +316,7 @@ TOP: list[Rule] = [
         ("checkpoint.folder",),
         nothing,
         _write_folder,
-        "root / project / name",
+        "Trinity adds the project and the name to this path",
         why="A folder is cut by the project, group and name that Trinity adds, and the run's folder replaces it if it is null.",
     ),
     Key("checkpoint_root_dir", "run.folder", ABSENT, write_when=lambda view: False),

@@ -193,7 +193,7 @@ def role_engine(name: str, key: str, to: str) -> CustomRule:
         policy = view.get("train.engine.type"), view.get("train.engine.source")
         how: Provenance = "mapped" if name == "megatron" or source in ("fsdp", "fsdp2") else "derived"
         if (name, source) == policy:
-            yield Flow((), None, used, "mapped", "the policy's")
+            yield Flow((), None, used, "mapped", "the same as the policy's")
         elif view.version < (0, 6):
             yield Flow(view.path(key), kind, used, how)
         elif name == policy[0]:

@@ -403,7 +403,7 @@ RULES: list[Rule] = [
     ReadOnly(
         PROMPT_LENGTH,
         lambda view: said(
-            "{data} decides which prompts are used" if _differs(view) else "as in {data}", data=MAX_PROMPT
+            "{data} decides which prompts are used" if _differs(view) else "the same as {data}", data=MAX_PROMPT
         ),
         dead=_differs,
     ),

@@ -118,7 +118,7 @@ RUN_FOLDER: list[Rule] = [
     WriteOnly(
         "run.folder",
         lambda view: not _has_folder(view) and view.explicit("run.folder"),
-        "folder / project / name",
+        "verl writes to FOLDER/PROJECT/NAME",
         "trainer.default_local_dir",
         _folder,
         others=("run.project", "run.name"),

@@ -309,7 +309,7 @@ ROWS: tuple[Requirement, ...] = (
             v.written(f"{ROLLOUT}.log_prob_use_dynamic_bsz")
             and bool(v[f"{ROLLOUT}.log_prob_use_dynamic_bsz"]) is not bool(v[f"{ACTOR}.use_dynamic_bsz"])
         ),
-        said("{rollout}.log_prob_use_dynamic_bsz is not {actor}.use_dynamic_bsz", rollout=ROLLOUT, actor=ACTOR),
+        said("{rollout}.log_prob_use_dynamic_bsz differs from {actor}.use_dynamic_bsz", rollout=ROLLOUT, actor=ACTOR),
         f"{WORKERS}, ActorRolloutRefWorker.init_model",
         said("remove it: it follows {actor}.use_dynamic_bsz", actor=ACTOR),
     ),

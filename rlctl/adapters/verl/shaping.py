@@ -20,7 +20,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import FILTERED
-from rlctl.common.messages.reasons import COMMAS, said, together
+from rlctl.common.messages.reasons import AND, said, together
 
 UNLIMITED: Version = (0, 9)
 """The release whose trainer filters groups itself: without a limit of batches, and by a metric that must be named."""
@@ -54,7 +54,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         return
     known = [item for item in filters if item["type"] == "zero_variance_groups"]
     if len(known) != len(filters) or len(known) != 1:
-        names = together([FILTERED[item["type"]] for item in filters if item not in known[:1]], COMMAS)
+        names = together([FILTERED[item["type"]] for item in filters if item not in known[:1]], AND)
         yield Inexpressible(used, said("verl filters only zero-variance groups, and trains on {names}", names=names))
     if known:
         item = known[0]

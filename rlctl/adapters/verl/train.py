@@ -139,7 +139,7 @@ def _rank(key: str, adapter: str, to: str, *, since: str) -> CustomRule:
         elif not isinstance(rank, int):
             yield Flow(view.path(key), 0, (view.to(to),))
         elif view.get(f"{to}.adapter_path") and not view.explicit(f"{to}.rank"):
-            yield Flow((), None, used, "mapped", "the adapter's own")
+            yield Flow((), None, used, "mapped", "the adapter's default")
         else:
             yield Flow(view.path(key), rank, used, same=True)
 
@@ -368,7 +368,13 @@ def _write_critic(view: Writing) -> Iterator[Out]:
 def _read_critic_model(view: Reading) -> Iterator[Flow]:
     key = "critic.model.path"
     own = view.written(key) and view.get(key) != view.get(f"{M}.path")
-    yield Flow(view.to("critic.model"), {} if own else None, (view.path(key),), "mapped", "" if own else "the policy's")
+    yield Flow(
+        view.to("critic.model"),
+        {} if own else None,
+        (view.path(key),),
+        "mapped",
+        "" if own else "the same as the policy's",
+    )
     if own:
         yield Flow(view.to("critic.model.path"), view.get(key), (view.path(key),), same=True)
 
@@ -383,7 +389,7 @@ def _write_critic_model(view: Writing) -> Iterator[Out]:
         path,
         (view.to(to),),
         "mapped",
-        "" if own else "the policy's",
+        "" if own else "the same as the policy's",
         same=True,
         always=True,
     )

@@ -79,7 +79,7 @@ data-files = { $framework } reads files that end in { $endings }, but the data i
     .about = The target reads other files than the source has.
     .hint = { $advice }
 data-files_validation = verl opens data.val_files at the start, even if it never evaluates, but the config names no such file
-    .hint = name a file of prompts
+    .hint = set data.val_files to a file of prompts
 
 data-files_folder = Trinity-RFT opens data with load_dataset, which takes a folder or a dataset's name and fails on single files: { $path }
     .several = Trinity-RFT opens data with load_dataset, which takes a folder or a dataset's name and fails on single files: { $names }

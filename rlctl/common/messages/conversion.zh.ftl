@@ -72,8 +72,8 @@ data-files = { $framework } 读取以 { $endings } 结尾的文件，而数据�
     .several = { $framework } 读取以 { $endings } 结尾的文件，而数据是 { $names }
     .about = 目标读取的文件与源配置不同。
     .hint = { $advice }
-data-files_validation = verl 启动时会打开 data.val_files，即使从不评测，而这里没有
-    .hint = 指定一个 prompt 文件
+data-files_validation = verl 启动时会打开 data.val_files，即使从不评测，而配置没有给出这个文件
+    .hint = 把 data.val_files 设为一个 prompt 文件
 
 data-files_folder = Trinity-RFT 用 load_dataset 打开数据，它只接受目录或数据集名，不能打开单个文件：{ $path }
     .several = Trinity-RFT 用 load_dataset 打开数据，它只接受目录或数据集名，不能打开单个文件：{ $names }

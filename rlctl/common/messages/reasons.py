@@ -25,6 +25,7 @@ from rlctl.common.messages.singular import of_one
 
 SEPARATORS = {"en": "; ", "zh": "；"}
 COMMAS = {"en": ", ", "zh": "，"}
+AND = {"en": " and ", "zh": "以及"}
 
 
 _QUOTED = re.compile(r"'\{(\w+)[^{}]*\}'|\{(\w+)!r[^{}]*\}")

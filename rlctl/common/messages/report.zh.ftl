@@ -53,7 +53,7 @@ data-guide = { $hint }（脚本见 { $url }）
 convert-wrote = 已写入 { $file }
 convert-refused = 未写入任何文件（--on-loss error）：有键会丢失，或训练会改变。
 convert-next = 下一步：{ $command }
-convert-next_stdout = 下一步：用 -o { $file } 写入文件，然后 { $command }
+convert-next_stdout = 下一步：用 -o { $file } 写入文件，然后运行 { $command }
 convert-next_refused = 下一步：在源文件中修改上面的键，或用 --on-loss warn 照常写入
 
 check-errors = { $count } 个错误
