@@ -80,7 +80,12 @@ def test_a_refused_mapping_that_is_switched_off_asks_for_nothing(asked: dict[str
 
 @pytest.mark.parametrize(
     ("engine", "reason"),
-    [("tinker", "hosted service"), ("mindspeed", "Ascend"), ("veomni", "this package"), ("verl.mine", "cannot run this option")],
+    [
+        ("tinker", "hosted service"),
+        ("mindspeed", "Ascend"),
+        ("veomni", "this package"),
+        ("verl.mine", "cannot run this option"),
+    ],
 )
 def test_an_engine_of_another_framework_is_refused_for_its_own_reason(engine: str, reason: str) -> None:
     [refusal] = support.refusals(config_from({"train": {"engine": {"type": engine, "args": {"rank": 8}}}}))
