@@ -1017,3 +1017,9 @@ def test_verls_separate_async_gets_a_transport_between_devices(method: str) -> N
     values = yaml.safe_load(convert(yaml.safe_dump(tree), to="verl", dialect="trinity").text or "")
     assert values["trainer"]["v1"]["trainer_mode"] == "separate_async"
     assert values["actor_rollout_ref"]["rollout"]["checkpoint_engine"]["backend"] == "nccl"
+
+
+def test_an_empty_default_of_an_environment_variable_is_text() -> None:
+    """OmegaConf's ``${oc.env:NAME,''}`` is '', and no null."""
+    canonical, _ = read_with("0.6", **{"model.model_path": "${oc.env:RLCTL_NO_SUCH_VARIABLE,''}"})
+    assert canonical["model"]["path"] == ""

@@ -797,8 +797,8 @@ def _read_numbers(resolved: Resolved, table: Table, version: Version) -> None:
     """Read text from the environment as YAML would, but where the dialect's key holds text: rules compute with numbers."""
     for path, expression in resolved.expressions.items():
         text = find(resolved.values, path)
-        if not isinstance(text, str) or "oc.env" not in expression or path in resolved.unresolved:
-            continue
+        if not isinstance(text, str) or not text or "oc.env" not in expression or path in resolved.unresolved:
+            continue  # an empty text is one, where YAML would read an empty place as null
         key = table.key_at(path)
         if key is None or isinstance(key.default_in(version), str):
             continue
