@@ -158,3 +158,24 @@ def test_a_trainer_with_a_batch_is_not_the_fully_asynchronous_one() -> None:
     )
     assert loaded.config.batch.prompts_per_step == 32, "4 updates for each sync by default"
     assert loaded.config.schedule.total_steps == 2
+
+
+def test_pools_of_different_sizes_are_added_up_and_written_back() -> None:
+    """4 devices train and 2 roll out, as verl's test of separate_async with two teachers starts them."""
+    lines = [
+        "trainer.n_gpus_per_node=4",
+        "actor_rollout_ref.rollout.nnodes=1",
+        "actor_rollout_ref.rollout.n_gpus_per_node=2",
+    ]
+    loaded, report = read("trainer.v1.trainer_mode=separate_async", *lines)
+    config = loaded.config
+    assert (arithmetic.devices(config), arithmetic.train_devices(config), arithmetic.rollout_devices(config)) == (
+        6,
+        4,
+        2,
+    )
+    values, _ = written(loaded, report, "verl@0.9")
+    assert values["trainer"]["v1"]["trainer_mode"] == "separate_async"
+    assert (values["trainer"].get("nnodes", 1), values["trainer"]["n_gpus_per_node"]) == (1, 4)
+    rollout = values["actor_rollout_ref"]["rollout"]
+    assert (rollout["nnodes"], rollout["n_gpus_per_node"]) == (1, 2)

@@ -8,7 +8,7 @@ as it is verl's own unit of ``test_freq`` and ``save_freq``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rlctl.adapters.engine.conditions import never
@@ -43,6 +43,8 @@ SAMPLES, NODES, DEVICES = "rollout.total_rollout_steps", "rollout.nnodes", "roll
 EPOCHS = "rollout.total_epochs"
 BYPASS = "algorithm.rollout_correction.bypass_mode"
 DEFAULTS = {TRIGGER: 4, REQUIRED: 1, STALENESS: 0.1, PARTIAL: True}
+OWN_POOLS = ("trainer.nnodes", "trainer.n_gpus_per_node", NODES, DEVICES)
+"""Nodes and devices of the trainer's pool and of rollout's."""
 PROMPTS, PACE, PLACES = (
     tuple(DialectKey(name, ABSENT, since) for name in names)
     for names, since in (((REQUIRED, TRIGGER), "0.7"), ((STALENESS, PARTIAL), "0.7"), ((NODES, DEVICES), "0.5"))
@@ -56,16 +58,29 @@ def is_fully(view: Reading) -> bool:
     return view.written(ASYNC, SAMPLES) and not batch
 
 
-def rollout_nodes(config: Config) -> int:
-    """Nodes of rollout's own, where the devices are split by whole nodes; else verl's roles share all devices."""
-    own, each = arithmetic.rollout_devices(config), config.placement.devices_per_node
-    whole = own % each == 0 and own < arithmetic.devices(config)
-    return own // each if config.placement.layout == "split" and whole else 0
+Pool = tuple[int, int]
+"""Nodes, and devices of each."""
+
+
+def pools(config: Config) -> tuple[Pool, Pool] | None:
+    """The trainer's devices and rollout's own; None where verl's roles share all devices.
+
+    Within nodes only a run that generates a step ahead is split; another one would wait for one half of each node in turn.
+    """
+    placement, own = config.placement, arithmetic.rollout_devices(config)
+    nodes, each = placement.nodes, placement.devices_per_node
+    if placement.layout != "split" or own >= arithmetic.devices(config):
+        return None
+    if own % each == 0:
+        return (nodes - own // each, each), (own // each, each)
+    if own % nodes == 0 and config.weight_sync.max_steps_ahead >= 1:
+        return (nodes, each - own // nodes), (nodes, own // nodes)
+    return None
 
 
 def is_separate(view: Writing) -> bool:
-    """Whether a split of the devices is written as ``separate_async``: by whole nodes, since 0.9."""
-    return view.version >= (0, 9) and rollout_nodes(view.config) > 0
+    """Whether a split of the devices is written as ``separate_async``, which verl has since 0.9."""
+    return view.version >= (0, 9) and pools(view.config) is not None
 
 
 def is_beside(view: Reading) -> bool:
@@ -121,11 +136,10 @@ def read_total(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("schedule.total_steps"), max(1, prompts // found[0]), (view.path(SAMPLES),), "derived", note)
 
 
-def read_devices(view: Reading) -> Iterator[Flow]:
+def read_devices(view: Reading, keys: Sequence[str] = OWN_POOLS) -> Iterator[Flow]:
     """All devices: the trainer's and, beside them, those of rollout."""
-    keys = ("trainer.nnodes", "trainer.n_gpus_per_node", NODES, DEVICES)
     mine, each = (view.get(key, 1) for key in keys[:2])
-    nodes, own = view.get(NODES, 1), view.get(DEVICES, each)
+    nodes, own = view.get(keys[2], 1), view.get(keys[3], each)
     used = tuple(view.path(key) for key in keys)
     if not all(isinstance(number, int) for number in (mine, each, nodes, own)):
         return
@@ -149,14 +163,10 @@ def read_devices(view: Reading) -> Iterator[Flow]:
         )
     yield Flow(view.to("placement.nodes"), total, (used[0], used[2]), "derived", note)
     yield Flow(view.to("placement.devices_per_node"), per_node, (used[1], used[3]), "derived", note)
-    yield Flow(view.to("placement.layout"), "split", used[2:])
-    yield Flow(
-        view.to("placement.rollout_devices"),
-        nodes * own,
-        used[2:],
-        "derived",
-        said("{nodes} x {own}", nodes=nodes, own=own),
-    )
+    if keys is OWN_POOLS:
+        yield Flow(view.to("placement.layout"), "split", used[2:])
+        note = said("{nodes} x {own}", nodes=nodes, own=own)
+        yield Flow(view.to("placement.rollout_devices"), nodes * own, used[2:], "derived", note)
 
 
 def read_sync(view: Reading) -> Iterator[Flow]:

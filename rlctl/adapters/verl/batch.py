@@ -245,11 +245,11 @@ def total_rules(default_epochs: int) -> list[Rule]:
 def needs(config: Config) -> list[Finding]:
     """What verl makes of the devices: roles share them, and a mini-batch must divide by the replicas."""
     placement, mini = config.placement, arithmetic.mini_batch_responses(config)
-    own = asynchronous.rollout_nodes(config)
-    width = placement.devices_per_node
+    own = asynchronous.pools(config)
+    nodes, width = own[0] if own else (placement.nodes, placement.devices_per_node)
     if placement.layout == "split" and not own:
         width = devices_that_divide(config)
-    devices = (placement.nodes - own) * width
+    devices = nodes * width
     found = []
     trains = arithmetic.train_devices(config)
     if placement.layout == "split" and not own and trains != devices:

@@ -146,19 +146,12 @@ def _read_devices(view: Reading) -> Iterator[Flow]:
         yield from asynchronous.read_devices(view)
         return
     used = (view.path("trainer.nnodes"), view.path("trainer.n_gpus_per_node"))
-    nodes, each = view.get("trainer.nnodes"), view.get("trainer.n_gpus_per_node")
     extra = view.get(f"{R}.nnodes")
-    if isinstance(extra, int) and extra > 0 and isinstance(nodes, int) and view.get(f"{R}.n_gpus_per_node") == each:
-        yield Flow(
-            view.to("placement.nodes"),
-            nodes + extra,
-            (*used[:1], view.path(f"{R}.nnodes")),
-            "derived",
-            said("{nodes} to train + {extra} for rollout", nodes=nodes, extra=extra),
-        )
-    else:
-        yield Flow(view.to("placement.nodes"), nodes, used[:1], same=True)
-    yield Flow(view.to("placement.devices_per_node"), each, used[1:], same=True)
+    if isinstance(extra, int) and extra > 0 and isinstance(view.get(f"{R}.n_gpus_per_node"), int):
+        yield from asynchronous.read_devices(view, (*asynchronous.OWN_POOLS[:2], f"{R}.nnodes", f"{R}.n_gpus_per_node"))
+        return
+    yield Flow(view.to("placement.nodes"), view.get("trainer.nnodes"), used[:1], same=True)
+    yield Flow(view.to("placement.devices_per_node"), view.get("trainer.n_gpus_per_node"), used[1:], same=True)
 
 
 def _write_devices(view: Writing) -> Iterator[Out]:
@@ -178,19 +171,16 @@ def _write_split(view: Writing) -> Iterator[Out]:
     layout = (view.to("placement.layout"), view.to("placement.rollout_devices"))
     own, each = arithmetic.rollout_devices(view.config), placement.devices_per_node
     nodes = (view.to("placement.nodes"), view.to("placement.devices_per_node"))
-    if asynchronous.is_separate(view):
+    if asynchronous.is_separate(view) and (found := asynchronous.pools(view.config)) is not None:
+        (mine, trains), (beside, rolls) = found
+        how: Provenance = "mapped" if trains == each else "derived"
         yield Flow(view.path("trainer.v1.trainer_mode"), "separate_async", layout[:1], always=True)
-        yield Flow(
-            view.path("trainer.nnodes"),
-            placement.nodes - own // each,
-            nodes[:1],
-            "derived",
-            "nodes minus rollout's",
-            always=True,
-        )
-        yield Flow(view.path("trainer.n_gpus_per_node"), each, nodes[1:], always=True)
-        yield Flow(view.path(f"{R}.nnodes"), own // each, layout[1:], always=True)
-        yield Flow(view.path(f"{R}.n_gpus_per_node"), each, layout[1:], always=True)
+        note = "nodes minus rollout's" if beside + mine == placement.nodes else ""
+        yield Flow(view.path("trainer.nnodes"), mine, nodes[:1], "derived", note, always=True)
+        note = "" if trains == each else "devices of a node minus rollout's"
+        yield Flow(view.path("trainer.n_gpus_per_node"), trains, nodes[1:], how, note, always=True)
+        yield Flow(view.path(f"{R}.nnodes"), beside, layout[1:], always=True)
+        yield Flow(view.path(f"{R}.n_gpus_per_node"), rolls, layout[1:], always=True)
         yield from _write_sync_step(view)
         yield from _pace(view, "separate_async")
         return
@@ -203,7 +193,7 @@ def _write_split(view: Writing) -> Iterator[Out]:
         trains=trains,
     )
     yield Flow(view.path("trainer.nnodes"), placement.nodes, nodes[:1], same=True)
-    how: Provenance = "mapped" if fitting == each else "derived"
+    how = "mapped" if fitting == each else "derived"
     told = (
         ""
         if fitting == each
