@@ -523,3 +523,15 @@ def test_a_refused_conversion_leaves_the_report_of_the_reading_as_it_was() -> No
     assert loaded is not None
     assert translate_loaded(loaded, report, "verl").text is None
     assert report.findings == before
+
+
+def test_the_number_of_a_variable_is_a_number_for_frameworks_that_read_texts() -> None:
+    """OmegaConf's ``oc.env`` gives text: Trinity's typed config turns it into a number, verl's and ROLL's do not."""
+    text = "mode: both\nmodel: {model_path: org/m}\ncluster: {node_num: 1, gpu_per_node: '${oc.env:RLCTL_NONE,8}'}"
+    loaded, report = read_document(_document(text), dialect="trinity", environment={})
+    made = {name: translate_loaded(loaded, report, name).text or "" for name in ("trinity", "roll")}
+    assert "gpu_per_node: ${oc.env:RLCTL_NONE,8}" in made["trinity"]
+    assert "num_gpus_per_node: ${oc.decode:${oc.env:RLCTL_NONE,8}}" in made["roll"]
+    again, _ = read_document(_document(made["roll"]), dialect="roll", environment={})
+    assert again is not None
+    assert again.config.placement.devices_per_node == 8

@@ -40,6 +40,8 @@ class Table:
 
     releases_with: frozenset[str] = frozenset()
     """The releases that have this kind of file; all of them where it is empty."""
+    typed: bool = False
+    """Whether the framework turns the text of a variable into the number that a key holds."""
 
     @cached_property
     def index(self) -> dict[KeyPath, DialectKey]:

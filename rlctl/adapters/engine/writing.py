@@ -24,6 +24,8 @@ from rlctl.config.sections.rewards import Reward
 from rlctl.documents import Comment, KeyPath, dotted, escaped
 from rlctl.documents.yaml_write import inline_text
 
+_VARIABLE = re.compile(r"\$\{oc\.env:[^{}]*\}")
+"""The value of one environment variable, which is text."""
 _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 ALWAYS = "the target always does this"
 """Of a value that the target needs no key for."""
@@ -343,7 +345,11 @@ class Writer:
             return self._with_expressions(flow.value, flow.keys[0])
         names = _NODE.findall(text)
         if all(name in self._targets for name in names):
-            return _NODE.sub(lambda match: "${" + self._targets[match[1]] + "}", text)
+            text = _NODE.sub(lambda match: "${" + self._targets[match[1]] + "}", text)
+            source = self.given.sources.get(flow.keys[0])
+            own = self.table.typed or (source is not None and source.key == dotted(flow.to))
+            number = isinstance(flow.value, (int, float)) and _VARIABLE.fullmatch(text)
+            return f"${{oc.decode:{text}}}" if number and not own else text
         self._tell_resolved(flow.to, flow.value, next(name for name in names if name not in self._targets))
         return self._literal(flow.value, flow.keys)
 

@@ -280,7 +280,7 @@ def _flattened(document: Document) -> Document:
 TRINITY = Trinity(
     "trinity",
     ("0.5", "0.6"),
-    {"run": Table(RULES, notes.NOTES, known_keys("rlctl.adapters.trinity", "run"))},
+    {"run": Table(RULES, notes.NOTES, known_keys("rlctl.adapters.trinity", "run"), typed=True)},
     (
         "mode",
         "project",
