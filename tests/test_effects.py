@@ -391,6 +391,7 @@ def shaped(config: Config) -> Any:
     from rlctl.runtime.experience.samples import RolloutGroup, samples_of
     from rlctl.runtime.experience.shaping import Shaping
     from rlctl.runtime.rewards.routing import Score
+    from rlctl.runtime.specs.experience import shaping_spec
     from rlctl.runtime.types import Prompt, Response
 
     tagged = [("a", 0.25), ("a", 0.5), ("b", 0.75)]
@@ -406,7 +407,7 @@ def shaped(config: Config) -> Any:
         )
         for prompt, rewards in zip(prompts, ([1.0, 0.25], [0.5, 0.0], [2.0, 2.0]), strict=True)
     ]
-    shaping, seen = Shaping.of(config), []
+    shaping, seen = Shaping.of(shaping_spec(config)), []
     for drift in (0.25, 1.0):
         kept = shaping.kept_groups(answered)
         samples = samples_of(kept, train_on_cut_prompts=True)
@@ -434,6 +435,7 @@ def drawn_prompts(config: Config) -> Any:
     from rlctl.runtime.experience.explore import Explorer
     from rlctl.runtime.experience.samples import RolloutGroup
     from rlctl.runtime.experience.shaping import Shaping
+    from rlctl.runtime.specs.experience import shaping_spec
     from rlctl.runtime.types import Prompt, Response
 
     class Rounds(Explorer):
@@ -451,7 +453,7 @@ def drawn_prompts(config: Config) -> Any:
 
     none: Any = None
     stream: Any = Prompts()
-    explorer = Rounds(config, "main", stream, none, none, none, Shaping.of(config))
+    explorer = Rounds(config, "main", stream, none, none, none, Shaping.of(shaping_spec(config)))
     try:
         seen, kept, rounds = explorer._explore(1, lambda name: nullcontext())
     except RunError as error:
@@ -463,11 +465,12 @@ def wrong_and_long(config: Config) -> Any:
     """Whether a wrong response of three tokens is trained on."""
     from rlctl.runtime.experience.samples import RolloutGroup, samples_of
     from rlctl.runtime.experience.shaping import Shaping
+    from rlctl.runtime.specs.experience import shaping_spec
     from rlctl.runtime.types import Prompt, Response
 
     answered = [RolloutGroup(Prompt(0, "s", (1, 2), ""), [Response((3, 4, 5), (0.0,) * 3, "stop", 0)], [0.0])]
     samples = samples_of(answered, train_on_cut_prompts=True)
-    Shaping.of(config).shape(samples, answered)
+    Shaping.of(shaping_spec(config)).shape(samples, answered)
     return samples[0].mask.tolist()
 
 

@@ -25,7 +25,7 @@ from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.remote.checkpoints import copies_of
 from rlctl.runtime.reporting.sample_files import SampleFiles
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
-from rlctl.runtime.sourcing import make_gather, make_groups
+from rlctl.runtime.sourcing import make_builder, make_groups
 from rlctl.runtime.specs.experience import old_is_current
 from rlctl.runtime.specs.trained import critic_section, policy_spec, value_model_spec
 from rlctl.runtime.specs.transport import transport_of
@@ -80,7 +80,7 @@ def make_run(given: StageContext, groups: Groups, trackers: Sequence[SafeTracker
         config=config,
         plan=given.plan,
         clock=given.materials.clock,
-        source=make_gather(given, roles, source_of_groups),
+        source=make_builder(given, roles, source_of_groups),
         groups=source_of_groups,
         policy=roles.policy,
         critic=roles.critic,

@@ -4,13 +4,14 @@
     sft:  sequences ──────────────────────────────────────▶ update
 
     step:   1        2        3   ...
-            gather   gather
+            roll out roll out
+            estimate estimate
             train    train
             sync     sync              the next responses are drawn by the weights just trained
             [evaluate] [save]          where they are due
 
-    gather    rl: ``GroupSource.take`` draws, scores and filters groups; ``RolloutBatchBuilder`` adds log-probs of the old policy
-              and the reference, values and advantages. sft, dpo: the next sequences or pairs of the data (``gather``)
+    roll out  rl: ``GroupSource.take`` draws, scores and filters groups. sft, dpo: the next sequences or pairs of the data
+    estimate  rl: ``RolloutBatchBuilder`` adds log-probs of the old policy and the reference, values and advantages
     train     critic, then policy: every optimizer step of every epoch over the step's samples (``Policy.train``,
               ``Trainer.train_step``)
     sync      the policy's weights go to the rollout engines (``WeightSync``)
@@ -28,7 +29,8 @@ def run_stage(stage: StageRun) -> None:
     """Run a stage from where its checkpoint left it to its end."""
     stage.start()
     for step in stage.remaining_steps():
-        samples, metrics = stage.gather(step)
+        groups = stage.roll_out(step)
+        samples, metrics = stage.estimate(step, groups)
         metrics |= stage.train(step, samples)
         if stage.sync_due(step):
             stage.sync(step)

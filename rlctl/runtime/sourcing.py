@@ -1,6 +1,6 @@
 """Where a stage's samples come from: rows of a data set, groups drawn when they are asked for or ahead, or what others drew.
 
-make_gather   what a step is trained on
+make_builder  what a step is trained on
 make_groups   what that takes its groups from (rl), as schedule and buffer say
 """
 
@@ -24,19 +24,18 @@ from rlctl.runtime.experience.batch_builders import (
 )
 from rlctl.runtime.experience.buffered import Buffered, BufferReader, BufferWriter
 from rlctl.runtime.experience.explore import Explorer, GroupSource
-from rlctl.runtime.experience.failures import Failures
 from rlctl.runtime.experience.recorded import with_skips
 from rlctl.runtime.experience.samples import training_sampling
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.schedules.scheduler import Scheduler
-from rlctl.runtime.specs.experience import old_is_current, rollout_batch_spec
+from rlctl.runtime.specs.experience import failures_of, old_is_current, rollout_batch_spec, shaping_spec
 from rlctl.runtime.specs.trained import teaching_of
 from rlctl.runtime.stage_context import Roles, StageContext
 
 
-def make_gather(given: StageContext, roles: Roles, groups: GroupSource | None) -> BatchBuilder:
+def make_builder(given: StageContext, roles: Roles, groups: GroupSource | None) -> BatchBuilder:
     """What a step of the stage is trained on. ``groups``: of ``make_groups``."""
     config, stream, tokenizer = given.stage.config, given.materials.stream, given.materials.tokenizer
     if roles.policy is None:
@@ -52,7 +51,7 @@ def make_gather(given: StageContext, roles: Roles, groups: GroupSource | None) -
         tokenizer=tokenizer,
         policy=roles.policy,
         reference=roles.reference,
-        shaping=Shaping.of(config, explores=False),
+        shaping=Shaping.of(shaping_spec(config), explores=False),
         critic=roles.critic,
     )
     return drawn if given.materials.experts is None else MixBatchBuilder(drawn, given.materials.experts)
@@ -63,7 +62,7 @@ def make_groups(given: StageContext, roles: Roles) -> GroupSource | None:
     config, place = given.stage.config, given.place
     if roles.policy is not None and arithmetic.drains_buffer(config):
         buffer = shared_buffer(config, place, given.stop.now)
-        shaping = Shaping.of(config, explores=False)
+        shaping = Shaping.of(shaping_spec(config), explores=False)
         return BufferReader(config, buffer, roles.policy, place / "weights", shaping, given.events.advise)
     draws = given.materials.stream is not None and config.algorithm.objective.choice in ("rl", "mix")
     if not draws or roles.rollout is None or roles.rewards is None:
@@ -82,11 +81,11 @@ def _when_asked(given: StageContext, roles: Roles) -> GroupSource:
         given.stage.name,
         materials.stream,  # type: ignore[arg-type]
         training_sampling(config.rollout, materials.stop_token_ids),
-        with_skips(config, roles.rollout, given.place),  # type: ignore[arg-type]
+        with_skips(config.run.skip, roles.rollout, given.place),  # type: ignore[arg-type]
         roles.rewards,  # type: ignore[arg-type]
-        Shaping.of(config, tokenizer=roles.rewards.tokenizer),  # type: ignore[union-attr]
+        Shaping.of(shaping_spec(config), tokenizer=roles.rewards.tokenizer),  # type: ignore[union-attr]
         _keeper(config),
-        Failures(config, given.events.advise),
+        failures_of(config, given.events.advise),
     )
     buffered = rollout_schedule.passes_buffer(config) and not arithmetic.fills_buffer(config)
     return Buffered(config, explorer, make_buffer(config, given.place, given.stop.now)) if buffered else explorer
@@ -98,7 +97,7 @@ def _ahead(given: StageContext, roles: Roles) -> GroupSource:
     assert roles.rollout is not None, "there are engines"
     assert rewards is not None, "there are rewards to score with"
     draws = Draws(materials.stream)  # type: ignore[arg-type]
-    shaping = Shaping.of(config, tokenizer=rewards.tokenizer)
+    shaping = Shaping.of(shaping_spec(config), tokenizer=rewards.tokenizer)
     fills = arithmetic.fills_buffer(config)
     buffer = MemoryBuffer(stopped=given.stop.now) if fills else make_buffer(config, given.place, given.stop.now)
     scheduler = Scheduler(
@@ -109,6 +108,7 @@ def _ahead(given: StageContext, roles: Roles) -> GroupSource:
         roles.rollout,
         rewards.score,
         shaping,
+        failures_of(config, given.events.advise),
         hand_on=lambda group: buffer.put([group]),
         tell=given.events.advise,
     )

@@ -36,14 +36,13 @@ from rlctl.runtime.endpoints import check_endpoints
 from rlctl.runtime.evaluation.evaluation import HeldOut
 from rlctl.runtime.evaluation.held_out import open_held_out, open_held_out_answers
 from rlctl.runtime.evaluation.losses import HeldOutAnswers
-from rlctl.runtime.experience.recorded import check_skips
 from rlctl.runtime.experience.shaping import Shaping
-from rlctl.runtime.juicer.client import check_service
 from rlctl.runtime.remote.checkpoints import copies_of
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.rollout.sglang_arguments import check_sglang
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
+from rlctl.runtime.specs.experience import check_service, check_skips, shaping_spec
 from rlctl.runtime.specs.served import agent_spec, check_auxiliary_engines, check_judges
 from rlctl.runtime.specs.trained import check_critic, critic_section, loss_spec
 from rlctl.runtime.stage_run import ENDLESS, Clock
@@ -95,7 +94,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     if plan.role("policy"):
         make_loss(loss_spec(config))
         if plan.objective in ("rl", "mix"):
-            Shaping.of(config, explores=not arithmetic.drains_buffer(config))
+            Shaping.of(shaping_spec(config), explores=not arithmetic.drains_buffer(config))
     if plan.role("critic"):
         check_critic(config)
     copies_of(stage, Path())

@@ -251,14 +251,18 @@ class StageRun:
             yield
         self.progress.add_seconds(name, time.perf_counter() - began)
 
-    def gather(self, step: int) -> tuple[list[Sample], dict[str, float]]:
-        """The samples to train on in this step, and their metrics."""
-        gathered: BuiltBatch = self.source.gather(step, self.phase)
-        if gathered.shown and self.config.rollout.log_responses:
-            self.write_samples(STEP, step, gathered.shown)
-            self.events.emit("samples", step=step, beside={"samples": gathered.shown})
-            self.show("rollout/responses", shown_responses(gathered.shown), step)
-        return gathered.samples, gathered.metrics | staleness_metrics(gathered.versions, self.progress.weight_version)
+    def roll_out(self, step: int) -> Any:
+        """Groups of responses with their rewards; without rollout, the step's sequences or pairs of the data set."""
+        return self.source.take(step, self.phase)
+
+    def estimate(self, step: int, groups: Any) -> tuple[list[Sample], dict[str, float]]:
+        """The samples to train on in this step, with log-probs, values and advantages, and their metrics."""
+        built: BuiltBatch = self.source.build(groups, step, self.phase)
+        if built.shown and self.config.rollout.log_responses:
+            self.write_samples(STEP, step, built.shown)
+            self.events.emit("samples", step=step, beside={"samples": built.shown})
+            self.show("rollout/responses", shown_responses(built.shown), step)
+        return built.samples, built.metrics | staleness_metrics(built.versions, self.progress.weight_version)
 
     def write_samples(self, kind: str, step: int, groups: Sequence[dict[str, Any]]) -> None:
         """Put responses that people are shown into the run folder."""

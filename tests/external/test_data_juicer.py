@@ -60,7 +60,7 @@ def test_rows_are_those_that_the_same_filters_of_rlctl_leave(tmp_path: Path, sta
     rows = left(config)
     assert rows == left(own)
     assert [row["extra"] for row in rows] == [{"n": 0}, {"n": 3}]
-    assert client.service_of(config, "data.operators[0]").url.endswith(f":{started['port']}")
+    assert client.service_of(config.service.data_juicer, "data.operators[0]").url.endswith(f":{started['port']}")
     other = config_of(tmp_path, started, [{**LENGTH, "column": "answer", "args": {"min_len": 2}}])
     assert len(left(other)) == len(TEXTS), "all answers are 2 long"
     _, [done] = prepare(config, len)
@@ -124,7 +124,7 @@ def test_responses_are_dropped_and_measured(started: dict[str, Any]) -> None:
     chosen = Operators(
         config.algorithm.experience_operators,
         texts=lambda groups: [["long enough", *["no"] * (len(item.responses) - 1)] for item in groups],
-        config=config,
+        service=config.service.data_juicer,
     )
     before = answered()
     kept = chosen.applied(before)

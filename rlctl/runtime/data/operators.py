@@ -234,7 +234,7 @@ def _operated(
             require_column(rows, column, source=source, key=f"{where}.column")
         name = operator.kind if isinstance(operator, ExternalDataOperator) else operator.choice
         if isinstance(operator, ExternalDataOperator):
-            kept = _by_data_juicer(operator, kept, column, service_of(config, where), where)
+            kept = _by_data_juicer(operator, kept, column, service_of(config.service.data_juicer, where), where)
         elif isinstance(operator, QualityFilter):
             kept = _rated(operator, kept, column, config, where)
         else:

@@ -36,10 +36,14 @@ class BuiltBatch:
 
 
 class BatchBuilder(Protocol):
-    """A source of training samples whose position can be saved."""
+    """A source of training samples whose position can be saved; ``phase(name)`` is a context that times a part of the work."""
 
-    def gather(self, step: int, phase: Phase) -> BuiltBatch:
-        """The samples of a step; ``phase(name)`` is a context that times a part of the work."""
+    def take(self, step: int, phase: Phase) -> Any:
+        """What a step is trained on: groups of scored responses, or sequences or pairs of the data set."""
+        ...
+
+    def build(self, taken: Any, step: int, phase: Phase) -> BuiltBatch:
+        """The samples of a step, with all that the loss reads of them."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -54,7 +58,10 @@ class BatchBuilder(Protocol):
 class NoBatchBuilder:
     """Of a stage without steps (evaluate_only)."""
 
-    def gather(self, step: int, phase: Phase) -> BuiltBatch:
+    def take(self, step: int, phase: Phase) -> None:
+        raise AssertionError("an evaluation-only stage has no steps")
+
+    def build(self, taken: None, step: int, phase: Phase) -> BuiltBatch:
         raise AssertionError("an evaluation-only stage has no steps")
 
     def state(self) -> dict[str, Any]:
@@ -73,9 +80,11 @@ class DataBatchBuilder:
     on_prompt: bool = False
     """Whether prompts are learnt too (distillation)."""
 
-    def gather(self, step: int, phase: Phase) -> BuiltBatch:
+    def take(self, step: int, phase: Phase) -> list[Sample]:
         with phase("data"):
-            samples = self.stream.next_batch()
+            return self.stream.next_batch()
+
+    def build(self, samples: list[Sample], step: int, phase: Phase) -> BuiltBatch:
         for sample in samples if self.on_prompt else ():
             sample.mask = torch.arange(len(sample)) > 0
         shown = [self._shown(sample) for sample in samples[:SHOWN_SAMPLES]] if step == 1 else []
@@ -100,9 +109,11 @@ class PairBatchBuilder:
     tokenizer: Any
     reference: ReferencePolicy
 
-    def gather(self, step: int, phase: Phase) -> BuiltBatch:
+    def take(self, step: int, phase: Phase) -> list[tuple[Sample, Sample]]:
         with phase("data"):
-            pairs = self.stream.next_batch()
+            return self.stream.next_batch()
+
+    def build(self, pairs: list[tuple[Sample, Sample]], step: int, phase: Phase) -> BuiltBatch:
         samples = [sample for pair in pairs for sample in pair]
         with phase("reference"):
             self.reference.add_log_probs(samples)
@@ -150,8 +161,10 @@ class RolloutBatchBuilder:
     shaping: Shaping
     critic: ValueModel | None = None
 
-    def gather(self, step: int, phase: Phase) -> BuiltBatch:
-        explored = self.groups.take(step, phase)
+    def take(self, step: int, phase: Phase) -> StepRollouts:
+        return self.groups.take(step, phase)
+
+    def build(self, explored: StepRollouts, step: int, phase: Phase) -> BuiltBatch:
         samples = samples_of(explored.kept, train_on_cut_prompts=self.spec.train_on_truncated_prompts)
         if not self.spec.old_is_current:
             with phase("old_log_probs"):
@@ -206,8 +219,10 @@ class ExploreBatchBuilder:
     groups: GroupSource
     tokenizer: Any
 
-    def gather(self, step: int, phase: Phase) -> BuiltBatch:
-        explored = self.groups.take(step, phase)
+    def take(self, step: int, phase: Phase) -> StepRollouts:
+        return self.groups.take(step, phase)
+
+    def build(self, explored: StepRollouts, step: int, phase: Phase) -> BuiltBatch:
         samples = samples_of(explored.kept, train_on_cut_prompts=True)
         return BuiltBatch(samples, explored.metrics, shown_groups(explored, self.tokenizer))
 
@@ -265,22 +280,25 @@ class MixBatchBuilder:
     experts: SftStream
     """A batch is what a step takes."""
 
-    def gather(self, step: int, phase: Phase) -> BuiltBatch:
-        gathered = self.rollout.gather(step, phase)
+    def take(self, step: int, phase: Phase) -> StepRollouts:
+        return self.rollout.take(step, phase)
+
+    def build(self, explored: StepRollouts, step: int, phase: Phase) -> BuiltBatch:
+        built = self.rollout.build(explored, step, phase)
         with phase("data"):
             experts = self.experts.next_batch()
-        names = {name for sample in gathered.samples for name in sample.columns} - {"reference_log_probs"}
+        names = {name for sample in built.samples for name in sample.columns} - {"reference_log_probs"}
         for sample in experts:
             sample.expert = True
             sample.columns |= {name: torch.zeros(len(sample)) for name in sorted(names)}
         if self.rollout.reference is not None:
             with phase("reference"):
                 self.rollout.reference.add_log_probs(experts)
-        samples = [*gathered.samples, *experts]
+        samples = [*built.samples, *experts]
         for sample in samples:
             sample.columns["expert"] = torch.full((len(sample),), float(sample.expert))
-        metrics = gathered.metrics | {"data/expert_epoch": float(self.experts.epoch)}
-        return BuiltBatch(samples, metrics, gathered.shown, gathered.versions)
+        metrics = built.metrics | {"data/expert_epoch": float(self.experts.epoch)}
+        return BuiltBatch(samples, metrics, built.shown, built.versions)
 
     def state(self) -> dict[str, Any]:
         return {"rollout": self.rollout.state(), "experts": self.experts.state()}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
-from rlctl.config.sections.agents import RunningAgent
-from rlctl.planning import arithmetic
+from rlctl.config.sections.agents import RunningAgent, TrajectoryAgent
 from rlctl.runtime.types import Prompt, Response
 
 SHOWN_CAUSES = 3
@@ -20,7 +18,11 @@ SHOWN_CAUSES = 3
 class Failures:
     """Failures of one stage, by agent."""
 
-    config: Config
+    agents: Mapping[str, TrajectoryAgent]
+    """By name."""
+    default_agent: str | None
+    look_after: int
+    """Trajectories of an agent after which its failures are looked at: those of a step."""
     tell: Callable[[str], None] = lambda message: None
     """Gets what went wrong, for people."""
     failed: Counter[str] = field(default_factory=Counter)
@@ -32,8 +34,7 @@ class Failures:
     _examples: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        found = arithmetic.agents_of(self.config)
-        self._agents = {name: agent for name, agent in found.items() if isinstance(agent, RunningAgent)}
+        self._agents = {name: agent for name, agent in self.agents.items() if isinstance(agent, RunningAgent)}
 
     def kept(self, prompt: Prompt, responses: Sequence[Response]) -> list[Response] | None:
         """The responses to a prompt that are trained on; None if the group is dropped.
@@ -41,7 +42,7 @@ class Failures:
         Raises:
             RunError: a larger share of an agent's trajectories failed than it allows.
         """
-        name = str(prompt.extra.get("agent", self.config.rollout.default_agent))
+        name = str(prompt.extra.get("agent", self.default_agent))
         agent = self._agents.get(name)
         if agent is None:
             return list(responses)
@@ -62,8 +63,7 @@ class Failures:
             self._causes.setdefault(name, Counter())[cause] += 1
             self._step[f"failed_{cause}"] += 1
             self._examples.setdefault(f"{name} {cause}", each.failure)
-        batch = self.config.batch
-        if self.made[name] >= batch.prompts_per_step * batch.responses_per_prompt:
+        if self.made[name] >= self.look_after:
             self._look(name)
 
     def metrics(self) -> dict[str, float]:

@@ -18,7 +18,6 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.algorithm import (
     DapoDynamicSampling,
     ExperienceOperator,
@@ -31,6 +30,7 @@ from rlctl.config.sections.algorithm import (
     RewardStdFilter,
     ShapingRule,
 )
+from rlctl.config.sections.execution import DataJuicer
 from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.juicer.client import service_of
 from rlctl.runtime.rewards.routing import Score
@@ -72,18 +72,18 @@ class Operators:
         chosen: Sequence[ExperienceOperator],
         penalty: Penalty = lambda response: 0.0,
         texts: Callable[[Sequence[RolloutGroup]], list[list[str]]] | None = None,
-        config: Config = Config(),
+        service: DataJuicer | None = None,
     ) -> None:
         """
         Args:
             chosen: of the config.
             penalty: of a response, by its length.
             texts: of the responses of groups; by default those that the responses have.
-            config: of the stage, which names the service of Data-Juicer.
+            service: that runs the operators of Data-Juicer.
         """
         self._chosen = tuple(chosen)
         self._given = Given(penalty, texts or _own_texts)
-        self._calls = [_made(each, place, config) for place, each in enumerate(self._chosen)]
+        self._calls = [_made(each, place, service) for place, each in enumerate(self._chosen)]
         self._counts: dict[str, float] = {}
         self._means: dict[str, list[float]] = {}
         self._pass_rates: dict[int, list[float]] = {}
@@ -313,7 +313,9 @@ def _function(chosen: FunctionOperator, place: int) -> Callable[[list[RolloutGro
     return call
 
 
-def _data_juicer(chosen: ExternalOperator, place: int, config: Config) -> Callable[[list[RolloutGroup], Given], Result]:
+def _data_juicer(
+    chosen: ExternalOperator, place: int, service: DataJuicer | None
+) -> Callable[[list[RolloutGroup], Given], Result]:
     where = f"algorithm.experience_operators[{place}]"
 
     def call(groups: list[RolloutGroup], given: Given) -> Result:
@@ -330,7 +332,7 @@ def _data_juicer(chosen: ExternalOperator, place: int, config: Config) -> Callab
             for row in described(groups, given)
         ]
         infos = [response.info for item in groups for response in item.responses]
-        found = service_of(config, where).process(chosen.args, rows, where=where)
+        found = service_of(service, where).process(chosen.args, rows, where=where)
         kept = [
             {"id": values.get("id"), "reward": values.get("reward"), "info": {**infos[values["id"]], **statistics}}
             for values, place, statistics in zip(found.rows, found.places, found.statistics, strict=True)
@@ -351,12 +353,14 @@ OPERATORS: Mapping[type[ExperienceOperator], Callable[[Sequence[RolloutGroup], A
 }
 
 
-def _made(chosen: ExperienceOperator, place: int, config: Config) -> Callable[[list[RolloutGroup], Given], Result]:
+def _made(
+    chosen: ExperienceOperator, place: int, service: DataJuicer | None
+) -> Callable[[list[RolloutGroup], Given], Result]:
     """An operator, ready to be called."""
     if isinstance(chosen, FunctionOperator):
         return _function(chosen, place)
     if isinstance(chosen, ExternalOperator):
-        return _data_juicer(chosen, place, config)
+        return _data_juicer(chosen, place, service)
     found = OPERATORS[type(chosen)]
     return lambda groups, given: found(groups, chosen, given)
 

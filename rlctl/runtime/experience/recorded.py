@@ -17,11 +17,10 @@ from typing import Protocol
 
 import torch
 
-from rlctl.common.errors import PlanError, RunError
+from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import replacing
-from rlctl.config import Config
-from rlctl.planning import rollout_schedule
+from rlctl.config.sections.run import Skip
 from rlctl.runtime.pickles import load_objects, reason_of
 from rlctl.runtime.types import Request, Response
 
@@ -104,23 +103,10 @@ def name_of(requests: Sequence[Request]) -> str:
     return hashlib.sha256(repr(asked).encode()).hexdigest()[:32] + ".pt"
 
 
-def with_skips(config: Config, engines: Generates, place: Path) -> Generates:
+def with_skips(skip: Skip, engines: Generates, place: Path) -> Generates:
     """Rollout engines as ``run.skip`` has them; ``place`` is the stage's folder."""
-    mode, chosen = config.run.skip.rollout, config.run.skip.folder
+    mode, chosen = skip.rollout, skip.folder
     folder = place / "rollout" if chosen is None else Path(chosen).expanduser() / place.name
     if mode == "dump":
         return Dumped(engines, folder)
     return Replayed(folder) if mode == "replay" else engines
-
-
-def check_skips(config: Config) -> None:
-    """Refuse to keep or replay what is drawn one response at a time.
-
-    Raises:
-        PlanError: the schedule streams responses.
-    """
-    if config.run.skip.rollout != "off" and rollout_schedule.streams(config):
-        raise PlanError(
-            "run.skip.rollout saves and replays whole rounds of prompts, but this schedule generates responses one by one",
-            hint="use a synchronous schedule while debugging, or turn run.skip.rollout off",
-        )

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from rlctl.common.errors import PlanError, RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
-from rlctl.config.sections.agents import RunningAgent
+from rlctl.config.sections.agents import RunningAgent, TrajectoryAgent
 from rlctl.config.sections.algorithm import (
+    Algorithm,
     DifficultyMask,
     Filter,
     GroupMean,
@@ -32,6 +32,7 @@ from rlctl.config.sections.algorithm import (
     StepReinforce,
     ZeroVarianceGroups,
 )
+from rlctl.config.sections.execution import DataJuicer
 from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
@@ -50,11 +51,26 @@ _SHAPED, _SCORE, _RIGHT = {"reward", "seq_reward", "seq_final_reward"}, {"score"
 """Names of what a filter compares: the reward with its length penalties, without them, whether the answer is right."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShapingSpec:
+    """What rewards become, and for whom."""
+
+    algorithm: Algorithm
+    max_response_tokens: int
+    agents: Mapping[str, TrajectoryAgent]
+    """By name."""
+    default_agent: str | None
+    seed: int
+    """Of the run."""
+    service: DataJuicer | None
+    """That runs the operators of Data-Juicer."""
+
+
 @dataclass
 class Shaping:
     """Shaping of one stage, with what it remembers between steps."""
 
-    config: Config
+    spec: ShapingSpec
     controller: kl.KLController
     running: dict[str, rewards.RunningMoments] = field(default_factory=dict)
     """By domain; one of the name "" where domains are not told apart."""
@@ -62,11 +78,11 @@ class Shaping:
     """Those of experiences, which come before the filters."""
 
     @classmethod
-    def of(cls, config: Config, *, explores: bool = True, tokenizer: Any = None) -> Shaping:
+    def of(cls, spec: ShapingSpec, *, explores: bool = True, tokenizer: Any = None) -> Shaping:
         """Begin a stage.
 
         Args:
-            config: of the stage.
+            spec: of the stage.
             explores: whether its operators run here: where responses are generated, not where a buffer is read.
             tokenizer: of the responses, for operators that read their texts.
 
@@ -74,7 +90,7 @@ class Shaping:
             PlanError: the config asks for something that is not computed.
             ConfigError: a rule that cannot be read.
         """
-        algorithm = config.algorithm
+        algorithm = spec.algorithm
         name, _ = estimator_of(algorithm)
         if ADVANTAGES[name].needs_values and algorithm.objective.choice != "rl":
             raise PlanError(
@@ -111,13 +127,13 @@ class Shaping:
         controller: kl.KLController = kl.FixedKL(penalty.coefficient if penalty else 0.0)
         if penalty is not None and penalty.adaptive:
             controller = kl.AdaptiveKL(penalty.coefficient, penalty.target, penalty.horizon)
-        shaping = cls(config, controller)
+        shaping = cls(spec, controller)
         if explores and algorithm.experience_operators:
             shaping.operators = Operators(
                 algorithm.experience_operators,
                 shaping._penalty,
                 None if tokenizer is None else partial(_texts, tokenizer=tokenizer),
-                config,
+                spec.service,
             )
         return shaping
 
@@ -134,17 +150,17 @@ class Shaping:
     @property
     def refills(self) -> bool:
         """Whether groups that a filter leaves out are made up for by further prompts."""
-        return self.operators.refills or any(getattr(each, "refill", False) for each in self.config.algorithm.filters)
+        return self.operators.refills or any(getattr(each, "refill", False) for each in self.spec.algorithm.filters)
 
     @property
     def drops(self) -> bool:
         """Whether anything may leave groups out."""
-        return bool(self.operators or self.config.algorithm.filters)
+        return bool(self.operators or self.spec.algorithm.filters)
 
     def kept_groups(self, answered: Sequence[RolloutGroup]) -> list[RolloutGroup]:
         """The groups as operators leave them, of which all filters of groups let pass."""
         kept = self.operators.applied(answered)
-        for each in self.config.algorithm.filters:
+        for each in self.spec.algorithm.filters:
             if isinstance(each, ZeroVarianceGroups | GroupMean) and kept:
                 groups = _groups(kept)
                 values = self._compared(each, kept)
@@ -186,7 +202,7 @@ class Shaping:
 
     def _penalties(self, lengths: Tensor) -> Tensor:
         """Of responses of these lengths. [B]."""
-        shaping, longest = self.config.algorithm.reward_shaping, self.config.rollout.max_response_tokens
+        shaping, longest = self.spec.algorithm.reward_shaping, self.spec.max_response_tokens
         result = torch.zeros(len(lengths))
         overlong = shaping.overlong_penalty
         if overlong is not None:
@@ -236,33 +252,33 @@ class Shaping:
             packed.write("returns", returns)
             packed.write("critic_tokens", passed.float())
         packed.write("advantages", advantages)
-        if has_weights(self.config.algorithm):
+        if has_weights(self.spec.algorithm):
             packed.write("policy_weights", weights)
-        if getattr(self.config.algorithm.policy_loss, "ratio", "token") == "segment":
+        if getattr(self.spec.algorithm.policy_loss, "ratio", "token") == "segment":
             packed.write("segments", packed.runs().float())
         packed.narrow(trained)
         counted = kept.tolist()
         for sample, owner in zip(samples, packed.owners, strict=True):
             sample.counted = counted[owner]
-        if self.config.algorithm.filters:
+        if self.spec.algorithm.filters:
             metrics["filter/trained_share"] = float(kept.float().mean())
         return metrics | {"advantage/mean": _mean(advantages[trained]), "advantage/std": _std(advantages[trained])}
 
     def redrawn(self, samples: list[Sample], answered: Sequence[RolloutGroup], *, step: int) -> list[Sample]:
         """The samples of a step after preference feedback, which draws them anew by score; the same where there is none."""
-        chosen = self.config.algorithm.policy_filtration
-        if chosen is None or self.config.algorithm.advantage.choice != "gae" or not samples:
+        chosen = self.spec.algorithm.policy_filtration
+        if chosen is None or self.spec.algorithm.advantage.choice != "gae" or not samples:
             return samples
         scores = self._response_rewards(answered)
         weights = feedback.feedback_weights(scores, reweight=chosen.reweight, power=chosen.power)
-        seed = derive_seed(self.config.run.seed, "preference-feedback", step)
+        seed = derive_seed(self.spec.seed, "preference-feedback", step)
         return [samples[index] for index in feedback.drawn_anew(weights, seed)]
 
     def _corrected(self, packed: _Packed) -> tuple[Tensor, Tensor, dict[str, float]]:
         """Weight of every token, whether it is kept, and metrics, by the old policy's log-probs."""
         ones, every = torch.ones(packed.count), torch.ones(packed.count, dtype=torch.bool)
-        chosen = self.config.algorithm.rollout_correction
-        if chosen is None or not corrects_before_loss(self.config.algorithm):
+        chosen = self.spec.algorithm.rollout_correction
+        if chosen is None or not corrects_before_loss(self.spec.algorithm):
             return ones, every, {}
         log_ratio = packed.read("old_log_probs") - packed.read("rollout_log_probs")
         rules = correction.Rejection.parse(chosen.rejection, chosen.rejection_bounds)
@@ -292,7 +308,7 @@ class Shaping:
     def _kept_responses(self, answered: Sequence[RolloutGroup]) -> Tensor:
         """Which responses the filters of responses let pass. bool [B]."""
         kept = torch.ones(sum(len(item.responses) for item in answered), dtype=torch.bool)
-        for each in self.config.algorithm.filters:
+        for each in self.spec.algorithm.filters:
             if not isinstance(each, ZeroVarianceGroups | GroupMean):
                 kept &= _keeps(each, answered)
         return kept
@@ -304,7 +320,7 @@ class Shaping:
             yield [index for index, owner in enumerate(owners) if owner == domain]
 
     def _domain(self, item: RolloutGroup) -> str:
-        if not self.config.algorithm.reward_shaping.normalize_per_domain:
+        if not self.spec.algorithm.reward_shaping.normalize_per_domain:
             return ""
         return str(item.prompt.extra.get("tag", item.prompt.source))
 
@@ -318,7 +334,7 @@ class Shaping:
         metrics: dict[str, float],
     ) -> Advantages:
         """Of the tokens of one domain; moves what lasts. [N of the domain]."""
-        algorithm = self.config.algorithm
+        algorithm = self.spec.algorithm
         shaping, chosen = algorithm.reward_shaping, algorithm.advantage
         tokens, lengths = packed.tokens_of(indices), packed.lengths[indices]
         owners = [item for item in answered for _ in item.responses]
@@ -350,11 +366,11 @@ class Shaping:
 
     @property
     def _has_critic(self) -> bool:
-        return ADVANTAGES[estimator_of(self.config.algorithm)[0]].needs_values
+        return ADVANTAGES[estimator_of(self.spec.algorithm)[0]].needs_values
 
     def _shaped(self, answered: Sequence[RolloutGroup], indices: list[int], *, domain: str) -> Tensor:
         """Response rewards of a domain, ready for the estimator. [B of the domain]."""
-        shaping = self.config.algorithm.reward_shaping
+        shaping = self.spec.algorithm.reward_shaping
         result = (self._response_rewards(answered)[indices] + shaping.shift) * shaping.scale
         scopes = shaping.normalize if not self._normalises_steps else Normalization()
         if "running" in (scopes.mean, scopes.std):
@@ -370,16 +386,16 @@ class Shaping:
     @property
     def _normalises_steps(self) -> bool:
         """Whether the estimator itself normalises, over steps."""
-        return isinstance(self.config.algorithm.advantage, StepReinforce)
+        return isinstance(self.spec.algorithm.advantage, StepReinforce)
 
     @property
     def _reads_turns(self) -> bool:
         """Whether advantages depend on single turns of agents."""
-        return ADVANTAGES[estimator_of(self.config.algorithm)[0]].needs_turns or bool(self._placing)
+        return ADVANTAGES[estimator_of(self.spec.algorithm)[0]].needs_turns or bool(self._placing)
 
     @cached_property
     def _agents(self) -> dict[str, RunningAgent]:
-        found = arithmetic.agents_of(self.config)
+        found = self.spec.agents
         return {name: agent for name, agent in found.items() if isinstance(agent, RunningAgent)}
 
     @cached_property
@@ -399,7 +415,7 @@ class Shaping:
         counts, rows = [], []
         for index in indices:
             prompt, response = owners[index]
-            name = str(prompt.extra.get("agent", self.config.rollout.default_agent))
+            name = str(prompt.extra.get("agent", self.spec.default_agent))
             agent = self._agents.get(name)
             counted = agent is not None and arithmetic.credit_of(agent) != "function"
             turns = response.turns or (Turn((), len(response.token_ids), starts_row=True),)
@@ -408,7 +424,7 @@ class Shaping:
             for place in order:
                 turn = turns[place]
                 reward = turn.reward if counted else 0.0
-                scale = self.config.algorithm.reward_shaping.scale
+                scale = self.spec.algorithm.reward_shaping.scale
                 numbers["turn_rewards"].append(reward * scale)
                 numbers["placed"].append(reward * scale if name in self._placing else 0.0)
                 numbers["turn_lengths"].append(turn.tokens if lengths[index] else 0)
@@ -427,12 +443,12 @@ class Shaping:
     @property
     def _normalises_first(self) -> bool:
         """Whether the estimator comes before the KL in the reward and the clip, as ROLL's grpo does."""
-        chosen = self.config.algorithm.advantage
+        chosen = self.spec.algorithm.advantage
         return isinstance(chosen, Grpo) and chosen.kl_order == "after_normalisation"
 
     def _normal_groups(self, answered: Sequence[RolloutGroup]) -> Tensor:
         """What forms a group for normalisation. int64 [B]."""
-        by = self.config.algorithm.reward_shaping.group_by
+        by = self.spec.algorithm.reward_shaping.group_by
         if by == "prompt":
             return _groups(answered)
         if by == "trajectory":
@@ -443,7 +459,7 @@ class Shaping:
 
     def _baselines(self, answered: Sequence[RolloutGroup]) -> Tensor:
         """The greedy response's reward, for each response of its prompt. [B]."""
-        shaping, totals = self.config.algorithm.reward_shaping, []
+        shaping, totals = self.spec.algorithm.reward_shaping, []
         for item in answered:
             assert item.greedy is not None, "this estimator needs a greedy response for each prompt"
             response, score = item.greedy
@@ -453,7 +469,7 @@ class Shaping:
 
     def _parts(self, answered: Sequence[RolloutGroup], indices: list[int]) -> Tensor | None:
         """The rewards that the estimator reads one by one, as they were scored. [K, B of the domain]."""
-        names = reward_parts(self.config.algorithm)
+        names = reward_parts(self.spec.algorithm)
         scores = [score for item in answered for score in item.scores] if names else []
         return torch.tensor([[_part(scores[i], name) for i in indices] for name in names]) if names else None
 
@@ -461,7 +477,7 @@ class Shaping:
         self, packed: _Packed, tokens: Tensor | slice, lengths: Tensor, metrics: dict[str, float]
     ) -> Tensor | None:
         """The coefficient times the KL to the reference, [N]; None where the reward has none. Moves the coefficient."""
-        chosen = self.config.algorithm.kl_in_reward
+        chosen = self.spec.algorithm.kl_in_reward
         if chosen is None or chosen.coefficient == 0:
             return None
         if chosen.estimator == "full":
@@ -482,7 +498,7 @@ class Shaping:
         Raises:
             RunError: responses weigh by difficulty and a prompt has none.
         """
-        chosen = self.config.algorithm.loss_weights
+        chosen = self.spec.algorithm.loss_weights
         if not chosen.difficulty and not chosen.length:
             return weights
         result = torch.ones(len(packed.lengths))

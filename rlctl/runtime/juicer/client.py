@@ -31,9 +31,7 @@ from rlctl.common.errors import RunError
 from rlctl.common.filenames import expanded, is_file
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import is_number
-from rlctl.config import Config
 from rlctl.config.sections.execution import DataJuicer
-from rlctl.planning.arithmetic import data_juicer_operators
 from rlctl.runtime.processes.process_group import end_group, status_of
 
 SERVER = Path(__file__).with_name("server.py")
@@ -187,37 +185,18 @@ class Service:
             self._folder.cleanup()
 
 
-def check_service(config: Config) -> None:
-    """Refuse a stage with operators of Data-Juicer and no service that answers.
+def service_of(chosen: DataJuicer | None, where: str) -> Service:
+    """The service that ``service.data_juicer`` names, reached or started, for the operator with the key ``where``.
 
     Raises:
         RunError: none is named, it cannot be reached, or the one to start does not start.
     """
-    key = _first(config)
-    if key:
-        service_of(config, key)
-
-
-def service_of(config: Config, where: str) -> Service:
-    """The service of a config, reached or started.
-
-    Raises:
-        RunError: see ``check_service``.
-    """
-    chosen = config.service.data_juicer
     if chosen is None or not (chosen.url or chosen.auto_start):
         raise RunError(
             said("{where} is an operator of Data-Juicer, but service.data_juicer names no service", where=where),
             hint="set service.data_juicer.url to one that runs, or auto_start: true and python: the Python with py-data-juicer",
         )
     return _started(chosen) if chosen.auto_start else _attached(chosen.url or "")
-
-
-def _first(config: Config) -> str:
-    """The key of the first operator that Data-Juicer runs; empty without one."""
-    for (section, name, index), _ in data_juicer_operators(config):
-        return f"{section}.{name}[{index}]"
-    return ""
 
 
 @cache

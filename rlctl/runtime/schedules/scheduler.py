@@ -95,6 +95,7 @@ class Scheduler:
         engines: Engines,
         score: Score,
         shaping: Shaping,
+        failures: Failures,
         hand_on: Callable[[RolloutGroup], None],
         *,
         tell: Callable[[str], None] = lambda message: None,
@@ -112,7 +113,7 @@ class Scheduler:
         self._hand_on, self._tell, self._clock = hand_on, tell, clock
         self._scoring = Scoring(score, in_thread=config.reward_loop.overlap_with_rollout)
         self._greedy = needs_greedy(config.algorithm)
-        self.failures = Failures(config, tell)
+        self.failures = failures
         self._in_order = rollout_schedule.in_order(config)
         self._flights: dict[int, Flight] = {}
         self._asked: dict[int, _Asked] = {}

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from rlctl.common.errors import PlanError
 from rlctl.config import Config
-from rlctl.planning import arithmetic
+from rlctl.planning import arithmetic, rollout_schedule
 from rlctl.planning.plan import StagePlan
 from rlctl.runtime.experience.batch_builders import RolloutBatchSpec
+from rlctl.runtime.experience.failures import Failures
 from rlctl.runtime.experience.selection import corrects, reads_old
+from rlctl.runtime.experience.shaping import ShapingSpec
+from rlctl.runtime.juicer.client import service_of
 from rlctl.runtime.specs.trained import teaching_of
 
 
@@ -34,3 +40,45 @@ def old_is_current(config: Config, plan: StagePlan) -> bool:
     read_before = algorithm.kl_in_reward is not None or corrects(algorithm) or taught or reads_old(algorithm)
     recorded = algorithm.router_replay == "recompute"
     return algorithm.old_log_probs == "recompute" and single and not read_before and not recorded
+
+
+def shaping_spec(config: Config) -> ShapingSpec:
+    """Of what makes advantages of rewards."""
+    return ShapingSpec(
+        algorithm=config.algorithm,
+        max_response_tokens=config.rollout.max_response_tokens,
+        agents=arithmetic.agents_of(config),
+        default_agent=config.rollout.default_agent,
+        seed=config.run.seed,
+        service=config.service.data_juicer,
+    )
+
+
+def failures_of(config: Config, tell: Callable[[str], None]) -> Failures:
+    """Counts the failures of a run's agents; ``tell`` gets what went wrong."""
+    step = config.batch.prompts_per_step * config.batch.responses_per_prompt
+    return Failures(arithmetic.agents_of(config), config.rollout.default_agent, step, tell)
+
+
+def check_service(config: Config) -> None:
+    """Refuse a stage with operators of Data-Juicer and no service that answers.
+
+    Raises:
+        RunError: see ``service_of``.
+    """
+    for (section, name, index), _ in arithmetic.data_juicer_operators(config):
+        service_of(config.service.data_juicer, f"{section}.{name}[{index}]")
+        return
+
+
+def check_skips(config: Config) -> None:
+    """Refuse to keep or replay what is drawn one response at a time.
+
+    Raises:
+        PlanError: the schedule streams responses.
+    """
+    if config.run.skip.rollout != "off" and rollout_schedule.streams(config):
+        raise PlanError(
+            "run.skip.rollout saves and replays whole rounds of prompts, but this schedule generates responses one by one",
+            hint="use a synchronous schedule while debugging, or turn run.skip.rollout off",
+        )

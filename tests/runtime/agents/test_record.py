@@ -16,6 +16,7 @@ from rlctl.runtime.buffers.record import group_of, plain_of
 from rlctl.runtime.experience.samples import RolloutGroup, samples_of
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.serialization.sequences import ResponseGroups
+from rlctl.runtime.specs.experience import shaping_spec
 from rlctl.runtime.types import Prompt, Response, Sample, trajectories_of
 from rlctl.runtime.workers.sharding import mini_batches_of
 
@@ -127,7 +128,7 @@ def shaped(advantage: dict[str, Any], responses: list[Response], rewards: list[f
     )
     group = RolloutGroup(PROMPT, responses, rewards)
     made = samples_of([group], train_on_cut_prompts=True)
-    Shaping.of(config).shape(made, [group])
+    Shaping.of(shaping_spec(config)).shape(made, [group])
     return made
 
 

@@ -26,7 +26,8 @@ from rlctl.runtime.data.operators import (
 )
 from rlctl.runtime.data.sources import load_source
 from rlctl.runtime.juicer import server
-from rlctl.runtime.juicer.client import Service, check_service
+from rlctl.runtime.juicer.client import Service
+from rlctl.runtime.specs.experience import check_service
 
 TEXTS = (
     "abcabcabcabcabcabc xyz",

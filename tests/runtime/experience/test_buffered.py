@@ -15,6 +15,7 @@ from rlctl.runtime.buffers.files import FileBuffer
 from rlctl.runtime.experience.buffered import BufferReader, BufferWriter
 from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.shaping import Shaping
+from rlctl.runtime.specs.experience import shaping_spec
 from rlctl.runtime.sync.machine import UnreadableWeights
 from rlctl.runtime.types import Prompt, Response
 
@@ -88,7 +89,7 @@ def drained(folder: Path, rewards: list[tuple[float, float]], filters: list[Any]
         }
     )
     buffer = FileBuffer(folder / "groups.jsonl", "trainer")
-    return BufferReader(config, buffer, None, folder, Shaping.of(config), told.append)  # type: ignore[arg-type]
+    return BufferReader(config, buffer, None, folder, Shaping.of(shaping_spec(config)), told.append)  # type: ignore[arg-type]
 
 
 EQUAL, APART = (1.0, 1.0), (0.0, 1.0)
@@ -103,7 +104,7 @@ def test_groups_that_others_drew_are_filtered_where_they_are_trained_on(tmp_path
     assert [group.prompt.index for group in step.drawn] == [0, 1, 2, 3]
     assert step.metrics["filter/kept_groups_share"] == 0.5
     assert not run.more(2, lambda name: nullcontext()), "one group is left, and a step takes two"
-    assert "the buffer ends with 1 unused groups" in told[0]
+    assert "the buffer ends with 1 unused group" in told[0]
 
 
 def test_groups_that_others_drew_are_left_out_without_others_for_them(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from rlctl.runtime.experience.operators import Operators
 from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.specs.experience import shaping_spec
 from rlctl.runtime.types import Prompt, Response
 from tests.runtime.schedules.simulated import Engines, Simulation, configured
 
@@ -40,7 +40,7 @@ def answered() -> list[RolloutGroup]:
 
 
 def shaping_of(*operators: dict[str, Any], **sections: Any) -> Shaping:
-    return Shaping.of(config_from({"algorithm": {"experience_operators": list(operators)}, **sections}))
+    return Shaping.of(shaping_spec(config_from({"algorithm": {"experience_operators": list(operators)}, **sections})))
 
 
 def operated(
@@ -136,7 +136,7 @@ def test_length_penalties_are_part_of_the_reward_that_operators_see() -> None:
             {"type": "reward_shaping_mapper", "reward_shaping_configs": [{"stats_key": "q", "op_type": "MUL"}]},
         ],
     }
-    kept = Shaping.of(config_from({"algorithm": algorithm, **sections})).kept_groups(answered())
+    kept = Shaping.of(shaping_spec(config_from({"algorithm": algorithm, **sections}))).kept_groups(answered())
     assert [[each.text for each in item.responses] for item in kept] == [["0.0"], ["1.0", "1.1"], ["2.0"], ["3.1"]]
     assert [list(item.rewards) for item in kept] == [[0.75], [0.5, 0.5], [1.25], [1.0]]  # (r - 0.5) q + 0.5
 
@@ -146,7 +146,7 @@ def test_the_mean_of_a_group_is_that_of_the_responses_that_are_left() -> None:
     from rlctl.runtime.experience.samples import samples_of
 
     shaping = shaping_of({"type": "reward_filter"})
-    shaping.config.algorithm.__dict__["advantage"] = config_from(
+    shaping.spec.algorithm.__dict__["advantage"] = config_from(
         {"algorithm": {"advantage": {"type": "grpo", "normalize_by_std": False}}}
     ).algorithm.advantage
     kept = shaping.kept_groups(answered()[:1])
@@ -231,17 +231,17 @@ def test_without_operators_nothing_changes() -> None:
     groups = answered()
     assert Operators(()).applied(groups) == groups
     assert Operators(()).metrics() == {}
-    assert not Shaping.of(config_from({})).drops
+    assert not Shaping.of(shaping_spec(config_from({}))).drops
 
 
 def test_a_step_reports_operators_and_a_run_that_reads_a_buffer_applies_none(tmp_path: Path) -> None:
-    from tests.runtime.experience.test_batch_builders import gather_of
+    from tests.runtime.experience.test_batch_builders import gather_of, gathered
 
     gather, _ = gather_of({"experience_operators": [{"type": "reward_std_filter", "refill": True}]})
-    step = gather.gather(1, lambda name: nullcontext())
+    step = gathered(gather, 1)
     assert step.metrics["operator/1_reward_std_filter/in"] == 8
     assert step.metrics["operator/1_reward_std_filter/out"] == 4
     assert step.metrics["filter/rounds"] == 2
     chosen = config_from({"algorithm": {"experience_operators": [{"type": "reward_filter", "refill": True}]}})
-    reads = Shaping.of(chosen, explores=False)
+    reads = Shaping.of(shaping_spec(chosen), explores=False)
     assert (reads.refills, bool(reads.operators)) == (False, False)

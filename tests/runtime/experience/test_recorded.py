@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from rlctl.common.errors import PlanError, RunError
-from rlctl.runtime.experience.recorded import Dumped, Replayed, check_skips
+from rlctl.runtime.experience.recorded import Dumped, Replayed
+from rlctl.runtime.specs.experience import check_skips
 from rlctl.runtime.types import Request, Response, Sampling
 from tests.runtime.local import run_here
 from tests.runtime.told import numbers_of

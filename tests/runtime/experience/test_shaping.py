@@ -17,6 +17,7 @@ from rlctl.planning.support import Status, unhonoured
 from rlctl.runtime.experience.samples import RolloutGroup, samples_of
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.specs.experience import shaping_spec
 from rlctl.runtime.types import Prompt, Response, Sample, Turn
 
 REINFORCE = {"type": "reinforce"}
@@ -39,7 +40,7 @@ def group(rewards: Sequence[float], lengths: Sequence[int] = (), **prompt: Any) 
 
 def shape(chosen: Config, *answered: RolloutGroup, **columns: Sequence[float]) -> tuple[list[Sample], dict[str, float]]:
     """Samples and metrics; ``columns`` are of all counted tokens, one after the other."""
-    return shape_with(Shaping.of(chosen), *answered, **columns)
+    return shape_with(Shaping.of(shaping_spec(chosen)), *answered, **columns)
 
 
 def shape_with(
@@ -97,8 +98,8 @@ def test_gdpo_reads_what_rewards_tell() -> None:
     with pytest.raises(RunError, match="no reward returns 'forms', which gdpo normalizes; rewards return form, answer"):
         shape(config(advantage=unknown), parted((1.0, 1.0), (0.0, 0.0)))
     with pytest.raises(PlanError, match="gdpo normalizes several rewards separately, but the config names none"):
-        Shaping.of(config(advantage={**GDPO, "args": {}}))
-    with pytest.raises(ConfigError, match="gdpo has 1 rewards and 2 weights"):
+        Shaping.of(shaping_spec(config(advantage={**GDPO, "args": {}})))
+    with pytest.raises(ConfigError, match="gdpo has 1 reward and 2 weights"):
         shape(
             config(advantage={**GDPO, "args": {"gdpo_reward_keys": ["form"], "gdpo_reward_weights": [1, 2]}}),
             parted((1.0, 1.0), (0.0, 0.0)),
@@ -140,11 +141,11 @@ def test_an_adaptive_kl_moves_with_each_step_and_is_remembered() -> None:
     kl = {"estimator": "k1", "coefficient": 1.0, "adaptive": True, "target": 0.1, "horizon": 10}
     chosen = config(advantage=REINFORCE, kl_in_reward=kl)
     columns = {"old_log_probs": [-0.5, -0.5], "reference_log_probs": [-0.7, -0.7]}
-    shaping = Shaping.of(chosen)
+    shaping = Shaping.of(shaping_spec(chosen))
     for expected in (1.0, 1.04, 1.04**2):
         _, metrics = shape_with(shaping, group([1.0, 0.0]), **columns)
         assert metrics["reward/kl_coefficient"] == pytest.approx(expected)
-    resumed = Shaping.of(chosen)
+    resumed = Shaping.of(shaping_spec(chosen))
     resumed.restore(json.loads(json.dumps(shaping.state())))
     assert resumed == shaping
     assert resumed.controller.coefficient == pytest.approx(1.04**3)
@@ -154,7 +155,7 @@ def test_the_kl_coefficient_moves_for_each_domain_as_in_roll() -> None:
     """KL 0.2 and 0.05 of a target of 0.1, cut at an error of 0.2, times 1 response of 10: the second pays by the moved one."""
     kl = {"estimator": "k1", "coefficient": 1.0, "adaptive": True, "target": 0.1, "horizon": 10}
     chosen = config(advantage=REINFORCE, kl_in_reward=kl, reward_shaping={"normalize_per_domain": True})
-    shaping = Shaping.of(chosen)
+    shaping = Shaping.of(shaping_spec(chosen))
     columns = {"old_log_probs": [-0.5, -0.5], "reference_log_probs": [-0.7, -0.55]}
     answered = [group([1.0], extra={"tag": tag}) for tag in ("a", "b")]
     samples, metrics = shape_with(shaping, *answered, **columns)
@@ -184,7 +185,7 @@ def test_turns_are_compared_within_their_trajectory_or_their_group(by: str, expe
 
 def test_a_trajectory_is_not_compared_with_itself_alone() -> None:
     with pytest.raises(PlanError, match="a trajectory has one reward"):
-        Shaping.of(config(reward_shaping={"normalize": {"mean": "group"}, "group_by": "trajectory"}))
+        Shaping.of(shaping_spec(config(reward_shaping={"normalize": {"mean": "group"}, "group_by": "trajectory"})))
 
 
 @pytest.mark.parametrize(
@@ -234,9 +235,9 @@ def test_advantages_are_whitened_and_then_clipped() -> None:
 def test_running_statistics_see_every_step() -> None:
     """0 and 4, then 4 and 8: mean 4, standard deviation sqrt(32 / 3)."""
     chosen = config(advantage=REINFORCE, reward_shaping={"normalize": {"mean": "running", "std": "running"}})
-    shaping = Shaping.of(chosen)
+    shaping = Shaping.of(shaping_spec(chosen))
     shape_with(shaping, group([0.0, 4.0]))
-    again = Shaping.of(chosen)
+    again = Shaping.of(shaping_spec(chosen))
     again.restore(json.loads(json.dumps(shaping.state())))
     samples, _ = shape_with(again, group([4.0, 8.0]))
     assert of(samples) == pytest.approx([0.0, 4 / math.sqrt(32 / 3)], rel=1e-5)
@@ -256,15 +257,17 @@ def vars_of(answered: RolloutGroup) -> dict[str, Any]:
 
 def test_groups_are_left_out_before_they_are_trained_on() -> None:
     groups = [group([1.0, 1.0]), group([1.0, 0.0]), group([0.0, 0.0])]
-    assert Shaping.of(config(filters=["zero_variance_groups"])).kept_groups(groups) == [groups[1]]
-    half = Shaping.of(config(filters=[{"type": "group_mean", "low": -1.0, "high": 1.0}]))
+    assert Shaping.of(shaping_spec(config(filters=["zero_variance_groups"]))).kept_groups(groups) == [groups[1]]
+    half = Shaping.of(shaping_spec(config(filters=[{"type": "group_mean", "low": -1.0, "high": 1.0}])))
     assert half.kept_groups(groups) == groups[1:]
     both = Shaping.of(
-        config(filters=[{"type": "zero_variance_groups", "refill": False}, {"type": "group_mean", "high": 0.5}])
+        shaping_spec(
+            config(filters=[{"type": "zero_variance_groups", "refill": False}, {"type": "group_mean", "high": 0.5}])
+        )
     )
     assert both.kept_groups(groups) == []
     assert (half.refills, both.refills) == (False, False)
-    assert Shaping.of(config(filters=["zero_variance_groups"])).refills
+    assert Shaping.of(shaping_spec(config(filters=["zero_variance_groups"]))).refills
 
 
 @pytest.mark.parametrize(
@@ -276,22 +279,24 @@ def test_groups_are_compared_by_a_metric(metric: str, kept: bool) -> None:
     answered = RolloutGroup(Prompt(0, "s", (1, 2), ""), [response(1), response(90)], [1.0, 1.0], scores)
     filters = [{"type": "zero_variance_groups", "metric": metric}]
     chosen = config(filters=filters, reward_shaping={"overlong_penalty": {"buffer": 20}})
-    assert bool(Shaping.of(chosen).kept_groups([answered])) is kept
+    assert bool(Shaping.of(shaping_spec(chosen)).kept_groups([answered])) is kept
 
 
 def test_a_metric_that_no_reward_gives_is_named_with_those_there_are() -> None:
     chosen = config(filters=[{"type": "zero_variance_groups", "metric": "lenght"}])
     with pytest.raises(RunError, match="'lenght'") as refused:
-        Shaping.of(chosen).kept_groups([group([1.0, 0.0])])
+        Shaping.of(shaping_spec(chosen)).kept_groups([group([1.0, 0.0])])
     assert "acc, reward, score" in refused.value.hint
 
 
 def test_a_group_of_a_buffer_that_tells_its_rewards_alone_has_no_other_metric() -> None:
     bare = dataclasses.replace(group([1.0, 0.0]), scores=())
     of_rewards = config(filters=["zero_variance_groups"])
-    assert Shaping.of(of_rewards).kept_groups([bare]) == [bare]
+    assert Shaping.of(shaping_spec(of_rewards)).kept_groups([bare]) == [bare]
     with pytest.raises(RunError, match="'acc', which no reward returns"):
-        Shaping.of(config(filters=[{"type": "zero_variance_groups", "metric": "acc"}])).kept_groups([bare])
+        Shaping.of(shaping_spec(config(filters=[{"type": "zero_variance_groups", "metric": "acc"}]))).kept_groups(
+            [bare]
+        )
 
 
 def test_responses_left_out_count_in_their_group_and_nowhere_else() -> None:
@@ -338,7 +343,9 @@ def test_weights_and_rejection_by_the_old_policy() -> None:
 def test_a_segment_is_a_run_of_counted_tokens() -> None:
     """A response of four tokens whose second is a tool's: segments of one and of two tokens with the means 2 and 1."""
     answered = [group([1.0], [4])]
-    shaping = Shaping.of(config(rollout_correction={"importance_sampling": {"level": "segment", "threshold": 9.0}}))
+    shaping = Shaping.of(
+        shaping_spec(config(rollout_correction={"importance_sampling": {"level": "segment", "threshold": 9.0}}))
+    )
     samples = samples_of(answered, train_on_cut_prompts=True)
     samples[0].mask[3] = False
     ratios = torch.tensor([1.0, 1.0, 2.0, 1.0, 4.0, 0.25])
@@ -359,7 +366,7 @@ def test_responses_weigh_by_difficulty_and_length() -> None:
 
 
 def test_a_step_without_samples_is_nothing() -> None:
-    assert Shaping.of(config()).shape([], []) == {}
+    assert Shaping.of(shaping_spec(config())).shape([], []) == {}
 
 
 @pytest.mark.parametrize(
@@ -381,7 +388,7 @@ def test_a_step_without_samples_is_nothing() -> None:
 )
 def test_what_is_not_computed_is_refused_at_once(algorithm: dict[str, Any], error: type[Exception], wrong: str) -> None:
     with pytest.raises(error, match=wrong):
-        Shaping.of(config(**algorithm))
+        Shaping.of(shaping_spec(config(**algorithm)))
 
 
 GAE = {"type": "gae", "gamma": 0.5, "lambda": 0.5, "whiten": False}
@@ -432,14 +439,14 @@ def test_preference_feedback_draws_the_responses_of_a_step_anew() -> None:
     """Only the best and the worst are drawn, alike in every run of the seed and anew in every step."""
     chosen = config(advantage=GAE, policy_filtration={"reweight": "max_min"})
     answered = [group([0.0, 0.5] * 5), group([0.5, 1.0] * 5)]
-    shaping = Shaping.of(chosen)
+    shaping = Shaping.of(shaping_spec(chosen))
     samples, _ = shape_with(shaping, *answered, old_values=[0.0] * 20)
     drawn = shaping.redrawn(samples, answered, step=1)
     assert len(drawn) == 20
     rewards = [value for item in answered for value in item.rewards]
     found = [next(i for i, sample in enumerate(samples) if sample is each) for each in drawn]
     assert {rewards[index] for index in found} == {0.0, 1.0}
-    again = Shaping.of(chosen).redrawn(samples, answered, step=1)
+    again = Shaping.of(shaping_spec(chosen)).redrawn(samples, answered, step=1)
     assert all(one is other for one, other in zip(drawn, again, strict=True))
     assert any(one is not other for one, other in zip(drawn, shaping.redrawn(samples, answered, step=2), strict=True))
 
@@ -447,7 +454,7 @@ def test_preference_feedback_draws_the_responses_of_a_step_anew() -> None:
 def test_preference_feedback_goes_with_gae_only() -> None:
     """verl resamples after gae and reads the key nowhere else; check says so."""
     answered = [group([0.0, 1.0])]
-    shaping = Shaping.of(chosen := config(policy_filtration={}))
+    shaping = Shaping.of(shaping_spec(chosen := config(policy_filtration={})))
     samples, _ = shape_with(shaping, *answered)
     assert shaping.redrawn(samples, answered, step=1) is samples
     assert [(each.key, each.status) for each in unhonoured(chosen)] == [
@@ -461,7 +468,7 @@ def test_a_response_without_counted_tokens_has_no_return() -> None:
     samples = samples_of(answered, train_on_cut_prompts=False)
     for sample in samples:
         sample.columns["old_values"] = torch.full((len(sample),), 0.25) * sample.mask
-    metrics = Shaping.of(config(advantage=GAE)).shape(samples, answered)
+    metrics = Shaping.of(shaping_spec(config(advantage=GAE))).shape(samples, answered)
     assert [sample.columns["returns"].tolist() for sample in samples] == [[0.0] * 4, [0.0, 0.0, 0.3125, 1.0]]
     assert samples[0].columns["critic_tokens"].sum() == 0
     assert metrics["critic/return_mean"] == pytest.approx(0.65625)
@@ -469,7 +476,7 @@ def test_a_response_without_counted_tokens_has_no_return() -> None:
 
 def test_a_mix_trains_no_critic() -> None:
     with pytest.raises(PlanError, match="gae needs a critic"):
-        Shaping.of(config(objective="mix", advantage=GAE))
+        Shaping.of(shaping_spec(config(objective="mix", advantage=GAE)))
 
 
 def test_tokens_that_the_estimator_leaves_out_are_not_trained_on() -> None:
@@ -502,5 +509,5 @@ def test_token_baselines_weigh_by_the_correction(kind: str) -> None:
 def test_what_the_rollout_engine_does_not_tell_is_not_left_to_it(kind: str) -> None:
     chosen = config(advantage={"type": kind}, old_log_probs="rollout")
     with pytest.raises(PlanError, match=f"{kind} needs the pass for old log-probs") as refused:
-        Shaping.of(chosen)
+        Shaping.of(shaping_spec(chosen))
     assert refused.value.hint == "set algorithm.old_log_probs to recompute"

@@ -15,6 +15,7 @@ from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.scheduler import Scheduler
+from rlctl.runtime.specs.experience import failures_of, shaping_spec
 from rlctl.runtime.types import Prompt, Request, Response
 
 ROWS = 48
@@ -125,7 +126,8 @@ class Simulation:
             training_sampling(self.config.rollout, ()),
             self.engines,
             score,
-            Shaping.of(self.config),
+            Shaping.of(shaping_spec(self.config)),
+            failures_of(self.config, self.told.append),
             self.groups.append,
             tell=self.told.append,
             clock=self.engines.clock,

@@ -25,7 +25,7 @@ from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Policy
-from rlctl.runtime.specs.experience import rollout_batch_spec
+from rlctl.runtime.specs.experience import rollout_batch_spec, shaping_spec
 from rlctl.runtime.specs.trained import critic_spec, policy_spec, trainer_spec, value_model_spec
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
@@ -89,7 +89,7 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
     stream = Prompts()
     unused: Any = None
     log = Events(folder / "events.jsonl", events.append)
-    shaping = Shaping.of(config)
+    shaping = Shaping.of(shaping_spec(config))
     explorer = MadeUp(
         config=config,
         stage="main",
