@@ -509,7 +509,8 @@ class _Reader:
             case "unset_command":
                 for name in _NAMES.findall(script.text(node)[len("unset") :]):
                     self.state.assign(name, bad)
-            case "command" if words := script.text(node).split():
+            case "command" if (name := node.child_by_field_name("name")) is not None:
+                words = script.between(name.start_byte, node.end_byte).split()
                 place = 1 if words[0] in ("command", "builtin") and len(words) > 1 else 0
                 self._taint_command(script, node, words[place], why, called)
             case "compound_statement" | "test_command" if script.text(node).startswith("(("):
@@ -862,6 +863,18 @@ class _Reader:
             status = self._arithmetic_statement(plain(text), at)
         return status
 
+    def _shift(self, words: list[Text], at: Location) -> Status:
+        """``shift``, of which the rest is unknown if the first arguments may be any number of words."""
+        count = natural(plain(words[1])) if len(words) > 1 and plain(words[1]).isdecimal() else 1
+        arguments = self.state.arguments
+        for piece in (piece for item in arguments[:count] for piece in item if piece.problem and not piece.quoted):
+            self.state.arguments = unknown_items(piece.problem, at)
+            return None
+        if count is None or count > len(arguments):
+            return False
+        del arguments[:count]
+        return True
+
     def _called(self, words: list[Text], at: Location) -> Status:
         """A builtin, another script, or a program."""
         name = plain(words[0])
@@ -870,11 +883,7 @@ class _Reader:
         if name in ("bash", "sh") and len(words) > 1:
             return self._shell(words[1:], at)
         if name == "shift":
-            count = natural(plain(words[1])) if len(words) > 1 and plain(words[1]).isdecimal() else 1
-            if count is None or count > len(self.state.arguments):
-                return False
-            del self.state.arguments[:count]
-            return True
+            return self._shift(words, at)
         if name == "test":
             return self.conditions.words(words[1:], at)
         known = builtins.call(self.state, words, at)

@@ -16,6 +16,8 @@ _INSIDE_WORD = re.compile(rb"(?<=[^\s\\])\\\n(?=[^\s#])")
 _CONTINUED_BY_NOTHING = re.compile(rb"(?<=\s)\\(?=\s*\Z)")
 _SAME_LINE = re.compile(rb"(?:[ \t]|\\\n)*")
 _COMMENT = re.compile(rb"(^|\s)#")
+_COMMENT_IN_COMMAND = re.compile(rb"(?<=\s)`#[^`\n]*`(?=\s|\\\n|\Z)")
+_QUOTED = frozenset({"string", "raw_string", "ansi_c_string", "heredoc_body"})
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def parse(text: str, name: str, first_line: int = 1) -> Script:
     Raises:
         DocumentError: it is no bash, from which line on.
     """
-    data = text.replace("\r\n", "\n").encode("utf-8", "replace")
+    data = _without_comments_in_commands(text.replace("\r\n", "\n").encode("utf-8", "replace"))
     masked = _masked(data)
     tree = _parser().parse(masked)
     while (whole := _with_torn_words(tree.root_node, masked)) != masked:
@@ -75,6 +77,26 @@ def _parser() -> Any:
     from tree_sitter import Language, Parser
 
     return Parser(Language(tree_sitter_bash.language()))
+
+
+def _without_comments_in_commands(data: bytes) -> bytes:
+    """Blanks for comments between the words of a command, as `` `# so many` ``: to bash, a command that prints nothing."""
+    comments = list(_COMMENT_IN_COMMAND.finditer(data))
+    if not comments:
+        return data
+    blank = _COMMENT_IN_COMMAND.sub(lambda match: b" " * len(match[0]), data)
+    root = _parser().parse(_masked(blank)).root_node
+    found = bytearray(blank)
+    for match in comments:
+        if _is_quoted(root.descendant_for_byte_range(match.start(), match.end())):
+            found[match.start() : match.end()] = match[0]
+    return bytes(found)
+
+
+def _is_quoted(node: Any) -> bool:
+    while node is not None and node.type not in _QUOTED:
+        node = node.parent
+    return node is not None
 
 
 def _masked(data: bytes) -> bytes:

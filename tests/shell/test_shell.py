@@ -108,6 +108,7 @@ SAME_AS_BASH = {
     "unset": "A=1; unset A; trainer x${A:-gone}",
     "splitting a list in a variable": 'A="\n  a=1 \\\n  b=\'[1,2]\'   c=3"; trainer $A "${A}"',
     "comments": "# trainer no\ntrainer a#b '#c' d # e\n",
+    "comments between words": "trainer a=1 `# one` \\\n  b=2 `# two $A `\\\n  c='a `# no` b' d `# at the end`\n",
     "ansi quotes": r"trainer $'a\tb' $'it\'s'",
     "a long list": "trainer " + " ".join(f"k{n}=${{V{n}:-{n}}}" for n in range(200)),
     "set": "set -euo pipefail; set -x; trainer a",
@@ -390,6 +391,8 @@ def test_a_variable_that_is_given_is_what_it_is() -> None:
         "N=0\nfor i in {1..1200}; do N=$((N+1)); done\ntrainer x=$N",
         "N=0\nwhile (( N++ < $(nproc) )); do :; done\ntrainer x=$N",
         "X=$(exec echo y)\ntrainer x=$X",
+        "set -- $(date) b; shift\ntrainer n=$#",
+        "f() { X=2; }; X=1; command -v foo >/dev/null && Y=3 f\ntrainer x=$X",
     ],
 )
 def test_what_only_running_could_tell_is_not_guessed(script: str) -> None:
