@@ -18,6 +18,9 @@ from rlctl.common.messages.singular import after_one, of_one
         ("{n} does, {m} steps", {"n": True, "m": 1}, "True does, 1 step"),
         ("{n} stepsize {n} ranks-by", {"n": 1}, "1 stepsize 1 ranks-by"),
         ("{path} steps", {"path": "1"}, "1 steps"),
+        ("{n} prompts of {path} with images are long", {"n": 1, "path": "a.b"}, "1 prompt of a.b with images is long"),
+        ("{m} of {n} rows of {path} are long", {"m": 1, "n": 1, "path": "a"}, "1 of 1 rows of a are long"),
+        ("all {n} rows are long; there are {n} inputs", {"n": 1}, "all 1 rows are long; there are 1 inputs"),
     ],
 )
 def test_nouns_and_verbs_after_one_are_singular(template: str, values: dict[str, object], expected: str) -> None:

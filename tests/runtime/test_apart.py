@@ -180,8 +180,8 @@ def test_groups_that_fill_no_step_are_told_of_as_such(apart: Callable[..., Confi
     batch = {"prompts_per_step": 3, "responses_per_prompt": 4}
     result, trained = go(apart("train_only", "sql", schedule={"evaluate_at_start": False}, batch=batch))
     assert result.status == "finished", result.cause
-    (told,) = (event for event in trained if event["kind"] == "advisory" and "unused groups" in event["message"])
-    assert told["message"] == "the buffer ends with 1 unused groups: a step needs 3"
+    (told,) = (event for event in trained if event["kind"] == "advisory" and "unused group" in event["message"])
+    assert told["message"] == "the buffer ends with 1 unused group: a step needs 3"
     assert told["hint"] == "", "what is said of rewards that fail is said of them"
 
 

@@ -22,9 +22,13 @@ _KINDS = (
 """Words that may be between the count and its noun."""
 _VERBS = {"are": "is", "do": "does", "have": "has", "leave": "leaves", "need": "needs", "take": "takes", "were": "was"}
 _AFTER = re.compile(
-    rf" (?:(?:{'|'.join(_KINDS)}) )?(?P<noun>{'|'.join(_NOUNS)})(?![\w-])(?: (?P<verb>{'|'.join(_VERBS)})(?![\w-]))?"
+    rf" (?:(?:{'|'.join(_KINDS)}) )?(?P<noun>{'|'.join(_NOUNS)})(?![\w-])"
+    rf"(?P<verbal>(?: (?:of|with) [^,;:.(]*?)? (?P<verb>{'|'.join(_VERBS)})(?![\w-]))?"
 )
-_COUNTED = re.compile(rf"(?P<count>\{{(?P<name>\w+)(?::g)?\}})(?P<after>{_AFTER.pattern})")
+_COUNTED = re.compile(
+    rf"(?<!of )(?<!all )(?<!there are )(?P<count>\{{(?P<name>\w+)(?::g)?\}})(?P<after>{_AFTER.pattern})"
+)
+"""Not ``1 of 1 sequences``, ``all 1 sequences`` and ``there are 1 inputs and 2 outputs``."""
 
 
 def is_one(value: Any) -> bool:
@@ -47,5 +51,7 @@ def after_one(text: str) -> str:
     if (match := _AFTER.match(text)) is None:
         return text
     noun, verb = match["noun"], match["verb"]
-    one = text[: match.start("noun")] + _IRREGULAR.get(noun, noun[:-1]) + (f" {_VERBS[verb]}" if verb else "")
+    one = text[: match.start("noun")] + _IRREGULAR.get(noun, noun[:-1])
+    if verb:
+        one += text[match.start("verbal") : match.start("verb")] + _VERBS[verb]
     return one + text[match.end() :]

@@ -176,9 +176,7 @@ def test_lengths_count_what_images_fill(tmp_path: Path, reader: ImageReader) -> 
     dropped = opened(tmp_path, rows, reader, short)
     assert [len(prompt.token_ids) for prompt in dropped] == [lengths[0], lengths[2]]
     assert dropped.report.dropped == 1
-    with pytest.raises(
-        RunError, match=r"1 prompts of .* with images are longer .* is row 1 with 25 .* cannot truncate"
-    ):
+    with pytest.raises(RunError, match=r"1 prompt of .* with images is longer .* is row 1 with 25 .* cannot truncate"):
         opened(tmp_path, rows, reader, dataclasses.replace(short, overlong="keep", truncation="left"))
 
 
@@ -212,7 +210,7 @@ def test_what_cannot_be_read_is_refused_before_the_run(tmp_path: Path, reader: I
         RunError, match=r"train.parquet has the column 'images' \(k.image_key\), but model.modality is text"
     ):
         opened(tmp_path, [row_of(8, 8)], None, Limits(99))
-    with pytest.raises(RunError, match=r"prompt has 1 image tokens after rendering, but 0 images"):
+    with pytest.raises(RunError, match=r"prompt has 1 image token after rendering, but 0 images"):
         opened(tmp_path, [{"prompt": "<|image_pad|>", "images": []}], reader, Limits(99))
 
 
