@@ -325,9 +325,11 @@ ZH: dict[str, str] = {
     "stage {name}: {objective}": "阶段 {name}：{objective}",
     "prompts": "个 prompt",
     "responses": "条回答",
-    "steps {total}; evaluates every {evaluate}; saves every {save}": (
-        "步数：{total}；评测间隔：{evaluate}；保存间隔：{save}"
-    ),
+    "{count} steps": "{count} 步",
+    "evaluates every {count} steps": "每 {count} 步评测一次",
+    "never evaluates": "不评测",
+    "saves every {count} steps": "每 {count} 步保存一次",
+    "never saves": "不保存",
     "{processes}, {replicas} on {where}": "{processes}，{replicas}，位于 {where}",
     "1 process": "1 个进程",
     "{count} processes": "{count} 个进程",
@@ -457,8 +459,8 @@ ZH: dict[str, str] = {
     "the file is another one by now: look at what differs": "文件现在已经不同：请看有哪些差别",
     "read only": "只读",
     "resumed {time} ago": "{time}前续训",
-    "{steps} at most, or {epochs} epochs of the data": "最多 {steps}，或数据的 {epochs} 个 epoch",
-    "{epochs} epochs of the data": "数据的 {epochs} 个 epoch",
+    "{steps} steps or {epochs} epochs at most": "最多 {steps} 步或 {epochs} 个 epoch",
+    "{count} epochs of the data": "数据的 {count} 个 epoch",
     # saving
     "The script sets these keys from variables:": "脚本用变量设置了以下键：",
     "line {line}: {key}={word}": "第 {line} 行：{key}={word}",
@@ -613,7 +615,7 @@ ZH: dict[str, str] = {
     "to change it, start the app with {option}": "如需更改，请用 {option} 启动本应用",
     "no field of the form has this key; 2 lists what can be fixed": "表单中没有对应的字段；按 2 查看可以修复的问题",
     "{count} keys: {names}": "{count} 个键：{names}",
-    "as many as the data has": "由数据量决定",
+    "as many steps as the data has": "步数由数据量决定",
     "F: say how many rows the data has, and the steps are counted": "F：说明数据有多少行，就能算出步数",
     "starting for {seconds:.0f} s: process {pid}; it continues when you leave. Its output is in {output}": (
         "启动中，已 {seconds:.0f} 秒：进程 {pid}；离开后它继续运行。输出保存在 {output}"

@@ -26,9 +26,10 @@ def session(tmp_path: Path) -> Session:
 @pytest.mark.parametrize(
     ("schedule", "said"),
     [
-        ({"total_steps": 7}, "steps 7;"),
-        ({"total_steps": 7, "total_epochs": 2}, "steps 7 at most, or 2 epochs of the data;"),
-        ({"total_epochs": 2}, "steps 2 epochs of the data;"),
+        ({"total_steps": 7}, "7 steps · never evaluates"),
+        ({"total_steps": 7, "total_epochs": 2}, "7 steps or 2 epochs at most ·"),
+        ({"total_epochs": 1, "evaluate_every": 1}, "1 epoch of the data · evaluates every 1 step"),
+        ({"total_epochs": 2}, "2 epochs of the data ·"),
     ],
 )
 def test_where_a_stage_ends(session: Session, schedule: dict[str, int], said: str) -> None:

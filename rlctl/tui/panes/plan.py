@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from rlctl.common.language import later
 from rlctl.common.messages.reasons import translated
+from rlctl.common.messages.singular import of_one
 from rlctl.config.chinese import in_words
 from rlctl.editing.planning import Limits, Node, Planned, nodes, planned
 from rlctl.editing.session import Session
@@ -144,18 +145,29 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def _schedule(stage: StagePlan, limits: Limits) -> str:
+    """How long a stage is, and when it evaluates and saves."""
     schedule = stage.schedule
-    total: object = schedule.total_steps
-    if total is None:
-        told = (
-            say("as many as the data has")
-            if limits.steps is None
-            else say("{steps} at most, or {epochs} epochs of the data")
+    if schedule.total_steps is not None:
+        length = _told("{count} steps", schedule.total_steps)
+    elif limits.epochs is None:
+        length = say("as many steps as the data has")
+    elif limits.steps is None:
+        length = _told("{count} epochs of the data", limits.epochs)
+    else:
+        length = say("{steps} steps or {epochs} epochs at most").format(steps=limits.steps, epochs=limits.epochs)
+    evaluates, saves = schedule.evaluate_every, schedule.save_every
+    return " · ".join(
+        (
+            length,
+            _told("evaluates every {count} steps", evaluates) if evaluates else say("never evaluates"),
+            _told("saves every {count} steps", saves) if saves else say("never saves"),
         )
-        told = told if limits.epochs is None or limits.steps is not None else say("{epochs} epochs of the data")
-        total = told.format(steps=limits.steps, epochs=limits.epochs)
-    told = say("steps {total}; evaluates every {evaluate}; saves every {save}")
-    return told.format(total=total, evaluate=schedule.evaluate_every or "-", save=schedule.save_every or "-")
+    )
+
+
+def _told(text: str, count: int) -> str:
+    """A text with a count, after which a 1 has the singular."""
+    return of_one(say(text), {"count": count}).format(count=count)
 
 
 def _table(rows: Sequence[Row]) -> Iterator[Content]:
