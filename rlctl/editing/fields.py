@@ -176,6 +176,8 @@ def _section(session: Session, top: str, dormant: list[str]) -> list[FieldView]:
     return found
 
 
+ALIKE = 0.6
+"""From here on two names are spellings of one word; below, what they share is chance, as ``train_files`` and ``extra_key``."""
 Names = Callable[[str], Iterable[str]]
 """The names of a pattern."""
 
@@ -202,7 +204,7 @@ def search(found: list[FieldView], text: str, names: Names, inner: Names = no_na
         if rank is not None:
             called, fit = rank
             is_item = any(isinstance(part, int) for part in view.path)
-            ranked.append((called >= 1, is_item, called, fit, len(view.path), number))
+            ranked.append((called >= 1, called > 0, is_item, called, fit, len(view.path), number))
     return [found[number] for *_, number in sorted(ranked)]
 
 
@@ -237,7 +239,8 @@ def _called(whole: str, key: str, names: list[str], inside: list[str]) -> float:
         return 0
     places = [place for place, name in enumerate(names) if whole in (name, _last(name))]
     if places:
-        return 0.5 + 0.5 * places[0] / len(names) - 0.1 * SequenceMatcher(None, whole, _last(key)).ratio()
+        alike = SequenceMatcher(None, whole, _last(key)).ratio()
+        return 0.5 + 0.5 * places[0] / len(names) - (0.1 * alike if alike > ALIKE else 0)
     return 0.95 if any(name.startswith(f"{key}<") and _last(name) == whole for name in inside) else 1
 
 

@@ -106,6 +106,7 @@ def test_a_word_of_another_tool_finds_the_key(rlctl: Any) -> None:
     for word, key in {
         "max_num_seqs": "rollout.memory.max_num_seqs",
         "num_generations": "batch.responses_per_prompt",
+        "val_files": "data.eval[].path",
         "async_generation_ratio": "weight_sync.max_steps_ahead",
         "ppo_mini_batch_size": "batch.mini_batch_responses",
         "sync_interval": "weight_sync.every",

@@ -103,6 +103,7 @@ def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
     ("typed", "first"),
     [
         ("kl_loss_coef", "algorithm.kl_in_loss"),
+        ("val_files", "data.eval"),
         ("mini batch", "batch.mini_batch_responses"),
         ("gpu_memory_utilization", "rollout.memory.gpu_memory_utilization"),
         ("rollout_batch_size", "batch.prompts_per_step"),
@@ -127,6 +128,15 @@ def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
 )
 def test_what_a_user_of_a_framework_types_leads_to_what_they_mean(typed: str, first: str) -> None:
     assert dotted(search(fields(Session.new()), typed, all_names, inner_names)[0].path) == first
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"), [("train_files", "path"), ("prompt_key", "prompt_key"), ("temperature", "temperature")]
+)
+def test_a_name_of_a_source_leads_to_its_field(typed: str, first: str) -> None:
+    session = Session.new()
+    session.set(("data", "train"), [{"path": "t.parquet"}])
+    assert search(fields(session), typed, all_names, inner_names)[0].path[-1] == first
 
 
 def test_a_choice_and_a_section_have_names_in_the_dialects() -> None:

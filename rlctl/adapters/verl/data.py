@@ -50,14 +50,7 @@ def files_of(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _files(
-    kind: str,
-    key: str,
-    columns: dict[str, tuple[str, Any]],
-    fixed: dict[str, Any],
-    more: tuple[DialectKey, ...] = (),
-    fills: tuple[str, ...] = (),
-) -> CustomRule:
+def _files(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> CustomRule:
     """The files of one kind, each with the columns that hold for all."""
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -93,8 +86,8 @@ def _files(
 
     return CustomRule(
         f"files of {kind}",
-        (DialectKey(key, ABSENT), *more),
-        fills,
+        (DialectKey(key, ABSENT), *column_keys(columns)),
+        PER_SOURCE[kind],
         read,
         write,
         why="A list of files becomes a list of sources, each with columns and settings that hold for all files of verl's.",
@@ -341,16 +334,12 @@ ORDER = Names(
     {True: "shuffle", False: "sequential"},
     "verl samples prompts shuffled or in file order; other orders need a sampler class",
 )
-PER_SOURCE = tuple(f"data.{kind}[].{field}" for kind in ("train", "eval") for field in SOURCE_FIELDS) + tuple(
-    f"data.eval[].{field}"
-    for field in (
-        "responses_per_prompt",
-        "evaluation_sampling.temperature",
-        "evaluation_sampling.top_p",
-        "evaluation_sampling.top_k",
-        "evaluation_sampling.max_response_tokens",
-    )
-)
+SAMPLED = tuple(f"evaluation_sampling.{name}" for name in ("temperature", "top_p", "top_k", "max_response_tokens"))
+PER_SOURCE = {
+    "train": tuple(f"data.train[].{field}" for field in SOURCE_FIELDS),
+    "eval": tuple(f"data.eval[].{field}" for field in (*SOURCE_FIELDS, "responses_per_prompt", *SAMPLED)),
+}
+"""The canonical keys of a kind of sources."""
 
 
 def column_keys(columns: dict[str, tuple[str, Any]]) -> tuple[DialectKey, ...]:
@@ -362,7 +351,7 @@ def column_keys(columns: dict[str, tuple[str, Any]]) -> tuple[DialectKey, ...]:
 def source_rules(train: str, evaluation: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> list[Rule]:
     """The files, and how many of their rows are used."""
     return [
-        _files("train", train, columns, fixed, column_keys(columns), PER_SOURCE),
+        _files("train", train, columns, fixed),
         _files("eval", evaluation, columns, fixed),
         _rows_used("train", train, "data.train_max_samples"),
         _rows_used("eval", evaluation, "data.val_max_samples"),

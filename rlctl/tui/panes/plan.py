@@ -148,26 +148,26 @@ def _schedule(stage: StagePlan, limits: Limits) -> str:
     """How long a stage is, and when it evaluates and saves."""
     schedule = stage.schedule
     if schedule.total_steps is not None:
-        length = _told("{count} steps", schedule.total_steps)
+        length = _told(say("{count} steps"), schedule.total_steps)
     elif limits.epochs is None:
         length = say("as many steps as the data has")
     elif limits.steps is None:
-        length = _told("{count} epochs of the data", limits.epochs)
+        length = _told(say("{count} epochs of the data"), limits.epochs)
     else:
         length = say("{steps} steps or {epochs} epochs at most").format(steps=limits.steps, epochs=limits.epochs)
     evaluates, saves = schedule.evaluate_every, schedule.save_every
     return " · ".join(
         (
             length,
-            _told("evaluates every {count} steps", evaluates) if evaluates else say("never evaluates"),
-            _told("saves every {count} steps", saves) if saves else say("never saves"),
+            _told(say("evaluates every {count} steps"), evaluates) if evaluates else say("never evaluates"),
+            _told(say("saves every {count} steps"), saves) if saves else say("never saves"),
         )
     )
 
 
 def _told(text: str, count: int) -> str:
     """A text with a count, after which a 1 has the singular."""
-    return of_one(say(text), {"count": count}).format(count=count)
+    return of_one(text, {"count": count}).format(count=count)
 
 
 def _table(rows: Sequence[Row]) -> Iterator[Content]:
