@@ -526,6 +526,7 @@ def test_a_run_goes_on_from_the_checkpoint_that_is_chosen(run: Path, monkeypatch
         assert "no model there" in told[-1]
         await press(screen, pilot, "R", "1")
         assert asked[1:] == [(run, None)]
+        await settled(screen, pilot)
         assert "started again" not in text(screen, "#run-head")  # it was refused
         screen.begins = run / "log"
         screen._poll()
