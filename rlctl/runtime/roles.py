@@ -60,7 +60,7 @@ from rlctl.runtime.workers.trainer import Part, Trainer, shard_mini_batches
 
 @dataclass(frozen=True, slots=True)
 class TrainedSpec:
-    """What the controller goes by when it has a model trained and saved."""
+    """What the controller needs to have a model trained and saved."""
 
     batch: Batch
     seed: int

@@ -28,7 +28,7 @@ def session(tmp_path: Path) -> Session:
     [
         ({"total_steps": 7}, "7 steps · never evaluates"),
         ({"total_steps": 7, "total_epochs": 2}, "7 steps or 2 epochs at most ·"),
-        ({"total_epochs": 1, "evaluate_every": 1}, "1 epoch of the data · evaluates every 1 step"),
+        ({"total_epochs": 1, "evaluate_every": 1}, "1 epoch of the data · evaluates every step"),
         ({"total_epochs": 2}, "2 epochs of the data ·"),
     ],
 )

@@ -372,6 +372,11 @@ AGGREGATIONS = Names(
 )
 
 
+EVALUATION_FIELDS = (
+    "responses_per_prompt",
+    *(f"evaluation_sampling.{name}" for name in ("temperature", "top_p", "top_k", "max_response_tokens")),
+)
+"""What a source of evaluation has beside ``SOURCE_FIELDS``."""
 SOURCE_FIELDS: tuple[str, ...] = (
     "path",
     "name",

@@ -20,7 +20,7 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Writing,
 )
-from rlctl.adapters.engine.values import SOURCE_FIELDS, Partly
+from rlctl.adapters.engine.values import EVALUATION_FIELDS, SOURCE_FIELDS, Partly
 from rlctl.adapters.trinity import experiences
 from rlctl.adapters.trinity.agents import has_agent, read_agent_of, shared_agent, workflow_of, write_agent_of
 from rlctl.adapters.trinity.batch import supervised
@@ -484,19 +484,7 @@ RULES: list[Rule] = [
     CustomRule(
         "evaluation data",
         (DialectKey(f"{E}.eval_tasksets", []), *taskset(f"{E}.eval_tasksets.*", evaluation=True)),
-        (
-            *(f"data.eval[].{field}" for field in SOURCE_FIELDS),
-            *(
-                f"data.eval[].{field}"
-                for field in (
-                    "responses_per_prompt",
-                    "evaluation_sampling.temperature",
-                    "evaluation_sampling.top_p",
-                    "evaluation_sampling.top_k",
-                    "evaluation_sampling.max_response_tokens",
-                )
-            ),
-        ),
+        (*(f"data.eval[].{field}" for field in (*SOURCE_FIELDS, *EVALUATION_FIELDS)),),
         _read_eval,
         _write_eval,
         why="Task sets are a list of sources, each in the form of its workflow.",

@@ -26,7 +26,7 @@ from rlctl.adapters.engine.rules import (
     When,
     Writing,
 )
-from rlctl.adapters.engine.values import SOURCE_FIELDS, Names, Partly
+from rlctl.adapters.engine.values import EVALUATION_FIELDS, SOURCE_FIELDS, Names, Partly
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
@@ -334,10 +334,9 @@ ORDER = Names(
     {True: "shuffle", False: "sequential"},
     "verl samples prompts shuffled or in file order; other orders need a sampler class",
 )
-SAMPLED = tuple(f"evaluation_sampling.{name}" for name in ("temperature", "top_p", "top_k", "max_response_tokens"))
 PER_SOURCE = {
     "train": tuple(f"data.train[].{field}" for field in SOURCE_FIELDS),
-    "eval": tuple(f"data.eval[].{field}" for field in (*SOURCE_FIELDS, "responses_per_prompt", *SAMPLED)),
+    "eval": tuple(f"data.eval[].{field}" for field in (*SOURCE_FIELDS, *EVALUATION_FIELDS)),
 }
 """The canonical keys of a kind of sources."""
 

@@ -51,8 +51,8 @@ def mark(
         places: where each stands in the mini-batch.
         loss: the section ``algorithm.policy_loss``.
         micro: a micro-batch of that pass.
-        seed: of the run, which the random choice goes by.
-        number: of the mini-batch, which it goes by too.
+        seed: of the run, for the random choice.
+        number: of the mini-batch, for the same.
         temperature: of the log-probs.
         old_is_current: whether the log-probs of the moment stand for the old ones.
     """

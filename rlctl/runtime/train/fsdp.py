@@ -461,13 +461,15 @@ class FsdpEngine(TellsLogProbs):
         """Have some of it in CPU memory until ``_bring``."""
         if self.device.type != "cuda":
             return
+        there = set(self._away)
         if what in ("parameters", "both") and "parameters" not in self._away:
             self._host.take_model(self.model)
             self._away.add("parameters")
         if what in ("optimizer", "both") and self.optimizer is not None and "optimizer" not in self._away:
             self._host.take_optimizer(self.optimizer)
             self._away.add("optimizer")
-        self._host.wait()
+        if self._away - there:
+            self._host.wait()
         if self._train.memory.empty_cache:
             torch.cuda.empty_cache()
 

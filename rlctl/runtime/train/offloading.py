@@ -106,17 +106,24 @@ class HostCopies:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._places: dict[Hashable, Tensor] = {}
-        self._away = set[Hashable]()
 
     def take_model(self, model: torch.nn.Module) -> None:
         """Move a model's weights and buffers to CPU memory."""
-        is_weight = torch.nn.Parameter
-        model._apply(lambda tensor: self._taken(tensor, id(tensor)) if isinstance(tensor, is_weight) else tensor.cpu())
+        moved = set[int]()
+
+        def take(tensor: Tensor) -> Tensor:
+            if not isinstance(tensor, torch.nn.Parameter):
+                return tensor.cpu()
+            if id(tensor) in moved:
+                return tensor  # two modules share it
+            moved.add(id(tensor))
+            return self._taken(tensor, id(tensor))
+
+        model._apply(take)
 
     def bring_model(self, model: torch.nn.Module) -> None:
         """Move them back to the device."""
         model.to(self._device, non_blocking=True)
-        self._away -= {id(parameter) for parameter in model.parameters()}
 
     def take_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Move an optimizer's state to CPU memory."""
@@ -127,16 +134,13 @@ class HostCopies:
         """Move it back to the device."""
         for parameter, name, value in _states(optimizer):
             optimizer.state[parameter][name] = value.to(self._device, non_blocking=True)
-            self._away.discard((id(parameter), name))
 
     def wait(self) -> None:
         """Wait for the copies, before anything reads them or the device's memory goes to another process."""
         torch.get_device_module(self._device).synchronize()
 
     def _taken(self, tensor: Tensor, key: Hashable) -> Tensor:
-        """A copy in CPU memory; of a tensor that is shared by two modules the one that there is."""
-        if key in self._away:
-            return tensor
+        """A copy in CPU memory."""
         local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
         if type(local) not in (Tensor, torch.nn.Parameter) or not _is_even(tensor):
             return tensor.to("cpu")
@@ -145,7 +149,6 @@ class HostCopies:
             pinned = self._device.type == "cuda"
             place = self._places[key] = torch.empty_like(local, device="cpu", pin_memory=pinned, requires_grad=False)
         place.copy_(local, non_blocking=True)
-        self._away.add(key)
         return _in_its_form(place, tensor)
 
 

@@ -128,7 +128,7 @@ class Share:
     places: Sequence[int] = ()
     """Where each sample stands in the mini-batch."""
     number: int = 1
-    """Of the mini-batch since the stage began, the same in every epoch of a step; what changes with time goes by it."""
+    """Of the mini-batch since the stage began, the same in every epoch of a step; what changes with time depends on it."""
 
 
 class Part(NamedTuple):

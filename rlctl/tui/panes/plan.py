@@ -13,7 +13,6 @@ from textual.widgets import Static
 
 from rlctl.common.language import later
 from rlctl.common.messages.reasons import translated
-from rlctl.common.messages.singular import of_one
 from rlctl.config.chinese import in_words
 from rlctl.editing.planning import Limits, Node, Planned, nodes, planned
 from rlctl.editing.session import Session
@@ -148,26 +147,25 @@ def _schedule(stage: StagePlan, limits: Limits) -> str:
     """How long a stage is, and when it evaluates and saves."""
     schedule = stage.schedule
     if schedule.total_steps is not None:
-        length = _told(say("{count} steps"), schedule.total_steps)
+        length = _counted(schedule.total_steps, later("1 step"), later("{count} steps"))
     elif limits.epochs is None:
         length = say("as many steps as the data has")
     elif limits.steps is None:
-        length = _told(say("{count} epochs of the data"), limits.epochs)
+        length = _counted(limits.epochs, later("1 epoch of the data"), later("{count} epochs of the data"))
     else:
         length = say("{steps} steps or {epochs} epochs at most").format(steps=limits.steps, epochs=limits.epochs)
     evaluates, saves = schedule.evaluate_every, schedule.save_every
     return " · ".join(
         (
             length,
-            _told(say("evaluates every {count} steps"), evaluates) if evaluates else say("never evaluates"),
-            _told(say("saves every {count} steps"), saves) if saves else say("never saves"),
+            _counted(evaluates, later("evaluates every step"), later("evaluates every {count} steps"))
+            if evaluates
+            else say("never evaluates"),
+            _counted(saves, later("saves every step"), later("saves every {count} steps"))
+            if saves
+            else say("never saves"),
         )
     )
-
-
-def _told(text: str, count: int) -> str:
-    """A text with a count, after which a 1 has the singular."""
-    return of_one(text, {"count": count}).format(count=count)
 
 
 def _table(rows: Sequence[Row]) -> Iterator[Content]:
