@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from rlctl.adapters import dialect as dialect_called
-from rlctl.adapters.engine.requirements import Requirements, refused, requirements_of
+from rlctl.adapters.engine.requirements import Requirements, refused, requirements_of, series_of
 from rlctl.adapters.engine.rules import split
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location
@@ -70,7 +70,7 @@ def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: 
     if loaded is not None:
         unread = loaded.as_written(dialect.on_data(loaded.config))
         found += [replace(item, at=loaded.locate_any(parse_dotted(item.key))) for item in unread]
-    if own and _series(requirements.release) != release:
+    if own and series_of(requirements.release) != release:
         checked = f"{runner} {requirements.release}"
         found.append(finding("runner-release", Level.NOTE, read=report.dialect, checked=checked))
     return found
@@ -83,7 +83,7 @@ def of_its_own_framework(report: Report) -> list[Finding]:
     """
     name, _, release = report.dialect.partition("@")
     requirements = requirements_of(name)
-    if requirements is None or _series(requirements.release) != release:
+    if requirements is None or series_of(requirements.release) != release:
         return []
     return [replace(found, level=Level.WARNING) for found in findings_of(name, None, report)]
 
@@ -119,11 +119,6 @@ def _known(runner: str) -> Requirements:
     found = requirements_of(runner)
     assert found is not None, said("{runner} is a framework whose requirements rlctl has", runner=runner)
     return found
-
-
-def _series(release: str) -> str:
-    """``0.9`` of ``0.9.1``."""
-    return ".".join(release.split(".")[:2])
 
 
 def _as_written(runner: str, loaded: Loaded, report: Report) -> tuple[Document | None, list[Finding]]:

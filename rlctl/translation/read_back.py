@@ -110,8 +110,9 @@ def refusals(report: Report, file: File, *, script: bool) -> list[Finding]:
         file: as it is written.
         script: whether it is written as a launch script, which names the program.
     """
-    requirements = requirements_of(file.name)
-    if requirements is None or not f"{requirements.release}.".startswith(f"{file.release}."):
+    newest = requirements_of(file.name)
+    requirements = newest.of(file.release) if newest is not None else None
+    if requirements is None:
         return []
     target, document = dialect_called(file.name), as_document(file)
     kind = file.kind if script else ""

@@ -96,7 +96,7 @@ TRINITY: dict[str, Any] = {
     "model.max_response_tokens": 64,
     "cluster.node_num": 1,
     "cluster.gpu_per_node": 8,
-    "explorer.rollout_model.engine_num": 2,
+    "explorer.rollout_model.engine_num": 4,
     "buffer.batch_size": 8,
     "buffer.explorer_input.taskset.path": "/data/tasks",
     "buffer.explorer_input.taskset.format.prompt_key": "q",
@@ -197,7 +197,22 @@ ROLL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
 """What its pipelines refuse, or train nothing with."""
 
 BASES = {"verl": VERL, "trinity": TRINITY, "roll": ROLL}
+TRINITY_RANKS: list[tuple[dict[str, Any], str]] = [
+    ({"explorer.rollout_model.engine_num": 2}, "buffer.train_batch_size"),
+    ({"buffer.train_batch_size": 18}, "buffer.train_batch_size"),
+    ({"trainer.ulysses_sequence_parallel_size": 3}, "explorer.rollout_model.engine_num"),
+]
+"""What Trinity 0.5 checks of the trainer's data-parallel ranks, and the workers of 0.6 at their first step."""
 TRINITY_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
+    *TRINITY_RANKS,
+    (
+        {
+            "trainer.trainer_strategy": "megatron",
+            "trainer.megatron.tensor_model_parallel_size": 2,
+            "buffer.train_batch_size": 7,
+        },
+        "buffer.train_batch_size",
+    ),
     ({"buffer.explorer_input.taskset.path": "tasks.parquet"}, "buffer.explorer_input.taskset"),
     (
         {"buffer.explorer_input.taskset": ..., "buffer.explorer_input.tasksets": [{"path": "/data/a.jsonl"}]},
@@ -217,7 +232,7 @@ TRINITY_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
         "buffer.trainer_input.experience_buffer",
     ),
 ]
-"""What Trinity stops at when it opens the data."""
+"""What Trinity stops at when it opens the data, and at its first train step."""
 REFUSED = {
     "verl": [*VERL_REFUSED, *VERL_REFUSED_LATER],
     "trinity": [*TRINITY_REFUSED, *TRINITY_REFUSED_LATER],

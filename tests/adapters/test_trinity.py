@@ -34,6 +34,7 @@ PLAIN: dict[str, Any] = {
         "batch_size": 32,
         "explorer_input": {"taskset": {"name": "t", "path": "data"}, "default_workflow_type": "math_workflow"},
     },
+    "explorer": {"rollout_model": {"engine_num": 4}},
     "trainer": {"save_interval": 10},
 }
 
@@ -198,7 +199,7 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
         "0.6",
         {"explorer.auxiliary_models": [{"model_path": "org/judge", "engine_num": 2}]},
         "placement.rollout_devices",
-        3,
+        6,
     ),
     # Steps of the explorer between synchronisations make a canonical step.
     ("0.6", {"synchronizer.sync_interval": 2, "synchronizer.explorer_sync_interval": 4}, "batch.prompts_per_step", 128),
@@ -334,6 +335,21 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
             {"model.lora": {"rank": 8, "alpha": 8, "target_modules": ["q_proj", "v_proj"]}},
             "model.lora_configs",
             [{"name": "lora", "lora_rank": 8, "lora_alpha": 8, "target_modules": r".*\.(q_proj|v_proj)"}],
+        ),
+        # Engines that leave a trainer devices that divide its batch: 4 of 8, where the source has 2 and idles 2.
+        (
+            "0.5",
+            {
+                "batch": {"prompts_per_step": 64, "responses_per_prompt": 8},
+                "placement": {
+                    "layout": "explicit",
+                    "nodes": 1,
+                    "devices_per_node": 8,
+                    "roles": {"policy": {"devices": [0, 1, 2, 3]}, "rollout": {"devices": [4, 5]}},
+                },
+            },
+            "explorer.rollout_model.engine_num",
+            4,
         ),
         # Engines that leave a trainer whole nodes.
         (

@@ -99,7 +99,10 @@ def test_an_unknown_key_is_refused_where_the_framework_refuses_it() -> None:
 
 def test_a_config_of_another_framework_is_checked_as_it_would_be_written(tmp_path: Path) -> None:
     sizes = {"buffer.batch_size": 7, "algorithm.repeat_times": 1, "buffer.train_batch_size": 7}
-    sizes["explorer.rollout_model.tensor_parallel_size"] = 2  # no even number of devices divides the mini-batch
+    sizes |= {
+        "explorer.rollout_model.engine_num": 2,
+        "explorer.rollout_model.tensor_parallel_size": 2,
+    }  # no even number of devices divides the mini-batch
     text = write_yaml(tree(changed("trinity", sizes)))
     loaded, report = read_document(read_yaml(text, "trinity.yaml"), dialect="trinity", environment={})
     assert loaded is not None

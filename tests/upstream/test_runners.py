@@ -12,7 +12,7 @@ from rlctl.common.report import Level
 from rlctl.documents import Document, read_yaml
 from rlctl.translation.acceptance import findings_of
 from rlctl.translation.translate import read_document
-from tests.adapters.refused import ROLL_REFUSED, TRINITY_REFUSED, VERL_REFUSED, changed, tree
+from tests.adapters.refused import ROLL_REFUSED, TRINITY_RANKS, TRINITY_REFUSED, VERL_REFUSED, changed, tree
 
 from .frameworks import ROOT, framework, of_roll
 from .test_verl import composed_by
@@ -74,8 +74,8 @@ def test_verl_agrees_on_its_examples(path: Path) -> None:
     assert refused is bool(ours), (answer.get("error"), ours)
 
 
-def asked_of_trinity(values: dict[str, Any]) -> dict[str, Any]:
-    answer = framework("trinity-0.6.0", "drive_trinity.py").ask(text=yaml.safe_dump(tree(values)))
+def asked_of_trinity(values: dict[str, Any], release: str = "0.6.0", rows: int = 0) -> dict[str, Any]:
+    answer = framework(f"trinity-{release}", "drive_trinity.py").ask(text=yaml.safe_dump(tree(values)), rows=rows)
     if any(text in answer.get("error", "") for text in MISSING):
         pytest.skip(answer["error"][:200])
     return answer
@@ -89,6 +89,14 @@ def test_trinity_accepts_the_base() -> None:
 @pytest.mark.parametrize(("change", "key"), TRINITY_REFUSED)
 def test_trinity_refuses_what_the_table_refuses(change: dict[str, Any], key: str) -> None:
     assert not asked_of_trinity(changed("trinity", change))["accepted"], key
+
+
+@pytest.mark.parametrize(("release", "rows"), [("0.5.2", 0), ("0.6.0", 1000)])
+@pytest.mark.parametrize(("change", "key"), TRINITY_RANKS)
+def test_trinity_divides_a_train_batch_by_its_ranks(change: dict[str, Any], key: str, release: str, rows: int) -> None:
+    """Release 0.5 checks it before it starts, 0.6 in the workers."""
+    assert asked_of_trinity(changed("trinity", {}), release, rows)["accepted"]
+    assert not asked_of_trinity(changed("trinity", change), release, rows)["accepted"], key
 
 
 def asked_of_roll(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,19 +1,29 @@
-"""What Trinity's explorer asks of a config beyond its validators: each task becomes a workflow with its reward function."""
+"""What Trinity's workers ask of a config beyond its validators.
+
+The explorer makes a workflow with its reward function of each task; the trainer deals a train batch to its data-parallel ranks.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 from unittest import mock
 
 EXPLORES = ("both", "explore", "bench", "colocate")
+TRAINS = ("both", "train")
 AWAY = (ImportError, FileNotFoundError, OSError)
 """What a workflow raises for a package or an environment that is not installed: no refusal of the config."""
 
 
 def asked(config: Any) -> None:
-    """Raise what the explorer would raise at its first task."""
-    if config.mode not in EXPLORES:
-        return
+    """Raise what the explorer would raise at its first task, or the trainer at its first step."""
+    if config.mode in EXPLORES:
+        _explorer(config)
+    if config.mode in TRAINS and config.trainer.trainer_type == "verl" and config.cluster.trainer_gpu_num:
+        _trainer(config)
+
+
+def _explorer(config: Any) -> None:
     tasksets = config.buffer.explorer_input.tasksets
     for taskset in [*tasksets, *config.buffer.explorer_input.eval_tasksets]:
         if taskset.default_workflow_type or taskset.format.workflow_key is None:
@@ -32,6 +42,24 @@ def _first_task(taskset: Any, judges: int) -> None:
         task.to_workflow(model=model, auxiliary_models=[mock.MagicMock() for _ in range(judges)])
     except AWAY:
         return
+
+
+def _trainer(config: Any) -> None:
+    """As verl's ``TrainingWorker.train_mini_batch`` and its device mesh."""
+    try:
+        from trinity.trainer.verl.config import build_verl_config
+    except ImportError:
+        actor = config.trainer.trainer_config.actor_rollout_ref.actor
+    else:
+        actor = build_verl_config(config).actor
+    if str(actor.strategy).startswith("megatron"):
+        sizes = (f"{name}_parallel_size" for name in ("tensor_model", "pipeline_model", "context"))
+        share = math.prod(actor.megatron[size] for size in sizes)
+    else:
+        share = actor.ulysses_sequence_parallel_size
+    ranks, rest = divmod(config.cluster.trainer_gpu_num, share)
+    if rest or actor.ppo_mini_batch_size % ranks:
+        raise ValueError(f"mini_batch_size={actor.ppo_mini_batch_size}, {ranks} data-parallel ranks, {rest} GPUs left")
 
 
 def _row(form: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from importlib import import_module
 from typing import Any
 
@@ -67,10 +67,19 @@ class Requirement:
     hint: str = ""
     writer_code: str = ""
     """The code of what the framework's writer says of the same, if it does."""
+    numbers: Mapping[str, Callable[[Values], object]] = field(default_factory=dict)
+    """Computed numbers that the message names beside keys."""
+    older: Mapping[str, str] = field(default_factory=dict)
+    """Older releases that refuse the same, each with its file and function."""
 
     def worded(self, values: Values) -> str:
         """The message with its values, in the reader's language."""
-        return _NAMED.sub(lambda match: _shown(values[match[1]]), translated(self.message))
+
+        def value(match: re.Match[str]) -> str:
+            name = match[1]
+            return _shown(self.numbers[name](values) if name in self.numbers else values[name])
+
+        return _NAMED.sub(value, translated(self.message))
 
 
 @record
@@ -85,6 +94,23 @@ class Requirements:
     """The kinds of file that they are for; empty for all."""
     strict: Callable[[str], bool] = lambda key: True
     """Whether the framework refuses an unknown key, by the key; it ignores the others."""
+
+    def of(self, series: str) -> Requirements | None:
+        """What a release such as ``0.5`` refuses, as far as its source was read; None if it was not."""
+        if series_of(self.release) == series:
+            return self
+        rows = [
+            (release, replace(row, source=source))
+            for row in self.rows
+            for release, source in row.older.items()
+            if series_of(release) == series
+        ]
+        return replace(self, release=rows[0][0], rows=tuple(row for _, row in rows)) if rows else None
+
+
+def series_of(release: str) -> str:
+    """``0.9`` of ``0.9.1``."""
+    return ".".join(release.split(".")[:2])
 
 
 def requirements_of(framework: str) -> Requirements | None:

@@ -24,6 +24,7 @@ from rlctl.adapters.trinity.distillation import teacher_devices
 from rlctl.adapters.trinity.keys import ROLL
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import natural
+from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 
 
@@ -125,23 +126,8 @@ def _write_devices(view: Writing) -> Iterator[Out]:
     engines = config.rollout.parallel.replicas
     count = engines if isinstance(engines, int) else max(1, own // wide)
     used = (view.to("rollout.parallel.replicas"), *layout)
-    if config.run.mode == "full" and _refused(total - count * wide - beside, placement.devices_per_node):
-        fitting = _engines(view, total - beside, wide)
-        explore, trains = fitting * wide, arithmetic.train_devices(config)
-        kept = said(
-            "{explore} devices explore and {value} train, instead of {own} and {trains}",
-            explore=explore,
-            value=total - explore - beside,
-            own=own,
-            trains=trains,
-        )
-        reason = said(
-            "Trinity's trainer has dedicated devices, in whole nodes of {devices_per_node}: {kept}",
-            devices_per_node=placement.devices_per_node,
-            kept=kept,
-        )
-        yield Flow(view.path(f"{ROLL}.engine_num"), fitting, used, "derived", reason)
-        yield Inexpressible((view.to("placement.roles"), *layout), reason)
+    if config.run.mode == "full" and (why := _misfit(view, total - beside, count, wide)):
+        yield from _write_fitting(view, total - beside, wide, (used, layout), why)
         return
     how: Provenance = "mapped" if isinstance(engines, int) else "derived"
     yield Flow(
@@ -169,6 +155,47 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         )
         reason += said("of {own} and {train_devices}", own=own, train_devices=arithmetic.train_devices(config))
         yield Inexpressible((view.to("placement.roles"), *layout), reason)
+
+
+def _misfit(view: Writing, total: int, count: int, wide: int) -> str:
+    """Why another number of engines is written than the source's: Trinity's trainer has what they leave, and cannot use it.
+
+    A batch that the source's own training devices do not divide is reported, and no reason.
+    """
+    each, left = view.config.placement.devices_per_node, total - count * wide
+    if _refused(left, each):
+        return said(
+            "Trinity's trainer has dedicated devices, in whole nodes of {devices_per_node}", devices_per_node=each
+        )
+    kept = left == arithmetic.train_devices(view.config)
+    if kept or not _uneven(view, left) or _uneven(view, total - _engines(view, total, wide) * wide):
+        return ""
+    return said(
+        "Trinity divides a train batch of {batch} responses evenly among the trainer's data-parallel ranks, and {left} devices "
+        "are {ranks} ranks",
+        batch=geometry(view)[1],
+        left=left,
+        ranks=f"{left / arithmetic.devices_per_replica(view.config.train.engine):g}",
+    )
+
+
+def _write_fitting(
+    view: Writing, total: int, wide: int, keys: tuple[tuple[KeyPath, ...], tuple[KeyPath, ...]], why: str
+) -> Iterator[Out]:
+    """A number of engines whose rest Trinity's trainer can use, instead of the source's."""
+    used, layout = keys
+    config = view.config
+    fitting = _engines(view, total, wide)
+    reason = said(
+        "{why}: {explore} devices explore and {value} train, instead of {own} and {trains}",
+        why=why,
+        explore=fitting * wide,
+        value=total - fitting * wide,
+        own=arithmetic.exploring_devices(config) - (arithmetic.devices(config) - total),
+        trains=arithmetic.train_devices(config),
+    )
+    yield Flow(view.path(f"{ROLL}.engine_num"), fitting, used, "derived", reason)
+    yield Inexpressible((view.to("placement.roles"), *layout), reason)
 
 
 def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
@@ -212,15 +239,12 @@ def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
 
 def _engines(view: Writing, total: int, wide: int) -> int:
     """As many engines as take about half of the devices and leave the trainer a number that Trinity accepts."""
-    config = view.config
-    each, share = config.placement.devices_per_node, arithmetic.devices_per_replica(config.train.engine)
-    _, batch, _, _ = geometry(view)
+    each = view.config.placement.devices_per_node
 
     def misfit(count: int) -> tuple[bool, bool, float, int]:
         left = total - count * wide
         refused = _refused(left, each)
-        uneven = refused or left % share != 0 or batch % (left // share) != 0
-        return refused, uneven, abs(total / 2 - count * wide), count
+        return refused, refused or _uneven(view, left), abs(total / 2 - count * wide), count
 
     return min(range(1, max(2, total // wide + 1)), key=misfit)
 
@@ -228,6 +252,12 @@ def _engines(view: Writing, total: int, wide: int) -> int:
 def _refused(left: int, each: int) -> bool:
     """Whether Trinity refuses the devices that are left for its trainer: none, or several nodes and a part of one."""
     return left < 1 or (left > each and left % each != 0)
+
+
+def _uneven(view: Writing, left: int) -> bool:
+    """Whether the trainer's devices are no whole number of data-parallel ranks, or the ranks do not divide a train batch."""
+    share, batch = arithmetic.devices_per_replica(view.config.train.engine), geometry(view)[1]
+    return left < share or left % share != 0 or batch % (left // share) != 0
 
 
 def engine_shape(view: Writing) -> tuple[int, int]:

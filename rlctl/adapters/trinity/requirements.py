@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
+from rlctl.adapters.trinity.keys import ACTOR
+from rlctl.adapters.trinity.train import deciding, strategy
 from rlctl.common.filenames import is_folder
 from rlctl.common.messages.reasons import said
 
@@ -87,6 +89,36 @@ def _explorer_devices(values: Values) -> int:
 
 def _trainer_devices(values: Values) -> int:
     return _cluster(values) - _explorer_devices(values)
+
+
+def _share(values: Values) -> int:
+    """Trainer GPUs that hold one data-parallel rank."""
+    if strategy(values.view) != "megatron":
+        own = f"{ACTOR}.ulysses_sequence_parallel_size"
+        return max(1, values.number(deciding(values.view, own, "trainer.ulysses_sequence_parallel_size")))
+    product = 1
+    for name in ("tensor_model", "pipeline_model", "context"):
+        own = f"{ACTOR}.megatron.{name}_parallel_size"
+        product *= values.number(own if values.written(own) else f"trainer.megatron.{name}_parallel_size")
+    return product
+
+
+def _train_batch(values: Values) -> int:
+    """Responses of a train step."""
+    own = values["buffer.train_batch_size"]
+    return int(own) if own else values.number("buffer.batch_size") * values.number("algorithm.repeat_times")
+
+
+def _ranks(values: Values) -> int:
+    """Data-parallel ranks of the trainer on the GPUs that the explorer leaves; 0 if it is no trainer of this table's."""
+    trains = values["mode"] in ("both", "train") and values["trainer.trainer_type"] == "verl"
+    return max(0, _trainer_devices(values)) // _share(values) if trains and _own_devices(values) else 0
+
+
+TRAINER = {"trainer": _trainer_devices, "share": _share, "batch": _train_batch, "ranks": _ranks}
+"""Numbers of the trainer that messages name."""
+WORKERS = "verl/workers/engine_workers.py, TrainingWorker.train_mini_batch"
+CHECKED_BY_05 = {"0.5.2": "trinity/trainer/verl/verl_config.py, veRLConfig._check_parallel_config"}
 
 
 def _has_source(values: Values) -> bool:
@@ -209,6 +241,24 @@ ROWS: tuple[Requirement, ...] = (
         "the GPUs that the explorer leaves for the trainer are not a whole number of nodes of {cluster.gpu_per_node} GPUs",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         said("change {engine}.engine_num", engine=ENGINE),
+    ),
+    Requirement(
+        f"{ENGINE}.engine_num",
+        lambda v: _ranks(v) and _trainer_devices(v) % _share(v),
+        "the trainer has {trainer} GPUs, which are not divisible by {share}, the GPUs of one data-parallel rank",
+        WORKERS,
+        said("change {engine}.engine_num, or the trainer's parallel sizes", engine=ENGINE),
+        numbers=TRAINER,
+        older=CHECKED_BY_05,
+    ),
+    Requirement(
+        "buffer.train_batch_size",
+        lambda v: _ranks(v) and not _trainer_devices(v) % _share(v) and _train_batch(v) % _ranks(v),
+        "a train batch of {batch} responses is not divisible by the {ranks} data-parallel ranks of {trainer} trainer GPUs",
+        WORKERS,
+        said("change {engine}.engine_num, or the batch", engine=ENGINE),
+        numbers=TRAINER,
+        older=CHECKED_BY_05,
     ),
     Requirement(
         "cluster.gpu_per_node",
