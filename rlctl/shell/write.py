@@ -9,6 +9,7 @@ from rlctl.documents.overrides_write import Change, hydra_escaped, hydra_string
 
 _SAFE = re.compile(r"[\w@%+:,./^=-]+", re.ASCII)
 _ENV = re.compile(r"\$\{oc\.env:\s*(?P<name>[A-Za-z_]\w*)\s*(?P<end>[,}])", re.ASCII)
+_DECODED = re.compile(r"\$\{oc\.decode:\s*(\$\{oc\.env:.*\})\s*\}", re.DOTALL)
 _QUOTED = re.compile(r"""\s*(?P<quote>['"])(?P<text>[^'"\\]*)(?P=quote)\s*""")
 
 
@@ -80,11 +81,14 @@ def bash_override(change: Change, *, number: float | None = None, keep: bool = F
         keep: leave interpolations to Hydra, so that bash never sees a value.
 
     A variable without a default in a text is left to Hydra: the script can then be read, and started for ``--cfg job``,
-    without it.
+    without it. So is one inside another resolver, which would receive what bash puts there instead of a text. Only a decoded
+    variable is what bash gives Hydra: it parses the word.
     """
-    if keep or not _has_environment(change.value) or (number is None and _needs(change.value)):
+    decoded = _DECODED.fullmatch(change.value) if isinstance(change.value, str) and number is not None else None
+    cut = pieces(decoded[1] if decoded else change.value) if isinstance(change.value, str) else ()
+    inside = _is_inside(change.value) and not (decoded and len(cut) == 1)
+    if keep or inside or not _has_environment(change.value) or (number is None and _needs(change.value)):
         return bash_word(change.text())
-    cut = pieces(change.value) if isinstance(change.value, str) else ()
     if number is not None and len(cut) == 1 and isinstance(cut[0], Env):
         given = cut[0] if cut[0].default is not None else Env(cut[0].name, (str(number),))
         return _word(f"{change.key}=", _expanded(given, ""))
@@ -111,6 +115,20 @@ def _has_environment(value: object) -> bool:
     if isinstance(value, dict):
         return any(_has_environment(item) for item in value.values())
     return isinstance(value, list | tuple) and any(_has_environment(item) for item in value)
+
+
+def _is_inside(value: object) -> bool:
+    """Whether an environment interpolation is an argument of another one."""
+    if isinstance(value, dict):
+        return any(_is_inside(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(_is_inside(item) for item in value)
+    before = ""
+    for piece in pieces(value) if isinstance(value, str) else ():
+        if isinstance(piece, Env) and before.count("${") > before.count("}"):
+            return True
+        before += piece if isinstance(piece, str) else ""
+    return False
 
 
 def _needs(value: object) -> bool:

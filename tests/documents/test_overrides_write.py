@@ -83,6 +83,11 @@ def test_bash_hands_over_what_was_written(values: list[Any]) -> None:
         ("${trainer.name}/${oc.env:U,me}", None, {}, "${trainer.name}/me"),
         ({"k": "${oc.env:Z,}"}, None, {}, {"k": ""}),
         ("${oc.env:A,{x}}", None, {}, "{x}"),
+        # Hydra parses the word, so that bash gives it the number; a resolver inside the word would get a number and no text.
+        ("${oc.decode:${oc.env:N,8}}", 8, {}, 8),
+        ("${oc.decode:${oc.env:N}}", 4, {"N": "16"}, 16),
+        ("${oc.decode:${oc.env:N,'[1,2]'}}", None, {"N": "[3]"}, "${oc.decode:${oc.env:N,'[1,2]'}}"),
+        ("x/${oc.decode:${oc.env:N,8}}", None, {}, "x/${oc.decode:${oc.env:N,8}}"),
     ],
 )
 def test_bash_expands_variables_of_the_environment(
