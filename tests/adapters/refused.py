@@ -239,6 +239,27 @@ REFUSED = {
     "roll": [*ROLL_REFUSED, *ROLL_REFUSED_LATER],
 }
 
+NULLS: list[tuple[str, str, bool]] = [
+    ("verl", "actor_rollout_ref.rollout.checkpoint_engine", False),
+    ("verl", "actor_rollout_ref.rollout.multi_turn", False),
+    ("verl", "algorithm.kl_ctrl", False),
+    ("trinity", "synchronizer", True),
+    ("trinity", "model.tinker", True),
+    ("trinity", "buffer.explorer_input.taskset.rollout_args", True),
+    ("trinity", "algorithm.optimizer", True),
+    ("trinity", "data_processor.experience_pipeline", True),
+    ("trinity", "data_processor.task_pipeline", False),
+    ("trinity", "trainer.trainer_config", False),
+    ("trinity", "buffer.explorer_output", False),
+    ("roll", "critic", True),
+    ("roll", "validation", True),
+    ("roll", "system_envs", True),
+    ("roll", "reference.strategy_args", True),
+    ("roll", "rollout_mock", False),
+    ("roll", "reference.strategy_args.strategy_config", False),
+]
+"""Sections that are written as null, and whether the framework refuses that."""
+
 
 def changed(dialect: str, change: Mapping[str, Any]) -> dict[str, Any]:
     """The flat values of a config; ``...`` takes a key out."""

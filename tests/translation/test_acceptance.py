@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from rlctl.common.report import Level, Report
+from rlctl.common.report import Bucket, Level, Report
 from rlctl.documents import Document, read_yaml, write_yaml
 from rlctl.translation.acceptance import findings_of, of_its_own_framework, requirements_of, with_unknown_keys
 from rlctl.translation.translate import read, read_document
-from tests.adapters.refused import BASES, REFUSED, changed, tree
+from tests.adapters.refused import BASES, NULLS, REFUSED, changed, tree
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 
@@ -83,6 +83,17 @@ def test_the_examples_of_a_framework_are_accepted_by_it(part: int) -> None:
         if bool(errors) is not (path.name in KNOWN):
             wrong[path.name] = errors
     assert wrong == {}
+
+
+@pytest.mark.parametrize(("dialect", "key", "is_refused"), NULLS)
+def test_an_empty_section_is_no_unknown_key(dialect: str, key: str, is_refused: bool) -> None:
+    """verl takes null for a section; Trinity and ROLL refuse it for most."""
+    document = read_yaml(write_yaml(tree(changed(dialect, {key: None}))), "run.yaml")
+    _, report = read_document(document, dialect=dialect, environment={})
+    [entry] = [entry for entry in report.accounting if entry.key == key]
+    assert (entry.bucket, entry.targets) == (Bucket.MAPPED, ())
+    assert "unknown-key" not in {item.code for item in report.findings}
+    assert (key in [item.key for item in of_its_own_framework(report)]) is is_refused
 
 
 def test_an_unknown_key_is_refused_where_the_framework_refuses_it() -> None:

@@ -296,6 +296,13 @@ def run(direction: str) -> Iterator[Outcome]:
         yield passed(name_of(path), before, *read_source(first, path), rest)
 
 
+def _says_too_few(report: Report) -> bool:
+    """Whether a conversion says that no split of the source's devices fits a model in Trinity, whose explorer has its own."""
+    return any(
+        found.code == "target-refuses" and found.key == "explorer.rollout_model.engine_num" for found in report.findings
+    )
+
+
 def answered(answer: dict[str, Any]) -> dict[str, Any]:
     """A driver's answer; an error of its own formulas is none of the framework's."""
     assert "broken" not in answer, answer["broken"]
@@ -322,7 +329,8 @@ def passed(name: str, before: dict[str, Any], loaded: Loaded | None, report: Rep
     if not after["accepted"]:
         missing = any(text in after["error"] for text in HERE)
         return Outcome(name, judged=not missing, error=after["error"])
-    outcome = Outcome(name, judged=True)
+    unsaid = after.get("too_few") and not before.get("too_few") and not _says_too_few(made.report)
+    outcome = Outcome(name, judged=True, error=after["too_few"] if unsaid else "")
     for one, other in zip(before["numbers"], after["numbers"], strict=False):
         compare(one, other, reports, outcome)
     return outcome
@@ -406,7 +414,8 @@ loaded with verl {OLDER.removeprefix("verl-")} or Trinity-RFT {OLDER_TRINITY.rem
 
 - **judged**: the source's own framework accepts the file, rlctl writes the target (it refuses, for example, DPO for verl), and the packages and
   models that the file needs are installed.
-- **accepted**: the target's loader, its validators, and what its trainer and workers check before the first step accept the text.
+- **accepted**: the target's loader, its validators, and what its trainer and workers check before the first step accept the text. Where a
+  model fits no split of the source's devices into Trinity's explorer and trainer, the conversion report must say so.
 - **equal, reported, silent**: effective numbers, such as the learning rate at nine points, prompts and updates of a step, clip, KL, the critic,
   LoRA, parallel sizes, sampling and data files. They are computed from the source's loaded config and from the target's, without rlctl. A
   number that differs is *reported* if a line of the conversion report names both values (for a list or a name: is about it), and *silent*

@@ -237,7 +237,12 @@ def told(text: str, *, rows: int = 0) -> dict[str, Any]:
             whole.checkpoint_root_dir = folder
             parts = [one.check_and_update() for one in (list(whole) if whole.stages else [whole])]
             if rows:
-                return {"accepted": True, "numbers": [numbers(one, rows) for one in parts]}
+                found = [numbers(one, rows) for one in parts]
+                return {
+                    "accepted": True,
+                    "numbers": found,
+                    "too_few": "; ".join(filter(None, map(workers_trinity.too_few, parts))),
+                }
             return {"accepted": True, "stages": [effective(one) for one in parts]}
         except (Exception, SystemExit) as error:  # noqa: BLE001 -- a refusal of any kind is the answer
             frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -12,7 +12,7 @@ from rlctl.common.report import Level
 from rlctl.documents import Document, read_yaml
 from rlctl.translation.acceptance import findings_of
 from rlctl.translation.translate import read_document
-from tests.adapters.refused import ROLL_REFUSED, TRINITY_RANKS, TRINITY_REFUSED, VERL_REFUSED, changed, tree
+from tests.adapters.refused import NULLS, ROLL_REFUSED, TRINITY_RANKS, TRINITY_REFUSED, VERL_REFUSED, changed, tree
 
 from .frameworks import ROOT, framework, of_roll
 from .test_verl import composed_by
@@ -96,7 +96,8 @@ def test_trinity_refuses_what_the_table_refuses(change: dict[str, Any], key: str
 def test_trinity_divides_a_train_batch_by_its_ranks(change: dict[str, Any], key: str, release: str, rows: int) -> None:
     """Release 0.5 checks it before it starts, 0.6 in the workers."""
     assert asked_of_trinity(changed("trinity", {}), release, rows)["accepted"]
-    assert not asked_of_trinity(changed("trinity", change), release, rows)["accepted"], key
+    answer = asked_of_trinity(changed("trinity", change), release, rows)
+    assert not answer["accepted"] or answer["too_few"], key
 
 
 def asked_of_roll(values: dict[str, Any]) -> dict[str, Any]:
@@ -124,3 +125,13 @@ def test_trinity_agrees_on_its_examples(path: Path) -> None:
     _, report = read_document(read_yaml(text, path.name), dialect="trinity", environment={})
     ours = [item.message for item in findings_of("trinity", None, report) if item.level is Level.ERROR]
     assert answer["accepted"] is not bool(ours), (answer.get("error"), ours)
+
+
+@pytest.mark.parametrize(("dialect", "key", "is_refused"), NULLS)
+def test_a_framework_takes_null_for_a_section_as_the_table_says(dialect: str, key: str, is_refused: bool) -> None:
+    values = changed(dialect, {key: None})
+    if dialect == "verl":
+        answer = asked_of_verl("ppo_trainer", verl_overrides(values))
+    else:
+        answer = asked_of_trinity(values) if dialect == "trinity" else asked_of_roll(values)
+    assert answer["accepted"] is not is_refused, answer

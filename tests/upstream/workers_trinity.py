@@ -45,21 +45,33 @@ def _first_task(taskset: Any, judges: int) -> None:
 
 
 def _trainer(config: Any) -> None:
-    """As verl's ``TrainingWorker.train_mini_batch`` and its device mesh."""
+    """As verl's ``TrainingWorker.train_mini_batch``."""
+    actor, share = _shape(config)
+    ranks = config.cluster.trainer_gpu_num // share
+    if ranks and actor.ppo_mini_batch_size % ranks:
+        raise ValueError(f"Got mini_batch_size={actor.ppo_mini_batch_size} and {ranks} data-parallel ranks")
+
+
+def too_few(config: Any) -> str:
+    """What is wrong where the trainer's GPUs are no whole number of data-parallel ranks: a model that no split of them fits."""
+    if config.mode not in TRAINS or config.trainer.trainer_type != "verl" or not config.cluster.trainer_gpu_num:
+        return ""
+    devices, share = config.cluster.trainer_gpu_num, _shape(config)[1]
+    return f"{devices} GPUs are no whole number of ranks of {share}" if devices % share else ""
+
+
+def _shape(config: Any) -> tuple[Any, int]:
+    """The actor's config, and the GPUs of one data-parallel rank."""
     try:
         from trinity.trainer.verl.config import build_verl_config
     except ImportError:
         actor = config.trainer.trainer_config.actor_rollout_ref.actor
     else:
         actor = build_verl_config(config).actor
-    if str(actor.strategy).startswith("megatron"):
-        sizes = (f"{name}_parallel_size" for name in ("tensor_model", "pipeline_model", "context"))
-        share = math.prod(actor.megatron[size] for size in sizes)
-    else:
-        share = actor.ulysses_sequence_parallel_size
-    ranks, rest = divmod(config.cluster.trainer_gpu_num, share)
-    if rest or actor.ppo_mini_batch_size % ranks:
-        raise ValueError(f"mini_batch_size={actor.ppo_mini_batch_size}, {ranks} data-parallel ranks, {rest} GPUs left")
+    if not str(actor.strategy).startswith("megatron"):
+        return actor, actor.ulysses_sequence_parallel_size
+    sizes = (f"{name}_parallel_size" for name in ("tensor_model", "pipeline_model", "context"))
+    return actor, math.prod(actor.megatron[size] for size in sizes)
 
 
 def _row(form: Any) -> dict[str, Any]:

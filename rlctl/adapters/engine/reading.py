@@ -596,7 +596,7 @@ class Reader:
             if value is None and self._is_known(leaf):
                 self.entries.append(Entry(dotted(leaf), Bucket.MAPPED, None, self.document.at(leaf), (), "the default"))
                 continue
-            if value == {} and self.table.is_section(leaf, self.version, self._release):
+            if value in ({}, None) and self.table.is_section(leaf, self.version, self._release):
                 note = "an empty section sets nothing"
                 self.entries.append(Entry(dotted(leaf), Bucket.MAPPED, shown, self.document.at(leaf), (), note))
                 continue

@@ -11,9 +11,10 @@ from typing import Any
 from rlctl.adapters.engine.dialect import Dialect
 from rlctl.adapters.engine.reading import TextView
 from rlctl.adapters.engine.rules import ABSENT, Absent, version_of
+from rlctl.adapters.engine.table import Table
 from rlctl.common.messages.reasons import said, translated
 from rlctl.common.records import record
-from rlctl.documents import Document, resolve
+from rlctl.documents import Document, dotted, resolve
 
 _NAMED = re.compile(r"\{([\w.]+)\}")
 
@@ -94,6 +95,8 @@ class Requirements:
     """The kinds of file that they are for; empty for all."""
     strict: Callable[[str], bool] = lambda key: True
     """Whether the framework refuses an unknown key, by the key; it ignores the others."""
+    no_null: tuple[Callable[[str], bool], str] | None = None
+    """Whether the framework refuses null for a section, by its key, and where; None if it takes null for any."""
 
     def of(self, series: str) -> Requirements | None:
         """What a release such as ``0.5`` refuses, as far as its source was read; None if it was not."""
@@ -150,7 +153,21 @@ def refused(
     table, version = dialect.tables[taken.kind], version_of(taken.version)
     resolved = resolve(document, environment=environment, base=table.defaults_tree(version))
     values = Values(TextView(table, version, resolved.values, {}), requirements.defaults)
-    return list(_broken(requirements, values))
+    return [*_null_sections(requirements, table, taken.version, document), *_broken(requirements, values)]
+
+
+def _null_sections(
+    requirements: Requirements, table: Table, release: str, document: Document
+) -> Iterator[tuple[Requirement, str]]:
+    """A line for each section that is written as null, where the framework takes none for it."""
+    if requirements.no_null is None:
+        return
+    is_refused, source = requirements.no_null
+    for path, value in document.leaves():
+        key = dotted(path)
+        if value is None and is_refused(key) and table.is_section(path, version_of(release), release):
+            row = Requirement(key, bool, said("{key} is null; expected a section", key=key), source, "remove the key")
+            yield row, translated(row.message)
 
 
 def _broken(requirements: Requirements, values: Values) -> Iterator[tuple[Requirement, str]]:

@@ -279,4 +279,18 @@ ROWS: tuple[Requirement, ...] = (
 )
 
 
-REQUIREMENTS = Requirements("2026.8", ROWS, {"generate_opt_level": 1}, strict=lambda key: False)
+NULLABLE = ("rollout_mock", "val_env_manager", "domain_interleave_probs")
+"""Sections that may be null, besides those of ``strategy_config``."""
+
+
+def _no_null(key: str) -> bool:
+    return "strategy_config" not in key and not key.endswith(NULLABLE) and not key.startswith("val_env_manager.")
+
+
+REQUIREMENTS = Requirements(
+    "2026.8",
+    ROWS,
+    {"generate_opt_level": 1},
+    strict=lambda key: False,
+    no_null=(_no_null, "examples/start_rlvr_pipeline.py, from_dict"),
+)

@@ -109,10 +109,15 @@ def _train_batch(values: Values) -> int:
     return int(own) if own else values.number("buffer.batch_size") * values.number("algorithm.repeat_times")
 
 
-def _ranks(values: Values) -> int:
-    """Data-parallel ranks of the trainer on the GPUs that the explorer leaves; 0 if it is no trainer of this table's."""
+def _trains(values: Values) -> bool:
+    """Whether verl trains on the GPUs that the explorer leaves."""
     trains = values["mode"] in ("both", "train") and values["trainer.trainer_type"] == "verl"
-    return max(0, _trainer_devices(values)) // _share(values) if trains and _own_devices(values) else 0
+    return trains and _own_devices(values) and _trainer_devices(values) > 0
+
+
+def _ranks(values: Values) -> int:
+    """Data-parallel ranks of the trainer."""
+    return _trainer_devices(values) // _share(values)
 
 
 TRAINER = {"trainer": _trainer_devices, "share": _share, "batch": _train_batch, "ranks": _ranks}
@@ -244,8 +249,8 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         f"{ENGINE}.engine_num",
-        lambda v: _ranks(v) and _trainer_devices(v) % _share(v),
-        "the trainer has {trainer} GPUs, which are not divisible by {share}, the GPUs of one data-parallel rank",
+        lambda v: _trains(v) and _trainer_devices(v) % _share(v),
+        "the number of trainer GPUs ({trainer}) is not divisible by that of one data-parallel rank ({share})",
         WORKERS,
         said("change {engine}.engine_num, or the trainer's parallel sizes", engine=ENGINE),
         numbers=TRAINER,
@@ -253,7 +258,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "buffer.train_batch_size",
-        lambda v: _ranks(v) and not _trainer_devices(v) % _share(v) and _train_batch(v) % _ranks(v),
+        lambda v: _trains(v) and not _trainer_devices(v) % _share(v) and _train_batch(v) % _ranks(v),
         "a train batch of {batch} responses is not divisible by the {ranks} data-parallel ranks of {trainer} trainer GPUs",
         WORKERS,
         said("change {engine}.engine_num, or the batch", engine=ENGINE),
@@ -399,9 +404,25 @@ def _is_checked(key: str) -> bool:
     return not key.startswith(("trainer.trainer_config.", "data_processor.", "service."))
 
 
+NULLABLE = frozenset(
+    {
+        *("rollout_correction", "task_selector", "explorer_output", "experience_buffer", "replay_buffer", "output"),
+        *("task_pipeline", "rope_scaling", "lora_configs", "monitor_args", "data_juicer", "trainer_config"),
+    }
+)
+"""The last parts of sections that may be null, besides arguments of functions."""
+
+
+def _no_null(key: str) -> bool:
+    last = key.rpartition(".")[2]
+    is_free = key.startswith("trainer.trainer_config.") or last.endswith(("_fn_args", "strategy_args"))
+    return not is_free and last not in NULLABLE
+
+
 REQUIREMENTS = Requirements(
     "0.6.0",
     ROWS,
     {"explorer.concurrent_mode": "sequential", "explorer.over_rollout.return_partial_tasks": False},
     strict=_is_checked,
+    no_null=(_no_null, "trinity/common/config.py, load_config"),
 )
