@@ -128,12 +128,21 @@ class HostCopies:
     def take_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Move an optimizer's state to CPU memory."""
         for parameter, name, value in _states(optimizer):
-            optimizer.state[parameter][name] = self._taken(value, (id(parameter), name))
+            if name != "step":
+                optimizer.state[parameter][name] = self._taken(value, (id(parameter), name))
 
     def bring_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Move it back to the device."""
+        """Move it back to the device.
+
+        Fused kernels count steps there, others on the CPU. A checkpoint that is loaded at rest may leave the count of a fused
+        one with the weights, in CPU memory.
+        """
+        fused = {
+            id(parameter) for group in optimizer.param_groups if group.get("fused") for parameter in group["params"]
+        }
         for parameter, name, value in _states(optimizer):
-            optimizer.state[parameter][name] = value.to(self._device, non_blocking=True)
+            if name != "step" or id(parameter) in fused:
+                optimizer.state[parameter][name] = value.to(self._device, non_blocking=True)
 
     def wait(self) -> None:
         """Wait for the copies, before anything reads them or the device's memory goes to another process."""
@@ -153,12 +162,12 @@ class HostCopies:
 
 
 def _states(optimizer: torch.optim.Optimizer) -> list[tuple[Tensor, str, Tensor]]:
-    """What of an optimizer's state belongs on the device; what is counted on CPU stays there."""
+    """The tensors of an optimizer's state, by weight and name."""
     return [
         (parameter, name, value)
         for parameter, state in optimizer.state.items()
         for name, value in state.items()
-        if isinstance(value, Tensor) and (name != "step" or value.device.type != "cpu")
+        if isinstance(value, Tensor)
     ]
 
 

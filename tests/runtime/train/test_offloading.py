@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlctl.runtime.train.offloading import OffloadedActivations
+from rlctl.runtime.train.offloading import HostCopies, OffloadedActivations
 from tests.runtime.train import jobs
 from tests.runtime.train.jobs import make_samples
 from tests.runtime.train.processes import Workers
@@ -29,6 +29,20 @@ def test_a_model_that_rests_in_cpu_memory_trains_the_same(two: Workers, models: 
 def test_parts_of_different_sizes_rest_too(two: Workers, rows: int) -> None:
     for before, after in two.run(jobs.resting_uneven, rows):
         assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_count_of_steps_is_where_its_kernel_reads_it(fused: bool) -> None:
+    """On the device for fused kernels, even if a checkpoint was loaded at rest; on the CPU for others."""
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.AdamW([weight], fused=fused)
+    optimizer.state[weight]["step"] = torch.tensor(3.0)
+    host = HostCopies(torch.device("meta"))
+    host.bring_optimizer(optimizer)
+    there = optimizer.state[weight]["step"]
+    assert there.device.type == ("meta" if fused else "cpu")
+    host.take_optimizer(optimizer)
+    assert optimizer.state[weight]["step"] is there
 
 
 class Recorded:
