@@ -148,11 +148,14 @@ def engine_environment(config: Config, device: Device) -> dict[str, str]:
     variables = {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine's core runs in the worker's own process
         "VLLM_USE_V2_MODEL_RUNNER": "0",  # the sampler that RolloutSampler extends is the first runner's
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",  # KeyedDraws stands in its place; FlashInfer would be compiled for nothing
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "INFO" if config.rollout.memory.log_statistics else "WARNING",
     }
     if device == "cpu":
         variables["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # engines of one machine would be bound to the same cores
+    elif config.run.deterministic:
+        variables["VLLM_BATCH_INVARIANT"] = "1"  # else a response's bits depend on which others are in its batch
     return variables
 
 

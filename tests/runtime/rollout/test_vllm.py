@@ -20,7 +20,7 @@ from rlctl.common.errors import RunError
 from rlctl.config import Config, config_from
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.rollout.vllm import VllmEngine, _unlink_queues
-from rlctl.runtime.rollout.vllm_arguments import check_vllm
+from rlctl.runtime.rollout.vllm_arguments import check_vllm, engine_environment
 from rlctl.runtime.specs.served import rollout_spec
 from rlctl.runtime.sync.bucket import parts
 from rlctl.runtime.sync.device import Broadcast, Handles, NcclRendezvous
@@ -468,6 +468,15 @@ def test_shared_memory_of_an_engines_processes_ends_with_them() -> None:
     assert memory.buf[0] == 7
     memory.close()
     resource_tracker.unregister(f"/{memory.name}", "shared_memory")
+
+
+def test_a_deterministic_run_does_not_depend_on_its_batches() -> None:
+    for deterministic in (False, True):
+        config = config_from(
+            {"run": {"deterministic": deterministic}, "model": {"path": "m"}, "rollout": {"engine": "vllm"}}
+        )
+        assert ("VLLM_BATCH_INVARIANT" in engine_environment(config, "cuda")) is deterministic
+        assert "VLLM_BATCH_INVARIANT" not in engine_environment(config, "cpu")
 
 
 def test_arguments_are_checked_before_anything_starts(folder: Path) -> None:

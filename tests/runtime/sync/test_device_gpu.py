@@ -1,4 +1,7 @@
-"""Weights from GPU to GPU, on GPUs: in whole runs with vLLM. Skipped where there are none; rlctl's authors have run neither."""
+"""Weights from GPU to GPU, on GPUs: in whole runs with vLLM. Skipped where there are none.
+
+Both runs are deterministic: otherwise the bits of a response on a GPU depend on which others are in its batch.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def test_no_number_depends_on_the_way(
     for method in (way, "memory"):
         config = task.config(
             tmp_path,
-            run={"name": method},
+            run={"name": method, "deterministic": True},
             weight_sync={"method": method, "bucket_mib": 1},
             placement=placement,
             rollout=rollout,
