@@ -239,8 +239,12 @@ def grpo(name: str, size: str, steps: int = 6) -> None:
         result = runs.start(loaded, plan=runs.prepare(loaded), observer=observe, new=True)
     if result.status != "finished":
         sys.exit(f"the run {result.status}: {result.cause}")
+    mismatch = max(step.get("policy/mismatch_k3", 0.0) for step in seen)
     phases = {phase: median(step.get(f"time/{phase}", 0.0) for step in seen[2:]) for phase in PHASES}
-    told(**{f"{phase} s": round(seconds, 3) for phase, seconds in phases.items() if seconds})
+    told(
+        **{f"{phase} s": round(seconds, 3) for phase, seconds in phases.items() if seconds},
+        **{"k3 between the engines": round(mismatch, 6)},
+    )
 
 
 def make_model(folder: Path, size: str) -> None:

@@ -18,8 +18,9 @@ import dataclasses
 import socket
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -36,7 +37,7 @@ from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import FusedKernels, MemorySettings, PrecisionSettings, Train
 from rlctl.planning.memory import forward_flops, known_gpu
 from rlctl.planning.models import read_shape
-from rlctl.runtime.train.distributed import join
+from rlctl.runtime.train.distributed import join, leave
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.losses import PolicyLoss, totals_of
 from rlctl.runtime.types import Sample
@@ -113,30 +114,30 @@ def step(engine: FsdpEngine, samples: Sequence[Sample], work: Work) -> float:
 
 def compare_layouts(work: Work) -> dict[str, float]:
     """Median seconds of a step laid end to end, and in padded rows."""
-    enter(work.device)
-    samples = make_samples(work)
-    sides = {
-        "end to end": make_engine(work, attention="auto", fused=False),
-        "padded": make_engine(work, attention="sdpa", fused=False),
-    }
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(work.rounds + 1):
-        for name, engine in sides.items():
-            took = step(engine, samples, work)
-            if number > 0:
-                times[name].append(took)
-    return {name: median(found) for name, found in times.items()}
+    with alone_in_a_group(work.device):
+        samples = make_samples(work)
+        sides = {
+            "end to end": make_engine(work, attention="auto", fused=False),
+            "padded": make_engine(work, attention="sdpa", fused=False),
+        }
+        times: dict[str, list[float]] = {name: [] for name in sides}
+        for number in range(work.rounds + 1):
+            for name, engine in sides.items():
+                took = step(engine, samples, work)
+                if number > 0:
+                    times[name].append(took)
+        return {name: median(found) for name, found in times.items()}
 
 
 def measure_memory(work: Work, fused: bool) -> tuple[float, float]:
     """MiB that a step needs above what the engine holds, and its median seconds."""
-    enter(work.device)
-    samples, engine = make_samples(work), make_engine(work, attention="auto", fused=fused)
-    short = dataclasses.replace(work, samples=2, longest=32)
-    step(engine, make_samples(short), short)  # gradients and optimizer state are there from now on
-    watch = PeakOnGpu() if work.device == "cuda" else PeakOfProcess()
-    times = [step(engine, samples, work) for _ in range(work.rounds)]
-    return watch.stop() / MIB, median(times)
+    with alone_in_a_group(work.device):
+        samples, engine = make_samples(work), make_engine(work, attention="auto", fused=fused)
+        short = dataclasses.replace(work, samples=2, longest=32)
+        step(engine, make_samples(short), short)  # gradients and optimizer state are there from now on
+        watch = PeakOnGpu() if work.device == "cuda" else PeakOfProcess()
+        times = [step(engine, samples, work) for _ in range(work.rounds)]
+        return watch.stop() / MIB, median(times)
 
 
 class PeakOnGpu:
@@ -169,13 +170,18 @@ class PeakOfProcess:
         return self._peak - self._before
 
 
-def enter(device: str) -> None:
-    """One worker's process group."""
+@contextmanager
+def alone_in_a_group(device: str) -> Iterator[None]:
+    """One worker's process group. A process that does not leave its NCCL group may never end."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     threads = 1 if device == "cpu" else None  # several wait for each other where cores are busy with other things
     join(0, 1, "127.0.0.1", port, device=device, threads=threads)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        leave()
 
 
 def alone(function: Any, *args: Any) -> Any:

@@ -90,8 +90,8 @@ def no_orphans() -> Iterator[None]:
 
 def _left(mark: str) -> list[str]:
     """Marked processes but those that end with this one: multiprocessing's that tracks memory and that forks workers, and
-    torch's that keeps memory under names."""
-    own = ("resource_tracker", "multiprocessing.forkserver", "torch_shm_manager")
+    torch's that keep memory under names and that compile."""
+    own = ("resource_tracker", "multiprocessing.forkserver", "torch_shm_manager", "_inductor/compile_worker")
     return [command for command in marked(mark, SESSION_MARK) if not any(name in command for name in own)]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -36,19 +37,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[VllmEngine]:
-    memory = {"gpu_memory_utilization": 0.3, "sleep_level": request.param, "enforce_eager": True}
+@pytest.mark.parametrize("level", [1, 2])
+def test_sleep_gives_the_memory_to_training_and_new_weights_bring_it_back(folder: Path, level: int) -> None:
+    # vLLM's allocator for sleep serves one engine a process.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        process.submit(sleep_and_come_back, folder, level).result()
+
+
+def sleep_and_come_back(folder: Path, level: int) -> None:
+    """Generate, sleep, take new weights, generate again."""
+    memory = {"gpu_memory_utilization": 0.3, "sleep_level": level, "enforce_eager": True}
     rollout = {"engine": "vllm", "precision": "bfloat16", "memory": memory}
     placement = {"device": "cuda", "devices_per_node": 1}
     config = config_from({"model": {"path": str(folder)}, "rollout": rollout, "placement": placement})
-    made = make_engine(rollout_spec(config, "vllm", str(folder), "cuda"))
-    assert isinstance(made, VllmEngine)
-    yield made
-    made.close()
-
-
-def test_sleep_gives_the_memory_to_training_and_new_weights_bring_it_back(engine: VllmEngine, folder: Path) -> None:
+    engine = make_engine(rollout_spec(config, "vllm", str(folder), "cuda"))
+    assert isinstance(engine, VllmEngine)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     before = engine.generate(ASKED)
     awake = torch.cuda.mem_get_info()[0]
@@ -68,3 +71,4 @@ def test_sleep_gives_the_memory_to_training_and_new_weights_bring_it_back(engine
         for a, b in zip(first.log_probs[:1], second.log_probs[:1], strict=True)
     ]
     assert max(apart) < 0.05
+    engine.close()
