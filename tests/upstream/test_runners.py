@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from rlctl.adapters import dialect as dialect_called
+from rlctl.adapters.engine.requirements import refused, requirements_of
 from rlctl.common.report import Level
 from rlctl.documents import Document, read_yaml
 from rlctl.translation.acceptance import findings_of
@@ -89,6 +91,14 @@ def test_trinity_accepts_the_base() -> None:
 @pytest.mark.parametrize(("change", "key"), TRINITY_REFUSED)
 def test_trinity_refuses_what_the_table_refuses(change: dict[str, Any], key: str) -> None:
     assert not asked_of_trinity(changed("trinity", change))["accepted"], key
+
+
+@pytest.mark.parametrize(("change", "key"), TRINITY_REFUSED)
+def test_an_older_trinity_refuses_what_the_table_says_of_it(change: dict[str, Any], key: str) -> None:
+    older = requirements_of("trinity").of("0.5")
+    values = Document("run.yaml", tree(changed("trinity", change)))
+    told = [row.key for row, _ in refused(older, dialect_called("trinity"), values, release="0.5", environment={})]
+    assert (key in told) is not asked_of_trinity(changed("trinity", change), "0.5.2")["accepted"]
 
 
 @pytest.mark.parametrize(("release", "rows"), [("0.5.2", 0), ("0.6.0", 1000)])

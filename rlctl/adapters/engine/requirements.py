@@ -71,7 +71,7 @@ class Requirement:
     numbers: Mapping[str, Callable[[Values], object]] = field(default_factory=dict)
     """Computed numbers that the message names beside keys."""
     older: Mapping[str, str] = field(default_factory=dict)
-    """Older releases that refuse the same, each with its file and function."""
+    """Older releases that refuse the same, each with its file and function; empty for the same ones."""
 
     def worded(self, values: Values) -> str:
         """The message with its values, in the reader's language."""
@@ -103,7 +103,7 @@ class Requirements:
         if series_of(self.release) == series:
             return self
         rows = [
-            (release, replace(row, source=source))
+            (release, replace(row, source=source or row.source))
             for row in self.rows
             for release, source in row.older.items()
             if series_of(release) == series
