@@ -230,8 +230,9 @@ def learning_rates(config: Config) -> Any:
 
 def ordering(config: Config) -> Any:
     from rlctl.runtime.data.open import ordering_of
+    from rlctl.runtime.specs.data import data_spec
 
-    return ordering_of(config, [])
+    return ordering_of(data_spec(config), [])
 
 
 def mini_batches(config: Config) -> Any:

@@ -26,6 +26,7 @@ from rlctl.runtime.remote.checkpoints import copies_of
 from rlctl.runtime.reporting.sample_files import SampleFiles
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
 from rlctl.runtime.sourcing import make_builder, make_groups
+from rlctl.runtime.specs.evaluation import held_out_spec
 from rlctl.runtime.specs.experience import old_is_current
 from rlctl.runtime.specs.trained import critic_section, policy_spec, value_model_spec
 from rlctl.runtime.specs.transport import transport_of
@@ -86,12 +87,12 @@ def make_run(given: StageContext, groups: Groups, trackers: Sequence[SafeTracker
         critic=roles.critic,
         rollout=roles.rollout,
         evaluator=make_evaluator(
-            config,
+            held_out_spec(config, given.plan),
             given.materials.held_out,
             given.materials.tokenizer,
             roles.rollout,
             roles.rewards,
-            make_losses(config, given.materials.answers, roles.policy),
+            make_losses(given.materials.answers, roles.policy, config.data.evaluation_batch_prompts),
         ),
         checkpoints=Checkpoints(
             given.place,

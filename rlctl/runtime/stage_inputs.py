@@ -42,6 +42,8 @@ from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.rollout.sglang_arguments import check_sglang
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
+from rlctl.runtime.specs.data import data_spec
+from rlctl.runtime.specs.evaluation import held_out_spec
 from rlctl.runtime.specs.experience import check_service, check_skips, shaping_spec
 from rlctl.runtime.specs.served import agent_spec, check_auxiliary_engines, check_judges
 from rlctl.runtime.specs.trained import check_critic, critic_section, loss_spec
@@ -112,10 +114,11 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
         events.emit("data_operators", data=each.key, file=str(each.file), counts=[vars(one) for one in each.counts])
         events.advise(str(each))
     stream, reports = _open_stream(data, plan, tokenizer)
-    held_out, more = open_held_out(config, plan, tokenizer, stop_token_ids)
-    answers, answer_reports = open_held_out_answers(config, tokenizer)
+    beside = held_out_spec(config, plan)
+    held_out, more = open_held_out(beside, tokenizer, stop_token_ids)
+    answers, answer_reports = open_held_out_answers(beside, tokenizer)
     drawn = stream is not None or arithmetic.drains_buffer(config)
-    experts, expert_reports = open_experts(config, tokenizer) if drawn else (None, [])
+    experts, expert_reports = open_experts(beside.data, tokenizer) if drawn else (None, [])
     for report in (*reports, *expert_reports, *more, *answer_reports):
         events.advise(str(report))
     clock = make_clock(config, stream.rows if stream else 0)
@@ -126,8 +129,8 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     if plan.role("critic"):
         with told_of_critic():
             check_section(critic_section(config), scheduler_steps=critic_scheduler_steps(config, clock))
-    if experts is not None:
-        check_experts_last(config, experts, clock.total_steps)
+    if experts is not None and beside.data.experts is not None:
+        check_experts_last(beside.data.experts, experts, clock.total_steps)
     return StageInputs(
         tokenizer,
         stop_token_ids,
@@ -173,10 +176,10 @@ def _open_stream(
     if config.run.mode == "evaluate_only" or arithmetic.writes_responses(config) or arithmetic.drains_buffer(config):
         return None, []
     if plan.objective == "sft":
-        return open_sft_stream(config, tokenizer)
+        return open_sft_stream(data_spec(config), tokenizer)
     if plan.objective == "dpo":
-        return open_pair_stream(config, tokenizer)
-    return open_prompt_stream(config, tokenizer)
+        return open_pair_stream(data_spec(config), tokenizer)
+    return open_prompt_stream(data_spec(config), tokenizer)
 
 
 def make_clock(config: Config, rows: int) -> Clock:

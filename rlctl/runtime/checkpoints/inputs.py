@@ -40,6 +40,7 @@ from rlctl.runtime.checkpoints.checkpoint import Saved
 from rlctl.runtime.data.experts import expert_source
 from rlctl.runtime.remote.files import bring, is_remote
 from rlctl.runtime.rewards.function import PACKAGE
+from rlctl.runtime.specs.data import expert_spec
 
 Part = dict[str, Any]
 """Of a file ``size`` and ``sha256``, or ``size``, ``modified`` and ``ends``; of what is elsewhere ``revision`` or ``state``."""
@@ -244,8 +245,9 @@ def _sources(config: Config) -> Iterator[tuple[str, str, DataSource]]:
     )
     for index, source in enumerate(config.data.train if reads else ()):
         yield REFUSED, f"data.train[{index}].path", source
-    if config.algorithm.objective.choice == "mix" and reads:
-        experts, key = expert_source(config)
+    mixed = expert_spec(config) if reads else None
+    if mixed is not None:
+        experts, key = expert_source(mixed)
         yield REFUSED, f"{key}.path", experts
     for index, held_out in enumerate(config.data.eval):
         yield "evaluation", f"data.eval[{index}].path", held_out

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rlctl.common.errors import PlanError, RunError, nearest
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.data import DataSource
+from rlctl.config.sections.execution import AuxiliaryBuffer
 from rlctl.runtime.data.stream import Stream
 from rlctl.runtime.types import Sample
 
@@ -23,14 +25,24 @@ _FIELDS = {"name": "name", "split": "split", "subset_name": "subset", "system_pr
 _KNOWN = (*_FIELDS, "schema_type", "total_epochs")
 
 
-def expert_source(config: Config) -> tuple[DataSource, str]:
+@dataclass(frozen=True, slots=True)
+class ExpertSpec:
+    """Which expert responses a step takes."""
+
+    buffers: Mapping[str, AuxiliaryBuffer]
+    """The section ``buffer.auxiliary``."""
+    wanted: str
+    """The name that the config gives, or ``NAMED``."""
+    per_step: int
+
+
+def expert_source(spec: ExpertSpec) -> tuple[DataSource, str]:
     """The source of the experts and its place in the config.
 
     Raises:
         RunError: there is none, or more than one and none of them is named, or it has settings that nothing reads.
     """
-    found = config.buffer.auxiliary
-    wanted = str(config.algorithm.sample_strategy_args.get("sft_dataset_name", NAMED))
+    found, wanted = spec.buffers, spec.wanted
     name = wanted if wanted in found else next(iter(found), "") if len(found) == 1 and wanted == NAMED else ""
     if not name:
         has = ", ".join(found) or "none"
@@ -66,14 +78,14 @@ def expert_source(config: Config) -> tuple[DataSource, str]:
     return DataSource(path=chosen.path, prompt_type=chosen.prompt_type, **fields), key
 
 
-def check_experts_last(config: Config, experts: Stream[Sample], steps: int) -> None:
+def check_experts_last(spec: ExpertSpec, experts: Stream[Sample], steps: int) -> None:
     """Refuse a run that passes over the expert responses more often than their ``total_epochs`` allows.
 
     Raises:
         PlanError: it does; Trinity-RFT would end there.
     """
-    _, key = expert_source(config)
-    most = config.buffer.auxiliary[key.rpartition(".")[2]].settings.get("total_epochs")
+    _, key = expert_source(spec)
+    most = spec.buffers[key.rpartition(".")[2]].settings.get("total_epochs")
     needed = -(-steps * experts.per_step // experts.rows)
     if isinstance(most, int) and needed > most:
         raise PlanError(

@@ -14,34 +14,34 @@ from dataclasses import replace
 from typing import Any
 
 from rlctl.common.errors import RlctlError
-from rlctl.config import Config, config_from
+from rlctl.config import config_from
+from rlctl.config.sections.data import DataSource
 from rlctl.runtime.data.chat import Chat
-from rlctl.runtime.data.open import make_chat
+from rlctl.runtime.data.open import DataSpec, make_chat
 from rlctl.runtime.data.prompts import Limits, PromptSet
 from rlctl.runtime.data.sft import SampleSet
 from rlctl.runtime.data.sources import load_source
 from rlctl.runtime.data.tokenizer import load_tokenizer
+from rlctl.runtime.specs.data import data_spec
 
 NO_LIMIT = sys.maxsize
 
 
-def measured(config: Config, rows: int) -> list[list[int]]:
+def measured(spec: DataSpec, rows: int) -> list[list[int]]:
     """The token counts of the first rows of each training source: of prompts, or of whole sequences where responses are data.
 
     Raises:
         RlctlError: the tokenizer or the data cannot be read.
     """
-    chat = make_chat(config, load_tokenizer(config.model))
-    return [_of_source(config, chat, index, rows) for index in range(len(config.data.train))]
+    chat = make_chat(spec, load_tokenizer(spec.model))
+    return [_of_source(spec, chat, key, source, rows) for key, source in spec.sources("train")]
 
 
-def _of_source(config: Config, chat: Chat, index: int, rows: int) -> list[int]:
-    source = config.data.train[index]
+def _of_source(spec: DataSpec, chat: Chat, key: str, source: DataSource, rows: int) -> list[int]:
     source = replace(source, max_samples=min(rows, source.max_samples or rows))
-    key = f"data.train[{index}]"
     dataset = load_source(source, key=key)
-    if config.algorithm.objective.choice == "sft":
-        samples = SampleSet(dataset, source, chat, config.data, max_tokens=NO_LIMIT, key=key)
+    if spec.objective == "sft":
+        samples = SampleSet(dataset, source, chat, spec.section, max_tokens=NO_LIMIT, key=key)
         return [len(samples[position].token_ids) for position in range(len(samples))]
     prompts = PromptSet(dataset, source, chat, Limits(NO_LIMIT), key=key)
     return [len(prompt.token_ids) for prompt in prompts.several(range(len(prompts)))]
@@ -53,7 +53,7 @@ def main() -> None:
     answer: dict[str, Any]
     with contextlib.redirect_stdout(sys.stderr):
         try:
-            answer = {"lengths": measured(config_from(asked["config"]), asked["rows"])}
+            answer = {"lengths": measured(data_spec(config_from(asked["config"])), asked["rows"])}
         except RlctlError as error:
             answer = {"error": error.message, "hint": error.hint}
     json.dump(answer, sys.stdout)

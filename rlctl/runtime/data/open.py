@@ -1,8 +1,8 @@
-"""The config's data section to what the loop draws from: the training stream and the held-out sets."""
+"""Sources of data to what the loop draws from: the training stream and the held-out sets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,19 +10,19 @@ import numpy as np
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
-from rlctl.config.sections.data import Data, EvaluationSource
-from rlctl.planning import arithmetic
+from rlctl.config.sections.agents import TrajectoryAgent
+from rlctl.config.sections.data import Data, DataSource, EvaluationSource
+from rlctl.config.sections.model import Model
 from rlctl.runtime.agents.tools import agent_prompts
 from rlctl.runtime.data.chat import AgentPrompt, Chat
 from rlctl.runtime.data.difficulty import Pacing
-from rlctl.runtime.data.experts import expert_source
+from rlctl.runtime.data.experts import ExpertSpec, expert_source
 from rlctl.runtime.data.images import reader_of
 from rlctl.runtime.data.order import easy_to_hard, numbers_of, shuffle
 from rlctl.runtime.data.pairs import Pair, PairSet, open_pairs
 from rlctl.runtime.data.prompts import PromptSet, open_prompts
 from rlctl.runtime.data.rowset import SetReport
-from rlctl.runtime.data.sft import SampleSet, longest_sequence, open_samples
+from rlctl.runtime.data.sft import SampleSet, open_samples
 from rlctl.runtime.data.sources import load_source
 from rlctl.runtime.data.stream import Ordering, Stream
 from rlctl.runtime.seeds import derive_seed
@@ -43,126 +43,151 @@ class EvaluationSet:
     """Its section of the config: responses per prompt, sampling."""
 
 
-def make_chat(config: Config, tokenizer: Any) -> Chat:
-    """The chat template of a config, and what reads images where its model does.
+@dataclass(frozen=True, slots=True)
+class DataSpec:
+    """What rows become, and in which order they are drawn."""
+
+    section: Data
+    """Its sources are those of the config, or what operators made of them."""
+    model: Model
+    """Its chat template, and what reads images."""
+    agents: Mapping[str, TrajectoryAgent]
+    """By name, those whose tools and instructions stand in prompts."""
+    default_agent: str | None
+    objective: str
+    """The type of ``algorithm.objective``."""
+    per_step: int
+    """Prompts, sequences or pairs that a step draws."""
+    seed: int
+    """Of the order: ``data.seed``, else ``run.seed``."""
+    max_sequence_tokens: int
+    """Of the longest training sequence that comes from the data set."""
+    with_loss: frozenset[int]
+    """Which of ``data.eval`` have answers that the loss is measured on."""
+    experts: ExpertSpec | None
+    """Of mix."""
+
+    def sources(self, name: str) -> list[tuple[str, DataSource]]:
+        """The sources of ``train`` or ``eval``, by their places in the config."""
+        return [(f"data.{name}[{index}]", each) for index, each in enumerate(getattr(self.section, name))]
+
+
+def make_chat(spec: DataSpec, tokenizer: Any) -> Chat:
+    """The chat template of a model, and what reads images where the model does.
 
     Raises:
         RunError: the model reads none, or has no image processor; or a tool of the run's agent cannot be loaded.
     """
-    agents = agent_prompts(arithmetic.agents_of(config) if config.algorithm.objective.choice == "rl" else {})
+    agents = agent_prompts(spec.agents)
     return Chat(
         tokenizer,
-        template_args=config.model.chat_template_args,
-        images=reader_of(config.model),
-        default=agents.get(config.rollout.default_agent or "", AgentPrompt()),
+        template_args=spec.model.chat_template_args,
+        images=reader_of(spec.model),
+        default=agents.get(spec.default_agent or "", AgentPrompt()),
         agents=agents,
     )
 
 
-def open_prompt_stream(config: Config, tokenizer: Any) -> tuple[PromptStream, list[SetReport]]:
-    """Open the training prompts of a config.
+def open_prompt_stream(spec: DataSpec, tokenizer: Any) -> tuple[PromptStream, list[SetReport]]:
+    """Open the training prompts.
 
     Raises:
         RunError: a source cannot be read, or not one step's prompts fit; see ``PromptSet`` and ``Stream``.
     """
-    chat = make_chat(config, tokenizer)
-    sets = list(open_prompts(config.data, chat, config.data.train, section="train"))
-    stream = PromptStream(sets, **_drawing(config, sets))
+    sets = list(open_prompts(spec.section, make_chat(spec, tokenizer), spec.section.train, section="train"))
+    stream = PromptStream(sets, **_drawing(spec, sets))
     return stream, [prompts.report for prompts in sets]
 
 
-def open_sft_stream(config: Config, tokenizer: Any) -> tuple[SftStream, list[SetReport]]:
-    """Open the training sequences of a config whose objective is sft.
+def open_sft_stream(spec: DataSpec, tokenizer: Any) -> tuple[SftStream, list[SetReport]]:
+    """Open the training sequences of sft.
 
     Raises:
         RunError: a source cannot be read; see ``SampleSet`` and ``Stream``.
     """
-    sets = list(open_samples(config, make_chat(config, tokenizer)))
-    stream = SftStream(sets, **_drawing(config, sets))
+    chat, longest = make_chat(spec, tokenizer), spec.max_sequence_tokens
+    sets = list(open_samples(spec.section, spec.sources("train"), chat, max_tokens=longest))
+    stream = SftStream(sets, **_drawing(spec, sets))
     return stream, [samples.report for samples in sets]
 
 
-def open_pair_stream(config: Config, tokenizer: Any) -> tuple[PairStream, list[SetReport]]:
-    """Open the preference pairs of a config whose objective is dpo.
+def open_pair_stream(spec: DataSpec, tokenizer: Any) -> tuple[PairStream, list[SetReport]]:
+    """Open the preference pairs of dpo.
 
     Raises:
         RunError: a source cannot be read; see ``PairSet`` and ``Stream``.
     """
-    sets = list(open_pairs(config, make_chat(config, tokenizer)))
-    stream = PairStream(sets, **_drawing(config, sets))
+    chat, longest = make_chat(spec, tokenizer), spec.max_sequence_tokens
+    sets = list(open_pairs(spec.section, spec.sources("train"), chat, max_tokens=longest))
+    stream = PairStream(sets, **_drawing(spec, sets))
     return stream, [pairs.report for pairs in sets]
 
 
-def open_experts(config: Config, tokenizer: Any) -> tuple[SftStream | None, list[SetReport]]:
-    """Open the expert responses of a config whose objective is mix, drawn in the order of the prompts; None for others.
+def open_experts(spec: DataSpec, tokenizer: Any) -> tuple[SftStream | None, list[SetReport]]:
+    """Open the expert responses of mix, drawn in the order of the prompts; None for other objectives.
 
     A batch is what a step takes; the last of an epoch is carried into the next.
 
     Raises:
         RunError: there are none, or they cannot be read.
     """
-    per_step = arithmetic.responses_per_step(config) - arithmetic.drawn_responses(config)
-    if config.algorithm.objective.choice != "mix" or not per_step:
+    if spec.experts is None:
         return None, []
-    source, key = expert_source(config)
-    chat = make_chat(config, tokenizer)
+    source, key = expert_source(spec.experts)
     rows = SampleSet(
-        load_source(source, key=key), source, chat, config.data, max_tokens=longest_sequence(config), key=key
+        load_source(source, key=key),
+        source,
+        make_chat(spec, tokenizer),
+        spec.section,
+        max_tokens=spec.max_sequence_tokens,
+        key=key,
     )
     rows.check_cuts()
-    order = config.data.curriculum.order
+    order = spec.section.curriculum.order
     if order in ("easy_to_hard", "difficulty"):
         order = "sequential"
-    seed = derive_seed(data_seed(config), "experts")
-    ordering = Ordering(order=order, seed=seed, last_batch="carry")
-    return SftStream([rows], per_step=per_step, ordering=ordering), [rows.report]
+    ordering = Ordering(order=order, seed=derive_seed(spec.seed, "experts"), last_batch="carry")
+    return SftStream([rows], per_step=spec.experts.per_step, ordering=ordering), [rows.report]
 
 
-def open_evaluation(config: Config, tokenizer: Any) -> tuple[list[EvaluationSet], list[SetReport]]:
-    """Open the held-out prompts of a config that are answered.
+def open_evaluation(spec: DataSpec, tokenizer: Any) -> tuple[list[EvaluationSet], list[SetReport]]:
+    """Open the held-out prompts that are answered.
 
     Raises:
         RunError: a source cannot be read.
     """
-    chat, sources = make_chat(config, tokenizer), config.data.eval
-    measured = [index for index, source in enumerate(sources) if arithmetic.measures_loss(config, source)]
-    sets = list(open_prompts(config.data, chat, sources, section="eval", without=measured))
+    chat, sources = make_chat(spec, tokenizer), spec.section.eval
+    sets = list(open_prompts(spec.section, chat, sources, section="eval", without=spec.with_loss))
+    answered = [source for index, source in enumerate(sources) if index not in spec.with_loss]
     opened = [
-        EvaluationSet(prompts.report.name, _evaluation_order(config, prompts), source)
-        for prompts, source in zip(
-            sets, (each for index, each in enumerate(sources) if index not in measured), strict=True
-        )
+        EvaluationSet(prompts.report.name, _evaluation_order(spec, prompts), source)
+        for prompts, source in zip(sets, answered, strict=True)
     ]
     return opened, [prompts.report for prompts in sets]
 
 
-def _drawing(config: Config, sets: Sequence[PromptSet | SampleSet | PairSet]) -> dict[str, Any]:
+def _drawing(spec: DataSpec, sets: Sequence[PromptSet | SampleSet | PairSet]) -> dict[str, Any]:
     """How a stream draws its batches."""
     return {
-        "per_step": config.batch.prompts_per_step,
-        "ordering": ordering_of(config, sets),
-        "ahead": config.data.loader_workers,
+        "per_step": spec.per_step,
+        "ordering": ordering_of(spec, sets),
+        "ahead": spec.section.loader_workers,
     }
 
 
-def data_seed(config: Config) -> int:
-    """Seed of the data order: ``data.seed``, else ``run.seed``."""
-    return config.run.seed if config.data.seed is None else config.data.seed
-
-
-def ordering_of(config: Config, sets: Sequence[PromptSet | SampleSet | PairSet]) -> Ordering:
+def ordering_of(spec: DataSpec, sets: Sequence[PromptSet | SampleSet | PairSet]) -> Ordering:
     """How the training data is drawn.
 
     Raises:
         RunError: the order needs rewards and there are none, or columns or arguments that do not fit.
     """
-    data, curriculum = config.data, config.data.curriculum
+    data, curriculum = spec.section, spec.section.curriculum
     by_difficulty = curriculum.order == "difficulty"
-    if by_difficulty and config.algorithm.objective.choice in ("sft", "dpo"):
+    if by_difficulty and spec.objective in ("sft", "dpo"):
         raise RunError(
             said(
                 "data.curriculum.order is difficulty, but {choice} has no rewards to measure difficulty",
-                choice=config.algorithm.objective.choice,
+                choice=spec.objective,
             ),
             hint="set data.curriculum.order to easy_to_hard, or another",
         )
@@ -176,7 +201,7 @@ def ordering_of(config: Config, sets: Sequence[PromptSet | SampleSet | PairSet])
         )
     return Ordering(
         order=curriculum.order,
-        seed=data_seed(config),
+        seed=spec.seed,
         last_batch=data.last_batch,
         mixing=data.mixing,
         weights=tuple(source.weight for source in data.train),
@@ -209,8 +234,8 @@ def _features(data: Data, sets: Sequence[PromptSet | SampleSet | PairSet]) -> tu
     return tuple(numbers_of([rows.column(key) for key in keys]) for rows in sets)
 
 
-def _evaluation_order(config: Config, prompts: PromptSet) -> Sequence[Prompt]:
-    if not config.data.shuffle_evaluation:
+def _evaluation_order(spec: DataSpec, prompts: PromptSet) -> Sequence[Prompt]:
+    if not spec.section.shuffle_evaluation:
         return prompts
-    order = shuffle(len(prompts), seed=data_seed(config), epoch=0)
+    order = shuffle(len(prompts), seed=spec.seed, epoch=0)
     return [prompts[row] for row in order.tolist()]

@@ -7,16 +7,15 @@ last turn. Of each sequence only the last assistant turn is counted.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.data import Data, DataSource
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.custom import open_rows
-from rlctl.runtime.data.sft import SampleSet, longest_sequence
+from rlctl.runtime.data.sft import SampleSet
 from rlctl.runtime.data.sources import Rows, require_column
 from rlctl.runtime.types import Sample
 
@@ -99,13 +98,14 @@ class PairSet(Sequence[Pair]):
         return self._chosen.column(name)
 
 
-def open_pairs(config: Config, chat: Chat) -> Iterator[PairSet]:
-    """Open the training sources of a dpo config.
+def open_pairs(
+    data: Data, sources: Iterable[tuple[str, DataSource]], chat: Chat, *, max_tokens: int
+) -> Iterator[PairSet]:
+    """Open the training sources of dpo, by their places in the config.
 
     Raises:
         RunError: a source cannot be read; see ``open_rows`` and ``PairSet``.
     """
-    for number, source in enumerate(config.data.train):
-        key = f"data.train[{number}]"
-        rows = open_rows(config.data, source, chat.tokenizer, key=key)
-        yield PairSet(rows, source, chat, config.data, max_tokens=longest_sequence(config), key=key)
+    for key, source in sources:
+        rows = open_rows(data, source, chat.tokenizer, key=key)
+        yield PairSet(rows, source, chat, data, max_tokens=max_tokens, key=key)

@@ -8,16 +8,14 @@ The parts are tokenized one by one, as rollout tokenizes a prompt and then draws
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.data import Data, DataSource
-from rlctl.planning import arithmetic
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.custom import open_rows
 from rlctl.runtime.data.images import check_columns, row_images, undecoded, with_places
@@ -299,33 +297,16 @@ def conversation_parts(
     return parts
 
 
-def open_samples(config: Config, chat: Chat) -> Iterator[SampleSet]:
-    """Open the training sources of an sft config.
+def open_samples(
+    data: Data, sources: Iterable[tuple[str, DataSource]], chat: Chat, *, max_tokens: int
+) -> Iterator[SampleSet]:
+    """Open sources whose rows are training sequences, by their places in the config.
 
     Raises:
         RunError: a source cannot be read; see ``open_rows`` and ``SampleSet``.
     """
-    yield from _opened(config, chat, [(f"data.train[{index}]", each) for index, each in enumerate(config.data.train)])
-
-
-def open_answers(config: Config, chat: Chat) -> Iterator[SampleSet]:
-    """Open the held-out sources whose answers an sft config measures its loss on.
-
-    Raises:
-        RunError: a source cannot be read; see ``open_rows`` and ``SampleSet``.
-    """
-    named = [(f"data.eval[{index}]", each) for index, each in enumerate(config.data.eval)]
-    yield from _opened(config, chat, [(key, each) for key, each in named if arithmetic.measures_loss(config, each)])
-
-
-def _opened(config: Config, chat: Chat, sources: Sequence[tuple[str, DataSource]]) -> Iterator[SampleSet]:
     for key, source in sources:
-        rows = open_rows(config.data, source, chat.tokenizer, key=key)
-        samples = SampleSet(rows, source, chat, config.data, max_tokens=longest_sequence(config), key=key)
+        rows = open_rows(data, source, chat.tokenizer, key=key)
+        samples = SampleSet(rows, source, chat, data, max_tokens=max_tokens, key=key)
         samples.check_cuts()
         yield samples
-
-
-def longest_sequence(config: Config) -> int:
-    """Tokens of the longest training sequence that comes from the data set."""
-    return config.data.max_sequence_tokens or config.data.max_prompt_tokens + config.rollout.max_response_tokens

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rlctl.config import Config
-from rlctl.planning import arithmetic
-from rlctl.planning.plan import StagePlan
-from rlctl.runtime.data.open import make_chat, open_evaluation
+from rlctl.config.sections.rollout import Rollout
+from rlctl.runtime.data.open import DataSpec, make_chat, open_evaluation
 from rlctl.runtime.data.prompts import open_prompts
 from rlctl.runtime.data.recorded import open_recorded
 from rlctl.runtime.data.rowset import RowSet, SetReport
-from rlctl.runtime.data.sft import open_answers
+from rlctl.runtime.data.sft import open_samples
 from rlctl.runtime.evaluation.evaluation import Evaluator, HeldOut
 from rlctl.runtime.evaluation.losses import HeldOutAnswers, HeldOutLosses
 from rlctl.runtime.evaluation.response_files import Chosen, JsonLines, Keeper, ParquetFile
@@ -27,27 +25,46 @@ FILE_OF_RESPONSES = "responses.parquet"
 """Its name where the config names a folder."""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldOutSpec:
+    """What is answered, scored or measured beside training, and what becomes of the responses."""
+
+    data: DataSpec
+    rollout: Rollout
+    """How prompts are answered, and which responses are shown and kept."""
+    explores: bool
+    """Whether the rows of the training data are answered, once, and nothing else."""
+    scores_recorded: bool
+    """Whether rows that bring their responses are scored."""
+    generates: bool
+    """Whether there are engines that answer the others."""
+    evaluates: bool
+    """Whether there is any evaluation, so that losses are measured."""
+    responses_per_prompt: int
+    """To the training data."""
+    seed: int
+
+
 def open_held_out(
-    config: Config, plan: StagePlan, tokenizer: Any, stop_token_ids: tuple[int, ...]
+    spec: HeldOutSpec, tokenizer: Any, stop_token_ids: tuple[int, ...]
 ) -> tuple[list[HeldOut], list[SetReport]]:
     """Open what the stage answers or scores beside training.
 
     Raises:
         RunError: a source cannot be read, or its own sampling cannot be.
     """
-    for name in ("train", "eval"):
-        for index, source in enumerate(getattr(config.data, name)):
-            check_own_sampling(source.sampling, key=f"data.{name}[{index}].sampling")
-    if arithmetic.writes_responses(config):
-        return _explored(config, tokenizer, stop_token_ids)
-    recorded = list(open_recorded(config.data.eval)) if config.run.mode == "evaluate_only" else []
-    answered, reports = open_evaluation(config, tokenizer) if plan.role("rollout") else ([], [])
+    for key, source in (*spec.data.sources("train"), *spec.data.sources("eval")):
+        check_own_sampling(source.sampling, key=f"{key}.sampling")
+    if spec.explores:
+        return _explored(spec, tokenizer, stop_token_ids)
+    recorded = list(open_recorded(spec.data.section.eval)) if spec.scores_recorded else []
+    answered, reports = open_evaluation(spec.data, tokenizer) if spec.generates else ([], [])
     held_out = [HeldOut(tasks.report.name, tasks, None) for tasks in recorded]
     held_out += [
         HeldOut(
             each.name,
             each.prompts,
-            evaluation_sampling(config.rollout, each.source, stop_token_ids),
+            evaluation_sampling(spec.rollout, each.source, stop_token_ids),
             each.source.responses_per_prompt,
         )
         for each in answered
@@ -56,24 +73,28 @@ def open_held_out(
     return _told_apart(held_out, told), told
 
 
-def open_held_out_answers(config: Config, tokenizer: Any) -> tuple[list[HeldOutAnswers], list[SetReport]]:
+def open_held_out_answers(spec: HeldOutSpec, tokenizer: Any) -> tuple[list[HeldOutAnswers], list[SetReport]]:
     """Open the sources whose answers the stage measures its loss on; none in a stage without evaluation.
 
     Raises:
         RunError: a source cannot be read.
     """
-    if not arithmetic.evaluates(config):
+    if not spec.evaluates:
         return [], []
-    sets = list(open_answers(config, make_chat(config, tokenizer)))
+    data, chat = spec.data, make_chat(spec.data, tokenizer)
+    sources = [named for index, named in enumerate(data.sources("eval")) if index in data.with_loss]
+    sets = list(open_samples(data.section, sources, chat, max_tokens=data.max_sequence_tokens))
     reports = [samples.report for samples in sets]
     names = distinct([report.name for report in reports], [report.path for report in reports])
     return [HeldOutAnswers(name, samples) for name, samples in zip(names, sets, strict=True)], reports
 
 
-def _explored(config: Config, tokenizer: Any, stop_token_ids: tuple[int, ...]) -> tuple[list[HeldOut], list[SetReport]]:
-    chat = make_chat(config, tokenizer)
-    sets = list(open_prompts(config.data, chat, config.data.train, section="train"))
-    sampling, n = training_sampling(config.rollout, stop_token_ids), config.batch.responses_per_prompt
+def _explored(
+    spec: HeldOutSpec, tokenizer: Any, stop_token_ids: tuple[int, ...]
+) -> tuple[list[HeldOut], list[SetReport]]:
+    data = spec.data.section
+    sets = list(open_prompts(data, make_chat(spec.data, tokenizer), data.train, section="train"))
+    sampling, n = training_sampling(spec.rollout, stop_token_ids), spec.responses_per_prompt
     reports = [each.report for each in sets]
     return _told_apart([HeldOut(each.report.name, each, sampling, n) for each in sets], reports), reports
 
@@ -103,7 +124,7 @@ def distinct(names: Sequence[str], paths: Sequence[str]) -> list[str]:
 
 
 def make_evaluator(
-    config: Config,
+    spec: HeldOutSpec,
     held_out: list[HeldOut],
     tokenizer: Any,
     rollout: RolloutEngines | None,
@@ -117,18 +138,17 @@ def make_evaluator(
     """
     if not held_out and losses is None:
         return None
-    explores = arithmetic.writes_responses(config)
-    size = config.batch.prompts_per_step if explores else config.data.evaluation_batch_prompts
-    keeper = _keeper(config, held_out, scored=rewards is not None)
-    count = 0 if explores else config.rollout.log_evaluation_responses
+    size = spec.data.per_step if spec.explores else spec.data.section.evaluation_batch_prompts
+    keeper = _keeper(spec, held_out, scored=rewards is not None)
+    count = 0 if spec.explores else spec.rollout.log_evaluation_responses
     shown = Chosen(count) if count else None
-    evaluated = Evaluated(tokenizer) if config.rollout.log_responses else None
-    return Evaluator(held_out, rollout, rewards, config.run.seed, size, tokenizer, keeper, shown, evaluated, losses)
+    evaluated = Evaluated(tokenizer) if spec.rollout.log_responses else None
+    return Evaluator(held_out, rollout, rewards, spec.seed, size, tokenizer, keeper, shown, evaluated, losses)
 
 
-def _keeper(config: Config, held_out: list[HeldOut], *, scored: bool) -> Keeper | None:
-    settings = config.rollout
-    if not arithmetic.writes_responses(config):
+def _keeper(spec: HeldOutSpec, held_out: list[HeldOut], *, scored: bool) -> Keeper | None:
+    settings = spec.rollout
+    if not spec.explores:
         return JsonLines(Path(settings.evaluation_folder).expanduser()) if settings.evaluation_folder else None
     assert settings.responses_folder is not None, "checked: a run that only explores says where its responses go"
     path = Path(settings.responses_folder).expanduser()

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
-from rlctl.planning import arithmetic
 from rlctl.runtime.roles import Policy
 from rlctl.runtime.types import Sample
 
@@ -58,8 +56,8 @@ class HeldOutLosses:
             yield samples[start : start + self.at_once]
 
 
-def make_losses(config: Config, answers: Sequence[HeldOutAnswers], policy: Policy | None) -> HeldOutLosses | None:
-    """What measures the opened sources; None if there are none."""
-    if not answers or policy is None or not arithmetic.evaluates(config):
+def make_losses(answers: Sequence[HeldOutAnswers], policy: Policy | None, at_once: int | None) -> HeldOutLosses | None:
+    """What measures the opened sources, ``at_once`` sequences in one call; None if there are none."""
+    if not answers or policy is None:
         return None
-    return HeldOutLosses(answers, policy, config.data.evaluation_batch_prompts or SAMPLES_AT_ONCE)
+    return HeldOutLosses(answers, policy, at_once or SAMPLES_AT_ONCE)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from rlctl.common.errors import RunError
-from rlctl.config import Config, config_from
-from rlctl.runtime.data.open import open_evaluation, open_prompt_stream, open_sft_stream
+from rlctl.config import config_from
+from rlctl.runtime.data.open import DataSpec, open_evaluation, open_prompt_stream, open_sft_stream
+from rlctl.runtime.specs.data import data_spec
 
 VERLS = """
 import json
@@ -35,7 +36,7 @@ class Mine:
 """
 
 
-def config(folder: Path, code: str = VERLS, rows: int = 6, name: str = "Mine", **data: Any) -> Config:
+def opened_with(folder: Path, code: str = VERLS, rows: int = 6, name: str = "Mine", **data: Any) -> DataSpec:
     (folder / "mine.py").write_text(code)
     (folder / "helper.py").write_text("def shout(text):\n    return text.upper()\n")
     lines = [
@@ -46,20 +47,20 @@ def config(folder: Path, code: str = VERLS, rows: int = 6, name: str = "Mine", *
     source = {"path": str(folder / "rows.jsonl")}
     custom = {"path": str(folder / "mine.py"), "class_name": name}
     sections = {"train": [source], "eval": [source], "custom": custom, "max_prompt_tokens": 64, "loader_workers": 2}
-    return config_from({"data": {**sections, **data}, "batch": {"prompts_per_step": 4}})
+    return data_spec(config_from({"data": {**sections, **data}, "batch": {"prompts_per_step": 4}}))
 
 
 def test_its_rows_are_prompts_with_their_answers(tmp_path: Path, tokenizer: Any) -> None:
-    stream, [report] = open_prompt_stream(config(tmp_path), tokenizer)
+    stream, [report] = open_prompt_stream(opened_with(tmp_path), tokenizer)
     batch = stream.next_batch()
     assert {(p.source, p.text.count(f"Q{p.answer}<")) for p in batch} == {("own", 1)}
     assert report.rows == 6
-    [held_out], _ = open_evaluation(config(tmp_path), tokenizer)
+    [held_out], _ = open_evaluation(opened_with(tmp_path), tokenizer)
     assert [prompt.answer for prompt in held_out.prompts] == list(range(6))
 
 
 def test_the_order_is_resumed_where_it_was(tmp_path: Path, tokenizer: Any) -> None:
-    made = config(tmp_path, last_batch="carry")
+    made = opened_with(tmp_path, last_batch="carry")
     one, two = (open_prompt_stream(made, tokenizer)[0] for _ in range(2))
     first = [one.next_batch() for _ in range(3)]
     state = json.loads(json.dumps(one.state()))
@@ -69,7 +70,7 @@ def test_the_order_is_resumed_where_it_was(tmp_path: Path, tokenizer: Any) -> No
 
 
 def test_supervised_sequences_and_a_limit_of_rows(tmp_path: Path, tokenizer: Any) -> None:
-    made = config(tmp_path, train=[{"path": str(tmp_path / "rows.jsonl"), "max_samples": 4}])
+    made = opened_with(tmp_path, train=[{"path": str(tmp_path / "rows.jsonl"), "max_samples": 4}])
     stream, [report] = open_sft_stream(made, tokenizer)
     assert report.rows == 4
     assert all(tokenizer.decode(s.token_ids[s.mask]) == "yes<|im_end|>" for s in stream.next_batch())
@@ -77,7 +78,7 @@ def test_supervised_sequences_and_a_limit_of_rows(tmp_path: Path, tokenizer: Any
 
 def test_rows_are_written_with_the_columns_that_a_file_holds(tmp_path: Path, tokenizer: Any) -> None:
     code = VERLS.replace('row["index"] = index', 'row["object"] = object()')
-    [held_out], _ = open_evaluation(config(tmp_path, code), tokenizer)
+    [held_out], _ = open_evaluation(opened_with(tmp_path, code), tokenizer)
     table = held_out.prompts.table(1, 3)  # type: ignore[attr-defined]
     assert table["data_source"].to_pylist() == ["own", "own"]
     assert "object" not in table.column_names
@@ -106,4 +107,4 @@ def test_rows_are_written_with_the_columns_that_a_file_holds(tmp_path: Path, tok
 )
 def test_what_is_wrong_is_told(tmp_path: Path, tokenizer: Any, code: str, name: str, message: str) -> None:
     with pytest.raises(RunError, match=message):
-        open_prompt_stream(config(tmp_path, code, name=name), tokenizer)
+        open_prompt_stream(opened_with(tmp_path, code, name=name), tokenizer)

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from rlctl.common.errors import RunError
-from rlctl.config import config_from
 from rlctl.config.sections.data import DataSource
-from rlctl.runtime.data.experts import expert_source
+from rlctl.config.sections.execution import AuxiliaryBuffer
+from rlctl.runtime.data.experts import NAMED, ExpertSpec, expert_source
 from rlctl.runtime.data.sources import load_source
 
 
@@ -49,8 +49,8 @@ def test_tasks_of_trinity_are_read_as_such(url: str) -> None:
 
 
 def test_experts_come_from_a_table_too(url: str) -> None:
-    auxiliary = {"sft_dataset": {"path": url, "format": "sql", "settings": {"name": "chats"}}}
-    source, key = expert_source(config_from({"buffer": {"type": "memory", "auxiliary": auxiliary}}))
+    given = AuxiliaryBuffer(path=url, format="sql", settings={"name": "chats"})
+    source, key = expert_source(ExpertSpec({NAMED: given}, NAMED, 1))
     assert source.messages_key == "message_list"
     [messages] = load_source(source, key=key)["message_list"][:]
     assert [each["content"] for each in messages] == ["1+1=", "2"]
@@ -58,9 +58,7 @@ def test_experts_come_from_a_table_too(url: str) -> None:
 
 def test_a_queue_of_another_process_is_refused() -> None:
     with pytest.raises(RunError, match="format is queue, which only"):
-        expert_source(
-            config_from({"buffer": {"type": "memory", "auxiliary": {"sft_dataset": {"path": "x", "format": "queue"}}}})
-        )
+        expert_source(ExpertSpec({NAMED: AuxiliaryBuffer(path="x", format="queue")}, NAMED, 1))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,12 @@ from typing import Any
 import pytest
 
 from rlctl.common.errors import RunError
-from rlctl.config import Config, config_from
-from rlctl.runtime.data.open import open_evaluation, open_prompt_stream, open_sft_stream
+from rlctl.config import config_from
+from rlctl.runtime.data.open import DataSpec, open_evaluation, open_prompt_stream, open_sft_stream
+from rlctl.runtime.specs.data import data_spec
 
 
-def config(folder: Path, **data: Any) -> Config:
+def opened_with(folder: Path, objective: str = "rl", **data: Any) -> DataSpec:
     for name, count in (("a", 6), ("b", 4)):
         rows = [
             {"prompt": f"{name}{i}", "answer": i, "response": "yes", "hard": -i, "weak": 0.1 * i, "strong": 1.0}
@@ -22,11 +22,12 @@ def config(folder: Path, **data: Any) -> Config:
         ]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     sources = {"train": [{"path": str(folder / f"{name}.jsonl")} for name in "ab"], "max_prompt_tokens": 64}
-    return config_from({"rlctl": 1, "data": {**sources, **data}, "batch": {"prompts_per_step": 5}})
+    algorithm, batch = {"objective": objective}, {"prompts_per_step": 5}
+    return data_spec(config_from({"data": {**sources, **data}, "algorithm": algorithm, "batch": batch}))
 
 
 def test_sources_mix_and_have_indices_of_their_own(tmp_path: Path, tokenizer: Any) -> None:
-    stream, reports = open_prompt_stream(config(tmp_path), tokenizer)
+    stream, reports = open_prompt_stream(opened_with(tmp_path), tokenizer)
     drawn = stream.next_batch() + stream.next_batch()
     assert sorted(prompt.index for prompt in drawn) == list(range(10))
     assert {(p.source, p.answer) for p in drawn} == {("a", i) for i in range(6)} | {("b", i) for i in range(4)}
@@ -35,20 +36,20 @@ def test_sources_mix_and_have_indices_of_their_own(tmp_path: Path, tokenizer: An
 
 def test_the_seed_is_the_datas_or_the_runs(tmp_path: Path, tokenizer: Any) -> None:
     def first(**data: Any) -> list[int]:
-        return [p.index for p in open_prompt_stream(config(tmp_path, **data), tokenizer)[0].next_batch()]
+        return [p.index for p in open_prompt_stream(opened_with(tmp_path, **data), tokenizer)[0].next_batch()]
 
     assert first() == first(seed=42) != first(seed=43)
 
 
 def test_easy_to_hard_reads_its_columns(tmp_path: Path, tokenizer: Any) -> None:
     curriculum = {"order": "easy_to_hard", "keys": ["hard"]}
-    one = config(tmp_path, train=[{"path": str(tmp_path / "a.jsonl")}], curriculum=curriculum)
+    one = opened_with(tmp_path, train=[{"path": str(tmp_path / "a.jsonl")}], curriculum=curriculum)
     assert [p.index for p in open_prompt_stream(one, tokenizer)[0].next_batch()] == [0, 1, 2, 3, 4]
 
 
 def test_difficulty_reads_its_columns_and_arguments(tmp_path: Path, tokenizer: Any) -> None:
     curriculum = {"order": "difficulty", "keys": ["weak", "strong"], "args": {"tau": 0, "target_reward": 0.5}}
-    stream, _ = open_prompt_stream(config(tmp_path, curriculum=curriculum), tokenizer)
+    stream, _ = open_prompt_stream(opened_with(tmp_path, curriculum=curriculum), tokenizer)
     first = [p.index for p in stream.next_batch()]
     stream.feedback(dict.fromkeys(first, 0.0))
     assert not set(first) & {p.index for p in stream.next_batch()}, "what is never passed is far from the target"
@@ -57,7 +58,7 @@ def test_difficulty_reads_its_columns_and_arguments(tmp_path: Path, tokenizer: A
 def test_an_order_that_cannot_be_measured_is_refused(tmp_path: Path, tokenizer: Any) -> None:
     def refusal(**curriculum: Any) -> str:
         with pytest.raises(RunError) as refused:
-            open_prompt_stream(config(tmp_path, curriculum=curriculum), tokenizer)
+            open_prompt_stream(opened_with(tmp_path, curriculum=curriculum), tokenizer)
         return str(refused.value)
 
     pair = ["weak", "strong"]
@@ -67,25 +68,24 @@ def test_an_order_that_cannot_be_measured_is_refused(tmp_path: Path, tokenizer: 
         order="difficulty", keys=pair, args={"do_sample": 1}
     )
     assert "args are only for the order difficulty" in refusal(order="shuffle", args={"tau": 1})
-    supervised = config_from({"algorithm": {"objective": "sft"}}).algorithm
-    measured = config(tmp_path, curriculum={"order": "difficulty", "keys": pair})
+    measured = opened_with(tmp_path, "sft", curriculum={"order": "difficulty", "keys": pair})
     with pytest.raises(RunError, match="sft has no rewards"):
-        open_sft_stream(dataclasses.replace(measured, algorithm=supervised), tokenizer)
+        open_sft_stream(measured, tokenizer)
 
 
 def test_held_out_sets(tmp_path: Path, tokenizer: Any) -> None:
     held = [{"path": str(tmp_path / "a.jsonl"), "name": "held", "responses_per_prompt": 2, "max_samples": 3}]
-    (opened,), _ = open_evaluation(config(tmp_path, eval=held), tokenizer)
+    (opened,), _ = open_evaluation(opened_with(tmp_path, eval=held), tokenizer)
     assert (opened.name, opened.source.responses_per_prompt) == ("held", 2)
     assert [prompt.answer for prompt in opened.prompts] == [0, 1, 2]
     whole = [{"path": str(tmp_path / "a.jsonl")}]
-    (shuffled,), _ = open_evaluation(config(tmp_path, eval=whole, shuffle_evaluation=True), tokenizer)
+    (shuffled,), _ = open_evaluation(opened_with(tmp_path, eval=whole, shuffle_evaluation=True), tokenizer)
     assert sorted(prompt.answer for prompt in shuffled.prompts) == list(range(6))
     assert [prompt.answer for prompt in shuffled.prompts] != list(range(6))
 
 
 def test_supervised_stream_and_its_default_limit(tmp_path: Path, tokenizer: Any) -> None:
-    stream, reports = open_sft_stream(config(tmp_path), tokenizer)
+    stream, reports = open_sft_stream(opened_with(tmp_path), tokenizer)
     batch = stream.next_batch()
     assert len(batch) == 5
     assert all(tokenizer.decode(s.token_ids[s.mask]) == "yes<|im_end|>" for s in batch)

@@ -11,9 +11,10 @@ from rlctl.common.errors import PlanError, RunError
 from rlctl.config import config_from
 from rlctl.config.sections.data import Data, DataSource
 from rlctl.runtime.data.chat import Chat
-from rlctl.runtime.data.experts import check_experts_last, expert_source
+from rlctl.runtime.data.experts import ExpertSpec, check_experts_last, expert_source
 from rlctl.runtime.data.pairs import PairSet
 from rlctl.runtime.data.stream import Ordering, Stream
+from rlctl.runtime.specs.data import expert_spec
 
 USER = {"role": "user", "content": "one plus two?"}
 GOOD, BAD = {"role": "assistant", "content": "three"}, {"role": "assistant", "content": "four."}
@@ -86,8 +87,10 @@ def test_rows_that_are_no_pairs_are_told(tokenizer: Any, row: dict[str, Any], wr
         pairs(tokenizer, row)
 
 
-def mix(**buffer: Any) -> Any:
-    return config_from({"algorithm": {"objective": "mix"}, "buffer": {"type": "memory", **buffer}})
+def mix(**buffer: Any) -> ExpertSpec:
+    spec = expert_spec(config_from({"algorithm": {"objective": "mix"}, "buffer": {"type": "memory", **buffer}}))
+    assert spec is not None
+    return spec
 
 
 def test_experts_are_read_from_the_auxiliary_buffer() -> None:
@@ -106,8 +109,8 @@ def test_experts_are_read_from_the_auxiliary_buffer() -> None:
 
 
 def test_experts_are_not_passed_over_more_often_than_they_may_be() -> None:
-    config = mix(auxiliary={"sft_dataset": {"path": "e.json", "settings": {"total_epochs": 2}}})
+    experts = mix(auxiliary={"sft_dataset": {"path": "e.json", "settings": {"total_epochs": 2}}})
     stream: Any = Stream([list(range(10))], per_step=4, ordering=Ordering(last_batch="carry"))
-    check_experts_last(config, stream, steps=5)
+    check_experts_last(experts, stream, steps=5)
     with pytest.raises(PlanError, match="24 expert responses, 3 passes over 10"):
-        check_experts_last(config, stream, steps=6)
+        check_experts_last(experts, stream, steps=6)

@@ -11,6 +11,7 @@ import pytest
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.evaluation.held_out import distinct, open_held_out
+from rlctl.runtime.specs.evaluation import held_out_spec
 
 
 def test_files_of_one_name_have_metrics_of_their_own(task: Any, tmp_path: Path) -> None:
@@ -21,7 +22,7 @@ def test_files_of_one_name_have_metrics_of_their_own(task: Any, tmp_path: Path) 
     sources = [{"path": str(path)} for path in (*paths, task.folder / "train.parquet")]
     config = task.config(tmp_path / "runs", data={"eval": sources})
     plan = make_plan(config).stages[0]
-    held_out, _ = open_held_out(config, plan, load_tokenizer(config.model), ())
+    held_out, _ = open_held_out(held_out_spec(config, plan), load_tokenizer(config.model), ())
     assert [each.name for each in held_out] == ["gsm8k/test", "math/test", "train"]
 
 
