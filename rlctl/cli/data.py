@@ -45,6 +45,7 @@ def inspect(
     """
     from rlctl.runtime.data.operators import prepare, shown_rows, tokens_by
     from rlctl.runtime.data.tokenizer import load_tokenizer
+    from rlctl.runtime.specs.data import operator_spec
 
     loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments, variables=variables)
     diagnostics.findings(report.findings)
@@ -57,7 +58,7 @@ def inspect(
         """Loaded by the first operator that counts tokens."""
         return tokens_by(load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code))
 
-    _, done = prepare(config, lambda value: tokens()(value))
+    _, done = prepare(operator_spec(config), lambda value: tokens()(value))
     columns = [source.prompt_key for source in config.data.train]
     first = {each.key: list(shown_rows(each.file, column, samples)) for each, column in zip(done, columns, strict=True)}
     if json:

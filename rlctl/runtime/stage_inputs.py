@@ -10,6 +10,7 @@ from typing import Any
 from rlctl.common.errors import PlanError
 from rlctl.common.messages.reasons import said
 from rlctl.config import Config, Stage
+from rlctl.config.sections.data import Data
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward
 from rlctl.config.sections.rollout import TransformersEngine
 from rlctl.planning import arithmetic
@@ -29,7 +30,7 @@ from rlctl.runtime.data.open import (
     open_prompt_stream,
     open_sft_stream,
 )
-from rlctl.runtime.data.operators import prepare, tokens_by, with_operators
+from rlctl.runtime.data.operators import Prepared, prepare, tokens_by, with_operators
 from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.endpoints import check_endpoints
@@ -42,7 +43,7 @@ from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.rollout.sglang_arguments import check_sglang
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
-from rlctl.runtime.specs.data import data_spec
+from rlctl.runtime.specs.data import data_spec, operator_spec
 from rlctl.runtime.specs.evaluation import held_out_spec
 from rlctl.runtime.specs.experience import check_service, check_skips, shaping_spec
 from rlctl.runtime.specs.served import agent_spec, check_auxiliary_engines, check_judges
@@ -109,11 +110,13 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     if plan.role("agent"):
         check_agent_code(agent_spec(config), tokenizer)
     stop_token_ids = _stop_tokens(tokenizer)
-    data, operated = (config, []) if arithmetic.reads_no_rows(config) else prepare(config, tokens_by(tokenizer))
+    data, operated = config.data, list[Prepared]()
+    if not arithmetic.reads_no_rows(config):
+        data, operated = prepare(operator_spec(config), tokens_by(tokenizer))
     for each in operated:
         events.emit("data_operators", data=each.key, file=str(each.file), counts=[vars(one) for one in each.counts])
         events.advise(str(each))
-    stream, reports = _open_stream(data, plan, tokenizer)
+    stream, reports = _open_stream(config, data, plan, tokenizer)
     beside = held_out_spec(config, plan)
     held_out, more = open_held_out(beside, tokenizer, stop_token_ids)
     answers, answer_reports = open_held_out_answers(beside, tokenizer)
@@ -171,15 +174,16 @@ def _check_rewards(config: Config) -> None:
 
 
 def _open_stream(
-    config: Config, plan: StagePlan, tokenizer: Any
+    config: Config, data: Data, plan: StagePlan, tokenizer: Any
 ) -> tuple[PromptStream | SftStream | PairStream | None, list[SetReport]]:
-    if config.run.mode == "evaluate_only" or arithmetic.writes_responses(config) or arithmetic.drains_buffer(config):
+    if arithmetic.reads_no_rows(config):
         return None, []
+    spec = replace(data_spec(config), section=data)
     if plan.objective == "sft":
-        return open_sft_stream(data_spec(config), tokenizer)
+        return open_sft_stream(spec, tokenizer)
     if plan.objective == "dpo":
-        return open_pair_stream(data_spec(config), tokenizer)
-    return open_prompt_stream(data_spec(config), tokenizer)
+        return open_pair_stream(spec, tokenizer)
+    return open_prompt_stream(spec, tokenizer)
 
 
 def make_clock(config: Config, rows: int) -> Clock:

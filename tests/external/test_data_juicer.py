@@ -15,6 +15,7 @@ from rlctl.runtime.data.operators import prepare
 from rlctl.runtime.experience.operators import Operators
 from rlctl.runtime.juicer import client
 from rlctl.runtime.remote import files
+from rlctl.runtime.specs.data import operator_spec
 from tests.external.environments import python_of, served
 from tests.runtime.experience.test_operators import answered
 
@@ -46,8 +47,8 @@ def config_of(tmp_path: Path, service: dict[str, Any] | None, operators: list[An
 def left(config: Config) -> list[dict[str, Any]]:
     import pyarrow.parquet
 
-    changed, _ = prepare(config, len)
-    rows: list[dict[str, Any]] = pyarrow.parquet.read_table(changed.data.train[0].path).to_pylist()
+    changed, _ = prepare(operator_spec(config), len)
+    rows: list[dict[str, Any]] = pyarrow.parquet.read_table(changed.train[0].path).to_pylist()
     return rows
 
 
@@ -63,7 +64,7 @@ def test_rows_are_those_that_the_same_filters_of_rlctl_leave(tmp_path: Path, sta
     assert client.service_of(config.service.data_juicer, "data.operators[0]").url.endswith(f":{started['port']}")
     other = config_of(tmp_path, started, [{**LENGTH, "column": "answer", "args": {"min_len": 2}}])
     assert len(left(other)) == len(TEXTS), "all answers are 2 long"
-    _, [done] = prepare(config, len)
+    _, [done] = prepare(operator_spec(config), len)
     told = [(each.name, each.before, each.after, each.dropped) for each in done.counts]
     assert told == [
         ("text_length_filter", 5, 3, ("Hi", TEXTS[4])),
@@ -106,7 +107,7 @@ def test_a_mapper_changes_text_and_what_is_measured_counts_for_priority(
         "".join(json.dumps({"prompt": text}) + "\n" for text in ("?!?!?a", "abcd。", "a b c d"))
     )
     assert [row["prompt"] for row in left(config)] == ["abcd.", "a b c d"]
-    _, [done] = prepare(config, len)
+    _, [done] = prepare(operator_spec(config), len)
     assert done.counts[0].dropped == (), "a row that is changed stays"
 
 

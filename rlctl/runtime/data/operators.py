@@ -25,9 +25,10 @@ from rlctl.common.errors import RunError
 from rlctl.common.filenames import expanded, is_file
 from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import replacing, write_whole
-from rlctl.config import Config, to_plain
+from rlctl.config import to_plain
 from rlctl.config.sections.data import (
     AlphanumericFilter,
+    Data,
     DataOperator,
     DataSource,
     DuplicateFilter,
@@ -41,7 +42,8 @@ from rlctl.config.sections.data import (
     RepetitionFilter,
     SpecialCharacterFilter,
 )
-from rlctl.planning import arithmetic
+from rlctl.config.sections.execution import DataJuicer
+from rlctl.config.sections.rollout import AuxiliaryModel
 from rlctl.runtime.data.quality import judge_of, ratings
 from rlctl.runtime.data.sources import load_source, require_column, source_name
 from rlctl.runtime.juicer.client import CONFIG_PATH, Service, service_of
@@ -100,27 +102,40 @@ Tokens = Callable[[str], int]
 """The number of tokens of a text."""
 
 
-def prepare(config: Config, tokens: Tokens) -> tuple[Config, list[Prepared]]:
-    """Run the operators of a config on its training data.
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """What operators do, and with whom."""
+
+    data: Data
+    tokenizer: str
+    """Whose tokens are counted."""
+    service: DataJuicer | None
+    """That runs the operators of Data-Juicer."""
+    auxiliary: Mapping[str, AuxiliaryModel]
+    """By name, the models that rate texts."""
+
+
+def prepare(spec: OperatorSpec, tokens: Tokens) -> tuple[Data, list[Prepared]]:
+    """Run operators on the training data.
 
     Args:
-        config: of a stage.
+        spec: of a stage.
         tokens: of the model's tokenizer.
 
     Returns:
-        The config whose training sources are the results, and what was done; the same config if it has no operators.
+        The section ``data`` whose training sources are the results, and what was done; the same if there are no operators.
 
     Raises:
         RunError: a file cannot be read, an operator fails, or no row is left.
     """
-    data = config.data
+    data = spec.data
     if not data.operators and data.priority is None:
-        return config, []
+        return data, []
     if data.custom is not None:
         raise RunError(
             "data.operators and data.custom are both set", hint="let the class of data.custom filter its rows"
         )
-    done = [_prepared(config, index, tokens) for index in range(len(data.train))]
+    done = [_prepared(spec, index, tokens) for index in range(len(data.train))]
     train = tuple(
         replace(
             source,
@@ -133,7 +148,7 @@ def prepare(config: Config, tokens: Tokens) -> tuple[Config, list[Prepared]]:
         )
         for source, each in zip(data.train, done, strict=True)
     )
-    return replace(config, data=replace(data, train=train)), done
+    return replace(data, train=train), done
 
 
 def tokens_by(tokenizer: Any) -> Tokens:
@@ -149,15 +164,15 @@ def with_operators(inputs: dict[str, Any], done: Sequence[Prepared]) -> dict[str
     return {**inputs, "data": {**inputs["data"], **found}}
 
 
-def _prepared(config: Config, index: int, tokens: Tokens) -> Prepared:
-    source, key = config.data.train[index], f"data.train[{index}]"
-    rows = _rows(config, index, key)
-    digest = _digest(config, source, rows)
+def _prepared(spec: OperatorSpec, index: int, tokens: Tokens) -> Prepared:
+    source, key = spec.data.train[index], f"data.train[{index}]"
+    rows = _rows(spec.data, index, key)
+    digest = _digest(spec, source, rows)
     folder = cache() / "operators"
     file, record = folder / f"{digest}.parquet", folder / f"{digest}.json"
     made = not (file.is_file() and record.is_file())
     if made:
-        kept, counts = _operated(config, source, rows, tokens, key)
+        kept, counts = _operated(spec, source, rows, tokens, key)
         folder.mkdir(parents=True, exist_ok=True)
         _write(_table(kept, rows), file)
         write_whole(record, json.dumps([vars(each) for each in counts], ensure_ascii=False))
@@ -165,14 +180,14 @@ def _prepared(config: Config, index: int, tokens: Tokens) -> Prepared:
         Counted(**{**each, "dropped": tuple(each["dropped"])})
         for each in json.loads(record.read_text(encoding="utf-8"))
     ]
-    if index == 0 and config.data.operators_output:
-        _copy(file, Path(config.data.operators_output).expanduser())
+    if index == 0 and spec.data.operators_output:
+        _copy(file, Path(spec.data.operators_output).expanduser())
     return Prepared(key, file, tuple(counts), digest, made)
 
 
-def _rows(config: Config, index: int, key: str) -> Dataset:
+def _rows(data: Data, index: int, key: str) -> Dataset:
     """The rows of a source, or of the files that stand for it."""
-    source, files = config.data.train[index], config.data.operators_input
+    source, files = data.train[index], data.operators_input
     if index or not files:
         return load_source(source, key=key)
     from datasets import concatenate_datasets
@@ -184,8 +199,8 @@ def _rows(config: Config, index: int, key: str) -> Dataset:
     return concatenate_datasets(parts)
 
 
-def _digest(config: Config, source: DataSource, rows: Dataset) -> str:
-    data = config.data
+def _digest(spec: OperatorSpec, source: DataSource, rows: Dataset) -> str:
+    data = spec.data
     files = [path for path in map(_file_of, data.operators) if not path.startswith(PACKAGE)]
     code = {path: hashlib.sha256(file.read_bytes()).hexdigest() for path in files if is_file(file := expanded(path))}
     counts_tokens = any(isinstance(each, LengthFilter) and each.unit == "tokens" for each in data.operators)
@@ -195,9 +210,9 @@ def _digest(config: Config, source: DataSource, rows: Dataset) -> str:
         "priority": None if data.priority is None else to_plain(data.priority),
         "prompt_key": source.prompt_key,
         "code": code,
-        "tokenizer": (config.model.tokenizer or config.model.path) if counts_tokens else None,
+        "tokenizer": spec.tokenizer if counts_tokens else None,
     }
-    if judges := _judges(config):
+    if judges := _judges(spec):
         about["judges"] = judges
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     digest.update(json.dumps(rows.column_names).encode())
@@ -215,28 +230,28 @@ def _file_of(operator: DataOperator) -> str:
     return str(operator.args.get(CONFIG_PATH) or "") if isinstance(operator, ExternalDataOperator) else ""
 
 
-def _judges(config: Config) -> list[tuple[str, str | None]]:
+def _judges(spec: OperatorSpec) -> list[tuple[str, str | None]]:
     """Path and address of the model that each operator asks."""
-    named = [each.auxiliary_model for each in config.data.operators if isinstance(each, QualityFilter)]
-    models = {model.name or model.path: model for model in config.rollout.auxiliary_models} if named else {}
+    named = [each.auxiliary_model for each in spec.data.operators if isinstance(each, QualityFilter)]
+    models = spec.auxiliary
     return [(models[name].path, models[name].base_url) for name in named if name in models]
 
 
 def _operated(
-    config: Config, source: DataSource, rows: Dataset, tokens: Tokens, key: str
+    spec: OperatorSpec, source: DataSource, rows: Dataset, tokens: Tokens, key: str
 ) -> tuple[list[Row], list[Counted]]:
     """The rows that are left, and the counts."""
     kept, counts = [Row(dict(row)) for row in rows], list[Counted]()
-    for place, operator in enumerate(config.data.operators):
+    for place, operator in enumerate(spec.data.operators):
         where, before = f"data.operators[{place}]", kept
         column = operator.column or (source.prompt_key if not isinstance(operator, PassRateFilter) else "pass_rate")
         if not isinstance(operator, FunctionDataOperator):
             require_column(rows, column, source=source, key=f"{where}.column")
         name = operator.kind if isinstance(operator, ExternalDataOperator) else operator.choice
         if isinstance(operator, ExternalDataOperator):
-            kept = _by_data_juicer(operator, kept, column, service_of(config.service.data_juicer, where), where)
+            kept = _by_data_juicer(operator, kept, column, service_of(spec.service, where), where)
         elif isinstance(operator, QualityFilter):
-            kept = _rated(operator, kept, column, config, where)
+            kept = _rated(operator, kept, column, spec.auxiliary, where)
         else:
             kept = _apply(operator, kept, column, tokens, where)
         left = {id(row) for row in kept}
@@ -248,8 +263,8 @@ def _operated(
                 said("no row of {key} is left after {where} ({name})", key=key, where=where, name=name),
                 hint="loosen its bounds or remove it",
             )
-    if config.data.priority is not None:
-        before, kept = kept, prioritized(kept, config.data.priority, source.prompt_key)
+    if spec.data.priority is not None:
+        before, kept = kept, prioritized(kept, spec.data.priority, source.prompt_key)
         counts.append(Counted("priority", len(before), len(kept)))
     return kept, counts
 
@@ -267,9 +282,11 @@ def _apply(operator: DataOperator, rows: list[Row], column: str, tokens: Tokens,
     return [row for row in rows if low <= row.stats[name] <= high]
 
 
-def _rated(operator: QualityFilter, rows: list[Row], column: str, config: Config, where: str) -> list[Row]:
+def _rated(
+    operator: QualityFilter, rows: list[Row], column: str, auxiliary: Mapping[str, AuxiliaryModel], where: str
+) -> list[Row]:
     texts = [text_of(row.values.get(column)) for row in rows]
-    found = ratings(operator, texts, judge_of(arithmetic.auxiliary_models(config), operator, where), where)
+    found = ratings(operator, texts, judge_of(auxiliary, operator, where), where)
     for row, rating in zip(rows, found, strict=True):
         row.stats["llm_quality_score"] = rating
     return [row for row, rating in zip(rows, found, strict=True) if operator.min <= rating <= operator.max]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from rlctl.config import Config
+from rlctl.config.sections.data import QualityFilter
 from rlctl.planning import arithmetic
 from rlctl.runtime.data.experts import NAMED, ExpertSpec
 from rlctl.runtime.data.open import DataSpec
+from rlctl.runtime.data.operators import OperatorSpec
 
 
 def data_spec(config: Config) -> DataSpec:
@@ -22,6 +24,17 @@ def data_spec(config: Config) -> DataSpec:
         max_sequence_tokens=data.max_sequence_tokens or data.max_prompt_tokens + config.rollout.max_response_tokens,
         with_loss=frozenset(i for i, source in enumerate(data.eval) if arithmetic.measures_loss(config, source)),
         experts=expert_spec(config),
+    )
+
+
+def operator_spec(config: Config) -> OperatorSpec:
+    """Of the operators on the training data."""
+    rates = any(isinstance(each, QualityFilter) for each in config.data.operators)
+    return OperatorSpec(
+        data=config.data,
+        tokenizer=config.model.tokenizer or config.model.path,
+        service=config.service.data_juicer,
+        auxiliary=arithmetic.auxiliary_models(config) if rates else {},
     )
 
 

@@ -27,6 +27,7 @@ from rlctl.runtime.data.operators import (
 from rlctl.runtime.data.sources import load_source
 from rlctl.runtime.juicer import server
 from rlctl.runtime.juicer.client import Service
+from rlctl.runtime.specs.data import operator_spec
 from rlctl.runtime.specs.experience import check_service
 
 TEXTS = (
@@ -86,8 +87,8 @@ def made(tmp_path: Path, *operators: dict[str, Any], rows: list[dict[str, Any]] 
 
 
 def result(config: Config) -> tuple[list[str], Prepared]:
-    after, [done] = prepare(config, lambda text: len(text.split()))
-    return list(load_source(after.data.train[0], key="data.train[0]")["prompt"]), done
+    after, [done] = prepare(operator_spec(config), lambda text: len(text.split()))
+    return list(load_source(after.train[0], key="data.train[0]")["prompt"]), done
 
 
 @pytest.mark.parametrize(
@@ -251,8 +252,8 @@ def test_files_stand_for_the_first_data_set_and_a_copy_is_written(tmp_path: Path
 def test_messages_are_their_contents(tmp_path: Path) -> None:
     rows = [{"prompt": [{"role": "user", "content": "x" * size}], "answer": "1"} for size in (5, 15)]
     config = made(tmp_path, {"type": "length"}, rows=rows)
-    after, _ = prepare(config, len)
-    kept = load_source(after.data.train[0], key="k")
+    after, _ = prepare(operator_spec(config), len)
+    kept = load_source(after.train[0], key="k")
     assert [row["prompt"][0]["content"] for row in kept] == ["x" * 15]
 
 
@@ -264,4 +265,4 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="expects a pass rate from 0 to 1"):
         result(made(tmp_path, {"type": "pass_rate", "column": "answer"}))
     config = made(tmp_path)
-    assert prepare(config, len) == (config, [])
+    assert prepare(operator_spec(config), len) == (config.data, [])

@@ -16,6 +16,7 @@ from rlctl.common.errors import RunError
 from rlctl.config import Config, config_from
 from rlctl.runtime.data.operators import prepare
 from rlctl.runtime.data.sources import load_source
+from rlctl.runtime.specs.data import operator_spec
 
 TEXTS = {"good": 9, "fair": 5, "bad": 1}
 
@@ -70,8 +71,8 @@ def config(folder: Path, url: str | None, *words: str, **operator: Any) -> Confi
 
 
 def kept(made: Config) -> list[str]:
-    changed, _ = prepare(made, len)
-    return [row["note"] for row in load_source(changed.data.train[0], key="data.train[0]")]
+    changed, _ = prepare(operator_spec(made), len)
+    return [row["note"] for row in load_source(changed.train[0], key="data.train[0]")]
 
 
 def test_rows_are_kept_by_what_a_judge_says_of_them(judge: Any, tmp_path: Path) -> None:
