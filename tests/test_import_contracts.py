@@ -62,7 +62,7 @@ BESIDE = {
 }  # fmt: skip
 """Those that check, translate or record a config before anything starts."""
 REST = {
-    "buffers.make", "experience.buffered", "experience.explore", "schedules.exploration",
+    "experience.buffered", "experience.explore", "schedules.exploration",
     "schedules.scheduler",
 }  # fmt: skip
 """Parts of the controller that still take the whole config; new ones take a spec, or the section that they read."""

@@ -165,7 +165,7 @@ def _buffer_of(config: Config, place: Path) -> SharedBuffer:
             "--collect writes into a buffer that a training run reads, but the config's buffer has no address",
             hint="set buffer to type sql with a url, or to type file with a path",
         )
-    return shared_buffer(config, place)
+    return shared_buffer(section, place, seed=config.run.seed)
 
 
 def _newest_in(buffer: SharedBuffer) -> Callable[[int], Weights | None]:

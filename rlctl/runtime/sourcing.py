@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rlctl.config import Config
 from rlctl.planning import arithmetic, rollout_schedule
+from rlctl.runtime.buffers.interface import Buffer
 from rlctl.runtime.buffers.make import make_buffer, shared_buffer
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.evaluation.response_files import JsonLines
@@ -61,7 +62,7 @@ def make_groups(given: StageContext, roles: Roles) -> GroupSource | None:
     """Where training takes its groups from, as the schedule says; None where it takes none."""
     config, place = given.stage.config, given.place
     if roles.policy is not None and arithmetic.drains_buffer(config):
-        buffer = shared_buffer(config, place, given.stop.now)
+        buffer = shared_buffer(config.buffer, place, seed=config.run.seed, stopped=given.stop.now)
         shaping = Shaping.of(shaping_spec(config), explores=False)
         return BufferReader(config, buffer, roles.policy, place / "weights", shaping, given.events.advise)
     draws = given.materials.stream is not None and config.algorithm.objective.choice in ("rl", "mix")
@@ -69,7 +70,8 @@ def make_groups(given: StageContext, roles: Roles) -> GroupSource | None:
         return None
     source = _ahead(given, roles) if rollout_schedule.streams(config) else _when_asked(given, roles)
     if arithmetic.fills_buffer(config):
-        return BufferWriter(config, source, shared_buffer(config, place, given.stop.now), roles.rollout)
+        buffer = shared_buffer(config.buffer, place, seed=config.run.seed, stopped=given.stop.now)
+        return BufferWriter(config, source, buffer, roles.rollout)
     return source
 
 
@@ -87,8 +89,9 @@ def _when_asked(given: StageContext, roles: Roles) -> GroupSource:
         _keeper(config),
         failures_of(config, given.events.advise),
     )
-    buffered = rollout_schedule.passes_buffer(config) and not arithmetic.fills_buffer(config)
-    return Buffered(config, explorer, make_buffer(config, given.place, given.stop.now)) if buffered else explorer
+    if arithmetic.fills_buffer(config) or not rollout_schedule.passes_buffer(config):
+        return explorer
+    return Buffered(config, explorer, _buffer(given))
 
 
 def _ahead(given: StageContext, roles: Roles) -> GroupSource:
@@ -98,8 +101,7 @@ def _ahead(given: StageContext, roles: Roles) -> GroupSource:
     assert rewards is not None, "there are rewards to score with"
     draws = Draws(materials.stream)  # type: ignore[arg-type]
     shaping = Shaping.of(shaping_spec(config), tokenizer=rewards.tokenizer)
-    fills = arithmetic.fills_buffer(config)
-    buffer = MemoryBuffer(stopped=given.stop.now) if fills else make_buffer(config, given.place, given.stop.now)
+    buffer = MemoryBuffer(stopped=given.stop.now) if arithmetic.fills_buffer(config) else _buffer(given)
     scheduler = Scheduler(
         config,
         given.stage.name,
@@ -124,6 +126,12 @@ def _ahead(given: StageContext, roles: Roles) -> GroupSource:
         failed=given.stop.fail,
         stopped=given.stop.now,
     )
+
+
+def _buffer(given: StageContext) -> Buffer:
+    """Between exploring and training in one run."""
+    config = given.stage.config
+    return make_buffer(config.buffer, given.place, seed=config.run.seed, stopped=given.stop.now)
 
 
 def _keeper(config: Config) -> JsonLines | None:

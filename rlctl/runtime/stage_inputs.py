@@ -105,7 +105,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     check_skips(config)
     if config.run.skip.rollout == "replay":
         events.advise("responses are replayed from disk, not generated (run.skip.rollout)")
-    check_buffer(config)
+    check_buffer(config.buffer)
     tokenizer = _tokenizer(config)
     if plan.role("agent"):
         check_agent_code(agent_spec(config), tokenizer)

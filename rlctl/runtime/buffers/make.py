@@ -1,4 +1,4 @@
-"""The buffer that a config describes, opened for one stage of a run."""
+"""The buffer that the section ``buffer`` describes, opened for one stage of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import write_whole
-from rlctl.config import Config
+from rlctl.config.sections.execution import Buffer as Section
 from rlctl.config.sections.execution import FileBuffer as FileSection
 from rlctl.config.sections.execution import MemoryBuffer as MemorySection
 from rlctl.config.sections.execution import SqlBuffer as SqlSection
@@ -21,53 +21,54 @@ from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.buffers.replay import Reuse
 
 LABEL = "responses"
-"""Name of a buffer whose config gives none."""
+"""Name of a buffer whose section gives none."""
 
 
-def check_buffer(config: Config) -> None:
+def check_buffer(section: Section) -> None:
     """Refuse a buffer that cannot be used, before a worker is started.
 
     Raises:
         RunError: its database cannot be used.
-        PlanError: no rule replays as the config asks.
+        PlanError: no rule replays as the section asks.
     """
-    section = config.buffer
     Reuse.of(section.replay)
     if isinstance(section, SqlSection) and section.url is not None and not section.url.startswith("sqlite"):
         _database(section.url, section.label or LABEL, "").close()
 
 
-def make_buffer(config: Config, place: Path, stopped: Callable[[], bool] = never) -> Buffer:
+def make_buffer(section: Section, place: Path, *, seed: int, stopped: Callable[[], bool] = never) -> Buffer:
     """The buffer of a stage, at its beginning.
 
     Args:
-        config: of the stage.
+        section: of the stage.
         place: where the stage keeps its checkpoints; this member's name is kept there too.
+        seed: of the run; groups that are replayed are drawn by it.
         stopped: tells that the run is asked to end.
 
     Raises:
         RunError: it cannot be used.
-        PlanError: no rule replays as the config asks.
+        PlanError: no rule replays as the section asks.
     """
-    section = config.buffer
     if not isinstance(section, MemorySection):
-        return shared_buffer(config, place, stopped)
+        return shared_buffer(section, place, seed=seed, stopped=stopped)
     memory = MemoryBuffer(
         capacity=section.capacity,
         read_timeout=section.read_timeout,
         reuse=Reuse.of(section.replay),
-        seed=config.run.seed,
+        seed=seed,
         stopped=stopped,
     )
-    return memory if section.log_path is None else Copied(memory, shared_buffer(config, place, stopped))
+    if section.log_path is None:
+        return memory
+    return Copied(memory, shared_buffer(section, place, seed=seed, stopped=stopped))
 
 
-def shared_buffer(config: Config, place: Path, stopped: Callable[[], bool] = never) -> SharedBuffer:
-    """The buffer of a config that keeps it in a database or in files, or the copy of one in memory.
+def shared_buffer(section: Section, place: Path, *, seed: int, stopped: Callable[[], bool] = never) -> SharedBuffer:
+    """A buffer in a database or in files, or the copy of one in memory.
 
-    Raises as ``make_buffer``.
+    Arguments and raises as ``make_buffer``.
     """
-    section, member = config.buffer, member_of(place)
+    member = member_of(place)
     if isinstance(section, MemorySection):
         assert section.log_path is not None, "only a buffer in memory is not shared"
         if "://" in section.log_path:
@@ -81,7 +82,7 @@ def shared_buffer(config: Config, place: Path, stopped: Callable[[], bool] = nev
             capacity=section.capacity,
             read_timeout=section.read_timeout,
             reuse=Reuse.of(section.replay),
-            seed=config.run.seed,
+            seed=seed,
             stopped=stopped,
         )
     assert isinstance(section, FileSection), "there are three kinds of buffers"
