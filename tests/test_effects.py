@@ -109,19 +109,17 @@ def paced(config: Config) -> Any:
     from rlctl.planning import rollout_schedule
 
     steps = range(1, 9)
-    due = [rollout_schedule.sync_due(config, step) for step in steps]
-    reach = [
-        rollout_schedule.horizon(config, synced=rollout_schedule.last_sync(config, step), total_steps=99, explored=70)
-        for step in steps
-    ]
-    oldest = [rollout_schedule.oldest_version(config, step) for step in steps]
+    schedule = rollout_schedule.sync_schedule(config)
+    due = [schedule.due(step) for step in steps]
+    reach = [schedule.horizon(synced=schedule.last_due(step), total_steps=99, explored=70) for step in steps]
+    oldest = [schedule.oldest_version(step) for step in steps]
     return (
         due,
         reach,
         oldest,
         rollout_schedule.streams(config),
-        rollout_schedule.in_order(config),
-        rollout_schedule.in_background(config),
+        schedule.in_order,
+        schedule.in_background,
     )
 
 
@@ -433,10 +431,11 @@ def drawn_prompts(config: Config) -> Any:
     from contextlib import nullcontext
 
     from rlctl.common.errors import RunError
+    from rlctl.planning.rollout_schedule import sync_schedule
     from rlctl.runtime.experience.explore import Explorer
     from rlctl.runtime.experience.samples import RolloutGroup
     from rlctl.runtime.experience.shaping import Shaping
-    from rlctl.runtime.specs.experience import shaping_spec
+    from rlctl.runtime.specs.experience import generation_spec, shaping_spec
     from rlctl.runtime.types import Prompt, Response
 
     class Rounds(Explorer):
@@ -454,7 +453,8 @@ def drawn_prompts(config: Config) -> Any:
 
     none: Any = None
     stream: Any = Prompts()
-    explorer = Rounds(config, "main", stream, none, none, none, Shaping.of(shaping_spec(config)))
+    spec, schedule = generation_spec(config, "main", ()), sync_schedule(config)
+    explorer = Rounds(spec, schedule, stream, none, none, Shaping.of(shaping_spec(config)))
     try:
         seen, kept, rounds = explorer._explore(1, lambda name: nullcontext())
     except RunError as error:

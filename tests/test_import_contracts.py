@@ -61,11 +61,6 @@ BESIDE = {
     "tracking.make", "tracking.secrets", "train.preflight",
 }  # fmt: skip
 """Those that check, translate or record a config before anything starts."""
-REST = {
-    "experience.buffered", "experience.explore", "schedules.exploration",
-    "schedules.scheduler",
-}  # fmt: skip
-"""Parts of the controller that still take the whole config; new ones take a spec, or the section that they read."""
 
 
 def takes_the_config(path: Path) -> bool:
@@ -84,4 +79,4 @@ def test_only_the_assembly_of_a_stage_sees_the_whole_config() -> None:
         for path in runtime.rglob("*.py")
         if takes_the_config(path)
     }
-    assert {name for name in found if name.partition(".")[0] not in ASSEMBLY} == BESIDE | REST
+    assert {name for name in found if name.partition(".")[0] not in ASSEMBLY} == BESIDE

@@ -44,7 +44,7 @@ def staleness(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
 def _too_old_in_turns(config: Config) -> Iterator[Problem]:
     """Where a step's responses are drawn when it needs them, none are left out for their age."""
     made = rollout_schedule.most_behind(config)
-    if rollout_schedule.oldest_by_strategy(config, made) > 0:
+    if rollout_schedule.sync_schedule(config).oldest_by_strategy(made) > 0:
         yield problem("staleness_strategy", ("algorithm", "sample_strategy_args"), every=made + 1, made=made)
 
 

@@ -12,7 +12,7 @@ import math
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
 from rlctl.config import Config
-from rlctl.config.sections.execution import MemoryBuffer
+from rlctl.config.sections.execution import MemoryBuffer, WeightSync
 from rlctl.planning import adapter_sync, arithmetic
 
 UNBOUNDED = ("trainer_driven", "explorer_driven", "fully_async")
@@ -28,25 +28,6 @@ def sleep_level(config: Config) -> int:
         return 1
     every_step = sync.style == "fixed" and sync.every == 1 and sync.every_optimizer_steps is None
     return 2 if every_step and memory.quantization is None else 1
-
-
-def sync_due(config: Config, step: int) -> bool:
-    """Whether weights are sent after a step; who is driven by the explorer sends them when it has explored enough."""
-    sync = config.weight_sync
-    if sync.every_optimizer_steps is None:
-        return step % sync.every == 0
-    each = arithmetic.optimizer_steps_per_step(config)
-    return step * each // sync.every_optimizer_steps > (step - 1) * each // sync.every_optimizer_steps
-
-
-def next_sync(config: Config, step: int) -> int:
-    """The first step after ``step`` that sends weights."""
-    return next(later for later in range(step + 1, step + 2 + _longest(config)) if sync_due(config, later))
-
-
-def last_sync(config: Config, step: int) -> int:
-    """The last step up to ``step`` that sent weights; 0 is the start."""
-    return next((before for before in range(step, 0, -1) if sync_due(config, before)), 0)
 
 
 def _longest(config: Config) -> int:
@@ -100,9 +81,8 @@ def in_background(config: Config) -> bool:
     return streams(config) and config.placement.layout != "colocated"
 
 
-def in_flight(config: Config) -> str:
+def in_flight(sync: WeightSync) -> str:
     """What becomes of responses under way at new weights; where nobody waits for anybody, they go on."""
-    sync = config.weight_sync
     return "continue" if sync.style == "fully_async" and sync.in_flight_requests == "wait" else sync.in_flight_requests
 
 
@@ -110,29 +90,7 @@ def in_order(config: Config) -> bool:
     """Whether groups are trained on in the order of their prompts; else in the order in which they finish."""
     over = config.rollout.oversampling
     first_come = bool(over.ratio or over.additional_prompts)
-    return config.weight_sync.on_stale == "wait" or (in_flight(config) == "wait" and not first_come)
-
-
-def oldest_version(config: Config, version: int) -> int:
-    """The oldest weights whose responses are trained on while the policy is of ``version``."""
-    return max(_oldest_by_limit(config, version), oldest_by_strategy(config, version))
-
-
-def _oldest_by_limit(config: Config, version: int) -> int:
-    sync = config.weight_sync
-    if sync.max_staleness_steps is None or sync.on_stale != "drop":
-        return 0
-    return max(0, version - sync.max_staleness_steps)
-
-
-def oldest_by_strategy(config: Config, version: int) -> int:
-    """The same by Trinity-RFT's ``staleness_control``: for step t it is ``max(t - max_staleness - 1, 0)``, and before step t the
-    policy is of version t - 1."""
-    algorithm = config.algorithm
-    most = float(algorithm.sample_strategy_args.get("max_staleness", math.inf))
-    if algorithm.sample_strategy != "staleness_control" or math.isinf(most):
-        return 0
-    return max(math.ceil(version - most), 0)
+    return config.weight_sync.on_stale == "wait" or (in_flight(config.weight_sync) == "wait" and not first_come)
 
 
 @record
@@ -145,27 +103,92 @@ class Horizon:
     """Of them, those that may not have been trained on yet; None is any number."""
 
 
-def horizon(config: Config, *, synced: int, total_steps: int, explored: int = 0) -> Horizon:
-    """What may be begun with the weights of a step.
+@record
+class SyncSchedule:
+    """When a stage sends weights, and what may be begun and trained on between: all that a run asks while it goes on."""
 
-    Args:
-        synced: the step whose weights rollout has.
-        total_steps: of the stage.
-        explored: groups that were there when it got them; counts where the explorer decides when to synchronise.
-    """
-    sync, prompts = config.weight_sync, config.batch.prompts_per_step
-    most = total_steps * prompts
-    if sync.style == "fixed":
-        most = min(most, math.ceil((next_sync(config, synced) + sync.max_steps_ahead) * prompts))
-    elif sync.style == "explorer_driven":
-        start = math.ceil(sync.max_steps_ahead * prompts) if synced == 0 else 0
-        most = min(most, explored + start + _longest(config) * prompts)
-    if sync.on_stale == "wait" and sync.max_staleness_steps is not None:
-        most = min(most, (synced + sync.max_staleness_steps + 1) * prompts)
-    return Horizon(most, capacity(config))
+    sync: WeightSync
+    prompts_per_step: int
+    optimizer_steps_per_step: int
+    """Counts if ``every_optimizer_steps`` is set."""
+    longest: int
+    """Steps between two synchronisations at most."""
+    capacity: int | None
+    """Groups that may be under way or wait to be trained on, beside those of the step; None is any number."""
+    strategy_limit: float
+    """``max_staleness`` of Trinity-RFT's ``staleness_control``; infinite without it."""
+    in_order: bool
+    """Whether groups are trained on in the order of their prompts; else in the order in which they finish."""
+    in_background: bool
+    """Whether rollout goes on while the policy is trained; else they take turns."""
+
+    @property
+    def in_flight(self) -> str:
+        """What becomes of responses under way at new weights."""
+        return in_flight(self.sync)
+
+    def due(self, step: int) -> bool:
+        """Whether weights are sent after a step; who is driven by the explorer sends them when it has explored enough."""
+        every, each = self.sync.every_optimizer_steps, self.optimizer_steps_per_step
+        if every is None:
+            return step % self.sync.every == 0
+        return step * each // every > (step - 1) * each // every
+
+    def next_due(self, step: int) -> int:
+        """The first step after ``step`` that sends weights."""
+        return next(later for later in range(step + 1, step + 2 + self.longest) if self.due(later))
+
+    def last_due(self, step: int) -> int:
+        """The last step up to ``step`` that sent weights; 0 is the start."""
+        return next((before for before in range(step, 0, -1) if self.due(before)), 0)
+
+    def oldest_version(self, version: int) -> int:
+        """The oldest weights whose responses are trained on while the policy is of ``version``."""
+        most, oldest = self.sync.max_staleness_steps, self.oldest_by_strategy(version)
+        return oldest if most is None or self.sync.on_stale != "drop" else max(version - most, oldest)
+
+    def oldest_by_strategy(self, version: int) -> int:
+        """The same by Trinity-RFT's ``staleness_control``: for step t it is ``max(t - max_staleness - 1, 0)``, and before step t
+        the policy is of version t - 1."""
+        return 0 if math.isinf(self.strategy_limit) else max(math.ceil(version - self.strategy_limit), 0)
+
+    def horizon(self, *, synced: int, total_steps: int, explored: int = 0) -> Horizon:
+        """What may be begun with the weights of a step.
+
+        Args:
+            synced: the step whose weights rollout has.
+            total_steps: of the stage.
+            explored: groups that were there when it got them; counts where the explorer decides when to synchronise.
+        """
+        sync, prompts = self.sync, self.prompts_per_step
+        most = total_steps * prompts
+        if sync.style == "fixed":
+            most = min(most, math.ceil((self.next_due(synced) + sync.max_steps_ahead) * prompts))
+        elif sync.style == "explorer_driven":
+            start = math.ceil(sync.max_steps_ahead * prompts) if synced == 0 else 0
+            most = min(most, explored + start + self.longest * prompts)
+        if sync.on_stale == "wait" and sync.max_staleness_steps is not None:
+            most = min(most, (synced + sync.max_staleness_steps + 1) * prompts)
+        return Horizon(most, self.capacity)
 
 
-def capacity(config: Config) -> int | None:
+def sync_schedule(config: Config) -> SyncSchedule:
+    """That of a stage."""
+    algorithm, optimizer_steps = config.algorithm, config.weight_sync.every_optimizer_steps
+    controlled = algorithm.sample_strategy == "staleness_control"
+    return SyncSchedule(
+        sync=config.weight_sync,
+        prompts_per_step=config.batch.prompts_per_step,
+        optimizer_steps_per_step=1 if optimizer_steps is None else arithmetic.optimizer_steps_per_step(config),
+        longest=_longest(config),
+        capacity=_capacity(config),
+        strategy_limit=float(algorithm.sample_strategy_args.get("max_staleness", math.inf)) if controlled else math.inf,
+        in_order=in_order(config),
+        in_background=in_background(config),
+    )
+
+
+def _capacity(config: Config) -> int | None:
     """Groups that may be under way or wait to be trained on, beside those of the step; None is any number."""
     responses = config.buffer.capacity
     if responses is not None:

@@ -26,12 +26,18 @@ from rlctl.runtime.experience.batch_builders import (
 from rlctl.runtime.experience.buffered import Buffered, BufferReader, BufferWriter
 from rlctl.runtime.experience.explore import Explorer, GroupSource
 from rlctl.runtime.experience.recorded import with_skips
-from rlctl.runtime.experience.samples import training_sampling
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.schedules.scheduler import Scheduler
-from rlctl.runtime.specs.experience import failures_of, old_is_current, rollout_batch_spec, shaping_spec
+from rlctl.runtime.specs.experience import (
+    failures_of,
+    generation_spec,
+    old_is_current,
+    rollout_batch_spec,
+    scheduler_spec,
+    shaping_spec,
+)
 from rlctl.runtime.specs.trained import teaching_of
 from rlctl.runtime.stage_context import Roles, StageContext
 
@@ -60,29 +66,29 @@ def make_builder(given: StageContext, roles: Roles, groups: GroupSource | None) 
 
 def make_groups(given: StageContext, roles: Roles) -> GroupSource | None:
     """Where training takes its groups from, as the schedule says; None where it takes none."""
-    config, place = given.stage.config, given.place
+    config, place, schedule = given.stage.config, given.place, rollout_schedule.sync_schedule(given.stage.config)
     if roles.policy is not None and arithmetic.drains_buffer(config):
         buffer = shared_buffer(config.buffer, place, seed=config.run.seed, stopped=given.stop.now)
         shaping = Shaping.of(shaping_spec(config), explores=False)
-        return BufferReader(config, buffer, roles.policy, place / "weights", shaping, given.events.advise)
+        return BufferReader(schedule, buffer, roles.policy, place / "weights", shaping, given.events.advise)
     draws = given.materials.stream is not None and config.algorithm.objective.choice in ("rl", "mix")
     if not draws or roles.rollout is None or roles.rewards is None:
         return None
     source = _ahead(given, roles) if rollout_schedule.streams(config) else _when_asked(given, roles)
     if arithmetic.fills_buffer(config):
         buffer = shared_buffer(config.buffer, place, seed=config.run.seed, stopped=given.stop.now)
-        return BufferWriter(config, source, buffer, roles.rollout)
+        return BufferWriter(schedule, source, buffer, roles.rollout)
     return source
 
 
 def _when_asked(given: StageContext, roles: Roles) -> GroupSource:
     """Groups that are drawn when a step asks for them."""
     config, materials = given.stage.config, given.materials
+    schedule = rollout_schedule.sync_schedule(config)
     explorer = Explorer(
-        config,
-        given.stage.name,
+        generation_spec(config, given.stage.name, materials.stop_token_ids),
+        schedule,
         materials.stream,  # type: ignore[arg-type]
-        training_sampling(config.rollout, materials.stop_token_ids),
         with_skips(config.run.skip, roles.rollout, given.place),  # type: ignore[arg-type]
         roles.rewards,  # type: ignore[arg-type]
         Shaping.of(shaping_spec(config), tokenizer=roles.rewards.tokenizer),  # type: ignore[union-attr]
@@ -91,7 +97,7 @@ def _when_asked(given: StageContext, roles: Roles) -> GroupSource:
     )
     if arithmetic.fills_buffer(config) or not rollout_schedule.passes_buffer(config):
         return explorer
-    return Buffered(config, explorer, _buffer(given))
+    return Buffered(schedule, explorer, _buffer(given))
 
 
 def _ahead(given: StageContext, roles: Roles) -> GroupSource:
@@ -103,10 +109,8 @@ def _ahead(given: StageContext, roles: Roles) -> GroupSource:
     shaping = Shaping.of(shaping_spec(config), tokenizer=rewards.tokenizer)
     buffer = MemoryBuffer(stopped=given.stop.now) if arithmetic.fills_buffer(config) else _buffer(given)
     scheduler = Scheduler(
-        config,
-        given.stage.name,
+        scheduler_spec(config, generation_spec(config, given.stage.name, materials.stop_token_ids)),
         draws,
-        training_sampling(config.rollout, materials.stop_token_ids),
         roles.rollout,
         rewards.score,
         shaping,
@@ -115,7 +119,7 @@ def _ahead(given: StageContext, roles: Roles) -> GroupSource:
         tell=given.events.advise,
     )
     return Exploration(
-        config,
+        rollout_schedule.sync_schedule(config),
         scheduler,
         draws,
         buffer,

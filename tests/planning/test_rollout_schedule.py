@@ -8,6 +8,7 @@ import pytest
 
 from rlctl.config import Config, config_from
 from rlctl.planning import rollout_schedule
+from rlctl.planning.rollout_schedule import sync_schedule
 
 
 def config(sync: dict[str, Any], **sections: Any) -> Config:
@@ -16,9 +17,9 @@ def config(sync: dict[str, Any], **sections: Any) -> Config:
 
 def horizons(sync: dict[str, Any], steps: int = 4, **sections: Any) -> list[int]:
     """Prompts that may be begun in total while each step is waited for."""
-    chosen = config(sync, **sections)
-    synced = [rollout_schedule.last_sync(chosen, step) for step in range(steps)]
-    return [rollout_schedule.horizon(chosen, synced=step, total_steps=100).groups for step in synced]
+    schedule = sync_schedule(config(sync, **sections))
+    synced = [schedule.last_due(step) for step in range(steps)]
+    return [schedule.horizon(synced=step, total_steps=100).groups for step in synced]
 
 
 @pytest.mark.parametrize(
@@ -39,23 +40,22 @@ def test_how_far_rollout_may_be(sync: dict[str, Any], expected: list[int]) -> No
 
 
 def test_the_stage_has_an_end() -> None:
-    assert rollout_schedule.horizon(config({"max_steps_ahead": 5}), synced=0, total_steps=3).groups == 24
+    assert sync_schedule(config({"max_steps_ahead": 5})).horizon(synced=0, total_steps=3).groups == 24
 
 
 def test_weights_are_sent_by_steps_or_optimizer_steps() -> None:
-    by_steps = config({"every": 3})
-    assert [step for step in range(1, 10) if rollout_schedule.sync_due(by_steps, step)] == [3, 6, 9]
+    by_steps = sync_schedule(config({"every": 3}))
+    assert [step for step in range(1, 10) if by_steps.due(step)] == [3, 6, 9]
     # 2 optimizer steps a step: 3 are over within step 2, 6 at the end of step 3
-    by_optimizer = config(
-        {"every_optimizer_steps": 3},
-        batch={"prompts_per_step": 8, "responses_per_prompt": 2, "mini_batch_responses": 8},
-    )
-    assert [step for step in range(1, 7) if rollout_schedule.sync_due(by_optimizer, step)] == [2, 3, 5, 6]
+    batch = {"prompts_per_step": 8, "responses_per_prompt": 2, "mini_batch_responses": 8}
+    by_optimizer = sync_schedule(config({"every_optimizer_steps": 3}, batch=batch))
+    assert [step for step in range(1, 7) if by_optimizer.due(step)] == [2, 3, 5, 6]
 
 
 def test_staleness_counts_steps_however_often_weights_are_sent() -> None:
     def oldest(sync: dict[str, Any]) -> list[int]:
-        return [rollout_schedule.oldest_version(config(sync), version) for version in range(6)]
+        schedule = sync_schedule(config(sync))
+        return [schedule.oldest_version(version) for version in range(6)]
 
     assert oldest({}) == [0] * 6
     assert oldest({"max_staleness_steps": 1}) == [0, 0, 1, 2, 3, 4]
@@ -73,21 +73,21 @@ def test_staleness_counts_steps_however_often_weights_are_sent() -> None:
 def test_a_limit_of_whole_syncs_is_one_of_steps(every: int) -> None:
     """Frameworks that count syncs keep at most ``syncs`` of them: with every k-th step one, (syncs + 1) k - 1 steps."""
     for syncs in (0, 1, 2):
-        limit = config({"every": every, "max_staleness_steps": (syncs + 1) * every - 1})
+        limit = sync_schedule(config({"every": every, "max_staleness_steps": (syncs + 1) * every - 1}))
         for version in range(12):
             by_syncs = {sent for sent in range(0, version + 1, every) if version // every - sent // every <= syncs}
-            oldest = rollout_schedule.oldest_version(limit, version)
+            oldest = limit.oldest_version(version)
             assert {sent for sent in range(0, version + 1, every) if sent >= oldest} == by_syncs
 
 
 def test_styles_that_wait_for_nobody_are_bounded_by_the_buffer() -> None:
-    trainer = config({"style": "trainer_driven", "max_steps_ahead": 2})
-    assert rollout_schedule.horizon(trainer, synced=0, total_steps=100) == rollout_schedule.Horizon(800, 24)
-    small = config({"style": "fully_async"}, buffer={"type": "memory", "capacity": 20})
-    assert rollout_schedule.horizon(small, synced=0, total_steps=100).waiting == 10
-    assert rollout_schedule.in_flight(small) == "continue"
-    explorer = config({"style": "explorer_driven", "every": 2})
-    found = [rollout_schedule.horizon(explorer, synced=step, total_steps=100, explored=24) for step in (0, 3)]
+    trainer = sync_schedule(config({"style": "trainer_driven", "max_steps_ahead": 2}))
+    assert trainer.horizon(synced=0, total_steps=100) == rollout_schedule.Horizon(800, 24)
+    small = sync_schedule(config({"style": "fully_async"}, buffer={"type": "memory", "capacity": 20}))
+    assert small.horizon(synced=0, total_steps=100).waiting == 10
+    assert small.in_flight == "continue"
+    explorer = sync_schedule(config({"style": "explorer_driven", "every": 2}))
+    found = [explorer.horizon(synced=step, total_steps=100, explored=24) for step in (0, 3)]
     assert found == [rollout_schedule.Horizon(40, 16)] * 2, "else it would be further ahead with every step"
 
 
@@ -103,7 +103,8 @@ def test_staleness_control_is_trinitys() -> None:
 
     def oldest(most: float, **sync: Any) -> list[int]:
         controlled = {"sample_strategy": "staleness_control", "sample_strategy_args": {"max_staleness": most}}
-        return [rollout_schedule.oldest_version(config(sync, algorithm=controlled), version) for version in range(5)]
+        schedule = sync_schedule(config(sync, algorithm=controlled))
+        return [schedule.oldest_version(version) for version in range(5)]
 
     assert oldest(1) == [max(step - 1 - 1, 0) for step in (1, 2, 3, 4, 5)]
     assert oldest(float("inf")) == [0] * 5

@@ -20,8 +20,7 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
-from rlctl.planning import rollout_schedule
+from rlctl.planning.rollout_schedule import SyncSchedule
 from rlctl.runtime.buffers.interface import Buffer, SharedBuffer
 from rlctl.runtime.checkpoints.checkpoint import replace_folder
 from rlctl.runtime.experience.explore import GroupSource, Phase, StepRollouts, SynchronousSource, metrics_of
@@ -39,7 +38,7 @@ KEPT_WEIGHTS = 2
 class _IntoBuffer(SynchronousSource):
     """Groups that an explorer puts into a buffer."""
 
-    config: Config
+    schedule: SyncSchedule
     explorer: GroupSource
     buffer: Buffer
     _saved: dict[str, Any] = field(default_factory=dict, kw_only=True)
@@ -75,9 +74,8 @@ class Buffered(_IntoBuffer):
         explored = self.explorer.take(step, phase)
         with phase("buffer"):
             self.buffer.put(explored.kept)
-            groups = self.buffer.take(
-                len(explored.kept), oldest_version=rollout_schedule.oldest_version(self.config, self._version)
-            )
+            oldest = self.schedule.oldest_version(self._version)
+            groups = self.buffer.take(len(explored.kept), oldest_version=oldest)
         return StepRollouts(groups, explored.drawn, explored.metrics | self.buffer.statistics().metrics())
 
     def trained(self, version: int) -> None:
@@ -100,7 +98,7 @@ class BufferWriter(_IntoBuffer):
     _begun: bool = False
 
     def take(self, step: int, phase: Phase) -> StepRollouts:
-        if not self._begun or rollout_schedule.sync_due(self.config, step - 1):
+        if not self._begun or self.schedule.due(step - 1):
             self._begun = True
             with self.explorer.new_weights(step - 1, max(self._version, 0), phase), phase("sync"):
                 self._version = self._newest_weights(above=self._version)
@@ -127,7 +125,7 @@ class BufferWriter(_IntoBuffer):
         found = self.buffer.announced()
         while found is not None and found[0] > above:
             version, folder = found
-            source = Files(folder, self.config.weight_sync.bucket_mib * MIB, self.rollout.share)
+            source = Files(folder, self.schedule.sync.bucket_mib * MIB, self.rollout.share)
             try:
                 self.rollout.load_weights(source, version, engines)
                 return version
@@ -147,7 +145,7 @@ class BufferWriter(_IntoBuffer):
 class BufferReader(SynchronousSource):
     """Groups from a buffer that another run fills, or has filled (train_only)."""
 
-    config: Config
+    schedule: SyncSchedule
     buffer: SharedBuffer
     policy: Policy
     folder: Path
@@ -163,7 +161,7 @@ class BufferReader(SynchronousSource):
     _saved: dict[str, Any] = field(default_factory=dict)
 
     def more(self, step: int, phase: Phase) -> bool:
-        wanted, oldest = self.config.batch.prompts_per_step, rollout_schedule.oldest_version(self.config, self._version)
+        wanted, oldest = self.schedule.prompts_per_step, self.schedule.oldest_version(self._version)
         self._ahead, self._drawn = [], []
         with phase("buffer"):
             while lacking := wanted - len(self._ahead):
@@ -185,13 +183,13 @@ class BufferReader(SynchronousSource):
     def take(self, step: int, phase: Phase) -> StepRollouts:
         kept = self._ahead if self.shaping.refills else self.shaping.kept_groups(self._ahead)
         metrics = metrics_of(self._drawn) | self.buffer.statistics().metrics()
-        if self.config.algorithm.filters:
+        if self.shaping.drops:
             metrics["filter/kept_groups_share"] = len(kept) / len(self._drawn)
         return StepRollouts(kept, self._drawn, metrics)
 
     def trained(self, version: int) -> None:
         self._version = version
-        if rollout_schedule.sync_due(self.config, version) and self.buffer.listened():
+        if self.schedule.due(version) and self.buffer.listened():
             self._write_weights(version)
 
     def _write_weights(self, version: int) -> None:

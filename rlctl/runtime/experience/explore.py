@@ -17,14 +17,13 @@ from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
-from rlctl.planning import rollout_schedule
+from rlctl.config.sections.batch import Oversampling
+from rlctl.planning.rollout_schedule import SyncSchedule
 from rlctl.runtime.data.open import PromptStream
 from rlctl.runtime.evaluation.response_files import Keeper, Shown
 from rlctl.runtime.experience.failures import Failures
 from rlctl.runtime.experience.recorded import Generates
 from rlctl.runtime.experience.samples import RolloutGroup, requests_for
-from rlctl.runtime.experience.selection import needs_greedy
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.reporting.metrics import agent_metrics, group_metrics, response_metrics, reward_metrics
 from rlctl.runtime.rewards.routing import Score
@@ -101,7 +100,7 @@ class GroupSource(Protocol):
 class SynchronousSource:
     """The part of a source that draws in ``take`` only."""
 
-    config: Config
+    schedule: SyncSchedule
     failure: Exception | None = None
 
     def more(self, step: int, phase: Phase) -> bool:
@@ -111,7 +110,7 @@ class SynchronousSource:
         """Nothing depends on it: all that is drawn is trained on at once."""
 
     def sync_due(self, step: int) -> bool:
-        return rollout_schedule.sync_due(self.config, step)
+        return self.schedule.due(step)
 
     def new_weights(self, step: int, version: int, phase: Phase) -> AbstractContextManager[None]:
         return nullcontext()
@@ -129,14 +128,38 @@ class SynchronousSource:
         """Nothing goes on."""
 
 
+@dataclass(frozen=True, slots=True)
+class GenerationSpec:
+    """What is generated for the steps of a stage."""
+
+    stage: str
+    """Its name: responses are random by it, by the step and by the place of their prompt."""
+    sampling: Sampling
+    prompts_per_step: int
+    responses_per_prompt: int
+    oversampling: Oversampling
+    greedy: bool
+    """Whether the estimator compares with a greedy response to each prompt."""
+    seed: int
+
+    def requests(self, prompts: list[Prompt], purpose: str, *, further: int = 0, first: int = 0) -> list[Request]:
+        """For the group of each prompt, and ``further`` responses; ``first`` is the place of the first prompt."""
+        n = self.responses_per_prompt + further
+        return requests_for(prompts, self.sampling, n=n, seed=self.seed, purpose=purpose, first=first)
+
+    def greedy_requests(self, prompts: list[Prompt], purpose: str, *, first: int = 0) -> list[Request]:
+        """For a greedy response to each prompt."""
+        purpose = f"{purpose}:greedy"
+        return requests_for(prompts, self.sampling, n=1, seed=self.seed, purpose=purpose, first=first, greedy=True)
+
+
 @dataclass(frozen=True)
 class Explorer(SynchronousSource):
     """Draws and scores the groups of a step when they are asked for, whole rounds of prompts at a time."""
 
-    config: Config
-    stage: str
+    spec: GenerationSpec
+    schedule: SyncSchedule
     stream: PromptStream
-    sampling: Sampling
     rollout: Generates
     rewards: Rewards
     shaping: Shaping
@@ -166,12 +189,12 @@ class Explorer(SynchronousSource):
 
     def _explore(self, step: int, phase: Phase) -> tuple[list[RolloutGroup], list[RolloutGroup], int]:
         """All groups of a step, those that its filters keep, and in how many rounds they were drawn."""
-        wanted, limits = self.config.batch.prompts_per_step, self.config.rollout.oversampling
+        wanted, limits = self.spec.prompts_per_step, self.spec.oversampling
         size = (limits.generation_batch_prompts or wanted) if self.shaping.refills else wanted
         drawn: list[RolloutGroup] = []
         kept: list[RolloutGroup] = []
         for rounds in itertools.count(1):
-            found = self._whole_round(size, f"{self.stage}:{step}" + (f":{rounds}" * (rounds > 1)), phase)
+            found = self._whole_round(size, f"{self.spec.stage}:{step}" + (f":{rounds}" * (rounds > 1)), phase)
             drawn += found
             kept += self.shaping.kept_groups(found)
             if not self.shaping.refills or len(kept) >= wanted:
@@ -212,16 +235,16 @@ class Explorer(SynchronousSource):
 
     def _round(self, prompts: list[Prompt], purpose: str, phase: Phase) -> list[RolloutGroup]:
         """Answer and score prompts; greedily too where the estimator compares with that."""
-        greedy = needs_greedy(self.config.algorithm)
+        greedy = self.spec.greedy
         with phase("rollout"):
-            answers = self.rollout.generate(self._requests(prompts, purpose))
+            answers = self.rollout.generate(self.spec.requests(prompts, purpose))
             if self.failures is not None:
                 settled = [
                     (prompt, self.failures.kept(prompt, own)) for prompt, own in zip(prompts, answers, strict=True)
                 ]
                 prompts = [prompt for prompt, own in settled if own is not None]
                 answers = [own for _, own in settled if own is not None]
-            best = self.rollout.generate(self._greedy_requests(prompts, purpose)) if greedy else []
+            best = self.rollout.generate(self.spec.greedy_requests(prompts, purpose)) if greedy else []
         with phase("reward"):
             scores = self.rewards.score(prompts, answers)
             best_scores = self.rewards.score(prompts, best) if greedy else []
@@ -232,15 +255,6 @@ class Explorer(SynchronousSource):
             RolloutGroup(prompt, responses, [score.total for score in group], group, baseline)
             for prompt, responses, group, baseline in zip(prompts, answers, scores, baselines, strict=True)
         ]
-
-    def _requests(self, prompts: list[Prompt], purpose: str) -> list[Request]:
-        n = self.config.batch.responses_per_prompt
-        return requests_for(prompts, self.sampling, n=n, seed=rollout_seed(self.config), purpose=purpose)
-
-    def _greedy_requests(self, prompts: list[Prompt], purpose: str) -> list[Request]:
-        purpose = f"{purpose}:greedy"
-        seed = rollout_seed(self.config)
-        return requests_for(prompts, self.sampling, n=1, seed=seed, purpose=purpose, greedy=True)
 
     def state(self) -> dict[str, Any]:
         return self.stream.state()
@@ -262,12 +276,6 @@ def keep_responses(step: int, drawn: Sequence[RolloutGroup], keeper: Keeper, tok
     texts = texts_of([item.responses for item in drawn], tokenizer)
     keeper.keep(step, 0, 0, [Shown(item.prompt, text, item.scores) for item, text in zip(drawn, texts, strict=True)])
     keeper.close()
-
-
-def rollout_seed(config: Config) -> int:
-    """The seed of all responses."""
-    seed = config.rollout.sampling.seed
-    return config.run.seed if seed is None else seed
 
 
 def metrics_of(drawn: Sequence[RolloutGroup]) -> dict[str, float]:

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rlctl.config import Config
-from rlctl.planning import rollout_schedule
+from rlctl.planning.rollout_schedule import Horizon, SyncSchedule
 from rlctl.runtime.buffers.interface import Buffer
 from rlctl.runtime.evaluation.response_files import Keeper
 from rlctl.runtime.experience.explore import Phase, StepRollouts, keep_responses, mean_rewards, metrics_of
@@ -42,7 +41,7 @@ class Exploration:
 
     def __init__(
         self,
-        config: Config,
+        schedule: SyncSchedule,
         scheduler: Scheduler,
         draws: Draws,
         buffer: Buffer,
@@ -56,7 +55,7 @@ class Exploration:
     ) -> None:
         """
         Args:
-            config: of the stage.
+            schedule: of the stage.
             scheduler: hands its groups on to the buffer.
             draws: the scheduler's.
             buffer: where groups wait.
@@ -67,12 +66,12 @@ class Exploration:
             failed: called when the thread has failed, from it.
             stopped: whether the run is asked to end.
         """
-        self._config, self._scheduler, self._draws = config, scheduler, draws
+        self._schedule, self._scheduler, self._draws = schedule, scheduler, draws
         self._buffer, self._shaping, self._total_steps = buffer, shaping, total_steps
         self._failed, self._stopped = failed, stopped
         self._keeper, self._tokenizer = keeper, tokenizer
-        self._turns = not rollout_schedule.in_background(config)
-        self._horizon: rollout_schedule.Horizon | None = None
+        self._turns = not schedule.in_background
+        self._horizon: Horizon | None = None
         """None until the engines have weights."""
         self._version = 0
         self._taken = 0
@@ -103,8 +102,7 @@ class Exploration:
             BufferTimeout: they did not come in time.
             StopRequested: the run is asked to end.
         """
-        wanted = self._config.batch.prompts_per_step
-        oldest = rollout_schedule.oldest_version(self._config, self._version)
+        wanted, oldest = self._schedule.prompts_per_step, self._schedule.oldest_version(self._version)
         with phase(WAIT), self._turn():
             try:
                 groups = self._buffer.take(wanted, oldest_version=oldest)
@@ -135,15 +133,15 @@ class Exploration:
 
     def sync_due(self, step: int) -> bool:
         """Whether rollout gets new weights after a step."""
-        if self._config.weight_sync.style == "explorer_driven":
-            horizon, next_step = self._horizon, self._taken + self._config.batch.prompts_per_step
+        if self._schedule.sync.style == "explorer_driven":
+            horizon, next_step = self._horizon, self._taken + self._schedule.prompts_per_step
             return horizon is None or self._there() >= horizon.groups or next_step > horizon.groups
-        return rollout_schedule.sync_due(self._config, step)
+        return self._schedule.due(step)
 
     @contextmanager
     def new_weights(self, step: int, version: int, phase: Phase) -> Iterator[None]:
         """The engines can be given the weights of a step; what is under way is as ``weight_sync.in_flight_requests`` says."""
-        how = rollout_schedule.in_flight(self._config)
+        how = self._schedule.in_flight
         if how == "wait" and self._horizon is not None:
             with phase(WAIT):
                 self._drain()
@@ -152,9 +150,7 @@ class Exploration:
                 self._scheduler.give_back()
             yield
             self._version = version
-            self._horizon = rollout_schedule.horizon(
-                self._config, synced=step, total_steps=self._total_steps, explored=self._there()
-            )
+            self._horizon = self._schedule.horizon(synced=step, total_steps=self._total_steps, explored=self._there())
         self._start()
 
     def trained(self, version: int) -> None:
@@ -246,7 +242,7 @@ class Exploration:
     def _room(self) -> float:
         """How many groups may be under way."""
         horizon = self._horizon
-        if horizon is None or (self._draining and self._config.weight_sync.style != "fixed"):
+        if horizon is None or (self._draining and self._schedule.sync.style != "fixed"):
             return 0
         return min(horizon.groups - self._there(), self._places())
 
@@ -280,7 +276,7 @@ class Exploration:
 
     def _drained(self) -> bool:
         with self._pumping:
-            return self._room() <= 0 and not (self._scheduler.under_way and self._config.weight_sync.style != "fixed")
+            return self._room() <= 0 and not (self._scheduler.under_way and self._schedule.sync.style != "fixed")
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

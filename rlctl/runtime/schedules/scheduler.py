@@ -22,17 +22,16 @@ from typing import Protocol
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
-from rlctl.planning import rollout_schedule
-from rlctl.runtime.experience.explore import rollout_seed
+from rlctl.config.sections.rewards import RewardLoop
+from rlctl.config.sections.rollout import RolloutTimeouts
+from rlctl.runtime.experience.explore import GenerationSpec
 from rlctl.runtime.experience.failures import Failures
-from rlctl.runtime.experience.samples import RolloutGroup, requests_for
-from rlctl.runtime.experience.selection import needs_greedy
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.scoring import Flight, Score, Scoring
-from rlctl.runtime.types import Prompt, Request, Response, Sampling
+from rlctl.runtime.types import Prompt, Request, Response
 
 
 class Engines(Protocol):
@@ -83,15 +82,27 @@ class _Load:
         return self._heap[0][1]
 
 
+@dataclass(frozen=True, slots=True)
+class SchedulerSpec:
+    """How many prompts are under way, how long they may take, and how they are scored."""
+
+    generation: GenerationSpec
+    in_order: bool
+    """Whether groups are handed on in the order of their prompts."""
+    split_groups: bool
+    """Whether the responses of a group may be in several engines."""
+    max_running_prompts: int | None
+    timeouts: RolloutTimeouts
+    reward_loop: RewardLoop
+
+
 class Scheduler:
     """What is under way, from the prompt to the group. Not safe for threads: one pump at a time."""
 
     def __init__(
         self,
-        config: Config,
-        stage: str,
+        spec: SchedulerSpec,
         draws: Draws,
-        sampling: Sampling,
         engines: Engines,
         score: Score,
         shaping: Shaping,
@@ -102,19 +113,17 @@ class Scheduler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``hand_on`` gets each group to train on; ``tell`` gets what went wrong, for people; ``clock`` gives seconds."""
-        self.config, self.stage, self.draws = config, stage, draws
+        self.spec, self.draws = spec, draws
         self.handed_on = 0
         """Groups, since the start of the stage."""
         self.left_out: list[RolloutGroup] = []
         """Groups that filters left out, for whoever takes them away."""
         self.counts: Counter[str] = Counter()
         """Prompts given up (``abandoned``), drawn again (``again``), since the stage began here."""
-        self._sampling, self._engines, self._shaping = sampling, engines, shaping
+        self._generation, self._engines, self._shaping = spec.generation, engines, shaping
         self._hand_on, self._tell, self._clock = hand_on, tell, clock
-        self._scoring = Scoring(score, in_thread=config.reward_loop.overlap_with_rollout)
-        self._greedy = needs_greedy(config.algorithm)
+        self._scoring = Scoring(score, in_thread=spec.reward_loop.overlap_with_rollout)
         self.failures = failures
-        self._in_order = rollout_schedule.in_order(config)
         self._flights: dict[int, Flight] = {}
         self._asked: dict[int, _Asked] = {}
         self._complete: list[Flight] = []
@@ -167,26 +176,25 @@ class Scheduler:
                 filters leave out none.
             most: how many may be under way at most, whatever for.
         """
-        additional = self.config.rollout.oversampling.additional_prompts if extra and room > 0 else 0
-        limit = min(max(room, additional), most, self.config.rollout.max_running_prompts or math.inf)
+        additional = self._generation.oversampling.additional_prompts if extra and room > 0 else 0
+        limit = min(max(room, additional), most, self.spec.max_running_prompts or math.inf)
         while len(self._flights) < limit:
             self._begin(*self.draws.next())
 
     def _begin(self, number: int, prompt: Prompt) -> None:
-        config, each = self.config, self.config.batch.prompts_per_step
+        generation, each = self._generation, self._generation.prompts_per_step
         flight = Flight(number, prompt, self._worked)
         self._flights[number] = flight
-        step, place = number // each + 1, number % each
-        seed, purpose = rollout_seed(config), f"{self.stage}:{step}"
-        n = config.batch.responses_per_prompt + config.rollout.oversampling.additional_responses
-        (whole,) = requests_for([prompt], self._sampling, n=n, seed=seed, purpose=purpose, first=place)
-        parts = [dataclasses.replace(whole, n=1, first=j) for j in range(n)] if config.rollout.split_groups else [whole]
+        place, purpose = number % each, f"{generation.stage}:{number // each + 1}"
+        further = generation.oversampling.additional_responses
+        (whole,) = generation.requests([prompt], purpose, further=further, first=place)
+        parts = (
+            [dataclasses.replace(whole, n=1, first=j) for j in range(whole.n)] if self.spec.split_groups else [whole]
+        )
         for request in parts:
             self._submit(flight, request)
-        if self._greedy:
-            (best,) = requests_for(
-                [prompt], self._sampling, n=1, seed=seed, purpose=f"{purpose}:greedy", first=place, greedy=True
-            )
+        if generation.greedy:
+            (best,) = generation.greedy_requests([prompt], purpose, first=place)
             self._submit(flight, best, greedy=True)
 
     def _submit(self, flight: Flight, request: Request, *, greedy: bool = False) -> None:
@@ -219,7 +227,7 @@ class Scheduler:
         self._score(wait=self._scores_too_slowly())
 
     def _scores_too_slowly(self) -> bool:
-        limit = self.config.reward_loop.max_queued
+        limit = self.spec.reward_loop.max_queued
         return bool(limit) and sum(len(flight.responses) for flight in self._complete) > limit
 
     def _take(self, finished: Sequence[Finished]) -> None:
@@ -244,9 +252,9 @@ class Scheduler:
 
     def _has_enough(self, flight: Flight) -> bool:
         """Whether a group that has further responses under way needs none of them."""
-        if not self.config.rollout.oversampling.additional_responses or (self._greedy and flight.best is None):
+        if not self._generation.oversampling.additional_responses or (self._generation.greedy and flight.best is None):
             return False
-        return len(_good(flight)) >= self.config.batch.responses_per_prompt
+        return len(_good(flight)) >= self._generation.responses_per_prompt
 
     def _finish(self, flight: Flight) -> None:
         """A group is complete: it is scored, unless trajectories failed and it is dropped for that."""
@@ -256,13 +264,13 @@ class Scheduler:
         if group is None:
             self._abandon(flight, "")
             return
-        most = self.config.batch.responses_per_prompt
+        most = self._generation.responses_per_prompt
         flight.responses = dict(enumerate(group[:most]))
         self._complete.append(flight)
 
     def _lost(self, engine: int) -> None:
         """An engine lost its work: what it was asked is asked again."""
-        retries = self.config.rollout.timeouts.retries
+        retries = self.spec.timeouts.retries
         for ticket in [ticket for ticket, asked in self._asked.items() if asked.engine == engine]:
             asked = self._asked.get(ticket)
             if asked is None:
@@ -282,10 +290,10 @@ class Scheduler:
         now, limit = self._worked, self._time_limit()
         for flight in self._late(now - limit):
             self._abandon(flight, f"it took more than {limit:.3g} s")
-        over = self.config.rollout.oversampling
+        over = self._generation.oversampling
         if not over.ratio:
             return
-        each = self.config.batch.prompts_per_step
+        each = self._generation.prompts_per_step
         enough = math.ceil(each * (1 - over.ratio))
         for number in [number for number, count in self._round_over.items() if count >= enough]:
             since = self._rounds.setdefault(number, now)
@@ -303,9 +311,9 @@ class Scheduler:
 
     def _time_limit(self) -> float:
         """Seconds that a prompt may take."""
-        timeouts, (count, seconds) = self.config.rollout.timeouts, self._durations
+        timeouts, (count, seconds) = self.spec.timeouts, self._durations
         most = math.inf if timeouts.response is None else timeouts.response
-        known = self.config.batch.prompts_per_step * self.config.batch.responses_per_prompt
+        known = self._generation.prompts_per_step * self._generation.responses_per_prompt
         if timeouts.dynamic is None or count < known:
             return most
         return min(most, timeouts.dynamic.ratio * seconds / count)
@@ -365,7 +373,7 @@ class Scheduler:
 
     def _check_fruitful(self) -> None:
         """End a run whose filters leave nothing: as many groups in a row as the rounds of a step."""
-        limits, wanted = self.config.rollout.oversampling, self.config.batch.prompts_per_step
+        limits, wanted = self._generation.oversampling, self._generation.prompts_per_step
         rounds = limits.max_generation_batches
         size = limits.generation_batch_prompts or wanted
         if rounds is not None and self._fruitless >= rounds * size:
@@ -382,11 +390,11 @@ class Scheduler:
     def _settle(self, number: int, group: RolloutGroup | None) -> None:
         """A prompt is over; its group is handed on, in its turn where order is kept."""
         self._flights.pop(number, None)
-        if self.config.rollout.oversampling.ratio:
-            self._round_over[number // self.config.batch.prompts_per_step] += 1
+        if self._generation.oversampling.ratio:
+            self._round_over[number // self._generation.prompts_per_step] += 1
         self._settled[number] = group
         self._kept += group is not None
-        if not self._in_order:
+        if not self.spec.in_order:
             self._release(number)
         while self._turn in self._settled:
             self._release(self._turn)

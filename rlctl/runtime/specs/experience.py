@@ -9,10 +9,13 @@ from rlctl.config import Config
 from rlctl.planning import arithmetic, rollout_schedule
 from rlctl.planning.plan import StagePlan
 from rlctl.runtime.experience.batch_builders import RolloutBatchSpec
+from rlctl.runtime.experience.explore import GenerationSpec
 from rlctl.runtime.experience.failures import Failures
-from rlctl.runtime.experience.selection import corrects, reads_old
+from rlctl.runtime.experience.samples import training_sampling
+from rlctl.runtime.experience.selection import corrects, needs_greedy, reads_old
 from rlctl.runtime.experience.shaping import ShapingSpec
 from rlctl.runtime.juicer.client import service_of
+from rlctl.runtime.schedules.scheduler import SchedulerSpec
 from rlctl.runtime.specs.trained import teaching_of
 
 
@@ -40,6 +43,32 @@ def old_is_current(config: Config, plan: StagePlan) -> bool:
     read_before = algorithm.kl_in_reward is not None or corrects(algorithm) or taught or reads_old(algorithm)
     recorded = algorithm.router_replay == "recompute"
     return algorithm.old_log_probs == "recompute" and single and not read_before and not recorded
+
+
+def generation_spec(config: Config, stage: str, stop_token_ids: tuple[int, ...]) -> GenerationSpec:
+    """Of what is generated to be trained on; ``stage`` is the name of the stage."""
+    seed = config.rollout.sampling.seed
+    return GenerationSpec(
+        stage=stage,
+        sampling=training_sampling(config.rollout, stop_token_ids),
+        prompts_per_step=config.batch.prompts_per_step,
+        responses_per_prompt=config.batch.responses_per_prompt,
+        oversampling=config.rollout.oversampling,
+        greedy=needs_greedy(config.algorithm),
+        seed=config.run.seed if seed is None else seed,
+    )
+
+
+def scheduler_spec(config: Config, generation: GenerationSpec) -> SchedulerSpec:
+    """Of the scheduler that streams these responses."""
+    return SchedulerSpec(
+        generation=generation,
+        in_order=rollout_schedule.in_order(config),
+        split_groups=config.rollout.split_groups,
+        max_running_prompts=config.rollout.max_running_prompts,
+        timeouts=config.rollout.timeouts,
+        reward_loop=config.reward_loop,
+    )
 
 
 def shaping_spec(config: Config) -> ShapingSpec:

@@ -12,13 +12,13 @@ import torch
 
 from rlctl.common.errors import RunError
 from rlctl.config import config_from
+from rlctl.planning.rollout_schedule import sync_schedule
 from rlctl.runtime.data.stream import Ordering, Stream
 from rlctl.runtime.experience.batch_builders import BuiltBatch, RolloutBatchBuilder
 from rlctl.runtime.experience.explore import Explorer
-from rlctl.runtime.experience.samples import training_sampling
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score
-from rlctl.runtime.specs.experience import rollout_batch_spec, shaping_spec
+from rlctl.runtime.specs.experience import generation_spec, rollout_batch_spec, shaping_spec
 from rlctl.runtime.types import Prompt, Request, Response, Sample
 
 PROMPTS = [Prompt(index=index, source="s", token_ids=(1, index), text="") for index in range(12)]
@@ -88,10 +88,9 @@ def gather_of(algorithm: dict[str, Any], **rollout: Any) -> tuple[RolloutBatchBu
     policy: Any = Trained()
     shaping = Shaping.of(shaping_spec(config))
     explorer = Explorer(
-        config=config,
-        stage="main",
+        spec=generation_spec(config, "main", ()),
+        schedule=sync_schedule(config),
         stream=Stream([PROMPTS], per_step=2, ordering=Ordering(order="sequential", last_batch="carry")),
-        sampling=training_sampling(config.rollout, ()),
         rollout=engine,
         rewards=judge,
         shaping=shaping,

@@ -11,6 +11,7 @@ import pytest
 
 from rlctl.common.errors import RunError
 from rlctl.config import config_from
+from rlctl.planning.rollout_schedule import sync_schedule
 from rlctl.runtime.buffers.files import FileBuffer
 from rlctl.runtime.experience.buffered import BufferReader, BufferWriter
 from rlctl.runtime.experience.samples import RolloutGroup
@@ -41,7 +42,7 @@ def filling(folder: Path, engines: Engines) -> BufferWriter:
     explorer: Any = SimpleNamespace(
         new_weights=lambda *_: nullcontext(), take=lambda step, phase: SimpleNamespace(kept=[], drawn=[], metrics={})
     )
-    return BufferWriter(config, explorer, FileBuffer(folder / "shared.jsonl", "me"), engines)  # type: ignore[arg-type]
+    return BufferWriter(sync_schedule(config), explorer, FileBuffer(folder / "shared.jsonl", "me"), engines)  # type: ignore[arg-type]
 
 
 def test_an_engine_in_the_place_of_a_lost_one_gets_the_weights_that_were_announced(tmp_path: Path) -> None:
@@ -89,7 +90,8 @@ def drained(folder: Path, rewards: list[tuple[float, float]], filters: list[Any]
         }
     )
     buffer = FileBuffer(folder / "groups.jsonl", "trainer")
-    return BufferReader(config, buffer, None, folder, Shaping.of(shaping_spec(config)), told.append)  # type: ignore[arg-type]
+    shaping = Shaping.of(shaping_spec(config))
+    return BufferReader(sync_schedule(config), buffer, None, folder, shaping, told.append)  # type: ignore[arg-type]
 
 
 EQUAL, APART = (1.0, 1.0), (0.0, 1.0)

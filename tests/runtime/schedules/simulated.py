@@ -9,13 +9,13 @@ from typing import Any
 
 from rlctl.config import Config, config_from
 from rlctl.runtime.data.stream import Ordering, Stream
-from rlctl.runtime.experience.samples import RolloutGroup, training_sampling
+from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.scheduler import Scheduler
-from rlctl.runtime.specs.experience import failures_of, shaping_spec
+from rlctl.runtime.specs.experience import failures_of, generation_spec, scheduler_spec, shaping_spec
 from rlctl.runtime.types import Prompt, Request, Response
 
 ROWS = 48
@@ -120,10 +120,8 @@ class Simulation:
     def __post_init__(self) -> None:
         self.draws = Draws(stream(self.config.batch.prompts_per_step))
         self.scheduler = Scheduler(
-            self.config,
-            "main",
+            scheduler_spec(self.config, generation_spec(self.config, "main", ())),
             self.draws,
-            training_sampling(self.config.rollout, ()),
             self.engines,
             score,
             Shaping.of(shaping_spec(self.config)),

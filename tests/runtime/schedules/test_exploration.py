@@ -13,7 +13,7 @@ import pytest
 
 from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.planning import rollout_schedule
+from rlctl.planning.rollout_schedule import sync_schedule
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.experience.explore import StepRollouts
 from rlctl.runtime.processes.calls import StopRequested
@@ -37,13 +37,13 @@ class Trainer:
         train_seconds: float = 0.0,
         capacity: int | None = None,
     ) -> None:
-        self.config, self.engines, self.train_seconds = config, engines, train_seconds
+        self.schedule, self.engines, self.train_seconds = sync_schedule(config), engines, train_seconds
         self.stop = threading.Event()
         self.buffer = MemoryBuffer(capacity=capacity, read_timeout=20.0, stopped=self.stop.is_set)
         simulation = Simulation(config, engines)
         simulation.scheduler._hand_on = lambda group: self.buffer.put([group])
         self.source = Exploration(
-            config,
+            self.schedule,
             simulation.scheduler,
             simulation.draws,
             self.buffer,
@@ -262,7 +262,7 @@ def test_training_says_when_it_waits_and_rollout_how_long_it_was_idle() -> None:
     trainer.source.close()
     assert WAIT in trainer.phases
     assert metrics["time/rollout_idle"] > 0.1
-    assert rollout_schedule.in_background(trainer.config)
+    assert trainer.schedule.in_background
 
 
 def test_further_prompts_beside_a_step_do_not_run_ahead_while_it_is_trained_on() -> None:
