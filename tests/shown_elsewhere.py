@@ -675,8 +675,3 @@ SHOWN_BY: dict[str, str] = {
         buffer<memory>.replay.cooldown buffer<sql>.replay.cooldown
     """,
 }
-WITHOUT_TEST = """
-    rewards[]<model>.on_error rewards[]<judge>.on_error rewards[]<sandbox>.on_error runtime.ray.namespace buffer<memory>.replay.priority
-    buffer<sql>.replay.priority
-"""
-"""Keys that take effect and that no test changes yet. A key leaves this list when a test shows it; none is added."""

@@ -358,21 +358,12 @@ def _ray(
             "rlctl needs Ray to run, but Ray is not installed", hint=packages.install(packages.RUNTIME)
         ) from error
     settings = config.runtime.ray
-    arguments: dict[str, Any] = {
-        "namespace": settings.namespace or plan.run,
-        "log_to_driver": False,
-        "logging_level": "error",
-        "configure_logging": False,
-        **_init_args(settings),
-    }
     address = address_to_join(settings.address) if settings.address else None
-    arguments["address"] = address or "local"
+    arguments = ray_arguments(settings, plan, address)
     if address is None:
         make_token_private()
-        arguments.setdefault("_temp_dir", str(private_folder() / "ray"))
         for name, value in OWN_RAY.items():
             os.environ.setdefault(name, value)
-        arguments |= {"include_dashboard": False, "num_cpus": settings.num_cpus or _cpus_needed(plan)}
     os.environ.setdefault("RAY_task_events_shutdown_flush_timeout_ms", "1000")  # 5 s for a head that is gone
     logging.getLogger("ray").setLevel(logging.ERROR)
     with log.open("a", buffering=1) as file, redirect_stdout(_WithoutRay(sys.stdout, file)):  # type: ignore[type-var]
@@ -399,6 +390,22 @@ def _ray(
         finally:
             with redirect_stdout(file):
                 ray.shutdown()
+
+
+def ray_arguments(settings: RaySettings, plan: Plan, address: str | None) -> dict[str, Any]:
+    """What Ray is initialized with, to join the cluster at ``address``, or to start one."""
+    arguments: dict[str, Any] = {
+        "namespace": settings.namespace or plan.run,
+        "log_to_driver": False,
+        "logging_level": "error",
+        "configure_logging": False,
+        **_init_args(settings),
+        "address": address or "local",
+    }
+    if address is None:
+        arguments.setdefault("_temp_dir", str(private_folder() / "ray"))
+        arguments |= {"include_dashboard": False, "num_cpus": settings.num_cpus or _cpus_needed(plan)}
+    return arguments
 
 
 def _init_args(settings: RaySettings) -> dict[str, Any]:
