@@ -46,7 +46,7 @@ from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.specs.data import data_spec, operator_spec
 from rlctl.runtime.specs.evaluation import held_out_spec
 from rlctl.runtime.specs.experience import check_service, check_skips, shaping_spec
-from rlctl.runtime.specs.served import agent_spec, check_auxiliary_engines, check_judges
+from rlctl.runtime.specs.served import agent_spec, check_served
 from rlctl.runtime.specs.trained import check_critic, critic_section, loss_spec
 from rlctl.runtime.stage_run import ENDLESS, Clock
 from rlctl.runtime.train.preflight import check_section, check_training, check_vision, left_off
@@ -82,12 +82,8 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> StageInputs
     config = stage.config
     if plan.role("reward"):
         _check_rewards(config)
-    judge = plan.role("judge")
-    if judge is not None:
-        check_judges(config, judge.engine)
-    auxiliary = plan.role("auxiliary")
-    if auxiliary is not None:
-        check_auxiliary_engines(config, auxiliary.engine)
+    for served in filter(None, (plan.role("judge"), plan.role("auxiliary"))):
+        check_served(config, served.role, served.engine)
     rollout = plan.role("rollout")
     if rollout is not None:
         _check_engine(config, rollout.engine)

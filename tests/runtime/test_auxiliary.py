@@ -25,7 +25,7 @@ from rlctl.planning import arithmetic
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.auxiliary import Auxiliary, Called, Clients, outside
 from rlctl.runtime.serving.serve import Service
-from rlctl.runtime.specs.served import auxiliary_config, auxiliary_spec, check_auxiliary_engines
+from rlctl.runtime.specs.served import auxiliary_config, auxiliary_spec, check_served
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.workers.auxiliary import AuxiliaryWorker
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
@@ -284,8 +284,10 @@ def test_a_judge_of_another_name_is_found_by_check(grader: str, reward: dict[str
 
 def test_the_built_in_engine_takes_no_settings(grader: str) -> None:
     model = {"path": grader, "name": "grader", "settings": {"block_size": 8}}
-    with pytest.raises(RunError, match="takes no settings"):
-        check_auxiliary_engines(config(grader, rollout={"auxiliary_models": [model]}), "transformers")
+    with pytest.raises(
+        RunError, match=r"the auxiliary model .* sets settings, which its engine, transformers, does not"
+    ):
+        check_served(config(grader, rollout={"auxiliary_models": [model]}), "auxiliary", "transformers")
 
 
 # In a run with Ray

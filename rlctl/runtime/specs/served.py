@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -109,31 +110,6 @@ def judge_config(config: Config, reward: JudgeReward, engine: str) -> Config:
     )
 
 
-def check_judges(config: Config, engine: str) -> None:
-    """Refuse judges that cannot be served here, before a worker that serves them is started.
-
-    Args:
-        config: the stage's config.
-        engine: the engine that the plan chose.
-
-    Raises:
-        RunError: vLLM does not take what it is handed, or a setting is not there.
-        MissingDependency: there is no vLLM.
-    """
-    for reward in arithmetic.served_judges(config).values():
-        judge_sampling(reward)
-        if engine == "vllm":
-            check_vllm(judge_config(config, reward, engine))
-        elif reward.engine_args or reward.tensor_parallel_size > 1:
-            what = "takes no engine_args" if reward.engine_args else "has one device"
-            raise RunError(
-                said(
-                    "the judge {name!r} is served by the transformers engine, which {what}", name=reward.name, what=what
-                ),
-                hint="set its engine to vllm, or omit them",
-            )
-
-
 def auxiliary_config(config: Config, model: AuxiliaryModel, engine: str) -> Config:
     """A config in which the model is what rolls out; it samples as the policy does."""
     rollout = replace(
@@ -146,26 +122,41 @@ def auxiliary_config(config: Config, model: AuxiliaryModel, engine: str) -> Conf
     return as_rollout(config, rollout, path=model.path, max_context_tokens=model.max_context_tokens, shared=shared)
 
 
-def check_auxiliary_engines(config: Config, engine: str) -> None:
-    """Refuse models that the engine cannot serve, before a worker is started.
+def check_served(config: Config, role: str, engine: str) -> None:
+    """Refuse models that cannot be served here, before a worker that serves them is started.
+
+    Args:
+        config: the stage's config.
+        role: ``judge`` or ``auxiliary``.
+        engine: the engine that the plan chose for it.
 
     Raises:
         RunError: vLLM does not take what it is handed, or the engine has no such setting.
         MissingDependency: there is no vLLM.
     """
-    for name, model in arithmetic.served_auxiliaries(config).items():
+    for model, key, made in _served(config, role, engine):
         if engine == "vllm":
-            check_vllm(auxiliary_config(config, model, engine))
-        elif model.settings or model.tensor_parallel_size > 1:
-            what = "takes no settings" if model.settings else "has one device"
+            check_vllm(made)
+            continue
+        refused = key or ("tensor_parallel_size" if made.rollout.parallel.tensor_parallel_size > 1 else "")
+        if refused:
             raise RunError(
-                said(
-                    "the auxiliary model {name!r} is served by the transformers engine, which {what}",
-                    name=name,
-                    what=what,
-                ),
-                hint="set its engine to vllm, or remove them",
+                said("{model} sets {key}, which its engine, transformers, does not support", model=model, key=refused),
+                hint=said("set its engine to vllm, or remove {key}", key=refused),
             )
+
+
+def _served(config: Config, role: str, engine: str) -> Iterator[tuple[str, str, Config]]:
+    """Each model of a role: what messages call it, the key with its engine's arguments if there are any, and a config in which
+    it is what rolls out."""
+    if role == "judge":
+        for reward in arithmetic.served_judges(config).values():
+            made = judge_config(config, reward, engine)
+            yield said("the judge {name!r}", name=reward.name), "engine_args" if reward.engine_args else "", made
+        return
+    for name, model in arithmetic.served_auxiliaries(config).items():
+        made = auxiliary_config(config, model, engine)
+        yield said("the auxiliary model {name!r}", name=name), "settings" if model.settings else "", made
 
 
 def as_rollout(

@@ -16,7 +16,7 @@ from rlctl.runtime.judges import Judges, SideBySide
 from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.roles import Rewards
-from rlctl.runtime.specs.served import check_judges, judge_config, judge_spec
+from rlctl.runtime.specs.served import check_served, judge_config, judge_spec
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.workers.judge import JudgeWorker, judge_sampling
 from rlctl.runtime.workers.reward import RewardWorker
@@ -171,11 +171,11 @@ def test_what_the_engine_is_made_with() -> None:
 def test_what_cannot_be_served_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlctl.runtime.rollout.vllm_arguments.argument_names", lambda: None)
     with pytest.raises(MissingDependency, match="vLLM is not installed"):
-        check_judges(config({"model": "org/judge", "engine": "vllm"}), "vllm")
-    with pytest.raises(RunError, match="no engine_args"):
-        check_judges(config({"model": "org/judge", "engine_args": {"block_size": 8}}), "transformers")
+        check_served(config({"model": "org/judge", "engine": "vllm"}), "judge", "vllm")
+    with pytest.raises(RunError, match=r"the judge .* sets engine_args, which its engine, transformers, does not"):
+        check_served(config({"model": "org/judge", "engine_args": {"block_size": 8}}), "judge", "transformers")
     with pytest.raises(RunError, match="has the sampling setting frequency_penalty, which rlctl does not support"):
-        check_judges(config({"model": "org/judge", "sampling": {"frequency_penalty": 1.0}}), "transformers")
+        check_served(config({"model": "org/judge", "sampling": {"frequency_penalty": 1.0}}), "judge", "transformers")
     (reward,) = config({"model": "j", "sampling": {"max_completion_tokens": 4, "stop": "x", "n": 1}}).rewards
     assert judge_sampling(reward) == {"max_tokens": 4, "stop": ("x",)}  # type: ignore[arg-type]
     problems = [found.code for found in check(config({}))]
