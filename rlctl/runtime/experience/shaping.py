@@ -37,15 +37,15 @@ from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
 from rlctl.runtime.algorithms.divergence import WHOLE_KL
-from rlctl.runtime.algorithms.packed import marked, spread
 from rlctl.runtime.algorithms.value_loss import explained_variance
+from rlctl.runtime.experience.counted_tokens import CountedTokens
 from rlctl.runtime.experience.operators import Operators
 from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.selection import corrects_before_loss, estimator_of, has_weights, reward_parts
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import texts_of
 from rlctl.runtime.seeds import derive_seed
-from rlctl.runtime.types import Response, Sample, Turn, trajectories_of
+from rlctl.runtime.types import Response, Sample, Turn
 
 _SHAPED, _SCORE, _RIGHT = {"reward", "seq_reward", "seq_final_reward"}, {"score"}, {"acc", "accuracy"}
 """Names of what a filter compares: the reward with its length penalties, without them, whether the answer is right."""
@@ -226,7 +226,7 @@ class Shaping:
         """
         if not samples:
             return {}
-        packed = _Packed(samples)
+        packed = CountedTokens(samples)
         weights, passed, metrics = self._corrected(packed)
         kept = self._kept_responses(answered)
         trained = passed & torch.repeat_interleave(kept, packed.lengths)
@@ -274,7 +274,7 @@ class Shaping:
         seed = derive_seed(self.spec.seed, "preference-feedback", step)
         return [samples[index] for index in feedback.drawn_anew(weights, seed)]
 
-    def _corrected(self, packed: _Packed) -> tuple[Tensor, Tensor, dict[str, float]]:
+    def _corrected(self, packed: CountedTokens) -> tuple[Tensor, Tensor, dict[str, float]]:
         """Weight of every token, whether it is kept, and metrics, by the old policy's log-probs."""
         ones, every = torch.ones(packed.count), torch.ones(packed.count, dtype=torch.bool)
         chosen = self.spec.algorithm.rollout_correction
@@ -326,7 +326,7 @@ class Shaping:
 
     def _advantages(
         self,
-        packed: _Packed,
+        packed: CountedTokens,
         answered: Sequence[RolloutGroup],
         indices: list[int],
         trained: Tensor,
@@ -407,7 +407,9 @@ class Shaping:
             if agent.credit.turns == "own" and arithmetic.credit_of(agent) != "function"
         )
 
-    def _by_turns(self, packed: _Packed, answered: Sequence[RolloutGroup], indices: list[int]) -> dict[str, Tensor]:
+    def _by_turns(
+        self, packed: CountedTokens, answered: Sequence[RolloutGroup], indices: list[int]
+    ) -> dict[str, Tensor]:
         """The turns of some responses, as ``algorithms.turns`` has them, and what a response without turns is there."""
         lengths, states = packed.lengths.tolist(), dict[str, int]()
         owners = [(item.prompt, response) for item in answered for response in item.responses]
@@ -474,7 +476,7 @@ class Shaping:
         return torch.tensor([[_part(scores[i], name) for i in indices] for name in names]) if names else None
 
     def _reward_kl(
-        self, packed: _Packed, tokens: Tensor | slice, lengths: Tensor, metrics: dict[str, float]
+        self, packed: CountedTokens, tokens: Tensor | slice, lengths: Tensor, metrics: dict[str, float]
     ) -> Tensor | None:
         """The coefficient times the KL to the reference, [N]; None where the reward has none. Moves the coefficient."""
         chosen = self.spec.algorithm.kl_in_reward
@@ -492,7 +494,7 @@ class Shaping:
         metrics.setdefault("reward/kl_coefficient", coefficient)
         return coefficient * values
 
-    def _weighted(self, weights: Tensor, packed: _Packed, answered: Sequence[RolloutGroup]) -> Tensor:
+    def _weighted(self, weights: Tensor, packed: CountedTokens, answered: Sequence[RolloutGroup]) -> Tensor:
         """Token weights times the weights of their responses. [N].
 
         Raises:
@@ -508,58 +510,6 @@ class Shaping:
         if chosen.length:
             result = result * filters.length_weights(packed.lengths.float())
         return weights * torch.repeat_interleave(filters.mean_one(result), packed.lengths)
-
-
-class _Packed:
-    """The counted tokens of samples as one tensor, sequence after sequence, as ``algorithms.packed`` has them.
-
-    A trajectory is one sequence, whatever number of samples it has: estimators and statistics see each trajectory once.
-    """
-
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        self._samples = samples
-        self._sizes = [len(sample) for sample in samples]
-        self._mask = torch.cat([sample.mask for sample in samples])
-        by_sample = marked(self._mask, torch.tensor(self._sizes))
-        self.owners = trajectories_of(samples)
-        owners = torch.tensor(self.owners)
-        self.lengths = by_sample.new_zeros(self.owners[-1] + 1).index_add(0, owners, by_sample)
-        self.count = int(self.lengths.sum())
-        self._starts = self.lengths.cumsum(0) - self.lengths
-
-    def read(self, column: str) -> Tensor:
-        """A column, [N]."""
-        return torch.cat([sample.columns[column] for sample in self._samples])[self._mask]
-
-    def write(self, column: str, values: Tensor) -> None:
-        """Set a column of every sample from [N]; 0 where no token is counted."""
-        whole = torch.zeros(len(self._mask)).masked_scatter(self._mask, values)
-        for sample, part in zip(self._samples, whole.split(self._sizes), strict=True):
-            sample.columns[column] = part
-
-    def narrow(self, kept: Tensor) -> None:
-        """Count only the tokens that are marked, bool [N]."""
-        whole = self._mask.masked_scatter(self._mask, kept)
-        for sample, part in zip(self._samples, whole.split(self._sizes), strict=True):
-            sample.mask = part
-
-    def tokens_of(self, indices: list[int]) -> Tensor | slice:
-        """The places in [N] of the tokens of some samples, in order."""
-        if len(indices) == len(self.lengths):
-            return slice(None)
-        lengths, starts = self.lengths[indices], self._starts[indices]
-        return torch.arange(int(lengths.sum())) + spread(starts - lengths.cumsum(0) + lengths, lengths)
-
-    def segments(self) -> Tensor:
-        """The lengths of all runs of counted tokens, sample after sample. [S]."""
-        return torch.bincount(self.runs())
-
-    def runs(self) -> Tensor:
-        """The number of each token's run of counted tokens. int64 [N]."""
-        before = self._mask.roll(1)
-        before[torch.tensor([0, *self._sizes[:-1]]).cumsum(0)] = False
-        begins = self._mask & ~before
-        return begins.cumsum(0)[self._mask] - 1
 
 
 _OF_TURNS = {
