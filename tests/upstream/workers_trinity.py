@@ -45,10 +45,10 @@ def _first_task(taskset: Any, judges: int) -> None:
 
 
 def _trainer(config: Any) -> None:
-    """As verl's ``TrainingWorker.train_mini_batch``."""
+    """As verl's ``TrainingWorker.train_mini_batch``; what ``too_few`` tells comes before it."""
     actor, share = _shape(config)
-    ranks = config.cluster.trainer_gpu_num // share
-    if ranks and actor.ppo_mini_batch_size % ranks:
+    ranks, rest = divmod(config.cluster.trainer_gpu_num, share)
+    if not rest and actor.ppo_mini_batch_size % ranks:
         raise ValueError(f"Got mini_batch_size={actor.ppo_mini_batch_size} and {ranks} data-parallel ranks")
 
 
