@@ -137,12 +137,12 @@ def told(**found: Any) -> None:
 
 
 def decode(size: str, device: str, prompts: int, tokens: int) -> None:
-    """Decode with vLLM through rlctl and bare, each in its own process, in turns."""
+    """Decode with vLLM through rlctl and bare, each in its own process; on a CPU, which others may use too, in several turns."""
     speeds: dict[str, list[float]] = {"through rlctl": [], "bare": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_model(folder, size)
-        for _ in range(3):
+        for _ in range(1 if device == "cuda" else 3):  # vLLM takes more than a minute to start on a GPU
             for side, found in speeds.items():
                 command = [sys.executable, str(HERE / "gpu.py"), "--run", f"decode {side}", "--folder", name]
                 command += ["--device", device, "--prompts", str(prompts), "--tokens", str(tokens)]
@@ -153,8 +153,8 @@ def decode(size: str, device: str, prompts: int, tokens: int) -> None:
 
 
 def decode_once(side: str, folder: str, device: str, prompts: int, tokens: int) -> None:
-    """Tokens per second of one side, after a warm-up of the same requests; on a CPU per second of processor time, as others may
-    use it too."""
+    """Tokens per second of one side, the median of three rounds after a warm-up of the same requests; on a CPU per second of
+    processor time."""
     import torch
 
     from rlctl.config import config_from
@@ -195,9 +195,12 @@ def decode_once(side: str, folder: str, device: str, prompts: int, tokens: int) 
 
     clock = time.process_time if device == "cpu" else time.perf_counter
     work()
-    began = clock()
-    work()
-    told(**{"tokens/s": prompts * 8 * tokens / (clock() - began)})
+    seconds = []
+    for _ in range(3):
+        began = clock()
+        work()
+        seconds.append(clock() - began)
+    told(**{"tokens/s": prompts * 8 * tokens / median(seconds)})
 
 
 def grpo(name: str, size: str, steps: int = 6) -> None:
