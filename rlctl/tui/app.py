@@ -15,7 +15,7 @@ from rich import _wrap
 from textual import _ansi_sequences, on, work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.events import Event, Key, Paste
+from textual.events import Event, Key, MouseEvent, Paste
 from textual.filter import LineFilter
 from textual.message import Message
 from textual.screen import Screen
@@ -234,6 +234,8 @@ class RlctlApp(App[RlctlError]):
         """
         if self._tidying is not None and isinstance(event, Key):
             self._tidying.reset()
+        if isinstance(event, MouseEvent) and self._is_on_removed(event):
+            return
         if not isinstance(event, (Key, Paste)):
             await super().on_event(event)
         elif event.is_forwarded:
@@ -248,6 +250,13 @@ class RlctlApp(App[RlctlError]):
             self._held.append(event)
         else:
             await self._take(event)
+
+    def _is_on_removed(self, event: MouseEvent) -> bool:
+        """Whether the mouse is on what was removed and is seen until the next frame: Textual fails on a press there."""
+        if event.is_forwarded:
+            return False
+        widget, _ = self.screen.get_widget_and_offset_at(event.x, event.y)
+        return widget is not None and not widget.is_attached
 
     async def _take(self, event: Key | Paste) -> None:
         focused = self.focused

@@ -112,6 +112,21 @@ def test_a_letter_jumps_to_what_it_stands_on(file: Path, by: str) -> None:
     drive(RlctlApp(session=Session.open(file)), act)
 
 
+def test_a_click_on_what_was_just_removed_does_nothing(file: Path) -> None:
+    """A click on a section and one on the form that it replaces, before the new one is drawn."""
+
+    async def act(screen: Any, pilot: Any) -> None:
+        row = screen.query(FieldRow).first()
+        x, y = row.region.x + 4, row.region.y
+        with pilot.app.batch_update():
+            await row.remove()
+            await pilot.app.on_event(events.MouseDown(None, x, y, 0, 0, 1, False, False, False, x, y))
+        await settled(screen, pilot)
+        assert pilot.app.screen is screen
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
 def test_a_letter_opens_a_tab(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         beside = screen.query_one("#beside", TabbedContent)
