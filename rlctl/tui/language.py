@@ -26,8 +26,9 @@ def shortened(text: str, cells: int) -> str:
     """The text without its middle where it is wider than that."""
     if cell_len(text) <= cells:
         return text
-    head, tail = text, text
-    while cell_len(head) + cell_len(tail) + 1 > max(cells, 3):
+    room = max(cells, 3)
+    head, tail = text[:room], text[-room:]
+    while cell_len(head) + cell_len(tail) + 1 > room:
         if cell_len(head) >= cell_len(tail):
             head = head[:-1]
         else:

@@ -10,6 +10,7 @@ import re
 import string
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from rlctl.common.report_lines import Cause
 from rlctl.config import Config, chinese, config_from
 from rlctl.config.inspect import walk
 from rlctl.runtime.reporting.metrics import METRICS
-from rlctl.tui.language import WORD
+from rlctl.tui.language import WORD, shortened
 from rlctl.tui.panes import findings
 from rlctl.tui.screens.monitor import PANES
 from rlctl.tui.widgets.pages import numbered
@@ -134,6 +135,14 @@ def test_layouts_hold_where_characters_take_two_cells(pages: dict[str, dict[str,
     for line in pages["start"]["list"].splitlines():
         if line.startswith("▊"):
             assert cell_len(line) == 78, "boxes close"
+
+
+def test_a_pasted_text_is_shortened_in_no_time() -> None:
+    """Cutting one character after another off 5,000 took seconds, and the app stood still meanwhile."""
+    began = time.process_time()
+    assert shortened("数学" * 50_000, 11) == "数学…学数学"
+    assert shortened("abcdef", 0) == "a…f"
+    assert time.process_time() - began < 5
 
 
 def test_lines_of_chinese_are_broken_between_characters(monkeypatch: pytest.MonkeyPatch) -> None:
