@@ -16,7 +16,7 @@ from rlctl.checks import check, of_reading
 from rlctl.common.errors import ConfigError, DocumentError, RlctlError, TranslationError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages.reasons import said, together
-from rlctl.common.report import Finding, Level, Report
+from rlctl.common.report import Finding, Fix, Level, Report
 from rlctl.config import Config, Loaded, put, put_at, resolve_stages, set_keys, to_plain
 from rlctl.config.chinese import in_words
 from rlctl.config.fields import Choice
@@ -31,6 +31,9 @@ from rlctl.translation.advice import expressible_fixes
 from rlctl.translation.difference import Difference, differences
 from rlctl.translation.sources import is_script
 from rlctl.translation.translate import Translation, check_facts, read_document, read_input, translate_loaded
+
+GUESSES = 3
+"""How often the value that keeps a key of the file is guessed, each time from what the last guess gave."""
 
 
 class FileChangedError(RlctlError):
@@ -442,16 +445,26 @@ class Session:
                 yield SideEffect(key, was, after, path, value, self._value_to_keep(key, was, after, path, value))
 
     def _value_to_keep(self, key: str, was: Any, after: Any, path: KeyPath, value: Any) -> Any:
-        """The value of a canonical key with which a key of the file does not change: found in proportion, and tried."""
-        if not all(type(number) is int and number > 0 for number in (was, after, value)) or value * was % after:
-            return None
-        wanted = value * was // after
-        try:
-            found = self._edited(_with(self.loaded, path, wanted))
-        except ConfigError:  # the key takes no such value
-            return None
-        is_kept = found is not None and self._values_in(found.text).get(key, (None, ()))[0] == was
-        return wanted if is_kept else None
+        """The value of a canonical key with which a key of the file does not change.
+
+        It is guessed in proportion and tried; the file's key may be a rounded number, so that what the file then says counts.
+        """
+        now, wanted = after, value
+        for _ in range(GUESSES):
+            if not all(type(number) is int and number > 0 for number in (was, now, wanted)):
+                return None
+            wanted = max(1, round(wanted * was / now))
+            try:
+                found = self._edited(_with(self.loaded, path, wanted))
+            except ConfigError:  # the key takes no such value
+                return None
+            if found is None:
+                return None
+            loaded, report = self._read(found.text, self.place, self.dialect)
+            now = next((entry.value for entry in report.accounting if entry.key == key), None)
+            if now == was:
+                return value_at(loaded.config, path)
+        return None
 
     def _values_in(self, text: str) -> dict[str, tuple[Any, Sequence[tuple[str, Any]]]]:
         """The value of each of the dialect's keys in a text, with the canonical keys that it sets."""
@@ -467,6 +480,23 @@ class Session:
         loaded, found = self.loaded, self._written_for(path, dialect)
         lost = self._unsaid_by(found.text, path, dialect or self.dialect)
         return Draft(found.text, loaded, lost, found.disconnected, found.also)
+
+    def keeping_fixes(self, finding: Finding) -> dict[Fix, SideEffect]:
+        """Fixes of a finding with which a key of the file that saving would change stays as it is."""
+        try:
+            effects = self.draft().side_effects
+        except RlctlError:
+            return {}
+        keys = {key for key, _ in finding.fixes}
+        found = {(one.path, one.value_to_keep_key): one for one in effects if one.path in keys}
+        return {fix: one for fix, one in found.items() if fix[1] is not None and self._is_fixed_by(finding, fix)}
+
+    def _is_fixed_by(self, finding: Finding, fix: Fix) -> bool:
+        try:
+            config = _with(self.loaded, *fix).config
+        except ConfigError:
+            return False
+        return not any((other.code, other.key) == (finding.code, finding.key) for other in check(config))
 
     def undo_side_effects(self, draft: Draft) -> None:
         """Take the values with which the file's keys do not change, as one change that can be undone.

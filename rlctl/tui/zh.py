@@ -136,7 +136,10 @@ ZH: dict[str, str] = {
         "为使配置的其余部分保持不变，保存时还会修改这些键：\n{lines}"
     ),
     "Save these changes, too": "一并保存这些修改",
-    "Keep the file's values and set {kept}": "保留文件中的原值，并设置 {kept}",
+    "reading what saving would change...": "正在确认保存会改动哪些内容……",
+    "keeps {key} = {value}": "保持 {key} = {value}",
+    "Keep {values} and set {kept}": "保留 {values}，并设置 {kept}",
+    "{key} cannot stay {value}: no value of {path} means it now": "{key} 无法保持为 {value}：{path} 现在没有对应的取值",
     "every key": "每个键的去向",
     "mean {reward}": "均值 {reward}",
     "mean {reward}, all equal": "均值 {reward}，全部相同",

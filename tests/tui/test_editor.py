@@ -106,6 +106,21 @@ def test_undo_and_redo_by_key(file: Path) -> None:
     drive(RlctlApp(session=Session.open(file)), act)
 
 
+def test_the_message_of_an_undo_is_short_however_long_the_value_was(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("run", "name"))
+        await pilot.pause()
+        row(screen, "run.name").query_one(Input).value = "x" * 5000
+        await settled(screen, pilot)
+        await pilot.press("ctrl+z")
+        await settled(screen, pilot)
+        [told] = [note.message for note in screen.app._notifications]
+        assert told.startswith("undone: run.name = 'xxx")
+        assert len(told) < 200
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
 def test_another_option_brings_its_own_fields(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await screen.jump(("algorithm", "objective"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from rlctl.tui.app import RlctlApp
 from rlctl.tui.dialogs.ask import ChooseScreen, Tick
 from rlctl.tui.dialogs.save_as import SaveAsScreen
 from rlctl.tui.screens.editor import EditorScreen
+from rlctl.tui.widgets.field_row import FieldRow
 from tests.tui.conftest import drive, settled, text, text_of
 
 FILE = """\
@@ -85,6 +87,35 @@ def test_nothing_is_written_before_the_answer(file: Path) -> None:
 
     drive(RlctlApp(session=Session.open(file)), act)
     assert file.read_text() == FILE.replace("size: 32", "size: 57")
+
+
+def test_the_cursor_stays_when_the_file_says_otherwise(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(parse_dotted(MINI))
+        await pilot.press("escape")
+        await change(screen, pilot, MINI, 400)
+        await asked(pilot, "ctrl+s")
+        await pilot.press("t")
+        await until(pilot, lambda: not screen.session.is_changed)
+        await settled(screen, pilot)
+        assert isinstance(screen.focused, FieldRow)
+        assert screen.focused.view.path == parse_dotted(MINI)
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_save_that_takes_long_says_so(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_go, drafted = threading.Event(), Session.draft
+    monkeypatch.setattr(Session, "draft", lambda session: (may_go.wait(PATIENCE), drafted(session))[1])
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await change(screen, pilot, "data.seed", 5)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "reading what saving" in "".join(note.message for note in pilot.app._notifications))
+        may_go.set()
+        await until(pilot, lambda: not screen.session.is_changed)
+
+    drive(RlctlApp(session=Session.open(file)), act)
 
 
 def test_values_that_the_user_keeps_are_not_asked_about_twice(file: Path) -> None:
@@ -156,7 +187,8 @@ def test_saving_asks_before_it_changes_a_key_that_was_not_edited(file: Path) -> 
         await change(screen, pilot, "batch.responses_per_prompt", 14)
         asking = await asked(pilot, "ctrl+s")
         assert f"actor_rollout_ref.actor.ppo_mini_batch_size: 32 → 16   ({MINI} = 224)" in asking.question
-        assert [key for key, _ in asking.answers] == ["s", "k", "c"]
+        assert [key for key, _ in asking.answers] == ["k", "s", "c"]
+        assert asking.answers[0][1] == f"Keep 32 and set {MINI} = 448"
         await pilot.press("escape")
         await until(pilot, lambda: pilot.app.screen is screen)
         assert file.read_text() == FILE
@@ -185,3 +217,42 @@ def test_a_value_that_the_canonical_key_does_not_take_is_not_offered(
     assert [effect.value_to_keep_key for effect in session.draft().side_effects] == [448]
     monkeypatch.setattr("rlctl.editing.session._with", refuse)
     assert [effect.value_to_keep_key for effect in session.draft().side_effects] == [None]
+
+
+def test_saving_says_which_key_cannot_stay(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "_value_to_keep", lambda *_: None)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await change(screen, pilot, "batch.responses_per_prompt", 14)
+        asking = await asked(pilot, "ctrl+s")
+        assert f"ppo_mini_batch_size cannot stay 32: no value of {MINI} means it now" in asking.question
+        assert [key for key, _ in asking.answers] == ["s", "c"]
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+@pytest.mark.parametrize(("responses", "kept"), [(5, 160), (8, 256), (13, 416), (1, 32), (300, 9600)])
+def test_a_key_of_the_file_can_stay_if_its_new_value_would_be_rounded(file: Path, responses: int, kept: int) -> None:
+    """224 responses are 44.8 prompts of 5 responses, and the file counts whole prompts."""
+    session = Session.open(file)
+    session.set(("batch", "responses_per_prompt"), responses)
+    [effect] = session.draft().side_effects
+    assert (effect.before, effect.value_to_keep_key) == (32, kept)
+    session.undo_side_effects(session.draft())
+    assert session.text() == FILE.replace("n: 7", f"n: {responses}")
+
+
+def test_a_fix_that_keeps_a_key_of_the_file_is_offered(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await change(screen, pilot, "batch.responses_per_prompt", 16)
+        await pilot.press("2", "down")
+        asking = await asked(pilot, "f")
+        assert [text for _, text in asking.answers] == [
+            f"{MINI} = 192",
+            f"{MINI} = 256",
+            f"{MINI} = 512   keeps ppo_mini_batch_size = 32",
+        ]
+        await pilot.press("3")
+        await until(pilot, lambda: screen.session.config.batch.mini_batch_responses == 512)
+
+    drive(RlctlApp(session=Session.open(file)), act)

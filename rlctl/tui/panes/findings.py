@@ -14,6 +14,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from rlctl.checks import elsewhere
+from rlctl.checks.hints import shown
 from rlctl.common.errors import RlctlError
 from rlctl.common.language import later
 from rlctl.common.messages import has, text
@@ -193,11 +194,12 @@ def _text(cause: Cause) -> str:
     if item.at is not None and len({each.at for each in cause.findings}) == 1:
         place = f"  [$text-muted]{escape(str(item.at))}[/]"
     message, advice = _said(cause)
-    hint = f"\n  [$text-muted]{escape(advice)}[/]" if advice else ""
+    key = "[b]f[/b]: " if _says(advice, item) else ""
+    hint = f"\n  {key}[$text-muted]{escape(advice)}[/]" if advice else ""
     if way := _way(item):
         hint += f"\n  [b]{escape(way)}[/b]"
     told = f"{item.key}: {message}" if item.key and item.key not in message and len(cause.findings) == 1 else message
-    return f"{MARKS[item.level]} {escape(told)}{place}{hint}{_fixes(item)}"
+    return f"{MARKS[item.level]} {escape(told)}{place}{hint}{'' if key else _fixes(item)}"
 
 
 def _said(cause: Cause) -> tuple[str, str]:
@@ -215,6 +217,11 @@ def _way(item: Finding) -> str:
     if item.option.startswith("--env"):
         return say("to change it, start the app with {option}").format(option=item.option)
     return ""
+
+
+def _says(advice: str, item: Finding) -> bool:
+    """Whether an advice has the values that fix a finding, each with its key."""
+    return bool(item.fixes) and all(dotted(key) in advice and shown(value) in advice for key, value in item.fixes)
 
 
 def _fixes(item: Finding) -> str:

@@ -22,12 +22,12 @@ from textual.timer import Timer
 from textual.widgets import Button, Input, OptionList, Static, TabbedContent, TabPane, TextArea
 
 from rlctl.common.errors import ConfigError, RlctlError
-from rlctl.common.report import Finding, Level
+from rlctl.common.report import Finding, Fix, Level
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing import recovery
 from rlctl.editing.fields import FieldView, Form, search
 from rlctl.editing.naming import all_names, inner_names
-from rlctl.editing.session import Change, Session
+from rlctl.editing.session import Change, Session, SideEffect
 from rlctl.editing.stage_fields import StageForm
 from rlctl.editing.values import NULL, value_of
 from rlctl.planning.batch_table import rows_by_stage
@@ -53,6 +53,8 @@ BESIDE_TITLE = 4
 """Cells of the head that are its padding, and what stands between title and counts."""
 GLANCE = (160, 48)
 """Columns and lines of the smallest terminal that shows the plan under the help."""
+TOLD = 160
+"""Most cells of a change that a message names."""
 RESULTS = 40
 """Most fields that a search shows."""
 TABS = (
@@ -614,14 +616,23 @@ class EditorScreen(EditorFiles):
         fixes = message.finding.fixes
         if self.readonly:
             self.notify(say("opened to read only"), severity="warning")
-        elif len(fixes) == 1:
+        elif len(fixes) == 1 and not self.session.is_changed:
             self._apply(Change(*fixes[0]))
         else:
-            answers = [(str(n), f"{dotted(key)} = {value!r}") for n, (key, value) in enumerate(fixes, start=1)]
-            self.app.push_screen(
-                ChooseScreen(message.finding.message, answers),
-                lambda answer: self._apply(Change(*fixes[int(answer) - 1])) if answer else None,
-            )
+            self.run_worker(self._ask_fix(message.finding), group="fix", exclusive=True)
+
+    async def _ask_fix(self, finding: Finding) -> None:
+        """Offer the values that fix a finding, with the one that keeps a key of the file as it was."""
+        keeping = await asyncio.to_thread(self.session.keeping_fixes, finding)
+        fixes = list(dict.fromkeys([*finding.fixes, *keeping]))
+        if len(fixes) == 1:
+            self._apply(Change(*fixes[0]))
+            return
+        answers = [(str(number), _fix(fix, keeping.get(fix))) for number, fix in enumerate(fixes, start=1)]
+        self.app.push_screen(
+            ChooseScreen(finding.message, answers),
+            lambda answer: self._apply(Change(*fixes[int(answer) - 1])) if answer else None,
+        )
 
     def _apply(self, change: Change) -> None:
         try:
@@ -634,7 +645,7 @@ class EditorScreen(EditorFiles):
     async def _done(self, change: Change, told: str) -> None:
         """Show a change that was not typed: its field, where it is in sight."""
         self.renew(discard_typed=True)
-        self.notify(told.format(label=change.label), markup=False)
+        self.notify(told.format(label=shortened(change.label, TOLD)), markup=False)
         if [row.view.path for row in self.rows] != [view.path for view in self._wanted()[0]]:
             await self._show_form()
 
@@ -643,7 +654,7 @@ class EditorScreen(EditorFiles):
         shown = [row.view.path for row in self.rows]
         focused = self.focused is not None and bool(self.query("#form").first().query("*:focus"))
         self.renew(discard_typed=True)
-        self.notify(told.format(label=change.label), markup=False)
+        self.notify(told.format(label=shortened(change.label, TOLD)), markup=False)
         if change.path and change.path not in shown:
             await self.jump(change.path)
         elif shown != [view.path for view in self._wanted()[0]]:
@@ -798,5 +809,19 @@ class EditorScreen(EditorFiles):
 
     async def show_again(self) -> None:
         """Show the whole form again, as after another text was taken."""
+        at = next((row.view.path for row in self.rows if row.has_focus or row.is_edited), None)
         self.renew(discard_typed=True)
         await self._show_form()
+        for row in self.rows:
+            if row.view.path == at:
+                row.focus()
+
+
+def _fix(fix: Fix, keeping: SideEffect | None) -> str:
+    """A value that fixes a finding, with the key of the file that it keeps."""
+    key, value = fix
+    told = f"{dotted(key)} = {value!r}"
+    if keeping is None:
+        return told
+    kept = say("keeps {key} = {value}").format(key=keeping.key.rpartition(".")[2], value=keeping.before)
+    return f"{told}   {kept}"

@@ -38,6 +38,8 @@ from rlctl.tui.widgets.section_tree import SectionTree
 
 LOOK_SECONDS = 2.0
 """How often the file is looked at."""
+SLOW_SECONDS = 0.7
+"""How long a save is silent."""
 LONGEST = 60
 """Most cells of a value in a list of changes."""
 LINES = 200
@@ -255,10 +257,14 @@ class EditorFiles(Page):
 
     async def _drafted(self, writing: Writing) -> None:
         async with self._drafting:  # in order: after a save under another name, this file is another one
+            told = say("reading what saving would change...")
+            slow = self.set_timer(SLOW_SECONDS, lambda: self.notify(told))
             try:
                 found: Draft | RlctlError = await asyncio.to_thread(writing.make)
             except RlctlError as error:
                 found = error
+            finally:
+                slow.stop()
             self.post_message(self.Drafted(found, writing))
 
     def on_editor_files_drafted(self, message: Drafted) -> None:
@@ -311,11 +317,12 @@ class EditorFiles(Page):
             f"  {one.key}: {one.before} → {one.after}   ({dotted(one.path)} = {one.value})"
             for one in draft.side_effects
         )
-        found = ((dotted(one.path), one.value_to_keep_key) for one in draft.side_effects)
-        kept = ", ".join(f"{key} = {value}" for key, value in found if value is not None)
+        kept = [one for one in draft.side_effects if one.value_to_keep_key is not None]
+        values = ", ".join(str(one.before) for one in kept)
+        wanted = ", ".join(f"{dotted(one.path)} = {one.value_to_keep_key}" for one in kept)
         answers = [
+            *([("k", say("Keep {values} and set {kept}").format(values=values, kept=wanted))] if kept else []),
             ("s", say("Save these changes, too")),
-            *([("k", say("Keep the file's values and set {kept}").format(kept=kept))] if kept else []),
             ("c", say("Do not save")),
         ]
 
@@ -331,8 +338,17 @@ class EditorFiles(Page):
                 self.renew(discard_typed=True)
                 self._prepare(writing)
 
-        told = say("Saving also changes these keys, so that the rest of the config does not change:\n{lines}")
-        self.app.push_screen(ChooseScreen(redacted(told.format(lines=lines)), answers), answered)
+        question = say("Saving also changes these keys, so that the rest of the config does not change:\n{lines}")
+        cannot = say("{key} cannot stay {value}: no value of {path} means it now")
+        told = [
+            question.format(lines=lines),
+            *(
+                cannot.format(key=one.key, value=one.before, path=dotted(one.path))
+                for one in draft.side_effects
+                if one.value_to_keep_key is None
+            ),
+        ]
+        self.app.push_screen(ChooseScreen(redacted("\n".join(told)), answers), answered)
 
     def _ask_lost(self, draft: Draft, writing: Writing) -> None:
         """Ask before a file is written that says something else than the config."""
