@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -36,8 +37,16 @@ GUESSES = 3
 """How often the value that keeps a key of the file is guessed, each time from what the last guess gave."""
 
 
-class FileChangedError(RlctlError):
+class SaveOverError(RlctlError):
+    """The file is not to be written without a question."""
+
+
+class FileChangedError(SaveOverError):
     """The file is another one than was read: somebody else wrote it meanwhile."""
+
+
+class FileProtectedError(SaveOverError):
+    """The file's mode lets nobody write it, or not this user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -609,11 +618,12 @@ class Session:
 
         Args:
             draft: what to write, where that is known; it is made again if the config was changed since.
-            force: also over what somebody else wrote there since.
+            force: also over what somebody else wrote there since, and over a write-protected file.
 
         Raises:
             UsageError: there is no file yet, or the dialect cannot say the config.
             FileChangedError: somebody else wrote the file meanwhile.
+            FileProtectedError: the file is write-protected.
             DocumentError: it cannot be written.
         """
         if self.file is None:
@@ -622,6 +632,11 @@ class Session:
             raise FileChangedError(
                 said("{path} was changed by another program since it was opened", path=self.file.path),
                 hint="open it again, save under another name, or save over it",
+            )
+        if not force and _is_protected(self.file.path):
+            raise FileProtectedError(
+                said("{path} is write-protected", path=self.file.path),
+                hint="save under another name, or save over it",
             )
         text = draft.text if draft is not None and draft.loaded is self.loaded else self.text()
         write_atomic(self.file.path, text, force=True)
@@ -711,6 +726,11 @@ def without_at(stage: Any, path: KeyPath) -> Any:
     left = without_at(stage[key], rest) if rest else {}
     others = {name: item for name, item in stage.items() if name != key}
     return {**others, key: left} if left else others
+
+
+def _is_protected(path: Path) -> bool:
+    """Whether a file was made read-only, which replacing it would ignore; for root the mode alone tells."""
+    return path.exists() and not (os.access(path, os.W_OK) and path.stat().st_mode & 0o222)
 
 
 def _with(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
@@ -809,4 +829,4 @@ def _silence(dialect: str) -> Config:
     return Config() if loaded is None else loaded.config
 
 
-__all__ = ["Change", "Draft", "FileChangedError", "OnDisk", "Session"]
+__all__ = ["Change", "Draft", "FileChangedError", "FileProtectedError", "OnDisk", "SaveOverError", "Session"]

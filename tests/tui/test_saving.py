@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from textual.widgets import Input, Select
 
-from rlctl.common.errors import ConfigError
+from rlctl.common.errors import ConfigError, DocumentError
 from rlctl.documents import parse_dotted
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
-from rlctl.tui.dialogs.ask import ChooseScreen, Tick
+from rlctl.tui.dialogs.ask import AskScreen, ChooseScreen, Tick
 from rlctl.tui.dialogs.save_as import SaveAsScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.widgets.field_row import FieldRow
@@ -87,6 +87,41 @@ def test_nothing_is_written_before_the_answer(file: Path) -> None:
 
     drive(RlctlApp(session=Session.open(file)), act)
     assert file.read_text() == FILE.replace("size: 32", "size: 57")
+
+
+def test_a_write_protected_file_is_saved_over_only_after_a_question(file: Path) -> None:
+    file.chmod(0o444)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        for answer, text in (("n", FILE), ("y", FILE.replace("size: 96", "size: 64"))):
+            await change(screen, pilot, "batch.prompts_per_step", 64)
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: isinstance(pilot.app.screen, AskScreen))
+            assert f"{file} is write-protected. Save over it?" in pilot.app.screen.question
+            await pilot.press(answer)
+            await until(pilot, lambda text=text: pilot.app.screen is screen and file.read_text() == text)
+        assert not screen.session.is_changed
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_save_that_failed_does_not_cover_the_box_that_saves_elsewhere(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise DocumentError("cannot be written")
+
+    monkeypatch.setattr(Session, "save", refuse)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await change(screen, pilot, "data.seed", 5)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "not saved" in [note.title for note in pilot.app._notifications])
+        await pilot.press("f12")
+        await until(pilot, lambda: isinstance(pilot.app.screen, SaveAsScreen))
+        assert not [*pilot.app._notifications]
+
+    drive(RlctlApp(session=Session.open(file)), act)
 
 
 def test_the_cursor_stays_when_the_file_says_otherwise(file: Path) -> None:

@@ -22,7 +22,7 @@ from rlctl.documents import KeyPath, dotted, read_text
 from rlctl.editing import items, recovery
 from rlctl.editing.deviations import changes_training
 from rlctl.editing.fields import FieldView
-from rlctl.editing.session import Draft, FileChangedError, Session
+from rlctl.editing.session import Draft, SaveOverError, Session
 from rlctl.editing.values import text_of
 from rlctl.tui.dialogs.ask import AskScreen, ChooseScreen, TextScreen
 from rlctl.tui.dialogs.facts import FactsScreen, in_app
@@ -221,7 +221,7 @@ class EditorFiles(Page):
     def _write(self, draft: Draft, after: Callable[[], Any], *, keep: bool, force: bool) -> None:
         try:
             path = self.session.save(draft, force=force)
-        except FileChangedError as error:
+        except SaveOverError as error:
             self.app.push_screen(
                 AskScreen(say("{error}. Save over it?").format(error=translated(error.message)), say("Save over it")),
                 lambda yes: self._write(draft, after, keep=keep, force=True) if yes else None,
@@ -376,6 +376,7 @@ class EditorFiles(Page):
             self._ask_name(lambda: None)
 
     def _ask_name(self, after: Callable[[], Any]) -> None:
+        self.app.clear_notifications()  # one of a save that failed would cover the buttons
         self.app.push_screen(
             SaveAsScreen(self.session, DIALECTS, self.shown_dialect),
             lambda chosen: self._write_named(chosen, after, force=False) if chosen is not None else self.renew(),
