@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 from textual.widgets import Input, OptionList, Select, Static, TextArea
 
 from rlctl.editing import recovery
@@ -19,6 +20,7 @@ from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.field_row import FieldRow, FieldSelect
 from rlctl.tui.widgets.footer import Footer
+from rlctl.tui.widgets.section_tree import SectionTree
 from tests.tui.conftest import drive, settled, text_of
 
 FILE = """\
@@ -102,6 +104,23 @@ def test_undo_and_redo_by_key(file: Path) -> None:
         await pilot.press("ctrl+y")
         await settled(screen, pilot)
         assert row(screen, "run.seed").query_one(Input).value == "77"
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_enter_leads_to_the_fields_of_the_section_under_the_cursor_however_fast_it_comes(file: Path) -> None:
+    """The fields of a section are shown a moment after the cursor came to it."""
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        screen.query_one(SectionTree).focus()
+        await pilot.pause()
+        for key in ("down", "down", "down", "enter", "down"):
+            pilot.app.post_message(events.Key(key, None))
+        await settled(screen, pilot)
+        await settled(screen, pilot)
+        assert screen.section == ("batch",)
+        assert isinstance(screen.focused, FieldRow)
+        assert screen.focused.view.path == ("batch", "responses_per_prompt")
 
     drive(RlctlApp(session=Session.open(file)), act)
 

@@ -101,6 +101,7 @@ def test_a_write_protected_file_is_saved_over_only_after_a_question(file: Path) 
             await pilot.press(answer)
             await until(pilot, lambda text=text: pilot.app.screen is screen and file.read_text() == text)
         assert not screen.session.is_changed
+        await settled(screen, pilot)
 
     drive(RlctlApp(session=Session.open(file)), act)
 
@@ -149,6 +150,7 @@ def test_a_save_that_takes_long_says_so(file: Path, monkeypatch: pytest.MonkeyPa
         await until(pilot, lambda: "reading what saving" in "".join(note.message for note in pilot.app._notifications))
         may_go.set()
         await until(pilot, lambda: not screen.session.is_changed)
+        await settled(screen, pilot)
 
     drive(RlctlApp(session=Session.open(file)), act)
 
@@ -289,5 +291,6 @@ def test_a_fix_that_keeps_a_key_of_the_file_is_offered(file: Path) -> None:
         ]
         await pilot.press("3")
         await until(pilot, lambda: screen.session.config.batch.mini_batch_responses == 512)
+        await settled(screen, pilot)
 
     drive(RlctlApp(session=Session.open(file)), act)

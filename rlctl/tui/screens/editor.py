@@ -103,6 +103,15 @@ class SearchLine(Line):
         await super().action_submit()
 
 
+class Sections(SectionTree):
+    """Enter leads to the fields; what is typed after it waits until the cursor is there."""
+
+    def action_enter(self) -> None:
+        if isinstance(self.screen, EditorScreen) and self.cursor_node is not None:
+            self.screen.is_moving = True
+        super().action_enter()
+
+
 class FieldList(VerticalScroll):
     """The fields; it tells when it has another size."""
 
@@ -210,6 +219,8 @@ class EditorScreen(EditorFiles):
         self._one_form = asyncio.Lock()
         self._quiet: Timer | None = None
         self._picking: Timer | None = None
+        self._form_of: KeyPath = ()
+        """The section whose fields are shown; empty for those that were found."""
         self._soon: Timer | None = None
         self._state = 0
         self._is_checked = False
@@ -222,7 +233,7 @@ class EditorScreen(EditorFiles):
     def compose(self) -> ComposeResult:
         yield Head()
         with Horizontal(id="body"):
-            yield SectionTree()
+            yield Sections()
             with Vertical(id="middle", classes="panel"):
                 told = say("search: key, help, or a framework's name")
                 yield SearchLine(placeholder=told, id="search", compact=True)
@@ -296,7 +307,7 @@ class EditorScreen(EditorFiles):
         searching = self.query_one("#search").display
         async with self._one_form:
             wanted, folded = self._wanted()
-            below = () if searching else self.section
+            self._form_of = below = () if searching else self.section
             columns = self._columns(wanted, below)
             rows: list[FieldRow | Static | Button] = [FieldRow(view, columns, below=below) for view in wanted]
             self._show_frame(wanted, columns if wanted else None)
@@ -528,10 +539,18 @@ class EditorScreen(EditorFiles):
             self.query_one(SectionTree).focus()
 
     @on(SectionTree.Entered)
-    def _enter_form(self, message: SectionTree.Entered) -> None:
+    async def _enter_form(self, message: SectionTree.Entered) -> None:
+        """Go to the first field of a section; its fields may not be shown yet."""
         message.stop()
+        if self._picking is not None:
+            self._picking.stop()
+        if message.path != self.section:
+            self.section, self.unfolded = message.path, False
+        if self._form_of not in (self.section, ()):
+            await self._show_form()
         if rows := self.rows:
             rows[0].focus()
+        self.app.call_later(self._arrived)
 
     @on(FieldRow.Typed)
     async def _typed(self, message: FieldRow.Typed) -> None:

@@ -58,7 +58,11 @@ class SectionTree(Tree[KeyPath]):
     ]
 
     class Entered(Message):
-        """A person goes to the fields of the section."""
+        """A person goes to the fields of a section."""
+
+        def __init__(self, path: KeyPath) -> None:
+            self.path = path
+            super().__init__()
 
     class Picked(Message):
         """A person picked a section."""
@@ -149,7 +153,9 @@ class SectionTree(Tree[KeyPath]):
             self.action_cursor_parent()
 
     def action_enter(self) -> None:
-        self.post_message(self.Entered())
+        node = self.cursor_node
+        if node is not None and node.data is not None:
+            self.call_later(self.post_message, self.Entered(node.data))  # after the sections that were picked before
 
     def pick(self, path: KeyPath) -> None:
         """Put the cursor on a section, opening those above it."""
