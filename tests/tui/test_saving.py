@@ -93,13 +93,13 @@ def test_a_write_protected_file_is_saved_over_only_after_a_question(file: Path) 
     file.chmod(0o444)
 
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        for answer, text in (("n", FILE), ("y", FILE.replace("size: 96", "size: 64"))):
+        for answer, written in (("n", FILE), ("y", FILE.replace("size: 96", "size: 64"))):
             await change(screen, pilot, "batch.prompts_per_step", 64)
             await pilot.press("ctrl+s")
             await until(pilot, lambda: isinstance(pilot.app.screen, AskScreen))
             assert f"{file} is write-protected. Save over it?" in pilot.app.screen.question
             await pilot.press(answer)
-            await until(pilot, lambda text=text: pilot.app.screen is screen and file.read_text() == text)
+            await until(pilot, lambda written=written: pilot.app.screen is screen and file.read_text() == written)
         assert not screen.session.is_changed
         await settled(screen, pilot)
 
@@ -284,7 +284,7 @@ def test_a_fix_that_keeps_a_key_of_the_file_is_offered(file: Path) -> None:
         await change(screen, pilot, "batch.responses_per_prompt", 16)
         await pilot.press("2", "down")
         asking = await asked(pilot, "f")
-        assert [text for _, text in asking.answers] == [
+        assert [label for _, label in asking.answers] == [
             f"{MINI} = 192",
             f"{MINI} = 256",
             f"{MINI} = 512   keeps ppo_mini_batch_size = 32",
