@@ -72,7 +72,7 @@ async def samples(screen: Any, pilot: Any) -> None:
 
 TOUR: tuple[tuple[Callable[[], RlctlApp], tuple[str, ...]], ...] = (
     (lambda: RlctlApp(session=Session.open(CONFIG)), ("down", "down", "down", "enter")),
-    (lambda: RlctlApp(session=Session.open(CONFIG)), ("p", "n", "n", "n")),
+    (lambda: RlctlApp(session=Session.open(CONFIG)), ("p", "n")),
     (lambda: RlctlApp(session=Session.open(CONFIG)), ("3", "z")),
     (lambda: RlctlApp(run=RUN), ("1",)),
     (lambda: RlctlApp(run=RUN), ("2", "g")),

@@ -36,7 +36,7 @@ def test_the_port_key_shows_the_columns_and_enter_leads_to_the_field(tmp_path: P
     path.write_text(SCRIPT)
 
     async def act(screen: Any, pilot: Any) -> None:
-        await pilot.press("p", "p", "p", "p")
+        await pilot.press("p", "p")
         await settled(screen, pilot)
         assert "✓ rollout_batch_size = 64" in text_of(pilot.app)
         listed = screen.query_one("#port", OptionList)

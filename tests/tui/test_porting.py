@@ -24,7 +24,7 @@ from rlctl.tui.app import RlctlApp
 from rlctl.tui.dialogs.facts import MEANINGS, FactsScreen
 from rlctl.tui.dialogs.save_as import SaveAsScreen, lines_of
 from rlctl.tui.dialogs.wanted import WantedScreen
-from rlctl.tui.panes.preview import PreviewPane
+from rlctl.tui.panes.preview import DIALECTS, PreviewPane
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.line import Line
@@ -167,6 +167,28 @@ def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(fi
     assert saved.config.schedule.total_steps == 20
 
 
+def test_the_port_begins_with_another_framework_and_ends_with_the_format_of_the_file(file: Path) -> None:
+    orders = {}
+    for own in DIALECTS:
+        pane = PreviewPane()
+        pane.start_from(own)
+        orders[own] = pane._order
+    assert orders == {
+        "rlctl": ("verl", "trinity", "roll", "rlctl"),
+        "verl": ("trinity", "roll", "rlctl", "verl"),
+        "trinity": ("verl", "roll", "rlctl", "trinity"),
+        "roll": ("verl", "trinity", "rlctl", "roll"),
+    }
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        for dialect in (*orders["rlctl"], "verl"):
+            await pilot.press("p")
+            await settled(screen, pilot)
+            assert f"rlctl → {dialect}@" in text_of(pilot.app)
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
 def test_the_list_of_what_changes_begins_with_the_gravest() -> None:
     keys = ("data.train[0].split", "checkpoint.export", "algorithm.old_log_probs", "data.seed")
     found = Outlook(None, "", tuple(Deviation(key, "1", "2", "", changes_training=True) for key in keys), {})
@@ -176,7 +198,7 @@ def test_the_list_of_what_changes_begins_with_the_gravest() -> None:
 
 def test_a_port_that_is_saved_leads_back_to_the_form(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await pilot.press("p", "n")
+        await pilot.press("p")
         await settled(screen, pilot)
         assert not screen.query_one("#form").region.width, "the port has the whole screen"
         await pilot.press("S")
@@ -205,8 +227,7 @@ def test_saving_as_proposes_the_dialect_that_is_looked_at_and_a_name_that_no_fil
 
         await burst(screen, pilot, "f12")
         assert proposed() == ("rlctl", str(file)), "nobody looks at another dialect"
-        await burst(screen, pilot, "escape", "f4", "f4")
-        await burst(screen, pilot, "f4", "2", "f12")
+        await burst(screen, pilot, "escape", "f4", "f4", "2", "f12")
         await settled(screen, pilot)
         assert screen.query_one(PreviewPane).dialect == "trinity"
         assert proposed() == ("trinity", str(file.with_name("run.trinity.yaml")))

@@ -94,7 +94,9 @@ class PreviewPane(EditorPane):
 
     def __init__(self) -> None:
         super().__init__()
-        self.dialect = DIALECTS[0]
+        self._order = DIALECTS
+        """The dialects in the order in which they are offered."""
+        self.dialect = self._order[0]
         self.is_chosen = False
         """Whether a person chose the dialect."""
         self._lines: tuple[ReportRow, ...] = ()
@@ -108,8 +110,13 @@ class PreviewPane(EditorPane):
         self._accepted: dict[str, set[str]] = {}
         """By dialect, what was accepted."""
 
+    def start_from(self, own: str) -> None:
+        """Offer the dialect of the file last, and first the frameworks that it can be ported to."""
+        self._order = tuple(sorted(DIALECTS, key=lambda name: (name == own, name == "rlctl")))
+        self.dialect = self._order[0]
+
     def compose(self) -> ComposeResult:
-        choices = [(name, name) for name in DIALECTS]
+        choices = [(name, name) for name in self._order]
         yield Select(choices, value=self.dialect, allow_blank=False, id="preview-dialect", compact=True)
         yield Static("", id="account-head", markup=False)
         yield OptionList(id="account")
@@ -140,7 +147,7 @@ class PreviewPane(EditorPane):
             place = shown.scroll_offset
             shown.load_text(found.text)
             shown.scroll_to(place.x, place.y, animate=False)
-        self._shares = f"{found.dialect}: {found.shares}"
+        self._shares = f"{found.source.partition('@')[0]} → {found.dialect}: {found.shares}"
         self._keys, self._heads = found.keys, (found.source, found.dialect)
         self._show_columns()
         if found.lines != self._lines:
@@ -253,7 +260,7 @@ class PreviewPane(EditorPane):
     def action_next(self) -> None:
         """Show the run in the next dialect."""
         shown = self.query_one("#preview-dialect", Select)
-        shown.value = DIALECTS[(DIALECTS.index(str(shown.value)) + 1) % len(DIALECTS)]
+        shown.value = self._order[(self._order.index(str(shown.value)) + 1) % len(self._order)]
 
     @on(Select.Changed)
     def _chosen(self, message: Select.Changed) -> None:

@@ -245,9 +245,15 @@ class EditorScreen(EditorFiles):
                 with TabbedContent(id="beside", classes="panel"):
                     for number, (name, title, pane, _) in enumerate(TABS, start=1):
                         with TabPane(numbered(number, title), id=name):
-                            yield pane()
+                            yield self._pane(pane)
                 yield PlanPane(id="glance", classes="panel")
         yield Footer()
+
+    def _pane(self, kind: type[EditorPane]) -> EditorPane:
+        pane = kind()
+        if isinstance(pane, PreviewPane):
+            pane.start_from(self.session.dialect.partition("@")[0])
+        return pane
 
     async def on_mount(self) -> None:
         self.query_one("#search").display = False
