@@ -358,6 +358,7 @@ ZH: dict[str, str] = {
     "    {gib:.1f} GiB a device: {parts}": "    每个设备 {gib:.1f} GiB：{parts}",
     "{seconds} s": "{seconds} 秒",
     "{minutes} min {seconds:02d} s": "{minutes} 分 {seconds:02d} 秒",
+    "{days} d {hours:02d} h": "{days} 天 {hours:02d} 小时",
     "{hours} h {minutes:02d} min": "{hours} 小时 {minutes:02d} 分",
     "    less than 0.1 GiB a device": "    每个设备不到 0.1 GiB",
     "a device here has {gib:.0f} GiB": "这里每个设备有 {gib:.0f} GiB",

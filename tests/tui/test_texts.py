@@ -108,8 +108,10 @@ def test_an_event_says_its_values_without_quotes_and_long_numbers() -> None:
 
 def test_durations_are_in_the_language_of_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [duration(seconds) for seconds in (3.24, 42, 185, 7400)] == ["3.2 s", "42 s", "3 min 05 s", "2 h 03 min"]
+    assert [duration(hours * 3600) for hours in (47.5, 48, 2500.25)] == ["47 h 30 min", "2 d 00 h", "104 d 04 h"]
     monkeypatch.setattr("rlctl.tui.widgets.run_texts.say", ZH.__getitem__)
     assert [duration(seconds) for seconds in (42, 185, 7400)] == ["42 秒", "3 分 05 秒", "2 小时 03 分"]
+    assert duration(200_000) == "2 天 07 小时"
 
 
 def test_a_long_mapping_of_an_event_is_cut_and_a_message_is_not() -> None:

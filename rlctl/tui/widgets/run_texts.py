@@ -61,14 +61,19 @@ ASKED = {
 }
 
 
+DAY = 24 * 3600
+
+
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: ``42 s``, ``3 min 05 s``, ``2 h 10 min``."""
+    """Seconds as a person says them: ``42 s``, ``3 min 05 s``, ``2 h 10 min``, ``3 d 04 h``."""
     whole = round(seconds)
     if whole < 60:
         return say("{seconds} s").format(seconds=f"{seconds:.1f}" if seconds < 10 else whole)
     if whole < 3600:
         return say("{minutes} min {seconds:02d} s").format(minutes=whole // 60, seconds=whole % 60)
-    return say("{hours} h {minutes:02d} min").format(hours=whole // 3600, minutes=whole % 3600 // 60)
+    if whole < 2 * DAY:
+        return say("{hours} h {minutes:02d} min").format(hours=whole // 3600, minutes=whole % 3600 // 60)
+    return say("{days} d {hours:02d} h").format(days=whole // DAY, hours=whole % DAY // 3600)
 
 
 def names_of(known: Iterable[RunInfo]) -> dict[Path, str]:
