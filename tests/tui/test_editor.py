@@ -279,8 +279,6 @@ def test_the_preview_is_the_run_in_another_dialect(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await pilot.press("f4")
         await settled(screen, pilot)
-        await pilot.press("f4")
-        await settled(screen, pilot)
         assert "train_batch_size: 8" in screen.query_one("#preview-text", TextArea).text
         assert "mapped" in str(screen.query_one("#account-head", Static).render())
 

@@ -96,7 +96,7 @@ def test_the_account_asks_for_a_fact_and_the_preview_goes_by_it(file: Path) -> N
 
 def test_a_fact_that_is_stated_in_a_dialog_which_is_cancelled_then_holds_in_the_preview(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await burst(screen, pilot, "f4", "f4", "f4", "f4")
+        await burst(screen, pilot, "f4", "f4", "f4")
         assert screen.query_one(PreviewPane).dialect == "roll"
         assert "enter or F10: state dataset_rows" in account(screen)
         await burst(screen, pilot, "f12", "f10")
