@@ -24,6 +24,7 @@ from textual.command import CommandPalette
 from textual.containers import Vertical
 from textual.css.stylesheet import Stylesheet
 from textual.widgets import Input, Static, TabbedContent
+from textual.widgets._toast import Toast, ToastRack
 
 from rlctl.cli.tui import MODULES
 from rlctl.common import packages
@@ -110,6 +111,21 @@ def test_a_letter_jumps_to_what_it_stands_on(file: Path, by: str) -> None:
         assert screen.focused is wanted
 
     drive(RlctlApp(session=Session.open(file)), act)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_a_message_takes_a_line_and_leaves_borders_free(file: Path, size: tuple[int, int]) -> None:
+    async def act(screen: Any, pilot: Any) -> None:
+        await screen.mount(ToastRack(id="textual-toastrack"))  # a test has none
+        pilot.app.notify("nothing to undo")
+        await settled(screen, pilot)
+        await pilot.pause(0.2)
+        region = screen.query_one(Toast).region
+        assert region.height == 1
+        assert region.width < 25
+        assert (region.right, region.bottom) < (size[0], size[1] - 1)
+
+    drive(RlctlApp(session=Session.open(file)), act, size)
 
 
 def test_a_click_on_what_was_just_removed_does_nothing(file: Path) -> None:
