@@ -311,7 +311,7 @@ def test_enter_goes_to_what_was_typed_however_fast_and_so_do_the_keys_after_it(f
 def test_keys_after_a_page_was_asked_for_are_the_pages(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await screen.jump(("run", "name"))
-        await burst(screen, pilot, "alt+4", "n", "n", "n")
+        await burst(screen, pilot, "alt+4", "n", "n")
         assert screen.query_one("#preview-dialect", Select).value == "roll"
         assert screen.session.config.run.name == "demo"
 

@@ -48,6 +48,14 @@ class CurvesCanvas(Canvas):
             self._styles[row][column] = style
         self.refresh()
 
+    def draw_rectangle_box(self, x0: int, y0: int, x1: int, y1: int, thickness: int = 1, style: str = "white") -> None:
+        """Draw the two axes alone, as in small charts: the panel is the frame."""
+        for y in range(y0, y1):
+            self.set_pixel(x0, y, "│", style)
+        for x in range(x0 + 1, x1 + 1):
+            self.set_pixel(x, y1, "─", style)
+        self.set_pixel(x0, y1, "└", style)
+
 
 def _cut(lines: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The dots at both ends of what of each line is on the canvas (Liang and Barsky 1984); lines beside it are left out."""
@@ -113,6 +121,13 @@ class CurvesPlot(PlotWidget, inherit_bindings=False):
             for name in ("margin-top", "margin-left", "plot", "margin-bottom"):
                 yield CurvesCanvas(1, 1, id=name)
         yield Legend(id="legend")
+
+    def combine_quad_with_pixel(self, quad: tuple[int, int, int, int], canvas: Canvas, x: int, y: int) -> str:
+        """Put thin ticks on the two axes, and none where the library has the other two sides of its frame."""
+        above, right, below, left = (min(1, weight) for weight in quad)
+        if above or right:
+            return canvas.get_pixel(x, y)[0]
+        return super().combine_quad_with_pixel((0, 0, below, left), canvas, x, y)
 
     def on_mount(self) -> None:
         self.margin_top, self.margin_left, self.margin_bottom = 0, 9, 2
