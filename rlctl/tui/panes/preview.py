@@ -94,7 +94,7 @@ class PreviewPane(EditorPane):
 
     def __init__(self) -> None:
         super().__init__()
-        self._order = DIALECTS
+        self._order: tuple[str, ...] = DIALECTS
         """The dialects in the order in which they are offered."""
         self.dialect = self._order[0]
         self.is_chosen = False

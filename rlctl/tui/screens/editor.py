@@ -6,7 +6,7 @@ What is done with files, the person's own editor and runs is in ``editor_files``
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
@@ -249,7 +249,7 @@ class EditorScreen(EditorFiles):
                 yield PlanPane(id="glance", classes="panel")
         yield Footer()
 
-    def _pane(self, kind: type[EditorPane]) -> EditorPane:
+    def _pane(self, kind: Callable[[], EditorPane]) -> EditorPane:
         pane = kind()
         if isinstance(pane, PreviewPane):
             pane.start_from(self.session.dialect.partition("@")[0])
