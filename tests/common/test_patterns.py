@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ from fluent.syntax.visitor import Visitor
 
 from rlctl.common.messages import catalogue
 from rlctl.common.messages.patterns import formatted, parsed
+
+SPACES = re.compile(r"(?<=[\u4e00-\u9fff]) (?=[!-~])|(?<=[!-~]) (?=[\u4e00-\u9fff])")
+"""Between Chinese and Latin text, where rlctl adds the space that Fluent does not know: see test_spacing."""
 
 
 class Choices(Visitor):
@@ -55,7 +59,7 @@ def test_every_message_is_what_fluent_makes_of_it(language: str) -> None:
             given = {k: fluent_number(v, useGrouping=False) if isinstance(v, int) else v for k, v in values.items()}
             expected, errors = bundle.format_pattern(theirs[name], given)
             assert not errors
-            assert formatted(pattern, values, language) == expected, (id_, name, values)
+            assert SPACES.sub("", formatted(pattern, values, language)) == SPACES.sub("", expected), (id_, name, values)
             compared += 1
     assert compared > 1000
 

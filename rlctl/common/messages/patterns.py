@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from rlctl.common.messages.spacing import joined
 from rlctl.common.records import record
 
 Values = Mapping[str, "int | str"]
@@ -115,7 +116,7 @@ def formatted(pattern: Pattern, values: Values, language: str) -> str:
     Raises:
         ValueError: a variable has no value.
     """
-    return "".join(part if isinstance(part, str) else _shown(part, values, language) for part in pattern)
+    return joined((part if isinstance(part, str) else _shown(part, values, language) for part in pattern), language)
 
 
 def _shown(part: Variable | Choice, values: Values, language: str) -> str:

@@ -17,11 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from rlctl.common import language
 from rlctl.common.messages.singular import of_one
+from rlctl.common.messages.spacing import filled, joined
 
 SEPARATORS = {"en": "; ", "zh": "；"}
 COMMAS = {"en": ", ", "zh": "，"}
@@ -126,14 +128,15 @@ def translated(text: str, spoken: str = "") -> str:
     if not isinstance(text, Said):
         return reasons(spoken).get(text, text)
     if text.parts:
-        return text.separators.get(spoken, "").join(translated(part, spoken) for part in text.parts)
+        between = text.separators.get(spoken, "")
+        parts = (piece for part in text.parts for piece in (between, translated(part, spoken)))
+        return joined(islice(parts, 1, None), spoken)
     template = reasons(spoken).get(text.template) or (text.template if _ONLY_VALUES.fullmatch(text.template) else None)
     if template is None:
         return text
     quoted = {name for pair in _QUOTED.findall(text.template) for name in pair if name}
-    return template.format(
-        **{name: value if name in quoted else _shown(value, spoken) for name, value in text.values.items()}
-    )
+    values = {name: value if name in quoted else _shown(value, spoken) for name, value in text.values.items()}
+    return filled(template, values, spoken)
 
 
 def _shown(value: Any, spoken: str) -> Any:
