@@ -90,7 +90,9 @@ class RlctlApp(App[RlctlError]):
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
     COMMANDS: ClassVar[set[Any]] = {*App.COMMANDS, _commands, _places}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark", "help", say("Help"), id="app.help", tooltip=say("Every key of where you are")),
+        Binding("question_mark", "help", say("Help"), id="app.help", tooltip=say(
+            "All keyboard shortcuts of this page"
+        )),
         Binding("f1", "help", say("Help"), id="app.help_too"),
         *(
             Binding(letter, f"press('{key}')", told, id=f"app.{key}", show=False, tooltip=say("As in vim"))
@@ -99,7 +101,7 @@ class RlctlApp(App[RlctlError]):
         Binding("q", "back", say("Back"), id="app.back", show=False, tooltip=say("One level back; quits the start page")),
         Binding(
             "ctrl+o", "jump", say("Jump"), id="app.jump", priority=True, show=False,
-            tooltip=say("A letter on every part of the screen; the letter goes there"),
+            tooltip=say("Put a letter on every part of the screen; press it to go there"),
         ),
         Binding(
             "ctrl+q", "quit", say("Quit"), id="app.quit", priority=True, show=False,
@@ -451,14 +453,14 @@ class RlctlApp(App[RlctlError]):
     # What holds everywhere
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        yield SystemCommand(say("Theme"), say("Choose the colours, for good"), self.action_change_theme)
+        yield SystemCommand(say("Theme"), say("Choose the colors; rlctl remembers them"), self.action_change_theme)
         for name, title in themes.TITLES.items():
             yield SystemCommand(
                 say("Theme: {title}").format(title=title), name, lambda name=name: self._choose_theme(name)
             )
         for language, title in LANGUAGES.items():
             if language != LANGUAGE:
-                told = say("From the next start on")
+                told = say("Takes effect at the next start")
                 yield SystemCommand(title, told, lambda language=language: self._choose_language(language))
         yield SystemCommand(say("Screenshot"), say("Save the screen as an SVG file"), self.deliver_screenshot)
 
@@ -467,7 +469,7 @@ class RlctlApp(App[RlctlError]):
 
     def _choose_language(self, language: str) -> None:
         settings.choose("language", language)
-        self.notify(say("{language} from the next start on").format(language=LANGUAGES[language]))
+        self.notify(say("{language} from the next start").format(language=LANGUAGES[language]))
 
     def action_command_palette(self) -> None:
         from textual.command import CommandPalette
@@ -512,7 +514,9 @@ class RlctlApp(App[RlctlError]):
         if not any(_is_unsaved(screen) for screen in self.screen_stack):
             self.exit()
             return
-        question = say("Something is not saved. It is kept, and offered when the file is opened again. Quit?")
+        question = say(
+            "There are unsaved changes. rlctl keeps them and offers to restore them when you open the file again. Quit?"
+        )
         self.push_screen(AskScreen(question, say("Quit")), lambda yes: self.exit() if yes else None)
 
     def _fatal_error(self) -> None:

@@ -54,7 +54,7 @@ def test_help_names_every_key_of_the_screen_with_its_meaning(file: Path) -> None
         assert isinstance(screen.app.screen, HelpScreen)
         shown = text_of(screen.app)
         assert "Save the file in its own format and layout" in shown
-        assert "A letter on every part of the screen" in shown
+        assert "Put a letter on every part of the screen" in shown
         await pilot.press("escape")
         await pilot.pause()
         assert screen.app.screen is screen

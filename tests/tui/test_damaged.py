@@ -222,7 +222,7 @@ def test_a_stop_that_was_asked_for_is_told_and_asked_once_more_ends_the_run_now(
             screen._poll()
             await settled(screen, pilot)
         assert (run / STOP_FILE).exists()
-        assert "asked to stop" in text(screen, "#run-head")
+        assert "stopping after this step" in text(screen, "#run-head")
         assert sent == [(os.getpid(), 2)]
 
     drive(RlctlApp(run=run), act)

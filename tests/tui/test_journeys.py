@@ -109,7 +109,7 @@ def test_what_was_typed_before_a_kill_is_offered_and_taken_up(tmp_path: Path) ->
         app.ended()
     assert file.read_text() == FILE
     with terminal(tmp_path, "run.yaml") as app:
-        app.sees("run.seed = 77", "Take it up")
+        app.sees("run.seed = 77", "Restore")
         app.press("t")
         app.sees("run.yaml ●")
         app.press("C-s")

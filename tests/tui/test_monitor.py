@@ -338,7 +338,7 @@ def test_whatever_becomes_of_the_folder_it_is_shown_as_far_as_it_goes(run: Path)
         assert screen.query_one("#timeline").region.width <= 80
         shutil.rmtree(run)
         await looked_again(screen, pilot)
-        assert f"{run} is not there any more" in text(screen, "#run-head")
+        assert f"{run} no longer exists" in text(screen, "#run-head")
         assert screen.is_running
 
     drive(RlctlApp(run=run), act)
@@ -346,7 +346,7 @@ def test_whatever_becomes_of_the_folder_it_is_shown_as_far_as_it_goes(run: Path)
 
 def test_an_empty_folder_becomes_a_run(tmp_path: Path) -> None:
     async def act(screen: MonitorScreen, pilot: Any) -> None:
-        assert "nothing is known of this run yet" in text(screen, "#nothing")
+        assert "the run has recorded nothing yet" in text(screen, "#nothing")
         events = writer(tmp_path)
         events.emit("step", step=1, total_steps=2, metrics={"reward/mean": 1.0, "time/step": 1.0, "time/rollout": 1.0})
         await looked_again(screen, pilot)

@@ -98,7 +98,7 @@ def test_a_fact_that_is_stated_in_a_dialog_which_is_cancelled_then_holds_in_the_
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await burst(screen, pilot, "f4", "f4", "f4")
         assert screen.query_one(PreviewPane).dialect == "roll"
-        assert "enter or F10: state dataset_rows" in account(screen)
+        assert "press enter or F10 to give dataset_rows" in account(screen)
         await burst(screen, pilot, "f12", "f10")
         await pilot.press("8", "0", "enter")
         await settled(screen, pilot)
@@ -141,7 +141,7 @@ def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(fi
         dialog.query_one("#dialect", Select).value = "roll"
         await settled(screen, pilot)
         assert dialog.query_one("#name", Input).value == str(file.with_name("run.roll.yaml"))
-        assert "press F10 to state dataset_rows" in text(dialog, "#lost")
+        assert "press F10 to give dataset_rows" in text(dialog, "#lost")
         await pilot.press("f10", "8", "0", "enter")
         await settled(screen, pilot)
         listed = text(dialog, "#lost")
@@ -456,7 +456,7 @@ def test_a_value_that_is_another_one_each_time_is_asked_for(file: Path) -> None:
     script.write_text("python3 -m verl.trainer.main_ppo trainer.experiment_name=run-$RANDOM\n")
 
     async def act(screen: Any, pilot: Any) -> None:
-        assert "$RANDOM has another value each time" in text_of(screen.app)
+        assert "$RANDOM has a different value in each run" in text_of(screen.app)
         await pilot.press("7", "enter")
         await settled(screen.app.screen, pilot)
         assert screen.app.screen.session.config.run.name == "run-7"

@@ -218,7 +218,7 @@ def test_an_agents_conversation_shows_what_is_trained_and_its_tools(run: Path) -
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         await press(screen, pilot, "3", "down")
         shown = text(screen, "#sample-text")
-        assert "▶ assistant  5 tokens, trained · 30 tokens before it, masked · a new row of training" in shown
+        assert "▶ assistant  5 tokens, trained · 30 tokens before it, masked · a new training sequence" in shown
         assert 'I add them.\n→ add({"a":2,"b":2})' in shown
         assert "◀ tool  not trained\n│ 4\n│ exactly" in shown
         assert "▶ assistant  3 tokens, trained · 9 tokens before it, masked" in shown
@@ -330,7 +330,7 @@ def test_a_run_without_responses_says_so(run: Path) -> None:
 
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         await press(screen, pilot, "3")
-        assert "No responses are shown" in text(screen, "#sample-text")
+        assert "no responses to show yet" in text(screen, "#sample-text")
         await press(screen, pilot, "w", "f", "o", "left_square_bracket", "e")
         assert "No evaluation" in text(screen, "#sample-text")
         assert screen.query_one(SamplesPane).entries == []
@@ -373,7 +373,7 @@ def test_processes_are_listed_and_one_that_is_silent_is_marked(run: Path) -> Non
         assert policy[6:] == [socket.gethostname(), str(os.getpid())]
         assert rollout[1].startswith("! late: 2 min")
         assert "late" not in policy[1]
-        assert "2 of 3 processes heard of" in text(screen, "#process-head")
+        assert "2 of 3 processes reported" in text(screen, "#process-head")
         rack = text(screen, "#rack")
         assert re.search(r" 91% +│\n│ █+░+ +│\n│ 20G +│\n│ train_step", rack), rack
         assert "silent" not in rack, "a process without a GPU is on no device of a run with GPUs"
@@ -531,7 +531,7 @@ def test_a_run_goes_on_from_the_checkpoint_that_is_chosen(run: Path, monkeypatch
         screen.begins = run / "log"
         screen._poll()
         await settled(screen, pilot)
-        assert f"started again, and its process comes up; what it says is in {run / 'log'}" in text(screen, "#run-head")
+        assert f"resuming: its process is starting; its output is in {run / 'log'}" in text(screen, "#run-head")
         (run / "run.json").write_text(json.dumps(record))
         screen._poll()
         await settled(screen, pilot)

@@ -200,7 +200,7 @@ def test_save_as_lists_what_changes_and_waits_until_it_is_read(file: Path) -> No
         await pilot.press("f12")
         await until(pilot, lambda: isinstance(pilot.app.screen, SaveAsScreen))
         dialog = pilot.app.screen
-        await until(pilot, lambda: "Nothing changes: the file says all of it." in text(dialog, "#lost"))
+        await until(pilot, lambda: "Nothing changes: the file can express the whole config." in text(dialog, "#lost"))
         dialog.query_one("#dialect", Select).value = "trinity"
         dialog._save()  # before the list is there
         await until(pilot, lambda: text(dialog, "#lost").startswith("Changes training ("))

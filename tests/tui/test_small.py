@@ -72,7 +72,7 @@ def test_help_tells_what_a_key_does(file: Path) -> None:
             await pilot.press("pagedown")
             await pilot.pause(0.1)
         assert "Undo" in shown
-        assert "Take back what was" in shown
+        assert "Undo the last change" in shown
 
     drive(RlctlApp(session=Session.open(file)), act, SMALL[-1])
 

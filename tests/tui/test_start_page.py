@@ -35,7 +35,7 @@ def test_a_path_that_is_nothing_is_told_and_can_be_corrected(file: Path) -> None
         told = [one.message for one in pilot.app._notifications]
         assert "no file, run or folder /no/such/file.yaml, and nothing in the list matches these words" in told
         assert screen.query_one(Input).has_focus
-        assert "no name here has these words" in text(screen, "#start-told")
+        assert "no matching name" in text(screen, "#start-told")
 
     drive(RlctlApp(), act)
 
@@ -68,7 +68,7 @@ def test_configs_and_runs_of_subfolders_are_there(file: Path) -> None:
         assert not [name for name in listed(screen) if "source1.yaml" in name], "a run's own files are no configs"
         await enter(screen, pilot, "conf")
         assert [name for name in listed(screen) if name.startswith(("file:", "run:"))] == ["file:conf/deep/run.yaml"]
-        assert "in conf; escape leads back" in text_of(pilot.app)
+        assert "in conf; escape goes back" in text_of(pilot.app)
         await pilot.press("escape")
         await settled(screen, pilot)
         assert "run:old/runs/addition" in listed(screen)

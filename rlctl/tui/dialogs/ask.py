@@ -74,8 +74,8 @@ class ChooseScreen(Dialog["str | None"]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", say("Cancel"), id="choose.cancel"),
-        Binding("pageup", "read(-1)", say("Read up"), id="choose.up"),
-        Binding("pagedown", "read(1)", say("Read on"), id="choose.down"),
+        Binding("pageup", "read(-1)", say("Scroll up"), id="choose.up"),
+        Binding("pagedown", "read(1)", say("Scroll down"), id="choose.down"),
     ]
 
     def __init__(self, question: str, answers: Sequence[tuple[str, str]]) -> None:
@@ -87,7 +87,7 @@ class ChooseScreen(Dialog["str | None"]):
         with Vertical(classes="box"):
             yield VerticalScroll(Static(self.question, markup=False), can_focus=False)
             if self.question.count("\n") > LONG:
-                yield Static(say("page up and page down read it"), classes="paged", markup=False)
+                yield Static(say("page up and page down scroll it"), classes="paged", markup=False)
             with Vertical(classes="answers"):
                 for number, (key, text) in enumerate(self.answers):
                     yield Button(f"{text} ({key})".replace("[", "\\["), name=key, id=f"answer-{number}", compact=True)
@@ -121,7 +121,7 @@ class TextScreen(Dialog[bool]):
     TextScreen .problem { color: $error; height: auto; max-height: 6; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "take", say("Take it"), id="text.take", priority=True),
+        Binding("ctrl+s", "take", say("Apply"), id="text.take", priority=True),
         Binding("escape", "leave", say("Cancel"), id="text.cancel", priority=True),
     ]
 
@@ -137,7 +137,7 @@ class TextScreen(Dialog[bool]):
             yield Static("", classes="problem", markup=False)
             with Horizontal(classes="buttons"):
                 yield Button(say("Cancel"), id="cancel", compact=True)
-                yield Button(say("Take it (ctrl+s)"), id="take", variant="primary", compact=True)
+                yield Button(say("Apply (ctrl+s)"), id="take", variant="primary", compact=True)
 
     def on_mount(self) -> None:
         self.query_one(TextArea).focus()
@@ -156,8 +156,8 @@ class TextScreen(Dialog[bool]):
         if self.query_one(TextArea).text == self.text:
             self.dismiss(False)
             return
-        question = say("Give up what was typed here?")
-        self.app.push_screen(AskScreen(question, say("Give it up")), self._give_up)
+        question = say("Discard what you typed here?")
+        self.app.push_screen(AskScreen(question, say("Discard")), self._give_up)
 
     def _give_up(self, yes: bool | None) -> None:
         if yes:

@@ -19,8 +19,8 @@ from rlctl.tui.language import say
 from rlctl.tui.widgets.line import Line
 
 MEANINGS = {
-    "dataset_rows": say("rows of the training data, where epochs must become steps"),
-    "explorer_gpus": say("devices that explore, where all roles share them here and Trinity splits them"),
+    "dataset_rows": say("number of training rows, to turn epochs into steps"),
+    "explorer_gpus": say("devices for the explorer, because all roles share devices here and Trinity splits them"),
     "stage": say("the stage to write, if the format has no stages"),
 }
 """Each fact that can be stated, and what it is."""
@@ -28,7 +28,7 @@ MEANINGS = {
 
 def in_app(text: str) -> str:
     """A text that asks for a fact, with the key that opens the window for it."""
-    return re.sub(ASKED, lambda found: say("press F10 to state {fact}").format(fact=found[1]), text)
+    return re.sub(ASKED, lambda found: say("press F10 to give {fact}").format(fact=found[1]), text)
 
 
 class FactsScreen(Dialog[bool]):
@@ -60,7 +60,7 @@ class FactsScreen(Dialog[bool]):
             yield Static("", classes="problem", markup=False)
             with Horizontal(classes="buttons"):
                 yield Button(say("Cancel"), id="cancel", compact=True)
-                yield Button(say("Take it"), id="take", variant="primary", compact=True)
+                yield Button(say("Apply"), id="take", variant="primary", compact=True)
 
     def on_mount(self) -> None:
         fields = {field.name: field for field in self.query(Line)}

@@ -51,7 +51,7 @@ class HelpScreen(Dialog[None]):
                 yield Static(title, classes="title", markup=False)
                 yield Static(_table(keys, widths, look, self.app.size.width < NARROW), classes="keys", markup=False)
             yield Static(
-                say("Letters go to a field while one types in it; esc closes this."), classes="end", markup=False
+                say("While you type in a field, letters go into it; esc closes this help."), classes="end", markup=False
             )
 
     def on_mount(self) -> None:

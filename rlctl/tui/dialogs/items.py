@@ -66,7 +66,7 @@ class ItemsScreen(Dialog["KeyPath | None"]):
         for item in self.items:
             listed.add_option(Option(f"{item.name}: {item.text}" if isinstance(item.name, str) else item.text))
         if not self.items:
-            listed.add_option(Option(say("nothing here yet: a adds"), disabled=True))
+            listed.add_option(Option(say("empty: press a to add an item"), disabled=True))
         else:
             listed.highlighted = min(at, len(self.items) - 1)
         listed.focus()

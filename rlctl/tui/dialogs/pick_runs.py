@@ -30,7 +30,7 @@ class PickRunsScreen(Dialog[list[Path] | None]):
     PickRunsScreen SelectionList { height: auto; max-height: 20; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "take", say("Take these"), id="pick.take", priority=True),
+        Binding("enter", "take", say("Use these"), id="pick.take", priority=True),
         Binding("escape", "dismiss(None)", say("Back"), id="pick.leave"),
     ]
 
@@ -61,7 +61,7 @@ class PickRunsScreen(Dialog[list[Path] | None]):
 
     @on(Found)
     def _show(self, message: Found) -> None:
-        title = say("space marks runs, enter takes them") if message.found else say("no other runs in {folder}")
+        title = say("space marks runs, enter confirms") if message.found else say("no other runs in {folder}")
         self.query_one("#pick-title", Static).update(title.format(folder=self.folder))
         listed = self.query_one("#pick-list", SelectionList)
         for info in message.found:

@@ -55,8 +55,8 @@ class SaveAsScreen(Dialog["Named | None"]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", say("Cancel"), id="name.cancel"),
-        Binding("pageup", "read(-1)", say("Read up"), id="name.up"),
-        Binding("pagedown", "read(1)", say("Read on"), id="name.down"),
+        Binding("pageup", "read(-1)", say("Scroll up"), id="name.up"),
+        Binding("pagedown", "read(1)", say("Scroll down"), id="name.down"),
         Binding(
             "f10", "facts", say("Facts"), id="name.facts",
             tooltip=say("Add facts that the config doesn't contain, such as the number of rows in the data"),
@@ -123,7 +123,7 @@ class SaveAsScreen(Dialog["Named | None"]):
 
     def _look(self) -> None:
         self._read_form = None
-        self.query_one("#lost", Static).update(say("reading what changes ..."))
+        self.query_one("#lost", Static).update(say("computing what changes ..."))
         self._read(self.form, expanded(self.query_one("#name", Input).value.strip() or "run.yaml"))
 
     def _proposed(self, dialect: str) -> str:
@@ -162,7 +162,7 @@ class SaveAsScreen(Dialog["Named | None"]):
             if isinstance(found, Outlook) and not found.refusal and not found.deviations:
                 self._save()
             else:
-                self.notify(say("read what changes, then save"))
+                self.notify(say("review what changes, then save"))
 
     def action_read(self, way: int) -> None:
         """Scroll what is lost, where it is longer than its box."""
@@ -209,7 +209,7 @@ def lines_of(found: Outlook) -> Iterator[str]:
             yield head.format(count=len(some))
             yield from (f"  {_line(one)}" for one in some)
     if not found.deviations:
-        yield say("Nothing changes: the file says all of it.")
+        yield say("Nothing changes: the file can express the whole config.")
     yield ", ".join(f"{count} {in_words(bucket)}" for bucket, count in found.shares.items() if count)
 
 

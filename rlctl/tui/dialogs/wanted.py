@@ -30,8 +30,8 @@ class WantedScreen(Dialog["dict[str, str] | None"]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", say("Cancel"), id="wanted.cancel"),
-        Binding("pageup", "read(-1)", say("Read up"), id="wanted.up"),
-        Binding("pagedown", "read(1)", say("Read on"), id="wanted.down"),
+        Binding("pageup", "read(-1)", say("Scroll up"), id="wanted.up"),
+        Binding("pagedown", "read(1)", say("Scroll down"), id="wanted.down"),
     ]
 
     def __init__(self, told: str, wanted: Mapping[str, str]) -> None:

@@ -102,7 +102,7 @@ class FindingsPane(EditorPane):
             line = Option(unfolds, id=NOTES) if folds else Option(f"[$text-muted]{told}[/]", disabled=True)
             self._add(options, line, () if folds else notes)
         listed.clear_options()
-        listed.add_options(options or [Option(say("nothing is wrong"), disabled=True)])
+        listed.add_options(options or [Option(say("no problems found"), disabled=True)])
         if options and (at is not None or listed.has_focus):
             known = [place for place, cause in enumerate(self._at) if cause is not None]
             same = [place for place in known if before is not None and self._at[place] == before]
@@ -150,7 +150,7 @@ class FindingsPane(EditorPane):
         if path := path_of(key):
             self.post_message(self.Jump(path))
         else:
-            self.notify(say("this finding is about no single field"))
+            self.notify(say("this finding concerns several fields"))
 
     def action_fix(self) -> None:
         at = self.query_one("#finding-list", OptionList).highlighted
@@ -161,7 +161,7 @@ class FindingsPane(EditorPane):
         elif fixable is not None:
             self.post_message(self.Fix(fixable))
         else:
-            self.notify(say("there is no single value that fixes it: enter leads to the field"))
+            self.notify(say("there is no single value that fixes it: enter goes to the field"))
 
 
 def path_of(key: str) -> KeyPath:
@@ -213,7 +213,7 @@ def _said(cause: Cause) -> tuple[str, str]:
 def _way(item: Finding) -> str:
     """How the app does what a command-line option does."""
     if fact := item.fact:
-        return say("press F10 to state {fact}").format(fact=fact)
+        return say("press F10 to give {fact}").format(fact=fact)
     if item.option.startswith("--env"):
         return say("to change it, start the app with {option}").format(option=item.option)
     return ""

@@ -65,8 +65,8 @@ def _told(view: FieldView) -> Content:
     names = names_of(view.pattern)
     for dialect in ("verl", "trinity", "roll"):
         called = names.get(dialect, ())
-        inside = say("has keys for what is in it") if dialect in dialects_inside(view.pattern) else ""
-        first = "" if called else inside or say("has nothing for it")
+        inside = say("has keys for its items") if dialect in dialects_inside(view.pattern) else ""
+        first = "" if called else inside or say("has no such key")
         parts += [Content(""), Content.assemble((f"{dialect:<8} ", "$text-muted"), first)]
         parts += [Content(f"  {name}") for name in called[:NAMES]]
         if len(called) > NAMES:

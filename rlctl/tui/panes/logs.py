@@ -40,10 +40,12 @@ class LogsPane(Pane):
     .-wide LogsPane #log-list, .-very-wide LogsPane #log-list { width: 28; height: 1fr; max-height: 100%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", say("Filter"), id="logs.filter", key_display="/", tooltip=say("By an expression, or letters")),
+        Binding("slash", "filter", say("Filter"), id="logs.filter", key_display="/", tooltip=say(
+            "By a regular expression, or letters"
+        )),
         Binding("x", "errors", say("Errors only"), id="logs.errors", tooltip=say("Lines that look like an error, or all")),
         Binding("t", "follow", say("Follow"), id="logs.follow", tooltip=say("Go to the end, and stay there as it grows")),
-        Binding("b", "earlier", say("Further back"), id="logs.earlier", tooltip=say("Read further back from the end")),
+        Binding("b", "earlier", say("Load more"), id="logs.earlier", tooltip=say("Load more lines from before")),
         Binding("escape", "back", say("Back"), id="logs.back", show=False),
     ]  # fmt: skip
 
@@ -71,7 +73,7 @@ class LogsPane(Pane):
             yield OptionList(id="log-list", classes="panel", markup=False)
             with Vertical():
                 yield Static("", id="log-head", markup=False)
-                yield Line(placeholder=say("an expression, or letters"), id="log-filter", compact=True)
+                yield Line(placeholder=say("a regular expression, or letters"), id="log-filter", compact=True)
                 yield LogView(id="log-view", classes="panel")
 
     def on_mount(self) -> None:
@@ -159,7 +161,7 @@ class LogsPane(Pane):
         if self.level:
             parts.append(say("errors only"))
         if self.tail.skipped:
-            parts.append(say("{size} before them, b reads further back").format(size=_size(self.tail.skipped)))
+            parts.append(say("{size} before these lines, b loads more").format(size=_size(self.tail.skipped)))
         parts.append(say("following") if view.follows else say("paused, t follows"))
         self.query_one("#log-head", Static).update(problem or " · ".join(parts))
 

@@ -23,7 +23,7 @@ class MetricsPane(Pane):
     """The metrics of the run's stage, and of other runs that are laid over it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "overlay", say("Other runs"), id="metrics.runs", tooltip=say("Lay other runs over this one")),
+        Binding("o", "overlay", say("Other runs"), id="metrics.runs", tooltip=say("Plot other runs with this one")),
         Binding("s", "stage", say("Stage"), id="metrics.stage", tooltip=say("The next stage of the run")),
     ]
 

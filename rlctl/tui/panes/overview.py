@@ -111,7 +111,7 @@ class OverviewPane(Pane):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(say("nothing is known of this run yet"), id="nothing", classes="part -told", markup=False)
+            yield Static(say("the run has recorded nothing yet"), id="nothing", classes="part -told", markup=False)
             yield Static("", id="advice", classes="part", markup=False)
             with Horizontal(id="top", classes="part"):
                 yield Spark(MAIN, id="main")
@@ -200,7 +200,7 @@ class OverviewPane(Pane):
             self._apply(offers[0][0])
             return
         answers = [(str(number), change) for number, (_, change) in enumerate(offers, start=1)]
-        question = say("Open the config of a next run with which change?")
+        question = say("Which change should the config of the next run have?")
         self.app.push_screen(
             ChooseScreen(question, answers), lambda answer: self._apply(offers[int(answer) - 1][0]) if answer else None
         )
@@ -290,13 +290,13 @@ def _evaluations(stage: StageView) -> Series:
 def _before_steps(view: RunView, info: RunInfo | None) -> str:
     """What stands where there is no step yet: that the run starts, and what it has told of that."""
     if info is None or info.status != "running":
-        return say("nothing is known of this run yet")
+        return say("the run has recorded nothing yet")
     told = [
         text_in(event, "message", LANGUAGE)
         for event in view.events
         if event["kind"] in ("advisory", "log") and event.get("message")
     ]
     starts = say(
-        "It starts: Ray and the workers come up, the model is loaded. The first step follows. 5 and 6 tell more."
+        "Starting: Ray and the workers start, the model loads, then the first step begins. See 5 and 6 for details."
     )
     return "\n".join([starts, *(f"  {plain(message)}" for message in told[-8:])])

@@ -57,7 +57,7 @@ class PlanPane(EditorPane):
             return
         text = drawn(found, max(24, self.size.width - 3))
         if found.plan is not None and any(stage.schedule.total_steps is None for stage in found.plan.stages):
-            told = say("F: say how many rows the data has, and the steps are counted")
+            told = say("F: give the number of rows of the data to compute the steps")
             text = Content.assemble(text, "\n\n", (told, "$text-muted"))
         self.query_one(".plan-text", Static).update(text)
 
@@ -118,7 +118,7 @@ def _devices(plan: Plan, stage: StagePlan, width: int, room: float | None) -> It
 def _node_name(found: Node) -> str:
     if found.first == found.last:
         return say("node {number}").format(number=found.first)
-    return say("nodes {first} to {last}, alike").format(first=found.first, last=found.last)
+    return say("nodes {first} to {last} (identical)").format(first=found.first, last=found.last)
 
 
 def _roles(stage: StagePlan, room: float | None) -> Iterator[str]:

@@ -127,13 +127,13 @@ class PreviewPane(EditorPane):
 
     def on_mount(self) -> None:
         self.query_one("#port-head").border_title = f" {say('every key')} "
-        self.query_one("#text-head").border_title = f" {say('what the file would say')} "
+        self.query_one("#text-head").border_title = f" {say('the file after saving')} "
 
     def read(self, session: Session) -> Any:
         found = session.preview(self.dialect)
         shares = ", ".join(f"{count} {in_words(bucket)}" for bucket, count in found.report.shares().items() if count)
         facts = ", ".join(f"{name}={value}" for name, value in session.facts.items())
-        shares += say("; stated: {facts}").format(facts=facts) if facts else ""
+        shares += say("; given: {facts}").format(facts=facts) if facts else ""
         text = found.text if found.text is not None else "\n".join(map(_finding_text, found.report.errors))
         leads = Leads(session, found)
         known = port_lines(session.report, found.report) if found.text is not None else []
@@ -193,7 +193,7 @@ class PreviewPane(EditorPane):
         """Accept the decision under the cursor, or take that back; then the next open one has the cursor."""
         at = self.query_one("#account", OptionList).highlighted
         if at is None or at >= len(self._lines) or not self._lines[at].key:
-            self.notify(say("nothing is to be decided here"))
+            self.notify(say("nothing to decide here"))
             return
         accepted, line = self._accepted.setdefault(self.dialect, set()), self._lines[at]
         accepted ^= {line.key}
@@ -308,7 +308,7 @@ def _line_text(line: Line) -> str:
 
 def _told(text: str, asking: str, path: KeyPath = ()) -> ReportRow:
     if fact := fact_in(asking):
-        text += "\n  [b]" + say("enter or F10: state {fact}").format(fact=fact) + "[/b]"
+        text += "\n  [b]" + say("press enter or F10 to give {fact}").format(fact=fact) + "[/b]"
     return ReportRow(text, path, fact)
 
 

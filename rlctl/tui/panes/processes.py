@@ -32,7 +32,7 @@ from rlctl.tui.widgets.table import Table
 
 COLUMNS = {
     "name": later("process"),
-    "heartbeat": later("last heard of"),
+    "heartbeat": later("last report"),
     "doing": later("does"),
     "cpu": later("CPU"),
     "memory": later("memory"),
@@ -160,11 +160,11 @@ def _tile(device: LiveDevice, *, running: bool) -> Tile:
 
 def _head(processes: Sequence[Process], *, running: bool) -> str:
     if not processes:
-        return say("No process has told of itself yet; each does so every few seconds once it is there.")
+        return say("No process has reported yet; each reports every few seconds once it has started.")
     if not running:
         return say("The run is not running: this is what its processes were last seen to use.")
     memory = sum(process.memory for process in processes) / (1 << 30)
-    told = say("{alive} of {count} processes heard of; {memory} GiB; Enter shows the log of one")
+    told = say("{alive} of {count} processes reported; {memory} GiB; Enter shows the log of one")
     return told.format(alive=alive(processes), count=len(processes), memory=f"{memory:.1f}")
 
 

@@ -101,13 +101,17 @@ class SamplesPane(Pane):
         Binding("W", "worst_of_run", say("Worst of run"), id="samples.worst_of_run",
                 tooltip=say("The responses with the lowest rewards of all steps, and back")),
         Binding("v", "compare", say("Compare"), id="samples.compare",
-                tooltip=say("Keep this response, and compare others with it word by word; once more: no longer")),
+                tooltip=say("Compare other responses with this one word by word; press again to stop")),
         Binding("o", "sort", say("Order"), id="samples.sort", tooltip=say("By group, reward, length, advantage, mismatch")),
         Binding("slash", "filter", say("Filter"), id="samples.filter", key_display="/", tooltip=say(FILTER)),
         Binding("f", "follow", say("Follow prompt"), id="samples.follow", tooltip=say("This prompt in all steps, and back")),
-        Binding("e", "evaluation", say("Evaluation"), id="samples.evaluation", tooltip=say("Of evaluations, or of training")),
+        Binding("e", "evaluation", say("Evaluation"), id="samples.evaluation", tooltip=say(
+            "Responses of evaluations, or of training"
+        )),
         Binding("s", "stage", say("Stage"), id="samples.stage", tooltip=say("The next stage of the run")),
-        Binding("n", "newest", say("Newest"), id="samples.newest", tooltip=say("The newest step, and those that come")),
+        Binding("n", "newest", say("Newest"), id="samples.newest", tooltip=say(
+            "The newest step, and new ones as they come"
+        )),
         Binding("escape", "back", say("Back"), id="samples.back", show=False),
     ]  # fmt: skip
 
@@ -268,11 +272,11 @@ class SamplesPane(Pane):
 
     def _say_nothing(self) -> None:
         """Say why there is nothing to show."""
-        told = say("No responses are shown of this stage yet.")
+        told = say("This stage has no responses to show yet.")
         if self.found is not None and self.found.groups:
             told = say("No response passes the filter.")
         elif self.kind == EVALUATION:
-            told = say("No evaluation of this stage has shown responses yet; e goes back to training.")
+            told = say("No evaluation of this stage has responses to show yet; e goes back to training.")
         if self._view is not None and len(self._view.stages) > 1:
             told = say("stage {name}").format(name=self._stage_of(self._view)) + ". " + told
         self.query_one("#sample-text", Static).update(told)
@@ -353,7 +357,7 @@ class SamplesPane(Pane):
         rows = [(place, entry) for place, entry in enumerate(self.entries) if isinstance(entry, Row)]
         place = worst([row for _, row in rows])
         if place is None:
-            self.notify(say("no response is shown that has a reward"))
+            self.notify(say("no response has a reward"))
             return
         listed = self.query_one("#sample-list", OptionList)
         listed.highlighted = rows[place][0]

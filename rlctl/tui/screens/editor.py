@@ -60,7 +60,7 @@ RESULTS = 40
 TABS = (
     ("help", say("Help"), HelpPane, say("What the field is")),
     ("findings", say("Findings"), FindingsPane, say("Findings of the checks, and how to fix them")),
-    ("plan", say("Plan"), PlanPane, say("The batch, and who is on which device")),
+    ("plan", say("Plan"), PlanPane, say("The batch, and the roles of each device")),
     ("preview", say("Port"), PreviewPane, say("The run in any format, and what happens to every key")),
     ("diff", say("Diff"), DiffPane, say("What differs from the file, and from defaults")),
 )
@@ -158,9 +158,9 @@ class EditorScreen(EditorFiles):
             tooltip=say("Find a field by key, help or a framework's name for it"),
         ),
         Binding("ctrl+f", "search", say("Search"), id="edit.search_too", priority=True),
-        Binding("u", "undo", say("Undo"), id="edit.undo", tooltip=say("Take back what was done last")),
+        Binding("u", "undo", say("Undo"), id="edit.undo", tooltip=say("Undo the last change")),
         Binding("ctrl+z", "undo", say("Undo"), id="edit.undo_too", priority=True),
-        Binding("U", "redo", say("Redo"), id="edit.redo", show=False, tooltip=say("Do again what was undone last")),
+        Binding("U", "redo", say("Redo"), id="edit.redo", show=False, tooltip=say("Redo the last undone change")),
         Binding("ctrl+y", "redo", say("Redo"), id="edit.redo_too", priority=True, show=False),
         Binding("d", "reset", say("Default"), id="edit.reset", tooltip=say("Give the field its default")),
         Binding("f3", "reset", say("Default"), id="edit.reset_too", show=False),
@@ -170,7 +170,7 @@ class EditorScreen(EditorFiles):
         ),
         Binding("f6", "open_field", say("Items"), id="edit.items_too"),
         Binding(
-            "a", "toggle_full", say("All"), id="edit.full", tooltip=say("Show every field, or only what is set first")
+            "a", "toggle_full", say("All"), id="edit.full", tooltip=say("Show every field, or only the important ones")
         ),
         Binding("f2", "toggle_full", say("All"), id="edit.full_too", show=False),
         Binding("p", "dialect", say("Port"), id="edit.dialect", tooltip=say("Preview the run in the next format")),
@@ -318,7 +318,7 @@ class EditorScreen(EditorFiles):
             rows: list[FieldRow | Static | Button] = [FieldRow(view, columns, below=below) for view in wanted]
             self._show_frame(wanted, columns if wanted else None)
             if not rows:
-                rows.append(Static(say("no field fits") if searching else self._inside(), markup=False))
+                rows.append(Static(say("no matching field") if searching else self._inside(), markup=False))
             if folded:
                 told = say("{count} fields that this run does not use: show").format(count=folded)
                 rows.append(Button(told, classes="folded", compact=True))
@@ -348,7 +348,7 @@ class EditorScreen(EditorFiles):
         if not self._drafts:
             return True
         path = next(iter(self._drafts))
-        told = say("{key} holds what does not fit: change it, or take it back with ctrl+z")
+        told = say("{key} has an invalid value: change it, or undo it with ctrl+z")
         self.notify(told.format(key=dotted(path)), severity="warning", markup=False)
         self.run_worker(self.jump(path), group="shown")
         return False
@@ -563,7 +563,7 @@ class EditorScreen(EditorFiles):
         row = message.row
         if self.readonly:
             row.show(row.view, discard_typed=True)
-            self.notify(say("opened to read only"), severity="warning")
+            self.notify(say("opened read-only"), severity="warning")
             return
         if not row.holds(message.text) or not self._take(row, message.text):
             return
@@ -640,7 +640,7 @@ class EditorScreen(EditorFiles):
     def _fix(self, message: FindingsPane.Fix) -> None:
         fixes = message.finding.fixes
         if self.readonly:
-            self.notify(say("opened to read only"), severity="warning")
+            self.notify(say("opened read-only"), severity="warning")
         elif len(fixes) == 1 and not self.session.is_changed:
             self._apply(Change(*fixes[0]))
         else:
@@ -689,7 +689,7 @@ class EditorScreen(EditorFiles):
         wrong = next((row for row in self.rows if row.is_wrong), None)
         if wrong is not None:
             wrong.show(wrong.view, discard_typed=True)
-            self.notify(say("taken back: what did not fit in {key}").format(key=dotted(wrong.view.path)), markup=False)
+            self.notify(say("undone: the invalid value of {key}").format(key=dotted(wrong.view.path)), markup=False)
         elif changes := self.session.undo():
             await self._after(changes, say("undone: {label}"))
         else:
@@ -697,7 +697,7 @@ class EditorScreen(EditorFiles):
 
     async def action_redo(self) -> None:
         if changes := self.session.redo():
-            await self._after(changes, say("done again: {label}"))
+            await self._after(changes, say("redone: {label}"))
         else:
             self.notify(say("nothing to redo"))
 
@@ -728,7 +728,7 @@ class EditorScreen(EditorFiles):
     async def action_toggle_full(self) -> None:
         self.full = not self.full
         await self._show_form()
-        self.notify(say("every field") if self.full else say("only what is set first, and what was changed"))
+        self.notify(say("every field") if self.full else say("only the important fields, and those that you changed"))
 
     def action_dialect(self) -> None:
         beside = self.query_one("#beside", TabbedContent)

@@ -145,7 +145,7 @@ class EditorFiles(Page):
 
     def _may_write(self) -> bool:
         if self.readonly:
-            self.notify(say("opened to read only"), severity="warning")
+            self.notify(say("opened read-only"), severity="warning")
         return not self.readonly
 
     def take_typed(self) -> None:
@@ -158,7 +158,7 @@ class EditorFiles(Page):
         wrong = next((row for row in self.query(FieldRow) if row.is_wrong), None)
         if wrong is None:
             return True
-        told = say("{key} holds what does not fit: change it, or take it back with ctrl+z")
+        told = say("{key} has an invalid value: change it, or undo it with ctrl+z")
         self.notify(told.format(key=dotted(wrong.view.path)), severity="warning", markup=False)
         wrong.focus_field()
         return False
@@ -223,7 +223,9 @@ class EditorFiles(Page):
             path = self.session.save(draft, force=force)
         except SaveOverError as error:
             self.app.push_screen(
-                AskScreen(say("{error}. Save over it?").format(error=translated(error.message)), say("Save over it")),
+                AskScreen(
+                    say("{error}. Overwrite it?").format(error=translated(error.message)), say("Overwrite the file")
+                ),
                 lambda yes: self._write(draft, after, keep=keep, force=True) if yes else None,
             )
         except RlctlError as error:
@@ -239,7 +241,7 @@ class EditorFiles(Page):
         self.notify(say("saved {path}").format(path=path), markup=False)
         self._kept = list(self.session.lost) if keep else []
         if self.session.lost and not keep:
-            self.notify(say("this config is now what the file says; ctrl+z brings your values back"))
+            self.notify(say("the config now has the file's values; ctrl+z restores yours"))
             self.session.reopen()
             self._shown()
         else:
@@ -358,9 +360,9 @@ class EditorFiles(Page):
             return
         ordered = sorted(draft.lost, key=lambda item: not changes_training(self.session, item.key))
         lines = "\n".join(_changed((item.key, item.first.value, item.second.value)) for item in ordered)
-        told = say("The file cannot say all of this config. It would say:\n{lines}").format(lines=lines)
+        told = say("The file's format cannot express this whole config. It would become:\n{lines}").format(lines=lines)
         answers = [
-            ("t", say("Save, and take what the file says")),
+            ("t", say("Save, and use the file's values here")),
             ("k", say("Save, and keep your values here")),
             ("c", say("Do not save")),
         ]
@@ -427,7 +429,7 @@ class EditorFiles(Page):
             self._not_saved(error)
             return
         self.app.push_screen(
-            AskScreen(say("{path} is there already. Write over it?").format(path=path), say("Write over it")),
+            AskScreen(say("{path} already exists. Overwrite it?").format(path=path), say("Overwrite")),
             lambda yes: again() if yes else None,
         )
 
@@ -515,8 +517,8 @@ class EditorFiles(Page):
         try:
             take(typed)
         except RlctlError as error:
-            told = say("What came back cannot be taken:\n{error}").format(error=error.shown)
-            answers = [("e", say("Edit it again")), ("g", say("Give it up"))]
+            told = say("The edited text is not valid:\n{error}").format(error=error.shown)
+            answers = [("e", say("Edit it again")), ("g", say("Discard"))]
             self.app.push_screen(
                 ChooseScreen(told, answers),
                 lambda answer: self._outside(typed, name, take, refused=True) if answer != "g" else None,
@@ -563,8 +565,8 @@ class EditorFiles(Page):
         gone = say("{path} is gone.") if not message.text else say("{path} was changed by another program.")
         told = f"{gone.format(path=file.path)}\n\n{message.difference}"
         answers = [
-            *([("r", say("Take what is there; what you have is one undo away"))] if message.text else []),
-            ("k", say("Keep mine: saving writes over it")),
+            *([("r", say("Load the version on disk; undo restores yours"))] if message.text else []),
+            ("k", say("Keep mine: saving overwrites the file")),
         ]
         self.app.push_screen(ChooseScreen(told, answers), self._take_disk)
 
@@ -575,7 +577,7 @@ class EditorFiles(Page):
             elif answer == "k":
                 self.session.keep_mine()
         except RlctlError as error:
-            self.notify(error.shown, title=say("not taken"), severity="error", markup=False)
+            self.notify(error.shown, title=say("edit not applied"), severity="error", markup=False)
         if answer is not None:
             self._shown()
 
@@ -591,7 +593,7 @@ class EditorFiles(Page):
         )
         what = say("changes that were not saved") if file is not None else say("a config that was never saved")
         question = say("An editor that ended unexpectedly left {what}:\n{told}").format(what=what, told=told)
-        answers = [("t", say("Take it up")), ("l", say("Later")), ("d", say("Throw it away"))]
+        answers = [("t", say("Restore")), ("l", say("Later")), ("d", say("Discard changes"))]
         self.app.push_screen(ChooseScreen(question, answers), lambda answer: self._recover(answer, item))
 
     def _recover(self, answer: str | None, item: recovery.Kept) -> None:
@@ -605,7 +607,7 @@ class EditorFiles(Page):
             self.notify(error.shown, title=say("not applied"), severity="error", markup=False)
             return
         if not same and self.session.file is not None:
-            self.notify(say("the file is another one by now: look at what differs"), severity="warning")
+            self.notify(say("the file has changed since then: review the differences"), severity="warning")
         self._shown()
 
     # Launching

@@ -133,7 +133,7 @@ class LaunchScreen(Dialog[None]):
     def _told(self, outlook: Outlook) -> Content:
         lines = []
         if outlook.findings:
-            lines += [say("It cannot start yet. In the editor, Findings lead to the fields:"), ""]
+            lines += [say("It cannot start yet. In the editor, Findings takes you to the fields:"), ""]
             for item in outlook.findings:
                 told = item.message if item.message.startswith(item.key) else f"{item.key}: {item.message}"
                 lines += [f"✗ {told}", *([f"    {item.hint}"] if item.hint else [])]
@@ -259,7 +259,7 @@ class StartingScreen(Screen[None]):
         )
         if code is not None:
             self._poll.stop()
-            told = say("It did not begin (exit code {code}). What it said is below, and in {output}")
+            told = say("It failed to start (exit code {code}). Its output is below and in {output}")
             if self.runs_folder is None and code == 0:
                 told = say("It runs on the cluster now. How to follow and stop it is below, and in {output}")
         seconds = time.time() - self.launched.began

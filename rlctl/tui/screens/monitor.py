@@ -68,7 +68,7 @@ PANES = (
     Tab("2", "metrics", say("Metrics"), MetricsPane, say("Any metric, large")),
     Tab("3", "samples", say("Samples"), SamplesPane, say("Prompts, responses and rewards of a step")),
     Tab("4", "processes", say("Processes"), ProcessesPane, say("What each process does and uses")),
-    Tab("5", "logs", say("Logs"), LogsPane, say("What each process says")),
+    Tab("5", "logs", say("Logs"), LogsPane, say("The output of each process")),
     Tab("6", "events", say("Events"), EventsPane, say("What happened")),
 )
 
@@ -92,7 +92,7 @@ def look_at(folder: Path) -> FolderState:
     try:
         info = runs.inspect(folder)
     except (RlctlError, OSError) as error:
-        gone = say("{folder} is not there any more").format(folder=folder)
+        gone = say("{folder} no longer exists").format(folder=folder)
         return FolderState(None, problem=shown(error) if folder.is_dir() else gone)
     if info.status != "running":
         return FolderState(info)
@@ -233,9 +233,7 @@ class MonitorScreen(RunActions):
         if self.info is not None and self.info.status == "running":
             self.begins = None
         if self.begins is not None:
-            head += "\n" + say("it is started again, and its process comes up; what it says is in {log}").format(
-                log=self.begins
-            )
+            head += "\n" + say("resuming: its process is starting; its output is in {log}").format(log=self.begins)
         shown.update(marked(head).stylize("bold", 0, len(self.folder.name)))
         self.pane.show(self.view, self.info)
 

@@ -31,7 +31,7 @@ class RunActions(Page):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("S", "stop", say("Stop"), id="run.stop",
-                tooltip=say("End the run after its step, with a checkpoint; once more: now")),
+                tooltip=say("Stop the run after its step, with a checkpoint; press again to stop it now")),
         Binding("C", "checkpoint", say("Checkpoint"), id="run.checkpoint", tooltip=say("Save after this step, and continue")),
         Binding("R", "resume", say("Resume"), id="run.resume", tooltip=say("Resume a stopped run from a checkpoint")),
     ]  # fmt: skip
@@ -65,7 +65,8 @@ class RunActions(Page):
         """Ask it to end after its step; where that was asked before, to end now."""
         if STOP_FILE in self.asked:
             question = say(
-                "{name} was asked to stop, and ends after its step. End it now? What came after its last checkpoint is lost."
+                "{name} is stopping: it ends after its current step. Stop it now? Work since its last checkpoint is "
+                "lost."
             )
             self._ask_run(question, say("End it now"), partial(runs.stop, now=True), say("{name} ends now"))
             return
@@ -102,7 +103,7 @@ class RunActions(Page):
 
     def _only_watched(self) -> bool:
         if self.readonly:
-            self.notify(say("opened to watch only"), severity="warning")
+            self.notify(say("opened read-only"), severity="warning")
         return self.readonly
 
     def action_resume(self) -> None:

@@ -66,12 +66,12 @@ class RunsScreen(RunActions):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "mark", say("Mark"), id="runs.mark", tooltip=say("Mark two runs to compare them")),
         Binding("c", "compare", say("Compare"), id="runs.compare",
-                tooltip=say("What differs in the configs of two runs, and their metrics over one another")),
+                tooltip=say("How the configs of two runs differ, and their metrics in one plot")),
         Binding("X", "remove", say("Remove"), id="runs.remove", tooltip=say("Delete the folder of a run that does not run")),
         Binding("s", "sort", say("Sort"), id="runs.sort", tooltip=say("Sort by the next column")),
-        Binding("o", "turn", say("Other way round"), id="runs.turn", show=False),
+        Binding("o", "turn", say("Reverse"), id="runs.turn", show=False),
         Binding("slash", "filter", say("Filter"), id="runs.filter", key_display="/"),
-        Binding("r", "refresh", say("Look again"), id="runs.refresh", show=False),
+        Binding("r", "refresh", say("Refresh"), id="runs.refresh", show=False),
         Binding("escape", "leave", say("Back"), id="runs.leave"),
     ]  # fmt: skip
 

@@ -30,7 +30,7 @@ FILES = 200
 """Most files that are listed."""
 RUNS = 8
 """Newest runs that are listed; all are on a page of their own."""
-SECTIONS = {"run": later("Runs"), "file": later("Configs and scripts"), "preset": later("Presets, to begin with")}
+SECTIONS = {"run": later("Runs"), "file": later("Configs and scripts"), "preset": later("Presets to start from")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,12 @@ class StartScreen(Page):
     StartScreen #start-told { height: auto; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "new", say("New config"), id="start.new", tooltip=say("Begin with rlctl's defaults")),
+        Binding("n", "new", say("New config"), id="start.new", tooltip=say("Start from rlctl's defaults")),
         Binding(
             "a", "runs", say("All runs"), id="start.runs", tooltip=say("A table of runs: sort, filter, compare two")
         ),
         Binding("slash", "filter", say("Filter"), id="start.filter", key_display="/"),
-        Binding(
-            "r", "refresh", say("Look again"), id="start.refresh", tooltip=say("Reload the list of runs and files")
-        ),
+        Binding("r", "refresh", say("Refresh"), id="start.refresh", tooltip=say("Reload the list of runs and files")),
         Binding("escape", "clear", say("Clear filter"), id="start.clear", show=False),
     ]
 
@@ -162,9 +160,9 @@ class StartScreen(Page):
         known = [choice.kind for choice in self._found]
         told = say("no runs in {folder} yet; a preset or a file opens in the editor, and is launched from there")
         if words and not found:
-            told = say("no name here has these words; enter opens a path")
+            told = say("no matching name; enter opens a path")
         elif self._place != Path():
-            told = say("in {folder}; escape leads back")
+            told = say("in {folder}; escape goes back")
         elif "run" in known:
             told = ""
         line = self.query_one("#start-told", Static)

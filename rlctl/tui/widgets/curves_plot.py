@@ -93,7 +93,7 @@ class CurvesPlot(PlotWidget, inherit_bindings=False):
         Binding("shift+left", "pan_left", say("Earlier steps"), id="plot.earlier", show=False),
         Binding("shift+right", "pan_right", say("Later steps"), id="plot.later", show=False),
         Binding("shift+up", "zoom_y_in", say("Zoom in on values"), id="plot.values_in", show=False),
-        Binding("shift+down", "zoom_y_out", say("Zoom out of values"), id="plot.values_out", show=False),
+        Binding("shift+down", "zoom_y_out", say("Zoom out on values"), id="plot.values_out", show=False),
         Binding("r", "reset_scales", say("Whole run"), id="plot.reset"),
     ]
 

@@ -45,11 +45,11 @@ class MetricBrowser(Vertical):
         Binding("a", "mark_all", say("Mark all"), id="metrics.mark_all",
                 tooltip=say("Plot all listed metrics, or none")),
         Binding("l", "log_scale", say("Log scale"), id="metrics.log"),
-        Binding("m", "smooth", say("Smooth"), id="metrics.smooth", tooltip=say("Not, a little, much")),
+        Binding("m", "smooth", say("Smooth"), id="metrics.smooth", tooltip=say("Off, light or strong")),
         Binding("n", "own_range", say("Own range"), id="metrics.range",
                 tooltip=say("Each curve between its lowest and highest value")),
         Binding("g", "grid", say("Grid"), id="metrics.grid", tooltip=say("All listed metrics as small charts, and back")),
-        Binding("p", "plot", say("To the plot"), id="metrics.plot", tooltip=say("Cursor and zoom; p leads back")),
+        Binding("p", "plot", say("To the plot"), id="metrics.plot", tooltip=say("Cursor and zoom; p goes back")),
         Binding("escape", "clear_filter", say("Clear filter"), id="metrics.clear", show=False),
     ]  # fmt: skip
 
@@ -60,7 +60,9 @@ class MetricBrowser(Vertical):
         self._listed: list[str] = []
 
     def compose(self) -> ComposeResult:
-        yield Line(placeholder=say("/ filters: an expression, or letters in their order"), id="filter", compact=True)
+        yield Line(
+            placeholder=say("/ filters by a regular expression, or by letters in order"), id="filter", compact=True
+        )
         with Horizontal():
             yield OptionList(id="metric-list", classes="panel")
             yield MetricPlot(id="curves", classes="panel")

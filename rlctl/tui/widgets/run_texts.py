@@ -56,8 +56,8 @@ STATUSES: dict[Status, str] = {
 
 
 ASKED = {
-    STOP_FILE: later("asked to stop: it ends after this step, with a checkpoint; S once more ends it now"),
-    CHECKPOINT_FILE: later("asked for a checkpoint: it is written after this step"),
+    STOP_FILE: later("stopping after this step, with a checkpoint; press S again to stop now"),
+    CHECKPOINT_FILE: later("the run saves a checkpoint after this step"),
 }
 
 

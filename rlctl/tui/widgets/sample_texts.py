@@ -249,7 +249,7 @@ def _message(message: Message) -> Iterator[Content]:
     if message.inserted:
         told.append(say("{count} tokens before it, masked").format(count=message.inserted))
     if message.starts_row:
-        told.append(say("a new row of training"))
+        told.append(say("a new training sequence"))
     look = "$series-1 bold" if trained else "$series-3 bold"
     yield Content.assemble("\n", ("▶ " if trained else "◀ ", look), (plain(message.role), look),
                            (f"  {' · '.join(told)}", "$text-muted"))  # fmt: skip
