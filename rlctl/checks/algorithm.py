@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl.checks.problem import CheckContext, Problem, problem
+from rlctl.common.messages.reasons import AND, together
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Cispo, Gspo, PpoClip
 from rlctl.config.sections.train import Fsdp2, Train
@@ -76,7 +77,7 @@ def sampling(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     yield from _own_temperatures(config)
     cut = [f"{name} {getattr(drawn, name)}" for name in ("top_p", "top_k") if getattr(drawn, name) not in (None, 1.0)]
     if cut:
-        yield problem("sampling-cut", ("rollout", "sampling"), cut=" and ".join(cut))
+        yield problem("sampling-cut", ("rollout", "sampling"), cut=together(cut, AND))
 
 
 def _own_temperatures(config: Config) -> Iterator[Problem]:

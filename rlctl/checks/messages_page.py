@@ -86,7 +86,7 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "source": "verl 0.9.1 (verl/workers/config/rollout.py, RolloutConfig)",
         "advice": "set actor_rollout_ref.rollout.name to vllm or sglang",
     },
-    "unsupported": {"reason": "verl clips no advantages"},
+    "unsupported": {"reason": "verl does not clip advantages"},
     "assumed": {
         "reason": "all roles share 8 devices in the source; in Trinity, 4 explore and 4 train",
         "fact": "explorer_gpus",
@@ -107,8 +107,8 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "advice": "write a verl agent loop that plays them, or convert to a framework with environments; set VERL_TRAIN_FILES",
     },
     "other-data-and-reward": {
-        "reason": "Trinity's math_workflow sends the column 'prompt' as plain text and compares the response with the column of "
-        "format.response_key; it cannot read chat messages or answers inside another column",
+        "reason": "Trinity's math_workflow reads 'prompt' as plain text and the answer from the column of format.response_key; "
+        "it cannot read chat messages or nested answers",
     },
     "bad-value_reason": {"reason": "is 'mean'; expected one of token-mean, seq-mean-token-sum, seq-mean-token-mean"},
     "unreadable": {

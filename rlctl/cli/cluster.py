@@ -101,7 +101,7 @@ def slurm(
     if not re.fullmatch(r"\d+[KMGT]?", memory):
         raise UsageError(
             said("--memory {memory!r} is not an amount of memory", memory=memory),
-            hint="expected such as 512G, or 0 for all memory of a node",
+            hint="expected a size such as 512G, or 0 for all memory of a node",
         )
     text = script(
         Batch(
@@ -204,7 +204,9 @@ def kuberay(
         )
     )
     if memory is None:
-        diagnostics.note("the worker pods have no memory limit; --memory SIZE sets one, and Ray's object store by it")
+        diagnostics.note(
+            "the worker pods have no memory limit; --memory SIZE sets one, which also limits Ray's object store"
+        )
     for place in package.places:
         diagnostics.note(said("the pods need {place}", place=place))
     if package.variables:

@@ -122,8 +122,8 @@ def convert(
     if folders.are_folders(inputs):
         if out is None or sidecar is not None or trace or variables:
             raise UsageError(
-                said("{folder} is a folder, which is converted into a folder", folder=inputs[0]),
-                hint="name it with -o; --sidecar, --trace and --env take one file",
+                said("{folder} is a folder, so the output must be a folder, too", folder=inputs[0]),
+                hint="name it with -o; --sidecar, --trace and --env work only for a single file",
             )
         options["format"] = form.value if form is not None else ""
         job = folders.Job(to, out, options, dialect, assignments, force, strict=on_loss is OnLoss.ERROR)

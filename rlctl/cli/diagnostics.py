@@ -186,7 +186,7 @@ def bug(problem: BaseException) -> Path | None:
         "  "
         + (spoken("the traceback is in {path}", path=path) if path else spoken("RLCTL_DEBUG=1 shows the traceback"))
     )
-    _line("  " + spoken("please report it with the command and the file that led here"))
+    _line("  " + spoken("please report it with the command and the input file"))
     return path
 
 

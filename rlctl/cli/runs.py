@@ -116,7 +116,8 @@ def follow(
     if address is not None:
         if json:
             raise UsageError(
-                "--json prints events, which are in the run's folder", hint="follow it where the folder is"
+                "--json prints the events in the run's folder, which a job keeps on the cluster",
+                hint="run the command on a machine that has the folder",
             )
         server = jobs.server_of(address)
         jobs.watch(server, server.find(name).id)
@@ -250,7 +251,10 @@ def resume(
 
     if address is not None and address_of(address).jobs is not None:
         if step is not None:
-            raise UsageError("--step is for a run that is no job", hint="resume it where its folder is")
+            raise UsageError(
+                "--step needs the run's folder, which a job keeps on the cluster",
+                hint="run the command without --address on a machine that has the folder",
+            )
         server = jobs.server_of(address)
         flags = [flag for flag, wanted in (("--accept-changes", accept_changes), ("--quiet", quiet)) if wanted]
         jobs.resume(server, name, flags=flags, passed=passed, detach=detach, json=json)

@@ -129,7 +129,7 @@ def show_changes(changes: Sequence[Change], loaded: Loaded) -> None:
 def _ask() -> None:
     if not diagnostics.can_ask():
         raise UsageError(
-            "cannot ask whether to run it with these changes: there is no terminal", hint="--yes agrees to them"
+            "cannot ask whether to run it with these changes: there is no terminal", hint="pass --yes to agree"
         )
     if not typer.confirm(translated("Run it with these changes?"), err=True):
         arguments.finish(ExitCode.FAILED)

@@ -134,7 +134,8 @@ def _check_names(given: Manifest) -> None:
             raise UsageError(said("{option} {name!r} is not a Kubernetes name", option=option, name=name), hint=hint)
     if given.memory is not None and not QUANTITY.fullmatch(given.memory):
         raise UsageError(
-            said("--memory {memory!r} is not an amount of memory", memory=given.memory), hint="expected such as 512Gi"
+            said("--memory {memory!r} is not an amount of memory", memory=given.memory),
+            hint="expected a size such as 512Gi",
         )
     if not given.image.strip():
         raise UsageError("--image is empty", hint="name an image with Ray and rlctl[runtime]")

@@ -112,7 +112,9 @@ def explained(error: ModuleNotFoundError) -> MissingDependency | None:
     extra = extra_of(error.name or "")
     if extra is None:
         return None
-    return MissingDependency(said("this needs {name}, which is not installed", name=error.name), hint=install(extra))
+    return MissingDependency(
+        said("this command needs {name}, which is not installed", name=error.name), hint=install(extra)
+    )
 
 
 def is_found(module: str) -> bool:

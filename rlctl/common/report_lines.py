@@ -32,6 +32,9 @@ _LEVELS = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
 _CODES: Mapping[str, Bucket] = {"unsupported": Bucket.UNSUPPORTED, "unknown-key": Bucket.UNKNOWN}
 """Findings that repeat an entry of the ledger, and its bucket."""
 _WORD = re.compile(r"[^\s：，、]+|[：，、]|\s+")
+_OWN = ("rlctl's ", "rlctl 的 ")
+"""Before keys that the file's framework does not have."""
+_OPENING = re.compile(r"(?<= )'(?=\S+$)")
 _STAGE = re.compile(r"\bstages\[(\d+)\](?=\.)")
 _PLACE_OF_STAGE = re.compile(r"\bstages\[\d+\]\.")
 
@@ -164,7 +167,7 @@ def _cause(item: Finding) -> tuple[object, ...]:
     """What findings of one cause share: the message, or all of it but the keys and paths that it can list."""
     if not has(f"{item.id}.several"):
         return (item.code, item.level, item.message, _PLACE_OF_STAGE.sub("", item.advice))
-    shared = {name: value for name, value in item.params.items() if name not in ("key", "path")}
+    shared = {name: value for name, value in item.params.items() if name not in ("key", "path", "value")}
     return (item.id, item.level, bool(item.stage), *sorted(map(str, shared.items())))
 
 
@@ -183,7 +186,9 @@ def _varied(messages: Sequence[str]) -> list[str]:
     before = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
     backwards = [list(reversed(line[before:])) for line in words]
     after = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*backwards, strict=False)))
-    return ["".join(line[before : len(line) - after]).strip(" :：'，,") for line in words]
+    own = next((own for own in _OWN if "".join(words[0][:before]).endswith(own)), "")
+    varied = ("".join(line[before : len(line) - after]).strip(" :：'，,") for line in words)
+    return [own + _OPENING.sub("", name) for name in varied]
 
 
 def framework(dialect: str) -> str:

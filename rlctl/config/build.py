@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from rlctl.common.errors import ConfigError, Location, closest
+from rlctl.common.messages.reasons import said, together
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config.fields import MAX_DEVICES, OTHER, Choice, Interval, Range
 from rlctl.config.inspect import FieldInfo, fields_of, type_text
@@ -99,9 +100,9 @@ class Builder:
             and not isinstance(built, bool)
             and built not in info.range
         ):
-            unit = f" {info.unit}" if info.unit else ""
-            shown = self.expressions.get(path) or f"{built!r}{unit}"
-            return self.bad("out-of-range", path, value=shown, expected=str(info.range))
+            counted = said("{value} {unit}", value=repr(built), unit=info.unit) if info.unit else repr(built)
+            shown = self.expressions.get(path) or counted
+            return self.bad("out-of-range", path, value=shown, expected=bounds(info.range))
         return built
 
     def value(self, hint: Any, value: Any, path: KeyPath) -> Any:
@@ -132,7 +133,7 @@ class Builder:
         for extra in hint.__metadata__:
             if isinstance(extra, Range) and isinstance(built, (int, float)) and built not in extra:
                 shown = self.expressions.get(path) or repr(built)
-                return self.bad("out-of-range", path, value=shown, expected=str(extra))
+                return self.bad("out-of-range", path, value=shown, expected=bounds(extra))
         return built
 
     def union(self, hint: Any, args: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
@@ -151,18 +152,18 @@ class Builder:
     def literal(self, allowed: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
         if any(value == item and type(value) is type(item) for item in allowed):
             return value
-        expected = " | ".join(str(item) for item in allowed)
+        expected = ", ".join(str(item) for item in allowed)
         if isinstance(value, str):
             near = closest(value, [str(item) for item in allowed]) or "none"
             shown = self.expressions.get(path) or repr(value)
             return self.bad("unknown-value", path, value=shown, expected=expected, near=near)
-        return self.wrong_type(value, path, f"one of {expected}")
+        return self.wrong_type(value, path, said("one of {names}", names=expected))
 
     def items(self, args: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
         if not isinstance(value, (list, tuple)):
-            return self.wrong_type(value, path, f"a list of {type_text(args[0])}")
+            return self.wrong_type(value, path, _LISTS.get(args[0], "a list"))
         if len(args) == 2 and args[1] is not Ellipsis and len(value) != len(args):
-            return self.wrong_type(value, path, f"a list of {len(args)} values")
+            return self.wrong_type(value, path, said("a list of {count} values", count=len(args)))
         built = tuple(self.value(args[0], item, (*path, index)) for index, item in enumerate(value))
         return BAD if any(item is BAD for item in built) else built
 
@@ -183,9 +184,9 @@ class Builder:
         if isinstance(value, str):
             value = {setting.tag: value}
         if not isinstance(value, Mapping):
-            return self.wrong_type(
-                value, path, f"one of {', '.join(setting.names())}, or a mapping with '{setting.tag}'"
-            )
+            names = ", ".join(setting.names())
+            expected = said("one of {names}, or a mapping with '{tag}'", names=names, tag=setting.tag)
+            return self.wrong_type(value, path, expected)
         name = value.get(setting.tag)
         found = setting.option(name)
         if found is None:
@@ -227,14 +228,30 @@ class Builder:
 
 _TOO_LARGE = 2**53
 """Integers from here on are inexact as floats, and products of them overflow 64 bits: in torch, numpy and a list's length."""
-_SCALARS: dict[type, str] = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
+_SCALARS: dict[type, str] = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+_LISTS: dict[Any, str] = {str: "a list of strings", int: "a list of integers", float: "a list of numbers"}
+_KINDS: dict[type, str] = {dict: "a mapping", list: "a list", str: "a string"}
+_BOUNDS = (
+    ("at_least", "at least {bound:g}"),
+    ("above", "more than {bound:g}"),
+    ("at_most", "at most {bound:g}"),
+    ("below", "less than {bound:g}"),
+)
+
+
+def bounds(limits: Range) -> str:
+    """A range in words, as ``at least 0 and less than 1``."""
+    given = ((words, getattr(limits, name)) for name, words in _BOUNDS)
+    reasons = (said(words, bound=bound) for words, bound in given if bound is not None)
+    return together(reasons, {"en": " and ", "zh": " 且"})
 
 
 def shown(value: Any) -> str:
     """A value as a message shows it: shortened, with its kind."""
-    kind = {dict: "a mapping", list: "a list", bool: "", int: "", float: "", str: "text"}.get(type(value), "")
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
-    return f"{text[:77] + '...' if len(text) > 80 else text}" + (f" ({kind})" if kind else "")
+    short = f"{text[:77]}..." if len(text) > 80 else text
+    kind = _KINDS.get(type(value))
+    return said("{value} ({kind})", value=short, kind=kind) if kind else short
 
 
 def _read_scalar(text: str) -> Any:

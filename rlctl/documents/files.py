@@ -116,7 +116,7 @@ def write_atomic(path: Path, text: str, *, force: bool = False, executable: bool
         DocumentError: the file exists and ``force`` is off, or it cannot be written.
     """
     if "\0" in str(path):
-        raise DocumentError("cannot be written: no file's name has a null byte", at=Location(str(path)))
+        raise DocumentError("cannot be written: a file name cannot contain a null byte", at=Location(str(path)))
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}.tmp")
     try:

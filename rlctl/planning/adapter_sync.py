@@ -61,7 +61,7 @@ def why_merged(config: Config, engine: str) -> str:
     if lora.adapter_path is not None:
         return "the adapter of model.lora.adapter_path has its own rank and layers"
     if isinstance(config.train.engine, Megatron) and config.train.engine.checkpoint_path is not None:
-        return "train.engine.checkpoint_path has other base weights than model.path, which vLLM reads"
+        return "the base weights of train.engine.checkpoint_path differ from those of model.path, which vLLM reads"
     if memory.sleep_level == 2:
         return "rollout.memory.sleep_level 2 drops the base weights, which no sync would bring back"
     if memory.quantization is not None:

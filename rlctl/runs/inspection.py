@@ -278,7 +278,7 @@ def stop(run: RunInfo, *, now: bool = False) -> None:
     elif run.host != socket.gethostname():
         raise RunError(
             said("run {name} runs on {host}", name=run.name, host=run.host),
-            hint="stop it there, or without --now from here",
+            hint="stop it on that machine, or here without --now",
         )
     else:
         os.kill(run.pid, signal.SIGINT)

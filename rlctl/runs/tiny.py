@@ -42,7 +42,7 @@ SHORT = "a random model rarely ends a response, so a long limit only costs time"
 FEW = "a few prompts"
 SMALL = "a random model of the same architecture"
 FULL_SIZE = "applies only to the full-size model"
-NEVER = "a random model's responses score alike and don't end, so filters would leave nothing to train on"
+NEVER = "a random model's responses get equal rewards and rarely end, so filters would leave nothing to train on"
 LEFT_OUT = (ZeroVarianceGroups, GroupMean, Overlong, DifficultyMask, LongIncorrect)
 """Filters that a random model's responses do not pass."""
 KEEPING = (RewardShapingMapper, PassRateCalculator)

@@ -161,7 +161,10 @@ def told(program: LaunchProgram) -> ParsedCommand:
             raise MissingError(
                 said("rlctl cannot work out '{shown}': {problem}", shown=shown, problem=piece.problem),
                 at=piece.at if piece.at.file else program.at,
-                hint="say what decides it with --env NAME=VALUE, or run the script in isolation with --trace",
+                hint=(
+                    "set the variable that decides it with --env NAME=VALUE, or run the script in isolation with "
+                    "--trace"
+                ),
                 wanted=sorted(piece.names),
             )
         if text.startswith("-") and len(text) > 1:

@@ -31,7 +31,7 @@ from rlctl.shell.words import Words, as_regex, is_costly
 _MAX_STEPS = 20_000
 _MAX_TURNS = 1_000
 _MAX_DEPTH = 30
-_HINT = "say what decides it with --env NAME=VALUE, or run the script in isolation with --trace"
+_HINT = "set the variable that decides it with --env NAME=VALUE, or run the script in isolation with --trace"
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\[(?P<index>[^\]]*)\])?(?P<sign>\+?=)")
 _NAMES = re.compile(r"(?<![\w-])[A-Za-z_]\w*")
 _PREFIXED = re.compile(r"\s*(\+\+|--)\s*([A-Za-z_]\w*)\s*")
@@ -931,7 +931,7 @@ class _Reader:
         found = self._script_file(name)
         if found is None or hidden(words[1]) is not None:
             raise DocumentError(
-                said("the script reads '{name}', which is not there: what it sets is not known", name=name),
+                said("the script reads '{name}', which does not exist, so rlctl does not know what it sets", name=name),
                 at=at,
                 hint="put the file next to the script, or run the script in isolation with --trace",
             )

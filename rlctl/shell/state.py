@@ -124,7 +124,12 @@ class State:
             return from_secret(name, None, place) if is_secret(name, value) else literal(value, place)
         if name in NEVER:
             return (
-                Piece("", at, names=frozenset({name}), problem=said("${name} has another value each time", name=name)),
+                Piece(
+                    "",
+                    at,
+                    names=frozenset({name}),
+                    problem=said("${name} has a different value in each run", name=name),
+                ),
             )
         if name == "IFS":
             return literal(BLANKS, at)

@@ -95,7 +95,7 @@ class Adviser:
         if has_values(finding.template) and finding.candidates:
             hint, left = self.with_values(finding)
         unnamed = next((key for key in _KEY.findall(hint) if self.is_canonical(key) and self.name(key) == key), "")
-        left = left or (f"--set {unnamed}=VALUE" if unnamed else "")
+        left = left or (f"--set {unnamed}=VALUE" if unnamed and f"--set {unnamed}=" not in hint else "")
         message = self.marked(finding.message)
         hint = hint if left and not unnamed else self.renamed(hint)  # what cannot be expressed is a canonical value
         return replace(finding, message=message, hint=hint, option=finding.option or left)

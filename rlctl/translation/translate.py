@@ -48,9 +48,9 @@ from rlctl.translation.source_names import in_source_names
 from rlctl.translation.sources import Input, Script, gather, gather_text, is_script_file
 
 FACTS: Mapping[str, str] = {
-    "dataset_rows": "rows of the training data, where epochs must become steps",
-    "explorer_gpus": "devices that explore, where all roles share them in the source",
-    "stage": "the stage to write, where the target has no stages",
+    "dataset_rows": "number of training rows, to turn epochs into steps",
+    "explorer_gpus": "devices for the explorer, because all roles share devices in the source",
+    "stage": "the stage to write, because the target has no stages",
 }
 """What ``--assume`` may state: facts that a source does not hold."""
 _NUMBERS = ("dataset_rows", "explorer_gpus")

@@ -27,13 +27,13 @@ def _report(folder: Path, dialect: str, text: str) -> Report:
 @pytest.mark.parametrize(
     ("dialect", "text", "said"),
     [
-        ("verl", f"{MODEL}  rollout: {{log_prob_micro_batch_size: 'on'}}\n", "is 'on' (text); expected an integer"),
-        ("roll", f"{ROLL}use_kl_loss: true\nkl_loss_coef: high\n", "is 'high' (text); expected a number"),
+        ("verl", f"{MODEL}  rollout: {{log_prob_micro_batch_size: 'on'}}\n", "is 'on' (a string); expected an integer"),
+        ("roll", f"{ROLL}use_kl_loss: true\nkl_loss_coef: high\n", "is 'high' (a string); expected a number"),
         ("roll", f"{ROLL}    tag_included: 1000\n", "holds 1000; expected a list of tags"),
         ("roll", f"{ROLL}    tag_included: math\n", "holds 'math'; expected a list of tags"),
         ("trinity", "synchronizer: {sync_interval: often}\n", "is 'often'; expected an integer"),
-        ("trinity", "model: {model_path: m}\nalgorithm: {kl_loss_fn: [k2]}\n", "is ['k2'] (a list); expected text"),
-        ("trinity", "model: {model_path: [m]}\n", "is ['m'] (a list); it must be text"),
+        ("trinity", "model: {model_path: m}\nalgorithm: {kl_loss_fn: [k2]}\n", "is ['k2'] (a list); expected a string"),
+        ("trinity", "model: {model_path: [m]}\n", "is ['m'] (a list); it must be a string"),
     ],
 )
 def test_the_kind_of_value_that_a_key_takes_is_told(tmp_path: Path, dialect: str, text: str, said: str) -> None:

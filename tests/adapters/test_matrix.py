@@ -88,6 +88,6 @@ def test_defaults_read_as_people_write_them() -> None:
         "true",
         "1",
         "0.5",
-        "that of a.b",
+        "same as a.b",
         "1 from 0.3; false from 0.6",
     ]

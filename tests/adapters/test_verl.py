@@ -337,7 +337,7 @@ def test_an_interval_that_is_rounded_to_whole_steps_is_approximated() -> None:
     entry = next(entry for entry in report.accounting if entry.key == "trainer.save_interval")
     assert entry.bucket is Bucket.APPROXIMATED
     assert "100 optimizer steps in Trinity, 1 step in verl" in entry.note
-    assert "100 optimizer steps: 1 in whole steps" in entry.note
+    assert "100 optimizer steps = every 1 step, rounded" in entry.note
     assert "在 Trinity 中是 100 个优化器步，在 verl 中是 1 步" in in_language(
         "zh", "silent-difference", reason=entry.note
     )

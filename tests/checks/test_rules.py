@@ -409,7 +409,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     *[
         ("not-supported", over({"train": {"engine": {"type": "megatron"}}}, change), key, words)
         for key, change, words in (
-            ("model.modality", {"model": {"modality": "vision"}}, "read text"),
+            ("model.modality", {"model": {"modality": "vision"}}, "read only text"),
             ("model.attention", {"model": {"attention": "sdpa"}}, "packs sequences"),
             ("train.precision.parameters", {"train": {"precision": {"parameters": "bfloat16"}}}, "in float32"),
             ("train.precision.reduce", {"train": {"precision": {"reduce": "float16"}}}, "reduces gradients"),

@@ -25,13 +25,13 @@ WRONG: list[tuple[str, str, str, int, str, str]] = [
         "did you mean 'prompts_per_step'?",
     ),
     ("bacth: {}", "unknown-key", "bacth", 1, "unknown key 'bacth'", "did you mean 'batch'?"),
-    ("batch:\n  ppo_epochs: 'two'", "wrong-type", "batch.ppo_epochs", 2, "'two' (text); it must be an integer", ""),
+    ("batch:\n  ppo_epochs: 'two'", "wrong-type", "batch.ppo_epochs", 2, "'two' (a string); it must be an integer", ""),
     ("batch:\n  ppo_epochs: '2'", "wrong-type", "batch.ppo_epochs", 2, "it must be an integer", "remove the quotes"),
     ("batch:\n  ppo_epochs: 1.0", "wrong-type", "batch.ppo_epochs", 2, "1.0; it must be an integer", ""),
     ("batch:\n  ppo_epochs: true", "wrong-type", "batch.ppo_epochs", 2, "true; it must be an integer", ""),
     ("batch:\n  ppo_epochs: null", "wrong-type", "batch.ppo_epochs", 2, "null; it must be an integer", ""),
     ("batch:\n  shuffle: 1", "wrong-type", "batch.shuffle", 2, "1; it must be true or false", ""),
-    ("run:\n  name: 3", "wrong-type", "run.name", 2, "3; it must be text", ""),
+    ("run:\n  name: 3", "wrong-type", "run.name", 2, "3; it must be a string", ""),
     ("batch: 7", "wrong-type", "batch", 1, "7; it must be a mapping", ""),
     ("batch:\n  ppo_epochs: 0", "out-of-range", "batch.ppo_epochs", 2, "0; it must be at least 1", ""),
     (
@@ -84,7 +84,7 @@ WRONG: list[tuple[str, str, str, int, str, str]] = [
         "integer or all",
         "",
     ),
-    ("runtime:\n  env_vars: {A: 1}", "wrong-type", "runtime.env_vars.A", 2, "it must be text", ""),
+    ("runtime:\n  env_vars: {A: 1}", "wrong-type", "runtime.env_vars.A", 2, "it must be a string", ""),
     ("rlctl: 2", "schema-version", "rlctl", 1, "version 2; this rlctl reads 1", ""),
 ]
 

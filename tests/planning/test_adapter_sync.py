@@ -56,7 +56,7 @@ def test_vllm_gets_adapters_and_keeps_its_base_model(lora: dict[str, Any]) -> No
         (config({"adapter_path": "some/adapter"}), "has its own rank"),
         (
             config(train={"engine": {"type": "megatron", "checkpoint_path": "m"}}),
-            "has other base weights than model.path",
+            "differ from those of model.path",
         ),
         (config(rollout={"engine": "vllm", "memory": {"sleep_level": 2}}), "sleep_level 2 drops"),
         (config(rollout={"engine": "vllm", "memory": {"quantization": "fp8"}}), "quantization changes"),

@@ -41,7 +41,7 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
             return
         used = (view.to(own),)
         if found is None and is_on and _kept(view) in view.config.carried_for(dialect):
-            yield Flow((), None, used, "mapped", "kept as written; the path is still missing")
+            yield Flow((), None, used, "mapped", "kept as written; the path of the checkpoint is not set yet")
         elif found is None and is_on and view.explicit(own):
             yield Inexpressible(used, "if on, verl would start from a checkpoint, but the config names none", idle=True)
         else:

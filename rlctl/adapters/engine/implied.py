@@ -75,7 +75,7 @@ WORKFLOWS: Mapping[str, Implied] = {
     ),
     "math_trainable_ruler_workflow": Implied(
         f"{_W}/math_trainable_ruler_workflow.py",
-        "math_reward where the answer is known, else the policy's own ranking, which is trained too",
+        "math_reward if the answer is known; otherwise the policy's own ranking, which is also trained",
         "DeepSeek-R1's, with <think> and <answer> tags",
         one_answer=True,
     ),
@@ -178,7 +178,8 @@ WORKFLOWS: Mapping[str, Implied] = {
     ),
     "Learn2AskWorkflow": Implied(
         "examples/learn_to_ask/workflow/workflow_learn2ask.py",
-        "1 for the right decision to ask or stop, times 1 + 2 x a judge's score of the content, + its score of the format",
+        "(1 for the right decision to ask or stop) x (1 + 2 x the judge's score of the content) + the judge's score "
+        "of the format",
         "the example's own system prompt",
         format="rows with the columns decision_truth and info_truth",
         one_answer=True,

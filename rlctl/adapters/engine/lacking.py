@@ -15,7 +15,7 @@ SERVER = ("settings for an OpenAI-compatible rollout server", "programs that cal
 SCALED = "advantages follow the estimator of this file"
 OWN_REWARD = "its own reward scores the responses"
 LACKS: Mapping[str, tuple[str, str]] = {
-    "rollout.agents.model": ("separate model for an agent", "the policy generates"),
+    "rollout.agents.model": ("separate model for an agent", "the policy generates the trajectory"),
     "rollout.agents.max_turns": ("limit on the generations of a trajectory", "only its token limit ends it"),
     "rollout.agents.max_turn_tokens": ("token limit for one turn", "only the whole trajectory is limited"),
     "rollout.agents.max_observations": ("limit on turns of tool answers", "trajectories may have more turns"),
@@ -32,19 +32,19 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "rollout.agents.samples": ("choice of training sequences", "a trajectory is one sequence"),
     "rollout.agents.tokens": ("choice of trained tokens", "the generated tokens are trained on"),
     "rollout.agents.credit": ("rule for the rewards of turns and tools", "rewards score the whole trajectory"),
-    "rollout.agents.on_failure": ("rule for failed trajectories", "its own applies; the batch may differ"),
+    "rollout.agents.on_failure": ("rule for failed trajectories", "its own rule applies; the batch may differ"),
     "rollout.agents.stop_run_above_failures": ("limit on failed trajectories", "the run continues"),
     "rollout.agents.system_prompt": (
         "system message of an agent",
-        "rows must bring theirs, or prompts have no system message",
+        "each row must contain its own; otherwise prompts have no system message",
     ),
     "rollout.agents.tool_selection_key": ("column for the tools of a row", "every row may call all tools"),
     "rollout.agents.tool_args_key": ("column for the arguments of a row's tools", "tools are made without them"),
     "rollout.agents.tool_timeout": ("time limit for one tool call", "a call that hangs delays the step"),
-    "rollout.agents.tools.reward": ("reward for a tool call", "calls earn nothing"),
+    "rollout.agents.tools.reward": ("reward for a tool call", "tool calls get no reward"),
     "rollout.agents.args": (
         "arguments for another framework's workflow",
-        "its own environments have their own settings",
+        "its environments bring their own settings",
     ),
     "rollout.oversampling.additional_responses": (
         "redundant responses in a group",
@@ -55,8 +55,8 @@ LACKS: Mapping[str, tuple[str, str]] = {
         "division of an advantage by a trajectory's sequences",
         "long trajectories count more than short ones",
     ),
-    "algorithm.advantage.std_over": ("choice of what the standard deviation is taken over", SCALED),
-    "algorithm.advantage.drop_below_std": ("least standard deviation of a group", "all groups are trained on"),
+    "algorithm.advantage.std_over": ("choice of the scope of the standard deviation", SCALED),
+    "algorithm.advantage.drop_below_std": ("minimum standard deviation of a group", "all groups are trained on"),
     "algorithm.advantage.episode_weight": ("weights of trajectories and steps", SCALED),
     "algorithm.advantage.step_weight": ("weights of trajectories and steps", SCALED),
     "algorithm.advantage.anchor_scope": ("comparison of steps from the same state", SCALED),
@@ -92,12 +92,12 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "rewards.args": ("arguments for this reward", "the reward's own values apply"),
     **dict.fromkeys(
         ("rewards.score_right", "rewards.score_wrong"),
-        ("choice of a reward's scores", "the reward keeps its own scores"),
+        ("choice of the scores that a reward gives", "the reward keeps its own scores"),
     ),
     "data.operators": ("operators on data", "run them before training, and name their output"),
     "data.operators_input": ("operators on data", "run them before training, and name their output"),
     "data.curriculum": ("selector of tasks by difficulty or reward", "rows come in their usual order"),
-    "data.trust_remote_code": ("switch to run code of data sets", "data sets that bring code do not load"),
+    "data.trust_remote_code": ("switch to run the code that data sets bring", "data sets that bring code do not load"),
     "critic.forward_micro_batch": (
         "forward micro-batch for the critic alone",
         "the training micro-batch applies; speed may differ, results don't",
@@ -154,18 +154,18 @@ LACKS: Mapping[str, tuple[str, str]] = {
     "run.deterministic": ("deterministic mode", "two runs may differ"),
     "run.max_restarts": ("automatic restarts", "restart a failed run yourself"),
     "run.max_steps_this_session": ("step limit for one session", "the run continues to its end"),
-    "run.on_end": ("command for the end of a run", "nothing is called"),
-    "run.on_failure": ("command for a failed run", "nothing is called"),
+    "run.on_end": ("command for the end of a run", "no command runs"),
+    "run.on_failure": ("command for a failed run", "no command runs"),
     "run.skip": ("replay of saved rollouts", "responses are generated"),
     "runtime.log_level": ("log level", "its own log level applies"),
     "runtime.logs_by_node": ("log folders by node", "all logs are in one folder"),
     "runtime.device_memory_check": ("check of free GPU memory", "the run starts without the check"),
     "critic.precision": (
-        "this number type for the critic",
+        "choice of the critic's number type",
         "the engine's default applies; memory and speed may differ, results don't",
     ),
     "critic.memory": (
-        "this memory setting for the critic",
+        "memory setting of this kind for the critic",
         "the engine's default applies; memory and speed may differ, results don't",
     ),
     "critic.fused_kernels": (

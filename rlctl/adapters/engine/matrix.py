@@ -192,7 +192,7 @@ def default_text(value: Any) -> str:
     if isinstance(value, Absent):
         return ""
     if isinstance(value, DefaultFrom):
-        return said("that of {key}", key=value.key)
+        return said("same as {key}", key=value.key)
     if isinstance(value, VersionedDefault):
         return together(
             said("{value} from {release}", value=default_text(item), release=start)

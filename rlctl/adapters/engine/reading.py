@@ -53,7 +53,14 @@ from rlctl.documents.scalars import plain_value
 
 _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 _MAX_SUGGESTIONS = 25
-_KINDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a mapping"}
+_KINDS = {
+    str: "a string",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    list: "a list",
+    dict: "a mapping",
+}
 _SAMPLES = ("a", 0.5, 2, True, ["a"], {"a": 1})
 """A value of each kind, to find what a rule reads."""
 
@@ -298,7 +305,7 @@ class Reader:
         if type(default) is int:
             filled = [rule.canonical for rule in self.table.rules if leaf in [key.path for key in rule.keys]]
             expected = _number(itertools.chain(*filled), expected)
-        return said("another {kind}", kind=kind.partition(" ")[2]) if expected == kind else expected
+        return "a different value" if expected == kind else expected
 
     def _expected(self, leaf: KeyPath, rule: Rule, view: TextView) -> str:
         """What a key without a default takes, by the values that its rule reads; empty if it has a default, which tells."""
@@ -310,7 +317,7 @@ class Reader:
         return _number(rule.canonical, "a number") if type(read) is float else _KINDS.get(type(read), "")
 
     def _unresolved(self, key: str, at: Location | None) -> Finding:
-        why = next(iter(self._reasons(key)), "it has no value here")
+        why = next(iter(self._reasons(key)), "it has no value on this machine")
         return finding("unresolved", Level.ERROR, key, at, reason=why)
 
     def _reasons(self, key: str) -> list[str]:
@@ -657,7 +664,7 @@ class Reader:
         name = dotted(leaf)
         if is_secret(leaf):
             self.findings.append(finding("secret_carried", Level.WARNING, name, at))
-            return Entry(name, Bucket.UNSUPPORTED, value, at, (), "secrets are never carried")
+            return Entry(name, Bucket.UNSUPPORTED, value, at, (), "rlctl never copies secrets")
         if self._silent(leaf, value):
             return Entry(
                 name, Bucket.CARRIED, value, at, (), said("{reason}; at its default, so omitted", reason=reason)

@@ -264,7 +264,7 @@ class Steps:
         if steps is None:
             raise InexpressibleError("an interval in epochs needs the number of training rows: state dataset_rows")
         counted = together((said(COUNTED[name], value=count) for name, count in value.items() if count), COMMAS)
-        return Computed(steps, said("every {counted}: {value} in whole steps", counted=counted, value=steps))
+        return Computed(steps, said("every {counted} = every {value} steps, rounded", counted=counted, value=steps))
 
 
 @record

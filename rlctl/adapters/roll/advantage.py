@@ -95,7 +95,12 @@ def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) 
         yield Flow((*to, field), number(view.get(key)), (view.path(key),), same=True)
     if name == "gigpo":
         yield Flow((*to, "normalize_by_std"), estimate.std == "group", used["norm"])
-        yield Flow((*to, "anchor_scope"), "batch", (), note="ROLL compares the turns from equal states of all groups")
+        yield Flow(
+            (*to, "anchor_scope"),
+            "batch",
+            (),
+            note="ROLL compares the turns that start from equal states, across all groups",
+        )
     if name in ("gae", "reinforce", "reinforce_plus_plus"):
         yield Flow((*to, "gamma"), number(estimate.gamma), place, same=True)
     elif is_further(ADV, name):
@@ -167,7 +172,9 @@ def _read_agentic(view: Reading) -> Iterator[Flow]:
     note = (
         ""
         if grouping in GROUPINGS
-        else said("ROLL has no grouping {grouping!r}; it groups by a column of this name", grouping=grouping)
+        else said(
+            "ROLL has no built-in grouping {grouping!r}, so it looks for a column of this name", grouping=grouping
+        )
     )
     to = view.to(f"{SHAPE}.group_by")
     yield Flow(
@@ -267,7 +274,7 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     places = ((*to, "whiten"), (*to, "type"))
     plain = view.get(f"{SHAPE}.normalize.mean") is None
     how: Provenance = "derived" if whiten and plain and advantage["type"] == "reinforce" else "mapped"
-    note = "which REINFORCE++ is" if how == "derived" else ""
+    note = "reinforce with whitened advantages is REINFORCE++" if how == "derived" else ""
     yield Flow(view.path("whiten_advantages"), whiten, places, how, note)
     gamma = advantage.get("gamma", advantage.get("args", {}).get("gamma") if kind in OWN else None)
     fields = BY_TURN[advantage["type"]][1] if advantage["type"] in BY_TURN and kind in OWN else {}
@@ -283,7 +290,7 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     if kind == "gae":
         yield Flow(view.path("lambd"), advantage["lambda"], ((*to, "lambda"),), same=True)
     if fields and "anchor_scope" in advantage:
-        place, reason = (*to, "anchor_scope"), "ROLL compares the turns from equal states of all groups"
+        place, reason = (*to, "anchor_scope"), "ROLL compares the turns that start from equal states, across all groups"
         same = advantage["anchor_scope"] == "batch"
         yield Flow((), None, (place,), "mapped", reason) if same else Inexpressible((place,), reason)
     if advantage.get("epsilon", 1e-6) != 1e-6:

@@ -201,7 +201,7 @@ def _read(view: Reading) -> Iterator[Flow]:
     for tag, definition in defined.items():
         if tag not in tags:
             kept = ("extensions", "roll", dotted((ENVS, tag)))
-            yield Flow(kept, dict(definition.settings), (definition.root,), note="no manager plays it")
+            yield Flow(kept, dict(definition.settings), (definition.root,), note="no environment manager uses it")
     yield Flow(view.to("rollout.default_agent"), None, ())
     yield from _read_train(view, managers[0])
     yield from _read_evaluation(view, managers[1])
@@ -262,7 +262,7 @@ def _read_texts(
     try:
         found = read_template(template, STEP_FIELDS if stepwise else FIELDS, longest)
     except ValueError as error:
-        raise BadValueError(said("is no template: {error}", error=error), key=place) from error
+        raise BadValueError(said("is not a template: {error}", error=error), key=place) from error
     if found.lost:
         fields = ", ".join(STEP_FIELDS if stepwise else FIELDS)
         raise BadValueError(
@@ -342,15 +342,15 @@ def _read_rest(view: Reading, played: Sequence[Definition]) -> Iterator[Flow]:
     """Keys of managers that rlctl does without, if nothing depends on them."""
     for manager in KINDS:
         for key, usual, why in (
-            ("worker_cls", WORKER, "what rlctl does"),
+            ("worker_cls", WORKER, "rlctl always does this"),
             ("group_filter_cls", FILTER, "it drops no group"),
         ):
             if view.written(f"{manager}.{key}") and view.get(f"{manager}.{key}") == usual:
                 yield Flow((), None, (view.path(f"{manager}.{key}"),), "mapped", why)
         if view.get(f"{manager}.llm_proxy.proxy_type") in ("policy", None):
-            yield Flow((), None, (view.path(f"{manager}.llm_proxy"),), "mapped", "the policy generates")
+            yield Flow((), None, (view.path(f"{manager}.llm_proxy"),), "mapped", "the policy generates the trajectory")
     if view.written("batch_adjust_mode") and all(item.manager == TRAJECTORY for item in played):
-        note = "a trajectory is one sequence, and trajectories divide"
+        note = "each trajectory is one sequence, and the number of trajectories always divides evenly"
         yield Flow((), None, (view.path("batch_adjust_mode"),), "mapped", note)
 
 
@@ -371,7 +371,7 @@ def _write(view: Writing) -> Iterator[Out]:
             yield Flow((*view.path(ENVS), agent.name), definition, used, always=True)
         else:
             yield from lost_agent(view, place, NOT_ROLLS)
-    yield Flow((), None, (view.to("rollout.default_agent"),), "mapped", "the manager's tags name it")
+    yield Flow((), None, (view.to("rollout.default_agent"),), "mapped", "set by the manager's tags")
     yield from _write_manager(view, TRAIN)
     yield from _write_manager(view, EVALUATION)
     more = view.get("rollout.oversampling.additional_responses")
@@ -442,7 +442,10 @@ def _write_texts(agent: EnvironmentAgent, to: Any, used: Any, kind: str, *, step
     if agent.opening_template == expected:
         yield Flow((), None, used("opening_template"), "mapped", "ROLL always does this")
     else:
-        reason = "ROLL puts the environment's instruction before the first observation, and has no other opening"
+        reason = (
+            "ROLL starts with the environment's instruction and the first observation; it has no template for the "
+            "first message"
+        )
         yield Inexpressible(used("opening_template"), reason)
     if stepwise and agent.history_template == HISTORY:
         yield Flow((), None, used("history_template"), "mapped", "ROLL always does this")

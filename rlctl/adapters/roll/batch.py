@@ -128,7 +128,7 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
             count=count,
             value=total / count,
         )
-        yield Inexpressible((view.to(source),), said("{reason}; {near} can", reason=reason, near=near))
+        yield Inexpressible((view.to(source),), said("{reason}; {near} responses can", reason=reason, near=near))
         share = max(1, round(total / count))
     if micro.unit == "tokens" and keeps(view, DYNAMIC):
         yield Flow(view.path(DYNAMIC), True, places[2:])
@@ -432,13 +432,13 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
     used = (view.to("weight_sync.max_steps_ahead"),)
     agentic = bool(plays(view.config))
     if 0 < ahead < 1:
-        yield Inexpressible(used, said("{ahead:g} steps ahead; ROLL accepts 0, or 1 and more", ahead=ahead))
+        yield Inexpressible(used, said("rollout runs {ahead:g} steps ahead; ROLL accepts 0, or 1 or more", ahead=ahead))
         ahead = 1
     elif agentic and ahead != int(ahead):
         yield Inexpressible(
             used,
             said(
-                "{ahead:g} steps ahead; ROLL's agentic runs accept whole steps, {ahead2} or {value}",
+                "rollout runs {ahead:g} steps ahead; ROLL's agentic runs accept whole steps: {ahead2} or {value}",
                 ahead=ahead,
                 ahead2=int(ahead),
                 value=int(ahead) + 1,

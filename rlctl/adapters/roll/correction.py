@@ -118,7 +118,11 @@ def _write(view: Writing) -> Iterator[Out]:
         yield Inexpressible(used("veto_threshold"), "ROLL has no veto")
     if section["use_policy_gradient"]:
         yield Inexpressible(
-            used("use_policy_gradient"), "ROLL calls this pg_variant vanilla and ties it to the old log-probs"
+            used("use_policy_gradient"),
+            (
+                "ROLL's plain policy gradient is pg_variant vanilla, which cannot use the rollout engine's log-probs "
+                "as old log-probs"
+            ),
         )
     yield from _write_filters(view, section)
 

@@ -181,7 +181,13 @@ def _write_seen(view: Writing, sources: list[tuple[str, int, Mapping[str, Any]]]
                     source=source[field],
                 )
                 yield Inexpressible(used, reason)
-        yield Flow((), None, ((*place, "prompt_type"), (*place, "source_key")), "mapped", "as the column contains it")
+        yield Flow(
+            (),
+            None,
+            ((*place, "prompt_type"), (*place, "source_key")),
+            "mapped",
+            "rlctl detects the type from the column",
+        )
         yield from others(view, place, source, {"path", "prompt_type", "source_key", *SEEN})
     used = (("data", "train", 0, "image_key"),)
     yield Flow(view.path(f"{D}.messages"), SEEN["prompt_key"], (("data", "train", 0, "prompt_key"),), always=True)
@@ -241,7 +247,7 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
         elif field in READ:
             yield Inexpressible(((*place, field),), READ[field], idle=True)
         elif field in IMITATED and view.config.algorithm.objective.choice == "rl":
-            yield Inexpressible(((*place, field),), "nothing is imitated", idle=True)
+            yield Inexpressible(((*place, field),), "no response is imitated", idle=True)
         elif field == "messages_key":
             reason = "ROLL reads one prompt and one response per row, not conversations: write one row per response"
             yield Inexpressible(((*place, field),), reason)
@@ -321,7 +327,7 @@ def _read_validation(view: Reading) -> Iterator[Flow]:
             yield Flow((*to, "evaluation_sampling", name), value, place, same=value == view.get(f"{root}.{name}"))
         used = (view.path(f"{root}.{PENALTY}"),)
         if view.get(f"{root}.{PENALTY}") == view.get(f"{TRAINING}.{PENALTY}"):
-            yield Flow((), None, used, "mapped", "that of training")
+            yield Flow((), None, used, "mapped", "same as in training")
         else:
             yield Flow((*to, "sampling", PENALTY), view.get(f"{root}.{PENALTY}"), used)
         yield from _validation_length(view, to)

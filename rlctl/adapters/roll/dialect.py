@@ -310,7 +310,7 @@ class Roll(Dialect):
                     mode=config.run.mode,
                     unstarted=UNSTARTED[config.run.mode],
                 ),
-                hint="convert the run that generates and trains, or keep this half in Trinity",
+                hint="convert a run that both generates and trains, or run this half with Trinity",
             )
         agents = bool(plays(config))
         if distillation is None:

@@ -154,7 +154,9 @@ def _write_online(view: Writing) -> Iterator[Out]:
         elif name == "policy_gradient" and not value:
             yield Inexpressible(place, "ROLL uses the divergence as a reward, without gradients through it")
         elif serves_teacher(name):
-            yield Inexpressible(place, "ROLL runs the teacher by the devices and the engine of its block", idle=True)
+            yield Inexpressible(
+                place, "ROLL runs the teacher on the devices and engine of the teacher's own block", idle=True
+            )
         elif name not in ("policy_gradient", "with_rewards"):
             yield Inexpressible(place, said("ROLL's on-policy distillation has no {name}", name=name))
 

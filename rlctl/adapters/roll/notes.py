@@ -161,7 +161,7 @@ UNSUPPORTED = [
         "rewards.*.query_filter_config",
         "rewards.*.query_filter_config.**",
     ),
-    *unsupported("secrets are never kept: set the key again", "rewards.*.judge_api_key"),
+    *unsupported("rlctl never copies secrets: set the key again", "rewards.*.judge_api_key"),
     *unsupported(
         "other frameworks read the whole prompt from one column; join the two columns in the data", "query_key"
     ),
@@ -183,8 +183,8 @@ AGENTIC = [
         "how ROLL divides environments over processes",
         *(f"{manager}.{name}" for manager in MANAGERS for name in ("max_env_num_per_worker", "max_traj_per_env")),
     ),
-    *carried("a warning of hung environments, which ends none", "env_monitor", "env_monitor.**"),
-    *carried("frames of environments", "render_save_dir"),
+    *carried("a warning about hung environments; it stops none of them", "env_monitor", "env_monitor.**"),
+    *carried("rendered frames of environments", "render_save_dir"),
     *carried("how ROLL renders a message alone; rlctl continues the conversation's tokens", "skip_mock_system_prompt"),
     *carried("a setting of an environment that only ROLL has", "custom_envs.**", free=True),
     *carried("redundant environments of evaluation", "val_env_manager.group_size_redundancy"),

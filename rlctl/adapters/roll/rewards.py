@@ -136,7 +136,13 @@ def _read_sandbox(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping
     """Programs that run where ROLL's worker is: here in a process with limits, which ROLL does not set."""
     local = ((*place, "use_local"),) if "use_local" in settings else ()
     yield Flow((*to, "type"), "sandbox", ((*place, "worker_cls"), *local))
-    yield Flow((*to, "method"), "roll", ((*place, "worker_cls"),), "derived", "ROLL's test cases, programs run here")
+    yield Flow(
+        (*to, "method"),
+        "roll",
+        ((*place, "worker_cls"),),
+        "derived",
+        "ROLL's test cases; rlctl runs the programs itself",
+    )
     yield Flow((*to, "timeout"), PROGRAM_SECONDS, ((*place, "worker_cls"),), "derived", "ROLL's limit for one program")
     if "code_url" in settings:
         yield Flow((), None, ((*place, "code_url"),), "dead", "use_local is set: ROLL calls no service")
@@ -190,7 +196,7 @@ def _read_served_judge(to: tuple[Any, ...], place: tuple[Any, ...], settings: Ma
         )
         yield Flow((*to, *name), value, ((*strategy, "strategy_config", key),), same=True)
     if "strategy_config" in _inside(settings, "strategy_args") and not config:
-        yield Flow((), None, ((*strategy, "strategy_config"),), "mapped", "null sets nothing")
+        yield Flow((), None, ((*strategy, "strategy_config"),), "mapped", "null has no effect")
     yield from _read_judge_devices(to, place, settings, tensor)
     yield from _read_judge_sampling(to, (*place, "generating_args"), _inside(settings, "generating_args"))
 
@@ -208,7 +214,7 @@ def _read_judge_devices(
         max(1, count // tensor),
         used,
         "derived",
-        said("{count} devices, {tensor} to an engine", count=count, tensor=tensor),
+        said("{count} devices, {tensor} per engine", count=count, tensor=tensor),
     )
 
 
@@ -258,7 +264,7 @@ def _write_one(view: Writing, index: int, reward: Mapping[str, Any], name: str) 
     yield Flow((*to, "world_size"), reward["workers"], ((*place, "workers"),), same=True, always=True)
     served = reward["type"] == "judge" and not reward["base_url"]
     if "model_args" not in reward.get("args", {}) and not served:
-        note = "its tokenizer reads responses"
+        note = "ROLL's reward worker needs a tokenizer"
         used = (view.to("model.path"),)
         yield Flow((*to, "model_args", "model_name_or_path"), "${pretrain}", used, "derived", note, always=True)
     how: Provenance = "mapped" if name == reward["name"] else "derived"
@@ -285,7 +291,7 @@ def _write_class(
     named = str(reward.get("kind", ""))
     if kind == "external" and ("." in named or named == "roll") and not named.startswith(FOREIGN):
         if named != "roll":
-            note = "" if named.startswith("roll.") else "it has to be one of ROLL's reward workers"
+            note = "" if named.startswith("roll.") else "name one of ROLL's reward workers"
             yield Flow((*to, "worker_cls"), named, used, note=note, always=True)
     elif kind == "rule" and _worker_of(reward):
         yield from _write_rule(reward, place, to)
@@ -463,7 +469,7 @@ def _write_served_judge(
         if name not in reward["sampling"] and usual is not None and name in ENDPOINT_SAMPLING:
             value = ENDPOINT_SAMPLING[name]
             yield Flow(
-                (*to, "generating_args", key), value, (whole,), "derived", "the default that applies here", always=True
+                (*to, "generating_args", key), value, (whole,), "derived", "the default of rlctl's judges", always=True
             )
 
 

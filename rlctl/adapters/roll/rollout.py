@@ -113,7 +113,7 @@ class EngineName(Calculation):
         if value in ENGINES:
             return value
         if value == "auto":
-            return Computed("vllm", "ROLL needs an engine name; vLLM is the choice on GPUs")
+            return Computed("vllm", "ROLL needs an engine name; rlctl wrote vllm, its choice on GPUs")
         lost = said("ROLL generates with vLLM or SGLang, not with {kind}", kind=value)
         return Computed("vllm", how="mapped", lost=lost)
 
@@ -245,8 +245,8 @@ def _not_of_one_engine(view: Writing) -> str:
     if size in (1, workers):
         return ""
     return said(
-        "ROLL makes either all {workers} workers or none of them data-parallel ranks of one engine; "
-        "{data_parallel_size} is impossible",
+        "in ROLL, data_parallel_size of an engine is 1 or the number of workers, {workers}; {data_parallel_size} is "
+        "impossible",
         workers=workers,
         data_parallel_size=size,
     )
@@ -268,7 +268,7 @@ class MemoryFraction(Same):
         if value is not None:
             return value
         share = 0.9 if view.config.placement.layout != "colocated" else 0.5
-        return Computed(share, "ROLL requires a share; wrote rlctl's default", always=True)
+        return Computed(share, "ROLL requires a memory fraction; wrote rlctl's default", always=True)
 
 
 WIDTH = CustomRule(

@@ -172,7 +172,7 @@ def _read_length(view: Reading) -> Iterator[Flow]:
     steps, count = view.get("max_steps"), data_parallel(view)
     ticks = _shorter(steps, count)
     if ticks is not None and view.get(f"{T}.lr_scheduler_type") not in ("constant", "constant_with_warmup"):
-        note = said("ROLL's DPO gives its schedule {steps} steps / {count} ranks", steps=steps, count=count)
+        note = said("ROLL's DPO makes its schedule {steps} steps / {count} ranks long", steps=steps, count=count)
         yield Flow(view.to(TOTAL_TICKS), ticks, (view.path(f"{T}.lr_scheduler_type"),), "derived", note)
 
 
@@ -192,8 +192,8 @@ def _write_length(view: Writing) -> Iterator[Out]:
     else:
         shown = said("{ticks} of {steps} steps", ticks=ticks, steps=steps) if ticks else "the run"
         reason = said(
-            "ROLL's DPO divides the steps of its schedule by the ranks: it ends after {shown}; a constant "
-            "rate would not",
+            "ROLL's DPO divides the steps of its schedule by the ranks, so the schedule ends after {shown}; a "
+            "constant learning rate avoids this",
             shown=shown,
         )
         yield Inexpressible(used, reason)

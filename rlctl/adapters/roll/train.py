@@ -158,7 +158,7 @@ def _write_critic_batch(view: Writing) -> Iterator[Out]:
         yield Inexpressible(
             used[:1],
             said(
-                "{total} responses cannot be shared evenly by {count} ranks of the critic; {near} can",
+                "{total} responses cannot be shared evenly by {count} ranks of the critic; {near} responses can",
                 total=total,
                 count=count,
                 near=near,

@@ -18,7 +18,7 @@ from rlctl.common.numbers import is_number
 from rlctl.common.records import record
 from rlctl.planning import arithmetic
 
-ROUNDS = "ROLL rounds up to whole optimizer steps; the others round down"
+ROUNDS = "ROLL rounds up to whole optimizer steps; other frameworks round down"
 
 
 @record

@@ -69,7 +69,7 @@ NOTES: tuple[Noted, ...] = (
         *_each(SCORE, f"{CONFIG}.accumulate_allreduce_grads_in_fp32", f"{CONFIG}.optimizer"),
     ),
     *dead(
-        "a reference only scores",
+        "a reference model only computes log-probs",
         *_each(
             SCORE,
             "use_dynamic_batching_in_train",
@@ -143,7 +143,7 @@ NOTES: tuple[Noted, ...] = (
     *unsupported("other frameworks have no training mode for multi-token prediction", *_all("mtp_training_mode")),
     *unsupported("other frameworks always scale the loss to the whole batch", *_all("apply_loss_scale")),
     *carried(
-        "packing of passes without training; results don't change",
+        "sequence packing in passes that don't train; results don't change",
         *_each(("reference", "teacher", "teacher.*"), "use_sequence_packing"),
     ),
     *carried("device placement while a model loads", *_all("model_args.device_map")),

@@ -173,9 +173,8 @@ def _rows(data: Data, workflow: str) -> Iterator[str]:
         one = foreign[0]
         yield (
             said(
-                "Trinity's {workflow} sends the column '{prompt_key}' as plain text and compares the response "
-                "with the column of format.response_key; it cannot read chat messages or answers inside another "
-                "column",
+                "Trinity's {workflow} reads '{prompt_key}' as plain text and the answer from the column of "
+                "format.response_key; it cannot read chat messages or nested answers",
                 workflow=workflow,
                 prompt_key=one.prompt_key,
             )
@@ -188,8 +187,8 @@ def _scores(config: Config, values: Mapping[str, Any]) -> Iterator[str]:
     if _said(values, "default_reward_fn_type") is None and (routed or not _routed(config)):
         yield (
             said(
-                "math_workflow also prepends a system prompt that requires <think> and <answer> tags, and "
-                "scores 1 for a right answer and 0.1 for the tags (-0.1 without); the source {scored}",
+                "math_workflow asks for <think> and <answer> tags and scores 1 for a right answer, 0.1 for the tags "
+                "(-0.1 without); the source {scored}",
                 scored=_scored(config),
             )
         )

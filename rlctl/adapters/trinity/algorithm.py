@@ -565,8 +565,8 @@ RULES: list[Rule] = [
     ),
     *shaping_dropped("Trinity", "an operator in data_processor.experience_pipeline"),
     Dropped("algorithm.loss_weights.**", "Trinity weighs losses only by their coefficients"),
-    Dropped("algorithm.policy_filtration", "pf_ppo is verl's", None),
-    Dropped("algorithm.policy_filtration.**", "pf_ppo is verl's"),
+    Dropped("algorithm.policy_filtration", "only verl has pf_ppo", None),
+    Dropped("algorithm.policy_filtration.**", "only verl has pf_ppo"),
     *distillation.RULES,
     Key(
         f"{X}enable_router_replay",

@@ -569,7 +569,8 @@ class Ahead(Calculation):
         offset, lost = value * each, ""
         if offset != int(offset):
             lost = said(
-                "{ahead:g} steps ahead are {offset:g} explore steps; Trinity takes {offset2} or {value}",
+                "rollout runs {ahead:g} steps ahead, which are {offset:g} explore steps; Trinity takes {offset2} or "
+                "{value}",
                 ahead=value,
                 offset=offset,
                 offset2=int(offset),

@@ -89,7 +89,7 @@ def _write_critic_model(view: Writing) -> Iterator[Out]:
     if isinstance(path, str):
         yield Flow(view.path("model.critic_model_path"), path, (view.to("critic.model.path"),), same=True)
     elif view.get("critic") is not None:
-        yield Flow((), None, (view.to("critic.model"),), "mapped", "the policy's start")
+        yield Flow((), None, (view.to("critic.model"),), "mapped", "the policy's initial weights")
 
 
 def _block(version: Version) -> str:

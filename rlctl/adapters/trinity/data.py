@@ -130,13 +130,18 @@ def _sampling(view: Reading, to: tuple[Any, ...], first: Reading) -> Iterator[Fl
         if own != shared:
             given[name] = own
         else:
-            yield Flow((), None, (view.path(key),), "mapped", "that of the first task set")
+            yield Flow((), None, (view.path(key),), "mapped", "same as in the first task set")
     yield Flow((*to, "sampling"), given, tuple(view.path(f"rollout_args.{name}") for name in given))
     for name in ("logprobs", "max_tokens", "n"):
         place = view.path(f"rollout_args.{name}")
         kept = ("extensions", "trinity", dotted(place))
         if view.written(f"rollout_args.{name}"):
-            yield Flow(kept, view.get(f"rollout_args.{name}"), (place,), note="only the first task set's is the run's")
+            yield Flow(
+                kept,
+                view.get(f"rollout_args.{name}"),
+                (place,),
+                note="only the first task set's setting applies to the run",
+            )
 
 
 def _evaluation_sampling(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:

@@ -319,7 +319,7 @@ def _write_mix(view: Writing, objective: Mapping[str, Any], place: KeyPath) -> I
         yield Flow((*place, key), value, used, always=True)
     for key, value in _repeated(view).items():
         if key not in given:
-            yield Flow((*place, key), value, used, "derived", "Trinity's loss needs it a second time", always=True)
+            yield Flow((*place, key), value, used, "derived", "Trinity reads this value in two places", always=True)
     mode = view.config.algorithm.loss_aggregation.mode
     if mode != "token_sum":
         yield _named(view, mode)

@@ -139,7 +139,7 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
         by, size = (view.to(to), view.to(f"{to}.unit")), (view.to(f"{to}.size"),)
         if view.version >= (0, 6) and (micro["unit"] == "tokens" or policy["unit"] == "tokens"):
             same = dict(micro) == dict(policy)
-            reason = "Trinity's other passes take the trainer's tokens since 0.6"
+            reason = "since 0.6, Trinity's other passes use the trainer's token limit"
             yield (
                 Flow((), None, (*by, *size), "mapped", "the same as the trainer's")
                 if same

@@ -155,7 +155,7 @@ NOTES: tuple[Noted, ...] = (
     *dead("Trinity sets it from trainer.total_steps", f"{TC}.critic.optim.total_training_steps"),
     *dead("Trinity sets it from trainer.total_steps", f"{TC}.trainer.total_training_steps", until="0.5"),
     *dead(
-        "Trinity sets it from algorithm.optimizer; since 0.6 it decides",
+        "Trinity overwrites it with algorithm.optimizer; from 0.6 on, this key itself decides",
         *(f"{ACTOR}.optim.{name}" for name in (*REPLACED, "optimizer", "clip_grad")),
         until="0.5",
     ),
@@ -283,11 +283,13 @@ NOTES: tuple[Noted, ...] = (
         "evaluates every checkpoint of the run, which only Trinity can do", "explorer.bench_on_latest_checkpoint"
     ),
     *unsupported(
-        "the trainer would sync weights at other steps than the explorer; other frameworks have one interval for both",
+        "the trainer would sync weights at different steps than the explorer; other frameworks have one interval for "
+        "both",
         "synchronizer.trainer_sync_interval",
     ),
     *unsupported(
-        "the explorer would sync weights at other steps than the trainer; other frameworks have one interval for both",
+        "the explorer would sync weights at different steps than the trainer; other frameworks have one interval for "
+        "both",
         "synchronizer.explorer_sync_interval",
     ),
     *unsupported("only Trinity starts a dashboard with the run", "monitor.dashboard"),

@@ -166,7 +166,10 @@ def _write_rewards(view: Writing) -> Iterator[Out]:
             applies = None if by_row else reward["applies_to"]
             yield from _plain_reward(place, {**reward, "applies_to": applies, "score_right": 1.0, "score_wrong": 0.0})
         else:
-            hint = "name one in default_reward_fn_type of each, or call them all in a reward function of your own"
+            hint = (
+                "name one reward in each task set's default_reward_fn_type, or call all of them in your own reward "
+                "function"
+            )
             yield Inexpressible(
                 tuple((*place, name) for name in reward),
                 said("Trinity takes one reward per task set: {hint}", hint=hint),
@@ -240,7 +243,7 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         )
         yield Inexpressible(
             tuple((*place, name) for name in reward),
-            said("{what} has no form in Trinity. {hint}", what=what, hint=hint),
+            said("Trinity has no equivalent of {what}. {hint}", what=what, hint=hint),
         )
         return
     yield from _write_args(view, place, reward["args"], name, [*train_places(view), *eval_places(view)])

@@ -57,7 +57,7 @@ DAPO = "math_dapo_reward"
 def _functions() -> dict[str, RewardFunction]:
     pattern = frozenset({"pattern"})
     pattern_of_format = r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$"
-    boxed = "Trinity also leaves out units and reads number words before it compares: a few scores may differ"
+    boxed = "Trinity also strips units and reads number words before it compares, so a few scores may differ"
     dapo = "Trinity grades the last \\boxed{} as PRIME does; the source grades the text after 'Answer:': scores differ"
     format_args = {"pattern": pattern_of_format, "whole": False}
     where = "trinity/common/rewards"

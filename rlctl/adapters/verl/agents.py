@@ -190,7 +190,7 @@ def _write(view: Writing) -> Iterator[Out]:
     yield from _write_tools(view, agent, root)
     named = (*used, (*root, "type"))
     if agent.name == TOOLS:
-        yield Flow((), None, ((*root, "name"),), "mapped", "verl's own name of it")
+        yield Flow((), None, ((*root, "name"),), "mapped", "verl's name for it")
     else:
         yield Inexpressible(((*root, "name"), *used), said("verl calls it {name}", name=TOOLS), idle=True)
     if default in (None, SINGLE_TURN):

@@ -125,7 +125,13 @@ def read_prompts(view: Reading) -> Iterator[Flow]:
     if (found := round_of(view)) is not None:
         used = tuple(view.path(key) for key in (REQUIRED, TRIGGER))
         yield Flow(view.to("batch.prompts_per_step"), found[0], used, "derived", found[1])
-    yield Flow((), None, (view.path("data.train_batch_size"),), "mapped", "there are no batches; it must be 0")
+    yield Flow(
+        (),
+        None,
+        (view.path("data.train_batch_size"),),
+        "mapped",
+        "this trainer has no fixed batches, so the key must be 0",
+    )
 
 
 def read_total(view: Reading) -> Iterator[Flow]:

@@ -234,7 +234,7 @@ def total_rules(default_epochs: int) -> list[Rule]:
                 ),
             ),
             reason=said(
-                "verl drops an epoch's incomplete last step instead of carrying it on: {hint}",
+                "verl drops an epoch's incomplete last step instead of carrying it into the next epoch: {hint}",
                 hint="state dataset_rows, and rlctl writes the number of steps",
             ),
             formula="an epoch's incomplete last step is dropped",

@@ -123,7 +123,7 @@ def _columns(view: Writing, kind: str, index: int, source: dict[str, Any], colum
                 None,
                 (place,),
                 "derived",
-                said("verl picks its reward by a column; kept '{default}'", default=default),
+                said("verl needs a column that selects the reward; kept its default, '{default}'", default=default),
             )
         else:
             yield Flow(view.path(column), source[field], (place,), same=True)

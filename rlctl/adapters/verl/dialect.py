@@ -180,7 +180,7 @@ class Verl(Dialect):
         )
         raise TranslationError(
             said("verl has no trainer for {what}", what=what),
-            hint="verl supports rl, sft, generation and evaluation; Trinity has the other objectives",
+            hint="verl supports rl, sft, generation and evaluation; for other objectives, convert to Trinity",
         )
 
 

@@ -242,7 +242,7 @@ def ticks_of(schedule: str) -> FollowsFrom:
             per="mini-batches" if is_separate(view) else "steps",
             ticks=TICKS[view.get(to)],
         ),
-        formula="once an update_actor",
+        formula="once per update_actor",
     )
 
 

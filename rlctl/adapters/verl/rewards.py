@@ -191,7 +191,7 @@ def _write_one(view: Writing, reward: dict[str, Any], place: tuple[Any, ...]) ->
     prefix = "reward." if new else ""
     shared = {"sandbox": list(CODE), "rule": list(OTHERS)}.get(kind)
     if shared is not None and list(reward["applies_to"] or ()) == shared:
-        yield Flow((), None, ((*place, "applies_to"),), "mapped", "the data sources that verl scores so")
+        yield Flow((), None, ((*place, "applies_to"),), "mapped", "the data sources that verl scores this way")
         reward = {**reward, "applies_to": None}
     yield from _common(reward, place)
     if kind == "rule":

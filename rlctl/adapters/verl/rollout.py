@@ -177,7 +177,7 @@ def _write_split(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("trainer.v1.trainer_mode"), "separate_async", layout[:1], always=True)
         note = "nodes minus rollout's" if beside + mine == placement.nodes else ""
         yield Flow(view.path("trainer.nnodes"), mine, nodes[:1], "derived", note, always=True)
-        note = "" if trains == each else "devices of a node minus rollout's"
+        note = "" if trains == each else "devices per node minus those of rollout"
         yield Flow(view.path("trainer.n_gpus_per_node"), trains, nodes[1:], how, note, always=True)
         yield Flow(view.path(f"{R}.nnodes"), beside, layout[1:], always=True)
         yield Flow(view.path(f"{R}.n_gpus_per_node"), rolls, layout[1:], always=True)
@@ -354,7 +354,7 @@ RULES: list[Rule] = [
     WriteOnly(
         "rollout.engine.type",
         lambda view: view.get("rollout.engine.type") == "auto",
-        "verl needs an engine name; vLLM is the choice on GPUs",
+        "verl needs an engine name; rlctl wrote vllm, its choice on GPUs",
         key=f"{R}.name",
         value="vllm",
         always=True,

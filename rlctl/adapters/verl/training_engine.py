@@ -266,7 +266,7 @@ def micro(
         yield unread_sizes(view, dynamic, keys, deciding)
         used = (view.path(dynamic), view.path(deciding))
         if size is None:
-            why = "verl requires a size. Wrote rlctl's own"
+            why = "verl requires a micro-batch size. Wrote rlctl's default"
             yield Flow(view.to(to), None, used) if follow else Flow((), None, used, "mapped", why)
             return
         if follow:

@@ -209,16 +209,16 @@ megatron-layout = { $role }: { $reason }
     .about = A Megatron parallel size doesn't divide the model dimension it shards.
     .hint = { $advice }
 
-pipeline-idle = a mini-batch of { $mini } responses is { $share } on each of { $replicas } replicas, { $count ->
+pipeline-idle = each of { $replicas } replicas gets { $share } of the { $mini } responses of a mini-batch, which is { $count ->
         [one] one micro-batch
        *[other] { $count } micro-batches
-    } for { $stages } pipeline stages: each stage is idle { $idle } of the time
+    } for { $stages } pipeline stages, so each stage is idle { $idle } of the time
     .about = Fewer micro-batches than pipeline stages; the pipeline bubble dominates.
     .hint = { $fix }, or lower train.engine.pipeline_parallel_size
-pipeline-idle_tokens = a mini-batch of { $mini } responses is { $share } on each of { $replicas } replicas, at most { $count ->
+pipeline-idle_tokens = each of { $replicas } replicas gets { $share } of the { $mini } responses of a mini-batch, which is at most { $count ->
         [one] one micro-batch
        *[other] { $count } micro-batches
-    } for { $stages } pipeline stages: each stage is idle { $idle } of the time
+    } for { $stages } pipeline stages, so each stage is idle { $idle } of the time
     .hint = { $fix }, or lower train.engine.pipeline_parallel_size
 
 role-devices = placement.rollout_devices takes { $rollout } of { $total } devices, so training has none
@@ -244,7 +244,7 @@ cluster-too-small_cores = the config asks for { $nodes } x { $devices } devices 
         [none] no GPU and { $cores } cores
        *[unused] { $cores } cores
     }
-    .hint = to try it here: rlctl try --tiny runs a small random model; rlctl launch --cpu scales the run down, shows the changes and asks. runtime.ray.num_cpus={ $asked } runs { $asked } workers on the same cores.
+    .hint = to try it here: rlctl try --tiny runs a small random model; rlctl launch --cpu scales the run down, shows the changes and asks; --set runtime.ray.num_cpus={ $asked } runs { $asked } workers on the same cores
 
 memory = { $reason }
     .about = Estimated memory exceeds device memory.
@@ -262,7 +262,7 @@ staleness = rollout runs up to { $ahead } steps ahead, so responses are up to { 
 staleness_sync = weights are synced every { $every } steps, so responses are up to { $behind } steps old. weight_sync.max_staleness_steps is { $most }, so some steps would have nothing to train on
     .hint = { $fix }
 staleness_strategy = weights are synced every { $every } steps, so responses are up to { $made } versions old, and staleness_control drops whole steps: nothing would be left to train on
-    .hint = set its max_staleness to { $made } or more, or weight_sync.every to 1
+    .hint = set max_staleness of staleness_control to { $made } or more, or weight_sync.every to 1
 
 buffer-too-small = buffer.capacity is { $capacity }, but a step needs { $responses } responses, so the run would wait forever
     .about = buffer.capacity is smaller than one step; the run would deadlock.
@@ -451,4 +451,4 @@ runner-refuses = { $reason }; { $source } refuses it
     .hint = { $advice }
 
 runner-release = the file is read as { $read }, but checked against the requirements of { $checked }
-    .about = The file is for another release than the one whose requirements are checked.
+    .about = The file is for a different release than the one whose requirements are checked.

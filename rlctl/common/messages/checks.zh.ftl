@@ -227,7 +227,7 @@ cluster-too-small_cores = 配置要求 { $nodes } x { $devices } 个设备（nod
         [none] 没有 GPU，只有 { $cores } 个核
        *[unused] 只有 { $cores } 个核
     }
-    .hint = 想在本机试用：rlctl try --tiny 运行一个随机小模型；rlctl launch --cpu 缩小规模，列出改动并询问。runtime.ray.num_cpus={ $asked } 会在这些核上运行 { $asked } 个 worker。
+    .hint = 想在本机试用：rlctl try --tiny 运行一个随机小模型；rlctl launch --cpu 缩小规模，列出改动并询问；--set runtime.ray.num_cpus={ $asked } 会在这些核上运行 { $asked } 个 worker
 
 memory = { $reason }
     .about = 预计显存占用超出单卡显存。
@@ -245,7 +245,7 @@ staleness = rollout 最多提前 { $ahead } 步，回答最多落后 { $made } �
 staleness_sync = 权重每 { $every } 步同步一次，即使不提前生成，回答也最多落后 { $behind } 步，而 weight_sync.max_staleness_steps 是 { $most }：有些步会没有可训练的数据
     .hint = { $fix }
 staleness_strategy = 权重每 { $every } 步同步一次，回答最多落后 { $made } 个版本，staleness_control 会丢弃整步的回答，没有可训练的数据
-    .hint = 把它的 max_staleness 设为 { $made } 或更大，或把 weight_sync.every 设为 1
+    .hint = 把 staleness_control 的 max_staleness 设为 { $made } 或更大，或把 weight_sync.every 设为 1
 
 buffer-too-small = buffer.capacity 是 { $capacity }，而一步需要 { $responses } 条回答，任务会一直等待
     .about = buffer.capacity 小于一步的回答数，任务会卡死。

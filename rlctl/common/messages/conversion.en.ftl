@@ -60,7 +60,7 @@ devices-uneven = verl stops at a mini-batch of { $mini } responses on { $replica
     }
 
 other-trainer = the source starts { $was }, but rlctl writes verl.trainer.main_ppo, which { $does }
-    .about = The converted config runs with another trainer of verl than the source.
+    .about = The converted config runs with a different verl trainer than the source.
     .hint = write verl@0.9 and give rollout whole nodes to run it ahead of training
 other-trainer_mode = the source starts { $was }, but rlctl writes verl.trainer.main_ppo with { $key } { $mode }, which { $does }
     .hint = compare the staleness of both runs
@@ -68,7 +68,7 @@ other-trainer_mode = the source starts { $was }, but rlctl writes verl.trainer.m
 ## Data and rewards
 
 data-columns = { $framework } reads { $expected }; { $found }
-    .about = The target reads other columns of the data than the source has.
+    .about = The target reads different data columns than the source has.
     .hint = { $advice }
 
 data-columns_nested = { $framework } reads top-level columns only; the answer is inside another column, as { $nested }
@@ -76,7 +76,7 @@ data-columns_nested = { $framework } reads top-level columns only; the answer is
 
 data-files = { $framework } reads files that end in { $endings }, but the data is { $path }
     .several = { $framework } reads files that end in { $endings }, but the data is { $names }
-    .about = The target reads other files than the source has.
+    .about = The target reads different files than the source has.
     .hint = { $advice }
 data-files_validation = verl opens data.val_files at the start, even if it never evaluates, but the config names no such file
     .hint = set data.val_files to a file of prompts
@@ -86,7 +86,7 @@ data-files_folder = Trinity-RFT opens data with load_dataset, which takes a fold
     .hint = put each file into a separate folder, and name the folder
 
 other-environment = { $reason }
-    .about = The target cannot play the source's environments; its run does something else.
+    .about = The target cannot play the source's environments; its run does something different.
     .hint = { $advice }
 
 other-data-and-reward = { $reason }

@@ -80,7 +80,7 @@ data-files_folder = Trinity-RFT 用 load_dataset 打开数据，它只接受目�
     .hint = 把每个文件移到各自的目录里，并改填目录
 
 other-environment = { $reason }
-    .about = 目标无法运行源配置的环境，跑的是另一回事。
+    .about = 目标无法运行源配置的环境，任务的内容会不同。
     .hint = { $advice }
 
 other-data-and-reward = { $reason }

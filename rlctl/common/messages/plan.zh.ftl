@@ -37,12 +37,12 @@ plan-optimizer = 每步更新 { $count } 次参数{ $passes ->
     }
 plan-steps = 共 { $count } 步
 plan-steps-unknown = 步数取决于训练数据的行数（可用 rlctl plan --rows N 计算）
-plan-dry = 直到 buffer 取空
-plan-dry-within = 最多{ $steps }，或直到 buffer 取空
+plan-dry = 直到缓冲区取空
+plan-dry-within = 最多{ $steps }，或直到缓冲区取空
 plan-evaluates = 每 { $count } 步评测一次
 plan-evaluates-never = 训练中不评测
 plan-saves = 每 { $count } 步保存一次
-plan-saves-never = 训练中不保存 checkpoint
+plan-saves-never = 训练中不保存检查点
 plan-gib = { $gib } / { $of } GiB
 plan-rest = 其余 { $gib }
 plan-role-memory = { $role } 每个设备 { $gib } GiB：{ $parts }

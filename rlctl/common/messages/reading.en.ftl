@@ -61,7 +61,8 @@ missing-value = '{ $key }' is ???, so it must be given a value
     .about = The value is ???, Hydra's mark for a value that must be given.
     .hint = set { $key }
 
-interpolation-resolved = '{ $key }: { $value }' becomes its value, because the key that it refers to has no single counterpart
+interpolation-resolved = '{ $key }: { $value }' is replaced by its value, because the key that it refers to has no single counterpart
+    .several = { $count } values no longer follow the keys that they refer to, because these have no single counterpart: { $names }
     .about = A reference to another key is replaced by its value; changing the other key no longer changes this one.
 interpolation-resolved_unwritten = '{ $key }' is written as its value { $value }, because '{ $other }', which it refers to, is not written
 interpolation-resolved_changed = '{ $key }' is written as its value { $value }, because '{ $other }', which it refers to, is written differently
@@ -103,10 +104,10 @@ detected = read as { $framework }: { $reason }
     .about = Why rlctl reads the file as this framework and release.
 
 other-release = { $count ->
-        [one] one key belongs to another release than { $release }; rlctl reads it as that release does
-       *[other] { $count } keys belong to other releases than { $release }; rlctl reads them as those releases do
+        [one] one key belongs to a different release than { $release }; rlctl reads it as that release does
+       *[other] { $count } keys belong to different releases than { $release }; rlctl reads them as those releases do
     }
-    .about = The file has keys of other releases than the one it is read as.
+    .about = The file has keys of a different release than the one it is read as.
 
 releases-differ = rlctl assumed { $framework } { $read }. The keys also fit { $framework } { $release }, which has other defaults: { $differences }
     .about = The file fits two releases of its framework whose defaults differ.
@@ -145,7 +146,7 @@ shipped-config = '{ $config }' comes with { $framework }, so unset keys have { $
 composed-config = Hydra composed this config; { $file } says which { $count } keys were written, the others are defaults
     .about = A config that Hydra wrote for a run; the overrides next to it list the keys that were set on purpose.
 
-environment = variables of the script replaced by their values in this environment, or else by the script's defaults, because their keys take no strings: { $variables }
+environment = rlctl used the values of these script variables in this environment, or else the script's defaults, because their keys take no strings: { $variables }
     .about = Variables of the script that rlctl resolved with this machine's environment.
 environment_sandbox = the sandbox doesn't pass { $variables } from your environment to the script
     .hint = --env { $variable }=VALUE passes a variable

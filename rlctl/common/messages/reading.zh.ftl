@@ -25,7 +25,7 @@ wrong-type_expression = '{ $key }' 是 { $value }；应为{ $expected }
 wrong-type_quoted = '{ $key }' 是 { $value }；应为{ $expected }
     .hint = 去掉引号
 
-out-of-range = '{ $key }' 是 { $value }；应为{ $expected }
+out-of-range = '{ $key }' 是 { $value }；应{ $expected }
     .about = 值超出范围。
 out-of-range_devices = 'placement.nodes' { $nodes } * 'placement.devices_per_node' { $each } = { $total } 个设备；一次运行最多 { $most } 个
 
@@ -61,7 +61,8 @@ missing-value = '{ $key }' 是 ???，必须给出值
     .about = 值是 ???，这是 Hydra 表示必须填写的标记。
     .hint = 设置 { $key }
 
-interpolation-resolved = '{ $key }: { $value }' 已替换为实际值，因为它引用的键在目标中没有单独对应的键
+interpolation-resolved = '{ $key }: { $value }' 已替换为实际值，因为它引用的键没有单独对应的键
+    .several = { $count } 个值不再跟随它们引用的键，因为这些键没有单独对应的键：{ $names }
     .about = 对其他键的引用已替换为实际值；以后修改那个键，这里不会跟着变。
 interpolation-resolved_unwritten = '{ $key }' 写成了实际值 { $value }，因为它引用的 '{ $other }' 不会写出
 interpolation-resolved_changed = '{ $key }' 写成了实际值 { $value }，因为它引用的 '{ $other }' 写法不同

@@ -56,7 +56,7 @@ class PythonTool(Tool, type="python"):
     """A Python function, or a class with an object for each trajectory."""
 
     path: str
-    """Python file with it, or ``pkg://`` and an installed module."""
+    """Python file with the tool, or ``pkg://`` and an installed module."""
     name: str
     """Function or class in that file. A function's schema comes from its signature and docstring. A class has
     ``execute``, and optionally ``create`` and ``release`` around each trajectory."""
@@ -112,8 +112,8 @@ class RunningEnvironment(Environment):
     args: dict[str, Any] = {}
     """Arguments for creating the environment."""
     seed: Literal["group", "row", "fixed"] = "group"
-    """Seed of ``reset``. group: the same for the responses to one prompt, another one in each step. row: the same for a data
-    row whenever it is used. fixed: the same for all. All derive from ``run.seed``."""
+    """Seed of ``reset``. group: the same for the responses to one prompt, different in each step. row: the same for a
+    data row whenever it is used. fixed: the same for all. All derive from ``run.seed``."""
     isolation: Literal["process", "thread"] = "process"
     """Where the environment runs. process: in a separate process, which is replaced if it crashes or hangs. thread:
     in the agent worker; steps are faster, but a crash loses all trajectories of the worker."""
@@ -131,7 +131,7 @@ class GymnasiumEnvironment(RunningEnvironment, type="gymnasium"):
     """An environment of gymnasium's registry."""
 
     id: str
-    """Its id (``FrozenLake-v1``), or ``module:id`` if importing the module registers it."""
+    """Id of the environment (``FrozenLake-v1``), or ``module:id`` if importing the module registers it."""
 
 
 @section
@@ -139,10 +139,10 @@ class PythonEnvironment(RunningEnvironment, type="python"):
     """A class or function of yours that makes an environment."""
 
     path: str
-    """Python file with it, or ``pkg://`` and an installed module."""
+    """Python file with the class or function, or ``pkg://`` and an installed module."""
     name: str
-    """Class or function in it, called with ``args``. The environment has ``reset(seed=...)`` and ``step(action)``, and optionally
-    ``close``."""
+    """Class or function in that file, called with ``args``. The environment has ``reset(seed=...)`` and
+    ``step(action)``, and optionally ``close``."""
 
 
 @section
@@ -150,11 +150,11 @@ class OtherEnvironment(Environment, type="other"):
     """An environment that only one framework has. rlctl converts it but cannot run it."""
 
     framework: Framework
-    """Framework that has it."""
+    """Framework that it belongs to."""
     kind: str
-    """Its name in that framework (``webshop``)."""
+    """Name of the environment in that framework (``webshop``)."""
     args: dict[str, Any] = {}
-    """Its settings in that framework, by name."""
+    """Settings in that framework, by name."""
 
 
 @section
@@ -167,9 +167,9 @@ class FunctionProgram(Program, type="python"):
     """A Python function in a separate process, called with the row and the address of the endpoint."""
 
     path: str
-    """Python file with it, or ``pkg://`` and an installed module."""
+    """Python file with the function, or ``pkg://`` and an installed module."""
     function: str = "run"
-    """Function in it that runs a trajectory."""
+    """Function in that file that runs a trajectory."""
     args: dict[str, Any] = {}
     """Further keyword arguments of the function."""
 
@@ -327,7 +327,7 @@ class FunctionAgent(RunningAgent, type="function"):
     """A Python coroutine that calls the model."""
 
     path: str
-    """Python file with it, or ``pkg://`` and an installed module."""
+    """Python file with the coroutine, or ``pkg://`` and an installed module."""
     function: str = "run"
     """Coroutine in that file, called with the row, the sampling settings and the model."""
     args: dict[str, Any] = {}
@@ -339,8 +339,8 @@ class OtherAgent(TrajectoryAgent, type="other"):
     """An agent that only one framework has, such as a workflow class. rlctl converts it but cannot run it."""
 
     framework: Framework
-    """Framework that has it."""
+    """Framework that it belongs to."""
     kind: str
-    """Its name or class in that framework (``alfworld_workflow``)."""
+    """Name or class of the agent in that framework (``alfworld_workflow``)."""
     args: dict[str, Any] = {}
-    """Its settings in that framework, by name."""
+    """Settings in that framework, by name."""

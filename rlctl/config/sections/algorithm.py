@@ -31,7 +31,7 @@ class Gae(Advantage, type="gae"):
     more bias."""
     whiten: bool = True
     level: Literal["token", "turn"] = "token"
-    """Steps over which it discounts: generated tokens, or turns of an agent, whose tokens then share one advantage."""
+    """Unit of the discount: generated tokens, or turns of an agent. The tokens of a turn then share one advantage."""
 
 
 @section
@@ -115,7 +115,7 @@ class StepWiseGrpo(Advantage, type="step_wise_grpo"):
     divide_by_steps: bool = False
     """Divide a trajectory's advantage by its number of sequences, so that long trajectories count no more than short ones."""
     std_over: Literal["group", "batch", "none"] = "group"
-    """Over what the standard deviation is taken; none divides by nothing."""
+    """Scope of the standard deviation. none = don't divide."""
     drop_below_std: NonNegative | None = None
     """Groups with at most this standard deviation are not trained on. null = train on all groups."""
     epsilon: Positive = 1e-6
@@ -399,7 +399,8 @@ class RewardShaping:
     overlong_penalty: OverlongPenalty | None = None
     """Soft penalty on long responses. null = off."""
     length_penalty: NonNegative = 0.0
-    """Subtracted from the reward of a response as long as the limit; shorter responses lose proportionally less."""
+    """Subtracted from the reward of a response that reaches the length limit. Shorter responses lose proportionally
+    less."""
     group_by: Literal["prompt", "trajectory", "tags", "batch"] = "prompt"
     """What forms a group for normalization. prompt: the responses to a prompt. trajectory: the turns of one, for
     ``step_reinforce``. tags, batch: all responses of a tag or source, or of the step."""
@@ -484,7 +485,7 @@ class RewardStdFilter(ExperienceOperator, type="reward_std_filter"):
 
 @section
 class DapoDynamicSampling(ExperienceOperator, type="dapo_dynamic_sampling"):
-    """Keep groups of which some responses are right and some are wrong (DAPO, as Trinity computes it)."""
+    """Keep groups with both right and wrong responses (DAPO, as Trinity computes it)."""
 
     metric: str = "accuracy"
     """Metric that counts a response as correct: accuracy, or a reward's name. If a response lacks it, its reward is used."""
@@ -507,16 +508,16 @@ class ShapingRule:
     """One change of a reward by a number of its response."""
 
     stats_key: str | None = None
-    """Number of the response: of an operator, of its environment, of its rewards or of its agent. null = no change."""
+    """Number of a response that an operator, an environment, a reward or an agent returned. null = no change."""
     op_type: Literal["ADD", "SUB", "MUL", "DIV"] = "ADD"
     """What is done to the reward. Dividing by 0 leaves it unchanged."""
     weight: float = 1.0
-    """Multiplies the number first."""
+    """Factor of the number, applied first."""
 
 
 @section
 class RewardShapingMapper(ExperienceOperator, type="reward_shaping_mapper"):
-    """Change rewards by other numbers of the same response (Trinity)."""
+    """Adjust rewards by other values of the same response (Trinity)."""
 
     reward_shaping_configs: tuple[ShapingRule, ...] = ()
     """Changes, applied in this order. Responses without the number keep their reward."""
@@ -551,7 +552,8 @@ class ExternalOperator(ExperienceOperator, type="external"):
     kind: str
     """Name in Trinity: ``data_juicer``, or that of a plugin class."""
     args: dict[str, Any] = {}
-    """Arguments in Trinity. Of ``data_juicer``: ``operators`` (a list of ``{NAME: ARGS}``) or ``config_path``, and ``np``."""
+    """Arguments in Trinity. For ``data_juicer``: ``operators`` (a list of ``{NAME: ARGS}``) or ``config_path``, and
+    ``np``."""
 
 
 @section

@@ -125,7 +125,8 @@ class DataOperator(Choice):
     """Drops or changes rows before training."""
 
     column: str | None = None
-    """Column with the text; of chat messages, their contents, one per line. null = ``prompt_key`` of the dataset."""
+    """Column with the text. Of chat messages, the contents are joined, one per line. null = ``prompt_key`` of the
+    dataset."""
 
 
 @section
@@ -182,7 +183,7 @@ class SpecialCharacterFilter(DataOperator, type="special_characters"):
 
 @section
 class RepetitionFilter(DataOperator, type="repetition"):
-    """Keep rows of which only a small share repeats itself (BLOOM's measure)."""
+    """Keep rows whose text repeats itself little (BLOOM's measure)."""
 
     rep_len: Count = 10
     """Characters of the sequences that are compared."""
@@ -207,7 +208,8 @@ class QualityFilter(DataOperator, type="quality"):
     """Keep rows whose text a judge rates within bounds, from 0 to 1; ``data.priority`` weighs the rating as quality."""
 
     auxiliary_model: str
-    """Name of one of ``rollout.auxiliary_models`` with a ``base_url``: operators run before the engines of the run."""
+    """Name of one of ``rollout.auxiliary_models``. It needs a ``base_url``, because operators run before the run
+    starts its engines."""
     prompt: str | None = None
     """Prompt for the judge, with ``{text}`` for the row's text. The judge must answer ``Score: N``, 0 to 10. null = ask how
     useful the row is for training."""
@@ -240,15 +242,15 @@ class ExternalDataOperator(DataOperator, type="external"):
     """An operator of Data-Juicer, which ``service.data_juicer`` runs."""
 
     kind: str
-    """Its name in Data-Juicer, or ``data_juicer`` for several operators together."""
+    """Name of the operator in Data-Juicer, or ``data_juicer`` for several operators together."""
     args: dict[str, Any] = {}
-    """Its arguments, by name. Of ``data_juicer``: ``operators`` (a list of ``{NAME: ARGS}``) or ``config_path``, a file of
-    Data-Juicer's whose operators read the columns as they are."""
+    """Arguments of the operator, by name. For ``data_juicer``: ``operators`` (a list of ``{NAME: ARGS}``), or
+    ``config_path``, a Data-Juicer config file whose operators read the columns unchanged."""
 
 
 @section
 class PriorityWeights:
-    """What each score of a row counts."""
+    """Weight of each score of a row."""
 
     difficulty: float = -0.7
     """Weight of the difficulty: 1 minus the pass rate of the operator pass_rate, or 0.5 without it."""
@@ -265,7 +267,7 @@ class Priority:
     """Sorts the rows that operators leave by a weighted sum of scores, highest first."""
 
     weights: PriorityWeights = PriorityWeights()
-    """What each score of a row counts."""
+    """Weight of each score of a row."""
     keep: Count | None = None
     """Keep this many rows with the highest priority. null = all rows."""
 

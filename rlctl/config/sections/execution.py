@@ -33,7 +33,7 @@ class WeightSync:
     """Limit on staleness: steps between the weights that started a response and the weights trained on it, as in the metric
     ``staleness/max``. Higher values let rollout run further ahead. null = whatever the schedule produces."""
     on_stale: Literal["drop", "wait", "keep"] = "drop"
-    """Responses beyond ``max_staleness_steps``: drop discards them, wait holds rollout back until that cannot happen, keep
+    """Responses beyond ``max_staleness_steps``: drop discards them, wait delays rollout so that none occur, keep
     trains on them."""
     style: Literal["fixed", "trainer_driven", "explorer_driven", "fully_async"] = "fixed"
     """Which side starts a weight sync (Trinity's ``sync_style``)."""

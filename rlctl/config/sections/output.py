@@ -14,7 +14,7 @@ class Checkpoint:
     """What is saved, how often, and what a run resumes from."""
 
     every: Interval | None = None
-    """Save interval. null = only as ``at_end`` says. Shorter intervals lose less work in a failure and take more
+    """Save interval. null = no interval (see ``at_end``). Shorter intervals lose less work in a failure and take more
     time."""
     at_end: bool = True
     """Save at the end of the run."""

@@ -98,7 +98,8 @@ class JudgeReward(Reward, type="judge"):
     """A language model scores the response, over an OpenAI-compatible endpoint or on an engine of this run."""
 
     auxiliary_model: str | None = None
-    """Name of one of ``rollout.auxiliary_models`` that judges. null = the judge has its own ``base_url`` or ``model``."""
+    """Model in ``rollout.auxiliary_models`` that judges, by name. null = the judge has its own ``base_url`` or
+    ``model``."""
     base_url: str | None = None
     """Address of the endpoint. null = start engines for ``model`` on the devices of the role ``judge``."""
     model: str = ""
@@ -154,9 +155,9 @@ class ExternalReward(Reward, type="external"):
     """A reward that only one framework has, such as a worker class. rlctl converts it but cannot run it."""
 
     kind: str
-    """Its name or class path in that framework."""
+    """Name or class path of the reward in its framework."""
     args: dict[str, Any] = {}
-    """Its settings in that framework, by name."""
+    """Settings in that framework, by name."""
 
 
 @section

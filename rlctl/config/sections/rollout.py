@@ -202,9 +202,9 @@ class OpenAiServer:
     """An OpenAI-compatible endpoint on the policy's engines, for agents."""
 
     enabled: bool = False
-    """Whether there is one."""
+    """Whether the endpoint is started."""
     port: Annotated[int, Range(at_least=0, at_most=65535)] = 0
-    """Its port; 0 picks a free one."""
+    """Port of the endpoint. 0 = a free port."""
     tool_choice: bool = False
     """Parse tool calls in the engine."""
     tool_parser: str | None = None

@@ -227,8 +227,8 @@ class FusedKernels:
     """Kernels that replace parts of the model."""
 
     enabled: bool = False
-    """Compute log-probs and entropy from chunks of logits, never all. FSDP2 on a GPU does so if the model allows it; true
-    also does on a CPU, and refuses models that don't allow it."""
+    """Compute log-probs and entropy from chunks of logits, never from all logits together. FSDP2 on a GPU does so if
+    the model allows it; true also does on a CPU, and refuses models that don't allow it."""
     backend: Literal["torch", "triton"] = "torch"
     """Implementation of the fused kernel."""
     liger: bool = False

@@ -179,7 +179,7 @@ def _widths(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         dense = shape.intermediate % size == 0 or shape.dense_layers == 0
         return heads % size == 0 and (kv % size == 0 or size % kv == 0) and dense
 
-    whole = {"{count} heads": heads, "{count} numbers of the MLP": shape.intermediate if shape.dense_layers else 0}
+    whole = {"{count} heads": heads, "an MLP size of {count}": shape.intermediate if shape.dense_layers else 0}
     wrong = [said(what, count=count) for what, count in whole.items() if count % tensor]
     if kv % tensor and tensor % kv:
         wrong.append(said("{count} kv heads", count=kv))
@@ -260,7 +260,7 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         yield Broken(
             "sequence_parallel",
             said(
-                "Megatron trains experts with tensor {tensor} only with sequence parallelism",
+                "with tensor_parallel_size {tensor}, Megatron trains experts only with sequence parallelism",
                 tensor=engine.tensor_parallel_size,
             ),
             said("set {key} to {values}", key="train.engine.sequence_parallel", values="true"),

@@ -134,7 +134,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "@model.modality",
         lambda asked: asked.model.modality if asked.model.modality != "text" else "",
-        "its models read text",
+        "Megatron's models read only text",
         "set train.engine to fsdp2",
     ),
     Row(

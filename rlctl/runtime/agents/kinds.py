@@ -256,7 +256,9 @@ def returned(value: Any) -> dict[str, Any]:
         value = {"reward": value}
     if not isinstance(value, dict) or not value.keys() <= {"reward", "text"}:
         raise ValueError(
-            said("expected a reward, a text, or an object with reward and text; found {found}", found=str(value)[:200])
+            said(
+                "expected a reward, a string, or an object with reward and text; found {found}", found=str(value)[:200]
+            )
         )
     found: dict[str, Any] = {}
     if value.get("reward") is not None:
@@ -266,7 +268,7 @@ def returned(value: Any) -> dict[str, Any]:
         found["reward"] = float(reward)
     if value.get("text") is not None:
         if not isinstance(value["text"], str):
-            raise ValueError(said("text is {text!r}; expected a text", text=value["text"]))
+            raise ValueError(said("text is {text!r}; expected a string", text=value["text"]))
         found["text"] = value["text"]
     return found
 

@@ -149,7 +149,7 @@ def opmd(
         ConfigError: tau is not above 0.
     """
     if tau <= 0:
-        raise ConfigError(said("the tau of opmd is {tau}; expected above 0", tau=tau))
+        raise ConfigError(said("algorithm.advantage.tau is {tau}; expected above 0", tau=tau))
     if baseline == "mean":
         return grpo(rewards, groups, normalize_by_std=False)
     _, counts, inverse = _centered(rewards, groups)
@@ -181,7 +181,8 @@ def rec(
     """
     if drop is not None:
         raise ConfigError(
-            said("the drop of rec is {drop}; rlctl does not drop responses at random", drop=drop), hint="set it to null"
+            said("algorithm.advantage.args.drop is {drop}; rlctl does not drop responses at random", drop=drop),
+            hint="set it to null",
         )
     centered, counts, inverse = _centered(rewards, groups)
     if std_normalize:

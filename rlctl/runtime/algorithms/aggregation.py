@@ -125,7 +125,7 @@ def token_weights(
     if scale_factor is not None and scale_factor <= 0:
         raise ConfigError(
             said(
-                "the scale factor of aggregation {mode} is {scale_factor}; expected above 0",
+                "algorithm.loss_aggregation.scale_factor is {scale_factor}; {mode} expects a number above 0",
                 mode=mode,
                 scale_factor=scale_factor,
             )

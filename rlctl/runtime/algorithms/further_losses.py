@@ -107,7 +107,9 @@ def dro(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, *, dro_bet
     Source: Direct Reward Optimisation, arXiv:2405.19107; as in verl's core_algos.py (compute_policy_loss_dro).
     """
     if dro_beta is None or dro_beta <= 0:
-        raise ConfigError(said("the dro_beta of dro is {dro_beta}; expected above 0", dro_beta=dro_beta))
+        raise ConfigError(
+            said("algorithm.policy_loss.args.dro_beta is {dro_beta}; expected above 0", dro_beta=dro_beta)
+        )
     return _quadratic(log_probs, old_log_probs, advantages, dro_beta)
 
 

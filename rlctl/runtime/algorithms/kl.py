@@ -150,7 +150,7 @@ class AdaptiveKL:
             if getattr(self, name) <= 0:
                 raise ConfigError(
                     said(
-                        "the KL controller's {name} is {value}; expected above 0",
+                        "algorithm.kl_in_reward.{name} is {value}; expected above 0",
                         name=name,
                         value=getattr(self, name),
                     )

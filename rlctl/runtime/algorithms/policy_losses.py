@@ -84,7 +84,8 @@ def _clipped(
     """The clipped loss of a ratio of tokens or responses, with the bound of dual clip."""
     if dual_clip is not None and dual_clip <= 1.0:
         raise ConfigError(
-            said("dual_clip is {dual_clip}; expected above 1", dual_clip=dual_clip), hint="null turns it off"
+            said("algorithm.policy_loss.dual_clip is {dual_clip}; expected above 1", dual_clip=dual_clip),
+            hint="null turns it off",
         )
     plain = -advantages * ratio
     clipped = -advantages * ratio.clamp(1 - low, 1 + high)
@@ -209,7 +210,8 @@ def sapo(
     if min(tau_positive, tau_negative) <= 0:
         raise ConfigError(
             said(
-                "the taus of sapo are {tau_positive} and {tau_negative}; expected above 0",
+                "tau_positive and tau_negative of algorithm.policy_loss are {tau_positive} and {tau_negative}; "
+                "expected above 0",
                 tau_positive=tau_positive,
                 tau_negative=tau_negative,
             )

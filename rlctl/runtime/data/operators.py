@@ -544,7 +544,8 @@ def _copy(file: Path, folder: Path) -> None:
             return
         raise RunError(
             said(
-                "data.operators_output: {output} exists and has other rows than the operators give now", output=output
+                "data.operators_output: {output} already exists, and its rows differ from what the operators give now",
+                output=output,
             ),
             hint="remove it, or name another folder",
         )

@@ -173,7 +173,7 @@ class BufferReader(SynchronousSource):
         if self._ahead and len(self._ahead) < wanted:
             self.tell(
                 said(
-                    "the buffer ends with {count} unused groups: a step needs {wanted}",
+                    "the buffer ends with {count} unused groups, but a step needs {wanted}",
                     count=len(self._ahead),
                     wanted=wanted,
                 )

@@ -48,7 +48,7 @@ def files_are_told(what: str, hint: str = "") -> Iterator[None]:
     except RuntimeError as error:
         if MISMATCH not in str(error):
             raise
-        told = "its weights have other shapes than its config.json; the log lists them"
+        told = "the shapes of its weights differ from its config.json; the log lists them"
         raise RunError(said("{what}: {told}", what=what, told=told), hint=hint) from error
 
 

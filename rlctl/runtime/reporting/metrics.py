@@ -92,14 +92,16 @@ METRICS: dict[str, Metric] = {
     "policy/mismatch_k3": Metric(
         "nats", "KL from the training engine's policy to the rollout engine's (k3 estimator)."
     ),
-    "policy/mismatch_probability": Metric("", "Mean difference of a sampled token's probability in the two engines."),
-    "policy/mismatch_chi2": Metric("", "Mean squared probability ratio of the two engines, minus 1."),
+    "policy/mismatch_probability": Metric(
+        "", "Mean difference of a sampled token's probability in the training and rollout engines."
+    ),
+    "policy/mismatch_chi2": Metric("", "Mean squared probability ratio of the training and rollout engines, minus 1."),
     "policy/rejected_share": Metric(
         "share", "Share of tokens that the rollout correction rejects, by current log-probs."
     ),
     "policy/entropy": Metric("nats", "Mean entropy of the next-token distribution."),
     "policy/skipped_updates": Metric("share", "Optimizer steps skipped because the gradient was not finite."),
-    "policy/grad_norm": Metric("", "Norm of the gradient before clipping."),
+    "policy/grad_norm": Metric("", "Norm of the policy's gradient before clipping."),
     "policy/lr": Metric("", "Mean learning rate over the step's optimizer steps."),
     "critic/loss": Metric("", "Critic loss."),
     "critic/value_loss": Metric("", "Critic loss before its coefficient."),
@@ -123,23 +125,23 @@ METRICS: dict[str, Metric] = {
         "GiB", "Main memory of the worker that uses most, after a call (also for the controller)."
     ),
     "memory/<role>/gpu_allocated": Metric("GiB", "GPU memory in tensors of the worker that uses most, after a call."),
-    "memory/<role>/gpu_reserved": Metric("GiB", "GPU memory that the same worker's allocator reserves."),
+    "memory/<role>/gpu_reserved": Metric("GiB", "GPU memory reserved by the allocator of the worker that uses most."),
     "memory/<role>/gpu_peak": Metric("GiB", "Peak GPU memory allocated during a call, over all workers."),
-    "throughput/tokens_per_second": Metric("tokens/s", "Trained tokens a second of the whole step."),
+    "throughput/tokens_per_second": Metric("tokens/s", "Trained tokens per second, over the whole step."),
     "throughput/tokens_per_second_per_device": Metric(
-        "tokens/s", "Trained tokens a second of the whole step, per device of all roles."
+        "tokens/s", "Trained tokens per second and device of all roles, over the whole step."
     ),
     "throughput/trained_tokens_per_second": Metric(
-        "tokens/s", "Tokens a second of the training phase, prompts with them, each counted once."
+        "tokens/s", "Tokens per second in the training phase, including prompts, each counted once."
     ),
-    "throughput/drawn_tokens_per_second": Metric("tokens/s", "Response tokens a second of the rollout phase."),
+    "throughput/drawn_tokens_per_second": Metric("tokens/s", "Response tokens per second in the rollout phase."),
     "throughput/mfu": Metric("share", "Model FLOPs utilization of the training devices in the training phase."),
     "throughput/step_mfu": Metric("share", "Model FLOPs utilization of the training devices over the whole step."),
-    "throughput/responses_per_second": Metric("responses/s", "Responses a second of the whole step."),
+    "throughput/responses_per_second": Metric("responses/s", "Responses per second, over the whole step."),
     "data/epoch": Metric("epochs", "Completed passes over the training data."),
     "evaluation/<source>/reward": Metric("", "Mean total reward of evaluation responses."),
     "evaluation/<source>/accuracy": Metric(
-        "share", "Share of evaluation responses with the right answer, if a reward can tell."
+        "share", "Share of evaluation responses with the right answer, if a reward can tell which are right."
     ),
     "evaluation/<source>/best": Metric("share", "Share of evaluation prompts with at least one right answer."),
     "evaluation/<source>/length_mean": Metric("tokens", "Mean length of evaluation responses."),
@@ -151,10 +153,12 @@ METRICS: dict[str, Metric] = {
     "evaluation/<source>/best@<k>": Metric(
         "", "Expected highest reward of k responses sampled from a prompt's responses, with replacement."
     ),
-    "evaluation/<source>/worst@<k>": Metric("", "Expected lowest reward of k responses sampled in this way."),
+    "evaluation/<source>/worst@<k>": Metric(
+        "", "Expected lowest reward of k responses sampled from a prompt's responses, with replacement."
+    ),
     "evaluation/<source>/maj@<k>": Metric(
         "",
-        "Correctness of the majority answer of k responses sampled in this way, or its reward if no reward says what is right.",
+        "Correctness of the majority answer of k responses sampled with replacement; its reward if no reward can tell.",
     ),
     "evaluation/<source>/pass@<k>": Metric(
         "share", "Unbiased estimate of the chance that at least one of k responses is right."

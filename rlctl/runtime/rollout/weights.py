@@ -54,7 +54,8 @@ class Checklist:
             if tensor.is_meta:
                 raise RunError(
                     said(
-                        "{name} was sent after {other}, to which the model ties it; from GPU to GPU one of them goes",
+                        "{name} was sent after {other}, but the model shares one tensor between them; from GPU to "
+                        "GPU only one of the two is sent",
                         name=name,
                         other=other,
                     )
@@ -62,7 +63,8 @@ class Checklist:
             if before is not None and not torch.equal(before.to(target.dtype), tensor.to(before.device, target.dtype)):
                 raise RunError(
                     said(
-                        "{name} differs from {other}, to which the model ties it; expected equal tensors",
+                        "{name} differs from {other}, but the model shares one tensor between them; expected equal "
+                        "tensors",
                         name=name,
                         other=other,
                     )

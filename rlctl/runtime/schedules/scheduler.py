@@ -379,7 +379,7 @@ class Scheduler:
         if rounds is not None and self._fruitless >= rounds * size:
             raise RunError(
                 said(
-                    "filters dropped {fruitless} groups in a row, as many as {rounds} rounds of {size} prompts",
+                    "filters dropped {fruitless} groups in a row, which is {rounds} rounds of {size} prompts",
                     fruitless=self._fruitless,
                     rounds=rounds,
                     size=size,

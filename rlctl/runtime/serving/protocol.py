@@ -134,7 +134,7 @@ def read_completion(body: Any) -> Asked:
         prompt = tuple(prompt)
     elif not isinstance(prompt, str):
         raise ApiError(
-            400, "prompt is not one text or one list of token ids; send one request per prompt", param="prompt"
+            400, "prompt must be one string or one list of token ids; send one request per prompt", param="prompt"
         )
     if asked.get("logprobs") not in (None, False, 0, 1, True):
         raise ApiError(400, "logprobs is above 1; only the sampled token's log-prob is known", param="logprobs")
@@ -167,7 +167,7 @@ def _read(asked: Mapping[str, Any], **known: Any) -> Asked:
     stop = asked.get("stop") or []
     stops = [stop] if isinstance(stop, str) else stop
     if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
-        raise ApiError(400, said("stop is {stop!r}; expected a text or a list of texts", stop=stop), param="stop")
+        raise ApiError(400, said("stop is {stop!r}; expected a string or a list of strings", stop=stop), param="stop")
     options = asked.get("stream_options") or {}
     return Asked(
         model=str(asked.get("model", "")),
@@ -218,7 +218,7 @@ def _content(content: Any, where: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise ApiError(400, said("{where} is not a text or a list of parts", where=where), param=where)
+        raise ApiError(400, said("{where} is neither a string nor a list of content parts", where=where), param=where)
     for part in content:
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
             kind = part.get("type") if isinstance(part, dict) else part

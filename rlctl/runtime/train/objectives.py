@@ -194,7 +194,7 @@ def _mode(algorithm: Algorithm, name: str | None, longest: int) -> Weights:
     mode = name.replace("-", "_")
     if mode not in AGGREGATIONS:
         raise PlanError(
-            said("algorithm.objective.args of mix names the aggregation {name}", name=name),
+            said("algorithm.objective.args of mix names the unknown aggregation {name}", name=name),
             hint=nearest(mode, AGGREGATIONS),
         )
     aggregation = Aggregation(mode=mode, unit=algorithm.loss_aggregation.unit)  # type: ignore[arg-type]

@@ -51,8 +51,8 @@ def _fed(sample: Sample, width: int) -> Tensor:
     if known is None or len(known) < width:
         raise RunError(
             said(
-                "algorithm.router_replay: the experts of {value} tokens of a sample are known; expected those of the "
-                "{width} that the model is fed",
+                "algorithm.router_replay: a sample has recorded experts for {value} tokens, but the model receives "
+                "{width} tokens",
                 value=0 if known is None else len(known),
                 width=width,
             ),

@@ -117,7 +117,7 @@ def curve_of(schedule: LrScheduler, *, peak: float, scheduler_steps: int | None)
     if schedule.type not in SHAPES:
         raise PlanError(
             said(
-                "lr_scheduler {type} is not supported; expected one of {names}",
+                "train.lr_scheduler.type is {type}, which rlctl does not support; expected one of {names}",
                 type=schedule.type,
                 names=", ".join(SHAPES),
             ),
@@ -128,7 +128,7 @@ def curve_of(schedule: LrScheduler, *, peak: float, scheduler_steps: int | None)
     if total is None and (by_ratio or schedule.type not in ("constant", "inverse_sqrt")):
         what = "warmup_ratio" if by_ratio else schedule.type
         raise PlanError(
-            said("lr_scheduler: {what} needs the length of the run, which is unknown", what=what),
+            said("train.lr_scheduler: {what} needs the length of the run, which is unknown", what=what),
             hint="set train.lr_scheduler.total_steps",
         )
     warmup = schedule.warmup_steps

@@ -335,4 +335,4 @@ def test_states_of_one_group_are_no_states_of_the_batch() -> None:
     text = json.dumps({"rlctl": 1, **data})
     again, read_report = read_document(read_yaml(text, "run.yaml"), dialect="rlctl", environment={})
     report = translate_loaded(again, read_report, "roll").report
-    assert "equal states of all groups" in lost(report)["algorithm.advantage.anchor_scope"]
+    assert "start from equal states, across all groups" in lost(report)["algorithm.advantage.anchor_scope"]

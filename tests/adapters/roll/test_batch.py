@@ -77,7 +77,7 @@ def test_a_mini_batch_that_no_ranks_share_is_refused_with_the_nearest_that_they_
     place = ("batch", "mini_batch_responses")
     config = _config(mini_batch_responses=100).config
     _, report = written(Loaded(config, {place: Source("file", ".".join(place))}))
-    assert "96 or 104 can" in lost(report)[".".join(place)]
+    assert "96 or 104 responses can" in lost(report)[".".join(place)]
 
 
 @pytest.mark.parametrize(("prompts", "mini", "trains"), [(16, 64, 4), (24, 96, 6), (7, 28, 4)])

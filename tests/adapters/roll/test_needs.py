@@ -195,7 +195,7 @@ def test_an_interval_that_is_rounded_to_whole_steps_is_derived_with_what_it_was(
     )
     assert (values["save_steps"], values["eval_steps"]) == (2, 5)  # 64 x 8 / 128 = 4 optimizer steps a step
     saved = entry(report, "checkpoint.every.optimizer_steps")
-    assert (saved.bucket, saved.note) == (Bucket.DERIVED, "every 10 optimizer steps: 2 in whole steps")
+    assert (saved.bucket, saved.note) == (Bucket.DERIVED, "every 10 optimizer steps = every 2 steps, rounded")
     assert entry(report, "schedule.evaluate_every").bucket is Bucket.MAPPED
 
 

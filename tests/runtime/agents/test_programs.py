@@ -287,7 +287,7 @@ def test_limits_are_the_servers(ran: Run) -> None:
         ("crashes", "crashed", "ValueError: the program broke"),
         ("exits", "crashed", "its process ended with status 7"),
         ("silent", "no_call", "made no call for prompt 0 of s"),
-        ("wrong", "crashed", "expected a reward, a text, or an object with reward and text"),
+        ("wrong", "crashed", "expected a reward, a string, or an object with reward and text"),
     ],
 )
 def test_a_program_that_fails_is_a_failed_trajectory(ran: Run, function: str, cause: str, message: str) -> None:

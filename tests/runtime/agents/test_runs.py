@@ -276,7 +276,7 @@ def test_an_agent_that_returns_rewards_needs_no_others(task: Task, tmp_path: Pat
     [
         ("fails", "the agent broke"),
         ("silent", "ended without a call of the model"),
-        ("returns_a_list", "expected a reward, a text, or an object"),
+        ("returns_a_list", "expected a reward, a string, or an object"),
     ],
 )
 def test_an_agent_that_fails_ends_the_run(task: Task, tmp_path: Path, agent: Any, function: str, message: str) -> None:

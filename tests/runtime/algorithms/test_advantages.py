@@ -279,7 +279,7 @@ def test_rec_by_hand() -> None:
     expected = tensor(-3 / std7, -1, -1 / std7, 1, 5, 4 / std7)
     found = ADVANTAGES["rec"]({"rewards": REWARDS, "groups": GROUPS}, std_normalize=True, epsilon=0.0)
     assert_close(found, expected)
-    with pytest.raises(ConfigError, match="drop of rec is balance"):
+    with pytest.raises(ConfigError, match=r"args\.drop is balance"):
         ADVANTAGES["rec"]({"rewards": REWARDS, "groups": GROUPS}, drop="balance")
 
 

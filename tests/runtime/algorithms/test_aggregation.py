@@ -116,7 +116,7 @@ def test_what_cannot_be_computed_is_refused() -> None:
         token_weights("seq_mean_token_sum_norm", LENGTHS, totals)
     with pytest.raises(ConfigError, match=r"token_mean takes no scale factor, got 8.0"):
         token_weights("token_mean", LENGTHS, totals, scale_factor=8.0)
-    with pytest.raises(ConfigError, match=r"is 0.0; expected above 0"):
+    with pytest.raises(ConfigError, match=r"is 0.0; seq_mean_token_sum_norm expects a number above 0"):
         token_weights("seq_mean_token_sum_norm", LENGTHS, totals, scale_factor=0.0)
     with pytest.raises(ConfigError, match="unknown aggregation 'token-mean'"):
         token_weights("token-mean", LENGTHS, totals)

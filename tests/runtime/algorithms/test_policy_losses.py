@@ -67,7 +67,7 @@ def test_without_dual_clip_a_bad_token_has_no_bound() -> None:
 
 
 def test_dual_clip_at_or_below_one_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"dual_clip is 1.0; expected above 1"):
+    with pytest.raises(ConfigError, match=r"algorithm.policy_loss.dual_clip is 1.0; expected above 1"):
         ppo_clip(tensor(0), tensor(0), tensor(0), dual_clip=1.0)
 
 
@@ -151,7 +151,7 @@ def test_sapo_by_hand() -> None:
     # d / d log new = -A * 4 sigmoid' r
     expected = tensor(-12 * s1 * (1 - s1), 12 * s2 * (1 - s2), -4 * s1 * (1 - s1))
     assert_close(gradient(loss, new), expected)
-    with pytest.raises(ConfigError, match="taus of sapo"):
+    with pytest.raises(ConfigError, match="tau_positive and tau_negative"):
         sapo(new, old, tensor(1, 1, 1), tau_negative=0.0)
 
 

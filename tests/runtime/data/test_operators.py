@@ -245,7 +245,7 @@ def test_files_stand_for_the_first_data_set_and_a_copy_is_written(tmp_path: Path
     assert written == texts
     assert result(config_from({"data": data}))[0] == texts, "the same copy may be there"
     shorter = {**data, "operators": [{"type": "length", "min": 0, "max": 20}]}
-    with pytest.raises(RunError, match=r"output\.jsonl exists and has other rows"):
+    with pytest.raises(RunError, match=r"output\.jsonl already exists, and its rows differ"):
         result(config_from({"data": shorter}))
 
 

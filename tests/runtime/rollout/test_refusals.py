@@ -96,7 +96,7 @@ def test_weights_that_are_cut_off_are_told_as_such(make_model: MakeModel, tmp_pa
     [
         ({"num_attention_heads": 0}, "modulo by zero"),
         ({"num_hidden_layers": 7}, "num_hidden_layers"),
-        ({"vocab_size": 63}, "its weights have other shapes than its config.json"),
+        ({"vocab_size": 63}, "the shapes of its weights differ from its config.json"),
     ],
 )
 def test_a_model_whose_config_does_not_fit_its_weights(

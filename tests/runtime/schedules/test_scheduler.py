@@ -127,7 +127,7 @@ def test_filters_that_leave_nothing_end_the_run() -> None:
         algorithm={"filters": [{"type": "zero_variance_groups", "threshold": 9.0}]},
         rollout={"oversampling": {"max_generation_batches": 3}},
     )
-    with pytest.raises(RunError, match=r"dropped 6 groups in a row, as many as 3 rounds of 2 prompts"):
+    with pytest.raises(RunError, match=r"dropped 6 groups in a row, which is 3 rounds of 2 prompts"):
         here.until(1)
 
 

@@ -64,7 +64,7 @@ def test_messages_are_read_as_chat_templates_want_them() -> None:
         ({"messages": HELLO, "top_logprobs": 3}, "top_logprobs", "is not supported"),
         ({"messages": HELLO, "max_tokens": 0}, "max_tokens", "expected a whole number above 0"),
         ({"messages": HELLO, "temperature": "hot"}, "temperature", "expected a number"),
-        ({"messages": HELLO, "stop": [3]}, "stop", "expected a text or a list of texts"),
+        ({"messages": HELLO, "stop": [3]}, "stop", "expected a string or a list of strings"),
         ({"messages": HELLO, "tools": [TOOL], "tool_choice": "required"}, "tool_choice", "a call cannot be forced"),
         ({"messages": HELLO, "tools": [{"type": "custom"}]}, "tools", r"tools\[0\] is not a function"),
     ],

@@ -187,7 +187,7 @@ def test_arguments_of_mix_choose_bounds_and_aggregation() -> None:
         ({"args": {"mu_peek": 1}}, {}, "no argument mu_peek"),
         ({"args": {"train_batch_size_expert": 3}}, {}, "is 3, but a mini-batch has 2 such responses"),
         ({"args": {"clip_range": 0.2}}, {"policy_loss": "gspo"}, "sets clip_range"),
-        ({"args": {"sft_loss_agg_mode": "mean"}}, {}, "names the aggregation mean"),
+        ({"args": {"sft_loss_agg_mode": "mean"}}, {}, "names the unknown aggregation mean"),
     ],
 )
 def test_what_mix_cannot_do_is_refused(objective: dict[str, Any], algorithm: dict[str, Any], wrong: str) -> None:

@@ -156,7 +156,7 @@ def test_workers_that_share_sequences_record_and_replay_them_whole(
 
 
 def test_a_sample_whose_experts_are_not_known_is_refused(one: Workers, models: dict[str, Path]) -> None:
-    with pytest.raises(RunError, match="experts of 0 tokens of a sample are known"):
+    with pytest.raises(RunError, match="a sample has recorded experts for 0 tokens"):
         one.run(replay_jobs.given, models["qwen3_moe"], settings(), make_samples(2), MICRO)
 
 

@@ -109,7 +109,7 @@ class AdaptedColumns(ColumnParallelLinear):  # type: ignore[misc]  # Megatron-co
             if not lengths[number]:
                 raise PlanError(
                     said(
-                        "a tensor worker has no rows of {hugging_face}, which has an adapter",
+                        "{hugging_face} has an adapter, but a tensor-parallel worker holds none of its rows",
                         hugging_face=rule.hugging_face[number],
                     ),
                     hint="set train.engine.tensor_parallel_size to a divisor of the model's kv heads",

@@ -31,8 +31,8 @@ class GroupedExperts(SequentialMLP):
         if uneven is not None:
             raise PlanError(
                 said(
-                    "train.engine.moe.grouped_gemm multiplies rows of {bytes} bytes; a worker's part of an expert is "
-                    "{shape} wide and {shape2} high, of {element_size} bytes each",
+                    "train.engine.moe.grouped_gemm needs rows of whole multiples of {bytes} bytes, but a worker's "
+                    "part of an expert is {shape} x {shape2} values of {element_size} bytes",
                     bytes=BYTES,
                     shape=down.shape[1],
                     shape2=down.shape[0],
