@@ -57,7 +57,7 @@ def test_the_command_says_what_the_pods_need(rlctl: Any, config_file: Path, monk
         (("launch", "{config}", "--address", "nowhere"), "is not the address of a Ray cluster"),
         (("runs", "resume", "demo", "--pass", "HOME"), "--detach and --pass are for a job"),
         (("runs", "list", "--address", "auto"), "its runs are folders and need no address"),
-        (("runs", "follow", "demo", "--json", "--address", "http://127.0.0.1:9"), "--json prints events"),
+        (("runs", "follow", "demo", "--json", "--address", "http://127.0.0.1:9"), "--json prints the events"),
         (("cluster", "slurm", "{ready}", "--memory", "lots"), "--memory 'lots' is not an amount of memory"),
         (
             ("launch", "{ready}", "--address", "http://127.0.0.1:9", "--pass", "NO_SUCH"),
