@@ -97,7 +97,7 @@ def test_a_write_protected_file_is_saved_over_only_after_a_question(file: Path) 
             await change(screen, pilot, "batch.prompts_per_step", 64)
             await pilot.press("ctrl+s")
             await until(pilot, lambda: isinstance(pilot.app.screen, AskScreen))
-            assert f"{file} is write-protected. Save over it?" in pilot.app.screen.question
+            assert f"{file} is write-protected. Overwrite it?" in pilot.app.screen.question
             await pilot.press(answer)
             await until(pilot, lambda written=written: pilot.app.screen is screen and file.read_text() == written)
         assert not screen.session.is_changed
