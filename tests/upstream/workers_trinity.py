@@ -14,6 +14,9 @@ TRAINS = ("both", "train")
 AWAY = (ImportError, FileNotFoundError, OSError)
 """What a workflow raises for a package or an environment that is not installed: no refusal of the config."""
 
+FROZEN_LAKE = {"size": 4, "p": 0.8, "seed": 0}
+"""Columns of FrozenLake's data: without a size, Trinity looks for two different tiles of a map of one, forever."""
+
 
 def asked(config: Any) -> None:
     """Raise what the explorer would raise at its first task, or the trainer at its first step."""
@@ -79,4 +82,4 @@ def _row(form: Any) -> dict[str, Any]:
     messages = str(getattr(form.prompt_type, "value", form.prompt_type)) == "messages"
     row: dict[str, Any] = {form.prompt_key: [{"role": "user", "content": "1 + 1"}] if messages else "1 + 1"}
     row[form.response_key] = "2"
-    return row
+    return row | FROZEN_LAKE
