@@ -74,6 +74,8 @@ class Exploration:
         self._horizon: Horizon | None = None
         """None until the engines have weights."""
         self._version = 0
+        self._sent = 0
+        """The version of rollout's weights."""
         self._taken = 0
         """Groups taken since the start of the stage."""
         self._pauses = 0
@@ -135,7 +137,9 @@ class Exploration:
         """Whether rollout gets new weights after a step."""
         if self._schedule.sync.style == "explorer_driven":
             horizon, next_step = self._horizon, self._taken + self._schedule.prompts_per_step
-            return horizon is None or self._there() >= horizon.groups or next_step > horizon.groups
+            if horizon is None or self._schedule.oldest_version(step) > self._sent:
+                return True  # else all that rollout still makes would be dropped, and training would wait for ever
+            return self._there() >= horizon.groups or next_step > horizon.groups
         return self._schedule.due(step)
 
     @contextmanager
@@ -149,7 +153,7 @@ class Exploration:
             if how != "continue":
                 self._scheduler.give_back()
             yield
-            self._version = version
+            self._version = self._sent = version
             self._horizon = self._schedule.horizon(synced=step, total_steps=self._total_steps, explored=self._there())
         self._start()
 

@@ -207,6 +207,23 @@ def test_staleness_counts_steps_where_weights_are_sent_less_often(style: str) ->
         assert trainer.buffer.statistics().dropped == 0
 
 
+def test_an_explorer_gets_weights_before_all_that_it_makes_is_too_old() -> None:
+    """Groups that wait at a sync put the explorer's next one off; training must not go on until it can use none of the rest."""
+    sync = {"style": "explorer_driven", "every": 3, "max_staleness_steps": 2, "in_flight_requests": "abort"}
+    config = configured(weight_sync=sync, reward_loop={"overlap_with_rollout": True}, **SPLIT)
+    trainer = Trainer(config, Engines(lambda row, place: 1.0 if row < 6 else 1e9))
+    trainer.sync(0)
+    until(lambda: trainer.source._there() == 4, "four groups")
+    trainer.sync(0)
+    due = []
+    for step in (1, 2, 3):
+        trainer.source.take(step, trainer.phase)
+        trainer.source.trained(step)
+        due.append(trainer.source.sync_due(step))
+    trainer.source.close()
+    assert due == [False, False, True], "responses of version 0 are too old for version 3"
+
+
 def test_left_out_groups_are_made_up_for_while_rollout_is_ahead() -> None:
     config = configured(weight_sync={"max_steps_ahead": 1}, algorithm={"filters": ["zero_variance_groups"]}, **SPLIT)
     trainer = Trainer(config, Engines(long_tail), total_steps=4)
