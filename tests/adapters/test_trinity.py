@@ -872,6 +872,22 @@ def test_a_teacher_is_one_in_every_framework(name: str, loss: str) -> None:
     assert "teacher_engine" not in verl
 
 
+@pytest.mark.parametrize(("tensor", "sequence", "engines"), [(2, 2, 2), (2, 1, 1), (4, 2, 2)])
+def test_a_teacher_leaves_whole_engines_and_ranks(tensor: int, sequence: int, engines: int) -> None:
+    """With one GPU for the teacher, 7 of 8 are left: engines and trainer of two each cannot use the last one."""
+    args = {"policy_gradient": True, "with_rewards": False}
+    changes = {
+        "algorithm.distillation": {"teacher": "org/teacher", "loss": "reverse_kl", "args": args},
+        "rollout.parallel.tensor_parallel_size": tensor,
+        "train.engine": {"type": "fsdp2", "ulysses_sequence_parallel_size": sequence},
+        "placement": {"nodes": 1, "devices_per_node": 8, "layout": "colocated"},
+    }
+    explorer = written("0.6", **changes)["explorer"]
+    assert explorer["auxiliary_models"][0]["engine_num"] == engines
+    own = explorer["rollout_model"]
+    assert (8 - engines - own["engine_num"] * own["tensor_parallel_size"]) % sequence == 0
+
+
 def test_an_argument_that_only_trinitys_divergence_has_is_not_written_below_verls() -> None:
     """verl's dataclass raises a TypeError for a name that it does not have."""
     text = DISTILS.replace("TYPE", "jsd").replace("kl_coef: 0.5", "kl_coef: 0.5, lambda_coef: 0.3")

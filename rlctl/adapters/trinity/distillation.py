@@ -5,12 +5,15 @@ The advantage of a token is the teacher's log-prob less the student's, times ``k
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rlctl.adapters.engine.rules import CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Rule, Writing
 from rlctl.adapters.trinity.workflows import TEACHES, taught, teaches
 from rlctl.common.messages.reasons import said
 from rlctl.config import Config
+from rlctl.planning import arithmetic
 
 TO = "algorithm.distillation"
 FIELDS = ("teacher", "loss", "coefficient", "top_k", "args")
@@ -27,10 +30,23 @@ def teacher_devices(config: Config) -> int:
     """Devices of the teacher that is written as an auxiliary model; 0 if there is none."""
     if not taught(config) or config.algorithm.distillation is None:
         return 0
-    args, count = config.algorithm.distillation.args, 1
-    for size in SIZES:
-        count *= int(args.get(f"{ENGINE}{size}") or 1)
-    return count
+    args = config.algorithm.distillation.args
+    return _teacher_engines(config, args) * _devices_of_an_engine(args)
+
+
+def _devices_of_an_engine(args: Mapping[str, Any]) -> int:
+    return math.prod(int(args.get(f"{ENGINE}{size}") or 1) for size in SIZES[1:])
+
+
+def _teacher_engines(config: Config, args: Mapping[str, Any]) -> int:
+    """As many as the source says; else the fewest that leave devices which engines and trainer can use up."""
+    if given := args.get(f"{ENGINE}engine_num"):
+        return int(given)
+    parallel = config.rollout.parallel
+    engine = parallel.tensor_parallel_size * parallel.pipeline_parallel_size * parallel.data_parallel_size
+    unit = math.gcd(engine, arithmetic.devices_per_replica(config.train.engine))
+    total, each = arithmetic.devices(config), _devices_of_an_engine(args)
+    return next((count for count in range(1, unit + 1) if (total - count * each) % unit == 0), 1)
 
 
 def _read(view: Reading) -> Iterator[Flow]:
@@ -69,9 +85,14 @@ def _write(view: Writing) -> Iterator[Out]:
     root, used = (*view.path(MODELS), 0), ((*to, "args"), to, (*to, "loss"))
     args = section["args"]
     yield Flow((*root, "model_path"), section["teacher"], ((*to, "teacher"),), same=True, always=True)
-    for size in SIZES[:2]:
+    engines = _teacher_engines(view.config, args)
+    note = said(
+        "{engines} engines of 1 device: what is left divides by the sizes of engines and trainer", engines=engines
+    )
+    for size, value in (("engine_num", engines), ("tensor_parallel_size", 1)):
         if f"{ENGINE}{size}" not in args:
-            yield Flow((*root, size), 1, (to,), "derived", "one engine of one device", always=True)
+            reason = "one engine of one device" if engines == 1 else note
+            yield Flow((*root, size), value, (to,), "derived", reason, always=True)
     yield Flow(view.path(f"{ARGS}.kl_coef"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     for name, value in args.items():
         place = ((*to, "args", name), (*to, "args"))
