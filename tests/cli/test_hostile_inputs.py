@@ -171,11 +171,11 @@ def test_a_number_longer_than_python_reads_is_an_ordinary_mistake(
     ("text", "expected"),
     [
         ("cluster: {node_num: 1}\nbuffer: {name: math}\nsynchronizer: {sync_timeout: 1e400}\n", "at most 1e+09"),
-        ("actor_train: {infer_batch_size: 8}\nrewards: {a: {worker_cls: '${oc.create:{a:1}}'}}\n", "must be text"),
+        ("actor_train: {infer_batch_size: 8}\nrewards: {a: {worker_cls: '${oc.create:{a:1}}'}}\n", "must be a string"),
         (
             "algorithm: {algorithm_type: grpo}\n"
             "buffer: {explorer_input: {taskset: {name: a, default_reward_fn_type: '${oc.create:{a:1}}'}}}\n",
-            "must be text",
+            "must be a string",
         ),
     ],
     ids=["a wait without end", "a class that is a mapping", "a reward that is a mapping"],

@@ -181,7 +181,7 @@ def test_groups_that_fill_no_step_are_told_of_as_such(apart: Callable[..., Confi
     result, trained = go(apart("train_only", "sql", schedule={"evaluate_at_start": False}, batch=batch))
     assert result.status == "finished", result.cause
     (told,) = (event for event in trained if event["kind"] == "advisory" and "unused group" in event["message"])
-    assert told["message"] == "the buffer ends with 1 unused group: a step needs 3"
+    assert told["message"] == "the buffer ends with 1 unused group, but a step needs 3"
     assert told["hint"] == "", "what is said of rewards that fail is said of them"
 
 

@@ -84,7 +84,7 @@ def test_a_run_is_watched_from_the_start_page_in_a_small_and_a_large_terminal(tm
         app.resize(60, 15)
         app.sees("addition")
         app.press("F1")
-        app.sees("Pick metrics by expression")
+        app.sees("Pick metrics by", "expression or letters")
         app.press("Escape")
         app.press("C-q")
         app.ended()

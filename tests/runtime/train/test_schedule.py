@@ -95,7 +95,7 @@ def test_rates_by_hand(settings: dict[str, Any], tick: int, expected: float) -> 
     [
         (lambda: rates(None, 1, type="cosine"), "cosine needs the length"),
         (lambda: rates(None, 1, warmup_ratio=0.1), "warmup_ratio needs the length"),
-        (lambda: rates(10, 1, type="spline"), "spline is not supported"),
+        (lambda: rates(10, 1, type="spline"), "is spline, which rlctl does not support"),
     ],
 )
 def test_schedules_that_cannot_be_computed_are_refused(make: Callable[[], object], message: str) -> None:

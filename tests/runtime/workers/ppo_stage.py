@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rlctl.config import Config
 from rlctl.planning.plan import make_plan
+from rlctl.planning.rollout_schedule import sync_schedule
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints
 from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.experience.batch_builders import RolloutBatchBuilder
@@ -25,7 +26,7 @@ from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Policy
-from rlctl.runtime.specs.experience import rollout_batch_spec, shaping_spec
+from rlctl.runtime.specs.experience import generation_spec, rollout_batch_spec, shaping_spec
 from rlctl.runtime.specs.trained import critic_spec, policy_spec, trainer_spec, value_model_spec
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
@@ -91,10 +92,9 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
     log = Events(folder / "events.jsonl", events.append)
     shaping = Shaping.of(shaping_spec(config))
     explorer = MadeUp(
-        config=config,
-        stage="main",
+        spec=generation_spec(config, "main", ()),
+        schedule=sync_schedule(config),
         stream=stream,  # type: ignore[arg-type]
-        sampling=unused,
         rollout=SimpleNamespace(sleep=lambda: None),  # type: ignore[arg-type]
         rewards=unused,
         shaping=shaping,
