@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from rlctl.common.errors import ConfigError, Location, closest
-from rlctl.common.messages.reasons import said, together
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config.fields import MAX_DEVICES, OTHER, Choice, Interval, Range
 from rlctl.config.inspect import FieldInfo, fields_of, type_text
@@ -65,7 +65,7 @@ class Builder:
         ``given`` are attributes that the mapping has no keys for.
         """
         if not isinstance(value, Mapping):
-            return self.wrong_type(value, path, "a mapping")
+            return self.wrong_type(value, path, KINDS[dict])
         known = fields_of(cls)
         arguments: dict[str, Any] = dict(given)
         for key, item in value.items():
@@ -102,7 +102,7 @@ class Builder:
         ):
             counted = said("{value} {unit}", value=repr(built), unit=info.unit) if info.unit else repr(built)
             shown = self.expressions.get(path) or counted
-            return self.bad("out-of-range", path, value=shown, expected=bounds(info.range))
+            return self.bad("out-of-range", path, value=shown, expected=info.range.words())
         return built
 
     def value(self, hint: Any, value: Any, path: KeyPath) -> Any:
@@ -133,7 +133,7 @@ class Builder:
         for extra in hint.__metadata__:
             if isinstance(extra, Range) and isinstance(built, (int, float)) and built not in extra:
                 shown = self.expressions.get(path) or repr(built)
-                return self.bad("out-of-range", path, value=shown, expected=bounds(extra))
+                return self.bad("out-of-range", path, value=shown, expected=extra.words())
         return built
 
     def union(self, hint: Any, args: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
@@ -169,7 +169,7 @@ class Builder:
 
     def mapping(self, args: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
         if not isinstance(value, Mapping):
-            return self.wrong_type(value, path, "a mapping")
+            return self.wrong_type(value, path, KINDS[dict])
         built = {str(key): self.value(args[1] if args else Any, item, (*path, key)) for key, item in value.items()}
         return BAD if any(item is BAD for item in built.values()) else built
 
@@ -228,30 +228,26 @@ class Builder:
 
 _TOO_LARGE = 2**53
 """Integers from here on are inexact as floats, and products of them overflow 64 bits: in torch, numpy and a list's length."""
-_SCALARS: dict[type, str] = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+KINDS: dict[type, str] = {
+    str: "a string",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    list: "a list",
+    dict: "a mapping",
+}
+"""What a value of each kind is called in messages."""
+_SCALARS: dict[type, str] = {kind: KINDS[kind] for kind in (str, int, float, bool)}
 _LISTS: dict[Any, str] = {str: "a list of strings", int: "a list of integers", float: "a list of numbers"}
-_KINDS: dict[type, str] = {dict: "a mapping", list: "a list", str: "a string"}
-_BOUNDS = (
-    ("at_least", "at least {bound:g}"),
-    ("above", "more than {bound:g}"),
-    ("at_most", "at most {bound:g}"),
-    ("below", "less than {bound:g}"),
-)
-
-
-def bounds(limits: Range) -> str:
-    """A range in words, as ``at least 0 and less than 1``."""
-    given = ((words, getattr(limits, name)) for name, words in _BOUNDS)
-    reasons = (said(words, bound=bound) for words, bound in given if bound is not None)
-    return together(reasons, {"en": " and ", "zh": " 且"})
+_TOLD = (str, list, dict)
+"""Kinds that a value alone does not show."""
 
 
 def shown(value: Any) -> str:
     """A value as a message shows it: shortened, with its kind."""
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
     short = f"{text[:77]}..." if len(text) > 80 else text
-    kind = _KINDS.get(type(value))
-    return said("{value} ({kind})", value=short, kind=kind) if kind else short
+    return said("{value} ({kind})", value=short, kind=KINDS[type(value)]) if type(value) in _TOLD else short
 
 
 def _read_scalar(text: str) -> Any:

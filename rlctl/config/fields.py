@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, TypeVar, dataclass_transform
 
+from rlctl.common.messages.reasons import said, together
 from rlctl.common.records import record, with_methods
 
 
@@ -42,14 +43,19 @@ class Range:
             and (self.below is None or value < self.below)
         )
 
-    def __str__(self) -> str:
+    def words(self) -> str:
+        """``at least 0 and less than 1``, in the language of the message that holds it."""
         bounds = (
-            ("at least", self.at_least),
-            ("more than", self.above),
-            ("at most", self.at_most),
-            ("less than", self.below),
+            ("at least {bound:g}", self.at_least),
+            ("more than {bound:g}", self.above),
+            ("at most {bound:g}", self.at_most),
+            ("less than {bound:g}", self.below),
         )
-        return " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
+        given = (said(words, bound=bound) for words, bound in bounds if bound is not None)
+        return together(given, {"en": " and ", "zh": " 且"})
+
+    def __str__(self) -> str:
+        return self.words()
 
 
 @record

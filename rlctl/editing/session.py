@@ -46,7 +46,7 @@ class FileChangedError(SaveOverError):
 
 
 class FileProtectedError(SaveOverError):
-    """The file's mode lets nobody write it, or not this user."""
+    """The file is read-only, for everybody or for this user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding
 from rlctl.common.report_lines import release
 from rlctl.config import Config, Loaded, Source, build_config, to_plain
-from rlctl.config.build import shown
+from rlctl.config.build import KINDS, shown
 from rlctl.config.inspect import walk
 from rlctl.config.load import put as link
 from rlctl.documents import Comment, Document, KeyPath, Resolved, dotted, escaped, resolve
@@ -53,14 +53,6 @@ from rlctl.documents.scalars import plain_value
 
 _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 _MAX_SUGGESTIONS = 25
-_KINDS = {
-    str: "a string",
-    bool: "true or false",
-    int: "an integer",
-    float: "a number",
-    list: "a list",
-    dict: "a mapping",
-}
 _SAMPLES = ("a", 0.5, 2, True, ["a"], {"a": 1})
 """A value of each kind, to find what a rule reads."""
 
@@ -300,8 +292,8 @@ class Reader:
         return finding("bad-value", Level.ERROR, name, at, value=shown(raw), expected=expected)
 
     def _kind_of_default(self, leaf: KeyPath) -> str:
-        default, kind = self._default_at(leaf), _KINDS.get(type(find(self.resolved.values, leaf)), "a value")
-        expected = _KINDS.get(type(default), kind)
+        default, kind = self._default_at(leaf), KINDS.get(type(find(self.resolved.values, leaf)), "a value")
+        expected = KINDS.get(type(default), kind)
         if type(default) is int:
             filled = [rule.canonical for rule in self.table.rules if leaf in [key.path for key in rule.keys]]
             expected = _number(itertools.chain(*filled), expected)
@@ -309,12 +301,12 @@ class Reader:
 
     def _expected(self, leaf: KeyPath, rule: Rule, view: TextView) -> str:
         """What a key without a default takes, by the values that its rule reads; empty if it has a default, which tells."""
-        if type(self._default_at(leaf)) in _KINDS:
+        if type(self._default_at(leaf)) in KINDS:
             return ""
         value = find(self.resolved.values, leaf)
         samples = (sample for sample in _SAMPLES if type(sample) is not type(value))
         read = next((sample for sample in samples if self._reads_with(sample, leaf, rule, view)), None)
-        return _number(rule.canonical, "a number") if type(read) is float else _KINDS.get(type(read), "")
+        return _number(rule.canonical, "a number") if type(read) is float else KINDS.get(type(read), "")
 
     def _unresolved(self, key: str, at: Location | None) -> Finding:
         why = next(iter(self._reasons(key)), "it has no value on this machine")
@@ -764,7 +756,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _number(canonical: Iterable[str], otherwise: str) -> str:
     """Which kind of number keys hold that become these canonical ones."""
     held = {kind for key in canonical for kind in _numbers().get(key, ())}
-    return _KINDS[int] if int in held else _KINDS[float] if float in held else otherwise
+    return KINDS[int] if int in held else KINDS[float] if float in held else otherwise
 
 
 @cache
