@@ -214,12 +214,13 @@ def _checked(
 
         found = with_mistyped_keys(report.findings, question.allow_unknown)
         report.findings = with_unknown_keys(question.runner, found, question.allow_unknown)
-        report.extend(findings_of(question.runner, loaded, report, changed=bool(question.assignments)))
+        changed = bool(question.assignments)
+        report.extend(findings_of(question.runner, loaded, report, changed=changed, checked=loaded is not None))
     else:
         from rlctl.translation.acceptance import of_its_own_framework
 
         report.findings = of_reading(report, question.allow_unknown)
-        report.extend(of_its_own_framework(report) if not question.assignments else ())
+        report.extend(of_its_own_framework(report, checked=loaded is not None) if not question.assignments else ())
     if loaded is not None:
         report.extend(loaded.as_written(_of_config(loaded, report, question)))
     elif not report.errors:

@@ -39,7 +39,9 @@ STOPPING = ("data-files", "uncallable-reward")
 """Warnings of a framework's writer that are errors here, because the framework stops at them."""
 
 
-def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: bool = False) -> list[Finding]:
+def findings_of(
+    runner: str, loaded: Loaded | None, report: Report, *, changed: bool = False, checked: bool = False
+) -> list[Finding]:
     """What a framework would refuse of a config.
 
     Args:
@@ -47,6 +49,7 @@ def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: 
         loaded: the config; None if rlctl cannot read it, so that only a file of the framework's own is checked.
         report: of reading it; its accounting holds every leaf of the file.
         changed: whether canonical keys were changed after reading, which the file does not say.
+        checked: whether rlctl's own checks run too, so that nothing is said twice.
     """
     requirements = _known(runner)
     name, _, release = report.dialect.partition("@")
@@ -60,7 +63,7 @@ def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: 
     version = release if own else dialect.newest
     reported = {stopping.code for stopping in found}
     for row, message in refused(requirements, dialect, document, release=version, environment=os.environ):
-        if row.writer_code in reported:
+        if row.writer_code in reported or (row.check_code and checked):
             continue
         source = f"{runner} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
@@ -71,13 +74,13 @@ def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: 
         unread = loaded.as_written(dialect.on_data(loaded.config))
         found += [replace(item, at=loaded.locate_any(parse_dotted(item.key))) for item in unread]
     if own and series_of(requirements.release) != release:
-        checked = f"{runner} {requirements.release}"
-        found.append(finding("runner-release", Level.NOTE, read=report.dialect, checked=checked))
+        against = f"{runner} {requirements.release}"
+        found.append(finding("runner-release", Level.NOTE, read=report.dialect, checked=against))
     return found
 
 
-def of_its_own_framework(report: Report) -> list[Finding]:
-    """What the framework of a file would refuse of it, as warnings: rlctl may still run the file.
+def of_its_own_framework(report: Report, *, checked: bool = False) -> list[Finding]:
+    """What the framework of a file would refuse of it beyond rlctl's checks, as warnings: rlctl may still run the file.
 
     Only where the file is for the release whose requirements are known; a note on another release would say nothing of the file.
     """
@@ -85,7 +88,8 @@ def of_its_own_framework(report: Report) -> list[Finding]:
     requirements = requirements_of(name)
     if requirements is None or series_of(requirements.release) != release:
         return []
-    return [replace(found, level=Level.WARNING) for found in findings_of(name, None, report)]
+    found = findings_of(name, None, report, checked=checked)
+    return [replace(item, level=Level.WARNING) for item in found]
 
 
 def for_runner(findings: Iterable[Finding]) -> list[Finding]:

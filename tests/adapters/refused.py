@@ -52,6 +52,8 @@ VERL_REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 """What verl's ``validate_config`` refuses."""
 VERL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
+    ({"data.train_files": None}, "data.train_files"),
+    ({"data.train_files": ""}, "data.train_files"),
     ({**CRITIC, **MEGATRON, "critic.strategy": "fsdp2"}, "critic.strategy"),
     ({f"{R}.name": None}, f"{R}.name"),
     ({f"{R}.mode": "sync"}, f"{R}.mode"),
@@ -137,6 +139,7 @@ ROLL: dict[str, Any] = {
     "actor_train.strategy_args.strategy_name": "megatron_train",
     "actor_train.strategy_args.strategy_config.tensor_model_parallel_size": 2,
     "actor_train.device_mapping": "list(range(0,8))",
+    "actor_train.data_args.file_name": ["/data/train.jsonl"],
     "actor_infer.strategy_args.strategy_name": "vllm",
     "actor_infer.strategy_args.strategy_config.tensor_parallel_size": 1,
     "actor_infer.device_mapping": "list(range(0,8))",
@@ -181,6 +184,7 @@ ROLL_REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**AGENTIC, "train_env_manager.max_traj_per_env": 1}, "train_env_manager.max_traj_per_env"),
 ]
 ROLL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
+    ({"actor_train.data_args.file_name": []}, "actor_train.data_args.file_name"),
     (
         {
             "num_return_sequences_in_group": 3,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import yaml
 from rlctl.common.report import Bucket, Level, Report
 from rlctl.documents import Document, read_yaml, write_yaml
 from rlctl.translation.acceptance import findings_of, of_its_own_framework, requirements_of, with_unknown_keys
-from rlctl.translation.translate import read, read_document
+from rlctl.translation.translate import read, read_document, translate_loaded
 from tests.adapters.refused import BASES, NULLS, REFUSED, changed, tree
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
@@ -214,3 +215,21 @@ def test_an_answer_inside_another_column_is_named_if_the_framework_cannot_read_i
     found = [item for item in findings_of("trinity", loaded, report) if item.code == "data-columns"]
     assert [str(item.at) for item in found] == ([f"{path}:9"] if nested else [])
     assert not [item for item in findings_of("verl", loaded, report) if item.code == "data-columns"]
+
+
+@pytest.mark.parametrize("dialect", BASES)
+def test_a_run_without_training_data_is_reported_once(dialect: str) -> None:
+    keys = {
+        "verl": "data.train_files",
+        "trinity": "buffer.explorer_input.taskset.path",
+        "roll": "actor_train.data_args.file_name",
+    }
+    document = read_yaml(write_yaml(tree(changed(dialect, {keys[dialect]: None}))), "run.yaml")
+    loaded, report = read_document(document, dialect=dialect, environment={})
+    assert loaded is not None
+    assert keys[dialect] in [item.key for item in findings_of(dialect, loaded, report)]
+    assert keys[dialect] not in [item.key for item in findings_of(dialect, loaded, report, checked=True)]
+    for target in BASES:  # the written run must not train on data that nobody named
+        made = translate_loaded(loaded, replace(report, findings=[], accounting=[*report.accounting]), target)
+        refusals = [item for item in made.report.findings if item.code == "target-refuses"]
+        assert keys[target] in [item.key for item in refusals], target

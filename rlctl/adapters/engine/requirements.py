@@ -68,6 +68,8 @@ class Requirement:
     hint: str = ""
     writer_code: str = ""
     """The code of what the framework's writer says of the same, if it does."""
+    check_code: str = ""
+    """The code of what ``rlctl check`` says of the same, if it does."""
     numbers: Mapping[str, Callable[[Values], object]] = field(default_factory=dict)
     """Computed numbers that the message names beside keys."""
     older: Mapping[str, str] = field(default_factory=dict)

@@ -503,3 +503,10 @@ def offload(parameters: Any, optimizer: Any) -> str:
 
 def _hashable(value: Any) -> bool:
     return not isinstance(value, (list, dict))
+
+
+def files_of(value: Any) -> list[Any]:
+    """The files of a key that may hold one, a list, or none."""
+    if value is None or value == "":
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -19,7 +19,7 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Writing,
 )
-from rlctl.adapters.engine.values import NullReads, Partly
+from rlctl.adapters.engine.values import NullReads, Partly, files_of
 from rlctl.adapters.roll.rewards import domains
 from rlctl.adapters.roll.rollout import G as TRAINING
 from rlctl.common.messages.reasons import said
@@ -43,13 +43,6 @@ MOST_PIXELS = 4096 * 4096
 """ROLL's own limit of an image."""
 SAMPLING = ("temperature", "top_p", "top_k")
 PENALTY = "repetition_penalty"
-
-
-def files_of(value: Any) -> list[Any]:
-    """The files of a key that may hold one, a list, or none."""
-    if value is None or value == "":
-        return []
-    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def read_paths(view: Reading, kind: str, key: str) -> Iterator[Flow]:

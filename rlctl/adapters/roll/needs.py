@@ -78,7 +78,8 @@ def _prompts(view: Writing, sources: Sequence[DataSource]) -> Iterator[Finding]:
     shaped = [
         source
         for source in sources
-        if source.answer_key != ANSWER or source.tag_key is None or source.prompt_type not in ("messages", "raw")
+        if source.path
+        and (source.answer_key != ANSWER or source.tag_key is None or source.prompt_type not in ("messages", "raw"))
     ]
     if shaped:
         first = shaped[0]

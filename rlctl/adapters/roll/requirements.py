@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
+from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.roll.devices import parse_devices
 from rlctl.common.messages.reasons import said
 
@@ -123,6 +124,14 @@ def _is_agentic(values: Values) -> bool:
 
 
 ROWS: tuple[Requirement, ...] = (
+    Requirement(
+        "actor_train.data_args.file_name",
+        lambda v: _is_rlvr(v) and not any(files_of(v["actor_train.data_args.file_name"])),
+        "actor_train.data_args.file_name names no file",
+        "roll/datasets/dataset.py, get_dataset",
+        "name the training data in actor_train.data_args.file_name",
+        check_code="no-data",
+    ),
     Requirement(
         "response_length",
         lambda v: not v["response_length"] and not v["sequence_length"],

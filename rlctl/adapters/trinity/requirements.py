@@ -364,6 +364,7 @@ ROWS: tuple[Requirement, ...] = (
         "buffer.explorer_input names no taskset",
         f"{VALIDATOR}BufferConfigValidator._check_explorer_input",
         "set buffer.explorer_input.taskset.path",
+        check_code="no-data",
         older=IN_05,
     ),
     Requirement(
@@ -376,6 +377,7 @@ ROWS: tuple[Requirement, ...] = (
         "buffer.explorer_input.taskset has no path",
         f"{VALIDATOR}BufferConfigValidator._fill_taskset_config",
         "set buffer.explorer_input.taskset.path",
+        check_code="no-data",
         older=IN_05,
     ),
     *(

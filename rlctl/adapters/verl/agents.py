@@ -39,7 +39,7 @@ from rlctl.adapters.engine.rules import (
     version_of,
 )
 from rlctl.adapters.engine.tree import find
-from rlctl.adapters.verl.data import files_of
+from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.verl.requirements import TOOL_FORMATS
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding

@@ -26,7 +26,7 @@ from rlctl.adapters.engine.rules import (
     When,
     Writing,
 )
-from rlctl.adapters.engine.values import EVALUATION_FIELDS, SOURCE_FIELDS, Names, Partly
+from rlctl.adapters.engine.values import EVALUATION_FIELDS, SOURCE_FIELDS, Names, Partly, files_of
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
@@ -41,13 +41,6 @@ COLUMNS = {
     "video_key": ("data.video_key", "videos"),
     "audio_key": ("data.audio_key", "audios"),
 }
-
-
-def files_of(value: Any) -> list[Any]:
-    """The files of a key that may hold one, a list, or none."""
-    if value is None or value == "":
-        return []
-    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _files(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> CustomRule:
@@ -78,7 +71,7 @@ def _files(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed: dict
             yield Flow(view.path(key), paths[0], used, same=True, always=True)
         elif paths:
             yield Flow(view.path(key), paths, used, always=True)
-        elif kind == "eval":
+        else:  # without the key, verl reads a file of its own
             yield Flow(view.path(key), None, (("data", kind),), always=True)
         for index, source in enumerate(sources):
             yield from _columns(view, kind, index, source, columns)
@@ -293,7 +286,7 @@ def needs(config: Config) -> list[Finding]:
             "write a verl agent loop that plays them, or convert to a framework with environments; set VERL_TRAIN_FILES"
         )
         found.append(finding("other-environment", Level.WARNING, TRAIN_FILES, reason=message, advice=hint))
-    shaped = [source for source in sources if source.answer_key not in (None, ANSWER)]
+    shaped = [source for source in sources if source.path and source.answer_key not in (None, ANSWER)]
     if shaped:
         found.append(
             finding(

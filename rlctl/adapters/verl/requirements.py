@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
+from rlctl.adapters.engine.values import files_of
 from rlctl.common.messages.reasons import said
 
 ACTOR, ROLLOUT, REF, CRITIC = (
@@ -157,6 +158,14 @@ CONFIG, ACTOR_SOURCE, CRITIC_SOURCE, ROLLOUT_SOURCE, WORKERS, TRAINER = (
 )
 
 ROWS: tuple[Requirement, ...] = (
+    Requirement(
+        "data.train_files",
+        lambda v: not any(files_of(v["data.train_files"])),
+        "data.train_files names no file",
+        "verl/utils/dataset/rl_dataset.py, RLHFDataset._read_files_and_tokenize",
+        "name the training data in data.train_files",
+        check_code="no-data",
+    ),
     Requirement(
         f"{ACTOR}.megatron.tensor_model_parallel_size",
         lambda v: _static(ACTOR)(v) and _strategy(v) == "megatron" and _gpus(v) % _model_parallel(v),
