@@ -88,6 +88,12 @@ def trained_devices(config: Config) -> int:
     return next(fitting, most)
 
 
+def lacks_devices(config: Config) -> bool:
+    """Whether a run without rollout has fewer devices than one replica takes: then a replica's devices are written."""
+    supervised = config.algorithm.objective.choice in ("sft", "dpo")
+    return supervised and 0 < arithmetic.train_devices(config) < arithmetic.devices_per_replica(config.train.engine)
+
+
 def ranks(view: Writing, section: str = "train") -> int:
     """The data-parallel ranks of a canonical section's model.
 
@@ -95,7 +101,7 @@ def ranks(view: Writing, section: str = "train") -> int:
         PlanError: its devices do not divide.
     """
     if section == "train" and view.config.placement.layout != "split":
-        return arithmetic.train_replicas(view.config)
+        return 1 if lacks_devices(view.config) else arithmetic.train_replicas(view.config)
     role = view.config.placement.roles.get(section) if view.config.placement.layout == "explicit" else None
     total = len(role.devices) if role else trained_devices(view.config)
     each = _devices_per_rank_written(view, section)

@@ -123,8 +123,15 @@ def test_fewer_engines_than_fit_cannot_be_said() -> None:
 def test_supervised_training_gets_devices_for_a_replica() -> None:
     """A launcher, not the config, says how many devices verl's SFT has: ROLL refuses fewer than a replica takes."""
     engine = {"type": "megatron", "tensor_parallel_size": 2, "pipeline_parallel_size": 4}
-    values, _ = written(algorithm__objective={"type": "sft"}, train__engine=engine, placement__devices_per_node=1)
-    assert values["sft_train"]["device_mapping"] == "list(range(0,8))"
+    objective, batch = {"type": "sft"}, {"prompts_per_step": 96}
+    values, report = written(
+        algorithm__objective=objective, train__engine=engine, placement__devices_per_node=1, batch=batch
+    )
+    train = values["sft_train"]
+    assert train["device_mapping"] == "list(range(0,8))"
+    rows = train["training_args"]["per_device_train_batch_size"] * train["training_args"]["gradient_accumulation_steps"]
+    assert rows == 96, "one replica takes the whole batch"
+    assert bucket(report, "batch.prompts_per_step") is not Bucket.UNSUPPORTED
     assert values["num_gpus_per_node"] == 8
 
 
